@@ -24,7 +24,7 @@ func documents(t *testing.T) map[string]string {
 		t.Fatalf("pages of docs/operations: %d, %v", len(paths), err)
 	}
 	texts := map[string]string{}
-	for _, path := range append(paths, "../../docs/operations.md", "../../docs/quickstart.md", "../../README.md", "../../HACKING.md") {
+	for _, path := range append(paths, "../../docs/operations.md", "../../docs/quickstart.md", "../../docs/networking.md", "../../docs/scheduling.md", "../../README.md", "../../ARCHITECTURE.md", "../../HACKING.md") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

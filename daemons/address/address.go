@@ -247,7 +247,7 @@ func (d *daemon) hold() error {
 
 func (d *daemon) drop(reason string) {
 	if err := d.link.Remove(); err != nil {
-		d.log.Error("give the virtual address up; the kernel will in a moment", "error", err)
+		d.log.Error("remove the virtual address; the kernel itself removes it in a moment", "error", err)
 	}
 	if d.has {
 		d.log.Info("the virtual address is given up", "reason", reason)

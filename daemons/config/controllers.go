@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Controllers are the names by which --controllers knows the controllers, in the order in which they start. clusterctl reads them where a
@@ -34,7 +35,8 @@ func ChosenControllers(patterns []string) ([]string, error) {
 			}
 		}
 		if !known {
-			return nil, fmt.Errorf("no controller is named %q", p)
+			return nil, fmt.Errorf("no controller is named %q: write \"*\" for all, NAME, or -NAME to leave one out, where NAME is one of %s",
+				p, strings.Join(slices.Sorted(slices.Values(Controllers)), ", "))
 		}
 	}
 	return slices.DeleteFunc(out, func(name string) bool { return slices.Contains(patterns, "-"+name) }), nil

@@ -89,10 +89,10 @@ func (i *Ingress) problems() (list []Problem) {
 	if first, last, err := PortRange(i.GatewayPorts); err != nil {
 		add("gateway_ports", "%v", err)
 	} else if within := func(port int) bool { return first <= port && port <= last }; within(i.HTTPPort) || within(i.HTTPSPort) {
-		add("gateway_ports", "%s has a port of Ingresses", i.GatewayPorts)
+		add("gateway_ports", "%s contains http_port (%d) or https_port (%d): write a range without them, as \"20000-20511\"", i.GatewayPorts, i.HTTPPort, i.HTTPSPort)
 	}
 	if i.HTTPPort == i.HTTPSPort {
-		add("https_port", "%d is the port for plain requests as well", i.HTTPSPort)
+		add("https_port", "http_port is %d as well: write two different ports", i.HTTPSPort)
 	}
 	networks := func(name string, list []string) {
 		for _, text := range list {

@@ -72,11 +72,11 @@ func (d *DNS) problems() (list []Problem) {
 		list = append(list, Problem{Name: name, Text: fmt.Sprintf(format, args...)})
 	}
 	server := func(name, text string) {
-		host, _, err := net.SplitHostPort(text)
+		host, port, err := net.SplitHostPort(text)
 		if err != nil {
-			host = strings.Trim(text, "[]")
+			host, port = strings.Trim(text, "[]"), "53"
 		}
-		if _, err := netip.ParseAddr(host); err != nil {
+		if at, err := netip.ParseAddrPort(net.JoinHostPort(host, port)); err != nil || at.Port() == 0 {
 			wrong(name, "%q is not the IP address of a server, as \"10.0.0.53\" or \"10.0.0.53:5353\"", text)
 		}
 	}

@@ -137,14 +137,14 @@ func TestDaemonsRefuseWhatTheyWouldNotCarryOut(t *testing.T) {
 	manager.UnhealthyZoneThreshold, manager.NodeMonitorPeriod, manager.NodeCIDRMaskSize = 55, time.Minute, 12
 	manager.Controllers = []string{"*", "-gc"}
 	proxy.ProxyMode, proxy.NodePortAddresses = "ipvs", []string{"primary"}
-	dns.Upstream, dns.CacheTTL = []string{"dns.example.com"}, 0
+	dns.Upstream, dns.CacheTTL = []string{"dns.example.com", "10.0.0.53:dns", "10.0.0.53:5353", "[fd00::53]"}, 0
 	for _, c := range []struct {
 		cfg  any
 		want []string
 	}{
 		{&manager, []string{"--unhealthy-zone-threshold: must be from 0 to 1, and is 55", "--controllers: no controller is named", "--node-cidr-mask-size: must be from 16 to 32", "--node-monitor-grace-period: "}},
 		{&proxy, []string{`--proxy-mode: "ipvs" is not carried out`, "--nodeport-addresses: "}},
-		{&dns, []string{"--upstream: ", "--cache-ttl: must be from 1s to 1h, and is 0s"}},
+		{&dns, []string{`--upstream: "dns.example.com" `, `--upstream: "10.0.0.53:dns" `, "--cache-ttl: must be from 1s to 1h, and is 0s"}},
 	} {
 		err := config.Check(c.cfg)
 		if err == nil {

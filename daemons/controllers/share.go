@@ -173,7 +173,7 @@ func (s *sharer) node(n *corev1.Node) {
 	}
 }
 
-// cidrs keeps the networks of a node's pods, of which the first is written twice.
+// cidrs keeps a node's pod networks. The first one is in podCIDR as well and shares its text.
 func (s *sharer) cidrs(n *corev1.Node) {
 	n.Spec.PodCIDRs = s.networks.Keep(n.Spec.PodCIDRs)
 	for i := range n.Spec.PodCIDRs {
@@ -218,7 +218,7 @@ func (s *sharer) word(text string) string {
 	return text
 }
 
-// same puts last in the place of what is equal to it, and says whether it was.
+// same replaces *is by the equal value *last, and says whether they were equal.
 func same[T any](is, last *T) bool {
 	if !reflect.DeepEqual(*is, *last) {
 		return false
@@ -227,7 +227,7 @@ func same[T any](is, last *T) bool {
 	return true
 }
 
-// few are the values of a kind that were met last, the latest first.
+// few holds the values of a kind that were seen last, the latest first.
 type few[T any] struct{ known []T }
 
 // one returns the one copy of a value that is kept.

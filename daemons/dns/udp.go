@@ -149,7 +149,7 @@ func (s *udpServer) answer(ctx context.Context, d *datagrams, w *work, n int) {
 	s.send(d, ready)
 }
 
-// send sends the first answers. One that cannot be sent is left out, as the network would.
+// send sends the first answers. An answer that cannot be sent is dropped, as a network may do.
 func (s *udpServer) send(d *datagrams, count int) {
 	for sent := 0; sent < count; {
 		var n uintptr

@@ -32,7 +32,7 @@ type fronts struct {
 	wg       sync.WaitGroup
 }
 
-// door is an entry with a socket of its own; without one when that cannot be had.
+// door is one entry. Its socket is nil when none could be opened.
 type door struct {
 	entry  *proxy.Entry
 	secure bool
@@ -163,7 +163,7 @@ func (f *fronts) letGo(name string) {
 	}
 }
 
-// forgetKept lets sockets of before go that nobody has taken, once all Gateways are known.
+// forgetKept closes the sockets of a former process that no entry uses, once all Gateways are known.
 func (f *fronts) forgetKept() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +176,7 @@ func (f *fronts) forgetKept() {
 	clear(f.kept)
 }
 
-// lacking reports whether some entry has no socket because there was none to be had.
+// lacking reports whether some entry has no socket because opening it failed.
 func (f *fronts) lacking() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,7 +188,7 @@ func (f *fronts) lacking() bool {
 	return false
 }
 
-// failed is why nobody can connect to an entry; nil: somebody can.
+// failed returns why clients cannot connect to an entry, nil when they can.
 func (f *fronts) failed(entry gateway.Entry) error {
 	if entry.Gateway.Name == "" {
 		return nil

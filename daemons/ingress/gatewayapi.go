@@ -214,7 +214,7 @@ func withoutManagers(o any) (any, error) {
 	return o, nil
 }
 
-// writeStatus writes an object's status. One that is gone or newer comes by the watch.
+// writeStatus writes an object's status. An object that is gone or has changed meanwhile is no error: the watch will tell.
 func (g *gatewayAPI) writeStatus(ctx context.Context, resource string, object interface {
 	runtime.Object
 	metav1.Object

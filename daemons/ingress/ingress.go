@@ -124,7 +124,7 @@ func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kuberne
 	return nil
 }
 
-// lastBound is how long the last requests may take once no more connections are accepted.
+// lastBound limits how long the last requests may take once no more connections are accepted.
 const lastBound = 3 * time.Second
 
 // front serves clients until ctx ends. Then it is not ready any more and goes on accepting, with every answer the last of its

@@ -82,7 +82,8 @@ func (a *admissions) save() error {
 	return nil
 }
 
-// keep forgets of those that were loaded which are none of the pods that there are. Who has asked since may know of a pod first.
+// keep drops admissions that were loaded from the file and whose pods do not exist any more. Those asked for since the start stay: the
+// kubelet may know of a pod before the API's watch shows it.
 func (a *admissions) keep(there map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,7 +145,8 @@ func (a *admissions) add(uid string, addresses []netip.Addr) (*admission, error)
 	return is, nil
 }
 
-// of returns the admission of a pod, by any of its UIDs, which is known by the API's from then on; nil if it was not asked for.
+// of finds the admission of a pod by any of its UIDs, and from then on keeps it under the API's UID. It returns nil when the kubelet has
+// not asked for the pod.
 func (a *admissions) of(pod string, ids []string) *admission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,7 +159,7 @@ func (a *admissions) of(pod string, ids []string) *admission {
 	return nil
 }
 
-// hold says that the kernel has the rules of a pod, by the API's UID, as it was asked for in that turn.
+// hold tells whoever asked that the pod's rules are in the kernel, if nobody has asked anew since that turn. pod is the API's UID.
 func (a *admissions) hold(pod string, turn uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +170,7 @@ func (a *admissions) hold(pod string, turn uint64) {
 	}
 }
 
-// free says that a pod, by any of its UIDs, has no rules.
+// free tells whoever asked that the pod, by any of its UIDs, needs no rules.
 func (a *admissions) free(ids []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,11 +25,11 @@ func openSocket(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of the socket: %w", err)
 	}
-	// One of a daemon before this one leads nowhere.
+	// A socket that a former process left behind has nobody listening.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the former socket: %w", err)
 	}
-	// It is not seen by its name before it is closed to others.
+	// The socket gets its final name only when its mode already keeps others out.
 	hidden := path + ".new"
 	if err := os.Remove(hidden); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the former socket: %w", err)

@@ -77,8 +77,8 @@ func (p *Plan) family(a netip.Addr) bool {
 	return slices.ContainsFunc(p.PodCIDRs, func(c netip.Prefix) bool { return c.Addr().Is4() == a.Is4() })
 }
 
-// source is the address under which this machine calls pods at another through the overlay: the one to which they answer. It is none
-// where the kernel chooses, on a machine that has an address of pods for it.
+// source is the address from which this machine, when it has no pods of its own, calls pods at another one through the overlay. It returns
+// the zero address when the machine has pods: the kernel then chooses an address of their network.
 func (p *Plan) source(via netip.Addr, here func(netip.Addr) bool) netip.Addr {
 	if len(p.PodCIDRs) > 0 {
 		return netip.Addr{}
@@ -90,7 +90,7 @@ func (p *Plan) source(via netip.Addr, here func(netip.Addr) bool) netip.Addr {
 	return p.Callers.own[at]
 }
 
-// mute reports whether this machine calls pods behind a router that do not know where it is.
+// mute reports whether this machine calls pods behind a router that have no route back to it.
 func (p *Plan) mute() bool {
 	return len(p.PodCIDRs) == 0 && slices.ContainsFunc(p.Routes, func(r Route) bool { return r.Wrapped && !r.Src.IsValid() })
 }

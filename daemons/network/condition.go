@@ -25,8 +25,8 @@ type condition struct {
 	now     func() time.Time
 }
 
-// state is what the condition should say of a plan of which so many routes are there, and whether it should say anything yet. That some
-// routes are missing is no reason to keep pods away: one node with a wrong address would close all others.
+// state returns what the condition should say of a plan of which made routes are there, and whether to write it yet. Some missing routes do
+// not make a node unavailable: one node with a wrong address would otherwise keep pods off all others.
 func (c *condition) state(p Plan, made int) (status corev1.ConditionStatus, reason, message string, say bool) {
 	there := len(p.PodCIDRs) > 0 && (made > 0 || len(p.Routes) == 0)
 	switch {

@@ -55,9 +55,8 @@ func ways() (list []way, err error) {
 	return list, nil
 }
 
-// apply makes the kernel's routes what the plan says. largest is the largest packet that gets to all pods through the overlay, 0 where
-// nothing goes through it, and made is how many of the plan's routes are there. One that cannot be made does not keep the others from
-// being made.
+// apply makes the kernel's routes what the plan says. It returns the largest packet that gets to all pods through the overlay, 0 when
+// nothing goes through it, and how many of the plan's routes are in place. When one route cannot be made, the others still are.
 func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 	ways, err := ways()
 	if err != nil {
@@ -91,7 +90,7 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 		}
 	}
 	if len(o.peers) == 0 {
-		// What went through the overlay goes another way before that is gone.
+		// First the routes are led around the overlay, then it is removed.
 		made, err := setRoutes(p.Routes, 0)
 		if len(o.kept) > 0 {
 			if l, err := netlink.LinkByName(overlayName); err == nil {

@@ -96,7 +96,7 @@ func (g *groups) follow(ctx context.Context, needed map[string]bool, node *polic
 	return told, nil
 }
 
-// take has the next watch be one of the current ones.
+// take makes the next watch a current one, in place of all others if it covers them.
 func (g *groups) take(node *policy.Node) error {
 	w := g.next
 	if g.replaces {

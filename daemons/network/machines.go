@@ -68,7 +68,7 @@ func (m *machines) list(log *slog.Logger) inventory.Inventory {
 // warn says that pods behind a router do not answer this machine, when that begins.
 func (d *daemon) warn(mute bool) {
 	if mute && !d.mute {
-		d.env.Log.Warn("pods behind a router do not answer this machine, which has none itself: they do not know its address from the inventory",
+		d.env.Log.Warn("pods behind a router cannot answer this machine: it is no node, and the inventory does not have its address; clusterctl apply writes the inventory",
 			"configMap", inventory.Name, "machine", d.name)
 	}
 	d.mute = mute

@@ -80,7 +80,7 @@ func TestAMachineThatPodsDoNotAnswerSaysSo(t *testing.T) {
 	}{{list, 0}, {nil, 1}, {nil, 1}, {list, 1}, {inventory.Inventory{"n0": {Addresses: []string{"192.0.2.1"}}}, 2}} {
 		p, _ := sites[0].joinWith(t, "n0", nodes, 4096, c.list)
 		d.warn(p.mute())
-		if got := strings.Count(said.String(), "do not answer this machine"); got != c.want {
+		if got := strings.Count(said.String(), "cannot answer this machine"); got != c.want {
 			t.Errorf("after step %d it has said so %d times, should be %d", i, got, c.want)
 		}
 	}

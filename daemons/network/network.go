@@ -153,7 +153,7 @@ func (d *daemon) enforce(ctx context.Context) error {
 	p := d.policies
 	p.admitted.file = filepath.Join(filepath.Dir(d.cfg.PolicySocket), admittedName)
 	if err := p.admitted.load(); err != nil {
-		d.env.Log.Warn("pods whose addresses the API does not know yet have to be asked for again", "error", err)
+		d.env.Log.Warn("the file of admitted pods cannot be read; pods whose addresses the API does not know yet stay cut off until the kubelet asks for them again", "error", err)
 	}
 	ln, err := openSocket(d.cfg.PolicySocket)
 	if err != nil {
@@ -362,11 +362,11 @@ func (d *daemon) sync(ctx context.Context) error {
 	}
 	// No pod comes on the bridge any more, now that the configuration does not name it.
 	if d.bridged, err = retireBridge(plan.PodCIDRs); err != nil {
-		d.env.Log.Warn("pods on the bridge of a former release are filtered and reached when they are replaced", "error", err)
+		d.env.Log.Warn("the bridge of a former release could not be set up; replace the pods on it if they cannot be reached or are not filtered", "error", err)
 	}
 	d.tellPolicies(plan.PodCIDRs)
 	if !d.done.Load() {
-		// That the node is ready says its kubelet, whose runtime has the configuration now.
+		// The kubelet reports the node as ready once its runtime has read this configuration.
 		d.env.Log.Info("pod network is there", "node", d.name, "pods", plan.PodCIDRs, "routes", len(plan.Routes))
 	}
 	d.done.Store(true)

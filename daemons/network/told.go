@@ -34,7 +34,7 @@ func (c *told) note(in map[string]bool, key string) {
 	c.look()
 }
 
-// again notes what could not be done. Whoever does tries again by himself.
+// again notes something to be tried again without waking the loop: its next round comes anyway.
 func (c *told) again(in map[string]bool, key string) {
 	c.mu.Lock()
 	in[key] = true

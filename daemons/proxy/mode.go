@@ -24,7 +24,7 @@ const (
 type carrier interface {
 	Ports(service string) []rules.Port
 	SetService(service string, ports []rules.Port) error
-	// Used reports whether the kernel has to have rules: the second family of a cluster that has none of its addresses needs none.
+	// Used reports whether the kernel needs rules of this family. A cluster that has no addresses of the second family needs none.
 	Used() bool
 	Apply() error
 	Intact(deep bool) (bool, error)
@@ -52,7 +52,7 @@ func (c *nftables) Forget()                        { c.kernel.Forget() }
 type chains struct {
 	*rules.Chains
 	tables iptables.Tables
-	// generation is the kernel's of when the chains were seen to be right. The older kind of iptables does not raise it.
+	// generation is the kernel's generation of the ruleset when the chains were last found right. The older kind of iptables does not raise it.
 	generation uint32
 	older      bool
 	any        bool // whether there was ever a service

@@ -91,7 +91,7 @@ func reserved(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resourcev1.
 	}
 	if !plugin.ReservedFor(c, pod.UID) {
 		if len(c.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
-			return errors.New("it is in use by as many as can be")
+			return fmt.Errorf("it is reserved for %d pods already, which is the most that a claim may have", len(c.Status.ReservedFor))
 		}
 		c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
 	}
@@ -170,7 +170,7 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 
 var errNothingToDo = errors.New("nothing to do")
 
-// stuck returns a claim of a pod that has devices where the pod cannot go, and that nobody else uses.
+// stuck returns a claim of a pod whose devices cannot be used where the pod may go, and that no other pod uses.
 func stuck(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
 	if len(task.Pod.Devices) == 0 || p.Refusals[plugin.DevicesElsewhere] == 0 {
 		return nil

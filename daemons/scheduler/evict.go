@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// preempt deletes the victims, who may end in their own time, and takes back what was promised to less important pods on the
+// preempt deletes the victims, which may take their grace period, and withdraws the nominations of less important pods on the
 // node.
 func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption) {
 	if p.Node == nil {

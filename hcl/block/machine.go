@@ -79,8 +79,12 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	}
 	for _, text := range raw.External {
 		a, err := netip.ParseAddr(text)
-		if err != nil || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || slices.Contains(m.External, a) {
-			diags = append(diags, fail(attr(b, body, "external_addresses"), "Invalid external address", "%q is not an IP address by which others can reach the machine, or is there twice.", text))
+		if err != nil || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+			diags = append(diags, fail(attr(b, body, "external_addresses"), "Invalid external address", "%q is not an IP address by which others can reach the machine, as \"203.0.113.7\".", text))
+			continue
+		}
+		if slices.Contains(m.External, a) {
+			diags = append(diags, fail(attr(b, body, "external_addresses"), "Invalid external address", "%q is in the list twice. Write it once.", text))
 			continue
 		}
 		m.External = append(m.External, a)
@@ -135,6 +139,10 @@ func regionAndZone(m *config.Machine, b *hcl.Block, raw machineBlock) (diags hcl
 		}
 		if said, twice := m.Labels[p.label]; twice && said != p.value {
 			diags = append(diags, fail(attr(b, b.Body, p.attribute), "Two values for one label", "%s is %q, and labels say %s = %q. Leave one of them out.", p.attribute, p.value, p.label, said))
+			continue
+		}
+		if errs := validation.IsValidLabelValue(p.value); len(errs) > 0 {
+			diags = append(diags, fail(attr(b, b.Body, p.attribute), "Invalid "+p.attribute, "%q cannot be the value of the label %s: %s.", p.value, p.label, errs[0]))
 			continue
 		}
 		labels := maps.Clone(m.Labels)

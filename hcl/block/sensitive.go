@@ -90,7 +90,7 @@ type openBody struct {
 
 func (b openBody) Content(s *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnostics) {
 	content, diags := b.Body.Content(s)
-	return b.content(content), diags
+	return b.content(content), explain(diags, s)
 }
 
 func (b openBody) PartialContent(s *hcl.BodySchema) (*hcl.BodyContent, hcl.Body, hcl.Diagnostics) {

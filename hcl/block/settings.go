@@ -167,26 +167,31 @@ func noSetting(block, name string, def any) string {
 			return fmt.Sprintf("%s has no setting %q: it %s.", block, name, or(why, "is what clusterctl works out itself, for each machine"))
 		}
 	}
-	return fmt.Sprintf("%s has no setting %q: no daemon of the cluster reads it.%s", block, name, Suggest(name, known))
+	hint := Suggest(name, known)
+	if hint == "" {
+		slices.Sort(known)
+		hint = " Its settings are " + strings.Join(known, ", ") + "."
+	}
+	return fmt.Sprintf("%s has no setting %q: no daemon of the cluster reads it.%s", block, name, hint)
 }
 
 // settingOf is a value as a field of a daemon's configuration has it.
 func settingOf(v cty.Value, field reflect.Type) (any, error) {
 	var want cty.Type
-	var hint string
+	var write, hint string // what to write instead; hint is the same for durations
 	switch reflect.New(field).Elem().Interface().(type) {
 	case string:
-		want = cty.String
+		want, write = cty.String, "a text in quotes"
 	case bool, *bool:
-		want = cty.Bool
+		want, write = cty.Bool, "true or false"
 	case int, float64:
-		want = cty.Number
+		want, write = cty.Number, "a number, as 10"
 	case time.Duration, metav1.Duration:
 		want, hint = cty.String, ": write a duration, as \"30s\" or \"5m\""
 	case []string:
-		want = cty.List(cty.String)
+		want, write = cty.List(cty.String), `a list of texts, as ["a", "b"]`
 	case map[string]string:
-		want = cty.Map(cty.String)
+		want, write = cty.Map(cty.String), `names and texts, as { name = "text" }`
 	default:
 		return nil, fmt.Errorf("the language has no values of %s", field)
 	}
@@ -194,11 +199,14 @@ func settingOf(v cty.Value, field reflect.Type) (any, error) {
 		return nil, fmt.Errorf("the value is not known before the cluster is there")
 	}
 	if hint != "" && v.Type() != cty.String {
-		return nil, fmt.Errorf("a number alone has no unit%s", hint)
+		if v.Type() == cty.Number {
+			return nil, fmt.Errorf("a number alone has no unit%s", hint)
+		}
+		return nil, fmt.Errorf("a duration is required%s", hint)
 	}
 	v, err := convert.Convert(v, want)
 	if err != nil {
-		return nil, fmt.Errorf("%s is wanted: %w", want.FriendlyName(), err)
+		return nil, fmt.Errorf("%w: write %s", err, write)
 	}
 	if hint != "" {
 		d, err := time.ParseDuration(v.AsString())
@@ -237,7 +245,7 @@ func declared(cfg any) (list []daemons.Problem) {
 			break
 		}
 		if _, err := profile.Parse([]byte(cfg.Config)); err != nil {
-			list = append(list, daemons.Problem{Name: "config", Text: fmt.Sprintf("it is no KubeSchedulerConfiguration that the scheduler carries out: %v. Read one with file(\"PATH\")", err)})
+			list = append(list, daemons.Problem{Name: "config", Text: fmt.Sprintf("it is not a KubeSchedulerConfiguration that the scheduler can carry out: %v. The value is the YAML text itself: for a file, write config = file(\"PATH\")", err)})
 		}
 	case *daemons.ControllerManager:
 		serving(cfg.Serving)

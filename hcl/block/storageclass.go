@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"clusterctl/daemons/api/directory"
 	"clusterctl/hcl/config"
@@ -43,6 +45,9 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 		diags = append(diags, fail(attr(b, b.Body, name), summary, format, args...))
 	}
 	provisioner := or(raw.Provisioner, directory.Provisioner)
+	if errs := validation.IsQualifiedName(strings.ToLower(provisioner)); len(errs) > 0 {
+		wrong("provisioner", "Invalid provisioner", "%q cannot name a provisioner, as \"csi.example.com\" does: %s. Leave it out for directories of nodes.", provisioner, errs[0])
+	}
 	policy, mode := or(raw.ReclaimPolicy, string(corev1.PersistentVolumeReclaimDelete)), or(raw.BindingMode, string(storagev1.VolumeBindingWaitForFirstConsumer))
 	if known := []string{string(corev1.PersistentVolumeReclaimDelete), string(corev1.PersistentVolumeReclaimRetain)}; !slices.Contains(known, policy) {
 		wrong("reclaim_policy", "Unknown reclaim policy", "%q is not known: write %q to have a volume's data removed with its claim, or %q to have it kept.", policy, known[0], known[1])

@@ -1,23 +1,52 @@
 package arch
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// paths are what looks like a file or folder of this repository in a text.
-var paths = regexp.MustCompile("`((?:cmd|hcl|provision|certs|daemons|examples|tests|docs)/[A-Za-z0-9_./-]*)`")
+var (
+	// paths are what looks like a file or folder of this repository in a text.
+	paths = regexp.MustCompile("`((?:cmd|hcl|provision|certs|daemons|examples|tests|docs|editors)/[A-Za-z0-9_./-]*)`")
+	// functions are named as "`Name` in `path.go`", or "`One` and `Other` in `path.go`".
+	functions = regexp.MustCompile("(?:`([A-Za-z]+)` and )?`([A-Za-z]+)` in `([a-z0-9_/]+\\.go)`")
+	links     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headings  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	// metrics are names with an ending that Prometheus' conventions give to metrics.
+	metrics = regexp.MustCompile("`([a-z]+(?:_[a-z0-9]+)+_(?:total|seconds|bytes|requests|count|ratio))(?:\\{[^`]*)?`")
+)
+
+// documents are all texts for people, by their paths.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	names := []string{"README.md", "ARCHITECTURE.md", "HACKING.md"}
+	err := filepath.WalkDir("../../docs", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			names = append(names, strings.TrimPrefix(path, "../../"))
+		}
+		return err
+	})
+	if err != nil || len(names) < 20 {
+		t.Fatalf("%d documents, %v", len(names), err)
+	}
+	texts := map[string]string{}
+	for _, name := range names {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = string(text)
+	}
+	return texts
+}
 
 func TestDocumentsNameFilesThatExist(t *testing.T) {
-	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "HACKING.md", "docs/networking.md"} {
-		text, err := os.ReadFile("../../" + doc)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		found := paths.FindAllStringSubmatch(string(text), -1)
+	for doc, text := range documents(t) {
+		found := paths.FindAllStringSubmatch(text, -1)
 		if doc == "ARCHITECTURE.md" && len(found) < 30 {
 			t.Errorf("%s names %d files; it should walk both rivers by file name", doc, len(found))
 		}
@@ -29,5 +58,90 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 				t.Errorf("%s names %s, which is not there", doc, m[1])
 			}
 		}
+	}
+}
+
+func TestDocumentsNameFunctionsThatExist(t *testing.T) {
+	found := 0
+	for doc, text := range documents(t) {
+		for _, m := range functions.FindAllStringSubmatch(text, -1) {
+			source, _ := os.ReadFile("../../" + m[3]) // a file that is missing is another test's
+			for _, name := range m[1:3] {
+				if name == "" {
+					continue
+				}
+				found++
+				if !regexp.MustCompile(`(?m)^(?:func (?:\([^)]*\) )?|var |type |const |\t)` + name + `\b`).Match(source) {
+					t.Errorf("%s: %s does not declare %s", doc, m[3], name)
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d functions are named; ARCHITECTURE.md has tables of them", found)
+	}
+}
+
+func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	texts := documents(t)
+	for doc, text := range texts {
+		for _, m := range links.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := doc
+			if file != "" {
+				target = filepath.Join(filepath.Dir(doc), file)
+			}
+			if _, err := os.Stat("../../" + target); err != nil {
+				t.Errorf("%s links to %s, which is not there", doc, target)
+				continue
+			}
+			if anchor != "" && !anchors(texts[target])[anchor] {
+				t.Errorf("%s links to %s, which has no heading for #%s", doc, target, anchor)
+			}
+		}
+	}
+}
+
+// anchors are the names by which GitHub links to headings.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range headings.FindAllStringSubmatch(text, -1) {
+		name := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all[strings.ReplaceAll(strings.TrimSpace(name), " ", "-")] = true
+	}
+	return all
+}
+
+// Metrics may be put together from a namespace, a subsystem and a name: then it is these that the code has.
+func TestMetricsInDocumentsAreTheDaemons(t *testing.T) {
+	var code strings.Builder
+	err := filepath.WalkDir("../../daemons", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		code.Write(source)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for doc, text := range documents(t) {
+		if strings.HasPrefix(doc, "docs/benchmarks") {
+			continue // they tell of other programs' as well
+		}
+		for _, m := range metrics.FindAllStringSubmatch(text, -1) {
+			found++
+			if !strings.Contains(code.String(), m[1]) {
+				t.Errorf("%s names the metric %s, which no daemon has", doc, m[1])
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("%d metrics are named", found)
 	}
 }

@@ -143,7 +143,7 @@ func (b *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	}
 	d := DecideClaim(claim, s)
 	if d.Phase == corev1.ClaimLost && claim.Status.Phase != corev1.ClaimLost {
-		// That the data is lost is not said because a cache is behind.
+		// A claim is called lost only after the API server has confirmed it: the cache may be behind.
 		if claim, s.Volumes, err = b.liveClaim(ctx, claim); err != nil || claim == nil {
 			return err
 		}
@@ -223,7 +223,7 @@ func (b *controller) syncVolume(ctx context.Context, name string) error {
 	}
 	d := DecideVolume(v, claim)
 	if d.Unbind || orphaned(v, claim) && v.Status.Phase != d.Phase {
-		// A volume is given up by what is, not by what a cache has.
+		// A volume is released only after the API server has confirmed it: the cache may be behind.
 		if v, claim, err = b.liveVolume(ctx, v); err != nil || v == nil {
 			return err
 		}

@@ -118,8 +118,8 @@ func (j *controller) jobsOf(cj *batchv1.CronJob) ([]*batchv1.Job, error) {
 	return jobs, nil
 }
 
-// liveJobsOf is asked before a job is started that must not run beside another: neither the cache nor the status may have one that
-// was started by somebody who ended a moment later.
+// liveJobsOf asks the API server before a job is started that must not run beside another. A former leader may have started one that is
+// neither in the cache nor in the status.
 func (j *controller) liveJobsOf(ctx context.Context, cj *batchv1.CronJob) ([]*batchv1.Job, error) {
 	list, err := j.Client.BatchV1().Jobs(cj.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

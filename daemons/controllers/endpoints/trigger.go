@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// lastChanges remembers of each service what its endpoints were made from, so that they can say when the change happened that they
-// follow. Who watches them measures by that how long the network takes to follow.
+// lastChanges remembers what each service's endpoints were made from. From that follows the time of the change that an update carries, by
+// which others measure how long the network takes to react.
 type lastChanges struct {
 	mu   sync.Mutex
 	seen map[string]*sources
@@ -23,14 +23,14 @@ type sources struct {
 	pods    map[string]readiness
 }
 
-// readiness has the state beside the time, which is in seconds: a pod can become ready in the one that it was made in.
+// readiness has the state beside the time, because times are in whole seconds: a pod may be made and become ready within one.
 type readiness struct {
 	ready bool
 	at    time.Time
 }
 
-// since returns the earliest change since what was kept for a key, and what to keep once it is written. The time is zero when
-// nothing says when the change was: a pod that is gone leaves none.
+// since returns the time of the earliest change since the sources that were kept for a key, and the sources to keep after writing. The time
+// is zero when no object tells it: a deleted pod does not.
 func (l *lastChanges) since(key string, service *corev1.Service, pods []*corev1.Pod) (time.Time, *sources) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,7 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 	}
 	if o.deleting() {
 		if (o.has(metav1.FinalizerOrphanDependents) || o.has(metav1.FinalizerDeleteDependents)) && !g.synced() {
-			// Whom it owns among what has not been seen yet is not known: they would not be waited for, or not be left alone.
+			// Dependents of a kind that has not been listed yet are not known: they would not be waited for, or keep their reference.
 			return fmt.Errorf("let go %s: some kinds have not been listed yet", o)
 		}
 		switch {

@@ -80,7 +80,7 @@ func (n *controller) Run(ctx context.Context) error {
 	return n.Loop.Run(ctx)
 }
 
-// changed queues whom a change of a Service concerns.
+// changed queues the Services that a change of one Service concerns.
 func (n *controller) changed(was, is *corev1.Service) {
 	others, freed := n.book.see(was, is)
 	// Who is local no more leaves its lease to another.

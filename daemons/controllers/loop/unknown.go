@@ -13,8 +13,8 @@ import (
 const (
 	firstPause = 10 * time.Millisecond
 	widePause  = 5 * time.Second
-	// mostFaulty is how often a write is tried of which the server says each time that it failed within. That is mostly a webhook
-	// that does not work, for which no worker waits: others need it.
+	// mostFaulty is how often a write is tried that the server answers with an internal error each time. Mostly a webhook does not work
+	// then, and a worker must not wait for it.
 	mostFaulty = 3
 )
 
@@ -41,8 +41,8 @@ func (c Context) settled(ctx context.Context, write func() error) error {
 
 var errUnseen = errors.New("what has become of a write cannot be seen")
 
-// unseen is the error of a write that was looked for and could not be seen now, so that it stays unknown: a server that has no time
-// to answer has not said that there is nothing.
+// unseen wraps the error of a read that should have shown whether a write was done. When the server was too busy to answer, that is
+// still not known.
 func unseen(err error) error {
 	if apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) {
 		return fmt.Errorf("%w: %w", errUnseen, err)
@@ -50,7 +50,7 @@ func unseen(err error) error {
 	return err
 }
 
-// unknown says whether a write that failed may have been done: nobody answered, or who answered does not know.
+// unknown says whether a failed write may have been done all the same: there was no answer, or the server itself does not know.
 func unknown(err error) bool {
 	var status apierrors.APIStatus
 	switch {

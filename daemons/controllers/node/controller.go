@@ -1,6 +1,7 @@
 // Package node watches the health of nodes: it marks those that fell silent, puts the
 // taints on nodes that their conditions call for, and marks the pods of a node that is
-// not ready as not ready. Moving pods away is the taint controller's.
+// not ready as not ready. Moving pods away is the taint controller's; deleting Nodes
+// whose machines are gone is cloudnode's.
 package node
 
 import (

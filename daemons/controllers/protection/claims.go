@@ -68,13 +68,13 @@ func claimsOf(obj any) (keys []string) {
 	return keys
 }
 
-// due says whether there is something to do about an object: it goes and is held, or it stays
-// and is not, since it is older than this protection.
+// due says whether a finalizer has to be added or removed: an object that stays must have it, one that
+// is being deleted must lose it.
 func due(obj metav1.Object, finalizer string) bool {
 	return (obj.GetDeletionTimestamp() != nil) == slices.Contains(obj.GetFinalizers(), finalizer)
 }
 
-// claimOf is the name of the claim that a volume of a pod is, or "".
+// claimOf is the name of the claim behind a pod's volume, or "".
 func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -85,12 +85,12 @@ func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
-// uses says whether a pod keeps a claim from going. One without a node has nothing of it yet.
+// uses says whether a pod keeps a claim from being deleted. A pod without a node does not use it yet.
 func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	return pod.Spec.NodeName != "" && names(pod, claim, !shutDown(pod))
 }
 
-// names says whether a pod names a claim. What was made for a pod alone counts for that pod, and only while it is asked for.
+// names says whether a pod names a claim. The claim of an ephemeral volume counts only for its own pod, and only when own is true.
 func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -101,8 +101,8 @@ func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool 
 	return false
 }
 
-// shutDown says whether a pod waits for its finalizers alone: its kubelet is done with it, or somebody has forced its deletion. It
-// may wait for its own claims to go, which must not wait for it.
+// shutDown says whether a deleted pod waits only for its finalizers: its kubelet has finished, or its deletion was forced. Such a pod may
+// wait for its own claims to go, so that they must not wait for it.
 func shutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }

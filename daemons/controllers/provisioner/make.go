@@ -1,5 +1,6 @@
 // Package provisioner makes and removes the volumes of clusterctl.local/directory: directories of nodes. It makes objects, and asks
-// kubelets to remove directories; the kubelet makes them when it mounts them, the binder binds, the scheduler chooses the node.
+// kubelets to remove directories; the kubelet makes them when it mounts them and holds them to their size (daemons/kubelet/volume/projects.go),
+// the binder binds, the scheduler chooses the node.
 package provisioner
 
 import (

@@ -63,7 +63,7 @@ func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods [
 	return nil
 }
 
-// own brings a claim's owners to what they should be. stays is that the pod is none of those that are too many.
+// own makes a claim's owner references what the retention policy asks for. stays says that the pod is within the set's replicas.
 func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name string, pod *corev1.Pod, stays bool) error {
 	claim, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {

@@ -124,7 +124,7 @@ func (r *controller) writeStatus(ctx context.Context, cached *appsv1.StatefulSet
 	return nil
 }
 
-// named are pods of which only those are anybody's to take in that have one of a set's names.
+// named finds orphans for a set: only pods that have one of the set's names may be adopted.
 type named struct {
 	loop.PodIndex
 	set *appsv1.StatefulSet

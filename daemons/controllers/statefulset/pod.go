@@ -100,8 +100,9 @@ func claims(set *appsv1.StatefulSet, n int) (list []*corev1.PersistentVolumeClai
 	return list
 }
 
-// owners are a claim's owners as the retention policy wants them: with the set goes what is deleted with it, with a pod that is too many what is deleted when
-// the set is made smaller. A claim that somebody else controls, or that goes with a former set or pod of the same name, is theirs.
+// owners returns the owner references that the retention policy asks for. A claim to be deleted with the set is owned by the set; a claim
+// to be deleted when the set shrinks is owned by its pod once that is too many. A claim that another controller, or a former set or pod
+// of the same name, owns is left to it.
 func owners(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, stays bool) (refs []metav1.OwnerReference, changed bool) {
 	policy := set.Spec.PersistentVolumeClaimRetentionPolicy
 	if policy == nil {
@@ -122,7 +123,7 @@ func owners(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim, pod *c
 	const remove = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	switch {
 	case foreign:
-		// What is the set's and the pod's own is taken back, and what is a former one's left to go with it.
+		// References to this set and pod are removed. Those to a former one stay, so that the claim is deleted with it.
 		refs = slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(ref metav1.OwnerReference) bool {
 			return refersTo(ref, kind, set) && ref.UID == set.UID || refersTo(ref, podKind, pod) && ref.UID == pod.UID
 		})
@@ -141,7 +142,7 @@ func refersTo(ref metav1.OwnerReference, kind schema.GroupVersionKind, o metav1.
 	return err == nil && version.Group == kind.Group && ref.Kind == kind.Kind && ref.Name == o.GetName()
 }
 
-// ofFormerPod reports whether a claim goes with a pod that had this one's name: with it, this one would lose its data.
+// ofFormerPod reports whether a former pod of the same name owns a claim. It will be deleted: a new pod that used it would lose its data.
 func ofFormerPod(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(claim.OwnerReferences, func(ref metav1.OwnerReference) bool { return refersTo(ref, podKind, pod) && ref.UID != pod.UID })
 }

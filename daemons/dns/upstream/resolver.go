@@ -195,7 +195,7 @@ func (r *Resolver) join(ctx context.Context, key []byte, q *wire.Query) (*flight
 	f, own := &flight{done: make(chan struct{})}, string(key)
 	r.flights[own] = f
 	r.flying.Go(func() {
-		// Whoever asked first may go: others wait, and the next will ask.
+		// The client that asked first may leave. Others wait for the same answer, and the next try asks for them.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 		defer cancel()
 		f.found, f.err = r.fly(ctx, []byte(own), m, to)

@@ -106,7 +106,7 @@ func boolean(of func(*Policy) *bool) setting {
 func only(what string) setting {
 	return func(_ *Policy, value string) error {
 		if value != what {
-			return fmt.Errorf("only %q can be had, not %q", what, value)
+			return fmt.Errorf("%q is not supported, only %q is", value, what)
 		}
 		return nil
 	}

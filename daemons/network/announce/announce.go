@@ -191,7 +191,7 @@ func (k *keepers) wake() {
 	}
 }
 
-// look works the duties out. What cannot be seen leaves them as they were.
+// look works out which leases this machine may hold. When something cannot be read, the former duties stay.
 func (a *Announcer) look(ctx context.Context) error {
 	services, err := a.services.List(labels.Everything())
 	if err != nil {
@@ -299,5 +299,5 @@ func (a *Announcer) count(lease string, n int) {
 	a.held.Set(float64(all))
 }
 
-// errLost is why a lease is not renewed that is another's by now.
+// errLost says that a lease cannot be renewed because another machine has taken it.
 var errLost = errors.New("somebody else has written the lease")

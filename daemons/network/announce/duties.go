@@ -77,7 +77,7 @@ func staysLocal(s *corev1.Service) bool {
 	return s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// eligible are the names of the machines that may have addresses. Where none is ready, nobody being ready is no reason.
+// eligible returns the machines that may hold addresses: those that are ready, or all when none is ready.
 func eligible(nodes []*corev1.Node) []string {
 	var ready, all []string
 	for _, n := range nodes {
@@ -95,7 +95,7 @@ func eligible(nodes []*corev1.Node) []string {
 	return ready
 }
 
-// Matters reports whether an update of a node is news for who may have addresses.
+// Matters reports whether an update of a node changes which machines may hold addresses.
 func Matters(was, is *corev1.Node) bool {
 	return isReady(was) != isReady(is) || !maps.Equal(was.Labels, is.Labels) || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)
 }
@@ -106,7 +106,8 @@ func isReady(n *corev1.Node) bool {
 	})
 }
 
-// spread ranks the machines for each slot, so that none is the best of more slots than its share, and one that comes or goes moves few.
+// spread ranks the machines for each slot. No machine comes first for more slots than its share, and a machine that comes or goes changes
+// the order of few slots.
 func spread(machines []string) (all [loadbalancer.Slots][]string) {
 	if len(machines) == 0 {
 		return all

@@ -150,7 +150,7 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 	if k.seen = ""; lease != nil {
 		k.seen = lease.ResourceVersion
 	}
-	// Who is far looks nearer where nothing has changed since the last time.
+	// A machine far down the ranking asks less often, except after a look that found the lease unchanged: its holder may be dead.
 	if (rank >= near || rank < 0) && len(k.here) == 0 && (rank < 0 || k.seen != was) {
 		next = farGlance
 	}
@@ -158,7 +158,7 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 	case floating.Keep:
 		return renewal, k.take(ctx, lease, d)
 	case floating.Release:
-		// What the kernel has goes by itself, or when another has taken over.
+		// The addresses stay here until their time in the kernel is over or another machine has the lease.
 		for _, p := range k.here {
 			p.left = loud // should it come back
 		}
@@ -166,7 +166,7 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 		k.count(k.lease, 0)
 		return glance, err
 	case floating.Take:
-		// Who is the best comes first, lest addresses move as soon as they are there.
+		// A vacant lease is left to the best machine for a while, so that addresses need not move again right away.
 		if !k.vacant.IsZero() && rank > 0 && started.Sub(k.vacant) < leaseTime {
 			return min(next, leaseTime-started.Sub(k.vacant)), nil
 		}
@@ -289,7 +289,7 @@ func (k *keeper) drop(reason string) {
 
 func (k *keeper) remove(a netip.Addr, reason string) {
 	if err := k.here[a].Remove(); err != nil {
-		k.Log.Error("give an address of services up; the kernel will in a moment", "address", a, "error", err)
+		k.Log.Error("remove an address of services; the kernel itself removes it in a moment", "address", a, "error", err)
 	} else {
 		k.Log.Info("an address of services is given up", "address", a, "lease", k.lease, "reason", reason)
 	}

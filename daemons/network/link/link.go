@@ -123,14 +123,14 @@ func (e end) join(own, other netip.Addr) error {
 	if err != nil {
 		return fmt.Errorf("say where %s is: %w", other, err)
 	}
-	// One that is left of a pod that had the address before leads nowhere.
+	// A route left over from a former pod with this address leads nowhere.
 	if err := e.RouteReplace(&netlink.Route{LinkIndex: at, Dst: single(other), Scope: netlink.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("route to %s: %w", other, err)
 	}
 	return nil
 }
 
-// leave leads to everything else by the gateway.
+// leave adds the default route, by the gateway.
 func (e end) leave(gateway netip.Addr) error {
 	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	if gateway.Is6() {

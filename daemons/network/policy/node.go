@@ -175,7 +175,7 @@ func (n *Node) SetPolicy(namespace, name string, p *networkingv1.NetworkPolicy) 
 	}
 }
 
-// leaves reports whether the tables still have a pod of a namespace that is gone: its chains may be taken over by one that comes.
+// leaves reports whether a deleted pod of a namespace is still in the tables. Its chains may be used again by a new pod.
 func (n *Node) leaves(namespace string) bool {
 	for _, p := range n.waiting {
 		if p.gone && p.Namespace == namespace {
@@ -357,7 +357,7 @@ func (n *Node) Update() (changed bool, err error) {
 	return changed, errors.Join(failures...)
 }
 
-// yield takes from a pod, whose rules stay otherwise, the addresses that it has no more.
+// yield removes a pod's former addresses from its rules, and leaves the rest of the rules as they are.
 func (n *Node) yield(p *pod) error {
 	own := n.own(p)
 	keep := slices.DeleteFunc(slices.Clone(p.placed), func(a netip.Addr) bool { return !slices.Contains(own, a) })
@@ -368,7 +368,7 @@ func (n *Node) yield(p *pod) error {
 	return n.put(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, keep) })
 }
 
-// rebuild gives the chains of a policy what it says now, unless addresses are missing. Chains that it has no more go with the pods that use them.
+// rebuild updates the chains of a policy, unless addresses of groups are missing. Chains that it does not need any more go with their last pod.
 func (n *Node) rebuild(key string) (done bool, err error) {
 	p := n.policy(key)
 	if p == nil {

@@ -23,13 +23,13 @@ const deadline = 2 * time.Minute
 // Tables is what the kernel has of a family's chains. It is not for several goroutines at once.
 type Tables struct {
 	known bool
-	// spelled is how this machine's iptables tells of chains that it was given in other words, by our words.
+	// spelled maps chains to how this machine's iptables prints them, where it uses other words than those it was given.
 	spelled map[rules.Chain]spelling
 }
 
 type spelling struct{ ours, theirs string }
 
-// tables are those in which there are chains of ours, in the order in which they are changed: what is refused is known before what leads on.
+// tables are those that have chains of ours, in the order in which they change: filter refuses packets before nat leads them anywhere.
 var tables = []string{"filter", "nat"}
 
 func program(f nft.Family, name string) string {

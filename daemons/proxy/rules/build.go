@@ -74,8 +74,8 @@ func (m Machine) nowhere(f nft.Family) bool {
 	return len(m.NodePorts) > 0 && len(m.of(f).NodePorts) == 0
 }
 
-// base is what is in a family's table whatever the services are. nowhere is when node ports answer at no address of the family; relay
-// is the port at which the proxy itself accepts connections of TCP, 0 when it carries nothing.
+// base is the part of a family's table that does not depend on services. nowhere says that node ports answer at no address of the family;
+// relay is the port at which the proxy itself accepts TCP connections, 0 when the kernel carries them.
 func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 	jump := nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: services}}}
 	// Connections that are open go on when their service has lost its last endpoint.
@@ -122,17 +122,17 @@ func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 		addRelay(fragment, relay)
 	}
 	for i, name := range picks() {
-		// Should the number of endpoints and the endpoints be seen from before and from after a change, the first one is there in both.
+		// The number of endpoints and the list may be read from before and after a change. The first endpoint is in both, and is the fall-back.
 		fragment.Chains[name] = nft.Chain{Rules: append(append([]nft.Rule{{nft.Unnote{}}}, outsiders(m)...),
 			nft.Rule{nft.RandomOf{Map: endpointMap, Key: toService, Of: i + 1}}, nft.Rule{nft.RandomOf{Map: endpointMap, Key: toService, Of: 1}})}
 	}
 	return fragment
 }
 
-// maxListed is how many endpoints a service may have whose choice is by maps alone.
+// maxListed is the largest number of endpoints that are chosen by maps alone. A service with more gets a chain.
 const maxListed = 32
 
-// picks are the names of the chains that choose among so many endpoints, from 1 on.
+// picks returns the names of the chains that choose among 1, 2, … maxListed endpoints.
 func picks() []string {
 	names := make([]string, maxListed)
 	for i := range names {

@@ -22,7 +22,7 @@ func (b *chainBuilder) line(c Chain, format string, args ...any) {
 	b.lines[c] = append(b.lines[c], fmt.Sprintf(format, args...))
 }
 
-// mine reports whether a destination leads to a port, which it does to one alone.
+// mine reports whether a destination belongs to this port. The first port that asks gets it.
 func (b *chainBuilder) mine(d nft.Key, p *Port) bool {
 	if b.led[d] || !b.owns(d, p) {
 		return false
@@ -33,7 +33,7 @@ func (b *chainBuilder) mine(d nft.Key, p *Port) bool {
 
 func host(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
 
-// comment is the words about a rule of a port, as iptables-save writes them.
+// comment is the comment of a port's rule, as iptables-save writes it.
 func comment(p *Port, more string) string {
 	name := p.Namespace + "/" + p.Service
 	if p.Name != "" {
@@ -42,7 +42,7 @@ func comment(p *Port, more string) string {
 	return fmt.Sprintf(`-m comment --comment "%s %s"`, name, more)
 }
 
-// to matches what is sent to an address and port, words about it between.
+// to matches packets to an address and port, with a comment.
 func to(a netip.Addr, p *Port, about string) string {
 	return fmt.Sprintf("-d %s -p %s %s -m %s --dport %d", host(a), protocol(p), comment(p, about), protocol(p), p.Port)
 }
@@ -92,7 +92,7 @@ func (b *chainBuilder) add(p *Port) {
 	}
 }
 
-// empty refuses what is sent to a port behind which nobody is.
+// empty refuses packets to a port that has no endpoint.
 func (b *chainBuilder) empty(p *Port) {
 	const why = "has no endpoints"
 	if b.mine(p.inner(), p) {
@@ -108,7 +108,7 @@ func (b *chainBuilder) empty(p *Port) {
 	}
 }
 
-// atNodes does something with what is sent to a port's node port, where these answer.
+// atNodes adds a rule for a port's node port at each address where node ports answer.
 func (b *chainBuilder) atNodes(p *Port, why, do string) {
 	if len(b.machine.NodePorts) == 0 {
 		b.line(filterExternal, "-p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s", protocol(p), comment(p, why), protocol(p), p.NodePort, do)

@@ -6,9 +6,9 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Gone adds what the kernel has to forget of connections when a service's ports change: to endpoints that are no more, those that were
-// never answered, and all of UDP, since no packet of theirs ever says that the connection is over, and a new one from the same port would
-// be sent after the old one. To UDP ports that had no endpoint and get one, all, for the same reason.
+// Gone adds the connections that the kernel has to forget when a service's ports change from have to want. Flows to removed endpoints are
+// forgotten if they are UDP or never were answered: nothing would end them, and a new flow from the same client port would follow them.
+// Flows to a UDP port that gets its first endpoint are all forgotten, for the same reason.
 func (g *Forget) Gone(have, want []Port) {
 	type id struct {
 		key string
@@ -37,7 +37,7 @@ func (g *Forget) Gone(have, want []Port) {
 	}
 }
 
-// Forget is connections that the kernel has to forget: from a service's port to an endpoint, and to whatever a UDP port leads to.
+// Forget lists connections that the kernel has to forget: those of Endpoints, and all flows to the UDP ports in Services.
 type Forget struct {
 	Endpoints []Left
 	Services  []Port

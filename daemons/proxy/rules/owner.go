@@ -43,7 +43,7 @@ func NewTable(f nft.Family, m Machine) (*Table, error) {
 func (t *Table) SetService(service string, ports []Port) error {
 	names := t.set(service, ports)
 	if len(names) > 1 {
-		// What one loses another gets: none may have it meanwhile.
+		// A destination may move from one service to another: all give theirs up before any gets one.
 		for _, name := range names {
 			if err := t.Put(name, nil); err != nil {
 				return err
@@ -63,13 +63,14 @@ func (t *Table) SetService(service string, ports []Port) error {
 	return nil
 }
 
-// claims is the ports of all services of a family, and whose each destination is.
+// claims has the ports of all services of a family, and decides which service gets a destination that several want.
 //
-// A service's own address is its own, whatever another calls an external one: whoever may write services chooses these freely, and would
-// have the traffic of the API server or of DNS. Of two that want the same, the first by name has it, also while it has no endpoints.
+// A service's cluster IP is always its own, also when another service names it as an external IP: otherwise whoever may write services could
+// take the traffic of the API server or of DNS. Of two that want the same destination the first by name gets it, even without endpoints.
 type claims struct {
 	ports map[string][]Port // by namespace/service
-	// Who wants each destination, and whose own each address is; outside is who wants an address without owning it. Sorted names.
+	// wants has the services that want a destination, own those whose cluster IP an address is, outside those that name it as an external IP.
+	// All names are sorted.
 	wants        map[nft.Key][]string
 	own, outside map[netip.Addr][]string
 }
@@ -118,7 +119,7 @@ func without(names []string, name string) []string {
 	return slices.Delete(slices.Clone(names), at, at+1)
 }
 
-// claim changes who wants what by a service's ports, and notes who else is concerned.
+// claim adds or removes a service's ports in the lists of who wants what, and notes which other services want the same.
 func (t *claims) claim(service string, ports []Port, concerned map[string]bool, change func([]string, string) []string) {
 	note := func(names []string) {
 		for _, name := range names {
@@ -142,7 +143,7 @@ func (t *claims) claim(service string, ports []Port, concerned map[string]bool, 
 	}
 }
 
-// claimed changes the names of those who want a key, and returns them.
+// claimed changes the names of those who want a key, and returns the new list.
 func claimed[K comparable](all map[K][]string, key K, service string, change func([]string, string) []string) []string {
 	list := change(all[key], service)
 	if len(list) == 0 {
@@ -161,7 +162,7 @@ func (t *claims) owns(d nft.Key, p *Port) bool {
 	}
 	list := t.wants[d]
 	if ip := d.Destination.First; ip.IsValid() && ip == p.ClusterIP {
-		// Who has it as an external one comes after those whose own it is.
+		// A service that names the address as an external IP never takes it from the one whose cluster IP it is.
 		list = slices.DeleteFunc(slices.Clone(list), func(name string) bool { _, own := slices.BinarySearch(t.own[ip], name); return !own })
 	}
 	return len(list) > 0 && list[0] == me

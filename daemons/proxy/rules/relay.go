@@ -81,15 +81,15 @@ func (b *builder) relayTo(p *Port, port uint16, kind string) string {
 	return name
 }
 
-// Way is where the proxy may take what was sent to a destination.
+// Way says to which endpoints the proxy may carry a connection.
 type Way struct {
 	Key       string // of what is taken in turn
 	Endpoints []Endpoint
 	Affinity  int32 // seconds
 }
 
-// Leads returns where what a client sent to a destination may be taken, false when that leads nowhere. local is whether the client is
-// on this machine.
+// Leads returns the endpoints for what a client sent to a destination, or false when no service has that destination. local tells whether an
+// address, here the client's, is on this machine.
 func (t *Table) Leads(proto uint8, to netip.AddrPort, client netip.Addr, local func(netip.Addr) bool) (Way, bool) {
 	for _, d := range []nft.Key{{Destination: nft.One(to.Addr()), Protocol: proto, Port: to.Port()}, {Protocol: proto, Port: to.Port()}} {
 		for _, name := range t.wants[d] {
@@ -108,7 +108,7 @@ func (p *Port) reachedBy(d nft.Key) bool {
 	return d == p.inner() || slices.Contains(p.outer(), d) || p.NodePort != 0 && d == p.atNode()
 }
 
-// WayOf returns where what a client sent to a port may be taken, by its own address or by another.
+// WayOf returns the endpoints for a client of a port. inside says that it was reached by the service's cluster IP.
 func (t *Table) WayOf(p *Port, inside bool, client netip.Addr, local func(netip.Addr) bool) Way {
 	w := Way{Key: p.Key(), Endpoints: p.Endpoints, Affinity: p.Affinity}
 	here := p.InternalLocal

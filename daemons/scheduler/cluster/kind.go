@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// kind is the pods of one namespace that have the same labels: whoever is about one of them is about all.
+// kind is the pods of one namespace that have the same labels: a term that is about one of them is about all.
 type kind struct {
 	key       string
 	namespace string

@@ -74,7 +74,7 @@ func (r *Resources) equal(o *Resources) bool {
 	return r.MilliCPU == o.MilliCPU && r.Memory == o.Memory && r.Ephemeral == o.Ephemeral && r.Pods == o.Pods && maps.Equal(r.Other, o.Other)
 }
 
-// asked is what a pod asks for that has no node yet.
+// asked is what a pod without a node asks for.
 func asked(pod *corev1.Pod, usual corev1.ResourceList) Resources {
 	return resourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{NonMissingContainerRequests: usual}))
 }

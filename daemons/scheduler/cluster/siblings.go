@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// owners are what selects pods: services, and the controllers that make them.
+// owners are the objects that select pods: services, and the controllers that make pods.
 type owners struct {
 	services map[string]map[string]labels.Set // selectors by namespace and name
 	sets     map[workload]labels.Set          // of ReplicationControllers

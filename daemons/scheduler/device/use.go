@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Use is what is allocated of devices. Administrative access does not count: it takes nothing from anybody.
+// Use counts which devices are allocated. Administrative access does not count: it leaves the device to others.
 type Use struct {
 	whole  map[ID]int
 	shares map[ID]*share

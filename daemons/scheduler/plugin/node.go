@@ -50,7 +50,8 @@ func nodeName(t *Task) Check {
 	}
 }
 
-// taintToleration refuses nodes with a taint of effect NoSchedule or NoExecute that the pod does not tolerate.
+// taintToleration refuses nodes with a taint of effect NoSchedule or NoExecute that the pod does not tolerate. What tolerates a taint, the
+// operators Lt and Gt among them, is decided in daemons/api/tolerate.go.
 func taintToleration(t *Task) Check {
 	shape := t.Pod.Shape
 	return func(n *cluster.Node) *Refusal {

@@ -86,7 +86,7 @@ func Parse(raw []byte) (Settings, error) {
 func unread(c *configv1.KubeSchedulerConfiguration) error {
 	switch {
 	case c.Parallelism != nil:
-		return errors.New("parallelism: one goroutine looks at the nodes, and needs no others")
+		return errors.New("parallelism cannot be set: one goroutine looks at all nodes")
 	case len(c.Extenders) > 0:
 		return errors.New("extenders are not supported")
 	case c.ClientConnection.Kubeconfig != "":
@@ -99,13 +99,13 @@ func unread(c *configv1.KubeSchedulerConfiguration) error {
 		return errors.New("leaderElection.leaderElect: use the flag --leader-elect")
 	case c.LeaderElection.ResourceName != "" && c.LeaderElection.ResourceName != Lease,
 		c.LeaderElection.ResourceNamespace != "" && c.LeaderElection.ResourceNamespace != metav1.NamespaceSystem:
-		return fmt.Errorf("leaderElection: the lease is %s/%s", metav1.NamespaceSystem, Lease)
+		return fmt.Errorf("leaderElection: the lease cannot be chosen, it is %s/%s", metav1.NamespaceSystem, Lease)
 	case c.LeaderElection.LeaseDuration.Duration != 0 || c.LeaderElection.RenewDeadline.Duration != 0 || c.LeaderElection.RetryPeriod.Duration != 0:
-		return errors.New("leaderElection: its times cannot be set")
+		return errors.New("leaderElection: leaseDuration, renewDeadline and retryPeriod cannot be set")
 	case c.LeaderElection.ResourceLock != "" && c.LeaderElection.ResourceLock != "leases":
-		return errors.New("leaderElection.resourceLock: there are leases alone")
+		return errors.New("leaderElection.resourceLock must be leases")
 	case c.DelayCacheUntilActive:
-		return errors.New("delayCacheUntilActive is always so: standbys hold no caches")
+		return errors.New("delayCacheUntilActive cannot be set: it is always so, standby schedulers hold no caches")
 	}
 	return nil
 }

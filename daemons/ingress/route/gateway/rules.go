@@ -71,7 +71,7 @@ func place(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gatewayv1
 	rule.Path = p.Path
 	rule.Match.Method = string(ptr.Deref(m.Method, ""))
 	for _, h := range m.Headers {
-		// Of several that ask for one field, the first counts.
+		// When several matches name the same field, the first one counts.
 		if !slices.ContainsFunc(rule.Match.Headers, func(p route.Pair) bool { return strings.EqualFold(p.Name, string(h.Name)) }) {
 			rule.Match.Headers = append(rule.Match.Headers, route.Pair{Name: string(h.Name), Value: h.Value})
 		}
@@ -267,7 +267,7 @@ func protocolOf(app string) (route.Protocol, error) {
 	case "kubernetes.io/h2c", "grpc":
 		return route.GRPC, nil
 	}
-	return "", fmt.Errorf("appProtocol %q is not spoken", app)
+	return "", fmt.Errorf("appProtocol %q is not supported", app)
 }
 
 func filterOf(spec *gatewayv1.HTTPRouteRule, t gatewayv1.HTTPRouteFilterType) *route.Headers {
@@ -282,7 +282,7 @@ func filterOf(spec *gatewayv1.HTTPRouteRule, t gatewayv1.HTTPRouteFilterType) *r
 	return nil
 }
 
-// after is one change of a head after another.
+// after combines two changes of a head, the second after the first.
 func after(first, then *route.Headers) *route.Headers {
 	if first == nil {
 		return then
