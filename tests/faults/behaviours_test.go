@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/controllers/loop"
 )
 
 // behaviours are what controllers are for. Each is played in a namespace of its name, and says what it has come to; bound
@@ -137,7 +139,16 @@ func statefulSetUpdates(t *testing.T, s *stage) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%d revisions, %d pods ever", len(revisions.Items), s.seen.everMade(s.ns))
+	var lines []string
+	for _, r := range revisions.Items {
+		template, err := loop.TemplateOf(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("revision %d %s of %s", r.Revision, r.Name, template.Spec.Containers[0].Image))
+	}
+	slices.Sort(lines)
+	return fmt.Sprintf("%s; %d pods ever", strings.Join(lines, "; "), s.seen.everMade(s.ns))
 }
 
 // onePerNode is a bound of a DaemonSet on three nodes.

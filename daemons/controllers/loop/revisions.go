@@ -57,14 +57,24 @@ func (r Revisions) Record(ctx context.Context, o Revised) (update *appsv1.Contro
 	if err != nil {
 		return nil, nil, err
 	}
-	if all, err = r.claim(ctx, o, selector); err != nil {
+	holds := func(c *appsv1.ControllerRevision) bool { return bytes.Equal(c.Data.Raw, data) }
+	list, err := r.Lister.ControllerRevisions(o.Owner.GetNamespace()).List(selector)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !slices.ContainsFunc(list, holds) { // the cache may be behind, and what is made anew is numbered after all that are there
+		if list, err = r.list(ctx, o, selector); err != nil {
+			return nil, nil, err
+		}
+	}
+	if all, err = r.claim(ctx, o, list); err != nil {
 		return nil, nil, err
 	}
 	var highest int64
 	if len(all) > 0 {
 		highest = all[len(all)-1].Revision
 	}
-	i := slices.IndexFunc(all, func(c *appsv1.ControllerRevision) bool { return bytes.Equal(c.Data.Raw, data) })
+	i := slices.IndexFunc(all, holds)
 	switch {
 	case i < 0:
 		if update, err = r.create(ctx, o, data, highest+1); err != nil {
@@ -83,13 +93,22 @@ func (r Revisions) Record(ctx context.Context, o Revised) (update *appsv1.Contro
 	return update, append(slices.Clone(former), update), r.drop(ctx, o, former)
 }
 
-// claim returns the owner's revisions, the oldest first, with those that match its selector and that nobody controls: they were left by an owner of the same
-// name that was deleted without what it had, and the pods that it left go by them.
-func (r Revisions) claim(ctx context.Context, o Revised, selector labels.Selector) (mine []*appsv1.ControllerRevision, err error) {
-	all, err := r.Lister.ControllerRevisions(o.Owner.GetNamespace()).List(selector)
+// list asks the server for the revisions that match a selector.
+func (r Revisions) list(ctx context.Context, o Revised, selector labels.Selector) ([]*appsv1.ControllerRevision, error) {
+	found, err := r.Client.AppsV1().ControllerRevisions(o.Owner.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list the revisions of %s %s/%s: %w", o.Kind.Kind, o.Owner.GetNamespace(), o.Owner.GetName(), err)
 	}
+	list := make([]*appsv1.ControllerRevision, len(found.Items))
+	for i := range found.Items {
+		list[i] = &found.Items[i]
+	}
+	return list, nil
+}
+
+// claim returns those of all that are the owner's, the oldest first, with those that nobody controls: they were left by an owner of the same
+// name that was deleted without what it had, and the pods that it left go by them.
+func (r Revisions) claim(ctx context.Context, o Revised, all []*appsv1.ControllerRevision) (mine []*appsv1.ControllerRevision, err error) {
 	checked := false
 	for _, c := range all {
 		if metav1.IsControlledBy(c, o.Owner) {
@@ -190,10 +209,12 @@ func (r Revisions) create(ctx context.Context, o Revised, data []byte, number in
 	}
 }
 
+// hashOf is a template's. No collisions and a count of none have to come to the same: a first status has made the one into the other, and a
+// leader that does not see the revision yet would make another, which all pods would be replaced for.
 func hashOf(data []byte, collisions *int32) string {
 	h := fnv.New32a()
 	_, _ = h.Write(data)
-	if collisions != nil {
+	if collisions != nil && *collisions > 0 {
 		_, _ = h.Write([]byte(strconv.Itoa(int(*collisions))))
 	}
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
