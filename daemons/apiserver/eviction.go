@@ -51,22 +51,8 @@ func (s *Server) evict(q *request) error {
 	if err := badOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
 		return err
 	}
-	if _, err := s.fresh(q.http.Context(), ""); err != nil {
-		return err
-	}
-	entry, err := q.live()
+	pod, err := s.evictable(q, o)
 	if err != nil {
-		return err
-	}
-	obj, err := entry.Object()
-	if err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return pageNotFound()
-	}
-	if err := checkPreconditions(q, pod, o.Preconditions); err != nil {
 		return err
 	}
 	// All who have a say are asked before the budget is spent, since a refusal does not give it back: a node could use up the
@@ -74,25 +60,85 @@ func (s *Server) evict(q *request) error {
 	if err := s.presentTo(s.o.Validators, q, "CREATE", evictionKind, e, len(o.DryRun) > 0); err != nil {
 		return err
 	}
-	if needsBudget(pod) {
-		if err := s.spend(q, pod, len(o.DryRun) > 0); err != nil {
-			return err
-		}
-	}
 	// Its delete must concern the pod that was looked at.
 	if o.Preconditions == nil {
 		o.Preconditions = &metav1.Preconditions{}
 	}
 	o.Preconditions.UID = &pod.UID
+	if err := s.evictPod(q, pod, o); err != nil {
+		return err
+	}
+	return q.media.WriteObject(q.w, http.StatusCreated, statusKind, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
+}
+
+// evictable reads the pod that is to be evicted.
+func (s *Server) evictable(q *request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
+	if _, err := s.fresh(q.http.Context(), ""); err != nil {
+		return nil, err
+	}
+	entry, err := q.live()
+	if err != nil {
+		return nil, err
+	}
+	obj, err := entry.Object()
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil, pageNotFound()
+	}
+	return pod, checkPreconditions(q, pod, o.Preconditions)
+}
+
+// An eviction that lost against other writes of its pod is tried so often, as upstream does, with a pause between.
+const (
+	evictionTries = 20
+	evictionPause = 500 * time.Millisecond
+)
+
+// evictPod takes what a pod's eviction costs from its budget, and deletes it. Where the pod's state was why it costs nothing, the
+// pod must still be of the version that was looked at, for it may have become ready since.
+func (s *Server) evictPod(q *request, pod *corev1.Pod, o *metav1.DeleteOptions) error {
+	ours := o.Preconditions.ResourceVersion == nil // nobody else asks for a version
+	for try := 1; !needsBudget(pod); try++ {
+		err := s.removeEvicted(q, pod, o, !over(pod))
+		if !ours || !apierrors.IsConflict(err) || try == evictionTries {
+			return err
+		}
+		select {
+		case <-time.After(evictionPause):
+		case <-q.http.Context().Done():
+			return err
+		}
+		if pod, err = s.evictable(q, o); err != nil {
+			return err
+		}
+	}
+	spares, err := s.spend(q, pod, len(o.DryRun) > 0)
+	if err != nil {
+		return err
+	}
+	err = s.removeEvicted(q, pod, o, spares != "")
+	if ours && spares != "" && apierrors.IsConflict(err) {
+		return beingProcessed(spares)
+	}
+	return err
+}
+
+// removeEvicted deletes a pod that says why it goes: of the version that was looked at, if that is asked for.
+func (s *Server) removeEvicted(q *request, pod *corev1.Pod, o *metav1.DeleteOptions, asSeen bool) error {
+	o = o.DeepCopy()
+	if asSeen && o.Preconditions.ResourceVersion == nil {
+		o.Preconditions.ResourceVersion = &pod.ResourceVersion
+	}
 	if len(o.DryRun) == 0 {
 		if err := s.markEvicted(q, o.Preconditions); err != nil {
 			return err
 		}
 	}
-	if _, _, err := s.remove(q.http.Context(), q, q.key(), o); err != nil {
-		return err
-	}
-	return q.media.WriteObject(q.w, http.StatusCreated, statusKind, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
+	_, _, err := s.remove(q.http.Context(), q, q.key(), o)
+	return err
 }
 
 // markEvicted has a pod say why it goes, before it does. A version that it is to have goes on to be the one that it has then.
@@ -130,29 +176,31 @@ func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
 // needsBudget says whether a pod's eviction takes something away: not when it is
 // finished, not started, or going anyway.
 func needsBudget(pod *corev1.Pod) bool {
-	switch pod.Status.Phase {
-	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
-		return false
-	}
-	return pod.DeletionTimestamp == nil
+	return !over(pod) && pod.Status.Phase != corev1.PodPending
 }
 
-// spend takes one disruption from the budget that covers a pod.
-func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) error {
+// over says whether a pod serves nobody any more, whatever is written of it.
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
+}
+
+// spend takes one disruption from the budget that covers a pod. It returns the budget's name where it spares it, for the pod is
+// not ready.
+func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, err error) {
 	found, err := s.budgetsOf(pod)
 	if err != nil || len(found) == 0 {
-		return err
+		return "", err
 	}
 	if len(found) > 1 {
-		return apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+		return "", apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
 	}
 	budget := found[0]
 	if !ready(pod) && (alwaysAllow(budget) || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0) {
-		return nil // it is not among the healthy ones that the budget counts
+		return budget.Name, nil // it is not among the healthy ones that the budget counts
 	}
 	w, one, err := s.writeAs(q.http.Context(), q, budgets, "status", budget.Namespace, budget.Name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	w.dryRun = dry
 	_, err = w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
@@ -162,13 +210,13 @@ func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) error {
 		}
 		return spent(stored, pod, s.o.Now())
 	})
-	return err
+	return "", err
 }
 
 // spent returns a budget after an eviction, or the refusal.
 func spent(stored *policyv1.PodDisruptionBudget, pod *corev1.Pod, now time.Time) (*policyv1.PodDisruptionBudget, error) {
 	if stored.Status.ObservedGeneration < stored.Generation {
-		return nil, refusal(fmt.Sprintf("The disruption budget %s is still being processed by the server.", stored.Name), 10)
+		return nil, beingProcessed(stored.Name)
 	}
 	if stored.Status.DisruptionsAllowed <= 0 {
 		return nil, refusal(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
@@ -184,6 +232,11 @@ func spent(stored *policyv1.PodDisruptionBudget, pod *corev1.Pod, now time.Time)
 	}
 	next.Status.DisruptedPods[pod.Name] = metav1.Time{Time: now}
 	return next, nil
+}
+
+// beingProcessed is the refusal that has a client ask again soon.
+func beingProcessed(budget string) error {
+	return refusal(fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget), 10)
 }
 
 func refusal(cause string, retry int) error {

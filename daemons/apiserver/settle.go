@@ -55,6 +55,7 @@ func (w *write) bear() error {
 	if k.PrepareCreate != nil {
 		k.PrepareCreate(w.obj)
 	}
+	kinds.DropDisabled(w.obj, nil)
 	return nil
 }
 
@@ -87,6 +88,7 @@ func (w *write) carryOver() error {
 	switch w.subresource {
 	case "status":
 		w.obj = statusOnly(k, w.obj, w.old)
+		kinds.DropDisabled(w.obj, w.old)
 		return nil
 	case part:
 		if k.HasGeneration && w.q.Subresource != "binding" && specChanged(k, w.obj, w.old) {
@@ -100,6 +102,7 @@ func (w *write) carryOver() error {
 	if k.PrepareUpdate != nil {
 		k.PrepareUpdate(w.obj, w.old)
 	}
+	kinds.DropDisabled(w.obj, w.old)
 	if k.HasGeneration && (specChanged(k, w.obj, w.old) || k.Counts != nil && k.Counts(w.obj, w.old)) {
 		m.SetGeneration(old.GetGeneration() + 1)
 	}

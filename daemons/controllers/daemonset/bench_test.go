@@ -28,7 +28,7 @@ func BenchmarkLook(b *testing.B) {
 			now := time.Unix(1000, 0)
 			for b.Loop() {
 				at := Survey(set, nodes, pods)
-				if a, s := Plan(set, at, "h", now), Status(set, at, "h", now); len(a.Create)+len(a.Delete) > 0 || int(s.NumberReady) != n {
+				if a, s := Plan(set, at, "h", now, nil), Status(set, at, "h", now); len(a.Create)+len(a.Delete) > 0 || int(s.NumberReady) != n {
 					b.Fatal(a, s)
 				}
 			}
@@ -42,7 +42,7 @@ func TestALookAllocatesInProportion(t *testing.T) { // S19
 		set, nodes, pods := large(n)
 		return testing.AllocsPerRun(3, func() {
 			at := Survey(set, nodes, pods)
-			Plan(set, at, "h", time.Unix(1000, 0))
+			Plan(set, at, "h", time.Unix(1000, 0), nil)
 			Status(set, at, "h", time.Unix(1000, 0))
 		})
 	}

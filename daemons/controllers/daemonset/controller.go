@@ -32,6 +32,7 @@ type controller struct {
 	nodes     corelisters.NodeLister
 	pods      loop.PodIndex
 	expect    loop.Expectations
+	failures  failures
 }
 
 // New returns the controller.
@@ -99,6 +100,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	cached, err := d.sets.DaemonSets(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		d.expect.Forget(key)
+		d.failures.forget(key)
 		return nil
 	} else if err != nil {
 		return err
@@ -127,7 +129,8 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	at := Survey(set, nodes, pods)
 	var manageErr error
 	if met {
-		manageErr = d.manage(ctx, key, set, hash, Plan(set, at, hash, d.Now()))
+		now := d.Now()
+		manageErr = d.manage(ctx, key, set, hash, Plan(set, at, hash, now, d.failures.waits(set, now)))
 	}
 	return errors.Join(manageErr, d.writeStatus(ctx, set, cached.Status, at, hash))
 }
@@ -153,6 +156,7 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	}
 	for _, pod := range a.Ended {
 		if pod.Status.Phase == corev1.PodFailed {
+			d.failures.failed(set, target(pod), d.Now())
 			d.Events.Eventf(set, corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", pod.Namespace, pod.Name, target(pod))
 		} else {
 			d.Events.Eventf(set, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", pod.Namespace, pod.Name, target(pod))

@@ -20,8 +20,9 @@ type Actions struct {
 	Again  time.Duration // look again after this time; zero: no need
 }
 
-// Plan returns which pods to make and delete.
-func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time) Actions {
+// Plan returns which pods to make and delete. waits says on which nodes a failed pod is to stay for how long, as others failed
+// there before it.
+func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits map[string]time.Duration) Actions {
 	var a Actions
 	var rolling []*corev1.Pod // one current pod per node, candidates for replacement
 	surging := 0
@@ -36,8 +37,7 @@ func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time) Actions 
 			case !place.stay:
 				a.Delete = append(a.Delete, pod)
 			case pod.Status.Phase == corev1.PodFailed:
-				// A pod that fails at once would be replaced in a tight loop.
-				if wait := failedWait - now.Sub(lastChange(pod)); wait > 0 {
+				if wait := waits[place.node]; wait > 0 {
 					if a.Again == 0 || wait < a.Again {
 						a.Again = wait
 					}
@@ -119,19 +119,6 @@ func surged(set *appsv1.DaemonSet, living []*corev1.Pod, hash string, now time.T
 
 func available(set *appsv1.DaemonSet, pod *corev1.Pod, now time.Time) bool {
 	return loop.Available(pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now)
-}
-
-// failedWait is how long a failed pod stays before it is replaced.
-const failedWait = 5 * time.Second
-
-func lastChange(pod *corev1.Pod) time.Time {
-	last := pod.CreationTimestamp.Time
-	for _, c := range pod.Status.ContainerStatuses {
-		if t := c.State.Terminated; t != nil && t.FinishedAt.After(last) {
-			last = t.FinishedAt.Time
-		}
-	}
-	return last
 }
 
 // split returns the pod of a node to keep.

@@ -35,7 +35,7 @@ func TestEveryNodeThatFitsGetsOnePod(t *testing.T) { // S19
 	unseen := on(set, "unseen", "h", "True") // it runs there, and its node is known to others
 	unseen.Spec.NodeName = "unseen"
 	pods = append(pods, unseen)
-	got := Plan(set, Survey(set, nodes, pods), "h", time.Unix(1000, 0))
+	got := Plan(set, Survey(set, nodes, pods), "h", time.Unix(1000, 0), nil)
 	slices.Sort(got.Create)
 	if fmt.Sprint(got.Create) != "[b f]" {
 		t.Errorf("creates on %v, want b and f (d keeps what it has, c gets none)", got.Create)
@@ -56,27 +56,28 @@ func TestAPodThatEndedMakesRoomForAnother(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for name, c := range map[string]struct {
 		phase  corev1.PodPhase
-		ago    time.Duration
+		wait   time.Duration // that the node still has because of earlier failures
 		delete int
 		again  time.Duration
 	}{
-		"it runs":                 {corev1.PodRunning, time.Hour, 0, 0},
-		"it failed a moment ago":  {corev1.PodFailed, 2 * time.Second, 0, 3 * time.Second},
-		"it failed":               {corev1.PodFailed, 5 * time.Second, 1, 0},
-		"it succeeded":            {corev1.PodSucceeded, 0, 1, 0},
-		"nobody knows what it is": {corev1.PodUnknown, time.Hour, 0, 0},
+		"it runs":                           {corev1.PodRunning, 0, 0, 0},
+		"it failed":                         {corev1.PodFailed, 0, 1, 0},
+		"it failed, as one did before it":   {corev1.PodFailed, 3 * time.Second, 0, 3 * time.Second},
+		"it succeeded":                      {corev1.PodSucceeded, 0, 1, 0},
+		"it succeeded, as one failed there": {corev1.PodSucceeded, 3 * time.Second, 1, 0},
+		"nobody knows what it is":           {corev1.PodUnknown, 0, 0, 0},
 	} {
 		p := on(set, "a", "h", "True")
-		p.Status.Phase, p.CreationTimestamp = c.phase, metav1.NewTime(now.Add(-c.ago))
-		got := Plan(set, Survey(set, []*corev1.Node{node("a")}, []*corev1.Pod{p}), "h", now)
+		p.Status.Phase = c.phase
+		got := Plan(set, Survey(set, []*corev1.Node{node("a")}, []*corev1.Pod{p}), "h", now, map[string]time.Duration{"a": c.wait})
 		if len(got.Create) != 0 || len(got.Delete) != c.delete || len(got.Ended) != c.delete || got.Again != c.again {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	early, late := on(set, "a", "h", "True"), on(set, "b", "h", "True")
-	early.Status.Phase, early.CreationTimestamp = corev1.PodFailed, metav1.NewTime(now.Add(-4*time.Second))
-	late.Status.Phase, late.CreationTimestamp = corev1.PodFailed, metav1.NewTime(now.Add(-time.Second))
-	if got := Plan(set, Survey(set, []*corev1.Node{node("a"), node("b")}, []*corev1.Pod{early, late}), "h", now); got.Again != time.Second {
+	early.Status.Phase, late.Status.Phase = corev1.PodFailed, corev1.PodFailed
+	wait := map[string]time.Duration{"a": time.Second, "b": 4 * time.Second}
+	if got := Plan(set, Survey(set, []*corev1.Node{node("a"), node("b")}, []*corev1.Pod{early, late}), "h", now, wait); got.Again != time.Second {
 		t.Errorf("of two that wait, it is looked again after %s", got.Again)
 	}
 }
@@ -85,15 +86,15 @@ func TestAnUpdateReplacesOnePodAtATime(t *testing.T) { // S19
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	nodes := []*corev1.Node{node("a"), node("b"), node("c")}
 	pods := []*corev1.Pod{on(set, "a", "old", "True"), on(set, "b", "old", "True"), on(set, "c", "old", "True")}
-	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now()); len(got.Delete) != 1 {
+	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 1 {
 		t.Errorf("deletes %d at once", len(got.Delete))
 	}
 	pods[0] = on(set, "a", "new", "False")
-	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now()); len(got.Delete) != 0 {
+	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 0 {
 		t.Errorf("goes on while the new pod is not ready")
 	}
 	pods[1] = on(set, "b", "old", "False")
-	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now()); len(got.Delete) != 1 || got.Delete[0].Name != "p-b" {
+	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 1 || got.Delete[0].Name != "p-b" {
 		t.Errorf("a broken old pod is not replaced at once: %v", got.Delete)
 	}
 }
@@ -121,7 +122,7 @@ func TestASurgeStartsTheReplacementFirst(t *testing.T) { // S19
 		{"it works: the old one goes, the next may start", []*corev1.Pod{oldA, fresh("True"), oldB}, "[b]", "[p-a]"},
 		{"a broken old one goes at once", []*corev1.Pod{on(set, "a", "old", "False"), oldB}, "[b]", "[p-a]"},
 	} {
-		got := Plan(set, Survey(set, nodes, c.pods), "new", time.Now())
+		got := Plan(set, Survey(set, nodes, c.pods), "new", time.Now(), nil)
 		deleted := []string{}
 		for _, pod := range got.Delete {
 			deleted = append(deleted, pod.Name)

@@ -93,6 +93,43 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0, 2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, time.Hour, `^Unknown DeploymentResumed: Deployment is resumed$`},
+		{"it is only scaled, while its deadline has passed", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
+			d := with1(web(3, "a:1"), progressing, "True", "ReplicaSetUpdated")
+			set := webSet(d, "first", "a:1", "1", 2)
+			set.Annotations[desiredAnnotation] = "2"
+			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0, 2, 2
+			return d, []*appsv1.ReplicaSet{set}
+		}, time.Hour, `^True ReplicaSetUpdated: before$`},
+		{"it is only scaled, while pods become available", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
+			d := with1(web(3, "a:1"), progressing, "False", "ProgressDeadlineExceeded")
+			set := webSet(d, "first", "a:1", "1", 2)
+			set.Annotations[desiredAnnotation] = "2"
+			return d, []*appsv1.ReplicaSet{set}
+		}, 0, `^False ProgressDeadlineExceeded: before$`},
+		{"it is scaled as it goes on", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
+			d := with1(web(3, "a:1"), progressing, "Unknown", "DeploymentPaused")
+			set := webSet(d, "first", "a:1", "1", 2)
+			set.Annotations[desiredAnnotation] = "2"
+			return d, []*appsv1.ReplicaSet{set}
+		}, 0, `^Unknown DeploymentResumed: Deployment is resumed$`},
+		{"it is scaled before progress is asked for", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
+			d := web(3, "a:1")
+			set := webSet(d, "first", "a:1", "1", 2)
+			set.Annotations[desiredAnnotation] = "2"
+			return d, []*appsv1.ReplicaSet{set}
+		}, 0, `^True FoundNewReplicaSet: Found new replica set "first"$`},
+		{"it is being deleted when its deadline passes", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
+			d := with1(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
+			d.DeletionTimestamp, d.Finalizers = ptr.To(metav1.NewTime(began)), []string{"example.com/wait"}
+			set := webSet(d, "first", "a:1", "1", 2)
+			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0, 2, 2
+			return d, []*appsv1.ReplicaSet{set}
+		}, time.Hour, `^True ReplicaSetUpdated: before$`},
+		{"it is paused and being deleted", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
+			d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
+			d.Spec.Paused, d.DeletionTimestamp, d.Finalizers = true, ptr.To(metav1.NewTime(began)), []string{"example.com/wait"}
+			return d, []*appsv1.ReplicaSet{webSet(d, "first", "a:1", "1", 2)}
+		}, 0, `^True NewReplicaSetAvailable: before$`},
 		{"no deadline is set", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
 			d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
 			d.Spec.ProgressDeadlineSeconds = ptr.To[int32](1<<31 - 1)
@@ -250,6 +287,50 @@ func TestTerminatingReplicasAreUnknownWhenASetDoesNotTell(t *testing.T) {
 		w.must(w.sync())
 		if got := w.deployment().Status.TerminatingReplicas; !ptr.Equal(got, c.want) {
 			t.Errorf("%s: %v", name, ptr.Deref(got, -1))
+		}
+	}
+}
+
+// While nothing is rolled out, the counts and Available are told, and what a rollout told before stays.
+func TestWhatIsOnlyScaledOrDeletedTellsItsCounts(t *testing.T) {
+	for name, change := range map[string]func(d *appsv1.Deployment, set *appsv1.ReplicaSet){
+		"scaled": func(_ *appsv1.Deployment, set *appsv1.ReplicaSet) { set.Annotations[desiredAnnotation] = "2" },
+		"paused": func(d *appsv1.Deployment, _ *appsv1.ReplicaSet) { d.Spec.Paused = true },
+		"deleted": func(d *appsv1.Deployment, _ *appsv1.ReplicaSet) {
+			d.DeletionTimestamp, d.Finalizers = ptr.To(metav1.NewTime(began)), []string{"example.com/wait"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := with1(with1(web(3, "a:1"), appsv1.DeploymentReplicaFailure, "True", "FailedCreate"), appsv1.DeploymentProgressing, "False", "ProgressDeadlineExceeded")
+			d.Generation = 2
+			set := webSet(d, "first", "a:1", "1", 3)
+			change(d, set)
+			w := newWorld(t, d, set)
+			w.must(w.sync())
+			if got := w.condition(appsv1.DeploymentAvailable); got != "True MinimumReplicasAvailable: Deployment has minimum availability." {
+				t.Errorf("Available says %q", got)
+			}
+			if got := w.condition(appsv1.DeploymentReplicaFailure); got != "True FailedCreate: before" {
+				t.Errorf("ReplicaFailure says %q", got)
+			}
+			if s := w.deployment().Status; s.ObservedGeneration != 2 || s.Replicas != 3 || s.AvailableReplicas != 3 {
+				t.Errorf("the status is %+v", s)
+			}
+		})
+	}
+}
+
+// Old sets beyond the limit go when a rollout is through and when it is paused, not because the wanted number changed.
+func TestScalingDropsNoOldSets(t *testing.T) {
+	for paused, want := range map[bool]int{false: 2, true: 1} {
+		d := web(3, "a:2")
+		d.Spec.RevisionHistoryLimit, d.Spec.Paused = ptr.To[int32](0), paused
+		old, now := webSet(d, "old", "a:1", "1", 0), webSet(d, "now", "a:2", "2", 2)
+		now.Annotations[desiredAnnotation] = "2"
+		w := newWorld(t, d, old, now)
+		w.must(w.sync())
+		if got := w.sets(); len(got) != want || got["now"] != 3 {
+			t.Errorf("paused %v: there are %v", paused, got)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	}
 	newSet := current(deployment, sets)
 	if deployment.DeletionTimestamp != nil {
-		return d.writeStatus(ctx, deployment, newSet, sets, outcome{})
+		return d.writeStatus(ctx, deployment, newSet, sets, outcome{resting: deleting})
 	}
 	if deployment.Spec.Paused || d.scaled(deployment, sets) {
 		return d.keep(ctx, deployment, newSet, sets)
@@ -159,10 +159,12 @@ func (d *controller) keep(ctx context.Context, deployment *appsv1.Deployment, ne
 	if err := d.scaleAll(ctx, deployment, newSet, sets); err != nil {
 		return err
 	}
-	if err := d.dropOld(ctx, deployment, others(sets, newSet)); err != nil {
-		return err
+	if deployment.Spec.Paused {
+		if err := d.dropOld(ctx, deployment, others(sets, newSet)); err != nil {
+			return err
+		}
 	}
-	return d.writeStatus(ctx, deployment, newSet, sets, outcome{})
+	return d.writeStatus(ctx, deployment, newSet, sets, outcome{resting: scaling})
 }
 
 // roll moves replicas one step on. Each change of a set wakes the controller again.
@@ -218,7 +220,7 @@ func ended(pod *corev1.Pod) bool {
 func (d *controller) writeStatus(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet, o outcome) error {
 	now := d.Now()
 	want := status(deployment, newSet, sets, o, now)
-	if c := find(want, appsv1.DeploymentProgressing); c != nil && c.Reason != timedOut && c.Reason != rolledOut && !deployment.Spec.Paused {
+	if c := find(want, appsv1.DeploymentProgressing); c != nil && c.Reason != timedOut && c.Reason != rolledOut && o.resting == "" {
 		// Nothing happens when a rollout is stuck, so the deadline must wake us.
 		due := c.LastUpdateTime.Add(time.Duration(*deployment.Spec.ProgressDeadlineSeconds) * time.Second)
 		d.AddAfter(deployment.Namespace+"/"+deployment.Name, max(due.Sub(now), 0)+time.Second)

@@ -10,12 +10,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// outcome is what became of a new set that had to be made.
+// outcome is what became of a new set that had to be made, or that nothing was rolled out.
 type outcome struct {
+	resting rest
 	created bool
 	name    string // of the set that could not be made
 	failure error
 }
+
+// rest is why a look at a deployment rolls nothing out. What a rollout told of itself stays as it is then.
+type rest string
+
+const (
+	scaling  rest = "scaling" // or paused
+	deleting rest = "deleting"
+)
 
 // status returns what d's status should say, given its sets (newSet may be nil) and
 // what became of making the new set.
@@ -44,8 +53,12 @@ func status(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.Repl
 	} else {
 		set(&s, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now)
 	}
-	progress(d, &s, newSet, o, now)
-	failed(&s, newSet, sets)
+	if o.resting == "" {
+		progress(d, &s, newSet, o, now)
+		failed(&s, newSet, sets)
+	} else if o.resting == scaling && hasDeadline(d) {
+		happened(d, newSet, o, find(d.Status, appsv1.DeploymentProgressing), progressing(&s, now))
+	}
 	return s
 }
 
@@ -81,11 +94,9 @@ func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.R
 		remove(s, appsv1.DeploymentProgressing)
 		return
 	}
-	say := func(value corev1.ConditionStatus, reason, message string) {
-		set(s, appsv1.DeploymentProgressing, value, reason, message, now)
-	}
+	say := progressing(s, now)
 	happened(d, newSet, o, find(d.Status, appsv1.DeploymentProgressing), say)
-	if d.Spec.Paused || o.failure != nil {
+	if o.failure != nil {
 		return
 	}
 	was := find(*s, appsv1.DeploymentProgressing)
@@ -106,6 +117,13 @@ func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.R
 		say(corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
 	case was != nil && overdue(d, was, now):
 		say(corev1.ConditionFalse, timedOut, subject+" has timed out progressing.")
+	}
+}
+
+// progressing returns what sets the Progressing condition.
+func progressing(s *appsv1.DeploymentStatus, now time.Time) func(value corev1.ConditionStatus, reason, message string) {
+	return func(value corev1.ConditionStatus, reason, message string) {
+		set(s, appsv1.DeploymentProgressing, value, reason, message, now)
 	}
 }
 

@@ -66,10 +66,16 @@ func New(c loop.Context) loop.Controller {
 	})
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
+			gone := old.(*corev1.Node)
 			n.mu.Lock()
-			delete(n.seen, old.(*corev1.Node).Name)
+			delete(n.seen, gone.Name)
 			n.mu.Unlock()
+			c.Events.Eventf(gone, corev1.EventTypeNormal, "RemovingNode", "Node %s event: Removing Node %s from Controller", gone.Name, gone.Name)
 			return
+		}
+		if old == nil {
+			come := obj.(*corev1.Node)
+			c.Events.Eventf(come, corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", come.Name, come.Name)
 		}
 		n.Add(obj)
 	})

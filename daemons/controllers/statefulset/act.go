@@ -27,6 +27,13 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 		}
 		r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulUpdate", "update Pod %s in StatefulSet %s successful", pod.Name, set.Name)
 	}
+	for _, pod := range d.Ended {
+		if pod.Status.Phase == corev1.PodFailed {
+			r.Events.Eventf(set, corev1.EventTypeWarning, "RecreatingFailedPod", "StatefulSet %s/%s is recreating failed Pod %s", set.Namespace, set.Name, pod.Name)
+		} else {
+			r.Events.Eventf(set, corev1.EventTypeNormal, "RecreatingTerminatedPod", "StatefulSet %s/%s is recreating terminated Pod %s", set.Namespace, set.Name, pod.Name)
+		}
+	}
 	for _, pod := range d.Delete {
 		if err := r.remove(ctx, set, pod); err != nil {
 			return err

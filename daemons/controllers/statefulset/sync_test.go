@@ -72,11 +72,17 @@ func TestWhatIsDoneAboutASetIsToldInEvents(t *testing.T) {
 		delete(pods[0].Labels, appsv1.PodIndexLabel)
 		return pods
 	}
+	succeeded := func(pods []*corev1.Pod) []*corev1.Pod {
+		pods[0].Status.Phase = corev1.PodSucceeded
+		return pods
+	}
 	set := web(1, nil)
 	for name, c := range map[string]struct {
 		pods []*corev1.Pod
 		want []string
 	}{
+		"failed":  {podsOf(set, "0f"), []string{"Warning RecreatingFailedPod StatefulSet n/web is recreating failed Pod web-0", "Normal SuccessfulDelete delete Pod web-0 in StatefulSet web successful"}},
+		"ended":   {succeeded(podsOf(set, "0f")), []string{"Normal RecreatingTerminatedPod StatefulSet n/web is recreating terminated Pod web-0", "Normal SuccessfulDelete delete Pod web-0 in StatefulSet web successful"}},
 		"made":    {nil, []string{"Normal SuccessfulCreate create Pod web-0 in StatefulSet web successful"}},
 		"mended":  {unnamed(podsOf(set, "0")), []string{"Normal SuccessfulUpdate update Pod web-0 in StatefulSet web successful"}},
 		"removed": {podsOf(set, "0 1"), []string{"Normal SuccessfulDelete delete Pod web-1 in StatefulSet web successful"}},

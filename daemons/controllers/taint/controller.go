@@ -22,10 +22,11 @@ import (
 type controller struct {
 	loop.Context
 	loop.Loop
-	nodes corelisters.NodeLister
-	pods  cache.Indexer
-	gate  *gate
-	since since
+	nodes   corelisters.NodeLister
+	pods    cache.Indexer
+	gate    *gate
+	since   since
+	waiting waiting
 }
 
 // New returns the controller.
@@ -34,43 +35,50 @@ func New(c loop.Context) loop.Controller {
 	node.IndexByNode(pods)
 	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer(), gate: newGate(nodes.Lister(), c.Config)}
 	t.Loop = loop.Loop{Name: "taint-eviction", Counted: "noexec_taint_pod", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
-	c.OnChange(nodes.Informer(), func(old, obj any) {
-		if obj == nil {
-			t.gate.close(old.(*corev1.Node).Name)
-			t.since.forget(old.(*corev1.Node).Name)
-			return
-		}
-		n := obj.(*corev1.Node)
-		taints := t.dated(n)
-		lost, _ := split(taints)
-		if len(lost) == 0 {
-			t.gate.close(n.Name)
-		}
-		if before, ok := old.(*corev1.Node); ok {
-			if was, _ := split(noExecute(before)); len(was) > 0 != (len(lost) > 0) {
-				if err := t.gate.notice(t.Now()); err != nil {
-					c.Log.Warn("count the lost nodes", "error", err)
-				}
+	c.OnChange(nodes.Informer(), t.nodeChanged)
+	c.OnChange(pods, t.podChanged)
+	return t
+}
+
+func (t *controller) nodeChanged(old, obj any) {
+	if obj == nil {
+		t.gate.close(old.(*corev1.Node).Name)
+		t.since.forget(old.(*corev1.Node).Name)
+		return
+	}
+	n := obj.(*corev1.Node)
+	taints := t.dated(n)
+	lost, _ := split(taints)
+	if len(lost) == 0 {
+		t.gate.close(n.Name)
+	}
+	before, ok := old.(*corev1.Node)
+	if ok {
+		if was, _ := split(noExecute(before)); len(was) > 0 != (len(lost) > 0) {
+			if err := t.gate.notice(t.Now()); err != nil {
+				t.Log.Warn("count the lost nodes", "error", err)
 			}
 		}
-		if len(taints) == 0 {
-			return
-		}
-		for _, pod := range node.PodsOn(t.pods, n.Name) {
+	}
+	if len(taints) == 0 && (!ok || len(noExecute(before)) == 0) {
+		return
+	}
+	for _, pod := range node.PodsOn(t.pods, n.Name) {
+		t.Add(pod)
+	}
+}
+
+func (t *controller) podChanged(old, obj any) {
+	if obj == nil {
+		gone := old.(*corev1.Pod)
+		t.waiting.remove(gone.Namespace+"/"+gone.Name, gone.UID)
+		return
+	}
+	if pod := obj.(*corev1.Pod); pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+		if n, err := t.nodes.Get(pod.Spec.NodeName); err == nil && len(noExecute(n)) > 0 {
 			t.Add(pod)
 		}
-	})
-	c.OnChange(pods, func(_, obj any) {
-		if obj == nil {
-			return
-		}
-		if pod := obj.(*corev1.Pod); pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
-			if n, err := t.nodes.Get(pod.Spec.NodeName); err == nil && len(noExecute(n)) > 0 {
-				t.Add(pod)
-			}
-		}
-	})
-	return t
+	}
 }
 
 func (t *controller) sync(ctx context.Context, key string) error {
@@ -89,9 +97,13 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	now, taints := t.Now(), t.dated(n)
 	at, evict := Deadline(pod, taints)
 	if !evict {
+		if t.waiting.remove(key, pod.UID) {
+			t.Events.Eventf(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod %s", key)
+		}
 		return nil
 	}
 	if wait := at.Sub(now); wait > 0 {
+		t.waiting.add(key, pod)
 		t.AddAfter(key, wait)
 		return nil
 	}
@@ -107,7 +119,11 @@ func (t *controller) sync(ctx context.Context, key string) error {
 			return nil
 		}
 	}
-	return t.evict(ctx, pod)
+	if err := t.evict(ctx, pod); err != nil {
+		return err
+	}
+	t.waiting.remove(key, pod.UID)
+	return nil
 }
 
 func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {

@@ -1,0 +1,51 @@
+package node
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// Who describes a node sees since when it is watched over, and events say when one has gone.
+func TestNodesThatComeAndGoAreTold(t *testing.T) {
+	client, events := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}), record.NewFakeRecorder(10)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events})
+	factory.StartWithContext(t.Context())
+	told := func() string {
+		t.Helper()
+		select {
+		case e := <-events.Events:
+			return e
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing is told")
+		}
+		return ""
+	}
+	var got []string
+	got = append(got, told())
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Labels, node.ResourceVersion = map[string]string{"a": "b"}, "2" // which is nothing to tell
+	if _, err := client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, told())
+	if want := []string{"Normal RegisteredNode Node n event: Registered Node n in Controller", "Normal RemovingNode Node n event: Removing Node n from Controller"}; !slices.Equal(got, want) {
+		t.Errorf("told is %q", got)
+	}
+}
