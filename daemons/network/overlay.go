@@ -17,6 +17,16 @@ import (
 // router has to know the pods' networks.
 const overlayName = "kube-vxlan"
 
+// senders are the addresses that wrapped packets may come from. A machine of several addresses sends under that of the interface which leads
+// here; at has what is known of each.
+func (o overlay) senders(at map[string][]netip.Addr) []netip.Addr {
+	list := slices.Clone(o.kept)
+	for name, p := range o.peers {
+		list = slices.Concat(list, []netip.Addr{p.at}, p.via, at[name])
+	}
+	return list
+}
+
 // wrapping is how much longer a packet gets: by Ethernet's header of 14 bytes, VXLAN's of 8, UDP's of 8 and IPv4's of 20, and of IPv6 by 20 more.
 func wrapping(peer netip.Addr) int {
 	if peer.Is6() {
