@@ -172,7 +172,7 @@ func (d *daemon) run(ctx context.Context) error {
 		if d.outward, err = newMasquerade(d.clusters, d.exceptions); err != nil {
 			return err
 		}
-		if err := errors.Join(forward(d.clusters), d.outward.apply()); err != nil {
+		if err := errors.Join(forward(d.clusters), deafen(), d.outward.apply()); err != nil {
 			return err
 		}
 	}

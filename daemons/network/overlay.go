@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/network/link"
 )
 
 // overlayName is the interface through which packets to pods of machines behind a router go: they are wrapped for the machine, so that no
@@ -70,6 +72,9 @@ func (o overlay) put() (l netlink.Link, mtu int, err error) {
 		if err := netlink.LinkSetMTU(l, mtu); err != nil {
 			return nil, 0, fmt.Errorf("set the largest packet of %s to %d: %w", overlayName, mtu, err)
 		}
+	}
+	if err := link.Deafen(overlayName); err != nil {
+		return nil, 0, err
 	}
 	if err := netlink.LinkSetUp(l); err != nil {
 		return nil, 0, fmt.Errorf("turn %s on: %w", overlayName, err)
