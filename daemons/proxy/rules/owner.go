@@ -66,16 +66,18 @@ func (t *Table) SetService(service string, ports []Port) error {
 // claims is the ports of all services of a family, and whose each destination is.
 //
 // A service's own address is its own, whatever another calls an external one: whoever may write services chooses these freely, and would
-// have the traffic of the API server or of DNS. Of two that want the same, the first by name has it, also while it has no endpoints.
+// have the traffic of the API server or of DNS. An address of a load balancer, which the service's status has and its writer does not choose, comes
+// before external ones. Of two that want the same, the first by name has it, also while it has no endpoints.
 type claims struct {
 	ports map[string][]Port // by namespace/service
-	// Who wants each destination, and whose own each address is; outside is who wants an address without owning it. Sorted names.
-	wants        map[nft.Key][]string
+	// Who wants each destination, and of those who was given it by a load balancer, and whose own each address is; outside is who wants an
+	// address without owning it. Sorted names.
+	wants, given map[nft.Key][]string
 	own, outside map[netip.Addr][]string
 }
 
 func newClaims() claims {
-	return claims{ports: map[string][]Port{}, wants: map[nft.Key][]string{}, own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
+	return claims{ports: map[string][]Port{}, wants: map[nft.Key][]string{}, given: map[nft.Key][]string{}, own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
 }
 
 // Ports returns what a service has in the table.
@@ -138,6 +140,9 @@ func (t *claims) claim(service string, ports []Port, concerned map[string]bool, 
 		}
 		for _, d := range p.outer() {
 			note(claimed(t.wants, d, service, change))
+			if slices.Contains(p.Balanced, d.Destination.First) {
+				claimed(t.given, d, service, change)
+			}
 		}
 	}
 }
@@ -163,6 +168,8 @@ func (t *claims) owns(d nft.Key, p *Port) bool {
 	if ip := d.Destination.First; ip.IsValid() && ip == p.ClusterIP {
 		// Who has it as an external one comes after those whose own it is.
 		list = slices.DeleteFunc(slices.Clone(list), func(name string) bool { _, own := slices.BinarySearch(t.own[ip], name); return !own })
+	} else if given := t.given[d]; len(given) > 0 {
+		list = given
 	}
 	return len(list) > 0 && list[0] == me
 }
