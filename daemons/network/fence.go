@@ -70,7 +70,7 @@ func (f *fence) raise(port int, from []netip.Addr) error {
 		}
 	}
 	f.up = true
-	if err := errors.Join(append(failures, f.put(true))...); err != nil {
+	if err := errors.Join(append(failures, f.put())...); err != nil {
 		return fmt.Errorf("keep others out of %s: %w", overlayName, err)
 	}
 	return nil
@@ -97,27 +97,37 @@ func fenceRules(port int) *nft.Fragment {
 	}
 }
 
-// put makes the kernel's rules what they should be, also when somebody has changed them.
-func (f *fence) put(deep bool) error {
+// put makes the kernel's rules what they should be.
+func (f *fence) put() error {
+	f.look(true)
 	var failures []error
 	for _, family := range families {
-		t, k := f.tables[family], f.kernels[family]
-		if intact, err := k.Intact(t, deep); err != nil || !intact {
-			k.Forget()
-		}
-		failures = append(failures, k.Apply(t))
+		failures = append(failures, f.kernels[family].Apply(f.tables[family]))
 	}
 	return errors.Join(failures...)
 }
 
-// keep puts the rules back when somebody has removed them. With deep every rule is looked at, else what a flush would have taken.
+// look has what somebody has changed compared as a whole when it is applied next. It reports whether there is such a table. With deep every
+// rule is looked at, else what a flush would have taken.
+func (f *fence) look(deep bool) (changed bool) {
+	for _, family := range families {
+		k := f.kernels[family]
+		if intact, err := k.Intact(f.tables[family], deep); err != nil || !intact {
+			k.Forget()
+		}
+		changed = changed || !k.Known()
+	}
+	return changed
+}
+
+// keep puts the rules back when somebody has removed them, as deep as look.
 func (f *fence) keep(deep bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.up {
+	if !f.up || !f.look(deep) {
 		return nil
 	}
-	if err := f.put(deep); err != nil {
+	if err := f.put(); err != nil {
 		return fmt.Errorf("keep others out of %s: %w", overlayName, err)
 	}
 	return nil

@@ -130,6 +130,14 @@ func TestOnlyMachinesOfTheOverlaySendWrappedPackets(t *testing.T) {
 		t.Fatal(err)
 	}
 	check()
+	// So is an edit.
+	n.list(t, "nft", "insert", "rule", "ip", fenceName, inputHook, "accept")
+	for _, deep := range []bool{false, true} {
+		if err := n.inside(func() error { return n.fence.keep(deep) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check()
 	n.join(t, "n0", nodes[:2], 4096)
 	if left := n.list(t, "nft", "list", "tables"); strings.Contains(left, fenceName) {
 		t.Errorf("without an overlay there is %s", left)
