@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -157,7 +158,7 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 	if err != nil {
 		return err
 	}
-	m := manager{rest: restConfig, anonymous: func() (*rest.Config, error) { return connect(true) }, cfg: cfg, chosen: chosen, clock: o.Clock, vouched: o.Vouched, queues: queues, log: env.Log}
+	m := manager{rest: restConfig, anonymous: func() (*rest.Config, error) { return connect(true) }, cfg: cfg, chosen: chosen, clock: o.Clock, vouched: o.Vouched, queues: queues, metrics: env.Metrics, log: env.Log}
 	env.Rest.Dense()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -182,11 +183,12 @@ type manager struct {
 	clock     clock.WithTicker
 	vouched   func(node string) bool
 	queues    workqueue.MetricsProvider
+	metrics   prometheus.Registerer
 	log       *slog.Logger
 }
 
 func (m manager) run(ctx context.Context) error {
-	c := loop.Context{Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues, Vouched: m.vouched, Followers: loop.NewFollowers()}
+	c := loop.Context{Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues, Metrics: m.metrics, Vouched: m.vouched, Followers: loop.NewFollowers()}
 	var err error
 	if c.Client, c.Dynamic, c.Metadata, err = identity.Clients(m.rest); err != nil {
 		return err

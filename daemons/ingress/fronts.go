@@ -1,6 +1,8 @@
 package ingress
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -87,12 +89,12 @@ func (f *fronts) serve(ingresses *route.Table, served map[gateway.Entry]*gateway
 	}
 }
 
-// place opens the sockets of the ports that the entries have on the machines. portOf returns 0 for one that has none yet.
-func (f *fronts) place(served map[gateway.Entry]*gateway.Served, portOf func(gateway.Entry) int) {
+// place opens the sockets of the ports that the entries have on the machines. ports are those that some have, as yet.
+func (f *fronts) place(served map[gateway.Entry]*gateway.Served, ports map[gateway.Entry]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for entry, own := range f.own {
-		port := portOf(entry)
+		port := ports[entry]
 		if own.port == port && own.err == nil || f.stopping {
 			continue
 		}
@@ -106,7 +108,7 @@ func (f *fronts) place(served map[gateway.Entry]*gateway.Served, portOf func(gat
 		if own.port = port; port == 0 {
 			continue
 		}
-		if own.ln, own.err = f.listen(port); own.err != nil {
+		if own.ln, own.err = f.listen(entry, port); own.err != nil {
 			f.log.Warn("listen for a Gateway", "gateway", entry.Gateway, "port", entry.Port, "err", own.err)
 			continue
 		}
@@ -119,11 +121,45 @@ func (f *fronts) place(served map[gateway.Entry]*gateway.Served, portOf func(gat
 	}
 }
 
-func (f *fronts) listen(port int) (*net.TCPListener, error) {
-	name := ownSocket + strconv.Itoa(port)
+// socketOf is the name of the socket of an entry: whose it was is known to the next process.
+func socketOf(entry gateway.Entry, port int) string {
+	sum := sha256.Sum256([]byte(entry.Gateway.String() + ":" + strconv.Itoa(entry.Port)))
+	return ownSocket + strconv.Itoa(port) + "-" + hex.EncodeToString(sum[:5])
+}
+
+// has reports whether an entry is served on a port of the machine, or was by the process before.
+func (f *fronts) has(entry gateway.Entry, port int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	own := f.own[entry]
+	return own != nil && own.ln != nil && own.port == port || len(f.kept[socketOf(entry, port)]) > 0
+}
+
+func (f *fronts) listen(entry gateway.Entry, port int) (*net.TCPListener, error) {
+	name, former := socketOf(entry, port), ownSocket+strconv.Itoa(port) // as releases called it that did not say whose it was
+	found := f.take(name, port)
+	if found != nil {
+		return found, nil
+	}
+	if found = f.take(former, port); found != nil {
+		defer f.letGo(former)
+	} else {
+		ln, err := net.Listen("tcp", net.JoinHostPort(f.cfg.BindAddress, strconv.Itoa(port)))
+		if err != nil {
+			return nil, fmt.Errorf("listen for clients: %w", err)
+		}
+		found = ln.(*net.TCPListener)
+	}
+	if err := keep(name, found); err != nil {
+		f.log.Warn("have the service manager keep a socket: connections may be lost at a restart", "name", name, "err", err)
+	}
+	return found, nil
+}
+
+// take takes a socket that was kept by a name; nil when there is none that listens there.
+func (f *fronts) take(name string, port int) (found *net.TCPListener) {
 	kept := f.kept[name]
 	delete(f.kept, name)
-	var found *net.TCPListener
 	for _, ln := range kept {
 		if tcp, ok := ln.(*net.TCPListener); ok && found == nil && listensOn(tcp, f.cfg.BindAddress, port) {
 			found = tcp
@@ -131,18 +167,7 @@ func (f *fronts) listen(port int) (*net.TCPListener, error) {
 		}
 		_ = ln.Close()
 	}
-	if found != nil {
-		return found, nil
-	}
-	ln, err := net.Listen("tcp", net.JoinHostPort(f.cfg.BindAddress, strconv.Itoa(port)))
-	if err != nil {
-		return nil, fmt.Errorf("listen for clients: %w", err)
-	}
-	tcp := ln.(*net.TCPListener)
-	if err := keep(name, tcp); err != nil {
-		f.log.Warn("have the service manager keep a socket: connections may be lost at a restart", "name", name, "err", err)
-	}
-	return tcp, nil
+	return found
 }
 
 // shut ends an entry for good. It is called with mu.
@@ -153,7 +178,7 @@ func (f *fronts) shut(entry gateway.Entry) {
 	if own.ln == nil {
 		return
 	}
-	f.letGo(ownSocket + strconv.Itoa(own.port))
+	f.letGo(socketOf(entry, own.port))
 	_ = own.ln.Close()
 }
 

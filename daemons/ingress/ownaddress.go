@@ -43,20 +43,6 @@ func serviceOf(g route.Key) route.Key {
 	return route.Key{Namespace: g.Namespace, Name: name}
 }
 
-// machinePort is the port of the machines on which an entry is served; 0: it is not known.
-func (w *watch) machinePort(entry gateway.Entry) int {
-	s := w.build.Backends.Service(serviceOf(entry.Gateway))
-	if s == nil || s.Labels[gatewayLabel] != entry.Gateway.Name {
-		return 0
-	}
-	for _, p := range s.Spec.Ports {
-		if int(p.Port) == entry.Port {
-			return p.TargetPort.IntValue()
-		}
-	}
-	return 0
-}
-
 // addressed is what a Gateway is to have so that it gets addresses.
 type addressed struct {
 	owner metav1.OwnerReference
@@ -99,13 +85,9 @@ func (t *teller) services(ctx context.Context) {
 
 // wanted works out the services of all Gateways, and those that are left of Gateways of before. It is called with the lock.
 func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Service, problems []error) {
-	used := map[int]bool{}
-	for _, s := range w.publish {
-		if s.Labels[gatewayLabel] != "" {
-			for _, p := range s.Spec.Ports {
-				used[p.TargetPort.IntValue()] = true
-			}
-		}
+	assigned, used := w.machinePorts(), map[int]bool{}
+	for _, port := range assigned {
+		used[port] = true
 	}
 	first, last, _ := config.PortRange(cfg.GatewayPorts)
 	free := first
@@ -121,8 +103,8 @@ func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Ser
 		object := w.gateway.Gateway(key)
 		a := addressed{name: name, there: there, owner: metav1.OwnerReference{APIVersion: gatewayv1.SchemeGroupVersion.String(), Kind: "Gateway", Name: object.Name, UID: object.UID}}
 		for _, port := range ports {
-			target := w.machinePort(gateway.Entry{Gateway: key, Port: port})
-			if target < first || target > last {
+			target := assigned[gateway.Entry{Gateway: key, Port: port}]
+			if target == 0 {
 				for free <= last && used[free] {
 					free++
 				}

@@ -26,6 +26,7 @@ import (
 type watch struct {
 	engine  *proxy.Engine
 	fronts  *fronts
+	cfg     config.Ingress
 	mu      sync.Mutex
 	build   *route.Builder
 	gateway *gateway.Builder
@@ -47,7 +48,7 @@ func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
 		options.Shared = map[int]bool{cfg.HTTPPort: false, cfg.HTTPSPort: true}
 	}
 	return &watch{
-		engine: engine, fronts: at, build: build, gateway: gateway.NewBuilder(options), served: map[gateway.Entry]*gateway.Served{},
+		engine: engine, fronts: at, cfg: cfg, build: build, gateway: gateway.NewBuilder(options), served: map[gateway.Entry]*gateway.Served{},
 		slices: map[route.Key]map[string]*discoveryv1.EndpointSlice{}, objects: map[route.Key]*networkingv1.Ingress{},
 		classes: map[string]*networkingv1.IngressClass{}, publish: map[route.Key]*corev1.Service{},
 		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
@@ -151,7 +152,7 @@ func (w *watch) make() {
 		w.engine.Forget(func(s route.Source) bool { return w.build.Has(s) || w.gateway.Has(s) })
 		w.fronts.serve(next, w.served)
 	}
-	w.fronts.place(w.served, w.machinePort)
+	w.fronts.place(w.served, w.machinePorts())
 	w.mu.Unlock()
 	signal(w.news)
 }

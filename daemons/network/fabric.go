@@ -11,7 +11,10 @@ import (
 )
 
 // fabric carries out a plan: routes to the pods of machines of the same network, and routes through the overlay to those behind a router.
-type fabric struct{ id, port int }
+type fabric struct {
+	id, port int // of VXLAN
+	fence    *fence
+}
 
 // way is a route that the machine has whatever pods there are.
 type way struct {
@@ -96,13 +99,14 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 			if l, err := netlink.LinkByName(overlayName); err == nil {
 				largest = l.Attrs().MTU
 			}
-			return largest, made, err
+			return largest, made, errors.Join(err, f.fence.raise(f.port, o.senders(p.at)))
 		}
-		return 0, made, errors.Join(err, setAnswers(p.PodCIDRs, nil, 0), removeOverlay())
+		return 0, made, errors.Join(err, setAnswers(p.PodCIDRs, nil, 0), removeOverlay(), f.fence.drop())
 	}
 	for _, c := range p.PodCIDRs {
 		o.own = append(o.own, c.Addr().Next())
 	}
+	fenced := f.fence.raise(f.port, o.senders(p.at)) // before there is anything to be kept out of
 	l, largest, err := o.put()
 	at := 0
 	if l != nil {
@@ -112,7 +116,7 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 	if l != nil && len(o.kept) == 0 {
 		failed = errors.Join(failed, setAnswers(p.PodCIDRs, answered, at))
 	}
-	return largest, made, errors.Join(err, failed)
+	return largest, made, errors.Join(fenced, err, failed)
 }
 
 // addresses reports of an address whether it is the machine's.
@@ -126,4 +130,4 @@ func addresses() (func(netip.Addr) bool, error) {
 	}, nil
 }
 
-func (d *daemon) fabric() fabric { return fabric{d.cfg.VXLANID, d.cfg.VXLANPort} }
+func (d *daemon) fabric() fabric { return fabric{d.cfg.VXLANID, d.cfg.VXLANPort, &d.fence} }

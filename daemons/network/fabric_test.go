@@ -44,9 +44,10 @@ func TestOnlyARouterOnTheWayHasPacketsWrappedS22(t *testing.T) {
 // site is a machine with one pod.
 type site struct {
 	*stack
-	pod *stack
-	at4 netip.Addr // the pod's
-	at6 netip.Addr
+	pod   *stack
+	fence fence
+	at4   netip.Addr // the pod's
+	at6   netip.Addr
 }
 
 // region is two networks with a router between them: two machines on the first, one on the second.
@@ -118,7 +119,7 @@ func (s *site) joinWith(t *testing.T, self string, nodes []*corev1.Node, id int,
 	p = Make(self, nodes)
 	p.Callers = callersOf(self, list, nodes)
 	if err := s.inside(func() (err error) {
-		largest, _, err = fabric{id, 4789}.apply(self, &p)
+		largest, _, err = fabric{id, 4789, &s.fence}.apply(self, &p)
 		return err
 	}); err != nil {
 		t.Fatalf("%s: %v", self, err)

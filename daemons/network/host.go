@@ -116,7 +116,7 @@ func forward(clusters []netip.Prefix) error {
 const forwarding6 = "/proc/sys/net/ipv6/conf/all/forwarding"
 
 // keepRouters has interfaces that listened to routers go on with it when the machine forwards: its own way out would end with the
-// lifetime of what a router has said last. Interfaces that come later, such as those of pods, do not listen to anybody.
+// lifetime of what a router has said last. Those of pods listen to nobody (link.Deafen).
 func keepRouters() error {
 	if have, err := os.ReadFile(forwarding6); err != nil || !bytes.HasPrefix(have, []byte("0")) {
 		return nil // there is no such protocol, or the machine forwards already, as somebody has set it up
@@ -133,6 +133,21 @@ func keepRouters() error {
 			continue
 		}
 		failures = append(failures, set(path, "2"))
+	}
+	return errors.Join(failures...)
+}
+
+// deafen has the machine listen to no router behind the interfaces of pods that an earlier release has made.
+func deafen() error {
+	all, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list the interfaces of pods: %w", err)
+	}
+	var failures []error
+	for _, l := range all {
+		if name := l.Attrs().Name; name == formerBridge || strings.HasPrefix(name, link.Prefix) {
+			failures = append(failures, link.Deafen(name))
+		}
 	}
 	return errors.Join(failures...)
 }

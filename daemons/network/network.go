@@ -53,6 +53,7 @@ type daemon struct {
 	clusters   []netip.Prefix
 	exceptions []netip.Prefix // that pods reach under their own addresses
 	outward    *masquerade    // nil on a machine that has no pods
+	fence      fence          // around the overlay
 	client     kubernetes.Interface
 	nodes      corelisters.NodeLister
 	condition  condition
@@ -171,7 +172,7 @@ func (d *daemon) run(ctx context.Context) error {
 		if d.outward, err = newMasquerade(d.clusters, d.exceptions); err != nil {
 			return err
 		}
-		if err := errors.Join(forward(d.clusters), d.answer()); err != nil {
+		if err := errors.Join(forward(d.clusters), deafen(), d.answer()); err != nil {
 			return err
 		}
 	}
@@ -279,7 +280,7 @@ func (d *daemon) guard(ctx context.Context, every time.Duration) {
 			err = d.outward.restore()
 		}
 		problem := ""
-		if err = errors.Join(err, forward(d.clusters)); err != nil {
+		if err = errors.Join(err, forward(d.clusters), d.fence.keep(deep)); err != nil {
 			problem = err.Error()
 		}
 		if problem != last && problem != "" {

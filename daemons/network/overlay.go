@@ -11,11 +11,23 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/network/link"
 )
 
 // overlayName is the interface through which packets to pods of machines behind a router go: they are wrapped for the machine, so that no
 // router has to know the pods' networks.
 const overlayName = "kube-vxlan"
+
+// senders are the addresses that wrapped packets may come from. A machine of several addresses sends under that of the interface which leads
+// here; at has what is known of each.
+func (o overlay) senders(at map[string][]netip.Addr) []netip.Addr {
+	list := slices.Clone(o.kept)
+	for name, p := range o.peers {
+		list = slices.Concat(list, []netip.Addr{p.at}, p.via, at[name])
+	}
+	return list
+}
 
 // wrapping is how much longer a packet gets: by Ethernet's header of 14 bytes, VXLAN's of 8, UDP's of 8 and IPv4's of 20, and of IPv6 by 20 more.
 func wrapping(peer netip.Addr) int {
@@ -60,6 +72,9 @@ func (o overlay) put() (l netlink.Link, mtu int, err error) {
 		if err := netlink.LinkSetMTU(l, mtu); err != nil {
 			return nil, 0, fmt.Errorf("set the largest packet of %s to %d: %w", overlayName, mtu, err)
 		}
+	}
+	if err := link.Deafen(overlayName); err != nil {
+		return nil, 0, err
 	}
 	if err := netlink.LinkSetUp(l); err != nil {
 		return nil, 0, fmt.Errorf("turn %s on: %w", overlayName, err)

@@ -27,6 +27,8 @@ type Plan struct {
 	PodCIDRs []netip.Prefix // of this node's pods
 	Routes   []Route        // sorted
 	Callers  callers        // machines without pods
+
+	at map[string][]netip.Addr // all that other nodes say of where they are, by name
 }
 
 // Make works out the plan of one node from all nodes. A node without an address or
@@ -53,10 +55,12 @@ func Make(self string, nodes []*corev1.Node) Plan {
 			}
 		}
 	}
+	p.at = map[string][]netip.Addr{}
 	for _, n := range nodes {
 		if n.Name == self {
 			continue
 		}
+		p.at[n.Name] = addressesOf(n, corev1.NodeInternalIP, corev1.NodeExternalIP)
 		for _, to := range podCIDRs(n) {
 			via, ok := internalIP(n, to.Addr().Is4())
 			if !ok || taken[to] {
@@ -85,9 +89,11 @@ func podCIDRs(n *corev1.Node) []netip.Prefix {
 }
 
 // internalIPs are the addresses by which machines reach each other.
-func internalIPs(n *corev1.Node) (list []netip.Addr) {
+func internalIPs(n *corev1.Node) []netip.Addr { return addressesOf(n, corev1.NodeInternalIP) }
+
+func addressesOf(n *corev1.Node, kinds ...corev1.NodeAddressType) (list []netip.Addr) {
 	for _, a := range n.Status.Addresses {
-		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && slices.Contains(kinds, a.Type) {
 			list = append(list, ip.Unmap())
 		}
 	}

@@ -11,11 +11,13 @@ func ingress(b *builder) {
 	def := config.DefaultIngress()
 	cfg := def
 	b.Cluster.Ingress.Settings.Over(&cfg)
-	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("ingress", certs.Daemon("kube-ingress")), b.apiServers()
-	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/kube-ingress", b.Machine.Name, b.Machine.IPs()
+	const name = "kube-ingress"
+	file := b.kubeconfig("ingress", certs.Daemon(name))
+	cfg.Kubeconfig, cfg.APIServers = credential(name), b.apiServers()
+	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/"+name, b.Machine.Name, b.Machine.IPs()
 	b.unit(service{
-		name: "kube-ingress", description: "Kubernetes ingress proxy", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
-		exec: append([]string{b.daemon("kube-ingress")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
-		options: append([]string{"CapabilityBoundingSet=CAP_NET_BIND_SERVICE", "FileDescriptorStoreMax=520"}, confined...),
+		name: name, description: "Kubernetes ingress proxy", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
+		exec: append([]string{b.daemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
+		options: append(ownUser(file, "CAP_NET_BIND_SERVICE"), "FileDescriptorStoreMax=520"),
 	})
 }

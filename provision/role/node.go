@@ -139,14 +139,16 @@ func dns(b *builder) {
 	def := config.DefaultDNS()
 	cfg := def
 	b.Cluster.DNS.Settings.Over(&cfg)
-	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("dns", certs.Daemon("kube-dns")), b.apiServers()
+	const name = "kube-dns"
+	file := b.kubeconfig("dns", certs.Daemon(name))
+	cfg.Kubeconfig, cfg.APIServers = credential(name), b.apiServers()
 	cfg.BindAddress, cfg.ClusterDomain = net.JoinHostPort(b.Machine.IP.String(), "53"), b.Cluster.Domain
-	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/kube-dns", b.Machine.Name, b.Machine.IP.String()
+	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/"+name, b.Machine.Name, b.Machine.IP.String()
 	cfg.ClusterCIDR, cfg.ServiceClusterIPRange = texts(b.Cluster.PodCIDRs), texts(b.Cluster.ServiceCIDRs)
 	b.unit(service{
-		name: "kube-dns", description: "Kubernetes cluster DNS", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
-		exec: append([]string{b.daemon("kube-dns")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
+		name: name, description: "Kubernetes cluster DNS", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
+		exec: append([]string{b.daemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
 		// What is asked while it restarts waits in its sockets, which systemd keeps.
-		options: append([]string{"CapabilityBoundingSet=CAP_NET_BIND_SERVICE", "FileDescriptorStoreMax=4"}, confined...),
+		options: append(ownUser(file, "CAP_NET_BIND_SERVICE"), "FileDescriptorStoreMax=4"),
 	})
 }

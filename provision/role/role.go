@@ -152,7 +152,7 @@ var chains = []string{"CNI-HOSTPORT-", "CNI-DN-", "KUBE-SERVICES", "KUBE-EXTERNA
 // Network is what the network's daemon, the proxy and the CNI plugins put into the kernel. portmap has a table of its own for the ports
 // of pods that their machine has, unless there is iptables on it.
 func Network() host.Network {
-	return host.Network{Tables: []string{"kube-proxy", "clusterctl-network", "clusterctl-policy", "cni_hostport"}, Chains: chains, Links: []string{formerBridge, "kube-vxlan"}, Protocol: host.RouteProtocol}
+	return host.Network{Tables: []string{"kube-proxy", "clusterctl-network", "clusterctl-overlay", "clusterctl-policy", "cni_hostport"}, Chains: chains, Links: []string{formerBridge, "kube-vxlan"}, Protocol: host.RouteProtocol}
 }
 
 // Agent reports whether a step of Clean says nothing about whether anything of the cluster is on a machine: it takes away the programs

@@ -38,6 +38,19 @@ var confined = []string{
 	"RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures=native",
 }
 
+// ownUser has a daemon that speaks with strangers run as a user of its own, whom systemd makes for as long as it runs, with one capability. It
+// reads its kubeconfig, which stays root's, at the path that credential returns, as it is when the daemon starts; nobody else sees that.
+func ownUser(kubeconfig, capability string) []string {
+	return append([]string{
+		"DynamicUser=yes", "LoadCredential=" + credentialName + ":" + kubeconfig, "CapabilityBoundingSet=" + capability, "AmbientCapabilities=" + capability,
+	}, confined...)
+}
+
+const credentialName = "kubeconfig"
+
+// credential is where a unit of ownUser has its kubeconfig.
+func credential(unit string) string { return "/run/credentials/" + unit + ".service/" + credentialName }
+
 // written is how a unit's file of ours begins.
 const written = "# written by clusterctl"
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,7 @@ type controller struct {
 	why    string              // list is nil
 	seen   uint64              // the resource version of the latest one
 	warned map[string]string   // the last warning about a Node
+	failed *prometheus.GaugeVec
 }
 
 // New returns the controller.
@@ -50,7 +52,8 @@ func New(c loop.Context) loop.Controller {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, inventory.Name).String()
 		}))
 	nodes, maps := c.Informers.Core().V1().Nodes(), own.Core().V1().ConfigMaps()
-	n := &controller{Context: c, own: own, maps: maps.Lister(), nodes: nodes.Lister(), why: "it has not been read yet", warned: map[string]string{}}
+	n := &controller{Context: c, own: own, maps: maps.Lister(), nodes: nodes.Lister(), why: "it has not been read yet", warned: map[string]string{}, failed: failures()}
+	c.Count(n.failed)
 	n.Loop = loop.Loop{Name: "cloud-node", Counted: "Nodes", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
 		nodes.Informer().HasSynced, maps.Informer().HasSynced}}
 	c.OnChange(nodes.Informer(), func(old, obj any) {
@@ -105,7 +108,7 @@ func (n *controller) sync(ctx context.Context, key string) error {
 // read takes the inventory in. One that is missing, cannot be read or is older than the latest is none: nothing follows from it.
 func (n *controller) read() error {
 	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
-	list, why := inventory.Inventory(nil), ""
+	list, why, is := inventory.Inventory(nil), "", missing
 	var version uint64
 	switch {
 	case apierrors.IsNotFound(err):
@@ -113,19 +116,23 @@ func (n *controller) read() error {
 	case err != nil:
 		return fmt.Errorf("read the inventory of machines: %w", err)
 	default:
-		version = versionOf(m)
+		version, is = versionOf(m), invalid
 		if list, err = inventory.Decode(m.Data); err != nil {
 			why = err.Error()
-			n.Events.Eventf(m, corev1.EventTypeWarning, "InvalidInventory", "Nothing is decided about machines: %v", err)
 		}
 	}
 	n.mu.Lock()
 	if m != nil && list != nil && version < n.seen {
-		list, why = nil, "it is older than one that was there before"
+		list, why, is = nil, "it is older than one that was there before", older
 	}
+	if list != nil {
+		is = usable
+	}
+	news := n.why != why
 	n.seen = max(n.seen, version)
 	n.list, n.why = list, why
 	n.mu.Unlock()
+	n.tell(is, why, news)
 	if list == nil {
 		n.Log.Info("the inventory of machines cannot be used; nodes stay as they are", "configMap", inventory.Name, "reason", why)
 	} else {

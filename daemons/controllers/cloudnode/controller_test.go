@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,6 +175,61 @@ func TestAnInventoryFromBeforeDecidesNothingS22(t *testing.T) {
 	w.see(t, without(t, "20"))
 	if err := w.look(t); err != nil || !slices.Contains(w.asked(), "delete") {
 		t.Errorf("by the latest one: asked to %v (%v)", w.asked(), err)
+	}
+}
+
+// Whoever watches over a cluster learns that nothing is decided about machines any more: from the ConfigMap's events and a metric. A cluster that
+// never had an inventory, as a development cluster, lacks none.
+func TestAnInventoryThatCannotBeUsedIsToldOfS22(t *testing.T) {
+	broken := stored(t, "10", machines())
+	broken.Data["n2"] = "{"
+	foreign := node("", corev1.ConditionTrue)
+	for _, c := range []struct {
+		name   string
+		node   *corev1.Node
+		caches []*corev1.ConfigMap // one after the other; nil: it is gone
+		reason string
+		events int
+	}{
+		{"one that is good", node(own, corev1.ConditionTrue), []*corev1.ConfigMap{stored(t, "9", machines())}, "", 0},
+		{"none ever", foreign, []*corev1.ConfigMap{nil}, "", 0},
+		{"none, with Nodes that had one", node(own, corev1.ConditionTrue), []*corev1.ConfigMap{nil, nil}, "Missing", 1},
+		{"one that is deleted", foreign, []*corev1.ConfigMap{stored(t, "9", machines()), nil}, "Missing", 1},
+		{"one that is broken", foreign, []*corev1.ConfigMap{broken, broken}, "Invalid", 1},
+		{"one from before", foreign, []*corev1.ConfigMap{stored(t, "9", machines()), stored(t, "8", machines())}, "Older", 1},
+		{"one that was mended", foreign, []*corev1.ConfigMap{broken, stored(t, "11", machines())}, "", 1},
+	} {
+		w := newWorld(t, nil, c.node, c.node)
+		registry := prometheus.NewRegistry()
+		w.Metrics = registry
+		w.Count(w.failed)
+		for _, m := range c.caches {
+			if m != nil {
+				w.see(t, m)
+			} else if err := w.own.Core().V1().ConfigMaps().Informer().GetIndexer().Delete(stored(t, "1", nil)); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.sync(t.Context(), inventoryKey); err != nil {
+				t.Fatal(err)
+			}
+		}
+		said := w.said()
+		if len(said) != c.events || c.events > 0 && !strings.HasPrefix(said[0], "Warning InvalidInventory Nothing is decided about machines") {
+			t.Errorf("%s: said %q", c.name, said)
+		}
+		found, err := registry.Gather()
+		if err != nil || len(found) != 1 || found[0].GetName() != "cloud_node_inventory_error" || len(found[0].GetMetric()) != len(reasons) {
+			t.Fatalf("%s: the metrics are %v (%v)", c.name, found, err)
+		}
+		for _, m := range found[0].GetMetric() {
+			want := 0.
+			if r := m.GetLabel()[0].GetValue(); r == c.reason {
+				want = 1
+			}
+			if m.GetGauge().GetValue() != want {
+				t.Errorf("%s: %v, want %v", c.name, m, want)
+			}
+		}
 	}
 }
 

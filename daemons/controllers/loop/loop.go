@@ -7,12 +7,14 @@ package loop
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +41,7 @@ type Context struct {
 	Log       *slog.Logger
 	Clock     clock.WithTicker          // nil means the real one; all that waits goes by it
 	Queues    workqueue.MetricsProvider // what counts what goes through queues; nil means that nothing does
+	Metrics   prometheus.Registerer     // what controllers count of themselves; nil means that nobody asks
 	Followers *Followers                // of the shared caches; nil means that each controller has handlers of its own
 	// Vouched says of which nodes it is known that they live, without a word of theirs; nil means of none.
 	Vouched func(node string) bool
@@ -58,6 +61,18 @@ func (c Context) clock() clock.WithTicker {
 		return clock.RealClock{}
 	}
 	return c.Clock
+}
+
+// Count has a controller's own metrics served, in the place of those of one that led before.
+func (c Context) Count(metrics prometheus.Collector) {
+	if c.Metrics == nil {
+		return
+	}
+	var former prometheus.AlreadyRegisteredError
+	if err := c.Metrics.Register(metrics); errors.As(err, &former) {
+		c.Metrics.Unregister(former.ExistingCollector)
+		c.Metrics.MustRegister(metrics)
+	}
 }
 
 // RootCA is the bundle that the API server is verified with, nil where none is configured; read each time, for a rotation

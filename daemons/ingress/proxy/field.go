@@ -105,6 +105,16 @@ func init() {
 	lower['_'] = '-'
 }
 
+// isAll reports whether all bytes are of a kind.
+func isAll(kind *[256]bool, text []byte) bool {
+	for _, c := range text {
+		if !kind[c] {
+			return false
+		}
+	}
+	return true
+}
+
 func kindOf(name []byte) kind {
 	if len(name) >= len(names) {
 		return other

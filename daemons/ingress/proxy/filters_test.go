@@ -28,12 +28,21 @@ func (p *proxied) listens(rule *route.Rule) {
 func (p *proxied) backend(name string, servers ...*httptest.Server) *route.Backend {
 	key := route.BackendKey{Service: route.Key{Namespace: "default", Name: name}, Port: "80", Protocol: route.HTTP}
 	b := &route.Backend{Key: key, Targets: p.e.Targets(key)}
-	var list []netip.AddrPort
+	var list []string
 	for _, s := range servers {
-		list = append(list, netip.MustParseAddrPort(s.Listener.Addr().String()))
+		list = append(list, s.Listener.Addr().String())
+	}
+	update(b, list...)
+	return b
+}
+
+// update gives a backend its endpoints.
+func update(b *route.Backend, addresses ...string) {
+	var list []netip.AddrPort
+	for _, a := range addresses {
+		list = append(list, netip.MustParseAddrPort(a))
 	}
 	b.Targets.Update(list)
-	return b
 }
 
 // clients are one of HTTP/1.1 and one of HTTP/2, with the scheme of their requests and where they connect.

@@ -46,15 +46,8 @@ func (q *request) requestLine(text []byte) *malformed {
 		return errRequestLine
 	}
 	q.method, q.target = text[:n], text[n+1:last]
-	for _, c := range q.method {
-		if !isToken[c] {
-			return errRequestLine
-		}
-	}
-	for _, c := range q.target {
-		if !isTarget[c] {
-			return errRequestLine
-		}
+	if !isAll(&isToken, q.method) || !isAll(&isTarget, q.target) {
+		return errRequestLine
 	}
 	switch version := text[last+1:]; {
 	case string(version) == "HTTP/1.1":

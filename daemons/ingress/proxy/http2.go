@@ -129,6 +129,11 @@ func (x *stream) serve() {
 		x.fail(405, "the method is not passed on")
 		return
 	}
+	// HTTP/2 has no request line, but a backend may be sent one.
+	if !isAll(&isToken, []byte(x.r.Method)) || !isAll(&isTarget, target) {
+		x.fail(errRequestLine.status, errRequestLine.why)
+		return
+	}
 	path, _, bad := plainPath(raw, nil)
 	if bad != nil {
 		x.fail(bad.status, bad.why)

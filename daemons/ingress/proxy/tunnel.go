@@ -14,7 +14,7 @@ func (c *conn) tunnel(rule *route.Rule, up *upstream) {
 	c.ended = true
 	defer up.close()
 	a := &c.ans
-	out := appendAnswer(c.out[:0], a, rule.Filters.Response)
+	out := appendAnswer(c.out[:0], a, c.answers)
 	out = append(out, "Connection: upgrade\r\nUpgrade: "...)
 	out = append(out, a.upgradeTo...)
 	out = append(out, "\r\n\r\n"...)

@@ -43,7 +43,7 @@ var settings = map[string]setting{
 		switch {
 		case strings.Contains(value, "$"):
 			return fmt.Errorf("%q names groups of a regular expression; paths are no expressions", value)
-		case !strings.HasPrefix(value, "/") || !isTarget(value):
+		case !strings.HasPrefix(value, "/") || !IsPath(value):
 			return fmt.Errorf("%q is not an absolute path", value)
 		}
 		p.Rewrite = value
@@ -128,8 +128,8 @@ func size(value string) (int64, error) {
 	return n * unit, nil
 }
 
-// isTarget reports whether a path can be written into a request line.
-func isTarget(path string) bool {
+// IsPath reports whether a path can be written into a request line.
+func IsPath(path string) bool {
 	for i := range len(path) {
 		if c := path[i]; c <= ' ' || c >= 0x7f || c == '#' || c == '?' {
 			return false

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -70,6 +72,9 @@ func (p Pair) Make(path string) (err error) {
 			err = errors.Join(err, remove(p.Host))
 		}
 	}()
+	if err := Deafen(p.Host); err != nil {
+		return err
+	}
 	here, err := up(&netlink.Handle{}, p.Host, inside)
 	if err != nil {
 		return err
@@ -89,6 +94,23 @@ func (p Pair) Make(path string) (err error) {
 		if err != nil {
 			return fmt.Errorf("give the pod the address %s: %w", a.IP, err)
 		}
+	}
+	return nil
+}
+
+// Deafen has the machine listen to no router behind one of its interfaces. A pod is none: what it announces would become the machine's own way
+// out by IPv6, on all machines that do not forward it and on those where somebody has set that routers are listened to all the same.
+func Deafen(name string) error {
+	path := "/proc/sys/net/ipv6/conf/" + name + "/accept_ra"
+	have, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == "0" {
+		return nil // a machine without IPv6, or one that does not
+	}
+	if err == nil {
+		err = os.WriteFile(path, []byte("0"), 0o644)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // it may have gone meanwhile
+		return fmt.Errorf("have nobody listen to routers behind %s: %w", name, err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -134,6 +135,54 @@ func TestNobodyReachesTheRelayButByAService(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A stranger is as many clients as he likes: one that is quiet costs little.
+func TestQuietFlowsCostLittle(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pc.Close()
+	to := endpoints(pc.LocalAddr().String())
+	u, err := ListenUDP("udp4", &Turns{}, slog.New(slog.DiscardHandler), func(netip.Addr) (rules.Way, bool) {
+		return rules.Way{Key: "a", Endpoints: to}, true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	held := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	const clients = 256
+	before := held()
+	for range clients {
+		c, err := net.Dial("udp4", fmt.Sprintf("127.0.0.1:%d", u.Port()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "?")
+		_ = pc.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_, from, err := pc.ReadFrom(make([]byte, 10))
+		if err == nil {
+			_, err = pc.WriteTo([]byte("!"), from)
+		}
+		if err == nil { // the flow has had an answer, and waits for the next
+			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_, err = c.Read(make([]byte, 10))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if each := (held() - before) / clients; each > 20<<10 {
+		t.Errorf("a flow costs %d bytes", each)
 	}
 }
 

@@ -164,18 +164,35 @@ func (u *UDP) answer(f *flow) {
 			u.drop(e)
 		}
 	}()
-	packet := make([]byte, largest)
+	raw, err := f.conn.SyscallConn()
+	if err != nil {
+		return
+	}
 	for {
 		_ = f.conn.SetReadDeadline(time.Now().Add(quiet))
-		n, err := f.conn.Read(packet)
-		if err != nil {
+		var failed, written error
+		if err := raw.Read(func(fd uintptr) (there bool) {
+			packet := packets.Get().(*[largest]byte)
+			defer packets.Put(packet)
+			n := 0
+			for n, failed = unix.Read(int(fd), packet[:]); failed == unix.EINTR; {
+				n, failed = unix.Read(int(fd), packet[:])
+			}
+			if failed == unix.EAGAIN {
+				return false
+			}
+			if failed == nil {
+				_, _, written = u.conn.WriteMsgUDPAddrPort(packet[:n], f.answerFrom, f.client)
+			}
+			return true
+		}); err != nil || failed != nil || errors.Is(written, net.ErrClosed) {
 			return // nobody is there, nothing comes, or it was closed
-		}
-		if _, _, err := u.conn.WriteMsgUDPAddrPort(packet[:n], f.answerFrom, f.client); errors.Is(err, net.ErrClosed) {
-			return
 		}
 	}
 }
+
+// packets are memory for packets that have come. A flow has none while it waits: anybody can be thousands of clients.
+var packets = sync.Pool{New: func() any { return new([largest]byte) }}
 
 // source makes of the control message that a packet came with the one by which its answer leaves from the same address.
 func source(control []byte) []byte {

@@ -66,17 +66,18 @@ func (t *Table) SetService(service string, ports []Port) error {
 // claims has the ports of all services of a family, and decides which service gets a destination that several want.
 //
 // A service's cluster IP is always its own, also when another service names it as an external IP: otherwise whoever may write services could
-// take the traffic of the API server or of DNS. Of two that want the same destination the first by name gets it, even without endpoints.
+// take the traffic of the API server or of DNS. An address that a load balancer gave, which is in the service's status and is not chosen by its
+// writer, comes before external IPs. Of two that want the same destination the first by name gets it, even without endpoints.
 type claims struct {
 	ports map[string][]Port // by namespace/service
-	// wants has the services that want a destination, own those whose cluster IP an address is, outside those that name it as an external IP.
-	// All names are sorted.
-	wants        map[nft.Key][]string
+	// wants has the services that want a destination, given those of them that a load balancer gave it to, own those whose cluster IP an
+	// address is, outside those that name it as an external IP. All names are sorted.
+	wants, given map[nft.Key][]string
 	own, outside map[netip.Addr][]string
 }
 
 func newClaims() claims {
-	return claims{ports: map[string][]Port{}, wants: map[nft.Key][]string{}, own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
+	return claims{ports: map[string][]Port{}, wants: map[nft.Key][]string{}, given: map[nft.Key][]string{}, own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
 }
 
 // Ports returns what a service has in the table.
@@ -139,6 +140,9 @@ func (t *claims) claim(service string, ports []Port, concerned map[string]bool, 
 		}
 		for _, d := range p.outer() {
 			note(claimed(t.wants, d, service, change))
+			if slices.Contains(p.Balanced, d.Destination.First) {
+				claimed(t.given, d, service, change)
+			}
 		}
 	}
 }
@@ -164,6 +168,8 @@ func (t *claims) owns(d nft.Key, p *Port) bool {
 	if ip := d.Destination.First; ip.IsValid() && ip == p.ClusterIP {
 		// A service that names the address as an external IP never takes it from the one whose cluster IP it is.
 		list = slices.DeleteFunc(slices.Clone(list), func(name string) bool { _, own := slices.BinarySearch(t.own[ip], name); return !own })
+	} else if given := t.given[d]; len(given) > 0 {
+		list = given
 	}
 	return len(list) > 0 && list[0] == me
 }

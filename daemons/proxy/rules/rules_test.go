@@ -256,6 +256,42 @@ func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
 	}
 }
 
+// S12, S28, S29: the address that a load balancer was given is not another's, who calls it an external one of his; with and without endpoints, in all modes.
+func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
+	at := netip.MustParseAddr("192.0.2.80")
+	victim := Port{Namespace: "shop", Service: "web", Proto: nft.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.8"), External: []netip.Addr{at}, Balanced: []netip.Addr{at},
+		Endpoints: []Endpoint{{To: netip.MustParseAddrPort("10.244.1.8:80")}}}
+	thief := Port{Namespace: "a", Service: "x", Proto: nft.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.9"), External: []netip.Addr{at},
+		Endpoints: []Endpoint{{To: netip.MustParseAddrPort("10.244.1.9:80")}}}
+	d := nft.Key{Destination: nft.One(at), Protocol: nft.TCP, Port: 80}
+	owner := func(c *claims) string {
+		for name, p := range map[string]*Port{"shop/web": &victim, "a/x": &thief} {
+			if c.owns(d, p) {
+				return name
+			}
+		}
+		return "nobody"
+	}
+	for order, ports := range map[string][]*Port{"the thief first": {&thief, &victim}, "the thief last": {&victim, &thief}} {
+		c := newClaims()
+		for i, p := range ports {
+			concerned := c.set(p.Namespace+"/"+p.Service, []Port{*p})
+			if i == 1 && !slices.Equal(concerned, []string{"a/x", "shop/web"}) {
+				t.Errorf("%s: %v are looked at again", order, concerned)
+			}
+		}
+		if got := owner(&c); got != "shop/web" {
+			t.Errorf("%s: %s has the address", order, got)
+		}
+		if concerned := c.set("shop/web", nil); owner(&c) != "a/x" || !slices.Contains(concerned, "a/x") {
+			t.Errorf("%s: without its service, %s has the address; %v are looked at again", order, owner(&c), concerned)
+		}
+		if len(c.given) > 0 {
+			t.Errorf("%s: left is %v", order, c.given)
+		}
+	}
+}
+
 // Load balancers' addresses lead to their service, as those that are called external do, but for those that a load balancer answers for itself. Source
 // ranges are for the former alone, and there are no node ports where none were allocated.
 func TestAddressesOfLoadBalancers(t *testing.T) {

@@ -124,6 +124,44 @@ func TestRoutesAreToldWhereTheyAreAttachedAndWhyNot(t *testing.T) {
 	}
 }
 
+// Whoever may write a route writes into no connection what other clients' requests and answers could be taken for.
+func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
+	for filter, ok := range map[string]bool{
+		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Shop, value: "a b"}], add: [{name: x-more, value: c}], remove: [x-gone]}}`: true,
+		`{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /y}}}`:                                                     true,
+		`{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: ""}}}`:                                                     true,
+		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X, value: "a\r\nContent-Length: 9"}]}}`:                                      false,
+		`{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: X, value: "a\nb"}]}}`:                                                        false,
+		`{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: "X: a\r\nY", value: b}]}}`:                                                   false,
+		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: content-LENGTH, value: "9"}]}}`:                                              false,
+		`{type: RequestHeaderModifier, requestHeaderModifier: {remove: [Content-Length]}}`:                                                               false,
+		`{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: Transfer-Encoding, value: chunked}]}}`:                                       false,
+		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Host, value: b.example}]}}`:                                                  false,
+		`{type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: Content-Length, value: "0"}]}}`:                                            false,
+		`{type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: Connection, value: keep-alive}]}}`:                                         false,
+		`{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: "/ HTTP/1.1\r\nX: y"}}}`:                                         false,
+		`{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: "/a b"}}}`:                                                 false,
+		`{type: RequestRedirect, requestRedirect: {path: {type: ReplaceFullPath, replaceFullPath: "/\r\nSet-Cookie: a=b"}}}`:                             false,
+	} {
+		for place, spec := range map[string]string{
+			"rule":    "{parentRefs: [{name: g}], rules: [{filters: [" + filter + "], backendRefs: [{name: web, port: 80}]}]}",
+			"backend": "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: web, port: 80, filters: [" + filter + "]}]}]}",
+		} {
+			if place == "backend" && !strings.Contains(filter, "HeaderModifier") {
+				continue
+			}
+			b := builder(nil)
+			gatewayOf(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}")
+			routeOf(t, b, "shop/r", 1, spec)
+			b.Update()
+			want := map[bool]string{true: "True/Accepted", false: "False/UnsupportedValue"}[ok]
+			if got := said(b.RouteStatus(route.Key{Namespace: "shop", Name: "r"}).Parents[0].Conditions, "Accepted"); got != want {
+				t.Errorf("%s at a %s: %s, want %s", filter, place, got, want)
+			}
+		}
+	}
+}
+
 // S32
 func TestListenersAreToldWhetherTheyAreServed(t *testing.T) {
 	for _, c := range []struct {

@@ -156,61 +156,6 @@ func (b *Builder) policy(t *gatewayv1.HTTPRouteTimeouts) (*route.Policy, *verdic
 	return &p, nil
 }
 
-// unsupported is what of a rule cannot be had.
-func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
-	refuse := func(format string, args ...any) *verdict {
-		v := bad(string(gatewayv1.RouteReasonUnsupportedValue), format, args...)
-		return &v
-	}
-	switch {
-	case spec.Retry != nil:
-		return refuse("retry is not carried out")
-	case spec.SessionPersistence != nil:
-		return refuse("sessionPersistence is not carried out")
-	}
-	for _, m := range spec.Matches {
-		if m.Path != nil {
-			switch t := ptr.Deref(m.Path.Type, gatewayv1.PathMatchPathPrefix); t {
-			case gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix:
-			default:
-				return refuse("paths are matched by Exact and PathPrefix, not by %s", t)
-			}
-		}
-		for _, h := range m.Headers {
-			if t := ptr.Deref(h.Type, gatewayv1.HeaderMatchExact); t != gatewayv1.HeaderMatchExact {
-				return refuse("headers are matched by Exact, not by %s", t)
-			}
-		}
-		for _, q := range m.QueryParams {
-			if t := ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact); t != gatewayv1.QueryParamMatchExact {
-				return refuse("query parameters are matched by Exact, not by %s", t)
-			}
-		}
-	}
-	of := map[gatewayv1.HTTPRouteFilterType]bool{}
-	for _, f := range spec.Filters {
-		switch f.Type {
-		case gatewayv1.HTTPRouteFilterRequestHeaderModifier, gatewayv1.HTTPRouteFilterResponseHeaderModifier,
-			gatewayv1.HTTPRouteFilterRequestRedirect, gatewayv1.HTTPRouteFilterURLRewrite:
-			of[f.Type] = true
-		default:
-			return refuse("filter %s is not carried out", f.Type)
-		}
-	}
-	if of[gatewayv1.HTTPRouteFilterRequestRedirect] && of[gatewayv1.HTTPRouteFilterURLRewrite] {
-		v := bad(string(gatewayv1.RouteReasonIncompatibleFilters), "a rule cannot both redirect and rewrite")
-		return &v
-	}
-	for _, ref := range spec.BackendRefs {
-		for _, f := range ref.Filters {
-			if f.Type != gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.Type != gatewayv1.HTTPRouteFilterResponseHeaderModifier {
-				return refuse("filter %s of a backend is not carried out", f.Type)
-			}
-		}
-	}
-	return nil
-}
-
 // weighted is a backend with its share. One that cannot be had keeps its share, and its requests fail.
 func (b *Builder) weighted(r *httpRoute, ref gatewayv1.HTTPBackendRef, spec *gatewayv1.HTTPRouteRule) route.Weighted {
 	w := route.Weighted{Weight: int(ptr.Deref(ref.Weight, 1))}

@@ -1,0 +1,73 @@
+package cloudnode
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"clusterctl/daemons/config/inventory"
+)
+
+// Why the inventory cannot be used, as the metric has it.
+const (
+	usable  = ""
+	missing = "Missing"
+	invalid = "Invalid"
+	older   = "Older"
+)
+
+var reasons = []string{missing, invalid, older}
+
+// failures is the metric that says why the inventory cannot be used. All reasons are there from the start.
+func failures() *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "cloud_node_inventory_error", Help: "1 while nothing is decided about machines because their inventory cannot be used, by reason; else 0.",
+	}, []string{"reason"})
+	for _, r := range reasons {
+		g.WithLabelValues(r)
+	}
+	return g
+}
+
+// tell says whether the inventory can be used: in the metric, and when there is something new in an event about the ConfigMap, which may not be
+// there. A cluster that never had an inventory lacks none.
+func (n *controller) tell(reason, why string, news bool) {
+	if reason == missing && !n.had() {
+		reason = usable
+	}
+	for _, r := range reasons {
+		value := 0.
+		if r == reason {
+			value = 1
+		}
+		n.failed.WithLabelValues(r).Set(value)
+	}
+	if reason == usable || !news {
+		return
+	}
+	is := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: metav1.NamespaceSystem, Name: inventory.Name}
+	if m, err := n.maps.ConfigMaps(is.Namespace).Get(is.Name); err == nil {
+		is.UID, is.ResourceVersion = m.UID, m.ResourceVersion
+	}
+	n.Events.Eventf(is, corev1.EventTypeWarning, "InvalidInventory", "Nothing is decided about machines, because their inventory cannot be used: %s", why)
+}
+
+// had reports whether there was an inventory: one was seen, or a Node has something that is from one.
+func (n *controller) had() bool {
+	n.mu.Lock()
+	seen := n.seen > 0
+	n.mu.Unlock()
+	all, err := n.nodes.List(labels.Everything())
+	if seen || err != nil {
+		return true
+	}
+	for _, node := range all {
+		if strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) {
+			return true
+		}
+	}
+	return false
+}

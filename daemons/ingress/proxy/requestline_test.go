@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// heard serves every connection with an empty answer, and returns the first lines of the requests that came, as bytes.
+func heard(t *testing.T) (address string, lines chan string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	lines = make(chan string, 16)
+	go func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer nc.Close()
+				b := make([]byte, 4096)
+				n, err := nc.Read(b)
+				if err != nil {
+					return
+				}
+				first, _, _ := bytes.Cut(b[:n], []byte("\r\n"))
+				lines <- string(first)
+				_, _ = io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+			}()
+		}
+	}()
+	return ln.Addr().String(), lines
+}
+
+// askHTTP2 sends one request of such fields, and returns the status; "reset" where the stream was refused.
+func (p *proxied) askHTTP2(method, path, authority string) string {
+	p.t.Helper()
+	nc, err := net.Dial("tcp", p.plain.Addr().String())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(nc, http2.ClientPreface); err != nil {
+		p.t.Fatal(err)
+	}
+	f := http2.NewFramer(nc, nc)
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	var head bytes.Buffer
+	enc := hpack.NewEncoder(&head)
+	for _, h := range [][2]string{{":method", method}, {":scheme", "http"}, {":authority", authority}, {":path", path}} {
+		_ = enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	if err := f.WriteSettings(); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+		p.t.Fatal(err)
+	}
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			p.t.Fatalf("%s %s: %v", method, path, err)
+		}
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			return frame.PseudoValue("status")
+		case *http2.RSTStreamFrame:
+			return "reset"
+		}
+	}
+}
+
+// HTTP/2 has no request line, so that its method and path may have spaces. Written into a line of HTTP/1, they would ask a backend for
+// something else than the rule was found for.
+func TestNothingOfHTTP2BecomesAnotherRequestLine(t *testing.T) {
+	p := start(t, nil)
+	address, lines := heard(t)
+	p.route("a.example", "/public", []string{address})
+	if got := p.askHTTP2("GET", "/public/%20?a=%20", "a.example"); got != "200" {
+		t.Fatalf("an ordinary request: %s", got)
+	}
+	if got := <-lines; got != "GET /public/%20?a=%20 HTTP/1.1" {
+		t.Fatalf("the backend got %q", got)
+	}
+	for _, c := range [][2]string{
+		{"GET /admin HTTP/1.1", "/public"}, {"G(T", "/public"}, {"GET", "/public HTTP/1.1"}, {"GET", "/public?a b"}, {"GET", "/public#x"},
+		{"GET", "/public/\xc2\xa0 HTTP/1.0"},
+	} {
+		if got := p.askHTTP2(c[0], c[1], "a.example"); got != "400" && got != "reset" {
+			t.Errorf("%q %q: %s", c[0], c[1], got)
+		}
+	}
+	select {
+	case got := <-lines:
+		t.Errorf("the backend was asked %q", got)
+	default: // the refusals came after anything that was passed on
+	}
+}
+
+// The path that takes the place of a prefix is written as a request line takes it, whatever an object says.
+func TestARewrittenPathStaysOnePath(t *testing.T) {
+	p := start(t, nil)
+	address, lines := heard(t)
+	b := &route.Backend{Key: route.BackendKey{Service: route.Key{Namespace: "default", Name: "web"}, Port: "80", Protocol: route.HTTP}}
+	b.Targets = p.e.Targets(b.Key)
+	update(b, address)
+	p.listens(&route.Rule{Filters: route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop", To: "/y"}}}, Backends: []route.Weighted{{Backend: b, Weight: 1}}})
+	for _, path := range []string{"/shop/a%0d%0aX:%20y", "/shop/%20HTTP/1.1", "/shop/%3f", "/shop/%23"} {
+		nc, in := p.raw("GET " + path + " HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+		if status, err := in.ReadString('\n'); err != nil || !strings.HasPrefix(status, "HTTP/1.1 200") {
+			t.Errorf("%s: %q %v", path, status, err)
+			continue
+		}
+		nc.Close()
+		got := strings.ToLower(<-lines)
+		if want := strings.ToLower("GET /y" + strings.TrimPrefix(path, "/shop") + " HTTP/1.1"); got != want {
+			t.Errorf("%s: the backend got %q, want %q", path, got, want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// unsupported is what of a rule cannot be had.
+func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
+	refuse := func(format string, args ...any) *verdict {
+		v := bad(string(gatewayv1.RouteReasonUnsupportedValue), format, args...)
+		return &v
+	}
+	switch {
+	case spec.Retry != nil:
+		return refuse("retry is not carried out")
+	case spec.SessionPersistence != nil:
+		return refuse("sessionPersistence is not carried out")
+	}
+	for _, m := range spec.Matches {
+		if m.Path != nil {
+			switch t := ptr.Deref(m.Path.Type, gatewayv1.PathMatchPathPrefix); t {
+			case gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix:
+			default:
+				return refuse("paths are matched by Exact and PathPrefix, not by %s", t)
+			}
+		}
+		for _, h := range m.Headers {
+			if t := ptr.Deref(h.Type, gatewayv1.HeaderMatchExact); t != gatewayv1.HeaderMatchExact {
+				return refuse("headers are matched by Exact, not by %s", t)
+			}
+		}
+		for _, q := range m.QueryParams {
+			if t := ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact); t != gatewayv1.QueryParamMatchExact {
+				return refuse("query parameters are matched by Exact, not by %s", t)
+			}
+		}
+	}
+	of := map[gatewayv1.HTTPRouteFilterType]bool{}
+	for _, f := range spec.Filters {
+		switch f.Type {
+		case gatewayv1.HTTPRouteFilterRequestHeaderModifier, gatewayv1.HTTPRouteFilterResponseHeaderModifier,
+			gatewayv1.HTTPRouteFilterRequestRedirect, gatewayv1.HTTPRouteFilterURLRewrite:
+			if of[f.Type] = true; unsafe(&f) != "" {
+				return refuse("filter %s: %s", f.Type, unsafe(&f))
+			}
+		default:
+			return refuse("filter %s is not carried out", f.Type)
+		}
+	}
+	if of[gatewayv1.HTTPRouteFilterRequestRedirect] && of[gatewayv1.HTTPRouteFilterURLRewrite] {
+		v := bad(string(gatewayv1.RouteReasonIncompatibleFilters), "a rule cannot both redirect and rewrite")
+		return &v
+	}
+	for _, ref := range spec.BackendRefs {
+		for _, f := range ref.Filters {
+			if f.Type != gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.Type != gatewayv1.HTTPRouteFilterResponseHeaderModifier {
+				return refuse("filter %s of a backend is not carried out", f.Type)
+			}
+			if why := unsafe(&f); why != "" {
+				return refuse("filter %s of a backend: %s", f.Type, why)
+			}
+		}
+	}
+	return nil
+}
+
+// framing are the fields that say where a message ends, what becomes of its connection, and whom it is for. They are the proxy's: a backend
+// that reads another end than was sent takes what follows on the connection, which is another client's, for part of it.
+var framing = []string{"connection", "content-length", "host", "http2-settings", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+
+// unsafe says what of a filter must not be written into a head; "" when all of it may. The definitions of the kinds do not say all of that.
+func unsafe(f *gatewayv1.HTTPRouteFilter) string {
+	switch {
+	case f.RequestHeaderModifier != nil:
+		return unsafeHeaders(f.RequestHeaderModifier)
+	case f.ResponseHeaderModifier != nil:
+		return unsafeHeaders(f.ResponseHeaderModifier)
+	case f.URLRewrite != nil:
+		return unsafePath(f.URLRewrite.Path)
+	case f.RequestRedirect != nil:
+		return unsafePath(f.RequestRedirect.Path)
+	}
+	return ""
+}
+
+func unsafeHeaders(f *gatewayv1.HTTPHeaderFilter) string {
+	names := slices.Clone(f.Remove)
+	for _, h := range slices.Concat(f.Set, f.Add) {
+		if !httpguts.ValidHeaderFieldValue(h.Value) {
+			return fmt.Sprintf("the value of %s is not one of a field", h.Name)
+		}
+		names = append(names, string(h.Name))
+	}
+	for _, name := range names {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return fmt.Sprintf("%q is not the name of a field", name)
+		}
+		if slices.Contains(framing, strings.ToLower(name)) {
+			return fmt.Sprintf("field %s cannot be changed", name)
+		}
+	}
+	return ""
+}
+
+func unsafePath(m *gatewayv1.HTTPPathModifier) string {
+	if m == nil {
+		return ""
+	}
+	for _, path := range []string{ptr.Deref(m.ReplaceFullPath, ""), ptr.Deref(m.ReplacePrefixMatch, "")} {
+		if !route.IsPath(path) {
+			return fmt.Sprintf("%q is not a path", path)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,92 @@
+package network
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/network/link"
+)
+
+// announce says on a link that whoever sends it is a router.
+func (s *stack) announce(name string) error {
+	return s.inside(func() error {
+		l, err := net.InterfaceByName(name)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255); err != nil {
+			return err
+		}
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, l.Index); err != nil {
+			return err
+		}
+		advertisement := append([]byte{134, 0, 0, 0, 64, 0, 0x07, 0x08}, make([]byte, 8)...)
+		return unix.Sendto(fd, advertisement, 0, &unix.SockaddrInet6{Addr: netip.IPv6LinkLocalAllNodes().As16(), ZoneId: uint32(l.Index)})
+	})
+}
+
+// A machine whose pods have addresses of IPv4 alone has interfaces that speak IPv6 all the same. What a pod announces there is not believed,
+// whatever the machine does with routers elsewhere, and neither on an interface that an earlier release has made.
+func TestNoPodBecomesTheMachinesRouter(t *testing.T) {
+	for _, listens := range []string{"1", "2"} {
+		m, router := newStack(t), newStack(t)
+		if err := m.inside(func() error {
+			return os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_ra", []byte(listens), 0o644)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		var pods []*stack
+		var names []string
+		for i := range 2 {
+			s := newStack(t)
+			p := link.Pair{Host: link.Name(fmt.Sprint("pod", i), "eth0"), Inside: "eth0", Addresses: []link.Address{
+				{IP: netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+2)), Gateway: netip.MustParseAddr("10.1.0.1")}}}
+			if err := m.inside(func() error { return p.Make(s.path()) }); err != nil {
+				t.Fatal(err)
+			}
+			pods, names = append(pods, s), append(names, p.Host)
+		}
+		if err := m.inside(func() error {
+			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+names[1]+"/accept_ra", []byte(listens), 0o644); err != nil {
+				return err
+			}
+			return deafen()
+		}); err != nil {
+			t.Fatal(err)
+		}
+		m.ip(t, "link", "add", "uplink", "type", "veth", "peer", "name", "wire")
+		m.move(t, "wire", router)
+		m.ip(t, "link", "set", "uplink", "up")
+		router.ip(t, "link", "set", "wire", "up")
+		site := &site{stack: m}
+		// What the real router says is believed, which tells that what pods have said before has been heard as well. Nobody says anything before
+		// his address is settled.
+		var ways string
+		for until, all := time.Now().Add(15*time.Second), false; !all || !strings.Contains(ways, "uplink"); ways = site.list(t, "ip", "-6", "route", "show", "default") {
+			if time.Now().After(until) {
+				t.Fatalf("not everybody is heard: %s", ways)
+			}
+			all = true
+			for _, s := range pods {
+				all = s.announce("eth0") == nil && all
+			}
+			all = router.announce("wire") == nil && all
+			time.Sleep(50 * time.Millisecond)
+		}
+		if strings.Contains(ways, link.Prefix) {
+			t.Errorf("with accept_ra=%s the machine's way out is by a pod:\n%s", listens, ways)
+		}
+	}
+}
