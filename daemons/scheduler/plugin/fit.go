@@ -66,7 +66,7 @@ func nodeResourcesFit(t *Task) Check {
 		}
 		var names []string
 		for _, name := range others {
-			if want := asks.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] {
+			if want := asks.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] && !backed(t, n, name) {
 				names = append(names, "Insufficient "+string(name))
 				if want > n.Allocatable.Other[name] {
 					bits |= neverEnough
@@ -116,8 +116,11 @@ func (a *Args) ignores(name corev1.ResourceName) bool {
 	return extended && (a.IgnoredResources[name] || a.IgnoredGroups[group])
 }
 
-// fitsNow says whether a node that has changed has enough left.
+// fitsNow says whether a node that has changed has enough left, or whether a class of devices stands for what the pod lacks.
 func fitsNow(t *Task, what Happened) bool {
+	if what.Event == DevicesChanged {
+		return classConcerned(t, what)
+	}
 	return what.Node == nil || lacks(&t.Pod.Requests, what.Node) == 0
 }
 
