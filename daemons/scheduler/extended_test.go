@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/scheduler/profile"
 )
 
 const gpus = "example.com/gpu"
@@ -196,6 +198,26 @@ func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
 	if want := []string{"beside container-1-request-1", "main container-3-request-1", "early container-1-request-1", "early container-3-request-1",
 		"early container-2-request-1", "late container-3-request-1", "late container-2-request-1"}; !slices.Equal(mappings, want) {
 		t.Errorf("mappings are %q, not %q", mappings, want)
+	}
+}
+
+// The filter by resources can be told to ignore one; where nobody has it, devices of another do not help.
+func TestAResourceThatIsIgnoredAndThatNobodyHasIsNotHadAsDevices(t *testing.T) {
+	settings, err := profile.Parse([]byte(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [
+		{"schedulerName": "default-scheduler", "pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/nic"]}}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := filled([]*corev1.Node{node("n1"), node("n2", func(n *corev1.Node) { n.Status.Allocatable["example.com/nic"] = resource.MustParse("0") })})
+	c.Devices.Set(gpuClass("gpu", ptr.To(gpus)))
+	c.Devices.Set(gpusOf("n1", 1))
+	c.Devices.Set(gpusOf("n2", 1))
+	s := newSearch(settings.Profiles[0], c, seen(pod("p", asks(gpus, "1"), asks("example.com/nic", "1"))), nil)
+	if r := s.judge(c.Node("n1")); r == nil || r.Reasons[0] != "cannot fit resource" || !r.Final {
+		t.Errorf("n1: %v", r)
+	}
+	if r := s.judge(c.Node("n2")); r != nil {
+		t.Errorf("n2: %v", r)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/daemons/scheduler/device"
 )
 
 // ClaimLeftOver refuses nodes while there is a claim of an earlier try for the pod's extended resources.
@@ -155,6 +156,36 @@ func (b *backing) use(a *cluster.Asker, w *cluster.Wanted, request string) {
 // classConcerned says whether a class stands, or stood, for an extended resource that the pod asks for.
 func classConcerned(t *Task, what Happened) bool {
 	return slices.ContainsFunc(what.Extended, func(name string) bool { return t.Pod.Requests.Other[corev1.ResourceName(name)] > 0 })
+}
+
+// amount is how much a node has of a resource, and how much of that is taken.
+type amount func(n *cluster.Node, name corev1.ResourceName) (has, taken int64)
+
+// devicesAs counts the devices that stand for extended resources of the pod which scores go by; nil: there are no such resources.
+func devicesAs(t *Task, resources []Weighted) amount {
+	var counters map[corev1.ResourceName]*device.Counter
+	for _, r := range resources {
+		if t.Pod.Requests.Other[r.Name] <= 0 || !cluster.Backable(r.Name) {
+			continue
+		}
+		if class := t.Devices.ClassFor(r.Name); class != nil {
+			if c, err := device.NewCounter(class, t.Devices.Compile); err == nil {
+				if counters == nil {
+					counters = map[corev1.ResourceName]*device.Counter{}
+				}
+				counters[r.Name] = c
+			}
+		}
+	}
+	if len(counters) == 0 {
+		return nil
+	}
+	return func(n *cluster.Node, name corev1.ResourceName) (has, taken int64) {
+		if c := counters[name]; c != nil {
+			return c.On(n.Object(), t.Devices.Catalog, t.Devices.Use)
+		}
+		return 0, 0
+	}
 }
 
 // join makes a key of names.
