@@ -124,7 +124,7 @@ func TestExtendedResourcesOfAClassAreHadAsDevices(t *testing.T) {
 	t.Parallel()
 	const class = "extended.example.com"
 	driver(t, class, 2)
-	for _, name := range []corev1.ResourceName{"extended.example.com/gpu", resourcev1.ResourceDeviceClassPrefix + class} {
+	for _, name := range []corev1.ResourceName{"extended.example.com/gpu", corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + class)} {
 		ns := namespace(t)
 		c := must[*resourcev1.DeviceClass](t)(client.ResourceV1().DeviceClasses().Get(t.Context(), class, metav1.GetOptions{}))
 		c.Spec.ExtendedResourceName = ptr.To("extended.example.com/gpu")
