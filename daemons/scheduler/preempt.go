@@ -116,7 +116,7 @@ type scratch struct{ lower, order, gone []*cluster.Pod }
 
 // sacrifice is what one node would cost.
 type sacrifice struct {
-	node    *cluster.Node // nil: it would not help
+	node    *cluster.Node  // nil: it would not help
 	victims []*cluster.Pod // the most important first
 	broken  int            // victims that a disruption budget protects
 }
