@@ -115,7 +115,10 @@ func TestAPodThatEndsWakesTheClaimForItsExtendedResources(t *testing.T) {
 		p.Spec.ResourceClaims = nil
 		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c"}
 	})
-	r, client := of(t, claimOfPods("a", "a"), nil, []*corev1.Pod{p})
+	r, client := of(t, nil, nil, []*corev1.Pod{p})
+	if err := client.Tracker().Add(claimOfPods("a", "a")); err != nil {
+		t.Fatal(err)
+	}
 	r.Informers.StartWithContext(t.Context())
 	r.Informers.WaitForCacheSync(t.Context().Done())
 	next := func() string {
@@ -133,8 +136,12 @@ func TestAPodThatEndsWakesTheClaimForItsExtendedResources(t *testing.T) {
 	if want := []string{claimKey + "d/c", podKey + "d/a"}; !slices.Equal(first, want) {
 		t.Fatalf("at first %q are looked at", first)
 	}
+	watched := func(a clienttesting.Action) bool { return a.Matches("watch", "pods") }
+	for !slices.ContainsFunc(client.Actions(), watched) { // the fake API tells nothing of what was before
+		time.Sleep(time.Millisecond)
+	}
 	ended := p.DeepCopy()
-	ended.Status.Phase = corev1.PodSucceeded
+	ended.ResourceVersion, ended.Status.Phase = "2", corev1.PodSucceeded
 	if _, err := client.CoreV1().Pods("d").UpdateStatus(t.Context(), ended, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
