@@ -79,6 +79,9 @@ func slimSpec(spec *corev1.PodSpec) {
 // uninteresting are conditions that no controller looks at but for a Job's rules.
 var uninteresting = []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodScheduled}
 
+// runs is the state of all containers that run: whether one does is read, not since when.
+var runs = &corev1.ContainerStateRunning{}
+
 func slimStatus(status *corev1.PodStatus, allConditions bool) {
 	status.HostIP, status.HostIPs, status.EphemeralContainerStatuses = "", nil, nil
 	if !allConditions {
@@ -93,8 +96,12 @@ func slimStatus(status *corev1.PodStatus, allConditions bool) {
 	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for i := range statuses {
 			c := &statuses[i]
+			state := corev1.ContainerState{Terminated: c.State.Terminated}
+			if c.State.Running != nil {
+				state.Running = runs
+			}
 			statuses[i] = corev1.ContainerStatus{Name: c.Name, Ready: c.Ready, RestartCount: c.RestartCount, Started: c.Started,
-				State: corev1.ContainerState{Terminated: c.State.Terminated}, AllocatedResources: c.AllocatedResources, Resources: c.Resources}
+				State: state, AllocatedResources: c.AllocatedResources, Resources: c.Resources}
 		}
 	}
 }

@@ -69,6 +69,10 @@ func TestWhatControllersReadOfPodsIsKept(t *testing.T) {
 	if c := p.Spec.Containers[0]; c.Name != "c" || len(c.Ports) != 1 || c.Resources.Requests.Cpu().Value() != 1 || c.VolumeMounts != nil {
 		t.Errorf("container %v", c)
 	}
+	// Devices of a pod that has ended are not free while it still has containers.
+	if c := p.Status.ContainerStatuses[0]; c.State.Running == nil || !c.State.Running.StartedAt.IsZero() {
+		t.Errorf("a container that runs is %v", c.State)
+	}
 	if p.ManagedFields != nil || p.Status.PodIPs[0].IP != "10.0.0.1" || p.Status.Phase != corev1.PodRunning {
 		t.Errorf("%v %v", p.ManagedFields, p.Status)
 	}

@@ -38,7 +38,7 @@ func (s *scheduler) assume(it *item, search *search, n *cluster.Node, began time
 		b.decisions, _ = s.cluster.Storage.Decide(plugin.Unbound(search.task), n)
 		s.cluster.Storage.Reserve(b.decisions, n.Name)
 	}
-	if len(b.pod.Devices) > 0 {
+	if len(b.pod.Devices)+len(b.pod.Askers) > 0 {
 		b.devices = s.assumeDevices(search.task, n)
 	}
 	s.cluster.Assume(b.pod, n)

@@ -21,6 +21,8 @@ import (
 type devices struct {
 	claims    []*resourcev1.ResourceClaim // that are reserved for the pod
 	allocated []*device.Allocation        // of these, those that get their devices
+	special   *plugin.Special             // the last of them, when the pod's extended resources are devices on the node
+	created   *resourcev1.ResourceClaim   // the object that was made for it
 	err       error                       // they could not be had after all
 }
 
@@ -32,8 +34,16 @@ func (s *scheduler) assumeDevices(task *plugin.Task, n *cluster.Node) devices {
 		return devices{err: errors.New(refused.Reasons[0])}
 	}
 	out := devices{claims: claims.All}
-	if claims.Plan != nil {
-		out.allocated, out.err = claims.Plan.On(n.Object(), s.cluster.Devices.Catalog, s.cluster.Devices.Use)
+	special, plan, refused := claims.On(task, n)
+	if refused != nil {
+		return devices{err: errors.New(refused.Reasons[0])}
+	}
+	if out.special = special; special != nil {
+		special.Claim.UID = types.UID(uuid.NewString())
+		out.claims = append(out.claims[:len(out.claims):len(out.claims)], special.Claim)
+	}
+	if plan != nil {
+		out.allocated, out.err = plan.On(n.Object(), s.cluster.Devices.Catalog, s.cluster.Devices.Use)
 		for _, a := range out.allocated {
 			a.Name(func() types.UID { return types.UID(uuid.NewString()) })
 		}
@@ -51,7 +61,14 @@ func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
 	if b.devices.err != nil {
 		return b.devices.err
 	}
-	for _, claim := range b.devices.claims {
+	for i, claim := range b.devices.claims {
+		if b.devices.special != nil && claim == b.devices.special.Claim {
+			var err error
+			if claim, err = s.createSpecial(ctx, b); err != nil {
+				return err
+			}
+			b.devices.claims[i] = claim
+		}
 		var result *resourcev1.AllocationResult
 		if i := slices.IndexFunc(b.devices.allocated, func(a *device.Allocation) bool { return a.Claim.UID == claim.UID }); i >= 0 {
 			result = b.devices.allocated[i].Result
@@ -70,10 +87,14 @@ func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
 		if result != nil {
 			s.mu.Lock()
 			s.cluster.Devices.Written(written)
+			unseen := s.cluster.Devices.Unseen(written)
 			s.mu.Unlock()
+			if unseen {
+				s.goingOn.Go(func() { s.awaitShown(life, written) })
+			}
 		}
 	}
-	return nil
+	return s.tellSpecial(ctx, b)
 }
 
 // reserved changes a claim's status to what it should be, with devices if it gets them now.
@@ -155,6 +176,13 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // what has failed may be that there was no time left
 	defer cancel()
 	for _, claim := range b.devices.claims {
+		if claim == b.devices.created {
+			s.deleteSpecial(ctx, b.pod, claim)
+			continue
+		}
+		if b.devices.special != nil && claim == b.devices.special.Claim {
+			continue // no object was made of it
+		}
 		_, err := s.updateClaim(ctx, claim, func(c *resourcev1.ResourceClaim) error {
 			if !plugin.ReservedFor(c, b.pod.UID) {
 				return errNothingToDo
@@ -217,6 +245,9 @@ func (s *scheduler) deviceSeen(obj any) {
 		what.Claim = c.Namespace + "/" + c.Name
 		what.Freed = old != nil && old.Status.Allocation != nil && (c.Status.Allocation == nil || c.UID != old.UID)
 	}
+	if c, ok := obj.(*resourcev1.DeviceClass); ok {
+		what.Extended = append(extendedNames(s.cluster.Devices.Class(c.Name)), extendedNames(c)...)
+	}
 	s.cluster.Devices.Set(obj)
 	s.happened(what)
 }
@@ -227,6 +258,9 @@ func (s *scheduler) deviceGone(obj any) {
 	what := plugin.Happened{Event: plugin.DevicesChanged}
 	if c, ok := obj.(*resourcev1.ResourceClaim); ok {
 		what.Claim, what.Freed = c.Namespace+"/"+c.Name, true
+	}
+	if c, ok := obj.(*resourcev1.DeviceClass); ok {
+		what.Extended = extendedNames(c) // another class may have the name now
 	}
 	s.cluster.Devices.Drop(obj)
 	s.happened(what)

@@ -88,6 +88,15 @@ func newScene(w *oracle.World) (*scene, error) {
 	for _, b := range w.Budgets {
 		s.budgets.set(b)
 	}
+	for _, o := range w.DeviceClasses {
+		s.cluster.Devices.Set(o)
+	}
+	for _, o := range w.Slices {
+		s.cluster.Devices.Set(o)
+	}
+	for _, o := range w.DeviceClaims {
+		s.cluster.Devices.Set(o)
+	}
 	for _, p := range w.Pods {
 		s.take(p)
 	}
@@ -237,7 +246,7 @@ func TestPlacesAreTheOraclesS16(t *testing.T) {
 // change is an event: it changes the world and the scheduler's cluster.
 func (s *scene) change(t *rapid.T, i int) {
 	choose := func(label string, n int) int { return rapid.IntRange(0, n-1).Draw(t, label) }
-	switch choose("what", 8) {
+	switch choose("what", 10) {
 	case 0: // a node changes its labels and taints for another's, and back
 		a, b := s.Nodes[choose("node", len(s.Nodes))], s.Nodes[choose("other node", len(s.Nodes))]
 		n := a.DeepCopy()
@@ -298,6 +307,18 @@ func (s *scene) change(t *rapid.T, i int) {
 			j := choose("attachment", len(s.Attachments))
 			s.cluster.Storage.Drop(s.Attachments[j])
 			s.Attachments = slices.Delete(slices.Clone(s.Attachments), j, j+1)
+		}
+	case 8: // a class of devices goes
+		if len(s.DeviceClasses) > 0 {
+			j := choose("class", len(s.DeviceClasses))
+			s.cluster.Devices.Drop(s.DeviceClasses[j])
+			s.DeviceClasses = slices.Delete(slices.Clone(s.DeviceClasses), j, j+1)
+		}
+	case 9: // a claim of devices goes
+		if len(s.DeviceClaims) > 0 {
+			j := choose("claim", len(s.DeviceClaims))
+			s.cluster.Devices.Drop(s.DeviceClaims[j])
+			s.DeviceClaims = slices.Delete(slices.Clone(s.DeviceClaims), j, j+1)
 		}
 	}
 }

@@ -60,23 +60,25 @@ func (s *search) preempt(refused Placement, known budgets) Preemption {
 	case s.leaving():
 		return Preemption{Reason: "not eligible due to a terminating pod on the nominated node."}
 	}
-	var best *sacrifice
+	var best sacrifice
+	var try scratch
 	hopeless, found := 0, 0
 	enough := max(refused.Nodes*s.profile.Preempt.Percent/100, s.profile.Preempt.AtLeast)
 	for _, n := range refused.Open {
-		c := s.sacrificeOn(n, known)
-		if c == nil {
+		c := s.sacrificeOn(n, known, &try)
+		if c.node == nil {
 			hopeless++
 			continue
 		}
-		if best == nil || c.compare(best) < 0 {
+		if best.node == nil || c.compare(&best) < 0 {
+			c.victims = append(best.victims[:0], c.victims...) // those of the next node come where these are
 			best = c
 		}
 		if found++; found == enough {
 			break
 		}
 	}
-	if best != nil {
+	if best.node != nil {
 		return Preemption{Node: best.node, Victims: best.victims}
 	}
 	var parts []string
@@ -109,56 +111,63 @@ func (s *search) leaving() bool {
 	return slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return p.Priority < s.task.Pod.Priority && p.Preempted })
 }
 
+// scratch is lists that are filled anew for each node which is tried.
+type scratch struct{ lower, order, gone []*cluster.Pod }
+
 // sacrifice is what one node would cost.
 type sacrifice struct {
-	node    *cluster.Node
+	node    *cluster.Node  // nil: it would not help
 	victims []*cluster.Pod // the most important first
 	broken  int            // victims that a disruption budget protects
 }
 
 // sacrificeOn takes all less important pods off a node and puts back, those first that budgets protect and the more important
-// first, who can stay; nil when even that makes no room, or nobody has to go.
-func (s *search) sacrificeOn(n *cluster.Node, known budgets) *sacrifice {
-	var lower []*cluster.Pod
+// first, who can stay. It would not help when even that makes no room, or nobody has to go. The victims are in try until it is
+// used again.
+func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) (out sacrifice) {
+	lower := try.lower[:0]
 	for _, p := range n.Pods {
 		if p.Priority < s.task.Pod.Priority {
 			lower = append(lower, p)
 		}
 	}
+	try.lower = lower
 	if len(lower) == 0 {
-		return nil
+		return out
 	}
 	slices.SortStableFunc(lower, importance)
-	defer s.task.Hold(lower)()
+	s.task.Hold(lower)
+	defer s.task.Release(lower)
 	for _, p := range lower {
 		s.task.Remove(p)
 	}
-	var out *sacrifice
-	gone := lower
-	if s.judge(n) == nil {
-		out = &sacrifice{node: n}
-		protected, others := known.protected(lower)
-		gone = nil
-		for i, p := range append(protected, others...) {
-			if s.task.Add(p, n); s.judge(n) == nil {
-				continue
-			}
-			s.task.Remove(p)
-			gone = append(gone, p)
-			out.victims = append(out.victims, p)
-			if i < len(protected) {
-				out.broken++
-			}
+	if s.judge(n) != nil {
+		for _, p := range lower {
+			s.task.Add(p, n)
+		}
+		return out
+	}
+	order, protected := known.protected(lower, try.order[:0])
+	gone, broken := try.gone[:0], 0
+	for i, p := range order {
+		if s.task.Add(p, n); s.judge(n) == nil {
+			continue
+		}
+		s.task.Remove(p)
+		gone = append(gone, p)
+		if i < protected {
+			broken++
 		}
 	}
+	try.order, try.gone = order, gone
 	for _, p := range gone {
 		s.task.Add(p, n)
 	}
-	if out == nil || len(out.victims) == 0 {
-		return nil
+	if len(gone) == 0 {
+		return out
 	}
-	slices.SortStableFunc(out.victims, importance)
-	return out
+	slices.SortStableFunc(gone, importance)
+	return sacrifice{n, gone, broken}
 }
 
 // importance orders pods by priority, then by who runs longer.
@@ -166,10 +175,14 @@ func importance(a, b *cluster.Pod) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started), cmp.Compare(a.UID, b.UID))
 }
 
-// protected parts the pods that cannot be spared by their disruption budgets, when those before them have gone, from the
-// others. Pods whose eviction a budget has counted already do not count again.
-func (b budgets) protected(pods []*cluster.Pod) (violating, others []*cluster.Pod) {
+// protected orders pods so that those come first which cannot be spared by their disruption budgets, when those before them have
+// gone, and says how many these are. Pods whose eviction a budget has counted already do not count again.
+func (b budgets) protected(pods, order []*cluster.Pod) ([]*cluster.Pod, int) {
+	if len(b) == 0 {
+		return append(order, pods...), 0
+	}
 	left := map[*budget]int32{}
+	var others []*cluster.Pod
 	for _, p := range pods {
 		violates := false
 		for _, one := range b[p.Namespace] {
@@ -186,12 +199,12 @@ func (b budgets) protected(pods []*cluster.Pod) (violating, others []*cluster.Po
 			violates = violates || left[one] < 0
 		}
 		if violates {
-			violating = append(violating, p)
+			order = append(order, p)
 		} else {
 			others = append(others, p)
 		}
 	}
-	return violating, others
+	return append(order, others...), len(order)
 }
 
 // compare is negative when c does less harm than o.

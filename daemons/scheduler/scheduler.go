@@ -162,12 +162,13 @@ func (s *scheduler) schedule(ctx context.Context, it *item) {
 	s.start = next
 	if placement.Node == nil {
 		preemption := s.refuse(it, search, placement)
-		claim := stuck(search.task, placement)
+		claim, old := stuck(search.task, placement), leftOver(search.task, placement)
 		s.mu.Unlock()
 		s.metrics.decided(s.now().Sub(began))
 		s.metrics.attempt("unschedulable", by.Name, s.now().Sub(began))
 		s.preempt(ctx, pod, preemption)
 		s.deallocate(ctx, pod, claim)
+		s.discard(ctx, pod, old)
 		return
 	}
 	b := s.assume(it, search, placement.Node, began)

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -117,6 +118,51 @@ func TestPodsOfATemplateGetDevicesAsFarAsThereAreAnyAndLeaveThemToOthers(t *test
 		claims, err := client.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
 		return err == nil && len(claims.Items) == 0, claims.Items
 	})
+}
+
+func TestExtendedResourcesOfAClassAreHadAsDevices(t *testing.T) {
+	t.Parallel()
+	const class = "extended.example.com"
+	driver(t, class, 2)
+	for _, name := range []corev1.ResourceName{"extended.example.com/gpu", corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + class)} {
+		ns := namespace(t)
+		c := must[*resourcev1.DeviceClass](t)(client.ResourceV1().DeviceClasses().Get(t.Context(), class, metav1.GetOptions{}))
+		c.Spec.ExtendedResourceName = ptr.To("extended.example.com/gpu")
+		must[*resourcev1.DeviceClass](t)(client.ResourceV1().DeviceClasses().Update(t.Context(), c, metav1.UpdateOptions{}))
+		deploy(t, ns, 5, func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
+		})
+		until(t, "four pods to run and one to wait", func(ctx context.Context) (bool, any) {
+			ready, waiting, why := claimed(ctx, t, ns)
+			return ready == 4 && waiting == 1 && strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(ready, waiting, why)
+		})
+		pods := must[*corev1.PodList](t)(client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}))
+		for _, p := range pods.Items {
+			told := p.Status.ExtendedResourceClaimStatus
+			if told == nil || len(told.RequestMappings) != 1 || told.RequestMappings[0].ResourceName != string(name) {
+				t.Fatalf("pod %s is told %v", p.Name, told)
+			}
+			made := must[*resourcev1.ResourceClaim](t)(client.ResourceV1().ResourceClaims(ns).Get(t.Context(), told.ResourceClaimName, metav1.GetOptions{}))
+			if made.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || !metav1.IsControlledBy(made, &p) {
+				t.Errorf("the claim is %v", made.ObjectMeta)
+			}
+		}
+		if err := client.CoreV1().Pods(ns).Delete(t.Context(), pods.Items[0].Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "another pod to run in its place", func(ctx context.Context) (bool, any) {
+			ready, waiting, why := claimed(ctx, t, ns)
+			_, err := client.CoreV1().Pods(ns).Get(ctx, pods.Items[0].Name, metav1.GetOptions{})
+			return err != nil && ready == 4 && waiting == 1, fmt.Sprint(ready, waiting, why)
+		})
+		if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the claims to go with their pods", func(ctx context.Context) (bool, any) {
+			claims, err := client.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
+			return err == nil && len(claims.Items) == 0, claims.Items
+		})
+	}
 }
 
 func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {

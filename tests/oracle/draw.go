@@ -76,6 +76,7 @@ func Draw(t *rapid.T) (*World, []*corev1.Pod) {
 	for i := range waiting {
 		place = append(place, DrawPod(t, w, fmt.Sprintf("p%d", i)))
 	}
+	d.devices(w)
 	return w, place
 }
 
@@ -113,7 +114,7 @@ func (d draws) node(name string) *corev1.Node {
 		has[corev1.ResourceEphemeralStorage] = resource.MustParse(pick(d, "storage", "10Gi", "2Gi"))
 	}
 	if d.oneIn(2, "gpu") {
-		has[gpu] = resource.MustParse(pick(d, "gpus", "4", "2", "1"))
+		has[gpu] = resource.MustParse(pick(d, "gpus", "4", "2", "1", "0"))
 	}
 	if d.oneIn(2, "huge pages") {
 		has[corev1.ResourceHugePagesPrefix+"2Mi"] = resource.MustParse("64Mi")

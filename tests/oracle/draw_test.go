@@ -22,12 +22,14 @@ var anyWorld = rapid.Custom(func(t *rapid.T) drawn {
 
 // texts are all that a filter can say, with the plugin that says it. Names in texts are those that Draw gives.
 var texts = []string{
+	`DynamicResources: cannot allocate all claims`,
 	`NodeAffinity: node(s) didn't match Pod's node affinity/selector`,
 	`NodeAffinity: node(s) didn't match scheduler-enforced node affinity`,
 	`NodeAffinity: node(s) didn't satisfy plugin(s) [NodeAffinity]`,
 	`NodeAffinity: pod affinity terms conflict`,
 	`NodePorts: node(s) didn't have free ports for the requested pod ports`,
 	`NodeResourcesFit: Insufficient cpu`,
+	`NodeResourcesFit: Insufficient deviceclass.resource.kubernetes.io/a`,
 	`NodeResourcesFit: Insufficient ephemeral-storage`,
 	`NodeResourcesFit: Insufficient example.com/gpu`,
 	`NodeResourcesFit: Insufficient hugepages-2Mi`,

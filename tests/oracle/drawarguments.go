@@ -10,11 +10,13 @@ func (d draws) arguments(w *World) {
 	a := &w.Arguments
 	if d.oneIn(3, "fit") {
 		a.Fit = &configv1.NodeResourcesFitArgs{}
-		switch d.upTo(2, "ignored") {
+		switch d.upTo(3, "ignored") {
 		case 1:
 			a.Fit.IgnoredResources = []string{string(gpu)}
 		case 2:
 			a.Fit.IgnoredResourceGroups = []string{"example.com"}
+		case 3:
+			a.Fit.IgnoredResourceGroups = []string{"example.com", "deviceclass.resource.kubernetes.io"}
 		}
 		s := &configv1.ScoringStrategy{Resources: d.resources(3)}
 		s.Type = pick(d, "strategy", configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio)
@@ -53,7 +55,7 @@ func (d draws) arguments(w *World) {
 			}
 		}
 	}
-	if d.oneIn(3, "volumes") {
+	if d.oneIn(2, "volumes") {
 		a.Volumes = &configv1.VolumeBindingArgs{Shape: d.shape()}
 	}
 }

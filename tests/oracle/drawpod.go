@@ -136,8 +136,8 @@ func (d draws) container(name string) corev1.Container {
 		if d.oneIn(8, "storage") {
 			c.Resources.Requests[corev1.ResourceEphemeralStorage] = resource.MustParse(pick(d, "how much", "100Mi", "600Mi", "2Gi"))
 		}
-		if d.oneIn(10, "gpu") {
-			c.Resources.Requests[gpu] = resource.MustParse(pick(d, "gpus", "1", "2", "0"))
+		for range map[int]int{8: 1, 9: 2}[d.upTo(9, "extended resources")] {
+			c.Resources.Requests[pick(d, "by which name", gpu, gpu, classGPU)] = resource.MustParse(pick(d, "gpus", "1", "2", "0"))
 		}
 		if d.oneIn(24, "huge pages") {
 			c.Resources.Requests[corev1.ResourceHugePagesPrefix+"2Mi"] = resource.MustParse("32Mi")

@@ -2,13 +2,15 @@
 // It is slow and plain on purpose: loops over all nodes and all pods, no index, no cache, nothing shared with
 // the scheduler that it is compared with. Draw makes random clusters for that comparison.
 //
-// It leaves to others what a cluster of these objects cannot show: dynamic resource allocation, gates, queues and events.
+// It leaves to others what a cluster of these objects cannot show: gates, queues and events; and of dynamic resource allocation
+// all but extended resources that a class of devices stands for.
 package oracle
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 )
 
@@ -30,6 +32,9 @@ type World struct {
 	Capacities             []*storagev1.CSIStorageCapacity
 	Attachments            []*storagev1.VolumeAttachment
 	Budgets                []*policyv1.PodDisruptionBudget
+	DeviceClasses          []*resourcev1.DeviceClass
+	Slices                 []*resourcev1.ResourceSlice
+	DeviceClaims           []*resourcev1.ResourceClaim // that have devices
 
 	Arguments Arguments
 }
@@ -97,6 +102,7 @@ var filters = []struct {
 	{"VolumeZone", volumeZone},
 	{"PodTopologySpread", podTopologySpread},
 	{"InterPodAffinity", interPodAffinity},
+	{"DynamicResources", dynamicResources},
 }
 
 // scorers are the default plugins with their weights. Each gives a score per node, or nil when it skips the pod.

@@ -198,7 +198,7 @@ func nodeResourcesFit(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	}
 	taken, wants := c.usedOn(node), requested(pod, nil)
 	for _, name := range resourceOrder(wants) {
-		if !c.ignored(name) && wants[name] > 0 && wants[name] > has[name]-taken[name] {
+		if !c.ignored(name) && wants[name] > 0 && wants[name] > has[name]-taken[name] && c.backed(node, name) == nil {
 			r.reasons = append(r.reasons, "Insufficient "+string(name))
 			r.unresolvable = r.unresolvable || wants[name] > has[name]
 		}
@@ -265,12 +265,18 @@ func fitScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 		var total, weights int64
 		for _, r := range ranking(strategy.Resources, wants) {
 			name := corev1.ResourceName(r.Name)
+			taken := wants[name]
+			if class := c.backed(node, name); class != nil {
+				all, other := c.devices(node, driverOf(class))
+				has[name] = all
+				taken += other
+			} else {
+				for _, p := range c.on(node) {
+					taken += used(p, usualOf(p))[name]
+				}
+			}
 			if has[name] == 0 {
 				continue
-			}
-			taken := wants[name]
-			for _, p := range c.on(node) {
-				taken += used(p, usualOf(p))[name]
 			}
 			var score int64
 			switch strategy.Type {
@@ -334,6 +340,12 @@ func balancedAllocationScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) 
 	scores := make([]int64, len(nodes))
 	for i, node := range nodes {
 		has, before, after := amountsOf(node.Status.Allocatable), c.usedOn(node), c.usedOn(node)
+		for _, name := range names {
+			if class := c.backed(node, name); class != nil {
+				has[name], before[name] = c.devices(node, driverOf(class))
+				after[name] = before[name]
+			}
+		}
 		after.add(wants)
 		scores[i] = maxScore/2 + (maxScore/2+balance(names, after, has)-balance(names, before, has))/2
 	}

@@ -64,7 +64,7 @@ func clusterRoles() []rbacv1.ClusterRole {
 			rule("storage.k8s.io", "csinodes csidrivers csistoragecapacities storageclasses volumeattachments", read),
 			rule("scheduling.k8s.io", "priorityclasses", read),
 			rule("resource.k8s.io", "deviceclasses devicetaintrules resourceslices", read),
-			rule("resource.k8s.io", "resourceclaims", "get list patch update watch"),
+			rule("resource.k8s.io", "resourceclaims", "create delete get list patch update watch"),
 			rule("resource.k8s.io", "resourceclaims/status resourceclaims/binding", "get patch update"),
 			rule("authentication.k8s.io", "tokenreviews", "create"), rule("authorization.k8s.io", "subjectaccessreviews", "create"))...),
 		clusterRole("system:volume-scheduler", rule("", "persistentvolumes", "get list patch update watch"),

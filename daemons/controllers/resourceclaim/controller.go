@@ -59,7 +59,7 @@ func New(c loop.Context) loop.Controller {
 		if obj == nil {
 			pod, ok = old.(*corev1.Pod)
 		}
-		if !ok || len(pod.Spec.ResourceClaims) == 0 {
+		if !ok || len(pod.Spec.ResourceClaims) == 0 && pod.Status.ExtendedResourceClaimStatus == nil {
 			return
 		}
 		if obj != nil && !ended(pod) {

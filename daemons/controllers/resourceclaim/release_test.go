@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -105,6 +107,46 @@ func TestClaimsAreFreedWhenNobodyIsLeftWhoUsesThem(t *testing.T) {
 		} else if err == nil && ((got.Status.Allocation != nil) != c.allocated || len(got.Status.ReservedFor) != c.users || (len(got.Finalizers) > 0) != c.allocated) {
 			t.Errorf("%s: %+v, finalizers %v", name, got.Status, got.Finalizers)
 		}
+	}
+}
+
+func TestAPodThatEndsWakesTheClaimForItsExtendedResources(t *testing.T) {
+	p := pod("a", func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = nil
+		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c"}
+	})
+	r, client := of(t, nil, nil, []*corev1.Pod{p})
+	if err := client.Tracker().Add(claimOfPods("a", "a")); err != nil {
+		t.Fatal(err)
+	}
+	r.Informers.StartWithContext(t.Context())
+	r.Informers.WaitForCacheSync(t.Context().Done())
+	next := func() string {
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if r.Queue().Len() > 0 {
+				key, _ := r.Queue().Get()
+				r.Queue().Done(key)
+				return key
+			}
+		}
+		return "nothing"
+	}
+	first := []string{next(), next()} // that both are there
+	slices.Sort(first)
+	if want := []string{claimKey + "d/c", podKey + "d/a"}; !slices.Equal(first, want) {
+		t.Fatalf("at first %q are looked at", first)
+	}
+	watched := func(a clienttesting.Action) bool { return a.Matches("watch", "pods") }
+	for !slices.ContainsFunc(client.Actions(), watched) { // the fake API tells nothing of what was before
+		time.Sleep(time.Millisecond)
+	}
+	ended := p.DeepCopy()
+	ended.ResourceVersion, ended.Status.Phase = "2", corev1.PodSucceeded
+	if _, err := client.CoreV1().Pods("d").UpdateStatus(t.Context(), ended, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if key := next(); key != claimKey+"d/c" {
+		t.Errorf("when its pod has ended, %s is looked at", key)
 	}
 }
 

@@ -86,15 +86,17 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	if m.ready(pod) {
 		return nil
 	}
+	uses, err := usesOf(pod)
+	if err != nil {
+		return err
+	}
 	var mine []*prepared
-	for i := range pod.Spec.ResourceClaims {
-		claim, err := m.claim(ctx, pod, &pod.Spec.ResourceClaims[i])
+	for _, u := range uses {
+		claim, err := m.claim(ctx, pod, u)
 		if err != nil {
 			return err
 		}
-		if claim != nil {
-			mine = append(mine, m.note(pod.UID, claim))
-		}
+		mine = append(mine, m.note(pod.UID, claim))
 	}
 	// Everybody takes turns in the same order, so that no two wait for each other.
 	slices.SortFunc(mine, func(a, b *prepared) int { return cmp.Compare(a.UID, b.UID) })
@@ -160,12 +162,33 @@ func (m *Manager) ready(pod *corev1.Pod) bool {
 		}
 	}
 	m.mu.Unlock()
+	uses, err := usesOf(pod)
+	return err == nil && !slices.ContainsFunc(uses, func(u use) bool { return !have[u.claim] })
+}
+
+// use is a claim that a pod uses.
+type use struct {
+	claim string
+	own   bool // it was made for the pod
+}
+
+// usesOf are the claims that a pod uses: those that its entries stand for, and the one for its extended resources.
+func usesOf(pod *corev1.Pod) ([]use, error) {
+	var out []use
 	for i := range pod.Spec.ResourceClaims {
-		if name, err := nameOf(pod, &pod.Spec.ResourceClaims[i]); err != nil || name != "" && !have[name] {
-			return false
+		c := &pod.Spec.ResourceClaims[i]
+		name, err := nameOf(pod, c)
+		if err != nil {
+			return nil, err
+		}
+		if name != "" {
+			out = append(out, use{name, c.ResourceClaimName == nil})
 		}
 	}
-	return true
+	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
+		out = append(out, use{s.ResourceClaimName, true})
+	}
+	return out, nil
 }
 
 func (m *Manager) ask(ctx context.Context, driver string, claims []*prepared) (map[types.UID][]Device, map[types.UID]error, error) {
@@ -183,18 +206,15 @@ func (m *Manager) ask(ctx context.Context, driver string, claims []*prepared) (m
 	return m.Plugins.Prepare(ctx, driver, asked)
 }
 
-// claim reads a claim of a pod, which must have its devices and be reserved for the pod. nil: none is needed.
-func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, c *corev1.PodResourceClaim) (*resourcev1.ResourceClaim, error) {
-	name, err := nameOf(pod, c)
-	if err != nil || name == "" {
-		return nil, err
-	}
+// claim reads a claim of a pod, which must have its devices and be reserved for the pod.
+func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, u use) (*resourcev1.ResourceClaim, error) {
+	name := u.claim
 	claim, err := m.Read(ctx, pod.Namespace, name)
 	if err != nil {
 		return nil, fmt.Errorf("fetch ResourceClaim %s/%s referenced by pod %s: %w", pod.Namespace, name, pod.Name, err)
 	}
 	switch {
-	case c.ResourceClaimName == nil && !metav1.IsControlledBy(claim, pod):
+	case u.own && !metav1.IsControlledBy(claim, pod):
 		return nil, fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)", claim.Namespace, name, pod.Namespace, pod.Name)
 	case claim.Status.Allocation == nil:
 		return nil, fmt.Errorf("ResourceClaim %s/%s is not allocated", claim.Namespace, name)
@@ -336,6 +356,13 @@ func (m *Manager) Pods() []types.UID {
 // IDs are the CDI ids that a container of a pod gets, each once.
 func (m *Manager) IDs(pod *corev1.Pod, c *corev1.Container) []string {
 	var out []string
+	add := func(claim, request string) {
+		for _, id := range m.ids(pod, claim, request) {
+			if !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	}
 	for _, takes := range c.Resources.Claims {
 		i := slices.IndexFunc(pod.Spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == takes.Name })
 		if i < 0 {
@@ -345,9 +372,12 @@ func (m *Manager) IDs(pod *corev1.Pod, c *corev1.Container) []string {
 		if err != nil || name == "" {
 			continue
 		}
-		for _, id := range m.ids(pod, name, takes.Request) {
-			if !slices.Contains(out, id) {
-				out = append(out, id)
+		add(name, takes.Request)
+	}
+	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
+		for _, r := range s.RequestMappings {
+			if q := c.Resources.Requests[corev1.ResourceName(r.ResourceName)]; r.ContainerName == c.Name && !q.IsZero() {
+				add(s.ResourceClaimName, r.RequestName)
 			}
 		}
 	}

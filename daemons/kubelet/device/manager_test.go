@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
@@ -248,6 +249,53 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 		t.Errorf("%v are left: %v", next.all, left)
 	}
 }
+
+func TestAClaimForExtendedResourcesIsPreparedForTheContainersThatItIsMappedTo(t *testing.T) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a", UID: "uid-of-a"}}
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c", RequestMappings: []corev1.ContainerExtendedResourceRequest{
+		{ContainerName: "main", ResourceName: "example.com/gpu", RequestName: "gpu"}}}
+	claim := allocated("c", "a")
+	m := machine(t, t.TempDir(), claim)
+	m.Plugins = answering{}
+	if err := m.Prepare(t.Context(), p); err == nil || !strings.Contains(err.Error(), "Pod is not owner") {
+		t.Fatalf("somebody else's claim: %v", err)
+	}
+	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod"))}
+	if m.ready(p) {
+		t.Error("the pod is ready before its claim is prepared")
+	}
+	if err := m.Prepare(t.Context(), p); err != nil || !m.ready(p) {
+		t.Fatalf("%v, ready: %v", err, m.ready(p))
+	}
+	asks := corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}
+	for _, c := range []struct {
+		container corev1.Container
+		want      []string
+	}{
+		{corev1.Container{Name: "main", Resources: asks}, []string{"example.com/gpu=c"}},
+		{corev1.Container{Name: "main"}, nil},
+		{corev1.Container{Name: "other", Resources: asks}, nil},
+	} {
+		if got := m.IDs(p, &c.container); !slices.Equal(got, c.want) {
+			t.Errorf("%v gives %v", c.container, got)
+		}
+	}
+	if err := m.Unprepare(t.Context(), p.UID); err != nil || len(m.Pods()) > 0 {
+		t.Errorf("%v, left: %v", err, m.Pods())
+	}
+}
+
+// answering is a driver that prepares everything.
+type answering struct{}
+
+func (answering) Prepare(_ context.Context, _ string, claims []Claim) (map[types.UID][]Device, map[types.UID]error, error) {
+	out := map[types.UID][]Device{}
+	for _, c := range claims {
+		out[c.UID] = []Device{{Requests: []string{"gpu"}, CDI: []string{"example.com/gpu=" + c.Name}}}
+	}
+	return out, nil, nil
+}
+func (answering) Unprepare(context.Context, string, Claim) error { return nil }
 
 func TestADriverOfUnknownVersionsIsToldSo(t *testing.T) {
 	dir := short(t)

@@ -17,6 +17,7 @@ func Status(f *Facts) corev1.PodStatus {
 	s := corev1.PodStatus{
 		QOSClass: QOS(f.Pod), StartTime: old.StartTime, ObservedGeneration: f.Pod.Generation,
 		NominatedNodeName: old.NominatedNodeName, ResourceClaimStatuses: old.ResourceClaimStatuses,
+		ExtendedResourceClaimStatus: old.ExtendedResourceClaimStatus,
 	}
 	if s.StartTime == nil {
 		now := metav1.NewTime(f.Now.Truncate(1e9))

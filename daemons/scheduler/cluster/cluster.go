@@ -317,16 +317,18 @@ func (c *Cluster) Remove(p *Pod) {
 	p.node, p.kind = nil, nil
 }
 
-// Hold keeps the tables of pods' terms while they are taken off their node for a try, and returns what ends that: who has looked
-// them up goes on reading the same ones.
-func (c *Cluster) Hold(pods []*Pod) (release func()) {
+// Hold keeps the tables of pods' terms while they are taken off their node for a try, until Release: who has looked them up goes
+// on reading the same ones.
+func (c *Cluster) Hold(pods []*Pod) {
 	for _, p := range pods {
 		c.holdTerms(p)
 	}
-	return func() {
-		for _, p := range pods {
-			c.releaseTerms(p)
-		}
+}
+
+// Release ends Hold.
+func (c *Cluster) Release(pods []*Pod) {
+	for _, p := range pods {
+		c.releaseTerms(p)
 	}
 }
 

@@ -19,7 +19,9 @@ type Devices struct {
 
 	claims   map[string]*resourcev1.ResourceClaim // by namespace/name
 	classes  map[string]*resourcev1.DeviceClass
-	assumed  map[types.UID]*assumed // by the claim's UID
+	extended map[corev1.ResourceName]*resourcev1.DeviceClass // by the extended resource that the class stands for
+	made     map[types.UID]*resourcev1.ResourceClaim         // for pods' extended resources, by the pod's UID
+	assumed  map[types.UID]*assumed                          // by the claim's UID
 	compiled map[string]*expression.Device
 }
 
@@ -28,6 +30,7 @@ type assumed struct {
 	result  *resourcev1.AllocationResult
 	version string // of the claim with it; empty: in writing
 	doubt   bool   // the write may have been carried out or not
+	unseen  bool   // the claim was created here, and no watch has shown it yet
 }
 
 // PodClaim is a claim of devices that a pod names, or that is made for it from a template.
@@ -41,6 +44,7 @@ type PodClaim struct {
 func newDevices() *Devices {
 	return &Devices{
 		Catalog: device.NewCatalog(), Use: device.NewUse(), claims: map[string]*resourcev1.ResourceClaim{}, classes: map[string]*resourcev1.DeviceClass{},
+		extended: map[corev1.ResourceName]*resourcev1.DeviceClass{}, made: map[types.UID]*resourcev1.ResourceClaim{},
 		assumed: map[types.UID]*assumed{}, compiled: map[string]*expression.Device{},
 	}
 }
@@ -54,9 +58,16 @@ func (d *Devices) Set(obj any) {
 			d.Use.Remove(old.Status.Allocation)
 			if old.UID != o.UID {
 				d.forget(old.UID)
+				delete(d.made, madeFor(old))
 			}
 		}
 		d.claims[key] = o
+		if pod := madeFor(o); pod != "" {
+			d.made[pod] = o
+		}
+		if a := d.assumed[o.UID]; a != nil {
+			a.unseen = false
+		}
 		d.Use.Add(o.Status.Allocation)
 		if a := d.assumed[o.UID]; a != nil && a.doubt && o.Status.Allocation != nil {
 			d.forget(o.UID)
@@ -67,6 +78,7 @@ func (d *Devices) Set(obj any) {
 		}
 	case *resourcev1.DeviceClass:
 		d.classes[o.Name] = o
+		d.nameClasses()
 	case *resourcev1.ResourceSlice:
 		d.Catalog.SetSlice(o)
 	case *resourcev1.DeviceTaintRule:
@@ -83,9 +95,13 @@ func (d *Devices) Drop(obj any) {
 			d.Use.Remove(old.Status.Allocation)
 			d.forget(old.UID)
 			delete(d.claims, key)
+			if pod := madeFor(old); pod != "" && d.made[pod] == old {
+				delete(d.made, pod)
+			}
 		}
 	case *resourcev1.DeviceClass:
 		delete(d.classes, o.Name)
+		d.nameClasses()
 	case *resourcev1.ResourceSlice:
 		d.Catalog.DropSlice(o)
 	case *resourcev1.DeviceTaintRule:
@@ -140,7 +156,7 @@ func (d *Devices) Written(claim *resourcev1.ResourceClaim) {
 	}
 	if a.version = claim.ResourceVersion; d.claims[claim.Namespace+"/"+claim.Name] != nil {
 		d.Set(d.claims[claim.Namespace+"/"+claim.Name]) // it may be that version
-	} else {
+	} else if !a.unseen {
 		d.forget(claim.UID)
 	}
 }

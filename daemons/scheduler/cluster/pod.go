@@ -15,6 +15,7 @@ type Pod struct {
 	Gated     bool
 	Finished  bool
 	Preempted bool // ends because the scheduler took its place for another
+	Extended  bool // status.extendedResourceClaimStatus is set
 	Assumed   bool // counted where it was placed, before the API shows it there
 	Condition *corev1.PodCondition
 
@@ -33,7 +34,7 @@ func NewPod(pod *corev1.Pod, shapes *Shapes) *Pod {
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Shape: shapes.of(pod), NodeName: pod.Spec.NodeName, Nominated: pod.Status.NominatedNodeName, Started: never,
-		Gated:    len(pod.Spec.SchedulingGates) > 0,
+		Gated: len(pod.Spec.SchedulingGates) > 0, Extended: pod.Status.ExtendedResourceClaimStatus != nil,
 		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 	}
 	p.Labels = p.Shape.labels

@@ -32,6 +32,7 @@ type Shape struct {
 	Claims      []string // that the pod names, as namespace/name; those of ephemeral volumes are its own
 	Disks       []Disk
 	Devices     []PodClaim // of devices
+	Askers      []Asker    // for extended resources
 	Owner       *metav1.OwnerReference
 
 	Required  nodeaffinity.RequiredNodeAffinity
@@ -123,7 +124,7 @@ func newShape(pod *corev1.Pod, key string) *Shape {
 		Scheduler: pod.Spec.SchedulerName, namespace: pod.Namespace, labels: maps.Clone(pod.Labels),
 		Requests: asked(pod, nil), Usual: asked(pod, usualRequests), onNode: used(pod, usualOf(pod)),
 		HostPorts: hostPorts(pod), Tolerations: slices.Clone(pod.Spec.Tolerations),
-		Devices: podClaims(pod), key: key,
+		Devices: podClaims(pod), Askers: askers(pod), key: key,
 	}
 	if pod.Spec.Priority != nil {
 		s.Priority = *pod.Spec.Priority
@@ -206,6 +207,9 @@ func shapeKey(pod *corev1.Pod) string {
 				}
 			}
 		}
+	}
+	for _, a := range askers(pod) {
+		text(strconv.Itoa(a.Index), a.Name) // the pod's status tells what each container gets
 	}
 	amounts(spec.Overhead)
 	if spec.Resources != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +31,60 @@ var (
 type Claims struct {
 	All       []*resourcev1.ResourceClaim
 	Allocated []*resourcev1.ResourceClaim // that have their devices
-	Plan      *device.Plan                // for the others; nil: there are none
+	open      []*resourcev1.ResourceClaim // the others
+
+	extended bool                // the pod asks for extended resources that may be had as devices
+	leftOver bool                // there is a claim for these of an earlier try, which has to go first
+	plans    map[string]*planned // by these resources
+}
+
+// planned is what the claims ask for on nodes that have the same extended resources as devices.
+type planned struct {
+	special *Special     // the claim for these; nil: none is needed
+	plan    *device.Plan // for it and the pod's own claims; nil: there are none
+	refusal *Refusal
+}
+
+// On says what the pod's claims ask for on a node that do not have their devices yet.
+func (c *Claims) On(t *Task, n *cluster.Node) (*Special, *device.Plan, *Refusal) {
+	var names []corev1.ResourceName
+	if c.leftOver {
+		return nil, nil, ClaimLeftOver
+	}
+	if c.extended {
+		var r *Refusal
+		if names, r = backedOn(t, n); r != nil {
+			return nil, nil, r
+		}
+	}
+	key := join(names)
+	p := c.plans[key]
+	if p == nil {
+		p = c.plan(t, names)
+		c.plans[key] = p
+	}
+	return p.special, p.plan, p.refusal
+}
+
+func (c *Claims) plan(t *Task, names []corev1.ResourceName) *planned {
+	p, open := &planned{}, c.open
+	if len(names) > 0 {
+		p.special = special(t, names)
+		open = append(open[:len(open):len(open)], p.special.Claim)
+	}
+	if len(open) == 0 {
+		return p
+	}
+	plan, err := device.NewPlan(open, t.Devices.Class, t.Devices.Compile)
+	if err != nil {
+		p.refusal = final(dynamicResources, err.Error())
+		return p
+	}
+	if t.Args != nil && t.Args.DeviceTimeout != nil {
+		plan.Start = func() func() bool { return within(*t.Args.DeviceTimeout, time.Now) }
+	}
+	p.plan = plan
+	return p
 }
 
 // ClaimsOf looks up a pod's claims of devices, or says why they cannot be used on any node.
@@ -38,7 +92,6 @@ func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 	refuse := func(format string, args ...any) (Claims, *Refusal) {
 		return c, final(dynamicResources, fmt.Sprintf(format, args...))
 	}
-	var open []*resourcev1.ResourceClaim
 	for _, want := range t.Pod.Devices {
 		if want.None {
 			continue
@@ -57,7 +110,7 @@ func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 		case claim.Status.Allocation == nil && t.Devices.Assumed(claim):
 			return refuse("resource claim %s/%s is in the process of being allocated", claim.Namespace, claim.Name)
 		case claim.Status.Allocation == nil:
-			open = append(open, claim)
+			c.open = append(c.open, claim)
 		case len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize && !ReservedFor(claim, t.Pod.UID):
 			return c, devicesInUse
 		default:
@@ -65,18 +118,11 @@ func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 		}
 		c.All = append(c.All, claim)
 	}
-	if len(open) == 0 {
-		return c, nil
-	}
-	plan, err := device.NewPlan(open, t.Devices.Class, t.Devices.Compile)
-	if err != nil {
-		return refuse("%v", err)
-	}
-	if t.Args != nil && t.Args.DeviceTimeout != nil {
-		plan.Start = func() func() bool { return within(*t.Args.DeviceTimeout, time.Now) }
-	}
-	c.Plan = plan
-	return c, nil
+	c.extended = len(t.Pod.Askers) > 0 && backable(t)
+	c.leftOver = c.extended && t.Devices.Made(t.Pod.UID) != nil
+	own := c.plan(t, nil)
+	c.plans = map[string]*planned{"": own}
+	return c, own.refusal
 }
 
 // within says from now on whether more time has passed than there is; zero is no bound.
@@ -97,7 +143,7 @@ func ReservedFor(claim *resourcev1.ResourceClaim, uid types.UID) bool {
 
 // devicesUnusable refuses pods with a claim of devices that no node can make usable.
 func devicesUnusable(t *Task) *Refusal {
-	if len(t.Pod.Devices) == 0 {
+	if !wantsDevices(t) {
 		return nil
 	}
 	_, r := ClaimsOf(t)
@@ -106,7 +152,7 @@ func devicesUnusable(t *Task) *Refusal {
 
 // devicesFit refuses nodes on which the devices of a claim cannot be used, and those where no devices are left for one.
 func devicesFit(t *Task) Check {
-	if len(t.Pod.Devices) == 0 {
+	if !wantsDevices(t) {
 		return nil
 	}
 	claims, r := ClaimsOf(t)
@@ -119,10 +165,11 @@ func devicesFit(t *Task) Check {
 				return DevicesElsewhere
 			}
 		}
-		if claims.Plan == nil {
-			return nil
+		_, plan, r := claims.On(t, n)
+		if plan == nil {
+			return r
 		}
-		_, err := claims.Plan.On(n.Object(), t.Devices.Catalog, t.Devices.Use)
+		_, err := plan.On(n.Object(), t.Devices.Catalog, t.Devices.Use)
 		switch {
 		case err == nil:
 			return nil
@@ -145,16 +192,25 @@ func devicesScore(t *Task, _ []*cluster.Node) Rate {
 		return nil
 	}
 	claims, r := ClaimsOf(t)
-	if r != nil || claims.Plan == nil || !claims.Plan.Choosy() {
+	if r != nil || claims.plans[""].plan == nil || !claims.plans[""].plan.Choosy() {
 		return nil
 	}
 	return func(n *cluster.Node) int64 {
-		got, err := claims.Plan.On(n.Object(), t.Devices.Catalog, t.Devices.Use)
+		_, plan, r := claims.On(t, n)
+		if plan == nil || r != nil {
+			return 0
+		}
+		got, err := plan.On(n.Object(), t.Devices.Catalog, t.Devices.Use)
 		if err != nil {
 			return 0
 		}
 		return device.Preference(got)
 	}
+}
+
+// wantsDevices says whether a pod has claims of devices, or asks for extended resources that may be had as devices.
+func wantsDevices(t *Task) bool {
+	return len(t.Pod.Devices) > 0 || len(t.Pod.Askers) > 0 && backable(t)
 }
 
 // devicesConcerned says whether an event about a claim may help: it is the pod's, or its devices are free.

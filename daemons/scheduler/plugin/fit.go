@@ -66,7 +66,7 @@ func nodeResourcesFit(t *Task) Check {
 		}
 		var names []string
 		for _, name := range others {
-			if want := asks.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] {
+			if want := asks.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] && !backed(t, n, name) {
 				names = append(names, "Insufficient "+string(name))
 				if want > n.Allocatable.Other[name] {
 					bits |= neverEnough
@@ -116,8 +116,11 @@ func (a *Args) ignores(name corev1.ResourceName) bool {
 	return extended && (a.IgnoredResources[name] || a.IgnoredGroups[group])
 }
 
-// fitsNow says whether a node that has changed has enough left.
+// fitsNow says whether a node that has changed has enough left, or whether a class of devices stands for what the pod lacks.
 func fitsNow(t *Task, what Happened) bool {
+	if what.Event == DevicesChanged {
+		return classConcerned(t, what)
+	}
 	return what.Node == nil || lacks(&t.Pod.Requests, what.Node) == 0
 }
 
@@ -126,7 +129,7 @@ func (t *Task) room() *cluster.Room { return t.Room(&t.Pod.Requests, &t.Pod.Usua
 
 // fitScore rates what would be left on a node by the profile's strategy; by default the more the better.
 func fitScore(t *Task, _ []*cluster.Node) Rate {
-	rate, room := fitRate(&t.Pod.Usual, &t.Args.Fit), t.room()
+	rate, room := fitRate(&t.Pod.Usual, &t.Args.Fit, devicesAs(t, t.Args.Fit.Resources)), t.room()
 	if room == nil {
 		return rate
 	}
@@ -139,17 +142,22 @@ func fitScore(t *Task, _ []*cluster.Node) Rate {
 	}
 }
 
-func fitRate(asks *cluster.Resources, strategy *Strategy) Rate {
+func fitRate(asks *cluster.Resources, strategy *Strategy, devices amount) Rate {
 	return func(n *cluster.Node) int64 {
 		var total, weights int64
 		for _, r := range strategy.Resources {
-			has := n.Allocatable.Of(r.Name)
-			if has == 0 || counted(r.Name) && asks.Of(r.Name) == 0 {
+			if counted(r.Name) && asks.Of(r.Name) == 0 {
 				continue
 			}
-			taken := n.Usual.Of(r.Name)
+			has, taken := n.Allocatable.Of(r.Name), n.Usual.Of(r.Name)
 			if r.Name != corev1.ResourceCPU && r.Name != corev1.ResourceMemory {
 				taken = n.Requested.Of(r.Name)
+			}
+			if has == 0 && devices != nil {
+				has, taken = devices(n, r.Name)
+			}
+			if has == 0 {
+				continue
 			}
 			rate := strategy.rate(taken+asks.Of(r.Name), has)
 			if rate == 0 && strategy.Kind == RequestedToCapacityRatio {
@@ -209,9 +217,9 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 	if slices.ContainsFunc(resources, func(r Weighted) bool { return counted(r.Name) }) { // those that the pod does not want have no say
 		resources = slices.DeleteFunc(slices.Clone(resources), func(r Weighted) bool { return counted(r.Name) && asks.Of(r.Name) == 0 })
 	}
-	none, room := &cluster.Resources{}, t.room()
+	none, room, devices := &cluster.Resources{}, t.room(), devicesAs(t, resources)
 	rate := func(n *cluster.Node) int64 {
-		return MaxScore/2 + (MaxScore/2+balance(n, asks, resources)-balance(n, none, resources))/2
+		return MaxScore/2 + (MaxScore/2+balance(n, asks, resources, devices)-balance(n, none, resources, devices))/2
 	}
 	if room == nil {
 		return rate
@@ -226,12 +234,16 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 }
 
 // balance is from half of MaxScore, when one resource is all taken and another not at all, to MaxScore.
-func balance(n *cluster.Node, asks *cluster.Resources, resources []Weighted) int64 {
+func balance(n *cluster.Node, asks *cluster.Resources, resources []Weighted, devices amount) int64 {
 	var few [4]float64 // on the stack
 	shares, sum := few[:0], 0.0
 	for _, r := range resources {
-		if has := n.Allocatable.Of(r.Name); has > 0 {
-			share := min(float64(n.Requested.Of(r.Name)+asks.Of(r.Name))/float64(has), 1)
+		has, taken := n.Allocatable.Of(r.Name), n.Requested.Of(r.Name)
+		if has == 0 && devices != nil {
+			has, taken = devices(n, r.Name)
+		}
+		if has > 0 {
+			share := min(float64(taken+asks.Of(r.Name))/float64(has), 1)
 			shares, sum = append(shares, share), sum+share
 		}
 	}

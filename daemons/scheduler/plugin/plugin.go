@@ -14,7 +14,7 @@ var All = []Plugin{
 	{Name: "TaintToleration", Filter: taintToleration, NodeOnly: true, Score: fewestTaints, Normalize: reversed, Weight: 3, Wakes: NodeChanged},
 	{Name: "NodeAffinity", Everywhere: termsConflict, Filter: nodeAffinity, NodeOnly: true, Score: preferredNodes, Normalize: highest, Weight: 2, Wakes: NodeChanged},
 	{Name: "NodePorts", Filter: nodePorts, Wakes: NodeChanged | PodGone},
-	{Name: "NodeResourcesFit", Filter: nodeResourcesFit, Score: fitScore, Weight: 1, Wakes: NodeChanged | PodGone, Hint: fitsNow},
+	{Name: "NodeResourcesFit", Filter: nodeResourcesFit, Score: fitScore, Weight: 1, Wakes: NodeChanged | PodGone | DevicesChanged, Hint: fitsNow},
 	{Name: "VolumeRestrictions", Everywhere: claimMissing, Filter: volumeRestrictions, Wakes: NodeChanged | PodGone | StorageChanged},
 	{Name: "NodeVolumeLimits", Filter: volumeLimits, Wakes: NodeChanged | PodGone | StorageChanged},
 	{Name: "VolumeBinding", Everywhere: claimUnusable, Filter: volumeBinding, Score: volumeScore, Weight: 1, Wakes: NodeChanged | StorageChanged},
@@ -85,10 +85,11 @@ const (
 // Happened is an event and what it was about.
 type Happened struct {
 	Event
-	Node  *cluster.Node // nil: any
-	Pod   *cluster.Pod  // nil: any
-	Claim string        // of devices, as namespace/name; empty: any
-	Freed bool          // the claim has no devices any more
+	Node     *cluster.Node // nil: any
+	Pod      *cluster.Pod  // nil: any
+	Claim    string        // of devices, as namespace/name; empty: any
+	Freed    bool          // the claim has no devices any more
+	Extended []string      // resources for which a class of devices stands, or has stood
 }
 
 // MaxScore is what the best node has from one plugin.

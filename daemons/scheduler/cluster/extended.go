@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Asker is a container that asks for extended resources, which some nodes have as an amount and others as devices of a class.
+type Asker struct {
+	Index  int // among all containers, those that run first included
+	Name   string
+	Once   bool // it ends before the next container starts
+	Wanted []Wanted
+}
+
+// Wanted is how much a container asks for of one extended resource.
+type Wanted struct {
+	Resource corev1.ResourceName
+	Order    int // of the resource among all that the container asks for, by name
+	Count    int64
+}
+
+// Backable says whether devices of a class can stand in for a resource of this name.
+func Backable(name corev1.ResourceName) bool {
+	domain, _, ok := strings.Cut(string(name), "/")
+	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
+		return true
+	}
+	return ok && !strings.Contains(domain+"/", corev1.ResourceDefaultNamespacePrefix) && !strings.HasPrefix(domain, corev1.DefaultResourceRequestsPrefix)
+}
+
+// askers are the containers of a pod that ask for extended resources.
+func askers(pod *corev1.Pod) []Asker {
+	var out []Asker
+	add := func(i int, c *corev1.Container, first bool) {
+		if !asksForExtended(c) {
+			return
+		}
+		a := Asker{Index: i, Name: c.Name, Once: first && (c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways)}
+		for order, name := range slices.Sorted(maps.Keys(c.Resources.Requests)) {
+			q := c.Resources.Requests[name]
+			if n, whole := q.AsInt64(); whole && n > 0 && Backable(name) {
+				a.Wanted = append(a.Wanted, Wanted{name, order, n})
+			}
+		}
+		if len(a.Wanted) > 0 {
+			out = append(out, a)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		add(i, &pod.Spec.InitContainers[i], true)
+	}
+	for i := range pod.Spec.Containers {
+		add(len(pod.Spec.InitContainers)+i, &pod.Spec.Containers[i], false)
+	}
+	return out
+}
+
+func asksForExtended(c *corev1.Container) bool {
+	for name := range c.Resources.Requests {
+		if Backable(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// ClassFor returns the class whose devices stand in for an extended resource, nil if there is none.
+func (d *Devices) ClassFor(name corev1.ResourceName) *resourcev1.DeviceClass {
+	if class, ok := strings.CutPrefix(string(name), resourcev1.ResourceDeviceClassPrefix); ok {
+		return d.classes[class]
+	}
+	return d.extended[name]
+}
+
+// nameClasses works out which class each extended resource means: of several the latest, of equally old ones the first by name.
+func (d *Devices) nameClasses() {
+	clear(d.extended)
+	for _, name := range slices.Sorted(maps.Keys(d.classes)) {
+		c := d.classes[name]
+		if c.Spec.ExtendedResourceName == nil {
+			continue
+		}
+		resource := corev1.ResourceName(*c.Spec.ExtendedResourceName)
+		if other := d.extended[resource]; other == nil || other.CreationTimestamp.Before(&c.CreationTimestamp) {
+			d.extended[resource] = c
+		}
+	}
+}
+
+// Made returns the claim that was made for a pod's extended resources, nil if there is none.
+func (d *Devices) Made(pod types.UID) *resourcev1.ResourceClaim { return d.made[pod] }
+
+// madeFor is the pod for whose extended resources a claim was made; empty: it is another kind of claim.
+func madeFor(c *resourcev1.ResourceClaim) types.UID {
+	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
+		return ""
+	}
+	for _, o := range c.OwnerReferences {
+		if o.Controller != nil && *o.Controller && o.Kind == "Pod" {
+			return o.UID
+		}
+	}
+	return ""
+}
+
+// Created says that a claim which was decided on before there was an object for it is there now, under another UID. What it gets
+// stays counted until the API has shown it.
+func (d *Devices) Created(before types.UID, claim *resourcev1.ResourceClaim) {
+	if a := d.assumed[before]; a != nil {
+		delete(d.assumed, before)
+		a.unseen = d.Claim(claim.Namespace, claim.Name) == nil
+		d.assumed[claim.UID] = a
+	}
+}
+
+// Unseen says whether a claim that was created here has not been shown yet.
+func (d *Devices) Unseen(claim *resourcev1.ResourceClaim) bool {
+	a := d.assumed[claim.UID]
+	return a != nil && a.unseen
+}
+
+// Gone frees what a claim would have got that was created here, and that the API has no more.
+func (d *Devices) Gone(claim *resourcev1.ResourceClaim) { d.forget(claim.UID) }

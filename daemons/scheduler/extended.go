@@ -1,0 +1,149 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/daemons/scheduler/device"
+	"clusterctl/daemons/scheduler/plugin"
+)
+
+// createSpecial makes an object of the claim for a pod's extended resources. What the claim gets is counted for the object from now on.
+func (s *scheduler) createSpecial(ctx context.Context, b *binding) (*resourcev1.ResourceClaim, error) {
+	decided := b.devices.special.Claim
+	claim := decided.DeepCopy()
+	claim.Name, claim.UID = "", ""
+	created, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create claim for extended resources: %w", err)
+	}
+	b.devices.created = created
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cluster.Devices.Created(decided.UID, created)
+	for i, a := range b.devices.allocated {
+		if a.Claim == decided {
+			b.devices.allocated[i] = &device.Allocation{Claim: created, Result: a.Result, Shares: a.Shares}
+		}
+	}
+	return created, nil
+}
+
+// tellSpecial writes into a pod's status which claim was made for its extended resources, and what of it each container gets; or
+// that none was, if the status names one of an earlier try.
+func (s *scheduler) tellSpecial(ctx context.Context, b *binding) error {
+	var told *corev1.PodExtendedResourceClaimStatus
+	if b.devices.created != nil {
+		told = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: b.devices.created.Name, RequestMappings: b.devices.special.Mappings}
+	} else if !b.pod.Extended {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": b.pod.UID}, "status": map[string]any{"extendedResourceClaimStatus": told},
+	})
+	if err != nil {
+		return fmt.Errorf("encode a status: %w", err)
+	}
+	_, err = s.api.CoreV1().Pods(b.pod.Namespace).Patch(ctx, b.pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("tell the claim for extended resources: %w", err)
+	}
+	return nil
+}
+
+// awaitShown reads a claim that was created here until the watch has shown it. One that the API has no more before that is never
+// shown, and its devices are free.
+func (s *scheduler) awaitShown(ctx context.Context, claim *resourcev1.ResourceClaim) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settleEvery):
+		}
+		s.mu.Lock()
+		unseen := s.cluster.Devices.Unseen(claim)
+		s.mu.Unlock()
+		if !unseen {
+			return
+		}
+		now, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+		if !absent(err, claim) && (err != nil || now.UID == claim.UID) {
+			continue
+		}
+		s.mu.Lock()
+		if s.cluster.Devices.Unseen(claim) {
+			s.cluster.Devices.Gone(claim)
+			s.happened(plugin.Happened{Event: plugin.DevicesChanged})
+		}
+		s.mu.Unlock()
+		return
+	}
+}
+
+// discard deletes the claim that an earlier try has made for a pod's extended resources, so that the pod can be tried again.
+func (s *scheduler) discard(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
+	if claim == nil {
+		return
+	}
+	s.binds.Go(func() error {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		s.deleteSpecial(ctx, pod, claim)
+		return nil
+	})
+}
+
+// deleteSpecial deletes the claim for a pod's extended resources, and what keeps it. Nobody else uses it.
+func (s *scheduler) deleteSpecial(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
+	api := s.api.ResourceV1().ResourceClaims(claim.Namespace)
+	remove := func() error {
+		now, err := api.Get(ctx, claim.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if now.UID == claim.UID && slices.Contains(now.Finalizers, resourcev1.Finalizer) {
+			now.Finalizers = slices.DeleteFunc(now.Finalizers, func(f string) bool { return f == resourcev1.Finalizer })
+			if _, err := api.Update(ctx, now, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+		}
+		return api.Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
+	}
+	err := remove()
+	for tries := 0; apierrors.IsConflict(err) && tries < conflictsBorne; tries++ {
+		err = remove()
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.log.Warn("delete the claim for a pod's extended resources", "claim", claim.Namespace+"/"+claim.Name, "pod", pod.Key(), "error", err)
+	}
+}
+
+// leftOver is the claim of an earlier try, if that is why a pod could not be placed.
+func leftOver(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
+	if p.Refusals[plugin.ClaimLeftOver] == 0 {
+		return nil
+	}
+	return task.Devices.Made(task.Pod.UID)
+}
+
+// extendedNames are the resources that a class stands for.
+func extendedNames(c *resourcev1.DeviceClass) []string {
+	if c == nil {
+		return nil
+	}
+	names := []string{resourcev1.ResourceDeviceClassPrefix + c.Name}
+	if c.Spec.ExtendedResourceName != nil {
+		names = append(names, *c.Spec.ExtendedResourceName)
+	}
+	return names
+}

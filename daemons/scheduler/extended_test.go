@@ -1,0 +1,246 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/scheduler/profile"
+)
+
+const gpus = "example.com/gpu"
+
+// gpuClass stands for an extended resource.
+func gpuClass(name string, resource *string) *resourcev1.DeviceClass {
+	return &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: resource,
+		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "gpu.example.com"`}}}}}
+}
+
+// gpusOf is what a driver tells of a node.
+func gpusOf(node string, count int) *resourcev1.ResourceSlice {
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "gpus-" + node}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "gpu.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}}}
+	for i := range count {
+		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d", i)})
+	}
+	return s
+}
+
+// named has the fake API give claims the names and UIDs that the real one would.
+func named(api *fake.Clientset) {
+	made := 0
+	api.PrependReactor("create", "resourceclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		c := action.(clienttesting.CreateAction).GetObject().(*resourcev1.ResourceClaim)
+		made++
+		c.Name, c.UID = fmt.Sprintf("%s%d", c.GenerateName, made), types.UID(fmt.Sprintf("made-%d", made))
+		return false, nil, nil
+	})
+}
+
+func claims(t *testing.T, api *fake.Clientset) []resourcev1.ResourceClaim {
+	t.Helper()
+	list, err := api.ResourceV1().ResourceClaims("default").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func create(t *testing.T, api *fake.Clientset, p *corev1.Pod) {
+	t.Helper()
+	if _, err := api.CoreV1().Pods("default").Create(context.Background(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnExtendedResourceOfAClassIsHadAsDevices(t *testing.T) {
+	for what, name := range map[string]string{"by its name": gpus, "by the class's": resourcev1.ResourceDeviceClassPrefix + "gpu"} {
+		t.Run(what, func(t *testing.T) {
+			api := start(t, node("n1"), node("n2"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n2", 3))
+			named(api)
+			create(t, api, pod("p", asks(name, "2")))
+			wait(t, placedOn(t, api, "p", "n2"))
+			list := claims(t, api)
+			if len(list) != 1 {
+				t.Fatalf("%d claims", len(list))
+			}
+			c, p := list[0], get(t, api, "p")
+			if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || !metav1.IsControlledBy(&c, p) || !slices.Contains(c.Finalizers, resourcev1.Finalizer) {
+				t.Errorf("the claim's metadata is %v", c.ObjectMeta)
+			}
+			if c.Status.Allocation == nil || len(c.Status.Allocation.Devices.Results) != 2 || len(c.Status.ReservedFor) != 1 || c.Status.ReservedFor[0].UID != p.UID {
+				t.Errorf("the claim's status is %v", c.Status)
+			}
+			told := p.Status.ExtendedResourceClaimStatus
+			if told == nil || told.ResourceClaimName != c.Name || len(told.RequestMappings) != 1 {
+				t.Fatalf("the pod is told %v", told)
+			}
+			m := told.RequestMappings[0]
+			if m.ContainerName != p.Spec.Containers[0].Name || m.ResourceName != name || m.RequestName != c.Spec.Devices.Requests[0].Name || m.RequestName != "container-0-request-0" {
+				t.Errorf("the pod is told %v of %v", m, c.Spec.Devices.Requests)
+			}
+			// One device is left, which two pods want.
+			create(t, api, pod("q", asks(name, "2")))
+			wait(t, event(api, "FailedScheduling", "cannot allocate all claims"))
+			create(t, api, pod("r", asks(name, "1")))
+			wait(t, placedOn(t, api, "r", "n2"))
+		})
+	}
+}
+
+func TestANodeThatHasTheResourceItselfNeedsNoDevices(t *testing.T) {
+	api := start(t, node("n1", func(n *corev1.Node) { n.Status.Allocatable[gpus] = resource.MustParse("2") }), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 3))
+	named(api)
+	p := pod("p", asks(gpus, "2"))
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "of an earlier try"}
+	create(t, api, p)
+	wait(t, placedOn(t, api, "p", "n1"))
+	if list := claims(t, api); len(list) > 0 {
+		t.Errorf("claims %v", list)
+	}
+	if told := get(t, api, "p").Status.ExtendedResourceClaimStatus; told != nil {
+		t.Errorf("the pod is told %v", told)
+	}
+	create(t, api, pod("q", asks(gpus, "1"))) // and none is had beside what the node says
+	wait(t, event(api, "FailedScheduling", "Insufficient example.com/gpu"))
+}
+
+func TestAPodWaitsForTheClassOfAnExtendedResource(t *testing.T) {
+	api := start(t, node("n1"), gpusOf("n1", 1))
+	named(api)
+	create(t, api, pod("p", asks(gpus, "1")))
+	wait(t, event(api, "FailedScheduling", "Insufficient example.com/gpu"))
+	if _, err := api.ResourceV1().DeviceClasses().Create(context.Background(), gpuClass("gpu", ptr.To(gpus)), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, placedOn(t, api, "p", "n1"))
+}
+
+func TestAClaimOfAnEarlierTryIsDeletedBeforeThePodIsPlaced(t *testing.T) {
+	p := pod("p", asks(gpus, "1"))
+	old := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", UID: "uid-old", Finalizers: []string{resourcev1.Finalizer},
+		Annotations:     map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod"))}}}
+	old.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
+		{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}}}
+	api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 1), old)
+	named(api)
+	create(t, api, p)
+	wait(t, placedOn(t, api, "p", "n1"))
+	if list := claims(t, api); len(list) != 1 || list[0].Name == "old" {
+		t.Errorf("claims %v", list)
+	}
+	wait(t, event(api, "FailedScheduling", "0/1 nodes are available: 1 cannot schedule extended resource claim."))
+}
+
+func TestAClaimForExtendedResourcesGoesWhenItsPodCannotBeBound(t *testing.T) {
+	for _, fails := range []string{"resourceclaims/status", "pods/status", "pods/binding"} {
+		t.Run(fails, func(t *testing.T) {
+			api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 1))
+			named(api)
+			failed := false
+			api.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if action.GetResource().Resource+"/"+action.GetSubresource() != fails || failed {
+					return false, nil, nil
+				}
+				failed = true
+				return true, nil, errors.New("the API is away")
+			})
+			create(t, api, pod("p", asks(gpus, "1")))
+			wait(t, placedOn(t, api, "p", "n1"))
+			if list := claims(t, api); len(list) != 1 || get(t, api, "p").Status.ExtendedResourceClaimStatus.ResourceClaimName != list[0].Name {
+				t.Errorf("claims %v", list)
+			}
+			if !failed {
+				t.Error("nothing has failed")
+			}
+		})
+	}
+}
+
+func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	container := func(name, count string, restart *corev1.ContainerRestartPolicy) corev1.Container {
+		return corev1.Container{Name: name, RestartPolicy: restart, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			"cpu": resource.MustParse("1m"), gpus: resource.MustParse(count)}}}
+	}
+	api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 9))
+	named(api)
+	create(t, api, pod("p", func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{container("early", "4", nil), container("beside", "1", &always), container("late", "5", nil)}
+		p.Spec.Containers = []corev1.Container{container("main", "2", nil)}
+	}))
+	wait(t, placedOn(t, api, "p", "n1"))
+	var requests []string
+	for _, r := range claims(t, api)[0].Spec.Devices.Requests {
+		requests = append(requests, fmt.Sprint(r.Name, " ", r.Exactly.Count))
+	}
+	// late needs 5 beside the one of the sidecar, and the main container's two are free until it has ended.
+	if want := []string{"container-1-request-1 1", "container-2-request-1 3", "container-3-request-1 2"}; !slices.Equal(requests, want) {
+		t.Errorf("requests are %q, not %q", requests, want)
+	}
+	var mappings []string
+	for _, m := range get(t, api, "p").Status.ExtendedResourceClaimStatus.RequestMappings {
+		mappings = append(mappings, m.ContainerName+" "+m.RequestName)
+	}
+	if want := []string{"beside container-1-request-1", "main container-3-request-1", "early container-1-request-1", "early container-3-request-1",
+		"early container-2-request-1", "late container-3-request-1", "late container-2-request-1"}; !slices.Equal(mappings, want) {
+		t.Errorf("mappings are %q, not %q", mappings, want)
+	}
+}
+
+// The filter by resources can be told to ignore one; where nobody has it, devices of another do not help.
+func TestAResourceThatIsIgnoredAndThatNobodyHasIsNotHadAsDevices(t *testing.T) {
+	settings, err := profile.Parse([]byte(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [
+		{"schedulerName": "default-scheduler", "pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/nic"]}}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := filled([]*corev1.Node{node("n1"), node("n2", func(n *corev1.Node) { n.Status.Allocatable["example.com/nic"] = resource.MustParse("0") })})
+	c.Devices.Set(gpuClass("gpu", ptr.To(gpus)))
+	c.Devices.Set(gpusOf("n1", 1))
+	c.Devices.Set(gpusOf("n2", 1))
+	s := newSearch(settings.Profiles[0], c, seen(pod("p", asks(gpus, "1"), asks("example.com/nic", "1"))), nil)
+	if r := s.judge(c.Node("n1")); r == nil || r.Reasons[0] != "cannot fit resource" || !r.Final {
+		t.Errorf("n1: %v", r)
+	}
+	if r := s.judge(c.Node("n2")); r != nil {
+		t.Errorf("n2: %v", r)
+	}
+}
+
+func TestOfTwoClassesForAResourceTheLaterOneIsTaken(t *testing.T) {
+	at := func(c *resourcev1.DeviceClass, second int) *resourcev1.DeviceClass {
+		c.CreationTimestamp = metav1.Unix(int64(second), 0)
+		return c
+	}
+	for what, in := range map[string]struct {
+		a, b int
+		want string
+	}{"later": {1, 2, "b"}, "earlier": {2, 1, "a"}, "at once": {1, 1, "a"}} {
+		t.Run(what, func(t *testing.T) {
+			c := filled(nil)
+			c.Devices.Set(at(gpuClass("b", ptr.To(gpus)), in.b))
+			c.Devices.Set(at(gpuClass("a", ptr.To(gpus)), in.a))
+			if got := c.Devices.ClassFor(gpus); got == nil || got.Name != in.want {
+				t.Errorf("class %v", got)
+			}
+			c.Devices.Drop(gpuClass(in.want, nil))
+			if got := c.Devices.ClassFor(gpus); got == nil || got.Name == in.want {
+				t.Errorf("class %v when that is gone", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+)
+
+// What follows is of extended resources alone that a class of devices stands for. Classes select by driver, or all devices.
+
+// extended is whether a resource is one that devices may stand for.
+func extended(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) ||
+		strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
+}
+
+// classFor is the class that is named as an extended resource: by its own name behind a prefix, or by the name that it gives. Of
+// several with that name it is the one created last, and of those the first by name.
+func (w *World) classFor(name corev1.ResourceName) *resourcev1.DeviceClass {
+	var best *resourcev1.DeviceClass
+	for _, c := range w.DeviceClasses {
+		if resourcev1.ResourceDeviceClassPrefix+c.Name == string(name) {
+			return c
+		}
+		if c.Spec.ExtendedResourceName == nil || *c.Spec.ExtendedResourceName != string(name) {
+			continue
+		}
+		if best == nil || c.CreationTimestamp.After(best.CreationTimestamp.Time) || c.CreationTimestamp.Equal(&best.CreationTimestamp) && c.Name < best.Name {
+			best = c
+		}
+	}
+	return best
+}
+
+// backed is the class that a node has an extended resource by; nil where the node has it itself, or nobody has.
+func (w *World) backed(node *corev1.Node, name corev1.ResourceName) *resourcev1.DeviceClass {
+	if q := node.Status.Allocatable[name]; !extended(name) || !q.IsZero() {
+		return nil
+	}
+	return w.classFor(name)
+}
+
+// driverOf is the driver whose devices a class selects; empty: it selects all.
+func driverOf(c *resourcev1.DeviceClass) string {
+	driver := ""
+	for _, s := range c.Spec.Selectors {
+		if _, err := fmt.Sscanf(s.CEL.Expression, "device.driver == %q", &driver); err != nil {
+			panic("a class that selects by more than the driver: " + s.CEL.Expression)
+		}
+	}
+	return driver
+}
+
+// devices are how many devices of a driver, or of all, a node can use, and how many of these claims have.
+func (w *World) devices(node *corev1.Node, driver string) (all, taken int64) {
+	for _, s := range w.Slices {
+		if driver != "" && s.Spec.Driver != driver || s.Spec.NodeName != nil && *s.Spec.NodeName != node.Name {
+			continue
+		}
+		for _, d := range s.Spec.Devices {
+			all++
+			if slices.ContainsFunc(w.DeviceClaims, func(c *resourcev1.ResourceClaim) bool {
+				return slices.ContainsFunc(c.Status.Allocation.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
+					return r.Driver == s.Spec.Driver && r.Pool == s.Spec.Pool.Name && r.Device == d.Name
+				})
+			}) {
+				taken++
+			}
+		}
+	}
+	return all, taken
+}
+
+// dynamicResources refuses nodes that have too few devices left for the extended resources which they do not have themselves.
+func dynamicResources(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	wants, any, known := map[string]int64{}, false, true
+	for name, n := range requested(pod, nil) {
+		if !extended(name) || n == 0 {
+			continue
+		}
+		any = any || c.classFor(name) != nil
+		if class := c.backed(node, name); class != nil {
+			wants[driverOf(class)] += n
+		} else if _, has := node.Status.Allocatable[name]; !has {
+			known = false
+		}
+	}
+	if !any {
+		return nil
+	}
+	if !known { // the filter by resources was told to ignore it
+		return unresolvable("cannot fit resource")
+	}
+	var total int64
+	for driver, n := range wants {
+		total += n
+		if all, taken := c.devices(node, driver); driver != "" && n > all-taken {
+			return resolvable("cannot allocate all claims")
+		}
+	}
+	if all, taken := c.devices(node, ""); wants[""] > 0 && total > all-taken {
+		return resolvable("cannot allocate all claims")
+	}
+	return nil
+}
