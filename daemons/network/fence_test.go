@@ -49,7 +49,7 @@ func TestOnlyMachinesOfTheOverlaySendWrappedPackets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.inside(outward.apply); err != nil {
+		if err := s.inside(func() error { return outward.answer(false) }); err != nil {
 			t.Fatal(err)
 		}
 	}
