@@ -160,7 +160,7 @@ func (w *world) walk(t *testing.T, mode string) {
 
 // wrong says how an answer differs from what the row demands, "" when it does not.
 func (q question) wrong(mode string, a walk.Answer, own []string) string {
-	relayed := mode == "userspace" && ways[q.to].proxied && (q.Protocol == "TCP" || q.Protocol == "UDP")
+	relayed := mode == "userspace" && ways[q.to].proxied && q.Protocol != "SCTP"
 	want := q.want
 	if relayed && q.row.relayed != "" {
 		want = q.row.relayed

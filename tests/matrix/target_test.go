@@ -45,7 +45,7 @@ var ways = map[string]way{
 	"Redirected":   {"HTTP", false, false},
 	"Gateway":      {"HTTP HTTPS", false, false},
 	"FarGateway":   {"HTTP HTTPS", false, false},
-	"OwnGateway":   {"HTTP HTTPS", false, false},
+	"OwnGateway":   {"HTTP HTTPS", true, false},
 }
 
 const domain = ".matrix.svc.cluster.local"
