@@ -32,6 +32,19 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 				}
 				return err
 			})
+			// As between its creation and the word that it is ready.
+			if _, err := ranges.Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"status":{"conditions":null}}`), metav1.PatchOptions{}, "status"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ranges.Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := services.Create(ctx, plain("early", "10.0.0.10"), metav1.CreateOptions{}); err != nil {
+				t.Fatalf("the server's own range, of which nobody has said yet that it is ready: %v", err)
+			}
+			if err := services.Delete(ctx, "early", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
 			// 14 addresses of the range but the first, which is the service kubernetes'.
 			for i := range 13 {
 				if _, err := services.Create(ctx, plain(fmt.Sprint("s", i), ""), metav1.CreateOptions{}); err != nil {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/apiserver/cache"
@@ -46,7 +47,7 @@ func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
 			return false
 		}
 		c, ok := obj.(*networkingv1.ServiceCIDR)
-		if !ok || c.DeletionTimestamp != nil || !meta.IsStatusConditionTrue(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
+		if !ok || c.DeletionTimestamp != nil || !serves(c) {
 			return true
 		}
 		for _, cidr := range c.Spec.CIDRs {
@@ -69,6 +70,13 @@ func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
 		return strings.Compare(x.name, y.name)
 	})
 	return list, nil
+}
+
+// serves reports whether addresses are given of a range. A server makes its own one and says a moment later that it is ready: nothing is refused
+// in between.
+func serves(c *networkingv1.ServiceCIDR) bool {
+	ready := meta.FindStatusCondition(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue || ready == nil && c.Name == DefaultRange
 }
 
 func (a *Services) own(family corev1.IPFamily) (list []addressRange) {

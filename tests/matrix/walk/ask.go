@@ -3,17 +3,34 @@ package walk
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+	"syscall"
 )
+
+// dial opens a connection, from one of the ports that the question is for.
+func (a Ask) dial(ctx context.Context, to netip.AddrPort) (c net.Conn, err error) {
+	if a.Protocol != "UDP" || a.Ports == 0 {
+		return (&net.Dialer{}).DialContext(ctx, strings.ToLower(a.Protocol), to.String())
+	}
+	for range 100 {
+		d := net.Dialer{LocalAddr: &net.UDPAddr{Port: a.Ports + rand.IntN(PortsOfAsk)}}
+		if c, err = d.DialContext(ctx, "udp", to.String()); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return c, err
+}
 
 // plain asks over TCP, where the server speaks first, or by a datagram.
 func (a Ask) plain(ctx context.Context, to netip.AddrPort) (reply, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, strings.ToLower(a.Protocol), to.String())
+	c, err := a.dial(ctx, to)
 	if err != nil {
 		return reply{}, err
 	}

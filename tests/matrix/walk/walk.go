@@ -28,7 +28,11 @@ type Ask struct {
 	Host     string // of HTTP and HTTPS: who is asked for, also by SNI
 	Wait     time.Duration
 	Tries    int // how often; 0 is once
+	Ports    int // the first of the ports, PortsOfAsk of them, that UDP is sent from; 0 is any
 }
+
+// PortsOfAsk is how many ports there are for a question.
+const PortsOfAsk = 9000
 
 // Answer is what came of an Ask.
 type Answer struct {
