@@ -12,9 +12,9 @@ import (
 // figure is one line of the table.
 type figure struct {
 	work, unit string
-	upstream   string // what upstream 1.36.3 needed on such a machine; empty where it was not measured
+	upstream   string  // what upstream 1.36.3 needed on such a machine; empty where it was not measured
 	mark       float64 // zero where there is none
-	least      bool // the mark is the least that it may be, not the most
+	least      bool    // the mark is the least that it may be, not the most
 	values     []float64
 	note       string // of the last run
 }
