@@ -133,7 +133,7 @@ func leftOver(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
 	if p.Refusals[plugin.ClaimLeftOver] == 0 {
 		return nil
 	}
-	return task.Devices.Made(task.Pod.UID)
+	return task.Devices.Made(task.Pod)
 }
 
 // extendedNames are the resources that a class stands for.

@@ -20,7 +20,7 @@ type Devices struct {
 	claims   map[string]*resourcev1.ResourceClaim // by namespace/name
 	classes  map[string]*resourcev1.DeviceClass
 	extended map[corev1.ResourceName]*resourcev1.DeviceClass // by the extended resource that the class stands for
-	made     map[types.UID]*resourcev1.ResourceClaim         // for pods' extended resources, by the pod's UID
+	made     map[string]*resourcev1.ResourceClaim            // for pods' extended resources, by the pod's namespace/UID
 	assumed  map[types.UID]*assumed                          // by the claim's UID
 	compiled map[string]*expression.Device
 }
@@ -44,7 +44,7 @@ type PodClaim struct {
 func newDevices() *Devices {
 	return &Devices{
 		Catalog: device.NewCatalog(), Use: device.NewUse(), claims: map[string]*resourcev1.ResourceClaim{}, classes: map[string]*resourcev1.DeviceClass{},
-		extended: map[corev1.ResourceName]*resourcev1.DeviceClass{}, made: map[types.UID]*resourcev1.ResourceClaim{},
+		extended: map[corev1.ResourceName]*resourcev1.DeviceClass{}, made: map[string]*resourcev1.ResourceClaim{},
 		assumed: map[types.UID]*assumed{}, compiled: map[string]*expression.Device{},
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -93,20 +94,19 @@ func (d *Devices) nameClasses() {
 	}
 }
 
-// Made returns the claim that was made for a pod's extended resources, nil if there is none.
-func (d *Devices) Made(pod types.UID) *resourcev1.ResourceClaim { return d.made[pod] }
+// Made returns the claim that was made for a pod's extended resources, nil if there is none. A claim of another namespace is none, whatever
+// pod it names: who may write claims there would keep pods of others from being placed.
+func (d *Devices) Made(pod *Pod) *resourcev1.ResourceClaim {
+	return d.made[pod.Namespace+"/"+string(pod.UID)]
+}
 
-// madeFor is the pod for whose extended resources a claim was made; empty: it is another kind of claim.
-func madeFor(c *resourcev1.ResourceClaim) types.UID {
-	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
+// madeFor returns namespace/UID of the pod for whose extended resources a claim was made, "" for other claims.
+func madeFor(c *resourcev1.ResourceClaim) string {
+	owner := metav1.GetControllerOfNoCopy(c)
+	if owner == nil || owner.Kind != "Pod" || c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
 		return ""
 	}
-	for _, o := range c.OwnerReferences {
-		if o.Controller != nil && *o.Controller && o.Kind == "Pod" {
-			return o.UID
-		}
-	}
-	return ""
+	return c.Namespace + "/" + string(owner.UID)
 }
 
 // Created says that a claim which was decided on before there was an object for it is there now, under another UID. What it gets

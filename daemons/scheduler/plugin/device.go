@@ -119,7 +119,7 @@ func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 		c.All = append(c.All, claim)
 	}
 	c.extended = len(t.Pod.Askers) > 0 && backable(t)
-	c.leftOver = c.extended && t.Devices.Made(t.Pod.UID) != nil
+	c.leftOver = c.extended && t.Devices.Made(t.Pod) != nil
 	own := c.plan(t, nil)
 	c.plans = map[string]*planned{"": own}
 	return c, own.refusal
