@@ -15,7 +15,7 @@ const (
 	lastWait  = 15 * time.Minute
 )
 
-// failures is when pods of which set last failed on which node, so that one which fails at once is not replaced in a tight loop.
+// failures remembers for each set and node when a pod last failed there, so that a pod that always fails at once is not replaced in a tight loop.
 type failures struct {
 	mu   sync.Mutex
 	sets map[string]failedSet // by the set's key

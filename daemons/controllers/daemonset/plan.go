@@ -20,8 +20,7 @@ type Actions struct {
 	Again  time.Duration // look again after this time; zero: no need
 }
 
-// Plan returns which pods to make and delete. waits says on which nodes a failed pod is to stay for how long, as others failed
-// there before it.
+// Plan returns which pods to make and delete. waits has, for nodes where pods have failed before, how much longer a failed pod stays.
 func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits map[string]time.Duration) Actions {
 	var a Actions
 	var rolling []*corev1.Pod // one current pod per node, candidates for replacement

@@ -209,8 +209,8 @@ func (r Revisions) create(ctx context.Context, o Revised, data []byte, number in
 	}
 }
 
-// hashOf is a template's. No collisions and a count of none have to come to the same: a first status has made the one into the other, and a
-// leader that does not see the revision yet would make another, which all pods would be replaced for.
+// hashOf names a template. A count of zero gives the same name as no count, since the first status write turns the one into the other. With
+// different names, a leader that does not see the revision yet would record the template a second time, and replace all pods for it.
 func hashOf(data []byte, collisions *int32) string {
 	h := fnv.New32a()
 	_, _ = h.Write(data)

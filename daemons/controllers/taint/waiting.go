@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// waiting is which pods have to go later, when what they tolerate runs out. One that may stay after all is told so.
+// waiting holds the pods that are evicted when their toleration's time is over, so that an event can tell of one that may stay after all.
 type waiting struct {
 	mu   sync.Mutex
 	uids map[string]types.UID // by the pod's key
@@ -22,7 +22,7 @@ func (w *waiting) add(key string, pod *corev1.Pod) {
 	w.uids[key] = pod.UID
 }
 
-// remove says whether this pod waited, and has it, or who had its name before, wait no longer.
+// remove takes a pod's name from those that wait, and says whether it was this pod that waited, not a former one of that name.
 func (w *waiting) remove(key string, uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

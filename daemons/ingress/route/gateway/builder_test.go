@@ -134,6 +134,7 @@ func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
 		`{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: X, value: "a\nb"}]}}`:                                                        false,
 		`{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: "X: a\r\nY", value: b}]}}`:                                                   false,
 		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: content-LENGTH, value: "9"}]}}`:                                              false,
+		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Content_Length, value: "9"}]}}`:                                              false,
 		`{type: RequestHeaderModifier, requestHeaderModifier: {remove: [Content-Length]}}`:                                                               false,
 		`{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: Transfer-Encoding, value: chunked}]}}`:                                       false,
 		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Host, value: b.example}]}}`:                                                  false,

@@ -48,8 +48,9 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 		switch f.Type {
 		case gatewayv1.HTTPRouteFilterRequestHeaderModifier, gatewayv1.HTTPRouteFilterResponseHeaderModifier,
 			gatewayv1.HTTPRouteFilterRequestRedirect, gatewayv1.HTTPRouteFilterURLRewrite:
-			if of[f.Type] = true; unsafe(&f) != "" {
-				return refuse("filter %s: %s", f.Type, unsafe(&f))
+			of[f.Type] = true
+			if why := unwritable(&f); why != "" {
+				return refuse("filter %s: %s", f.Type, why)
 			}
 		default:
 			return refuse("filter %s is not carried out", f.Type)
@@ -64,7 +65,7 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 			if f.Type != gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.Type != gatewayv1.HTTPRouteFilterResponseHeaderModifier {
 				return refuse("filter %s of a backend is not carried out", f.Type)
 			}
-			if why := unsafe(&f); why != "" {
+			if why := unwritable(&f); why != "" {
 				return refuse("filter %s of a backend: %s", f.Type, why)
 			}
 		}
@@ -76,22 +77,22 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 // that reads another end than was sent takes what follows on the connection, which is another client's, for part of it.
 var framing = []string{"connection", "content-length", "host", "http2-settings", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 
-// unsafe says what of a filter must not be written into a head; "" when all of it may. The definitions of the kinds do not say all of that.
-func unsafe(f *gatewayv1.HTTPRouteFilter) string {
+// unwritable says what of a filter must not be written into a head; "" when all of it may. The definitions of the kinds do not say all of that.
+func unwritable(f *gatewayv1.HTTPRouteFilter) string {
 	switch {
 	case f.RequestHeaderModifier != nil:
-		return unsafeHeaders(f.RequestHeaderModifier)
+		return unwritableFields(f.RequestHeaderModifier)
 	case f.ResponseHeaderModifier != nil:
-		return unsafeHeaders(f.ResponseHeaderModifier)
+		return unwritableFields(f.ResponseHeaderModifier)
 	case f.URLRewrite != nil:
-		return unsafePath(f.URLRewrite.Path)
+		return unwritablePath(f.URLRewrite.Path)
 	case f.RequestRedirect != nil:
-		return unsafePath(f.RequestRedirect.Path)
+		return unwritablePath(f.RequestRedirect.Path)
 	}
 	return ""
 }
 
-func unsafeHeaders(f *gatewayv1.HTTPHeaderFilter) string {
+func unwritableFields(f *gatewayv1.HTTPHeaderFilter) string {
 	names := slices.Clone(f.Remove)
 	for _, h := range slices.Concat(f.Set, f.Add) {
 		if !httpguts.ValidHeaderFieldValue(h.Value) {
@@ -103,14 +104,14 @@ func unsafeHeaders(f *gatewayv1.HTTPHeaderFilter) string {
 		if !httpguts.ValidHeaderFieldName(name) {
 			return fmt.Sprintf("%q is not the name of a field", name)
 		}
-		if slices.Contains(framing, strings.ToLower(name)) {
+		if slices.Contains(framing, strings.ReplaceAll(strings.ToLower(name), "_", "-")) { // programs that read fields as variables see no difference
 			return fmt.Sprintf("field %s cannot be changed", name)
 		}
 	}
 	return ""
 }
 
-func unsafePath(m *gatewayv1.HTTPPathModifier) string {
+func unwritablePath(m *gatewayv1.HTTPPathModifier) string {
 	if m == nil {
 		return ""
 	}
