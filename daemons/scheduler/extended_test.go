@@ -41,7 +41,7 @@ func gpusOf(node string, count int) *resourcev1.ResourceSlice {
 // named has the fake API give claims the names and UIDs that the real one would.
 func named(api *fake.Clientset) {
 	made := 0
-	api.PrependReactor("create", "resourceclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	react(api, "create", "resourceclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c := action.(clienttesting.CreateAction).GetObject().(*resourcev1.ResourceClaim)
 		made++
 		c.Name, c.UID = fmt.Sprintf("%s%d", c.GenerateName, made), types.UID(fmt.Sprintf("made-%d", made))
@@ -151,7 +151,7 @@ func TestAClaimForExtendedResourcesGoesWhenItsPodCannotBeBound(t *testing.T) {
 			api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 1))
 			named(api)
 			failed := false
-			api.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			react(api, "*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				if action.GetResource().Resource+"/"+action.GetSubresource() != fails || failed {
 					return false, nil, nil
 				}

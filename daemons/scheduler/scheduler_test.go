@@ -55,6 +55,13 @@ func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 	return api
 }
 
+// react has the fake API do something else with requests while a scheduler makes some already, which PrependReactor alone does not allow for.
+func react(api *fake.Clientset, verb, resource string, reaction clienttesting.ReactionFunc) {
+	api.Lock()
+	defer api.Unlock()
+	api.PrependReactor(verb, resource, reaction)
+}
+
 // wait returns when a condition has no error any more.
 func wait(t *testing.T, condition func() error) {
 	t.Helper()
@@ -158,7 +165,7 @@ func TestAnImportantPodTakesTheRoomOfALesserOneS17(t *testing.T) {
 func TestAFailedBindingIsTriedAgain(t *testing.T) {
 	api := start(t)
 	failures := 0
-	api.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	react(api, "create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() == "binding" && failures == 0 {
 			failures++
 			return true, nil, fmt.Errorf("the API is away")

@@ -250,6 +250,7 @@ func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
 	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Warning AddressWithdrawn Address 10.0.0.10 is taken back: no pool has it any more", "Normal EnsuredLoadBalancer Ensured load balancer")
 	// The cache has no ConfigMap any more, but the server does not say so.
 	refuse := true
+	c.Lock() // the controller asks meanwhile
 	c.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if refuse {
 			refuse = false
@@ -257,6 +258,7 @@ func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
 		}
 		return false, nil, nil
 	})
+	c.Unlock()
 	if err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(c.Context(), config.PoolsName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
