@@ -90,36 +90,16 @@ func Issue(ca Pair, r Request, now time.Time) (Pair, error) {
 
 // Sign returns the DER of a leaf for a key that is elsewhere.
 func Sign(ca Pair, r Request, public crypto.PublicKey, now time.Time) ([]byte, error) {
-	caCert, err := ParseCert(ca.Cert)
-	if err != nil {
-		return nil, fmt.Errorf("read the CA of %s: %w", r.CommonName, err)
-	}
-	caKey, err := ParseKey(ca.Key)
-	if err != nil {
-		return nil, fmt.Errorf("read the CA key of %s: %w", r.CommonName, err)
-	}
-	if !caCert.NotAfter.After(now) {
-		return nil, fmt.Errorf("sign %s: CA %s expired on %s", r.CommonName, caCert.Subject.CommonName, caCert.NotAfter.Format(time.DateOnly))
-	}
 	lifetime := r.Lifetime
 	if lifetime == 0 {
 		lifetime = LeafLifetime
 	}
-	notAfter := now.Add(lifetime)
-	if notAfter.After(caCert.NotAfter) {
-		notAfter = caCert.NotAfter
-	}
-	serial, err := newSerial()
-	if err != nil {
-		return nil, err
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: r.CommonName, Organization: r.Organizations},
-		NotBefore:    now.Add(-backdate), NotAfter: notAfter,
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           r.Usages,
-		BasicConstraintsValid: true,
+		Subject:     pkix.Name{CommonName: r.CommonName, Organization: r.Organizations},
+		NotBefore:   now.Add(-backdate),
+		NotAfter:    now.Add(lifetime),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: r.Usages,
 	}
 	for _, host := range r.Hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -128,9 +108,35 @@ func Sign(ca Pair, r Request, public crypto.PublicKey, now time.Time) ([]byte, e
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, caCert, public, caKey)
+	return SignLeaf(ca, template, public, now)
+}
+
+// SignLeaf returns the DER of a leaf that says what a template does. It gets a serial number, is never an authority's, and ends with its
+// authority at the latest.
+func SignLeaf(ca Pair, template *x509.Certificate, public crypto.PublicKey, now time.Time) ([]byte, error) {
+	name := template.Subject.CommonName
+	caCert, err := ParseCert(ca.Cert)
 	if err != nil {
-		return nil, fmt.Errorf("sign %s: %w", r.CommonName, err)
+		return nil, fmt.Errorf("read the CA of %s: %w", name, err)
+	}
+	caKey, err := ParseKey(ca.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA key of %s: %w", name, err)
+	}
+	if !caCert.NotAfter.After(now) {
+		return nil, fmt.Errorf("sign %s: CA %s expired on %s", name, caCert.Subject.CommonName, caCert.NotAfter.Format(time.DateOnly))
+	}
+	leaf := *template
+	if leaf.SerialNumber, err = newSerial(); err != nil {
+		return nil, err
+	}
+	if leaf.NotAfter.After(caCert.NotAfter) {
+		leaf.NotAfter = caCert.NotAfter
+	}
+	leaf.BasicConstraintsValid, leaf.IsCA = true, false
+	der, err := x509.CreateCertificate(rand.Reader, &leaf, caCert, public, caKey)
+	if err != nil {
+		return nil, fmt.Errorf("sign %s: %w", name, err)
 	}
 	return der, nil
 }

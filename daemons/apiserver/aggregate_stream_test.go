@@ -81,7 +81,11 @@ func TestStreamsToAggregatedServersOutlastTheRequestTimeout(t *testing.T) {
 	from := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(from, nil)
 	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("%+v, %v", answer, err)
+		var text []byte
+		if err == nil {
+			text, _ = io.ReadAll(answer.Body)
+		}
+		t.Fatalf("%+v, %v\n%s", answer, err, text)
 	}
 	// These begin after the stream, and end when their time is up: the stream's would be, too.
 	for _, headers := range [][]string{nil, {"Connection", "Upgrade", "Upgrade", "talk"}} {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -209,4 +210,33 @@ func TestWhatIsServedHereIsRegistered(t *testing.T) {
 		t.Fatalf("%d %s", code, text)
 	}
 	has("v1beta1.shed.example.com", false)
+}
+
+// Of a group version that comes to be another server's, this one never says what is in it, not to a request that was read before.
+func TestAnotherServersDocumentIsNeverAnsweredHereS12(t *testing.T) {
+	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
+	for i := range 15 {
+		group := fmt.Sprintf("g%d.example.com", i)
+		var asking sync.WaitGroup
+		for range 3 {
+			asking.Go(func() {
+				for range 2000 {
+					code, text := ask(t, cfg, "GET", "/apis/"+group+"/v1", "")
+					if code == 503 {
+						return
+					}
+					if code != 404 {
+						t.Errorf("%d %s", code, text)
+						return
+					}
+				}
+				t.Error("it is never registered")
+			})
+		}
+		registration := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.` + group + `"},"spec":{"group":"` + group + `","version":"v1","insecureSkipTLSVerify":true,"groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"none"}}}`
+		if code, text := ask(t, cfg, "POST", "/apis/apiregistration.k8s.io/v1/apiservices", registration); code != 201 {
+			t.Fatalf("%d %s", code, text)
+		}
+		asking.Wait()
+	}
 }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -86,15 +87,19 @@ func bound(q *request, live runtime.Object, b *corev1.Binding) (runtime.Object, 
 		return nil, conflict("pod %s has non-empty .spec.schedulingGates", stored.Name)
 	}
 	pod := stored.DeepCopy()
-	pod.Spec.NodeName = b.Target.Name
-	for k, v := range b.Annotations {
-		if pod.Annotations == nil {
-			pod.Annotations = map[string]string{}
-		}
-		pod.Annotations[k] = v
-	}
+	pod.Spec.NodeName, pod.Status.NominatedNodeName = b.Target.Name, ""
+	pod.Annotations, pod.Labels = overwritten(pod.Annotations, b.Annotations), overwritten(pod.Labels, b.Labels)
 	setCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return pod, nil
+}
+
+// overwritten is what is there with more, which overwrites.
+func overwritten(have, more map[string]string) map[string]string {
+	if have == nil && len(more) > 0 {
+		have = map[string]string{}
+	}
+	maps.Copy(have, more)
+	return have
 }
 
 func setCondition(pod *corev1.Pod, c corev1.PodCondition) {

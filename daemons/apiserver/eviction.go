@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -192,7 +194,8 @@ func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, er
 		return "", err
 	}
 	if len(found) > 1 {
-		return "", apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+		return "", &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
 	}
 	budget := found[0]
 	if !ready(pod) && (alwaysAllow(budget) || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0) {
@@ -218,15 +221,18 @@ func spent(stored *policyv1.PodDisruptionBudget, pod *corev1.Pod, now time.Time)
 	if stored.Status.ObservedGeneration < stored.Generation {
 		return nil, beingProcessed(stored.Name)
 	}
+	if len(stored.Status.DisruptedPods) > maxDisrupted {
+		return nil, apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), stored.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+	}
 	if stored.Status.DisruptionsAllowed <= 0 {
 		return nil, refusal(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
 			stored.Name, stored.Status.DesiredHealthy, stored.Status.CurrentHealthy), 0)
 	}
-	if len(stored.Status.DisruptedPods) > maxDisrupted {
-		return nil, apierrors.NewForbidden(policyv1.Resource("poddisruptionbudgets"), stored.Name, fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
-	}
 	next := stored.DeepCopy()
-	next.Status.DisruptionsAllowed--
+	if next.Status.DisruptionsAllowed--; next.Status.DisruptionsAllowed == 0 {
+		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: next.Status.ObservedGeneration, LastTransitionTime: metav1.NewTime(now)})
+	}
 	if next.Status.DisruptedPods == nil {
 		next.Status.DisruptedPods = map[string]metav1.Time{}
 	}

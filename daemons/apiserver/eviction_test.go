@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
@@ -64,6 +65,22 @@ func TestARefusedEvictionSpendsNothing(t *testing.T) {
 	}
 	if n := allowed(ctx, "mine"); n != 0 {
 		t.Errorf("%d disruptions are left of its own", n)
+	}
+	// Whoever waits for the condition is told by whoever spends the last disruption.
+	spent, err := client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, "mine", metav1.GetOptions{})
+	must(spent, err)
+	allowing := meta.FindStatusCondition(spent.Status.Conditions, policyv1.DisruptionAllowedCondition)
+	if allowing == nil || allowing.Status != metav1.ConditionFalse || allowing.Reason != policyv1.InsufficientPodsReason || allowing.ObservedGeneration != spent.Generation {
+		t.Errorf("its condition is %+v", allowing)
+	}
+	if _, ok := spent.Status.DisruptedPods["mine"]; !ok {
+		t.Errorf("the pod is not among those that go: %v", spent.Status.DisruptedPods)
+	}
+	must(client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "second"},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}}}}, metav1.CreateOptions{}))
+	err = client.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
+	if err == nil || err.Error() != "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support." {
+		t.Errorf("with two budgets: %v", err)
 	}
 }
 

@@ -301,6 +301,9 @@ func (s *Server) negotiate(q *request) error {
 // answer hands the request to who answers it.
 func (s *Server) answer(q *request) error {
 	serving := s.serving.Load()
+	if !q.Resource && q.aggregated == nil {
+		q.aggregated = serving.document(q.Path) // another server may have come to answer for it since the request was read
+	}
 	switch {
 	case q.Resource && q.known:
 		return s.serveResource(q)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"clusterctl/daemons/client/h2"
 )
 
 // Options says where the API is and who asks.
@@ -50,7 +52,7 @@ func Config(o Options) (*rest.Config, error) {
 		cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
 	if len(o.APIServers) > 0 {
-		if err := spread(cfg, o.APIServers); err != nil {
+		if err := spread(cfg, o.APIServers, serverName); err != nil {
 			return nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", o.Kubeconfig, err)
 		}
 	}
@@ -72,21 +74,20 @@ const (
 	grace   = time.Second // that it has to say so
 )
 
-// spread makes cfg reach whichever of the servers answers.
-func spread(cfg *rest.Config, servers []string) error {
-	cfg.ServerName = serverName
+// idle is how long a connection is kept on which nothing is asked.
+const idle = 90 * time.Second
+
+// spread makes cfg reach whichever of the servers answers, each of which has a certificate for a name.
+func spread(cfg *rest.Config, servers []string, name string) error {
+	cfg.ServerName = name
 	verify, err := rest.TLSConfigFor(cfg)
 	if err != nil {
 		return err
 	}
-	verify.NextProtos = []string{"h2", "http/1.1"}
+	verify.NextProtos = []string{"h2"}
 	verify.ClientSessionCache = tls.NewLRUClientSessionCache(0)
-	cfg.Host = "https://" + serverName + ":6443"
+	cfg.Host = "https://" + name + ":6443"
 	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport has it
-	cfg.Transport = &http.Transport{
-		DialTLSContext: newDialer(servers, verify).dial, TLSClientConfig: verify, ForceAttemptHTTP2: true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: grace},
-		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
-	}
+	cfg.Transport = &h2.Transport{Dial: newDialer(servers, verify).dial, Silence: silence, Grace: grace, Idle: idle}
 	return nil
 }

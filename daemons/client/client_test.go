@@ -17,6 +17,8 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"clusterctl/daemons/client/h2"
 )
 
 // server is an API server whose process can be made to hang as SIGSTOP does: connections
@@ -102,12 +104,10 @@ func config(t *testing.T, servers ...*server) *rest.Config {
 	}
 	pool := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: servers[0].Certificate().Raw})
 	cfg := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: pool}}
-	if err := spread(cfg, list); err != nil {
+	if err := spread(cfg, list, "example.com"); err != nil {
 		t.Fatal(err)
 	}
-	transport := cfg.Transport.(*http.Transport)
-	transport.TLSClientConfig.ServerName = "example.com"
-	t.Cleanup(transport.CloseIdleConnections)
+	t.Cleanup(cfg.Transport.(*h2.Transport).CloseIdleConnections)
 	return cfg
 }
 
@@ -210,7 +210,7 @@ func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
 			}
 			d := newDialer([]string{s.Listener.Addr().String()}, &tls.Config{ServerName: serverName})
 			d.patience = 2 * retryEvery
-			_, err := d.dial(t.Context(), "tcp", "")
+			_, err := d.dial(t.Context())
 			if !utilnet.IsConnectionRefused(err) || !strings.Contains(err.Error(), s.Listener.Addr().String()) {
 				t.Error(err)
 			}
@@ -278,7 +278,7 @@ func TestRequestsWaitForAServerToComeBack(t *testing.T) {
 func TestAStrangerIsNotTaken(t *testing.T) {
 	s := serve(t, "stranger")
 	d := newDialer([]string{s.Listener.Addr().String()}, &tls.Config{RootCAs: x509.NewCertPool(), ServerName: serverName})
-	if _, err := d.dial(t.Context(), "tcp", ""); err == nil {
+	if _, err := d.dial(t.Context()); err == nil {
 		t.Fatal("took a server that it cannot verify")
 	}
 }

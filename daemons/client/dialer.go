@@ -20,11 +20,10 @@ type dialer struct {
 	last    atomic.Int64
 
 	patience time.Duration
-	turn     chan struct{} // held by the one of many dials that goes on trying; the others follow when it got through
 }
 
 func newDialer(servers []string, verify *tls.Config) *dialer {
-	return &dialer{servers: servers, tls: verify, patience: patience, turn: make(chan struct{}, 1)}
+	return &dialer{servers: servers, tls: verify, patience: patience}
 }
 
 // A server that is gone should cost little, a slow one should not be given up:
@@ -45,7 +44,7 @@ type attempt struct {
 	err   error
 }
 
-func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	attempts := make(chan attempt)
 	start, launched, ended := int(d.last.Load()), 0, 0
@@ -67,18 +66,14 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 		index := (start + launched) % len(d.servers)
 		launched, latest = launched+1, time.Now()
 		go func() {
-			conn, err := d.shake(ctx, network, d.servers[index])
+			conn, err := d.shake(ctx, d.servers[index])
 			attempts <- attempt{index, conn, err}
 		}()
 	}
 	launch()
 	var firstErr error
-	strangers, tired, holds := 0, false, false
+	strangers := 0
 	for {
-		var turn chan<- struct{}
-		if tired && !holds {
-			turn = d.turn
-		}
 		select {
 		case a := <-attempts:
 			ended++
@@ -94,33 +89,25 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 			}
 			switch {
 			case strangers >= len(d.servers): // they are there, and stay who they are
-				return nil, d.failed(network, firstErr)
+				return nil, d.failed(firstErr)
 			case launched < len(d.servers):
 				launch()
-			case ended == launched:
-				tired = true
 			}
 		case <-tick.C:
-			idle := time.Since(latest) >= retryEvery
-			tired = tired || idle
-			if launched < len(d.servers) || holds && idle {
+			if launched < len(d.servers) || time.Since(latest) >= retryEvery {
 				launch()
 			}
-		case turn <- struct{}{}:
-			holds = true
-			defer func() { <-d.turn }()
-			launch()
 		case <-ctx.Done():
 			if firstErr == nil {
 				firstErr = ctx.Err()
 			}
-			return nil, d.failed(network, firstErr)
+			return nil, d.failed(firstErr)
 		}
 	}
 }
 
-func (d *dialer) failed(network string, err error) error {
-	return &net.OpError{Op: "dial", Net: network, Err: &unreachable{d.servers, err}}
+func (d *dialer) failed(err error) error {
+	return &net.OpError{Op: "dial", Net: "tcp", Err: &unreachable{d.servers, err}}
 }
 
 // strange says that a server is there, and that it is not one of ours or does not take us.
@@ -143,10 +130,10 @@ func (u *unreachable) Error() string {
 func (u *unreachable) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.err} }
 
 // shake connects to one server and verifies it.
-func (d *dialer) shake(ctx context.Context, network, server string) (net.Conn, error) {
+func (d *dialer) shake(ctx context.Context, server string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	plain, err := (&net.Dialer{KeepAlive: tcpKeepAlive}).DialContext(ctx, network, server)
+	plain, err := (&net.Dialer{KeepAlive: tcpKeepAlive}).DialContext(ctx, "tcp", server)
 	if err != nil {
 		return nil, err
 	}

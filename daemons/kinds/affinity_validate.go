@@ -133,6 +133,7 @@ func validatePodTerm(t corev1.PodAffinityTerm, path *field.Path) field.ErrorList
 	}
 	errs = append(errs, validateMatchKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys"))...)
 	errs = append(errs, validateMatchKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys"))...)
+	errs = append(errs, validateSelectedTwice(t.MatchLabelKeys, t.LabelSelector, path)...)
 	for i, key := range t.MatchLabelKeys {
 		if slices.Contains(t.MismatchLabelKeys, key) {
 			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
@@ -178,6 +179,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 			}
 		}
 		errs = append(errs, validateMatchKeys(c.MatchLabelKeys, c.LabelSelector, at.Child("matchLabelKeys"))...)
+		errs = append(errs, validateSelectedTwice(c.MatchLabelKeys, c.LabelSelector, at)...)
 	}
 	return errs
 }
@@ -190,6 +192,26 @@ func validateMatchKeys(keys []string, selector *metav1.LabelSelector, path *fiel
 	var errs field.ErrorList
 	for i, key := range keys {
 		errs = append(errs, metavalidation.ValidateLabelName(key, path.Index(i))...)
+	}
+	return errs
+}
+
+// validateSelectedTwice refuses keys of matchLabelKeys that the selector names as well. The selector of a pod has an expression for
+// each of them already, from when it was created. mismatchLabelKeys may be named: other values may be excluded too.
+func validateSelectedTwice(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if selector == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	named := map[string]bool{}
+	for key := range selector.MatchLabels {
+		named[key] = true
+	}
+	for _, e := range selector.MatchExpressions {
+		if i := slices.Index(keys, e.Key); i >= 0 && named[e.Key] {
+			errs = append(errs, field.Invalid(path.Index(i), e.Key, "exists in both matchLabelKeys and labelSelector"))
+		}
+		named[e.Key] = true
 	}
 	return errs
 }

@@ -21,9 +21,13 @@ func persistentVolumeClaims() *Kind {
 		Default: does(defaultClaim),
 		PrepareCreate: does(func(c *corev1.PersistentVolumeClaim) {
 			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+			prepareDataSource(&c.Spec, nil)
 		}),
-		PrepareUpdate: updates(func(c, old *corev1.PersistentVolumeClaim) { c.Status = old.Status }),
-		Warnings:      warns(claimWarnings),
+		PrepareUpdate: updates(func(c, old *corev1.PersistentVolumeClaim) {
+			c.Status = old.Status
+			prepareDataSource(&c.Spec, &old.Spec)
+		}),
+		Warnings: warns(claimWarnings),
 		Validate: checks(func(c *corev1.PersistentVolumeClaim) field.ErrorList {
 			return validateClaimSpec(&c.Spec, field.NewPath("spec"))
 		}),
@@ -37,11 +41,29 @@ func persistentVolumeClaims() *Kind {
 func defaultClaim(c *corev1.PersistentVolumeClaim) {
 	setEmpty(&c.Status.Phase, corev1.ClaimPending)
 	setDefault(&c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-	// The old field and the one that replaces it say the same.
-	if c.Spec.DataSource != nil && c.Spec.DataSourceRef == nil {
-		c.Spec.DataSourceRef = &corev1.TypedObjectReference{
-			APIGroup: c.Spec.DataSource.APIGroup, Kind: c.Spec.DataSource.Kind, Name: c.Spec.DataSource.Name,
+}
+
+// prepareDataSource settles what a claim's volume is filled with. The old field drops what is neither a claim nor a snapshot, as it
+// always did; the new one has it checked. old is what the claim had, nil for a new one: what that had as a source stays.
+func prepareDataSource(c, old *corev1.PersistentVolumeClaimSpec) {
+	had := old != nil && (old.DataSource != nil || old.DataSourceRef != nil)
+	if d := c.DataSource; d != nil && c.DataSourceRef == nil && !had {
+		claim := d.Kind == "PersistentVolumeClaim" && value(d.APIGroup) == ""
+		snapshot := d.Kind == "VolumeSnapshot" && value(d.APIGroup) == "snapshot.storage.k8s.io"
+		if !claim && !snapshot {
+			c.DataSource = nil
 		}
+	}
+	alikeDataSources(c)
+}
+
+// alikeDataSources has the old field and the one that replaces it say the same. The old one does not know of other namespaces.
+func alikeDataSources(c *corev1.PersistentVolumeClaimSpec) {
+	switch d, ref := c.DataSource, c.DataSourceRef; {
+	case d != nil && ref == nil:
+		c.DataSourceRef = &corev1.TypedObjectReference{APIGroup: d.APIGroup, Kind: d.Kind, Name: d.Name}
+	case d == nil && ref != nil && value(ref.Namespace) == "":
+		c.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
 	}
 }
 

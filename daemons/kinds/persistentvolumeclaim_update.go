@@ -17,6 +17,7 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateClaimSpec(&c.Spec, path)
 	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
+	alikeDataSources(was) // one that was stored before the fields were
 	if was.VolumeName == "" {
 		is.VolumeName = ""
 	}

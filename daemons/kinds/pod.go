@@ -29,9 +29,10 @@ func pods() *Kind {
 	}
 }
 
-// preparePod empties the status and works out the quality of service, which is
-// fixed for the life of a pod.
+// preparePod empties the status and works out what is fixed for the life of a pod: its quality of service, and the selectors that
+// say by its labels which pods they are about.
 func preparePod(pod *corev1.Pod) {
+	mergeLabelKeys(pod)
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: QOSClass(pod)}
 	if len(pod.Spec.SchedulingGates) > 0 {
 		pod.Status.Conditions = []corev1.PodCondition{{

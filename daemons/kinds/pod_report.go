@@ -20,6 +20,13 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, stayTerminated(is.ContainerStatuses, was.ContainerStatuses, mayRestart(policy, old.Spec.Containers), path.Child("containerStatuses"))...)
 	errs = append(errs, stayTerminated(is.InitContainerStatuses, was.InitContainerStatuses, mayInitialize(policy, old.Spec.InitContainers), path.Child("initContainerStatuses"))...)
 	errs = append(errs, stayTerminated(is.EphemeralContainerStatuses, was.EphemeralContainerStatuses, never, path.Child("ephemeralContainerStatuses"))...)
+	errs = append(errs, deviceStatuses(is.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))...)
+	errs = append(errs, deviceStatuses(is.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	for i, c := range is.EphemeralContainerStatuses {
+		if len(c.AllocatedResourcesStatus) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "cannot be set for a container status"))
+		}
+	}
 	errs = append(errs, immutable(is.QOSClass, was.QOSClass, path.Child("qosClass"))...)
 	var ips, hosts []string
 	for _, ip := range is.PodIPs {

@@ -21,6 +21,10 @@ const (
 	worth = 16 << 20
 	// look is how often that is looked at.
 	look = 5 * time.Second
+	// settled is how many looks in a row have to find nothing done for the work to be over. Then once less is worth a collection, this part of
+	// what lives: what little comes later, and goes on coming, is not collected over and over.
+	settled     = 4
+	settledPart = 16
 )
 
 // Memory trades memory for speed while the process works, and gives it back to the
@@ -30,7 +34,7 @@ func Memory(ctx context.Context, rest *Rest) {
 	defer afterCollections(adjust(rest))()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	var last, returned uint64
+	var r resting
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,15 +42,14 @@ func Memory(ctx context.Context, rest *Rest) {
 		case <-tick.C:
 		}
 		live, allocated := heap()
-		if idle(live, allocated, last, returned) {
+		if r.due(live, allocated) {
 			rest.do()
 			runtime.GC() // what pools and weak pointers hold is garbage only after a first one
 			debug.FreeOSMemory()
 			releaseProgram()
 			_, allocated = heap() // what this has taken itself is no work
-			returned = allocated
+			r.done(allocated)
 		}
-		last = allocated
 	}
 }
 
@@ -96,10 +99,35 @@ func percent(live uint64, dense bool) int {
 	return int(min(max(100*floor/max(live, 1), least), maxPercent))
 }
 
-// idle says whether the process rests, and has garbage that is worth a collection: after its start it has.
-func idle(live, allocated, last, returned uint64) bool {
-	return allocated-last < max(quiet, live/quietPart) && (returned == 0 || allocated-returned > max(worth, live/4))
+// resting says when memory is to be given back. Amounts are of all that was ever allocated.
+type resting struct {
+	last     uint64 // at the last look
+	returned uint64 // after the last return; 0 before the first, for after its start a process has garbage
+	looks    int    // that found nothing done, in a row
+	over     bool   // the end of the work has had its return
 }
+
+// due takes a look, and says whether the process rests and has garbage that is worth a collection.
+func (r *resting) due(live, allocated uint64) bool {
+	worked := allocated - r.last
+	r.last = allocated
+	if worked >= max(quiet, live/quietPart) {
+		r.looks, r.over = 0, false
+		return false
+	}
+	r.looks++
+	if r.returned == 0 || allocated-r.returned > max(worth, live/4) {
+		return true
+	}
+	if r.looks < settled || r.over {
+		return false
+	}
+	r.over = true
+	return allocated-r.returned > max(quiet, live/settledPart)
+}
+
+// done is told of a return.
+func (r *resting) done(allocated uint64) { r.last, r.returned = allocated, allocated }
 
 // heap returns the bytes that lived after the last collection, and all that were ever allocated.
 func heap() (live, allocated uint64) {

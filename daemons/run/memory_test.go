@@ -15,19 +15,30 @@ func TestASmallHeapGrowsByTheFloorAndALargeOneDoubles(t *testing.T) {
 
 func TestMemoryIsReturnedOnceTheWorkIsOver(t *testing.T) {
 	const mb = 1 << 20
-	for _, c := range []struct {
-		name                            string
-		live, allocated, last, returned uint64
-		want                            bool
+	for name, c := range map[string]struct {
+		live uint64
+		done []uint64 // MiB allocated before each look
+		want []bool   // whether memory is given back after it
 	}{
-		{"at work", 20 * mb, 500 * mb, 400 * mb, 0, false},
-		{"after work", 20 * mb, 500 * mb, 499 * mb, 0, true},
-		{"after a return", 20 * mb, 501 * mb, 500 * mb, 500 * mb, false},
-		{"a large heap with little garbage", 400 * mb, 550 * mb, 549 * mb, 500 * mb, false},
+		"after the start":                        {20, []uint64{400, 1, 1}, []bool{false, true, false}},
+		"much work, then none":                   {20, []uint64{400, 1, 400, 1, 1}, []bool{false, true, false, true, false}},
+		"a large heap's little, when it is over": {400, []uint64{500, 1, 50, 1, 1, 1, 1, 1}, []bool{false, true, false, false, false, false, true, false}},
+		"hardly anything":                        {400, []uint64{500, 1, 14, 1, 1, 1, 1, 1}, []bool{false, true, false, false, false, false, false, false}},
+		"what trickles in without an end, once": {100, []uint64{500, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3}, []bool{false, true,
+			false, false, true, false, false, false, false, false, false, false}},
 	} {
-		if got := idle(c.live, c.allocated, c.last, c.returned); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			var r resting
+			var allocated uint64
+			for i, mib := range c.done {
+				allocated += mib * mb
+				if got := r.due(c.live*mb, allocated); got != c.want[i] {
+					t.Errorf("after %d MiB: given back: %v", c.done[:i+1], got)
+				} else if got {
+					r.done(allocated)
+				}
+			}
+		})
 	}
 }
 

@@ -46,7 +46,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 	}
 	return []api.Mutator{
 		lifecycle, ranges, accounts, taintNodes{}, priorities, tolerations{}, &defaultStorageClass{objects},
-		&defaultIngressClass{objects}, storageProtection{}, &runtimeClass{objects}, certificate{},
+		&defaultIngressClass{objects}, storageProtection{}, &runtimeClass{objects}, certificate{}, &topologyLabels{objects},
 	}, append(validators, NewQuota(objects)), nil // the quota is last: what it counts is not refused by others
 }
 
@@ -54,7 +54,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 var always = []string{
 	"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "TaintNodesByCondition", "Priority", "DefaultTolerationSeconds", "DefaultStorageClass",
 	"PersistentVolumeClaimResize", "StorageObjectInUseProtection", "DefaultIngressClass", "RuntimeClass", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-	"ClusterTrustBundleAttest", "NodeRestriction", "PodSecurity", "ResourceQuota", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
+	"ClusterTrustBundleAttest", "NodeRestriction", "PodTopologyLabels", "PodSecurity", "ResourceQuota", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
 }
 
 // resource is what a plugin looks at, such as {"", "pods"}.

@@ -6,6 +6,7 @@ func (*namespaceLifecycle) Name() string           { return "NamespaceLifecycle"
 func (*limitRanger) Name() string                  { return "LimitRanger" }
 func (*serviceAccount) Name() string               { return "ServiceAccount" }
 func (taintNodes) Name() string                    { return "TaintNodesByCondition" }
+func (*topologyLabels) Name() string               { return "PodTopologyLabels" }
 func (*priority) Name() string                     { return "Priority" }
 func (tolerations) Name() string                   { return "DefaultTolerationSeconds" }
 func (*defaultStorageClass) Name() string          { return "DefaultStorageClass" }

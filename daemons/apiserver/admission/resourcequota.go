@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/kinds/quota"
@@ -53,9 +55,10 @@ func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
 }
 
 // about finds the quotas that a write concerns, and what it takes of each: of a change,
-// what the object takes more than before. A change of a pod takes more only by a resize.
+// what the object takes more than before. A change of a pod takes more only by a resize; of a claim for a volume, also by its status.
 func (p *Quota) about(a *api.Admission, now time.Time) []asked {
-	changed := a.Operation == "UPDATE" && (a.Subresource == "" || a.Subresource == "resize") && a.Old != nil
+	_, volume := a.Object.(*corev1.PersistentVolumeClaim)
+	changed := a.Operation == "UPDATE" && (a.Subresource == "" || a.Subresource == "resize" || volume && a.Subresource == "status") && a.Old != nil
 	if a.Namespace == "" || a.Object == nil || !changed && (a.Operation != "CREATE" || a.Subresource != "") {
 		return nil
 	}
@@ -64,14 +67,15 @@ func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 		return nil
 	}
 	var out []asked
+	with := p.others()
 	for _, obj := range p.objects.List(resourceQuotasGR, a.Namespace) {
 		q, ok := obj.(*corev1.ResourceQuota)
 		if !ok || !quota.Covers(q, a.Object) {
 			continue
 		}
-		more := quota.Charge(q, gr, a.Object, now)
+		more := quota.Charge(q, gr, a.Object, now, with)
 		if changed {
-			for name, before := range quota.Charge(q, gr, a.Old, now) {
+			for name, before := range quota.Charge(q, gr, a.Old, now, with) {
 				if now, ok := more[name]; ok {
 					after := now.DeepCopy() // it may be the object's own
 					after.Sub(before)
@@ -110,11 +114,52 @@ func (x asked) fits(used corev1.ResourceList) error {
 		x.quota.Name, strings.Join(requested, ","), strings.Join(have, ","), strings.Join(limited, ","))
 }
 
-// used is what the objects of the written resource take of a quota.
+// others finds what a claim of devices is counted with.
+func (p *Quota) others() quota.Others {
+	return quota.Others{
+		Class: func(name string) *resourcev1.DeviceClass {
+			obj, _ := p.objects.Get(resourcev1.Resource("deviceclasses"), "", name)
+			class, _ := obj.(*resourcev1.DeviceClass)
+			return class
+		},
+		Pod: func(namespace, name string) *corev1.Pod {
+			obj, _ := p.objects.Get(podsGR, namespace, name)
+			pod, _ := obj.(*corev1.Pod)
+			return pod
+		},
+		Claims: func(namespace string) (list []*resourcev1.ResourceClaim) {
+			for _, obj := range p.objects.List(resourcev1.Resource("resourceclaims"), namespace) {
+				if c, ok := obj.(*resourcev1.ResourceClaim); ok {
+					list = append(list, c)
+				}
+			}
+			return list
+		},
+	}
+}
+
+// used is what the objects of all resources that take of what is written take of a quota.
 func (p *Quota) used(a *api.Admission, q *corev1.ResourceQuota, now time.Time) corev1.ResourceList {
-	total, gr := corev1.ResourceList{}, a.Resource.GroupResource()
-	for _, obj := range p.objects.List(gr, a.Namespace) {
-		quota.Add(total, quota.Charge(q, gr, obj, now))
+	total, with := corev1.ResourceList{}, p.others()
+	for _, gr := range takers(a.Resource.GroupResource(), q) {
+		for _, obj := range p.objects.List(gr, a.Namespace) {
+			quota.Add(total, quota.Charge(q, gr, obj, now, with))
+		}
 	}
 	return total
+}
+
+// takers are the resources that take of what a quota bounds for one of them.
+func takers(of schema.GroupResource, q *corev1.ResourceQuota) []schema.GroupResource {
+	list := []schema.GroupResource{of}
+	for name := range q.Spec.Hard {
+		if all := quota.Counted(name); slices.Contains(all, of) {
+			for _, gr := range all {
+				if !slices.Contains(list, gr) {
+					list = append(list, gr)
+				}
+			}
+		}
+	}
+	return list
 }

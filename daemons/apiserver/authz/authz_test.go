@@ -136,6 +136,8 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 		{api.User{Name: "system:kube-ingress"}, "create discovery.k8s.io:endpointslices kube-system/", true},
 		{api.User{Name: "system:kube-ingress"}, "create discovery.k8s.io:endpointslices shop/", false},
 		{api.User{Name: "system:kube-dns"}, "watch discovery.k8s.io:endpointslices", true},
+		{api.User{Name: "system:kube-dns"}, "watch :nodes", true},
+		{api.User{Name: "system:kube-dns"}, "patch :nodes n1", false},
 		{api.User{Name: "system:kube-proxy"}, "list discovery.k8s.io:endpointslices", true},
 		{api.User{Name: "system:kube-proxy"}, "watch :nodes", true},
 		{api.User{Name: "system:serviceaccount:kube-system:endpointslicemirroring-controller"}, "create discovery.k8s.io:endpointslices shop/", true},

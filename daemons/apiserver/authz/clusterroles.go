@@ -42,7 +42,7 @@ func clusterRoles() []rbacv1.ClusterRole {
 			rule("discovery.k8s.io", "endpointslices", "list watch"), rule("networking.k8s.io", "servicecidrs", "list watch"))...),
 		// The pod network's and DNS's identities are the same on every machine: what they may do, each of them may.
 		clusterRole("system:kube-network", rule("", "nodes services", read), rule("networking.k8s.io", "networkpolicies", read), rule("discovery.k8s.io", "endpointslices", read)),
-		clusterRole("system:kube-dns", rule("", "services namespaces", read), rule("discovery.k8s.io", "endpointslices", read)),
+		clusterRole("system:kube-dns", rule("", "services namespaces nodes", read), rule("discovery.k8s.io", "endpointslices", read)),
 		// Certificates are in secrets of any name and namespace, and no rule tells their type.
 		clusterRole("system:kube-ingress", with(rule("", "services secrets namespaces", read), rule("discovery.k8s.io", "endpointslices", read),
 			rule("networking.k8s.io", "ingresses ingressclasses", read), rule("networking.k8s.io", "ingresses/status", "update"),

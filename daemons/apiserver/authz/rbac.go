@@ -2,8 +2,8 @@ package authz
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,17 +71,21 @@ func (a *RBAC) AuthorizePromptly(u api.User, r api.Request) (api.Decision, strin
 	return api.NoOpinion, "", false
 }
 
+// reason is made for every request that is allowed, and so without fmt.
 func (g *grant) reason() string {
-	kind := "ClusterRoleBinding"
-	name := g.binding
+	b := append(make([]byte, 0, 256), "RBAC: allowed by "...)
 	if g.namespace != "" {
-		kind, name = "RoleBinding", g.binding+"/"+g.namespace
+		b = strconv.AppendQuote(append(b, "RoleBinding "...), g.binding+"/"+g.namespace)
+	} else {
+		b = strconv.AppendQuote(append(b, "ClusterRoleBinding "...), g.binding)
 	}
-	subject := fmt.Sprintf("%s %q", g.subject.Kind, g.subject.Name)
+	b = append(append(append(b, " of "...), g.role.Kind...), ' ')
+	b = append(strconv.AppendQuote(b, g.role.Name), " to "...)
+	subject := g.subject.Name
 	if g.subject.Kind == rbacv1.ServiceAccountKind {
-		subject = fmt.Sprintf("%s %q", g.subject.Kind, g.subject.Name+"/"+g.subject.Namespace)
+		subject += "/" + g.subject.Namespace
 	}
-	return fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s", kind, name, g.role.Kind, g.role.Name, subject)
+	return string(strconv.AppendQuote(append(append(b, g.subject.Kind...), ' '), subject))
 }
 
 // grants yields all that is bound to the user.

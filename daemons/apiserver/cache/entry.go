@@ -2,7 +2,6 @@ package cache
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strconv"
@@ -199,7 +198,7 @@ func encodeUntyped(u *unstructured.Unstructured) ([]byte, error) {
 // only a webhook can convert it: whoever wants it in another asks for that.
 func decode(k *kinds.Kind, data []byte) (runtime.Object, *kinds.Kind, error) {
 	obj := k.New()
-	if err := json.Unmarshal(data, obj); err != nil || k.Untyped == nil {
+	if err := objectjson.Read(data, obj); err != nil || k.Untyped == nil {
 		return obj, k, err
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {

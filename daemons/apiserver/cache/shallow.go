@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"clusterctl/daemons/apiserver/objectjson"
 	"clusterctl/daemons/apiserver/scan"
 	"clusterctl/daemons/kinds"
 )
@@ -49,7 +49,7 @@ func (e *Entry) shallow() bool {
 		pool, _ = scratch.LoadOrStore(e.kind, &sync.Pool{New: func() any { return e.kind.New() }})
 	}
 	obj := pool.(*sync.Pool).Get().(runtime.Object)
-	if json.Unmarshal(r.thin, obj) != nil {
+	if objectjson.Read(r.thin, obj) != nil {
 		return false
 	}
 	e.index(e.kind.Fields(obj))

@@ -6,7 +6,64 @@ import (
 	"unsafe"
 )
 
-// member is one of a struct's.
+// field is a struct's member, or one of a struct that is embedded in it.
+type field struct {
+	name    string
+	offset  uintptr
+	of      reflect.Type
+	options string // of its tag
+}
+
+// fieldsOf returns a struct's fields. It returns false where there is something that the API's types do not have.
+func fieldsOf(t reflect.Type) ([]field, bool) {
+	fields, ok := appendFieldsOf(nil, t, 0)
+	seen := map[string]bool{}
+	for _, f := range fields {
+		if seen[f.name] {
+			return nil, false // which of them counts is a long story
+		}
+		seen[f.name] = true
+	}
+	return fields, ok
+}
+
+func appendFieldsOf(to []field, t reflect.Type, offset uintptr) ([]field, bool) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag := f.Tag.Get("json")
+		if tag == "-" || !f.IsExported() && !f.Anonymous {
+			continue
+		}
+		name, options, _ := strings.Cut(tag, ",")
+		if f.Anonymous && name == "" {
+			if f.Type.Kind() != reflect.Struct || special(f.Type) != nil || specialReader(f.Type) != nil || !f.IsExported() {
+				return nil, false
+			}
+			var ok bool
+			if to, ok = appendFieldsOf(to, f.Type, offset+f.Offset); !ok {
+				return nil, false
+			}
+			continue
+		}
+		if !f.IsExported() {
+			return nil, false
+		}
+		if name == "" {
+			name = f.Name
+		}
+		for option := range strings.SplitSeq(options, ",") {
+			switch option {
+			case "", "inline", "omitempty", "omitzero":
+			default:
+				return nil, false
+			}
+		}
+		to = append(to, field{name, offset + f.Offset, f.Type, options})
+	}
+	return to, true
+}
+
+// member is how a struct's field is encoded.
 type member struct {
 	quoted string // its name and a colon
 	name   string
@@ -17,16 +74,21 @@ type member struct {
 
 // structure returns nil for a struct with something in it that the API's types do not have.
 func (m *maker) structure(t reflect.Type) step {
-	members, ok := m.members(t, 0, nil)
+	fields, ok := fieldsOf(t)
 	if !ok {
 		return nil
 	}
-	seen := map[string]bool{}
-	for _, member := range members {
-		if seen[member.name] {
-			return nil // which of them counts is a long story
+	members := make([]member, len(fields))
+	for i, f := range fields {
+		members[i] = member{name: f.name, quoted: string(appendString(nil, f.name)) + ":", offset: f.offset, step: m.make(f.of)}
+		for option := range strings.SplitSeq(f.options, ",") {
+			switch option {
+			case "omitempty":
+				members[i].empty = either(members[i].empty, isEmpty(f.of))
+			case "omitzero":
+				members[i].empty = either(members[i].empty, isZero(f.of))
+			}
 		}
-		seen[member.name] = true
 	}
 	return func(to []byte, at unsafe.Pointer) (_ []byte, err error) {
 		to = append(to, '{')
@@ -48,48 +110,6 @@ func (m *maker) structure(t reflect.Type) step {
 		}
 		return append(to, '}'), nil
 	}
-}
-
-// members collects those of a struct at an offset; embedded ones' are its own.
-func (m *maker) members(t reflect.Type, offset uintptr, to []member) ([]member, bool) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag := f.Tag.Get("json")
-		if tag == "-" || !f.IsExported() && !f.Anonymous {
-			continue
-		}
-		name, options, _ := strings.Cut(tag, ",")
-		if f.Anonymous && name == "" {
-			if f.Type.Kind() != reflect.Struct || special(f.Type) != nil || !f.IsExported() {
-				return nil, false
-			}
-			var ok bool
-			if to, ok = m.members(f.Type, offset+f.Offset, to); !ok {
-				return nil, false
-			}
-			continue
-		}
-		if !f.IsExported() {
-			return nil, false
-		}
-		if name == "" {
-			name = f.Name
-		}
-		made := member{name: name, quoted: string(appendString(nil, name)) + ":", offset: offset + f.Offset, step: m.make(f.Type)}
-		for option := range strings.SplitSeq(options, ",") {
-			switch option {
-			case "", "inline": // which says nothing
-			case "omitempty":
-				made.empty = either(made.empty, isEmpty(f.Type))
-			case "omitzero":
-				made.empty = either(made.empty, isZero(f.Type))
-			default:
-				return nil, false
-			}
-		}
-		to = append(to, made)
-	}
-	return to, true
 }
 
 func either(a, b func(unsafe.Pointer) bool) func(unsafe.Pointer) bool {

@@ -18,6 +18,9 @@ import (
 
 // special returns the step of a type that says itself how it is encoded, nil for others.
 func special(t reflect.Type) step {
+	if t.Kind() == reflect.Pointer {
+		return nil // what it points to says so
+	}
 	switch t {
 	case reflect.TypeFor[metav1.Time]():
 		return appendTime
@@ -124,12 +127,15 @@ func appendString(to []byte, s string) []byte {
 // appendFields appends the fields that somebody manages, as they are if they are laid out as everything here is.
 func appendFields(to []byte, at unsafe.Pointer) ([]byte, error) {
 	raw := (*metav1.FieldsV1)(at).Raw
-	for _, c := range raw {
-		if !plain[c] && c != '"' || c == ' ' {
+	for i, c := range raw {
+		switch {
+		case plain[c] && c != ' ' || c == '"':
+		case c == '\\' && i+1 < len(raw) && raw[i+1] != 'u':
+		default:
 			return standard(reflect.TypeFor[metav1.FieldsV1]())(to, at)
 		}
 	}
-	if !json.Valid(raw) {
+	if !valid(raw) {
 		return standard(reflect.TypeFor[metav1.FieldsV1]())(to, at)
 	}
 	return append(to, raw...), nil

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -137,7 +136,7 @@ func partial(e *cache.Entry) (*metav1.PartialObjectMetadata, error) {
 		if meta, ok := m.GetObjectMeta().(*metav1.ObjectMeta); ok {
 			p.ObjectMeta = *meta
 		}
-	} else if err := json.Unmarshal(e.AppendMetadata(nil), &p.ObjectMeta); err != nil {
+	} else if err := objectjson.Read(e.AppendMetadata(nil), &p.ObjectMeta); err != nil {
 		return nil, fmt.Errorf("read the metadata of the %s %s: %w", e.Kind().GVK.Kind, e.Key, err)
 	}
 	return p, nil

@@ -24,35 +24,44 @@ const (
 	hugePages = corev1.ResourceHugePagesPrefix
 )
 
-// Counted is the resource whose objects take of the thing with a name in spec.hard; false
-// if no objects take of it.
-func Counted(name corev1.ResourceName) (schema.GroupResource, bool) {
+// Counted are the resources whose objects take of the thing with a name in spec.hard; none if no objects take of it. Extended resources
+// are taken by pods that ask for them, and as devices by claims.
+func Counted(name corev1.ResourceName) []schema.GroupResource {
+	one := func(gr schema.GroupResource, ok bool) []schema.GroupResource {
+		if !ok {
+			return nil
+		}
+		return []schema.GroupResource{gr}
+	}
 	switch name {
 	case corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
 		corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage:
-		return pods, true
+		return one(pods, true)
 	case corev1.ResourceServices, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
-		return services, true
+		return one(services, true)
 	case corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage:
-		return claims, true
+		return one(claims, true)
 	case corev1.ResourceConfigMaps, corev1.ResourceSecrets, corev1.ResourceReplicationControllers, corev1.ResourceQuotas:
-		return schema.GroupResource{Resource: string(name)}, true
+		return one(schema.GroupResource{Resource: string(name)}, true)
 	}
 	text := string(name)
 	if counted, ok := strings.CutPrefix(text, counts); ok {
-		return schema.ParseGroupResource(counted), counted != ""
+		return one(schema.ParseGroupResource(counted), counted != "")
 	}
 	if class, thing, ok := strings.Cut(text, perClass); ok {
-		return claims, class != "" && (thing == string(corev1.ResourcePersistentVolumeClaims) || thing == string(corev1.ResourceRequestsStorage))
+		return one(claims, class != "" && (thing == string(corev1.ResourcePersistentVolumeClaims) || thing == string(corev1.ResourceRequestsStorage)))
 	}
 	if class, ok := strings.CutSuffix(text, devicesOf); ok {
-		return devices, class != ""
+		return one(devices, class != "")
 	}
 	if requested, ok := strings.CutPrefix(text, requests); ok {
 		r := corev1.ResourceName(requested)
-		return pods, computed(r) || strings.HasPrefix(requested, hugePages) || extended(r)
+		if extended(r) {
+			return []schema.GroupResource{pods, devices}
+		}
+		return one(pods, computed(r) || strings.HasPrefix(requested, hugePages))
 	}
-	return pods, strings.HasPrefix(text, hugePages)
+	return one(pods, strings.HasPrefix(text, hugePages))
 }
 
 // computed says whether pods request a resource that every node has.
@@ -60,7 +69,10 @@ func computed(r corev1.ResourceName) bool {
 	return r == corev1.ResourceCPU || r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage
 }
 
-// extended says whether a resource is one that only some nodes have, such as example.com/gpu.
+// extended says whether a resource is one that only some nodes have, such as example.com/gpu, or stands for a class of devices.
 func extended(r corev1.ResourceName) bool {
+	if class, ok := strings.CutPrefix(string(r), resourcev1.ResourceDeviceClassPrefix); ok {
+		return class != ""
+	}
 	return strings.Contains(string(r), "/") && !strings.Contains(string(r), corev1.ResourceDefaultNamespacePrefix)
 }

@@ -12,11 +12,11 @@ import (
 
 // Charge is what an object of a resource takes of the things that a quota bounds at a
 // time; nil if the quota is not about it.
-func Charge(q *corev1.ResourceQuota, of schema.GroupResource, obj any, now time.Time) corev1.ResourceList {
+func Charge(q *corev1.ResourceQuota, of schema.GroupResource, obj any, now time.Time, with Others) corev1.ResourceList {
 	if !Covers(q, obj) {
 		return nil
 	}
-	usage := Usage(of, obj, now)
+	usage := Usage(of, obj, now, with)
 	for name := range usage {
 		if _, bounded := q.Spec.Hard[name]; !bounded {
 			delete(usage, name)

@@ -13,7 +13,7 @@ import (
 
 // Usage is what one object of a resource takes of each thing that quotas can bound, at a
 // time. What is not of a type that is known here is one of its kind.
-func Usage(of schema.GroupResource, obj any, now time.Time) corev1.ResourceList {
+func Usage(of schema.GroupResource, obj any, now time.Time, with Others) corev1.ResourceList {
 	out := corev1.ResourceList{corev1.ResourceName(counts + of.String()): number(1)}
 	switch o := obj.(type) {
 	case *corev1.Pod:
@@ -29,10 +29,11 @@ func Usage(of schema.GroupResource, obj any, now time.Time) corev1.ResourceList 
 		return out
 	case *resourcev1.ResourceClaim:
 		deviceUsage(o, out)
+		extendedUsage(o, out, now, with)
 		return out
 	}
 	// The oldest kinds are bounded by their bare names, too, whatever is known of them.
-	if named, ok := Counted(corev1.ResourceName(of.Resource)); ok && named == of && of != pods && of != services && of != claims {
+	if named := Counted(corev1.ResourceName(of.Resource)); len(named) == 1 && named[0] == of && of != pods && of != services && of != claims {
 		out[corev1.ResourceName(of.Resource)] = number(1)
 	}
 	return out
@@ -100,6 +101,8 @@ func claimUsage(c *corev1.PersistentVolumeClaim, out corev1.ResourceList) {
 	if allocated, ok := c.Status.AllocatedResources[corev1.ResourceStorage]; ok && allocated.Cmp(storage) > 0 {
 		storage = allocated // what it grew to is given back when that is known to have failed
 	}
+	storage = storage.DeepCopy()
+	storage.RoundUp(0) // a part of a byte is one
 	class, older := c.Annotations[corev1.BetaStorageClassAnnotation]
 	if !older && c.Spec.StorageClassName != nil {
 		class = *c.Spec.StorageClassName

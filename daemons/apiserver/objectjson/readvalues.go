@@ -1,0 +1,154 @@
+package objectjson
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"reflect"
+	"time"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// specialReader returns the reader of a type that says itself how it is read, nil for others.
+func specialReader(t reflect.Type) reader {
+	if t.Kind() == reflect.Pointer {
+		return nil // what it points to says so
+	}
+	switch t {
+	case reflect.TypeFor[metav1.Time]():
+		return readTime
+	case reflect.TypeFor[intstr.IntOrString]():
+		return readIntOrString
+	case reflect.TypeFor[metav1.FieldsV1]():
+		return readFields
+	case reflect.TypeFor[resource.Quantity]():
+		return readQuantity
+	}
+	for _, own := range []reflect.Type{reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()} {
+		if t.Implements(own) || reflect.PointerTo(t).Implements(own) {
+			return standardReader(t)
+		}
+	}
+	return nil
+}
+
+func readBool(from *text, at unsafe.Pointer) bool {
+	if from.word("true") {
+		*(*bool)(at) = true
+		return true
+	}
+	return from.word("false") || from.null()
+}
+
+func readInt32(from *text, at unsafe.Pointer) bool {
+	if from.null() {
+		return true
+	}
+	v, ok := from.integer(32)
+	*(*int32)(at) = int32(v)
+	return ok
+}
+
+func readInt64(from *text, at unsafe.Pointer) bool {
+	if from.null() {
+		return true
+	}
+	v, ok := from.integer(64)
+	*(*int64)(at) = v
+	return ok
+}
+
+func readString(from *text, at unsafe.Pointer) bool {
+	if from.null() {
+		return true
+	}
+	s, ok := from.string()
+	*(*string)(at) = s
+	return ok
+}
+
+func readStrings(from *text, at unsafe.Pointer) bool {
+	if from.null() {
+		return true
+	}
+	if !from.enter('{') {
+		return false
+	}
+	v := map[string]string{}
+	*(*map[string]string)(at) = v
+	if from.leave('}') {
+		return true
+	}
+	for {
+		name, ok := from.string()
+		if !ok || !from.is(':') {
+			return false
+		}
+		if from.null() {
+			v[name] = ""
+		} else if v[name], ok = from.string(); !ok {
+			return false
+		}
+		if from.leave('}') {
+			return true
+		}
+		if !from.is(',') {
+			return false
+		}
+	}
+}
+
+// readTime reads a time in the form in which all of them are written; another is left to encoding/json.
+func readTime(from *text, at unsafe.Pointer) bool {
+	if from.null() {
+		return true
+	}
+	s, literal, ok := from.quoted()
+	const form = "2006-01-02T15:04:05Z"
+	if !ok || !literal || len(s) != len(form) {
+		return false
+	}
+	for i, c := range []byte(form) {
+		if digit := c >= '0' && c <= '9'; digit != (s[i] >= '0' && s[i] <= '9') || !digit && s[i] != c {
+			return false
+		}
+	}
+	two := func(i int) int { return int(s[i]-'0')*10 + int(s[i+1]-'0') }
+	year, month, day, hour, minute, second := two(0)*100+two(2), two(5), two(8), two(11), two(14), two(17)
+	read := time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC)
+	if month < 1 || month > 12 || read.Day() != day || hour > 23 || minute > 59 || second > 59 {
+		return false
+	}
+	(*metav1.Time)(at).Time = read.Local()
+	return true
+}
+
+func readIntOrString(from *text, at unsafe.Pointer) bool {
+	v := (*intstr.IntOrString)(at)
+	from.space()
+	if from.at < len(from.data) && from.data[from.at] == '"' {
+		s, ok := from.string()
+		*v = intstr.FromString(s)
+		return ok
+	}
+	n, ok := from.integer(32)
+	*v = intstr.FromInt32(int32(n))
+	return ok
+}
+
+func readFields(from *text, at unsafe.Pointer) bool {
+	value, ok := from.value()
+	if ok && string(value) != "null" {
+		(*metav1.FieldsV1)(at).Raw = bytes.Clone(value)
+	}
+	return ok
+}
+
+func readQuantity(from *text, at unsafe.Pointer) bool {
+	value, ok := from.value()
+	return ok && (*resource.Quantity)(at).UnmarshalJSON(value) == nil
+}

@@ -1,0 +1,140 @@
+package events
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+)
+
+// Upstream's defaults.
+const (
+	remembered   = 4096             // of each sort; who has been silent for longest is forgotten
+	fewSimilar   = 10               // from this one on, events that differ in their message are one
+	similarFor   = 10 * time.Minute // since the last
+	burst        = 25               // of a source about an object
+	refillPerSec = 1. / 300.
+)
+
+// correlator says what becomes of events.
+type correlator struct {
+	clock   clock.Clock
+	similar *lru.Cache // lookalikes by similarity
+	seen    *lru.Cache // occurrence by similarity and message
+	budgets *lru.Cache // of talker
+}
+
+func newCorrelator(c clock.Clock) *correlator {
+	return &correlator{clock: c, similar: lru.New(remembered), seen: lru.New(remembered), budgets: lru.New(remembered)}
+}
+
+// talker is who tells something about whom, warnings or else.
+type talker struct {
+	component, host, of               string
+	kind, namespace, name, apiVersion string
+	uid                               types.UID
+}
+
+// similarity is what events have in common that differ in their message alone.
+type similarity struct {
+	talker
+	reason, controller, instance string
+}
+
+// identity is what events have in common that are the same; without a message it is that of all similar ones.
+type identity struct {
+	similarity
+	field, message string
+	combined       bool
+}
+
+// lookalikes are similar events.
+type lookalikes struct {
+	messages []string // fewer than fewSimilar, each once
+	last     time.Time
+}
+
+// occurrence is an event that was there before.
+type occurrence struct {
+	count int32
+	first metav1.Time
+	name  string
+}
+
+// event returns what is to be written of an event, and whether it is there already and only its count has changed. It returns false where
+// nothing is to be written. What it was given stays as it is.
+func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written bool) {
+	about := told.InvolvedObject
+	from := talker{told.Source.Component, told.Source.Host, told.Type, about.Kind, about.Namespace, about.Name, about.APIVersion, about.UID}
+	alike := similarity{from, told.Reason, told.ReportingController, told.ReportingInstance}
+	same := identity{alike, about.FieldPath, told.Message, false}
+	now := c.clock.Now()
+
+	combined := c.combine(alike, told.Message, now)
+	if combined {
+		same = identity{similarity: alike, combined: true}
+	}
+	occurred := occurrence{count: 1, first: told.FirstTimestamp, name: told.Name}
+	if combined {
+		occurred.first, occurred.name = metav1.NewTime(now), fmt.Sprintf("%s.%x", about.Name, now.UnixNano())
+	}
+	if before, ok := c.seen.Get(same); ok {
+		occurred = before.(occurrence)
+		occurred.count++
+		again = true
+	}
+	c.seen.Add(same, occurred)
+	if !c.affords(from) {
+		return nil, false, false
+	}
+
+	e := *told
+	if combined {
+		e = corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: told.Namespace}, InvolvedObject: about, LastTimestamp: metav1.NewTime(now),
+			Message: "(combined from similar events): " + told.Message, Type: told.Type, Reason: told.Reason, Source: told.Source}
+		if told.Action != "" { // which upstream's recorder, whose way of combining this is, has never said
+			e.EventTime, e.Action, e.ReportingController, e.ReportingInstance = told.EventTime, told.Action, told.ReportingController, told.ReportingInstance
+		}
+	}
+	e.Name, e.Count, e.FirstTimestamp = occurred.name, occurred.count, occurred.first
+	return &e, again, true
+}
+
+// combine says whether there are so many similar events that they become one.
+func (c *correlator) combine(alike similarity, message string, now time.Time) bool {
+	var of *lookalikes
+	if found, ok := c.similar.Get(alike); ok {
+		of = found.(*lookalikes)
+	}
+	if of == nil || now.Sub(of.last) > similarFor {
+		of = &lookalikes{}
+	}
+	of.last = now
+	c.similar.Add(alike, of)
+	switch {
+	case slices.Contains(of.messages, message):
+		return false
+	case len(of.messages) == fewSimilar-1:
+		return true
+	}
+	of.messages = append(of.messages, message)
+	return false
+}
+
+// affords says whether a source may write about an object once more.
+func (c *correlator) affords(who talker) bool {
+	var budget flowcontrol.PassiveRateLimiter
+	if found, ok := c.budgets.Get(who); ok {
+		budget = found.(flowcontrol.PassiveRateLimiter)
+	} else {
+		budget = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(refillPerSec, burst, c.clock)
+		c.budgets.Add(who, budget)
+	}
+	return budget.TryAccept()
+}

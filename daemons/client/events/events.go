@@ -1,0 +1,164 @@
+// Package events writes what daemons tell about objects into the API, as upstream's recorder does: an event that comes again is counted in the
+// one that is there, many that differ in their message alone become one, and what is told about one object beyond a burst is not written. It
+// decides that before it makes anything of an event: a Deployment of a thousand pods is told of a thousand times, and written of 25 times.
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// One that cannot be written is tried so many times, with so much time between.
+const (
+	tries = 12
+	pause = 10 * time.Second
+)
+
+const (
+	lanes = 8   // events that are written at once; the store syncs those of one moment together
+	most  = 256 // events that wait to be written, beside those that the broadcaster keeps
+)
+
+// NewBroadcaster returns what recorders are made of, whose events are written through the client until ctx ends or it is shut down.
+func NewBroadcaster(ctx context.Context, client kubernetes.Interface) record.EventBroadcaster {
+	b := record.NewBroadcaster(record.WithContext(ctx))
+	w := newWriter(&typedcore.EventSinkImpl{Interface: client.CoreV1().Events("")}, pause)
+	b.StartEventWatcher(func(e *corev1.Event) { w.tell(ctx, e) })
+	return b
+}
+
+// writer writes events: those about one object one after the other, for a later one may be counted in an earlier.
+type writer struct {
+	to        record.EventSink
+	correlate *correlator
+	pause     time.Duration
+	seed      maphash.Seed
+	room      chan struct{} // has a place for each event that waits or is being written
+	lanes     [lanes]lane
+}
+
+// lane is events that are written one after the other, by a goroutine that lives while there are some.
+type lane struct {
+	mu      sync.Mutex
+	waiting []entry
+	busy    bool
+}
+
+// entry is an event as it is to be written; again when one is there that counts it.
+type entry struct {
+	*corev1.Event
+	again bool
+}
+
+func newWriter(to record.EventSink, pause time.Duration) *writer {
+	return &writer{to: to, correlate: newCorrelator(clock.RealClock{}), pause: pause, seed: maphash.MakeSeed(), room: make(chan struct{}, most)}
+}
+
+// tell has an event written, if it is to be. It waits while too many are under way. One caller at a time.
+func (w *writer) tell(ctx context.Context, told *corev1.Event) {
+	e, again, written := w.correlate.event(told)
+	if !written {
+		return
+	}
+	select {
+	case w.room <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	about := &e.InvolvedObject
+	l := &w.lanes[maphash.String(w.seed, about.Namespace+"/"+about.Name)%lanes]
+	l.mu.Lock()
+	l.waiting = append(l.waiting, entry{e, again})
+	start := !l.busy
+	l.busy = true
+	l.mu.Unlock()
+	if start {
+		go w.drain(ctx, l)
+	}
+}
+
+// drain writes what waits in a lane.
+func (w *writer) drain(ctx context.Context, l *lane) {
+	for {
+		l.mu.Lock()
+		now := l.waiting
+		l.waiting = nil
+		l.busy = len(now) > 0
+		l.mu.Unlock()
+		if len(now) == 0 {
+			return
+		}
+		for _, e := range now {
+			if ctx.Err() == nil {
+				w.write(ctx, e.Event, e.again)
+			}
+			<-w.room
+		}
+	}
+}
+
+// write writes one event, again and again while nobody answers.
+func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
+	pause := time.Duration(rand.Float64() * float64(w.pause)) // not all daemons at once when the API server comes back
+	for try := 1; ; try++ {
+		err := w.put(e, again)
+		if err == nil {
+			return
+		}
+		log := klog.FromContext(ctx).WithValues("about", klog.KRef(e.InvolvedObject.Namespace, e.InvolvedObject.Name), "reason", e.Reason, "message", e.Message)
+		var construction *rest.RequestConstructionError
+		var refused *apierrors.StatusError
+		switch {
+		case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return
+		case errors.As(err, &construction), errors.As(err, &refused), try == tries:
+			log.Error(err, "an event is not written")
+			return
+		}
+		log.Error(err, "an event cannot be written and is tried again")
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = w.pause
+	}
+}
+
+// put writes an event, or its count into the one that is there, unless that has run out.
+func (w *writer) put(e *corev1.Event, again bool) error {
+	if again {
+		patch, err := json.Marshal(counted{e.Count, e.LastTimestamp, e.Message})
+		if err != nil {
+			return fmt.Errorf("encode an event's count: %w", err)
+		}
+		if _, err = w.to.Patch(e, patch); !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	_, err := w.to.Create(e)
+	return err
+}
+
+// counted is what changes in an event that comes again.
+type counted struct {
+	Count         int32       `json:"count"`
+	LastTimestamp metav1.Time `json:"lastTimestamp"`
+	Message       string      `json:"message"`
+}

@@ -1,0 +1,515 @@
+package h2_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clusterctl/daemons/client/h2"
+)
+
+// server is an HTTP/2 server, and a transport that reaches it.
+type server struct {
+	*httptest.Server
+	*h2.Transport
+	dials atomic.Int32
+}
+
+func serve(t testing.TB, settings *http.HTTP2Config, h http.HandlerFunc) *server {
+	t.Helper()
+	s := &server{Server: httptest.NewUnstartedServer(h)}
+	s.EnableHTTP2, s.Server.Config.HTTP2 = true, settings
+	s.StartTLS()
+	t.Cleanup(func() { s.CloseClientConnections(); s.Server.Close() })
+	config := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.ServerName, config.NextProtos = "example.com", []string{"h2"}
+	s.Transport = &h2.Transport{Dial: func(ctx context.Context) (net.Conn, error) {
+		s.dials.Add(1)
+		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", s.Listener.Addr().String())
+	}}
+	t.Cleanup(s.Transport.CloseIdleConnections)
+	return s
+}
+
+func (s *server) do(ctx context.Context, method, path string, body io.Reader, headers ...string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "https://example.com"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return (&http.Client{Transport: s.Transport}).Do(r)
+}
+
+// echo answers with what it was asked.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	w.Header().Set("Asked", fmt.Sprint(r.Method, " ", r.Host, " ", r.RequestURI, " ", r.ContentLength, " ", err))
+	w.Header().Set("Had", fmt.Sprint(r.Header))
+	w.Header().Add("Twice", "a")
+	w.Header().Add("Twice", "b")
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write(body)
+}
+
+// random is text that no compression helps with.
+func random(t testing.TB, n int) []byte {
+	t.Helper()
+	text := make([]byte, n)
+	if _, err := rand.Read(text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// unknown hides what a reader is, so that nobody knows its length.
+type unknown struct{ io.Reader }
+
+// TestRequestsAndAnswersAreThoseOfTheStandardLibrary asks the same of both.
+func TestRequestsAndAnswersAreThoseOfTheStandardLibrary(t *testing.T) {
+	s := serve(t, nil, echo)
+	large := random(t, 5<<20)
+	for name, c := range map[string]struct {
+		method, path string
+		body         func() io.Reader
+		headers      []string
+	}{
+		"get":                   {"GET", "/a?b=c&d=%20e", nil, nil},
+		"head":                  {"HEAD", "/", nil, nil},
+		"delete":                {"DELETE", "/a", nil, nil},
+		"delete with a body":    {"DELETE", "/a", func() io.Reader { return strings.NewReader("options") }, nil},
+		"post nothing":          {"POST", "/", nil, nil},
+		"post an empty text":    {"POST", "/", func() io.Reader { return strings.NewReader("") }, nil},
+		"post a text":           {"POST", "/", func() io.Reader { return strings.NewReader("text") }, []string{"Content-Type", "text/plain"}},
+		"post some":             {"PUT", "/", func() io.Reader { return bytes.NewReader(large[:60<<10]) }, nil},
+		"post much":             {"PATCH", "/", func() io.Reader { return bytes.NewReader(large) }, nil},
+		"post without a length": {"POST", "/", func() io.Reader { return unknown{bytes.NewReader(large)} }, nil},
+		"headers":               {"GET", "/", nil, []string{"Authorization", "Bearer " + strings.Repeat("t", 30000), "Accept", "a", "Accept", "b", "User-Agent", "me", "x-lower", "é"}},
+		"a long path":           {"GET", "/" + strings.Repeat("p", 20000), nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ask := func(over http.RoundTripper) (string, []byte) {
+				var body io.Reader
+				if c.body != nil {
+					body = c.body()
+				}
+				r, err := http.NewRequestWithContext(t.Context(), c.method, "https://example.com"+c.path, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.URL.Host = s.Listener.Addr().String()
+				r.Host = "example.com"
+				for i := 0; i < len(c.headers); i += 2 {
+					r.Header.Add(c.headers[i], c.headers[i+1])
+				}
+				answer, err := over.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer answer.Body.Close()
+				text, err := io.ReadAll(answer.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer.Header.Del("Date")
+				return fmt.Sprint(answer.Status, answer.StatusCode, answer.Proto, answer.ProtoMajor, answer.ProtoMinor, answer.ContentLength, answer.Header, answer.Request != nil), text
+			}
+			standard := s.Client().Transport.(*http.Transport).Clone()
+			standard.DisableCompression, standard.ForceAttemptHTTP2 = true, true
+			defer standard.CloseIdleConnections()
+			for range 2 {
+				got, text := ask(s.Transport)
+				want, wantText := ask(standard)
+				if got != want || !bytes.Equal(text, wantText) {
+					t.Errorf("it is answered\n%s and %d bytes, over net/http\n%s and %d", got, len(text), want, len(wantText))
+				}
+			}
+		})
+	}
+	if n := s.dials.Load(); n != 1 {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
+func TestManyRequestsAtOnceGetTheirOwnAnswers(t *testing.T) {
+	s := serve(t, &http.HTTP2Config{MaxConcurrentStreams: 20}, echo)
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			for j := range 8 {
+				want := bytes.Repeat([]byte(fmt.Sprint(i, " ", j, " ")), 1+j*j*50)
+				r, err := s.do(t.Context(), "POST", "/", bytes.NewReader(want))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got, err := io.ReadAll(r.Body)
+				r.Body.Close()
+				if err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%d bytes became %d, %v", len(want), len(got), err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := s.dials.Load(); n < 2 || n > 20 {
+		t.Errorf("%d connections were made for a hundred requests at once, of which one takes twenty", n)
+	}
+}
+
+func TestAnAnswerThatIsReadSlowlyWaitsForItsReader(t *testing.T) {
+	text := random(t, 16<<20)
+	var written atomic.Int64
+	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; i < len(text); i += 64 << 10 {
+			n, err := w.Write(text[i : i+64<<10])
+			if written.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	})
+	r, err := s.do(t.Context(), "GET", "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	quick, err := s.do(t.Context(), "HEAD", "/", nil) // which is answered meanwhile
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick.Body.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, r.Body)
+	if want := sha256.Sum256(text); err != nil || n != int64(len(text)) || !bytes.Equal(sum.Sum(nil), want[:]) {
+		t.Errorf("%d bytes of %d have come, %v", n, len(text), err)
+	}
+}
+
+// TestAReaderThatIsAlwaysBehindDoesNotHaveAllKept: of a long answer no more is held than may be under way.
+func TestAReaderThatIsAlwaysBehindDoesNotHaveAllKept(t *testing.T) {
+	const pieces, size = 1024, 64 << 10
+	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		piece := make([]byte, size)
+		for range pieces {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	})
+	r, err := s.do(t.Context(), "GET", "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range pieces {
+		if _, err := io.ReadFull(r.Body, make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+		if i%128 == 0 {
+			runtime.GC()
+			runtime.ReadMemStats(&now)
+			if held := int64(now.HeapAlloc) - int64(before.HeapAlloc); held > 24<<20 {
+				t.Fatalf("%d MiB are held after %d MiB of the answer", held>>20, i*size>>20)
+			}
+		}
+	}
+}
+
+// TestWhoGivesARequestUpEndsItAtTheServer, whether its answer has begun or not.
+func TestWhoGivesARequestUpEndsItAtTheServer(t *testing.T) {
+	ended, begun := make(chan struct{}), make(chan struct{}, 1)
+	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/watch" {
+			_, _ = w.Write([]byte("begun"))
+			w.(http.Flusher).Flush()
+		}
+		begun <- struct{}{}
+		<-r.Context().Done()
+		ended <- struct{}{}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-begun; cancel() }()
+	if _, err := s.do(ctx, "POST", "/silent", strings.NewReader("x")); !errors.Is(err, context.Canceled) {
+		t.Errorf("before the answer: %v", err)
+	}
+	<-ended
+
+	ctx, cancel = context.WithCancel(t.Context())
+	r, err := s.do(ctx, "GET", "/watch", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(io.LimitReader(r.Body, 5)); err != nil || string(text) != "begun" {
+		t.Fatal(string(text), err)
+	}
+	<-begun
+	cancel()
+	if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("within the answer: %v", err)
+	}
+	<-ended
+
+	if r, err = s.do(t.Context(), "GET", "/watch", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	reading := make(chan error)
+	go func() {
+		_, err := io.ReadAll(r.Body)
+		reading <- err
+	}()
+	r.Body.Close()
+	if err := <-reading; err == nil {
+		t.Error("a body that was closed was read to its end")
+	}
+	<-ended
+	if n := s.dials.Load(); n != 1 {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
+func TestAServerThatDoesNotWantTheRestOfABodyIsHeard(t *testing.T) {
+	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+	})
+	closed := make(chan struct{})
+	r, err := s.do(t.Context(), "POST", "/", &endless{closed: closed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r.Body)
+	r.Body.Close()
+	if err != nil || r.StatusCode != http.StatusRequestEntityTooLarge || string(text) != "too large\n" {
+		t.Error(r.Status, string(text), err)
+	}
+	<-closed
+}
+
+// endless is a body without end.
+type endless struct{ closed chan struct{} }
+
+func (e *endless) Read(p []byte) (int, error) { return len(p), nil }
+func (e *endless) Close() error               { close(e.closed); return nil }
+
+func TestABodyOfAnotherLengthThanSaidIsNotSent(t *testing.T) {
+	s := serve(t, nil, echo)
+	for name, body := range map[string]io.ReadCloser{
+		"shorter": io.NopCloser(strings.NewReader("abc")), "longer": io.NopCloser(strings.NewReader("abcdef")), "broken": io.NopCloser(io.MultiReader(strings.NewReader("a"), broken{})),
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.com/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body, r.ContentLength = body, 5
+		if answer, err := s.RoundTrip(r); err == nil {
+			answer.Body.Close()
+			t.Errorf("a %s body was sent", name)
+		}
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errors.New("broken") }
+
+func TestWhatCannotBeSentIsRefused(t *testing.T) {
+	s := serve(t, nil, echo)
+	for _, spoil := range []func(*http.Request){
+		func(r *http.Request) { r.Header.Set("A", "b\r\nc: d") }, func(r *http.Request) { r.Header["a b"] = []string{"c"} },
+		func(r *http.Request) { r.Host = "a\nb" }, func(r *http.Request) { r.URL.Opaque = "no path" },
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "https://example.com/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spoil(r)
+		if answer, err := s.RoundTrip(r); err == nil {
+			answer.Body.Close()
+			t.Errorf("%v was sent", r)
+		}
+	}
+	answer, err := s.do(t.Context(), "GET", "/", nil)
+	if err != nil {
+		t.Fatal("after what was refused: ", err)
+	}
+	answer.Body.Close()
+}
+
+func TestAnAnswerThatBreaksOffIsNotTakenForAWholeOne(t *testing.T) {
+	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("begun"))
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	r, err := s.do(t.Context(), "GET", "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if text, err := io.ReadAll(r.Body); err != io.ErrUnexpectedEOF { //nolint:errorlint // watchers compare it
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+func TestWhenTheConnectionEndsEveryoneIsTold(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/watch" {
+			w.(http.Flusher).Flush()
+		}
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	watch, err := s.do(t.Context(), "GET", "/watch", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Body.Close()
+	silent := make(chan error)
+	go func() {
+		_, err := s.do(t.Context(), "GET", "/silent", nil)
+		silent <- err
+	}()
+	<-asked
+	<-asked
+	s.CloseClientConnections()
+	if _, err := io.ReadAll(watch.Body); err != io.ErrUnexpectedEOF { //nolint:errorlint // watchers compare it
+		t.Errorf("the watch ended with %v", err)
+	}
+	if err := <-silent; err == nil {
+		t.Error("a request was answered by nobody")
+	}
+}
+
+// TestRequestsGoOnAtAServerThatEndsItsConnections as ours do when they are to stop: with a farewell, after which what was begun is answered.
+func TestRequestsGoOnAtAServerThatEndsItsConnections(t *testing.T) {
+	var served atomic.Int32
+	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		if served.Add(1)%7 == 0 {
+			w.Header().Set("Connection", "close")
+		}
+		echo(w, r)
+	})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 100 {
+				text := fmt.Sprint("text of ", i)
+				r, err := s.do(t.Context(), "POST", "/", strings.NewReader(text))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got, err := io.ReadAll(r.Body)
+				r.Body.Close()
+				if err != nil || string(got) != text {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if s.dials.Load() < 10 {
+		t.Errorf("%d connections were made", s.dials.Load())
+	}
+}
+
+func TestAConnectionOnWhichNothingIsAskedEnds(t *testing.T) {
+	closed := make(chan struct{}, 10)
+	s := serve(t, nil, echo)
+	s.Transport.Idle = time.Millisecond
+	inner := s.Transport.Dial
+	s.Transport.Dial = func(ctx context.Context) (net.Conn, error) {
+		c, err := inner(ctx)
+		return &noticed{Conn: c, closed: closed}, err
+	}
+	for range 3 {
+		r, err := s.do(t.Context(), "GET", "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		<-closed
+	}
+}
+
+type noticed struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (n *noticed) Close() error {
+	n.closed <- struct{}{}
+	return n.Conn.Close()
+}
+
+func TestNobodyWaitsForAConnectionLongerThanItsRequest(t *testing.T) {
+	given := make(chan struct{})
+	tr := &h2.Transport{Dial: func(ctx context.Context) (net.Conn, error) {
+		<-ctx.Done()
+		close(given)
+		return nil, ctx.Err()
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "GET", "https://example.com/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.RoundTrip(r); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ended with %v", err)
+	}
+	<-given
+}
+
+func BenchmarkRequest(b *testing.B) {
+	s := serve(b, nil, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"Status"}`))
+	})
+	standard := s.Client().Transport.(*http.Transport).Clone()
+	standard.ForceAttemptHTTP2 = true
+	for name, over := range map[string]http.RoundTripper{"own": s.Transport, "standard": standard} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					r, err := http.NewRequestWithContext(b.Context(), "DELETE", fmt.Sprintf("https://%s/api/v1/namespaces/default/pods/web-%d", s.Listener.Addr(), i), strings.NewReader("options"))
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					r.Header.Set("Accept", "application/json")
+					r.Header.Set("Authorization", "Bearer of a token")
+					answer, err := over.RoundTrip(r)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					_, _ = io.Copy(io.Discard, answer.Body)
+					answer.Body.Close()
+				}
+			})
+		})
+	}
+	standard.CloseIdleConnections()
+}

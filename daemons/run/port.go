@@ -1,0 +1,50 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ports that FreePort chooses among: above those of kube-ingress' Gateways, below those of Services.
+const (
+	firstFree = 21000
+	lastFree  = 29999
+)
+
+// FreePort returns a port of 127.0.0.1 that nobody listens on, for a process that is started later. It is none of those that the kernel
+// gives to connections by itself, for any of these could have it by then, unless this machine's kernel gives them all.
+func FreePort() (int, error) {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return 0, fmt.Errorf("look which ports connections get: %w", err)
+	}
+	var first, last int
+	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
+		return 0, fmt.Errorf("read which ports connections get from %q: %w", text, err)
+	}
+	if first <= lastFree && last >= firstFree {
+		return listenOnce(0)
+	}
+	for range 100 {
+		port, err := listenOnce(firstFree + rand.IntN(lastFree-firstFree+1))
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return port, err
+		}
+	}
+	return 0, fmt.Errorf("of 100 ports of 127.0.0.1 from %d to %d all are in use", firstFree, lastFree)
+}
+
+func listenOnce(port int) (int, error) {
+	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return 0, err
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port, nil
+}
