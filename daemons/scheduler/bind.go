@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	storage "k8s.io/component-helpers/storage/volume"
 
 	"clusterctl/daemons/scheduler/cluster"
@@ -27,9 +29,13 @@ type binding struct {
 	began     time.Time
 	until     time.Time // its claims must be bound by then
 	decisions []cluster.Decision
-	written   bool // the decisions are
+	written   bool              // the decisions are
+	versions  map[string]string // of the volumes that were given to claims, since they are, by name
 	devices   devices
 }
+
+// errPodGone says that a pod is gone, or on a node already, so that nobody needs to be told why it was not bound.
+var errPodGone = errors.New("the pod is gone or on a node already")
 
 // assume counts a pod on a node, and its claims as decided, before the API shows it.
 func (s *scheduler) assume(it *item, search *search, n *cluster.Node, began time.Time) *binding {
@@ -49,22 +55,32 @@ func (s *scheduler) assume(it *item, search *search, n *cluster.Node, began time
 func (s *scheduler) bind(life context.Context, b *binding) {
 	ctx, cancel := context.WithTimeout(life, writeTimeout)
 	defer cancel()
+	if !b.written && len(b.decisions)+len(b.devices.claims) > 0 {
+		s.expect(ctx, b)
+	}
 	if len(b.decisions) > 0 && !b.written {
 		if err := s.claim(ctx, b); err != nil {
-			s.fail(b, "write what becomes of its claims", err)
+			s.fail(life, b, preBind("VolumeBinding", err))
 			return
 		}
 		s.mu.Lock()
 		b.written = true
-		s.waiting[b.pod.UID] = b
+		gone := s.cluster.Pod(b.pod.UID) == nil
+		if !gone {
+			s.waiting[b.pod.UID] = b
+		}
 		s.mu.Unlock()
-		s.claimsChanged(ctx)
+		if gone {
+			s.fail(life, b, errPodGone)
+			return
+		}
+		s.claimsChanged(life)
 		return
 	}
 	pod := b.pod
 	if err := s.reserve(ctx, life, b); err != nil {
 		s.unreserve(ctx, b)
-		s.fail(b, "reserve its claims of devices", err)
+		s.fail(life, b, preBind("DynamicResources", err))
 		return
 	}
 	err := s.api.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
@@ -73,7 +89,12 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 	}, metav1.CreateOptions{})
 	if err != nil {
 		s.unreserve(ctx, b)
-		s.fail(b, "bind it", err)
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or somewhere already: the watch says which
+			err = errPodGone
+		} else {
+			err = fmt.Errorf("running Bind plugin %q: %w", "DefaultBinder", err)
+		}
+		s.fail(life, b, err)
 		return
 	}
 	s.mu.Lock()
@@ -82,27 +103,49 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 	s.queue.done(b.it)
 	s.metrics.attempt("scheduled", pod.Scheduler, s.now().Sub(b.began))
 	s.metrics.bound(b.it.attempts, s.now().Sub(b.it.added))
-	s.events.Eventf(pod.Reference(), corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s to %s", pod.Key(), b.node)
+	s.events[pod.Scheduler].Tell(pod.Reference(), nil, corev1.EventTypeNormal, "Scheduled", assigning, "Successfully assigned "+pod.Key()+" to "+b.node)
 	s.log.Debug("pod bound", "pod", pod.Key(), "node", b.node)
 }
 
-// fail takes back what was assumed of a pod, which is tried again.
-func (s *scheduler) fail(b *binding, what string, err error) {
-	// Not found or in conflict: it is gone, or somewhere already. The watch says which.
-	if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		s.metrics.attempt("error", b.pod.Scheduler, s.now().Sub(b.began))
-		s.log.Warn("pod not placed: "+what, "pod", b.pod.Key(), "node", b.node, "error", err)
+func preBind(plugin string, err error) error {
+	return fmt.Errorf("running PreBind plugin %q: %w", plugin, err)
+}
+
+// expect writes where a pod will go before what it needs there is ready, so that nobody removes the node as unneeded meanwhile.
+func (s *scheduler) expect(ctx context.Context, b *binding) {
+	if s.queue.promised(b.pod.UID) == b.node {
+		return
 	}
+	if err := s.patchStatus(ctx, b.pod, map[string]any{"nominatedNodeName": b.node}); err == nil {
+		s.queue.shown(b.pod.UID, b.node)
+	} else if !apierrors.IsNotFound(err) {
+		s.log.Warn("write where the pod is expected", "pod", b.pod.Key(), "node", b.node, "error", err)
+	}
+}
+
+// fail takes back what was assumed of a pod and says why on the pod, which is tried again.
+func (s *scheduler) fail(life context.Context, b *binding, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.takeBack(b)
+	s.mu.Unlock()
+	if err != errPodGone && life.Err() == nil {
+		s.metrics.attempt("error", b.pod.Scheduler, s.now().Sub(b.began))
+		s.log.Warn("pod not placed", "pod", b.pod.Key(), "node", b.node, "error", err)
+		free := *b.pod
+		free.Nominated = ""
+		s.say(life, &free, corev1.PodReasonSchedulerError, err.Error())
+	}
+	s.queue.retry(b.it)
+}
+
+func (s *scheduler) takeBack(b *binding) {
 	s.cluster.Storage.Release(b.decisions)
 	s.cluster.Forget(b.pod.UID)
 	if len(b.devices.allocated) > 0 {
 		s.cluster.Devices.Release(b.devices.allocated)
-		defer s.happened(plugin.Happened{Event: plugin.DevicesChanged})
+		s.happened(plugin.Happened{Event: plugin.DevicesChanged})
 	}
-	s.queue.retry(b.it)
-	s.happened(plugin.Happened{Event: plugin.PodGone, Node: s.cluster.Node(b.node)})
+	s.happened(plugin.Happened{Event: plugin.PodGone, Node: s.cluster.Node(b.node), Pod: b.pod})
 }
 
 // claim writes which volumes the pod's claims get, and where those are made that they have to wait for.
@@ -128,8 +171,12 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 		if err != nil {
 			return fmt.Errorf("volume %s: %w", d.Volume.Name, err)
 		}
+		if b.versions == nil {
+			b.versions = map[string]string{}
+		}
 		if ref := volume.Spec.ClaimRef; ref != nil {
 			if ref.UID == d.Claim.UID {
+				b.versions[volume.Name] = volume.ResourceVersion
 				continue
 			}
 			if ref.Namespace != d.Claim.Namespace || ref.Name != d.Claim.Name || ref.UID != "" {
@@ -145,9 +192,24 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 			Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: d.Claim.Namespace, Name: d.Claim.Name, UID: d.Claim.UID,
 			ResourceVersion: d.Claim.ResourceVersion,
 		}
-		if _, err := s.api.CoreV1().PersistentVolumes().Update(ctx, volume, metav1.UpdateOptions{}); err != nil {
+		if volume, err = s.api.CoreV1().PersistentVolumes().Update(ctx, volume, metav1.UpdateOptions{}); err != nil {
 			return fmt.Errorf("volume %s: %w", d.Volume.Name, err)
 		}
+		b.versions[volume.Name] = volume.ResourceVersion
+	}
+	return nil
+}
+
+// takenBack says why a volume that was given to a claim is not the claim's any more. What the watch shows from before it was given says nothing.
+func (b *binding) takenBack(d cluster.Decision, volume *cluster.Persistent) error {
+	if volume == nil || volume.DeletionTimestamp != nil {
+		return fmt.Errorf("volume %s is gone", d.Volume.Name)
+	}
+	if order, err := resourceversion.CompareResourceVersion(volume.ResourceVersion, b.versions[volume.Name]); err != nil || order < 0 {
+		return nil
+	}
+	if ref := volume.Spec.ClaimRef; ref == nil || ref.UID != d.Claim.UID {
+		return fmt.Errorf("ClaimRef got reset for pv %q", volume.Name)
 	}
 	return nil
 }
@@ -175,7 +237,7 @@ func (s *scheduler) claimsChanged(ctx context.Context) {
 
 func (s *scheduler) goOn(ctx context.Context, b *binding, err error) {
 	if err != nil {
-		s.fail(b, "wait for its claims", err)
+		s.fail(ctx, b, preBind("VolumeBinding", fmt.Errorf("binding volumes: %w", err)))
 		return
 	}
 	s.bind(ctx, b)
@@ -193,8 +255,13 @@ func (s *scheduler) claimsBound(b *binding) (bool, error) {
 			return false, fmt.Errorf("claim %s is gone", d.Claim.Name)
 		case !cluster.Bound(claim):
 			seen := claim.ResourceVersion != d.Claim.ResourceVersion
-			if _, selected := claim.Annotations[storage.AnnSelectedNode]; d.Volume == nil && seen && !selected && claim.Spec.VolumeName == "" {
-				return false, fmt.Errorf("no volume could be made for claim %s on the node", claim.Name)
+			if d.Volume == nil && seen && claim.Annotations[storage.AnnSelectedNode] != b.node && claim.Spec.VolumeName == "" {
+				return false, fmt.Errorf("provisioning failed for PVC %q", claim.Name)
+			}
+			if d.Volume != nil {
+				if err := b.takenBack(d, known.Volume(d.Volume.Name)); err != nil {
+					return false, err
+				}
 			}
 			return false, nil
 		}
@@ -210,7 +277,7 @@ func (s *scheduler) claimsBound(b *binding) (bool, error) {
 }
 
 // expire takes back the pods whose claims were not bound in time.
-func (s *scheduler) expire() {
+func (s *scheduler) expire(ctx context.Context) {
 	var late []*binding
 	s.mu.Lock()
 	for uid, b := range s.waiting {
@@ -221,6 +288,18 @@ func (s *scheduler) expire() {
 	}
 	s.mu.Unlock()
 	for _, b := range late {
-		s.fail(b, "wait for its claims", context.DeadlineExceeded)
+		s.goingOn.Go(func() { s.goOn(ctx, b, context.DeadlineExceeded) })
+	}
+}
+
+// abandon takes back what is assumed of a pod that is deleted, and ends its wait for its claims.
+func (s *scheduler) abandon(uid types.UID) {
+	if b := s.waiting[uid]; b != nil {
+		delete(s.waiting, uid)
+		s.takeBack(b)
+	} else if p := s.cluster.Pod(uid); p != nil && p.Assumed { // who writes that it is bound will find out
+		node := p.OnNode()
+		s.cluster.Forget(uid)
+		s.happened(plugin.Happened{Event: plugin.PodGone, Node: node, Pod: p})
 	}
 }

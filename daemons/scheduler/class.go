@@ -63,6 +63,8 @@ func (q *queue) unplace(c *class) {
 		heap.Remove(&q.active, c.index)
 	case inBackoff:
 		heap.Remove(&q.backoff, c.index)
+	case inFailing:
+		heap.Remove(&q.failing, c.index)
 	case inParked:
 		parked := q.parked[c.wakes]
 		last := len(parked) - 1
@@ -85,7 +87,7 @@ type classHeap []*class
 
 func (h classHeap) Len() int { return len(h) }
 func (h classHeap) Less(i, j int) bool {
-	if h[i].at == inBackoff {
+	if h[i].at == inBackoff || h[i].at == inFailing {
 		return h[i].until.Before(h[j].until)
 	}
 	if h[i].priority != h[j].priority {
@@ -105,4 +107,21 @@ func (h *classHeap) Pop() any {
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
 	return c
+}
+
+// lengths are how many pods are in each part, for metrics.
+func (q *queue) lengths() (active, backoff, parked, gated int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range q.classes {
+		switch c.at {
+		case inActive:
+			active += c.live
+		case inBackoff, inFailing:
+			backoff += c.live
+		case inParked:
+			parked += c.live
+		}
+	}
+	return active, backoff, parked, len(q.gated)
 }

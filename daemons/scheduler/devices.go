@@ -236,10 +236,10 @@ func (s *scheduler) deallocate(ctx context.Context, pod *cluster.Pod, claim *res
 	})
 }
 
-func (s *scheduler) deviceSeen(obj any) {
+func (s *scheduler) deviceSeen(obj any, action string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	what := plugin.Happened{Event: plugin.DevicesChanged}
+	what := plugin.Happened{Event: plugin.DevicesChanged, Device: obj, Action: action}
 	if c, ok := obj.(*resourcev1.ResourceClaim); ok {
 		old := s.cluster.Devices.Claim(c.Namespace, c.Name)
 		what.Claim = c.Namespace + "/" + c.Name
@@ -255,7 +255,7 @@ func (s *scheduler) deviceSeen(obj any) {
 func (s *scheduler) deviceGone(obj any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	what := plugin.Happened{Event: plugin.DevicesChanged}
+	what := plugin.Happened{Event: plugin.DevicesChanged, Device: obj, Action: plugin.Gone}
 	if c, ok := obj.(*resourcev1.ResourceClaim); ok {
 		what.Claim, what.Freed = c.Namespace+"/"+c.Name, true
 	}

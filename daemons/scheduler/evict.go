@@ -21,9 +21,13 @@ func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption)
 	}
 	s.metrics.victims.Observe(float64(len(p.Victims)))
 	s.binds.Go(func() error {
+		failed := false
 		for _, v := range p.Victims {
-			s.evict(ctx, pod, v, p.Node.Name)
+			if failed = !s.evict(ctx, pod, v, p.Node.Name); failed {
+				break
+			}
 		}
+		s.queue.letGo(pod.UID, failed)
 		return nil
 	})
 	s.mu.Lock()
@@ -46,16 +50,22 @@ func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption)
 	}
 }
 
-func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string) {
+// evict marks a victim and deletes it. It reports whether the victim is gone, or will be. One that cannot be marked stays: its
+// owner would take its end for a failure of its own.
+func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string) bool {
 	if v.DeletionTimestamp != nil {
-		return
+		return true
 	}
 	condition := corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, ObservedGeneration: v.Generation,
 		Message: fmt.Sprintf("%s: preempting to accommodate a higher priority pod", pod.Scheduler), LastTransitionTime: metav1.Time{Time: s.now()},
 	}
-	if err := s.patchStatus(ctx, v, map[string]any{"conditions": []corev1.PodCondition{condition}}); err != nil && !apierrors.IsNotFound(err) {
+	if err := s.patchStatus(ctx, v, map[string]any{"conditions": []corev1.PodCondition{condition}}); err != nil {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, and another may have its name
+			return true
+		}
 		s.log.Warn("mark victim of preemption", "pod", v.Key(), "error", err)
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -63,8 +73,10 @@ func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string)
 	err := s.api.CoreV1().Pods(v.Namespace).Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		s.log.Warn("delete victim of preemption", "pod", v.Key(), "error", err)
-		return
+		return false
 	}
-	s.events.Eventf(v.Reference(), corev1.EventTypeNormal, "Preempted", "Preempted by pod %s on node %s", pod.UID, node)
+	s.events[pod.Scheduler].Tell(v.Reference(), pod.Reference(), corev1.EventTypeNormal, "Preempted", preempting,
+		fmt.Sprintf("Preempted by pod %s on node %s", pod.UID, node))
 	s.log.Info("pod preempted", "pod", v.Key(), "by", pod.Key(), "node", node)
+	return true
 }

@@ -90,17 +90,40 @@ func (s *scheduler) awaitShown(ctx context.Context, claim *resourcev1.ResourceCl
 	}
 }
 
-// discard deletes the claim that an earlier try has made for a pod's extended resources, so that the pod can be tried again.
+// discard deletes the claim that an earlier try has made for a pod's extended resources, so that the pod can be tried again. Its equals need
+// not wait for that.
 func (s *scheduler) discard(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
 	if claim == nil {
 		return
 	}
+	s.queue.setAside(pod.UID)
 	s.binds.Go(func() error {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		s.deleteSpecial(ctx, pod, claim)
 		return nil
 	})
+}
+
+// setAside has a pod that was refused wait by itself, and its equals be tried at once: why it was refused does not concern them.
+func (q *queue) setAside(uid types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	it := q.pods[uid]
+	if it == nil || it.pos < 0 || it.class.at != inParked || it.class.key == string(uid) {
+		return
+	}
+	equals := it.class
+	alone := &class{key: string(uid), priority: it.pod.Priority, sample: it.pod, oldest: it.added, members: []*item{it}, live: 1,
+		refusals: equals.refusals, until: equals.until, since: equals.since, wakes: equals.wakes, refusal: equals.refusal}
+	q.leave(it)
+	it.class, it.pos = alone, 0
+	q.classes[alone.key] = alone
+	q.park(alone)
+	if equals.live > 0 {
+		equals.refusals, equals.until, equals.refusal = equals.refusals-1, q.now(), nil
+		q.activate(equals, "")
+	}
 }
 
 // deleteSpecial deletes the claim for a pod's extended resources, and what keeps it. Nobody else uses it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,6 +144,38 @@ func TestAClaimOfAnEarlierTryIsDeletedBeforeThePodIsPlaced(t *testing.T) {
 		t.Errorf("claims %v", list)
 	}
 	wait(t, event(api, "FailedScheduling", "0/1 nodes are available: 1 cannot schedule extended resource claim."))
+}
+
+// A claim of an earlier try is one pod's alone: others of the same kind, before it and after it, are placed while it cannot be deleted.
+func TestAClaimOfAnEarlierTryKeepsNoOtherPodFromBeingPlaced(t *testing.T) {
+	p := pod("p", asks(gpus, "1"))
+	old := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", UID: "uid-old",
+		Annotations:     map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod"))}}}
+	old.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
+		{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}}}
+	api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 4), old)
+	named(api)
+	var free atomic.Bool
+	react(api, "delete", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !free.Load(), nil, errors.New("the API is away")
+	})
+	create(t, api, p)
+	for _, name := range []string{"q", "r"} {
+		create(t, api, pod(name, asks(gpus, "1")))
+		wait(t, placedOn(t, api, name, "n1"))
+	}
+	wait(t, event(api, "FailedScheduling", "0/1 nodes are available: 1 cannot schedule extended resource claim."))
+	create(t, api, pod("s", asks(gpus, "1")))
+	wait(t, placedOn(t, api, "s", "n1"))
+	if on := get(t, api, "p").Spec.NodeName; on != "" {
+		t.Fatalf("the pod with the claim is placed on %s", on)
+	}
+	free.Store(true)
+	if err := api.ResourceV1().ResourceClaims("default").Delete(context.Background(), "old", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, placedOn(t, api, "p", "n1"))
 }
 
 func TestAClaimForExtendedResourcesGoesWhenItsPodCannotBeBound(t *testing.T) {

@@ -1,11 +1,15 @@
 package scheduler
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/scheduler/cluster"
 )
 
 // metrics have upstream's names.
@@ -14,6 +18,7 @@ type metrics struct {
 	duration    *prometheus.HistogramVec
 	algorithm   prometheus.Histogram
 	sli         *prometheus.HistogramVec
+	tries       prometheus.Histogram
 	preemptions prometheus.Counter
 	victims     prometheus.Histogram
 	incoming    *prometheus.CounterVec
@@ -36,6 +41,9 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Name: "scheduler_pod_scheduling_sli_duration_seconds", Help: "Time from when a pod was first seen without a node to its binding, by the attempts that it took.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20),
 		}, []string{"attempts"}),
+		tries: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "scheduler_pod_scheduling_attempts", Help: "Attempts that it took to bind a pod.", Buckets: prometheus.ExponentialBuckets(1, 2, 5),
+		}),
 		preemptions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "scheduler_preemption_attempts_total", Help: "Attempts to make room for a pod by removing others.",
 		}),
@@ -48,7 +56,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	}
 	pending := prometheus.NewDesc("scheduler_pending_pods", "Pods without a node, by the part of the queue they are in.", []string{"queue"}, nil)
 	for _, c := range []prometheus.Collector{
-		m.attempts, m.duration, m.algorithm, m.sli, m.preemptions, m.victims, m.incoming, pendingPods{m, pending},
+		m.attempts, m.duration, m.algorithm, m.sli, m.tries, m.preemptions, m.victims, m.incoming, pendingPods{m, pending},
 	} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
@@ -62,15 +70,49 @@ func (m *metrics) attempt(result, profile string, took time.Duration) {
 	m.duration.WithLabelValues(result, profile).Observe(took.Seconds())
 }
 
+// What brings pods into a part of the queue besides what happens in the cluster, by upstream's names.
+const (
+	attemptFailed   = "ScheduleAttemptFailure"
+	backoffComplete = "BackoffComplete"
+	popFromBackoff  = "PopFromBackoffQ"
+	waitedTooLong   = "UnschedulableTimeout"
+	forceActivate   = "ForceActivate"
+	podAdded        = "UnschedulablePodAdd"
+	gatesOpened     = "UnschedulablePodUpdatePodSchedulingGatesEliminated"
+)
+
+// updated is what has changed of a pod without a node that has become one of another class.
+func updated(was, is *cluster.Pod) string {
+	switch {
+	case !maps.Equal(was.Labels, is.Labels):
+		return "UnschedulablePodUpdatePodLabel"
+	case len(was.Tolerations) != len(is.Tolerations):
+		return "UnschedulablePodUpdatePodToleration"
+	case !slices.Equal(was.Devices, is.Devices):
+		return "UnschedulablePodUpdatePodGeneratedResourceClaim"
+	}
+	return "UnschedulablePodUpdate"
+}
+
+// entered counts pods that come into a part of the queue.
+func (m *metrics) entered(part, event string, pods int) {
+	m.incoming.WithLabelValues(part, event).Add(float64(pods))
+}
+
 func (m *metrics) decided(took time.Duration) { m.algorithm.Observe(took.Seconds()) }
 
 // bound counts a pod that has its node.
 func (m *metrics) bound(attempts int, took time.Duration) {
-	m.sli.WithLabelValues(strconv.Itoa(min(attempts, mostAttempts))).Observe(took.Seconds())
+	label := manyAttempts
+	if attempts < 15 {
+		label = strconv.Itoa(attempts)
+	}
+	m.sli.WithLabelValues(label).Observe(took.Seconds())
+	m.tries.Observe(float64(attempts))
 }
 
-// mostAttempts bounds the values of the label attempts.
-const mostAttempts = 16
+// manyAttempts bounds the values of the label attempts.
+const manyAttempts = "15+"
 
 // pendingPods counts when it is asked, so that the queue need not.
 type pendingPods struct {
@@ -87,8 +129,8 @@ func (p pendingPods) Collect(ch chan<- prometheus.Metric) {
 	if s == nil {
 		return
 	}
-	active, backoff, unschedulable := s.queue.lengths()
-	for name, n := range map[string]int{"active": active, "backoff": backoff, "unschedulable": unschedulable} {
+	active, backoff, unschedulable, gated := s.queue.lengths()
+	for name, n := range map[string]int{"active": active, "backoff": backoff, "unschedulable": unschedulable, "gated": gated} {
 		ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, float64(n), name)
 	}
 }

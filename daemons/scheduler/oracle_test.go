@@ -168,7 +168,7 @@ func (s *scene) agree(pod *corev1.Pod) error {
 
 func (s *scene) agreeOnScores(search *search, fit []*cluster.Node, verdicts []oracle.Verdict) error {
 	by := map[string]map[string]int64{}
-	total := search.scores(fit, func(name string, scores []int64) {
+	total := search.scores(fit, make([]int64, 2*len(fit)), func(name string, scores []int64) {
 		for i, n := range fit {
 			if by[n.Name] == nil {
 				by[n.Name] = map[string]int64{}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
@@ -17,8 +18,16 @@ type Placement struct {
 	Nodes      int                     // how many there are
 	Everywhere *plugin.Refusal         // that was given for all of them at once
 	Refusals   map[*plugin.Refusal]int // how many nodes each was given for
-	Open       []*cluster.Node         // refused, but might do if pods were removed
+	Open       []*cluster.Node         // refused, but might do if pods were removed; nil when there is a node
 }
+
+// lists are as long as a cluster has nodes, and are used for one search after the other.
+type lists struct {
+	fit, open []*cluster.Node
+	points    []int64
+}
+
+var spare = sync.Pool{New: func() any { return new(lists) }}
 
 // search is the work of finding a node for one pod.
 type search struct {
@@ -149,7 +158,10 @@ func (s *search) place(start int) (Placement, int) {
 		return s.placeNamed(p), start
 	}
 	enough := enoughNodes(len(nodes), s.profile.Percent)
-	fit := make([]*cluster.Node, 0, enough)
+	use := spare.Get().(*lists)
+	defer spare.Put(use)
+	fit := use.fit[:0]
+	p.Open = use.open[:0]
 	start %= len(nodes)
 	looked := 0
 	for ; looked < len(nodes) && len(fit) < enough; looked++ {
@@ -160,7 +172,11 @@ func (s *search) place(start int) (Placement, int) {
 			fit = append(fit, n)
 		}
 	}
-	p.Node = s.best(fit)
+	p.Node = s.best(fit, use)
+	use.fit, use.open = fit, nil // who finds nothing goes on with the open ones
+	if p.Node != nil {
+		use.open, p.Open = p.Open, nil
+	}
 	if looked == len(nodes) {
 		looked = 1 // all were looked at, but not always in the same order
 	}
@@ -183,11 +199,13 @@ func (s *search) placeNamed(p Placement) Placement {
 			fit = append(fit, n)
 		}
 	}
-	if p.Node = s.best(fit); p.Node == nil && len(looked) < p.Nodes {
+	if p.Node = s.best(fit, new(lists)); p.Node == nil && len(looked) < p.Nodes {
 		if p.Refusals == nil {
 			p.Refusals = map[*plugin.Refusal]int{}
 		}
 		p.Refusals[plugin.Unnamed] += p.Nodes - len(looked)
+	} else if p.Node != nil {
+		p.Open = nil
 	}
 	return p
 }
@@ -218,14 +236,15 @@ func enoughNodes(nodes, percent int) int {
 	return max(nodes*percent/100, lookAtAll)
 }
 
-func (s *search) best(fit []*cluster.Node) *cluster.Node {
+func (s *search) best(fit []*cluster.Node, use *lists) *cluster.Node {
 	switch len(fit) {
 	case 0:
 		return nil
 	case 1:
 		return fit[0]
 	}
-	total := s.scores(fit, nil)
+	use.points = slices.Grow(use.points[:0], 2*len(fit))[:2*len(fit)]
+	total := s.scores(fit, use.points, nil)
 	top := 0
 	for i := range fit {
 		if total[i] > total[top] {
@@ -235,10 +254,10 @@ func (s *search) best(fit []*cluster.Node) *cluster.Node {
 	return fit[top]
 }
 
-// scores rates nodes that will do; each, if not nil, is told what every plugin gave.
-func (s *search) scores(fit []*cluster.Node, each func(name string, scores []int64)) []int64 {
-	both := make([]int64, 2*len(fit))
-	total, scores := both[:len(fit)], both[len(fit):]
+// scores rates nodes that will do, in points, which has two places for each of them; each, if not nil, is told what every plugin gave.
+func (s *search) scores(fit []*cluster.Node, points []int64, each func(name string, scores []int64)) []int64 {
+	total, scores := points[:len(fit)], points[len(fit):]
+	clear(total)
 	for _, score := range s.profile.Scores {
 		rate := score.Score(s.task, fit)
 		if rate == nil {

@@ -19,6 +19,8 @@ type Preemption struct {
 	Node    *cluster.Node // nil: it would not help
 	Victims []*cluster.Pod
 	Reason  string // when it would not help
+	// Hopeless says that no preemption helps, so that there is nothing to wait for on a node that is promised to the pod.
+	Hopeless bool
 }
 
 // budgets are the disruption budgets by namespace and name.
@@ -54,7 +56,7 @@ func (s *search) preempt(refused Placement, known budgets) Preemption {
 	pod := s.task.Pod
 	switch {
 	case s.profile.Preempt.Off:
-		return Preemption{}
+		return Preemption{Hopeless: true}
 	case pod.Never:
 		return Preemption{Reason: "not eligible due to preemptionPolicy=Never."}
 	case s.leaving():
@@ -62,20 +64,23 @@ func (s *search) preempt(refused Placement, known budgets) Preemption {
 	}
 	var best sacrifice
 	var try scratch
-	hopeless, found := 0, 0
-	enough := max(refused.Nodes*s.profile.Preempt.Percent/100, s.profile.Preempt.AtLeast)
+	hopeless, found, breaking := 0, 0, 0
+	enough := max(len(refused.Open)*s.profile.Preempt.Percent/100, s.profile.Preempt.AtLeast)
 	for _, n := range refused.Open {
 		c := s.sacrificeOn(n, known, &try)
 		if c.node == nil {
 			hopeless++
 			continue
 		}
-		if best.node == nil || c.compare(&best) < 0 {
+		if c.broken > 0 {
+			breaking++
+		}
+		if best.node == nil || c.compare(&best) < 0 && (c.broken == 0 || breaking <= enough) {
 			c.victims = append(best.victims[:0], c.victims...) // those of the next node come where these are
 			best = c
 		}
-		if found++; found == enough {
-			break
+		if found++; found >= enough && best.broken == 0 {
+			break // one that breaks a disruption budget is taken only when all others do
 		}
 	}
 	if best.node != nil {
@@ -88,7 +93,8 @@ func (s *search) preempt(refused Placement, known budgets) Preemption {
 	if rest := refused.Nodes - len(refused.Open); rest > 0 {
 		parts = append(parts, fmt.Sprintf("%d Preemption is not helpful for scheduling", rest))
 	}
-	return Preemption{Reason: fmt.Sprintf("0/%d nodes are available: %s.", refused.Nodes, strings.Join(parts, ", "))}
+	slices.Sort(parts)
+	return Preemption{Hopeless: true, Reason: fmt.Sprintf("0/%d nodes are available: %s.", refused.Nodes, strings.Join(parts, ", "))}
 }
 
 // leaving says whether pods are going already from the node that is promised to the pod, if it might do at all.

@@ -27,9 +27,14 @@ type queue struct {
 	pods    map[types.UID]*item
 	classes map[string]*class
 	active  classHeap
-	backoff classHeap
+	backoff classHeap // tried when nobody is active, at the latest when their time has come
+	failing classHeap // whose placing failed: they are not tried before
+	gated   map[types.UID]bool
+	held    map[types.UID]bool              // whose victims are being ended, and whether an event came meanwhile
 	parked  [plugin.Everything + 1][]*class // by the events that may help
 	ready   chan struct{}
+
+	entered func(part, event string, pods int) // counts those that come into a part of the queue; nil: nobody does
 }
 
 type where int
@@ -37,7 +42,8 @@ type where int
 const (
 	idle      where = iota // nobody in it waits
 	inActive               // some wait for their turn
-	inBackoff              // for the time of the next try
+	inBackoff              // for the time of the next try, or until nobody else is active
+	inFailing              // for the time of the next try
 	inParked               // for something to change
 )
 
@@ -61,7 +67,8 @@ type item struct {
 func newQueue(now func() time.Time, settings profile.Settings) *queue {
 	return &queue{
 		now: now, first: settings.FirstBackoff, most: settings.MaxBackoff,
-		pods: map[types.UID]*item{}, classes: map[string]*class{}, ready: make(chan struct{}, 1),
+		pods: map[types.UID]*item{}, classes: map[string]*class{}, gated: map[types.UID]bool{}, held: map[types.UID]bool{},
+		ready: make(chan struct{}, 1),
 	}
 }
 
@@ -75,15 +82,22 @@ func classKey(p *cluster.Pod) string {
 
 // put adds a pod, or takes note of what has changed about it. It returns what the pod is to be told at once: that equal ones
 // have been refused, and nothing has changed since.
-func (q *queue) put(p *cluster.Pod) (it *item, added bool, told *refusal) {
+func (q *queue) put(p *cluster.Pod) (it *item, told *refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	it = q.pods[p.UID]
+	opened := q.gated[p.UID]
+	delete(q.gated, p.UID)
 	if it == nil {
 		it = &item{added: q.now(), promised: p.Nominated}
 		q.pods[p.UID] = it
 		it.pod = p
-		return it, true, q.join(it)
+		if opened {
+			q.count("active", gatesOpened, 1)
+		} else {
+			q.count("active", podAdded, 1)
+		}
+		return it, q.join(it)
 	}
 	if p.Nominated == it.promised && it.pod.Nominated != p.Nominated { // ours is newer, and on its way
 		newer := *p
@@ -94,11 +108,16 @@ func (q *queue) put(p *cluster.Pod) (it *item, added bool, told *refusal) {
 	}
 	if it.class.key == classKey(p) || it.pos < 0 {
 		it.pod = p // one that is being placed finds its class when it comes back
-		return it, false, nil
+		return it, nil
 	}
+	waited, was := it.class.at != inActive, it.pod
 	q.leave(it)
 	it.pod = p
-	return it, false, q.join(it)
+	told = q.join(it)
+	if waited && it.class.at == inActive {
+		q.count("active", updated(was, p), 1)
+	}
+	return it, told
 }
 
 // join makes an item a member of its class, and says what it is to be told.
@@ -120,7 +139,7 @@ func (q *queue) join(it *item) *refusal {
 		return c.refusal
 	case inActive:
 	default:
-		q.activate(c)
+		q.activate(c, "")
 	}
 	return nil
 }
@@ -138,14 +157,24 @@ func (q *queue) leave(it *item) {
 	q.tidy(c)
 }
 
-// drop forgets a pod that is gone or has a node.
-func (q *queue) drop(uid types.UID) {
+// drop forgets a pod that is gone, is not to be scheduled or has a node. It says whether the pod was there.
+func (q *queue) drop(uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if it := q.pods[uid]; it != nil {
-		q.leave(it)
-		delete(q.pods, uid)
+	it := q.pods[uid]
+	if it == nil {
+		return false
 	}
+	q.leave(it)
+	delete(q.pods, uid)
+	return true
+}
+
+// waits says whether a pod is to be placed still.
+func (q *queue) waits(it *item) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pods[it.pod.UID] == it
 }
 
 // pop returns the pod whose turn it is.
@@ -154,7 +183,10 @@ func (q *queue) pop() (*item, bool) {
 	defer q.mu.Unlock()
 	q.due()
 	if len(q.active) == 0 {
-		return nil, false
+		if len(q.backoff) == 0 {
+			return nil, false
+		}
+		q.activate(q.backoff[0], popFromBackoff) // back-off makes way for others, and there are none
 	}
 	c := q.active[0]
 	it := c.members[c.head]
@@ -208,12 +240,17 @@ func (q *queue) refuse(it *item, wakes plugin.Event, r *refusal) []*item {
 	return told
 }
 
-// retry takes back a pod whose placing has failed: it is tried again after a while.
+// retry takes back a pod whose placing has failed: it is tried again after a while, and is promised no node any more.
 func (q *queue) retry(it *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.pods[it.pod.UID] != it {
 		return
+	}
+	if it.pod.Nominated != "" {
+		lesser := *it.pod
+		lesser.Nominated = ""
+		it.pod = &lesser
 	}
 	was := it.class
 	was.flying--
@@ -225,7 +262,10 @@ func (q *queue) retry(it *item) {
 	q.unplace(c)
 	c.refusals++
 	c.until = q.now().Add(q.pause(c.refusals))
-	q.wake(c)
+	c.at = inFailing
+	heap.Push(&q.failing, c)
+	q.count("backoff", attemptFailed, c.live)
+	q.signal()
 }
 
 func (q *queue) pause(refusals int) time.Duration {
@@ -236,39 +276,49 @@ func (q *queue) pause(refusals int) time.Duration {
 	return min(d, q.most)
 }
 
-// move brings back pods that wait for an event; which looks closer at one of a class.
-func (q *queue) move(event plugin.Event, which func(sample *cluster.Pod, plugins []string) bool) {
+// move brings back pods that what happened may help; which looks closer at one of a class.
+func (q *queue) move(what plugin.Happened, which func(sample *cluster.Pod, plugins []string) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for wakes, parked := range q.parked {
-		if plugin.Event(wakes)&event == 0 {
+		if plugin.Event(wakes)&what.Event == 0 {
 			continue
 		}
 		for _, c := range slices.Backward(parked) { // the last takes the place of one that goes
-			if which == nil || which(c.sample, c.refusal.plugins) {
-				q.unplace(c)
-				q.wake(c)
+			if which != nil && !which(c.sample, c.refusal.plugins) || q.holds(c) {
+				continue
 			}
+			q.unplace(c)
+			q.wake(c, what.Name())
 		}
 	}
 }
 
-// wake puts a class where it is tried again as soon as its back-off is over.
-func (q *queue) wake(c *class) {
+// wake puts a class where it is tried again as soon as its back-off is over, or nobody else is active.
+func (q *queue) wake(c *class, event string) {
 	if q.now().Before(c.until) {
 		c.at = inBackoff
 		heap.Push(&q.backoff, c)
-		q.signal() // the loop sleeps until the first back-off ends
+		q.count("backoff", event, c.live)
+		q.signal()
 		return
 	}
-	q.activate(c)
+	q.activate(c, event)
 }
 
-func (q *queue) activate(c *class) {
+func (q *queue) activate(c *class, event string) {
 	q.unplace(c)
+	q.count("active", event, c.live)
 	c.at = inActive
 	heap.Push(&q.active, c)
 	q.signal()
+}
+
+// count counts pods that come into a part of the queue; those without an event are counted where they come from.
+func (q *queue) count(part, event string, pods int) {
+	if q.entered != nil && event != "" {
+		q.entered(part, event, pods)
+	}
 }
 
 func (q *queue) signal() {
@@ -281,8 +331,10 @@ func (q *queue) signal() {
 // due moves classes whose back-off is over to the active ones.
 func (q *queue) due() {
 	now := q.now()
-	for len(q.backoff) > 0 && !now.Before(q.backoff[0].until) {
-		q.activate(q.backoff[0])
+	for _, h := range []*classHeap{&q.backoff, &q.failing} {
+		for len(*h) > 0 && !now.Before((*h)[0].until) {
+			q.activate((*h)[0], backoffComplete)
+		}
 	}
 }
 
@@ -295,7 +347,7 @@ func (q *queue) flush() {
 		for _, c := range slices.Backward(parked) {
 			if c.since.Before(limit) {
 				q.unplace(c)
-				q.wake(c)
+				q.wake(c, waitedTooLong)
 			}
 		}
 	}
@@ -306,12 +358,12 @@ func (q *queue) wait() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case len(q.active) > 0:
+	case len(q.active)+len(q.backoff) > 0:
 		return 0
-	case len(q.backoff) == 0:
+	case len(q.failing) == 0:
 		return time.Hour
 	}
-	return q.backoff[0].until.Sub(q.now())
+	return q.failing[0].until.Sub(q.now())
 }
 
 // told says what a pod is to be told now: the last refusal of its class, nil if it waits no more.
@@ -324,57 +376,13 @@ func (q *queue) told(it *item) (*cluster.Pod, *refusal) {
 	return it.pod, it.class.refusal
 }
 
-// lengths are how many pods are in each part, for metrics.
-func (q *queue) lengths() (active, backoff, parked int) {
+// gate notes whether a pod waits for its gates to be opened.
+func (q *queue) gate(uid types.UID, gated bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, c := range q.classes {
-		switch c.at {
-		case inActive:
-			active += c.live
-		case inBackoff:
-			backoff += c.live
-		case inParked:
-			parked += c.live
-		}
+	if gated {
+		q.gated[uid] = true
+	} else {
+		delete(q.gated, uid)
 	}
-	return active, backoff, parked
-}
-
-// promise notes that room is being made for a pod, which then waits by itself.
-func (q *queue) promise(it *item, promised *cluster.Pod) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.pods[promised.UID] == it {
-		it.pod = promised
-	}
-}
-
-// unpromise takes that back.
-func (q *queue) unpromise(p *cluster.Pod) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	it := q.pods[p.UID]
-	if it == nil || it.pod.Nominated == "" {
-		return
-	}
-	lesser := *it.pod
-	lesser.Nominated = ""
-	if it.pos < 0 {
-		it.pod = &lesser
-		return
-	}
-	q.leave(it)
-	it.pod = &lesser
-	q.join(it)
-}
-
-// promised is the node that the API shows as promised to a pod.
-func (q *queue) promised(uid types.UID) string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if it := q.pods[uid]; it != nil {
-		return it.promised
-	}
-	return ""
 }

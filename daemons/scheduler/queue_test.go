@@ -59,12 +59,12 @@ func TestARefusedPodWaitsForAChangeThatMatters(t *testing.T) {
 	if got := popped(t, q); got != "" {
 		t.Fatalf("%q came back without a change", got)
 	}
-	q.move(plugin.StorageChanged, nil)
-	q.move(plugin.PodGone, func(*cluster.Pod, []string) bool { return false })
+	q.move(plugin.Happened{Event: plugin.StorageChanged}, nil)
+	q.move(plugin.Happened{Event: plugin.PodGone}, func(*cluster.Pod, []string) bool { return false })
 	if got := popped(t, q); got != "" {
 		t.Fatalf("%q came back for a change that is not its concern", got)
 	}
-	q.move(plugin.PodGone, nil)
+	q.move(plugin.Happened{Event: plugin.PodGone}, nil)
 	if got := popped(t, q); got != "p" {
 		t.Fatalf("popped %q after the change", got)
 	}
@@ -84,7 +84,7 @@ func TestEqualPodsAreRefusedTogether(t *testing.T) {
 	if got := popped(t, q); got != "other" {
 		t.Fatalf("popped %q", got)
 	}
-	if _, _, told := q.put(seen(pod("late"))); told != noRoom {
+	if _, told := q.put(seen(pod("late"))); told != noRoom {
 		t.Errorf("one that comes later is told %v", told)
 	}
 	if _, told := q.told(q.pods["p1"]); told != noRoom {
@@ -92,7 +92,7 @@ func TestEqualPodsAreRefusedTogether(t *testing.T) {
 	}
 	looks := 0
 	c.pass(time.Minute)
-	q.move(plugin.PodGone, func(*cluster.Pod, []string) bool { looks++; return true })
+	q.move(plugin.Happened{Event: plugin.PodGone}, func(*cluster.Pod, []string) bool { looks++; return true })
 	names := map[string]bool{}
 	for range 4 {
 		names[popped(t, q)] = true
@@ -171,8 +171,79 @@ func TestAPromisedPodWaitsAlone(t *testing.T) {
 		t.Errorf("popped %q", got)
 	}
 	c.pass(time.Minute)
-	q.move(plugin.PodGone, nil)
+	q.move(plugin.Happened{Event: plugin.PodGone}, nil)
 	if got := popped(t, q); got != "a" {
 		t.Errorf("popped %q", got)
+	}
+}
+
+// Back-off makes way for other pods. When there are none, a pod that an event may have helped need not wait.
+func TestAWokenPodIsTriedAtOnceWhenNobodyElseIs(t *testing.T) {
+	q, _ := newTestQueue()
+	q.put(seen(pod("woken")))
+	it, _ := q.pop()
+	q.refuse(it, plugin.PodGone, noRoom)
+	q.put(seen(pod("lesser", priority(-1))))
+	q.move(plugin.Happened{Event: plugin.PodGone}, nil)
+	if got := q.wait(); got != 0 {
+		t.Errorf("it sleeps for %v", got)
+	}
+	for _, want := range []string{"lesser", "woken", ""} {
+		if got := popped(t, q); got != want {
+			t.Errorf("popped %q, want %q", got, want)
+		}
+	}
+}
+
+func TestAPodWhosePlacingFailedIsNotTriedEarly(t *testing.T) {
+	q, c := newTestQueue()
+	q.put(seen(pod("failed")))
+	it, _ := q.pop()
+	q.retry(it)
+	q.put(seen(pod("woken", asks("cpu", "1"))))
+	it, _ = q.pop()
+	q.refuse(it, plugin.PodGone, noRoom)
+	q.move(plugin.Happened{Event: plugin.PodGone}, nil)
+	for _, want := range []string{"woken", ""} {
+		if got := popped(t, q); got != want {
+			t.Errorf("popped %q, want %q", got, want)
+		}
+	}
+	if _, backoff, _, _ := q.lengths(); backoff != 1 {
+		t.Errorf("%d pods back off", backoff)
+	}
+	c.pass(time.Second)
+	if got := popped(t, q); got != "failed" {
+		t.Errorf("popped %q after its back-off", got)
+	}
+}
+
+// A pod whose victims are being ended would choose others if it were tried before they are on their way.
+func TestAPodIsHeldWhileItsVictimsAreEnded(t *testing.T) {
+	for name, c := range map[string]struct{ event, failed, back bool }{
+		"nothing happened": {false, false, false}, "an event came": {true, false, true}, "it failed": {false, true, true},
+	} {
+		q, _ := newTestQueue()
+		q.put(seen(pod("p")))
+		it, _ := q.pop()
+		promised := *it.pod
+		promised.Nominated = "n1"
+		q.promise(it, &promised)
+		q.hold("p")
+		q.refuse(it, plugin.PodGone, noRoom)
+		if c.event {
+			q.move(plugin.Happened{Event: plugin.PodGone}, nil)
+		}
+		if got := popped(t, q); got != "" {
+			t.Errorf("%s: popped %q while it was held", name, got)
+		}
+		q.letGo("p", c.failed)
+		if got := popped(t, q); (got == "p") != c.back {
+			t.Errorf("%s: popped %q", name, got)
+		}
+		q.move(plugin.Happened{Event: plugin.PodGone}, nil)
+		if got := popped(t, q); (got == "p") == c.back {
+			t.Errorf("%s: popped %q after another event", name, got)
+		}
 	}
 }

@@ -11,15 +11,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/scheduler/cluster"
@@ -71,7 +68,7 @@ type scheduler struct {
 	api      kubernetes.Interface
 	log      *slog.Logger
 	now      func() time.Time
-	events   record.EventRecorder
+	events   map[string]*events.Recorder // by profile
 	metrics  *metrics
 	settings profile.Settings
 	shapes   *cluster.Shapes
@@ -95,8 +92,9 @@ const bindsAtOnce = 64
 func newScheduler(api kubernetes.Interface, log *slog.Logger, m *metrics, settings profile.Settings) *scheduler {
 	s := &scheduler{
 		api: api, log: log, now: time.Now, metrics: m, settings: settings, shapes: cluster.NewShapes(), queue: newQueue(time.Now, settings),
-		tell: newTeller(), cluster: cluster.New(), budgets: budgets{}, waiting: map[types.UID]*binding{},
+		tell: newTeller(), cluster: cluster.New(), budgets: budgets{}, waiting: map[types.UID]*binding{}, events: map[string]*events.Recorder{},
 	}
+	s.queue.entered = m.entered
 	s.binds.SetLimit(bindsAtOnce)
 	m.scheduler.Store(s)
 	return s
@@ -104,10 +102,15 @@ func newScheduler(api kubernetes.Interface, log *slog.Logger, m *metrics, settin
 
 // run schedules until ctx ends.
 func (s *scheduler) run(ctx context.Context) error {
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: s.api.CoreV1().Events("")})
+	broadcaster := events.NewBroadcaster(ctx, s.api)
 	defer broadcaster.Shutdown()
-	s.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: profile.Name})
+	for _, p := range s.settings.Profiles {
+		recorder, err := events.NewRecorder(broadcaster, p.Name)
+		if err != nil {
+			return err
+		}
+		s.events[p.Name] = recorder
+	}
 	stop, err := s.watch(ctx)
 	if err != nil {
 		return err
@@ -116,7 +119,10 @@ func (s *scheduler) run(ctx context.Context) error {
 		stop()
 		return nil // ended while waiting
 	}
-	s.log.Info("scheduling", "nodes", s.cluster.Len())
+	s.mu.Lock()
+	nodes := s.cluster.Len()
+	s.mu.Unlock()
+	s.log.Info("scheduling", "nodes", nodes)
 	var telling sync.WaitGroup
 	for range tellersAtOnce {
 		telling.Go(func() { s.telling(ctx) })
@@ -145,7 +151,7 @@ func (s *scheduler) loop(ctx context.Context) {
 		case <-sleep.C:
 		case <-flush.C:
 			s.queue.flush()
-			s.expire()
+			s.expire(ctx)
 		}
 		sleep.Stop()
 	}
@@ -155,6 +161,10 @@ func (s *scheduler) loop(ctx context.Context) {
 func (s *scheduler) schedule(ctx context.Context, it *item) {
 	began := s.now()
 	s.mu.Lock()
+	if !s.queue.waits(it) { // it is gone, or being deleted, since its turn came
+		s.mu.Unlock()
+		return
+	}
 	pod := it.pod
 	by := s.settings.Profile(pod.Scheduler)
 	search := newSearch(by, s.cluster, pod, &it.class.known)
@@ -184,23 +194,35 @@ func (s *scheduler) schedule(ctx context.Context, it *item) {
 func (s *scheduler) refuse(it *item, search *search, placement Placement) Preemption {
 	pod, message := it.pod, placement.Explain()
 	plugins := placement.Plugins()
-	var preemption Preemption
+	preemption := Preemption{Hopeless: true}
 	if placement.Nodes > 0 {
 		preemption = search.preempt(placement, s.budgets)
+		if !search.profile.Preempt.Off {
+			s.metrics.preemptions.Inc()
+		}
+	}
+	if preemption.Reason != "" {
+		message += " preemption: " + preemption.Reason
 	}
 	switch {
 	case preemption.Node != nil:
-		s.metrics.preemptions.Inc()
-		promised := *pod
-		promised.Nominated = preemption.Node.Name
-		s.cluster.Nominate(&promised, promised.Nominated)
-		s.queue.promise(it, &promised)
-	case preemption.Reason != "":
-		message += " preemption: " + preemption.Reason
+		s.promise(it, preemption.Node.Name)
+		s.queue.hold(pod.UID)
+	case preemption.Hopeless && pod.Nominated != "":
+		s.promise(it, "")
 	}
-	s.metrics.incoming.WithLabelValues("unschedulable", "ScheduleAttemptFailure").Inc()
-	for _, one := range s.queue.refuse(it, wakes(plugins), &refusal{message, plugins}) {
+	refused := s.queue.refuse(it, wakes(plugins), &refusal{message, plugins})
+	s.metrics.entered("unschedulable", attemptFailed, len(refused))
+	for _, one := range refused {
 		s.tell.add(one)
 	}
 	return preemption
+}
+
+// promise promises a pod that is being placed a node, or none any more.
+func (s *scheduler) promise(it *item, node string) {
+	promised := *it.pod
+	promised.Nominated = node
+	s.nominate(&promised, node)
+	s.queue.promise(it, &promised)
 }

@@ -22,6 +22,11 @@ import (
 // start runs a scheduler over a fake API that carries bindings out.
 func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 	t.Helper()
+	return startWith(t, profile.DefaultSettings(), objects...)
+}
+
+func startWith(t *testing.T, settings profile.Settings, objects ...runtime.Object) *fake.Clientset {
+	t.Helper()
 	api := fake.NewClientset(objects...)
 	api.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		create, ok := action.(clienttesting.CreateAction)
@@ -42,7 +47,7 @@ func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newScheduler(api, slog.New(slog.DiscardHandler), m, profile.DefaultSettings())
+	s := newScheduler(api, slog.New(slog.DiscardHandler), m, settings)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()

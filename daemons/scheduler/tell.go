@@ -76,24 +76,46 @@ func (s *scheduler) telling(ctx context.Context) {
 			return
 		}
 		if pod, r := s.queue.told(it); r != nil {
-			s.events.Event(pod.Reference(), corev1.EventTypeWarning, "FailedScheduling", r.message)
-			s.explain(ctx, pod, r.message)
+			s.say(ctx, pod, corev1.PodReasonUnschedulable, r.message)
 		}
 	}
 }
 
+// What was being done when there was something to tell, by upstream's names.
+const (
+	scheduling = "Scheduling"
+	assigning  = "Binding"
+	preempting = "Preempting"
+)
+
+// An event's message has maxNote bytes at most, and ends with cut when there was more to say.
+const (
+	maxNote = 1024
+	cut     = " ..."
+)
+
+// say tells a pod's users why it has no node.
+func (s *scheduler) say(ctx context.Context, pod *cluster.Pod, reason, message string) {
+	note := message
+	if len(note) > maxNote {
+		note = note[:maxNote-len(cut)] + cut
+	}
+	s.events[pod.Scheduler].Tell(pod.Reference(), nil, corev1.EventTypeWarning, "FailedScheduling", scheduling, note)
+	s.explain(ctx, pod, reason, message)
+}
+
 // explain writes the condition PodScheduled and the node that is promised, unless the pod says so already.
-func (s *scheduler) explain(ctx context.Context, pod *cluster.Pod, message string) {
+func (s *scheduler) explain(ctx context.Context, pod *cluster.Pod, reason, message string) {
 	since := metav1.Time{Time: s.now()}
 	api := s.queue.promised(pod.UID)
 	if have := pod.Condition; have != nil && have.Status == corev1.ConditionFalse {
-		if have.Message == message && have.Reason == corev1.PodReasonUnschedulable && pod.Nominated == api {
+		if have.Message == message && have.Reason == reason && have.ObservedGeneration == pod.Generation && pod.Nominated == api {
 			return
 		}
 		since = have.LastTransitionTime
 	}
 	change := map[string]any{"conditions": []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason,
 		Message: message, LastTransitionTime: since, ObservedGeneration: pod.Generation,
 	}}}
 	if pod.Nominated != api {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/informers"
 	clientcache "k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client"
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
 	"clusterctl/daemons/scheduler/profile"
@@ -48,17 +49,9 @@ func (s *scheduler) lean(obj any) (any, error) {
 		n := *o
 		n.ManagedFields, n.Annotations = nil, nil
 		return &n, nil
-	case *storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment:
-		if m, ok := o.(metav1.Object); ok {
-			m.SetManagedFields(nil)
-			m.SetAnnotations(nil)
-		}
-		return o, nil
-	case *resourcev1.ResourceClaim, *resourcev1.DeviceClass, *resourcev1.ResourceSlice, *resourcev1.DeviceTaintRule:
-		if m, ok := o.(metav1.Object); ok {
-			m.SetManagedFields(nil)
-		}
-		return o, nil
+	case *storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment,
+		*resourcev1.ResourceClaim, *resourcev1.DeviceClass, *resourcev1.ResourceSlice, *resourcev1.DeviceTaintRule:
+		return client.WithoutManagers(obj)
 	}
 	return cluster.LeanOwner(obj)
 }
@@ -70,16 +63,17 @@ func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 	pods := informers.NewSharedInformerFactoryWithOptions(s.api, 0, informers.WithTransform(s.lean), informers.WithTweakListOptions(unfinished))
 	var synced []clientcache.InformerSynced
 	for _, w := range []struct {
-		informer  clientcache.SharedIndexInformer
-		set, drop func(obj any)
+		informer clientcache.SharedIndexInformer
+		set      func(obj any, action string) // empty of one that was there
+		drop     func(obj any)
 	}{
-		{factory.Core().V1().Nodes().Informer(), s.nodeSeen, s.nodeGone},
-		{pods.Core().V1().Pods().Informer(), s.podSeen, s.podGone},
-		{factory.Core().V1().Namespaces().Informer(), s.namespaceSeen, s.namespaceGone},
-		{factory.Core().V1().Services().Informer(), s.ownerSeen, s.ownerGone},
-		{factory.Core().V1().ReplicationControllers().Informer(), s.ownerSeen, s.ownerGone},
-		{factory.Apps().V1().ReplicaSets().Informer(), s.ownerSeen, s.ownerGone},
-		{factory.Apps().V1().StatefulSets().Informer(), s.ownerSeen, s.ownerGone},
+		{factory.Core().V1().Nodes().Informer(), either(s.nodeSeen), s.nodeGone},
+		{pods.Core().V1().Pods().Informer(), either(s.podSeen), s.podGone},
+		{factory.Core().V1().Namespaces().Informer(), either(s.namespaceSeen), s.namespaceGone},
+		{factory.Core().V1().Services().Informer(), either(s.ownerSeen), s.ownerGone},
+		{factory.Core().V1().ReplicationControllers().Informer(), either(s.ownerSeen), s.ownerGone},
+		{factory.Apps().V1().ReplicaSets().Informer(), either(s.ownerSeen), s.ownerGone},
+		{factory.Apps().V1().StatefulSets().Informer(), either(s.ownerSeen), s.ownerGone},
 		{factory.Core().V1().PersistentVolumeClaims().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
 		{factory.Core().V1().PersistentVolumes().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
 		{factory.Storage().V1().StorageClasses().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
@@ -91,10 +85,10 @@ func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 		{factory.Resource().V1().DeviceClasses().Informer(), s.deviceSeen, s.deviceGone},
 		{factory.Resource().V1().ResourceSlices().Informer(), s.deviceSeen, s.deviceGone},
 		{factory.Resource().V1().DeviceTaintRules().Informer(), s.deviceSeen, s.deviceGone},
-		{factory.Policy().V1().PodDisruptionBudgets().Informer(), s.budgetSeen, s.budgetGone},
+		{factory.Policy().V1().PodDisruptionBudgets().Informer(), either(s.budgetSeen), s.budgetGone},
 	} {
 		registration, err := w.informer.AddEventHandler(clientcache.ResourceEventHandlerFuncs{
-			AddFunc: w.set, UpdateFunc: func(_, obj any) { w.set(obj) },
+			AddFunc: func(obj any) { w.set(obj, plugin.Came) }, UpdateFunc: func(_, obj any) { w.set(obj, "") },
 			DeleteFunc: func(obj any) {
 				if gone, ok := obj.(clientcache.DeletedFinalStateUnknown); ok {
 					obj = gone.Obj
@@ -116,6 +110,9 @@ func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
+// either is f for an object that comes as for one that changes.
+func either(f func(any)) func(any, string) { return func(obj any, _ string) { f(obj) } }
+
 func (s *scheduler) podSeen(obj any) {
 	p, ok := obj.(*cluster.Pod)
 	if !ok {
@@ -129,19 +126,29 @@ func (s *scheduler) podSeen(obj any) {
 	case p.NodeName != "":
 		s.onNode(p)
 	case p.DeletionTimestamp != nil || p.Gated || s.settings.Profile(p.Scheduler) == nil:
-		s.queue.drop(p.UID)
-		s.cluster.Nominate(p, "")
+		if s.queue.drop(p.UID) && p.DeletionTimestamp != nil {
+			s.events[p.Scheduler].Tell(p.Reference(), nil, corev1.EventTypeWarning, "FailedScheduling", scheduling, "skip schedule deleting pod: "+p.Key())
+		}
+		s.queue.gate(p.UID, p.Gated && p.DeletionTimestamp == nil && s.settings.Profile(p.Scheduler) != nil)
+		s.nominate(p, "")
+		s.abandon(p.UID)
 	case s.cluster.Pod(p.UID) == nil: // else it is assumed, and on its way
 		if p.Nominated != s.queue.promised(p.UID) {
-			s.cluster.Nominate(p, p.Nominated)
+			s.nominate(p, p.Nominated)
 		}
-		it, added, told := s.queue.put(p)
-		if added {
-			s.metrics.incoming.WithLabelValues("active", "UnscheduledPodAdd").Inc()
-		}
+		it, told := s.queue.put(p)
 		if told != nil {
 			s.tell.add(it)
 		}
+	}
+}
+
+// nominate takes in which node a pod is promised. Others may take the room of a promise that has ended.
+func (s *scheduler) nominate(p *cluster.Pod, node string) {
+	old := s.cluster.PromisedNode(p.UID)
+	s.cluster.Nominate(p, node)
+	if old != nil && old.Name != node {
+		s.happened(plugin.Happened{Event: plugin.PodGone, Node: old})
 	}
 }
 
@@ -156,11 +163,11 @@ func (s *scheduler) onNode(p *cluster.Pod) {
 	switch {
 	case old == nil || old.Assumed:
 		s.happened(plugin.Happened{Event: plugin.PodPlaced, Pod: p})
+		return
 	case old.Shape != p.Shape:
-		s.happened(plugin.Happened{Event: plugin.PodPlaced | plugin.PodGone})
-	default: // it is being deleted, or was resized
-		s.happened(plugin.Happened{Event: plugin.PodGone, Node: p.OnNode()})
+		s.happened(plugin.Happened{Event: plugin.PodPlaced, Pod: p, Was: old})
 	}
+	s.happened(plugin.Happened{Event: plugin.PodGone, Node: p.OnNode(), Pod: p, Leaving: true}) // it is being deleted, or was resized
 }
 
 func (s *scheduler) podGone(obj any) {
@@ -174,6 +181,8 @@ func (s *scheduler) podGone(obj any) {
 // lost forgets a pod, whose room others may take.
 func (s *scheduler) lost(p *cluster.Pod) {
 	s.queue.drop(p.UID)
+	s.queue.gate(p.UID, false)
+	s.abandon(p.UID)
 	what := plugin.Happened{Event: plugin.PodGone, Pod: p}
 	if old := s.cluster.Pod(p.UID); old != nil {
 		what.Node = old.OnNode()
@@ -188,8 +197,18 @@ func (s *scheduler) nodeSeen(obj any) {
 	if n, ok := obj.(*cluster.NodeObject); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.cluster.SetNode(n) {
-			s.happened(plugin.Happened{Event: plugin.NodeChanged, Node: s.cluster.Node(n.Name)})
+		var old *cluster.NodeObject
+		if known := s.cluster.Node(n.Name); known != nil {
+			old = known.NodeObject
+		}
+		changed, before := s.cluster.SetNode(n)
+		if !changed {
+			return
+		}
+		node, action := s.cluster.Node(n.Name), n.Change(old)
+		s.happened(plugin.Happened{Event: plugin.NodeChanged, Node: node, Action: action})
+		if before != nil { // which may help pods that the node itself would not do for
+			s.happened(plugin.Happened{Event: plugin.DomainsChanged, Node: node, Before: before, Action: action})
 		}
 	}
 }
@@ -199,7 +218,7 @@ func (s *scheduler) nodeGone(obj any) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.cluster.DropNode(n.Name)
-		s.happened(plugin.Happened{Event: plugin.PodGone}) // domains have changed
+		s.happened(plugin.Happened{Event: plugin.DomainsChanged, Action: plugin.Gone})
 	}
 }
 
@@ -208,7 +227,7 @@ func (s *scheduler) namespaceSeen(obj any) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.cluster.SetNamespace(ns.Name, ns.Labels) {
-			s.happened(plugin.Happened{Event: plugin.PodPlaced | plugin.PodGone})
+			s.happened(plugin.Happened{Event: plugin.DomainsChanged, Namespace: true})
 		}
 	}
 }
@@ -233,18 +252,30 @@ func (s *scheduler) ownerGone(obj any) {
 	s.cluster.DropOwner(obj)
 }
 
-func (s *scheduler) storageSeen(ctx context.Context) func(any) {
-	return func(obj any) { s.storageChanged(ctx, func() { s.cluster.Storage.Set(obj) }) }
+func (s *scheduler) storageSeen(ctx context.Context) func(any, string) {
+	return func(obj any, action string) {
+		_, attached := obj.(*storagev1.VolumeAttachment) // which leaves less room for others
+		s.storageChanged(ctx, obj, action, !attached, s.cluster.Storage.Set)
+	}
 }
 
 func (s *scheduler) storageGone(ctx context.Context) func(any) {
-	return func(obj any) { s.storageChanged(ctx, func() { s.cluster.Storage.Drop(obj) }) }
+	return func(obj any) {
+		helps := false
+		switch obj.(type) {
+		case *storagev1.VolumeAttachment, *storagev1.CSINode, *storagev1.CSIDriver: // which may have been in the way
+			helps = true
+		}
+		s.storageChanged(ctx, obj, plugin.Gone, helps, s.cluster.Storage.Drop)
+	}
 }
 
-func (s *scheduler) storageChanged(ctx context.Context, change func()) {
+func (s *scheduler) storageChanged(ctx context.Context, obj any, action string, helps bool, change func(any)) {
 	s.mu.Lock()
-	change()
-	s.happened(plugin.Happened{Event: plugin.StorageChanged})
+	change(obj)
+	if helps {
+		s.happened(plugin.Happened{Event: plugin.StorageChanged, Storage: obj, Action: action})
+	}
 	waiting := len(s.waiting) > 0
 	s.mu.Unlock()
 	if waiting {
@@ -271,7 +302,7 @@ func (s *scheduler) budgetGone(obj any) {
 // happened brings back the pods that an event may help: one look for each class of equal pods.
 func (s *scheduler) happened(what plugin.Happened) {
 	task := &plugin.Task{Cluster: s.cluster} // no plugin keeps it
-	s.queue.move(what.Event, func(sample *cluster.Pod, plugins []string) bool {
+	s.queue.move(what, func(sample *cluster.Pod, plugins []string) bool {
 		by := s.settings.Profile(sample.Scheduler)
 		task.Pod, task.Args = sample, by.Args
 		if what.Event == plugin.NodeChanged && what.Node != nil && !nodeItselfDoes(by, task, what.Node) {

@@ -120,6 +120,9 @@ func (d draws) node(name string) *corev1.Node {
 		has[corev1.ResourceHugePagesPrefix+"2Mi"] = resource.MustParse("64Mi")
 	}
 	n.Status.Allocatable, n.Status.Capacity = has, has
+	if d.oneIn(2, "features") {
+		n.Status.DeclaredFeatures = []string{"Other", restartsAll}
+	}
 	for _, image := range images {
 		if d.oneIn(3, "image") {
 			n.Status.Images = append(n.Status.Images, corev1.ContainerImage{

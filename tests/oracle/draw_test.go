@@ -27,6 +27,7 @@ var texts = []string{
 	`NodeAffinity: node(s) didn't match scheduler-enforced node affinity`,
 	`NodeAffinity: node(s) didn't satisfy plugin(s) [NodeAffinity]`,
 	`NodeAffinity: pod affinity terms conflict`,
+	`NodeDeclaredFeatures: node(s) didn't match Pod's required features`,
 	`NodePorts: node(s) didn't have free ports for the requested pod ports`,
 	`NodeResourcesFit: Insufficient cpu`,
 	`NodeResourcesFit: Insufficient deviceclass.resource.kubernetes.io/a`,

@@ -56,6 +56,9 @@ func DrawPod(t *rapid.T, w *World, name string) *corev1.Pod {
 	}
 	d.volumes(w, p)
 	d.disks(p)
+	if d.oneIn(60, "restarts all") {
+		p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+	}
 	return p
 }
 
@@ -278,7 +281,7 @@ func (d draws) volumes(w *World, p *corev1.Pod) {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "image", VolumeSource: corev1.VolumeSource{
 			Image: &corev1.ImageVolumeSource{Reference: images[0].name}}})
 	}
-	if d.oneIn(100, "missing claim") {
+	if d.oneIn(200, "missing claim") {
 		p.Spec.Volumes = append(p.Spec.Volumes, claimVolume("missing"))
 	}
 	fresh := d.oneIn(2, "new claims") // alone, so that what happens to others does not hide what happens to them

@@ -175,7 +175,7 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 	}
 	if d.oneIn(4, "labelled zone") {
 		key := pick(d, "label", corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
-		v.Labels[key] = pick(d, "zones", "za", "zb", "za__zc")
+		v.Labels[key] = pick(d, "zones", "za", "zb", "za__zc", "za__")
 	}
 	if d.oneIn(3, "speed") {
 		v.Labels["speed"] = "fast"

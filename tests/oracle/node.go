@@ -197,3 +197,18 @@ func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
 func sidecar(c corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
+
+// declaredFeatures refuses nodes that do not declare what the pod needs: that all containers are restarted when one of them ends.
+func declaredFeatures(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, rule := range c.RestartPolicyRules {
+			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers && !slices.Contains(node.Status.DeclaredFeatures, restartsAll) {
+				return unresolvable("node(s) didn't match Pod's required features")
+			}
+		}
+	}
+	return nil
+}
+
+// restartsAll is what nodes declare that restart all containers of a pod when one of them ends as a rule says.
+const restartsAll = "RestartAllContainersOnContainerExits"

@@ -103,6 +103,7 @@ var filters = []struct {
 	{"PodTopologySpread", podTopologySpread},
 	{"InterPodAffinity", interPodAffinity},
 	{"DynamicResources", dynamicResources},
+	{"NodeDeclaredFeatures", declaredFeatures},
 }
 
 // scorers are the default plugins with their weights. Each gives a score per node, or nil when it skips the pod.

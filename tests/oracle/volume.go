@@ -261,7 +261,7 @@ func volumeZone(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 		}
 		for key, now := range current {
 			zones, has := pv.Labels[key]
-			if !has {
+			if !has || slices.Contains(strings.Split(zones, "__"), "") { // a label with an empty zone says nothing
 				continue
 			}
 			value, has := node.Labels[key]

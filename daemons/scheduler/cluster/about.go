@@ -69,14 +69,19 @@ func together(all []*About) *About {
 	return a
 }
 
-// about reads a term of a pod.
+// about reads a term of a pod. The API server has added what the label keys say to the selector when the pod was created; that
+// stands when the pod's labels change later.
 func about(pod *corev1.Pod, t *corev1.PodAffinityTerm) *About {
 	selector := selectorOf(t.LabelSelector)
 	for _, key := range t.MatchLabelKeys {
-		selector = also(selector, pod, key, selection.In)
+		if !expressed(t.LabelSelector, key, metav1.LabelSelectorOpIn) {
+			selector = also(selector, pod, key, selection.In)
+		}
 	}
 	for _, key := range t.MismatchLabelKeys {
-		selector = also(selector, pod, key, selection.NotIn)
+		if !expressed(t.LabelSelector, key, metav1.LabelSelectorOpNotIn) {
+			selector = also(selector, pod, key, selection.NotIn)
+		}
 	}
 	if t.NamespaceSelector == nil && len(t.Namespaces) == 0 {
 		return newAbout([]string{pod.Namespace}, nil, selector)
@@ -86,6 +91,13 @@ func about(pod *corev1.Pod, t *corev1.PodAffinityTerm) *About {
 		namespaced = selectorOf(t.NamespaceSelector)
 	}
 	return newAbout(t.Namespaces, namespaced, selector)
+}
+
+// expressed says whether a selector has such an expression about a label.
+func expressed(s *metav1.LabelSelector, key string, operator metav1.LabelSelectorOperator) bool {
+	return s != nil && slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		return r.Key == key && r.Operator == operator
+	})
 }
 
 // also narrows a selector by the pod's own value of a label; a label that it lacks does not count.

@@ -101,8 +101,9 @@ func interleave(nodes []*Node) []*Node {
 	return order
 }
 
-// SetNode takes in what the API says of a node. It reports whether that may let a pod go there that could not before.
-func (c *Cluster) SetNode(node *NodeObject) bool {
+// SetNode takes in what the API says of a node. It reports whether that may let a pod go there that could not before, and what the
+// node was if its pods may be in other domains now, or count for other constraints.
+func (c *Cluster) SetNode(node *NodeObject) (changed bool, before *NodeObject) {
 	n := c.byName[node.Name]
 	if n == nil {
 		c.epoch++
@@ -113,7 +114,7 @@ func (c *Cluster) SetNode(node *NodeObject) bool {
 			c.Add(p, n)
 		}
 		delete(c.strays, n.Name)
-		return true
+		return true, nil
 	}
 	old := n.NodeObject
 	moved := !maps.Equal(old.Labels, node.Labels) || !sameTaints(old.Taints, node.Taints)
@@ -135,7 +136,10 @@ func (c *Cluster) SetNode(node *NodeObject) bool {
 	c.countObject(n, 1)
 	c.epoch++
 	n.Epoch = c.epoch
-	return moved || old.Unschedulable != node.Unschedulable || !old.Allocatable.equal(&node.Allocatable)
+	if moved {
+		return true, old
+	}
+	return old.Unschedulable != node.Unschedulable || !old.Allocatable.equal(&node.Allocatable) || !slices.Equal(old.Features, node.Features), nil
 }
 
 // place gives a node an index, and room in the tables.
@@ -342,6 +346,9 @@ const never = math.MaxInt64
 
 // Promised says whether a pod is promised a node.
 func (c *Cluster) Promised(uid types.UID) bool { return c.promised[uid] != nil }
+
+// PromisedNode is the node that a pod is promised, nil if it is promised none that is known.
+func (c *Cluster) PromisedNode(uid types.UID) *Node { return c.promised[uid] }
 
 // Replace puts what the API says of a pod now in the place of what it said before, if nothing that counts has changed.
 func (c *Cluster) Replace(old, p *Pod) bool {

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/api"
 )
 
 // NodeObject is of a Node object what the scheduler reads, and nothing else: thousands of them are kept.
@@ -14,6 +17,7 @@ type NodeObject struct {
 	Unschedulable bool
 	Allocatable   Resources
 	Images        map[string]int64 // size by name
+	Features      []string         // that its kubelet declares
 
 	match *corev1.Node // for selectors, which read names and labels
 }
@@ -25,6 +29,7 @@ func NewNode(node *corev1.Node) *NodeObject {
 		Taints:        node.Spec.Taints,
 		Unschedulable: node.Spec.Unschedulable,
 		Allocatable:   resourcesOf(node.Status.Allocatable),
+		Features:      node.Status.DeclaredFeatures,
 	}
 	if len(node.Status.Images) > 0 {
 		n.Images = make(map[string]int64, len(node.Status.Images))
@@ -38,6 +43,37 @@ func NewNode(node *corev1.Node) *NodeObject {
 	return n
 }
 
+// Moved says whether a node is in another domain of a topology than before.
+func (n *NodeObject) Moved(before *NodeObject, key string) bool {
+	was, had := before.Labels[key]
+	is, has := n.Labels[key]
+	return was != is || had != has
+}
+
+// Retainted says whether a node has other taints than before.
+func (n *NodeObject) Retainted(before *NodeObject) bool { return !sameTaints(before.Taints, n.Taints) }
+
+// Relabelled says whether a node has other labels than before.
+func (n *NodeObject) Relabelled(before *NodeObject) bool { return !maps.Equal(before.Labels, n.Labels) }
+
+// Change is what has changed of a node, by upstream's names of it; before is nil for one that was not there. Of several changes it is the first
+// that upstream looks for.
+func (n *NodeObject) Change(before *NodeObject) string {
+	switch {
+	case before == nil:
+		return "Add"
+	case before.Unschedulable && !n.Unschedulable:
+		return "UpdateNodeTaint"
+	case !before.Allocatable.equal(&n.Allocatable):
+		return "UpdateNodeAllocatable"
+	case n.Relabelled(before):
+		return "UpdateNodeLabel"
+	case n.Retainted(before):
+		return "UpdateNodeTaint"
+	}
+	return "Update"
+}
+
 // Node is a node with what is taken of it. What is read of hundreds for every pod comes first, in one line of the processor's cache.
 type Node struct {
 	*NodeObject
@@ -48,7 +84,7 @@ type Node struct {
 	Pods      []*Pod
 	Requested Resources
 	Usual     Resources // the same with a usual amount for containers that ask for nothing
-	ports     map[HostPort]int
+	ports     map[api.HostPort]int
 }
 
 // Match is the node as selectors of nodes read it.
@@ -60,7 +96,7 @@ func (n *Node) take(p *Pod, times int64) {
 	n.Usual.add(p.usedUsual, times)
 	for _, port := range p.HostPorts {
 		if n.ports == nil {
-			n.ports = map[HostPort]int{}
+			n.ports = map[api.HostPort]int{}
 		}
 		if n.ports[port] += int(times); n.ports[port] <= 0 {
 			delete(n.ports, port)
@@ -68,12 +104,10 @@ func (n *Node) take(p *Pod, times int64) {
 	}
 }
 
-// PortTaken says whether a port of the machine is taken: the same port and protocol, and the same address unless either has
-// all of them.
-func (n *Node) PortTaken(want HostPort) bool {
+// PortTaken says whether a port of the machine is taken.
+func (n *Node) PortTaken(want api.HostPort) bool {
 	for have := range n.ports {
-		if want.Port == have.Port && want.Protocol == have.Protocol &&
-			(want.IP == have.IP || want.IP == everyAddress || have.IP == everyAddress) {
+		if want.Conflicts(have) {
 			return true
 		}
 	}

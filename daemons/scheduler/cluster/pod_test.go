@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What a pod holds of its node until a resize is done is not given to others, and what it cannot have is not kept for it.
@@ -66,5 +67,28 @@ func TestEqualPodsShareTheirShape(t *testing.T) {
 		if got := pod(c.change); (got == first) != c.equal {
 			t.Errorf("%s: equal: %v", name, got == first)
 		}
+	}
+}
+
+// What matchLabelKeys said when a pod was created stands when its labels change.
+func TestLabelKeysAreReadOnce(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{"hash": "2", "tenant": "v"}}}
+	in := func(key string, operator metav1.LabelSelectorOperator, value string) metav1.LabelSelectorRequirement {
+		return metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}}
+	}
+	term := corev1.PodAffinityTerm{TopologyKey: "z", MatchLabelKeys: []string{"hash"}, MismatchLabelKeys: []string{"tenant"}, LabelSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{in("hash", metav1.LabelSelectorOpIn, "1"), in("tenant", metav1.LabelSelectorOpNotIn, "t")}}}
+	for _, c := range []struct {
+		hash, tenant string
+		want         bool
+	}{{"1", "v", true}, {"1", "t", false}, {"2", "v", false}} {
+		if got := about(pod, &term).chooses("d", map[string]string{"hash": c.hash, "tenant": c.tenant}, nil); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	term.LabelSelector.MatchExpressions = nil // from an API server that adds nothing
+	if a := about(pod, &term); !a.chooses("d", map[string]string{"hash": "2", "tenant": "t"}, nil) || a.chooses("d", map[string]string{"hash": "1"}, nil) ||
+		a.chooses("d", map[string]string{"hash": "2", "tenant": "v"}, nil) {
+		t.Error("the keys are not read where the selector lacks them")
 	}
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"clusterctl/daemons/api"
 )
 
 // Shape is what pods of one template have in common, worked out once: where one of them may go, all may.
@@ -25,7 +27,7 @@ type Shape struct {
 	Never       bool // preempts nobody
 	Requests    Resources
 	Usual       Resources // Requests with a usual amount for containers that ask for nothing
-	HostPorts   []HostPort
+	HostPorts   []api.HostPort
 	Tolerations []corev1.Toleration
 	Images      []string
 	Volumes     []Volume
@@ -33,6 +35,7 @@ type Shape struct {
 	Disks       []Disk
 	Devices     []PodClaim // of devices
 	Askers      []Asker    // for extended resources
+	Features    []string   // that the node's kubelet has to declare
 	Owner       *metav1.OwnerReference
 
 	Required  nodeaffinity.RequiredNodeAffinity
@@ -60,15 +63,6 @@ type Volume struct {
 	Claim     string // its name
 	Ephemeral bool
 }
-
-// HostPort is a port of the machine that a pod takes.
-type HostPort struct {
-	Protocol corev1.Protocol
-	IP       string
-	Port     int32
-}
-
-const everyAddress = "0.0.0.0"
 
 // Term is one demand of inter-pod (anti-)affinity.
 type Term struct {
@@ -123,8 +117,8 @@ func newShape(pod *corev1.Pod, key string) *Shape {
 	s := &Shape{
 		Scheduler: pod.Spec.SchedulerName, namespace: pod.Namespace, labels: maps.Clone(pod.Labels),
 		Requests: asked(pod, nil), Usual: asked(pod, usualRequests), onNode: used(pod, usualOf(pod)),
-		HostPorts: hostPorts(pod), Tolerations: slices.Clone(pod.Spec.Tolerations),
-		Devices: podClaims(pod), Askers: askers(pod), key: key,
+		HostPorts: api.HostPorts(pod), Tolerations: slices.Clone(pod.Spec.Tolerations),
+		Devices: podClaims(pod), Askers: askers(pod), Features: features(pod), key: key,
 	}
 	if pod.Spec.Priority != nil {
 		s.Priority = *pod.Spec.Priority
@@ -211,6 +205,10 @@ func shapeKey(pod *corev1.Pod) string {
 	for _, a := range askers(pod) {
 		text(strconv.Itoa(a.Index), a.Name) // the pod's status tells what each container gets
 	}
+	if needs := features(pod); len(needs) > 0 {
+		text("F")
+		text(needs...)
+	}
 	amounts(spec.Overhead)
 	if spec.Resources != nil {
 		b.WriteByte('R')
@@ -253,34 +251,6 @@ func shapeKey(pod *corev1.Pod) string {
 		}
 	}
 	return b.String()
-}
-
-func hostPorts(pod *corev1.Pod) []HostPort {
-	var out []HostPort
-	add := func(c *corev1.Container) {
-		for _, p := range c.Ports {
-			if p.HostPort == 0 {
-				continue
-			}
-			port := HostPort{p.Protocol, p.HostIP, p.HostPort}
-			if port.IP == "" {
-				port.IP = everyAddress
-			}
-			if port.Protocol == "" {
-				port.Protocol = corev1.ProtocolTCP
-			}
-			out = append(out, port)
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			add(c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i])
-	}
-	return out
 }
 
 func (s *Shape) images(pod *corev1.Pod) {

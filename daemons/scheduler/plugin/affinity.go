@@ -1,6 +1,10 @@
 package plugin
 
-import "clusterctl/daemons/scheduler/cluster"
+import (
+	"slices"
+
+	"clusterctl/daemons/scheduler/cluster"
+)
 
 var (
 	notNear = final("InterPodAffinity", "node(s) didn't match pod affinity rules")
@@ -54,12 +58,24 @@ func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	return near || !anywhere && self
 }
 
-// affinityConcerned says whether an event is about pods that the pod's terms are about, or whose terms are about it.
+// affinityConcerned says whether an event is about pods that the pod's terms are about, or whose terms are about it, or about a node
+// that changes its domain for one of these terms.
 func affinityConcerned(t *Task, what Happened) bool {
+	if what.Event == DomainsChanged && what.Before != nil {
+		moved := func(term cluster.Term) bool { return what.Node.Moved(what.Before, term.Key) }
+		return slices.ContainsFunc(t.Pod.Affinity, moved) || slices.ContainsFunc(t.Pod.AntiAffinity, moved) ||
+			t.Others(t.Pod.Shape).Moved(what.Node, what.Before)
+	}
 	if what.Pod == nil {
 		return true
 	}
-	mine, theirs := t.Pod.Shape, what.Pod.Shape
+	if what.Leaving {
+		return false // it counts until it is gone
+	}
+	return aboutEachOther(t, t.Pod.Shape, what.Pod.Shape) || what.Was != nil && aboutEachOther(t, t.Pod.Shape, what.Was.Shape)
+}
+
+func aboutEachOther(t *Task, mine, theirs *cluster.Shape) bool {
 	about := func(terms []cluster.Term, s *cluster.Shape) bool {
 		for i := range terms {
 			if t.Chooses(terms[i].About, s) {

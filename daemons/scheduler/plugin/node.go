@@ -17,6 +17,7 @@ var (
 	unselected       = final("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	enforced         = final("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
 	portTaken        = open("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+	undeclared       = final("NodeDeclaredFeatures", "node(s) didn't match Pod's required features")
 
 	// Unnamed is why nodes are not looked at that a pod's required node affinity does not name.
 	Unnamed = final("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
@@ -150,6 +151,33 @@ func nodePorts(t *Task) Check {
 		}
 		return nil
 	}
+}
+
+// portsConcerned says whether a pod that ended had a port that the pod wants.
+func portsConcerned(t *Task, what Happened) bool {
+	return what.Pod == nil || !what.Leaving && slices.ContainsFunc(t.Pod.HostPorts, func(want api.HostPort) bool {
+		return slices.ContainsFunc(what.Pod.HostPorts, want.Conflicts)
+	})
+}
+
+// declaredFeatures refuses nodes whose kubelets do not declare what the pod needs of them.
+func declaredFeatures(t *Task) Check {
+	needs := t.Pod.Features
+	if len(needs) == 0 {
+		return nil
+	}
+	return func(n *cluster.Node) *Refusal {
+		if slices.ContainsFunc(needs, func(f string) bool { return !slices.Contains(n.Features, f) }) {
+			return undeclared
+		}
+		return nil
+	}
+}
+
+// featuresConcerned says whether a node that came or changed declares what the pod needs.
+func featuresConcerned(t *Task, what Happened) bool {
+	check := declaredFeatures(t)
+	return check == nil || what.Node == nil || check(what.Node) == nil
 }
 
 // Images count between these, the upper for each of a pod's images.

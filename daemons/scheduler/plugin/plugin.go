@@ -13,17 +13,18 @@ var All = []Plugin{
 	{Name: "NodeName", Filter: nodeName, NodeOnly: true, Wakes: NodeChanged},
 	{Name: "TaintToleration", Filter: taintToleration, NodeOnly: true, Score: fewestTaints, Normalize: reversed, Weight: 3, Wakes: NodeChanged},
 	{Name: "NodeAffinity", Everywhere: termsConflict, Filter: nodeAffinity, NodeOnly: true, Score: preferredNodes, Normalize: highest, Weight: 2, Wakes: NodeChanged},
-	{Name: "NodePorts", Filter: nodePorts, Wakes: NodeChanged | PodGone},
+	{Name: "NodePorts", Filter: nodePorts, Wakes: NodeChanged | PodGone, Hint: portsConcerned},
 	{Name: "NodeResourcesFit", Filter: nodeResourcesFit, Score: fitScore, Weight: 1, Wakes: NodeChanged | PodGone | DevicesChanged, Hint: fitsNow},
-	{Name: "VolumeRestrictions", Everywhere: claimMissing, Filter: volumeRestrictions, Wakes: NodeChanged | PodGone | StorageChanged},
-	{Name: "NodeVolumeLimits", Filter: volumeLimits, Wakes: NodeChanged | PodGone | StorageChanged},
-	{Name: "VolumeBinding", Everywhere: claimUnusable, Filter: volumeBinding, Score: volumeScore, Weight: 1, Wakes: NodeChanged | StorageChanged},
-	{Name: "VolumeZone", Everywhere: volumeMissing, Filter: volumeZone, Wakes: NodeChanged | StorageChanged},
-	{Name: "PodTopologySpread", Filter: topologySpread, Score: spreadScore, Normalize: spreadNormalize, Weight: 2, Wakes: NodeChanged | PodGone | PodPlaced, Hint: spreadConcerned},
-	{Name: "InterPodAffinity", Filter: podAffinity, Score: affinityScore, Normalize: ranged, Weight: 2, Wakes: NodeChanged | PodGone | PodPlaced, Hint: affinityConcerned},
+	{Name: "VolumeRestrictions", Everywhere: claimMissing, Filter: volumeRestrictions, Wakes: NodeChanged | DomainsChanged | PodGone | StorageChanged, Hint: disksConcerned},
+	{Name: "NodeVolumeLimits", Filter: volumeLimits, Wakes: NodeChanged | PodGone | StorageChanged, Hint: limitsConcerned},
+	{Name: "VolumeBinding", Everywhere: claimUnusable, Filter: volumeBinding, Score: volumeScore, Weight: 1, Wakes: NodeChanged | StorageChanged, Hint: bindingConcerned},
+	{Name: "VolumeZone", Everywhere: volumeMissing, Filter: volumeZone, Wakes: NodeChanged | StorageChanged, Hint: zoneConcerned},
+	{Name: "PodTopologySpread", Filter: topologySpread, Score: spreadScore, Normalize: spreadNormalize, Weight: 2, Wakes: NodeChanged | DomainsChanged | PodGone | PodPlaced, Hint: spreadConcerned},
+	{Name: "InterPodAffinity", Filter: podAffinity, Score: affinityScore, Normalize: ranged, Weight: 2, Wakes: NodeChanged | DomainsChanged | PodGone | PodPlaced, Hint: affinityConcerned},
 	{Name: "DynamicResources", Everywhere: devicesUnusable, Filter: devicesFit, Score: devicesScore, Normalize: highest, Weight: 2, Wakes: NodeChanged | DevicesChanged, Hint: devicesConcerned},
 	{Name: "NodeResourcesBalancedAllocation", Score: balancedScore, Weight: 1},
 	{Name: "ImageLocality", Score: imageScore, Weight: 1},
+	{Name: "NodeDeclaredFeatures", Filter: declaredFeatures, Wakes: NodeChanged, Hint: featuresConcerned},
 }
 
 // Plugin is a filter, a score, or both. One that does not concern a pod returns nil for it.
@@ -68,29 +69,6 @@ type Refusal struct {
 
 func final(plugin, reason string) *Refusal { return &Refusal{plugin, []string{reason}, true} }
 func open(plugin, reason string) *Refusal  { return &Refusal{plugin, []string{reason}, false} }
-
-// Event is a kind of change of the cluster, or several.
-type Event uint8
-
-// Events by what they may help.
-const (
-	NodeChanged    Event = 1 << iota // a node came, or changed in what matters
-	PodGone                          // a pod ended, shrank, is on its way out, or lost the promise of a node
-	PodPlaced                        // a pod came to a node, or its labels changed
-	StorageChanged                   // claims, volumes, classes, or what drivers can attach
-	DevicesChanged                   // claims of devices, their classes, or what drivers tell of devices
-	Everything     Event = 1<<iota - 1
-)
-
-// Happened is an event and what it was about.
-type Happened struct {
-	Event
-	Node     *cluster.Node // nil: any
-	Pod      *cluster.Pod  // nil: any
-	Claim    string        // of devices, as namespace/name; empty: any
-	Freed    bool          // the claim has no devices any more
-	Extended []string      // resources for which a class of devices stands, or has stood
-}
 
 // MaxScore is what the best node has from one plugin.
 const MaxScore = 100

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -86,14 +87,26 @@ func topologySpread(t *Task) Check {
 	}
 }
 
-// spreadConcerned says whether an event is about pods that the constraints count.
+// spreadConcerned says whether an event is about pods that the constraints count, or about a node that changes its domain or whether
+// it counts.
 func spreadConcerned(t *Task, what Happened) bool {
+	if what.Event == DomainsChanged && what.Before != nil {
+		list, _ := constraints(t, true)
+		return slices.ContainsFunc(list, func(c cluster.Constraint) bool {
+			return what.Node.Moved(what.Before, c.Key) || c.HonorTaint && what.Node.Retainted(what.Before) ||
+				c.HonorNodes && t.Pod.Selective && what.Node.Relabelled(what.Before)
+		})
+	}
 	if what.Pod == nil {
 		return true
 	}
+	if what.Leaving && what.Pod.DeletionTimestamp == nil {
+		return false // it takes less room, and counts as before
+	}
 	list, _ := constraints(t, true)
 	for i := range list {
-		if t.Chooses(list[i].About, what.Pod.Shape) {
+		counts := t.Chooses(list[i].About, what.Pod.Shape)
+		if what.Was != nil && counts != t.Chooses(list[i].About, what.Was.Shape) || what.Was == nil && counts {
 			return true
 		}
 	}

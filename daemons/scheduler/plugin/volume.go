@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/scheduler/cluster"
@@ -74,6 +75,58 @@ func volumeRestrictions(t *Task) Check {
 		}
 		return nil
 	}
+}
+
+// disksConcerned says whether a pod that ended used a disk or a claim of the pod, or an object is one of its claims.
+func disksConcerned(t *Task, what Happened) bool {
+	switch {
+	case what.Event == StorageChanged:
+		return ownClaim(t, what.Storage, false)
+	case what.Event == DomainsChanged:
+		return what.Node == nil // a node is gone, with the pods that used the claims
+	case what.Pod == nil:
+		return true
+	case what.Leaving:
+		return false
+	}
+	theirs := what.Pod.Shape
+	return slices.ContainsFunc(t.Pod.Claims, func(key string) bool { return slices.Contains(theirs.Claims, key) }) ||
+		slices.ContainsFunc(t.Pod.Disks, func(d cluster.Disk) bool {
+			return slices.ContainsFunc(theirs.Disks, func(o cluster.Disk) bool { return d.Conflicts(&o) })
+		})
+}
+
+// ownClaim says whether an object is a claim of the pod; others is what is so of objects that are no claims.
+func ownClaim(t *Task, obj any, others bool) bool {
+	claim, is := obj.(*corev1.PersistentVolumeClaim)
+	if !is {
+		return others || obj == nil
+	}
+	return claim.Namespace == t.Pod.Namespace && slices.ContainsFunc(t.Pod.Volumes, func(v cluster.Volume) bool { return v.Claim == claim.Name })
+}
+
+// limitsConcerned says whether a pod that ended may have had volumes attached, or an object counts for limits.
+func limitsConcerned(t *Task, what Happened) bool {
+	if what.Event == StorageChanged {
+		_, capacity := what.Storage.(*storagev1.CSIStorageCapacity)
+		return ownClaim(t, what.Storage, !capacity)
+	}
+	return what.Pod == nil || !what.Leaving && what.Pod.Attachable()
+}
+
+// bindingConcerned says whether an object may help to bind the pod's claims.
+func bindingConcerned(t *Task, what Happened) bool {
+	_, attachment := what.Storage.(*storagev1.VolumeAttachment)
+	return what.Event != StorageChanged || ownClaim(t, what.Storage, !attachment)
+}
+
+// zoneConcerned says whether an object may say where a volume of the pod is.
+func zoneConcerned(t *Task, what Happened) bool {
+	switch what.Storage.(type) {
+	case nil, *corev1.PersistentVolume, *storagev1.StorageClass:
+		return true
+	}
+	return ownClaim(t, what.Storage, false)
 }
 
 func diskInUse(disks []cluster.Disk, n *cluster.Node) bool {
@@ -296,8 +349,9 @@ func volumeZone(t *Task) Check {
 			continue
 		}
 		for _, l := range zoneLabels {
-			if zones, has := volume.Labels[l.key]; has {
-				demands = append(demands, demand{l.key, l.now, strings.Split(zones, "__")})
+			zones, has := volume.Labels[l.key]
+			if values := strings.Split(zones, "__"); has && !slices.Contains(values, "") { // a label with an empty zone says nothing
+				demands = append(demands, demand{l.key, l.now, values})
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
 		return errors.New("scoringStrategy.requestedToCapacityRatio needs the type RequestedToCapacityRatio")
 	}
 	switch s.Type {
-	case configv1.LeastAllocated, "":
+	case configv1.LeastAllocated:
 		a.Fit.Kind = plugin.LeastAllocated
 	case configv1.MostAllocated:
 		a.Fit.Kind = plugin.MostAllocated

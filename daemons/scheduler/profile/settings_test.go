@@ -93,6 +93,7 @@ func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		"profiling":        {header + "enableProfiling: true\n", "use the flag --profiling"},
 		"lease's times":    {header + "leaderElection: {leaseDuration: 15s}\n", "leaseDuration, renewDeadline and retryPeriod cannot be set"},
 		"ratio unused":     {profile("  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}]}}}}]\n"), "needs the type"},
+		"strategy's type":  {profile("  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {resources: [{name: cpu, weight: 1}]}}}]\n"), `scoringStrategy.type: "" is none of LeastAllocated`},
 		"placement":        {profile("  plugins: {placementScore: {disabled: [{name: \"*\"}]}}\n"), "placementScore: plugins are turned on and off by"},
 		"back-off":         {header + "podInitialBackoffSeconds: 20\n", "must not be less"},
 		"twice":            {profile("- schedulerName: a\n"), `"a" is there twice`},

@@ -1,0 +1,109 @@
+package scheduler
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"clusterctl/daemons/scheduler/profile"
+)
+
+func gatedBy(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: name}} }
+}
+
+func TestPendingPodsAreCountedByQueue(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := newMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScheduler(fake.NewClientset(), slog.New(slog.DiscardHandler), m, profile.DefaultSettings())
+	s.sees(node("n1"), pod("large", asks("cpu", "5")))
+	s.refuses(t, "large")
+	s.sees(pod("new"), pod("gated", gatedBy("g")), pod("opened", gatedBy("g")), pod("deleted", gatedBy("g")))
+	s.sees(pod("opened"))
+	s.podGone(seen(pod("deleted", gatedBy("g"))))
+	want := `# HELP scheduler_pending_pods Pods without a node, by the part of the queue they are in.
+# TYPE scheduler_pending_pods gauge
+scheduler_pending_pods{queue="active"} 2
+scheduler_pending_pods{queue="backoff"} 0
+scheduler_pending_pods{queue="gated"} 1
+scheduler_pending_pods{queue="unschedulable"} 1
+# HELP scheduler_preemption_attempts_total Attempts to make room for a pod by removing others.
+# TYPE scheduler_preemption_attempts_total counter
+scheduler_preemption_attempts_total 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "scheduler_pending_pods", "scheduler_preemption_attempts_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAttemptsAreLabelledUpToFifteen(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := newMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, attempts := range []int{1, 14, 15, 40} {
+		m.bound(attempts, time.Second)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]uint64{}
+	for _, f := range families {
+		for _, one := range f.GetMetric() {
+			if f.GetName() == "scheduler_pod_scheduling_sli_duration_seconds" {
+				got[one.GetLabel()[0].GetValue()] = one.GetHistogram().GetSampleCount()
+			}
+			if f.GetName() == "scheduler_pod_scheduling_attempts" && one.GetHistogram().GetSampleCount() != 4 {
+				t.Errorf("%d pods with attempts", one.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	if len(got) != 3 || got["1"] != 1 || got["14"] != 1 || got["15+"] != 2 {
+		t.Errorf("counted by attempts: %v", got)
+	}
+}
+
+func TestPodsThatComeIntoPartsOfTheQueueAreCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := newMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScheduler(fake.NewClientset(), slog.New(slog.DiscardHandler), m, profile.DefaultSettings())
+	c := newClock()
+	s.queue.now = c.now
+	full := pod("x", on("n1"), asks("cpu", "4"))
+	s.sees(node("n1"), full, pod("a", asks("cpu", "1")), pod("b", asks("cpu", "1")))
+	s.refuses(t, "a")
+	s.podGone(seen(full))
+	if it, ok := s.queue.pop(); !ok {
+		t.Fatal("nobody is tried")
+	} else {
+		s.queue.retry(it)
+	}
+	c.pass(time.Minute)
+	s.queue.pop()
+	want := `# HELP scheduler_queue_incoming_pods_total Pods that came into a part of the queue, by what brought them there.
+# TYPE scheduler_queue_incoming_pods_total counter
+scheduler_queue_incoming_pods_total{event="AssignedPodDelete",queue="backoff"} 2
+scheduler_queue_incoming_pods_total{event="BackoffComplete",queue="active"} 2
+scheduler_queue_incoming_pods_total{event="PopFromBackoffQ",queue="active"} 2
+scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="backoff"} 2
+scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="unschedulable"} 2
+scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "scheduler_queue_incoming_pods_total"); err != nil {
+		t.Error(err)
+	}
+}
