@@ -14,9 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
@@ -24,6 +22,7 @@ import (
 
 	"clusterctl/daemons/api/directory"
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/accounttoken"
 	"clusterctl/daemons/controllers/autoscaler"
@@ -210,9 +209,8 @@ func (m manager) run(ctx context.Context) error {
 			return err
 		}
 		if entry.from != "" {
-			broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+			broadcaster := events.NewBroadcaster(ctx, own.Client)
 			defer broadcaster.Shutdown()
-			broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: own.Client.CoreV1().Events("")})
 			own.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: entry.from})
 		}
 		controllers = append(controllers, entry.new(own))

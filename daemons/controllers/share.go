@@ -18,8 +18,8 @@ import (
 // It also keeps together what lives. What is decoded lies among garbage, since most of an object is dropped, and one text of 16 bytes
 // that lives keeps a page of 8 KiB: so what lives is copied to places of its own.
 type sharer struct {
-	last  map[types.UID]weak.Pointer[corev1.Pod] // by controller: the pod of it to share with
-	sweep int                                    // how long last may get before those are dropped whose pods are gone
+	last  map[family]weak.Pointer[corev1.Pod] // the pod of a family to share with
+	sweep int                                 // how long last may get before those are dropped whose pods are gone
 	words map[string]string
 	// common has the texts that many objects share, apart from those of single ones: one of them would keep the whole place of texts that
 	// are gone with their object, and most objects are read twice while a process starts.
@@ -46,6 +46,12 @@ type sharer struct {
 	amounts     few[corev1.ResourceList]
 }
 
+// family are the pods of a controller that are in one place: each has that in its labels.
+type family struct {
+	owner        types.UID
+	zone, region string
+}
+
 const (
 	minSweep = 1024
 	maxWords = 16384 // names of nodes, mostly
@@ -54,7 +60,7 @@ const (
 )
 
 func newSharer() sharer {
-	return sharer{last: map[types.UID]weak.Pointer[corev1.Pod]{}, sweep: minSweep, words: map[string]string{}}
+	return sharer{last: map[family]weak.Pointer[corev1.Pod]{}, sweep: minSweep, words: map[string]string{}}
 }
 
 // pod has a pod share what is equal in it and in others, of its owner first.
@@ -75,10 +81,11 @@ func (s *sharer) pod(p *corev1.Pod, owner *metav1.OwnerReference) {
 	}
 }
 
-// sibling has a pod share with the last one of its owner, or with those of others where that is another or gone.
+// sibling has a pod share with the last one of its family, or with those of others where that is another or gone.
 func (s *sharer) sibling(owner types.UID, p *corev1.Pod) {
 	node, host := p.Spec.NodeName, p.Spec.Hostname
-	last := s.last[owner].Value()
+	of := family{owner, s.word(p.Labels[corev1.LabelTopologyZone]), s.word(p.Labels[corev1.LabelTopologyRegion])}
+	last := s.last[of].Value()
 	changed := true
 	if last != nil {
 		p.Spec.NodeName, p.Spec.Hostname = last.Spec.NodeName, last.Spec.Hostname
@@ -118,17 +125,17 @@ func (s *sharer) sibling(owner types.UID, p *corev1.Pod) {
 	}
 	p.Spec.NodeName, p.Spec.Hostname = node, host
 	if changed {
-		s.remember(owner, p)
+		s.remember(of, p)
 	}
 }
 
-// remember has the next pod of an owner share with p, for as long as a cache holds it.
-func (s *sharer) remember(owner types.UID, p *corev1.Pod) {
-	s.last[owner] = weak.Make(p)
+// remember has the next pod of a family share with p, for as long as a cache holds it.
+func (s *sharer) remember(of family, p *corev1.Pod) {
+	s.last[of] = weak.Make(p)
 	if len(s.last) <= s.sweep {
 		return
 	}
-	maps.DeleteFunc(s.last, func(_ types.UID, p weak.Pointer[corev1.Pod]) bool { return p.Value() == nil })
+	maps.DeleteFunc(s.last, func(_ family, p weak.Pointer[corev1.Pod]) bool { return p.Value() == nil })
 	s.sweep = max(minSweep, 2*len(s.last))
 }
 

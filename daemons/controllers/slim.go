@@ -83,7 +83,7 @@ var uninteresting = []corev1.PodConditionType{corev1.PodReadyToStartContainers, 
 var runs = &corev1.ContainerStateRunning{}
 
 func slimStatus(status *corev1.PodStatus, allConditions bool) {
-	status.HostIP, status.HostIPs, status.EphemeralContainerStatuses = "", nil, nil
+	status.HostIP, status.HostIPs, status.EphemeralContainerStatuses, status.Resources, status.AllocatedResources = "", nil, nil, nil, nil
 	if !allConditions {
 		var kept []corev1.PodCondition // most have one that is of interest
 		for _, c := range status.Conditions {

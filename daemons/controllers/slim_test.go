@@ -58,6 +58,25 @@ func TestPodsOfOneOwnerShareWhatIsEqualInThem(t *testing.T) {
 	}
 }
 
+// TestPodsOfOneOwnerInOnePlaceShareTheirLabels, also when those of several places come by turns, as they do.
+func TestPodsOfOneOwnerInOnePlaceShareTheirLabels(t *testing.T) {
+	s := newSlimmer()
+	var pods []*corev1.Pod
+	for i := range 6 {
+		p := podOf("ReplicaSet", i+1)
+		p.Labels[corev1.LabelTopologyZone] = []string{"a", "b", "c"}[i%3]
+		pods = append(pods, slimmed(t, s, p).(*corev1.Pod))
+	}
+	for i, p := range pods[:3] {
+		if reflect.ValueOf(p.Labels).Pointer() != reflect.ValueOf(pods[i+3].Labels).Pointer() {
+			t.Errorf("two pods in zone %s have each labels of their own", p.Labels[corev1.LabelTopologyZone])
+		}
+		if p.Labels[corev1.LabelTopologyZone] != []string{"a", "b", "c"}[i] {
+			t.Errorf("pod %d has the labels %v", i, p.Labels)
+		}
+	}
+}
+
 func TestWhatControllersReadOfPodsIsKept(t *testing.T) {
 	p := slimmed(t, newSlimmer(), podOf("ReplicaSet", 1)).(*corev1.Pod)
 	if len(p.Spec.Volumes) != 1 || p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "c" {

@@ -34,6 +34,7 @@ type controller struct {
 	pods        corelisters.PodLister
 	mapper      meta.ResettableRESTMapper
 	metrics     Metrics
+	counts      counts
 
 	mu    sync.Mutex
 	known map[string]*memoryOf // by key
@@ -51,6 +52,8 @@ func New(c loop.Context) loop.Controller {
 	a := &controller{Context: c, autoscalers: autoscalers.Lister(), pods: pods.Lister(), known: map[string]*memoryOf{},
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery())),
 		metrics: served{c.Client.Discovery().RESTClient()}}
+	a.counts = newCounts(c)
+	c.Count(autoscalersThere{a.autoscalers})
 	a.Loop = loop.Loop{Name: "horizontal-pod-autoscaler", Counted: "horizontalpodautoscaler", Context: c, Sync: a.sync, Synced: []cache.InformerSynced{autoscalers.Informer().HasSynced, pods.Informer().HasSynced}}
 	c.OnChange(autoscalers.Informer(), func(old, obj any) {
 		if old != nil && obj != nil && apiequality.Semantic.DeepEqual(old.(*autoscalingv2.HorizontalPodAutoscaler).Spec, obj.(*autoscalingv2.HorizontalPodAutoscaler).Spec) {
@@ -83,7 +86,10 @@ func (a *controller) sync(ctx context.Context, key string) error {
 	}
 	a.AddAfter(key, a.Config.HorizontalPodAutoscalerSyncPeriod)
 	hpa := cached.DeepCopy()
-	if err := a.reconcile(ctx, key, hpa); err != nil {
+	began, was := a.Now(), hpa.Status.LastScaleTime
+	err = a.reconcile(ctx, key, hpa)
+	a.counts.reconciled(hpa, was, err, a.Now().Sub(began))
+	if err != nil {
 		a.Context.Log.Debug("autoscaler", "key", key, "reason", err) // the status and an event have it; the next look is soon
 	}
 	if apiequality.Semantic.DeepEqual(cached.Status, hpa.Status) {
@@ -121,6 +127,12 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 	hpa.Status.ObservedGeneration = &generation
 	t := target{namespace: hpa.Namespace, wanted: scale.Spec.Replicas, have: scale.Status.Replicas, tolerance: tolerance(a.usual(), hpa.Spec.Behavior),
 		downWindow: a.Config.HorizontalPodAutoscalerDownscaleStabilization, now: now, object: a.pathOf(hpa.Namespace)}
+	t.counted = func(kind autoscalingv2.MetricSourceType) func(int32, *failure) {
+		began := a.Now()
+		return func(asked int32, f *failure) {
+			a.counts.measured(kind, scale.Spec.Replicas, asked, f, a.Now().Sub(began))
+		}
+	}
 	memory := a.remember(key)
 	t.find = func(t *target) error { return a.selected(key, memory, hpa, scale, t, c) }
 	o := Decide(ctx, hpa, t, a.metrics, &memory.history, c)
@@ -202,7 +214,7 @@ func (a *controller) selected(key string, memory *memoryOf, hpa *autoscalingv2.H
 func (a *controller) resourceOf(apiVersion, kind string) (*meta.RESTMapping, error) {
 	version, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return nil, fmt.Errorf("invalid API version in scale target reference: %w", err)
+		return nil, specError{fmt.Errorf("invalid API version in scale target reference: %w", err)}
 	}
 	mapping, err := a.mapper.RESTMapping(schema.GroupKind{Group: version.Group, Kind: kind}, version.Version)
 	if meta.IsNoMatchError(err) {

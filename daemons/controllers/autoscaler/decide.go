@@ -128,7 +128,12 @@ func (t target) ask(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutosca
 	var first *failure
 	failed := 0
 	for _, spec := range hpa.Spec.Metrics {
+		done := func(int32, *failure) {}
+		if t.counted != nil {
+			done = t.counted(spec.Type)
+		}
 		a, f := t.measure(ctx, m, spec)
+		done(a.replicas, f)
 		if f != nil {
 			failed++
 			o.warn(f.reason, f.err)

@@ -23,6 +23,8 @@ type target struct {
 	now          time.Time
 	find         func(*target) error                                             // has the selector and the pods filled in, or says why there are none; nil where they are
 	object       func(autoscalingv2.CrossVersionObjectReference) (string, error) // path of an object for Metrics.Object
+	// counted is told that a metric is being measured, and what came of it; nil: nobody is.
+	counted func(autoscalingv2.MetricSourceType) func(asked int32, f *failure)
 }
 
 // answer is what one metric asks for, and how it is told.
@@ -92,7 +94,7 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 		a.replicas, current = t.figure(e.Target, total)
 		a.status.External = &autoscalingv2.ExternalMetricStatus{Metric: e.Metric, Current: current}
 	default:
-		return a, &failure{"InvalidMetricSourceType", fmt.Errorf("unknown metric source type %q", spec.Type)}
+		return a, &failure{"InvalidMetricSourceType", specError{fmt.Errorf("unknown metric source type %q", spec.Type)}}
 	}
 	if err != nil {
 		return a, &failure{reason, err}

@@ -35,6 +35,7 @@ func New(c loop.Context) loop.Controller {
 	claims, volumes, pods := core.PersistentVolumeClaims(), core.PersistentVolumes(), core.Pods()
 	classes := c.Informers.Storage().V1().StorageClasses()
 	b := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister(), pods: loop.PodsByOwner(pods.Informer())}
+	c.Count(volumeCount{b.volumes, b.claims})
 	b.index = newIndex(claims.Informer(), volumes.Informer())
 	b.Loop = loop.Loop{Name: "persistentvolume-binder", Counted: "claims", Context: c, Sync: b.sync, Synced: []cache.InformerSynced{
 		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced, pods.Informer().HasSynced}}

@@ -47,11 +47,14 @@ func (a *approver) sync(ctx context.Context, name string) error {
 	if len(request.Status.Certificate) > 0 || has(request, certificatesv1.CertificateApproved) || has(request, certificatesv1.CertificateDenied) {
 		return nil
 	}
-	_, leaf, refused := Leaf(request, 0)
-	if request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || refused != nil {
+	asked, err := parse(request)
+	if err != nil {
+		return err
+	}
+	if request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || refusal(request, asked) != nil {
 		return nil // somebody else's to judge
 	}
-	for _, rule := range rules(request.Spec.Username, leaf.CommonName) {
+	for _, rule := range rules(request.Spec.Username, asked.Subject.CommonName) {
 		allowed, err := a.allowed(ctx, request, rule.subresource)
 		if err != nil {
 			return err

@@ -4,10 +4,7 @@
 package certificate
 
 import (
-	"cmp"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -67,7 +64,7 @@ func (s *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	if !has(request, certificatesv1.CertificateApproved) || has(request, certificatesv1.CertificateDenied) ||
-		has(request, certificatesv1.CertificateFailed) || len(request.Status.Certificate) > 0 || usages[request.Spec.SignerName] == nil {
+		has(request, certificatesv1.CertificateFailed) || len(request.Status.Certificate) > 0 || signers[request.Spec.SignerName] == nil {
 		return nil
 	}
 	updated := request.DeepCopy()
@@ -98,91 +95,21 @@ func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (ce
 	if ca.Key, err = os.ReadFile(s.Config.ClusterSigningKeyFile); err != nil {
 		return nil, nil, fmt.Errorf("read the signing CA's key: %w", err)
 	}
-	asked, leaf, refused := Leaf(request, s.Config.ClusterSigningDuration)
-	if refused != nil {
+	asked, err := parse(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	if refused := refusal(request, asked); refused != nil {
 		return nil, refused, nil
 	}
-	der, err := certs.Sign(ca, leaf, asked.PublicKey, s.Now())
+	if err := asked.CheckSignature(); err != nil {
+		return nil, nil, fmt.Errorf("check the signature of request %s: %w", request.Name, err)
+	}
+	der, err := certs.SignLeaf(ca, leaf(request, asked, s.Config.ClusterSigningDuration, s.Now()), asked.PublicKey, s.Now())
 	if err != nil {
 		return nil, nil, err
 	}
 	return certs.EncodeCert(der), nil, nil
-}
-
-// usages are what certificates of a signer may be used for.
-var usages = map[string][]certificatesv1.KeyUsage{
-	certificatesv1.KubeAPIServerClientSignerName:        {certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment},
-	certificatesv1.KubeAPIServerClientKubeletSignerName: {certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment},
-	certificatesv1.KubeletServingSignerName:             {certificatesv1.UsageServerAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment},
-}
-
-// needed are the usages without which a signer grants none: a certificate that says nothing of what it is for would be for
-// everything.
-var needed = map[string][]certificatesv1.KeyUsage{
-	certificatesv1.KubeAPIServerClientSignerName:        {certificatesv1.UsageClientAuth},
-	certificatesv1.KubeAPIServerClientKubeletSignerName: {certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature},
-	certificatesv1.KubeletServingSignerName:             {certificatesv1.UsageServerAuth, certificatesv1.UsageDigitalSignature},
-}
-
-// Leaf returns what the certificate of a request should say, or why its signer does
-// not grant it.
-func Leaf(request *certificatesv1.CertificateSigningRequest, longest time.Duration) (*x509.CertificateRequest, certs.Request, error) {
-	block, _ := pem.Decode(request.Spec.Request)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, certs.Request{}, errors.New("the request is no PEM block of type CERTIFICATE REQUEST")
-	}
-	asked, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		return nil, certs.Request{}, fmt.Errorf("parse the request: %w", err)
-	}
-	if err := asked.CheckSignature(); err != nil {
-		return nil, certs.Request{}, fmt.Errorf("check the request's signature: %w", err)
-	}
-	leaf := certs.Request{CommonName: asked.Subject.CommonName, Organizations: asked.Subject.Organization}
-	for _, usage := range request.Spec.Usages {
-		if !slices.Contains(usages[request.Spec.SignerName], usage) {
-			return nil, leaf, fmt.Errorf("usage %q is not one of signer %s", usage, request.Spec.SignerName)
-		}
-		switch usage {
-		case certificatesv1.UsageClientAuth:
-			leaf.Usages = append(leaf.Usages, x509.ExtKeyUsageClientAuth)
-		case certificatesv1.UsageServerAuth:
-			leaf.Usages = append(leaf.Usages, x509.ExtKeyUsageServerAuth)
-		}
-	}
-	for _, usage := range needed[request.Spec.SignerName] {
-		if !slices.Contains(request.Spec.Usages, usage) {
-			return nil, leaf, fmt.Errorf("signer %s demands the usage %q", request.Spec.SignerName, usage)
-		}
-	}
-	kubelet := request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName
-	if kubelet && (!slices.Equal(leaf.Organizations, []string{"system:nodes"}) || !isNode(leaf.CommonName)) {
-		return nil, leaf, fmt.Errorf("signer %s is for nodes: subject must be system:node:NAME of organization system:nodes", request.Spec.SignerName)
-	}
-	if request.Spec.SignerName == certificatesv1.KubeletServingSignerName {
-		leaf.Hosts = slices.Clone(asked.DNSNames)
-		for _, ip := range asked.IPAddresses {
-			leaf.Hosts = append(leaf.Hosts, ip.String())
-		}
-		if len(asked.EmailAddresses)+len(asked.URIs) > 0 {
-			return nil, leaf, errors.New("a serving certificate has no mail addresses or URIs")
-		}
-		if len(leaf.Hosts) == 0 {
-			return nil, leaf, errors.New("a serving certificate needs a DNS name or an address")
-		}
-	} else if len(asked.DNSNames)+len(asked.IPAddresses)+len(asked.EmailAddresses)+len(asked.URIs) > 0 {
-		return nil, leaf, errors.New("a client certificate has no DNS names or addresses")
-	}
-	leaf.Lifetime = cmp.Or(longest, certs.LeafLifetime)
-	if s := request.Spec.ExpirationSeconds; s != nil {
-		leaf.Lifetime = min(time.Duration(*s)*time.Second, leaf.Lifetime)
-	}
-	return asked, leaf, nil
-}
-
-func isNode(name string) bool {
-	const prefix = "system:node:"
-	return len(name) > len(prefix) && name[:len(prefix)] == prefix
 }
 
 // Expiry is when a request is dropped.

@@ -7,13 +7,27 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers/loop"
 )
 
 func request(t *testing.T, signer string, template x509.CertificateRequest, usages ...certificatesv1.KeyUsage) *certificatesv1.CertificateSigningRequest {
@@ -26,40 +40,163 @@ func request(t *testing.T, signer string, template x509.CertificateRequest, usag
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
-		SignerName: signer, Usages: usages, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "r", CreationTimestamp: metav1.NewTime(began)},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: signer, Usages: usages, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})},
+		Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{{
+			Type: certificatesv1.CertificateApproved, Status: "True", Reason: "Test", LastUpdateTime: metav1.NewTime(began)}}},
+	}
+}
+
+var began = time.Unix(1_700_000_000, 0)
+
+// signer is the controller, with an authority and a request that is stored.
+func signer(t *testing.T, r *certificatesv1.CertificateSigningRequest, longest time.Duration) (*controller, *fake.Clientset) {
+	t.Helper()
+	ca, err := certs.NewCA("ca", 20*certs.LeafLifetime, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, dir := config.DefaultControllerManager(), t.TempDir()
+	cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile, cfg.ClusterSigningDuration = dir+"/ca.crt", dir+"/ca.key", longest
+	if err := errors.Join(os.WriteFile(dir+"/ca.crt", ca.Cert, 0o600), os.WriteFile(dir+"/ca.key", ca.Key, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewClientset(r)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	s, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Config: cfg, Clock: clocktesting.NewFakeClock(began)}).(*controller)
+	if !ok {
+		t.Fatal("it is another controller")
+	}
+	if err := factory.Certificates().V1().CertificateSigningRequests().Informer().GetIndexer().Add(r); err != nil {
+		t.Fatal(err)
+	}
+	return s, client
+}
+
+func stored(t *testing.T, client *fake.Clientset, name string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	r, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// signed is what becomes of an approved request.
+func signed(t *testing.T, r *certificatesv1.CertificateSigningRequest, longest time.Duration) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	s, client := signer(t, r, longest)
+	if err := s.sync(t.Context(), r.Name); err != nil {
+		t.Fatal(err)
+	}
+	return stored(t, client, r.Name)
 }
 
 func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
+	const signature, encipher = certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment
+	const client, server = certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth
+	const clients, kubelets, servers = certificatesv1.KubeAPIServerClientSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName
 	person := x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice", Organization: []string{"dev"}}}
 	node := x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}}
-	serving := node
-	serving.DNSNames = []string{"n1"}
-	mailed := serving
-	mailed.EmailAddresses = []string{"n1@example.com"}
-	const signature = certificatesv1.UsageDigitalSignature
-	const clients, kubelets, servers = certificatesv1.KubeAPIServerClientSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName
-	for _, c := range []struct {
-		name    string
-		request *certificatesv1.CertificateSigningRequest
-		granted bool
+	with := func(r x509.CertificateRequest, change func(*x509.CertificateRequest)) x509.CertificateRequest {
+		change(&r)
+		return r
+	}
+	dns := func(r *x509.CertificateRequest) { r.DNSNames = []string{"n1"} }
+	ip := func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{{10, 0, 0, 1}} }
+	mail := func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"n1@example.com"} }
+	uri := func(r *x509.CertificateRequest) {
+		r.URIs = []*url.URL{{Scheme: "spiffe", Host: "example.com", Path: "/n1"}}
+	}
+	serving := with(node, dns)
+	all := func(r *x509.CertificateRequest) { dns(r); ip(r); mail(r); uri(r) }
+	const clientUsages = "usages did not match [client auth digital signature key encipherment]"
+	const serverUsages = "usages did not match [digital signature key encipherment server auth]"
+	type usages = []certificatesv1.KeyUsage
+	for name, c := range map[string]struct {
+		signer  string
+		asked   x509.CertificateRequest
+		usages  usages
+		refused string
 	}{
-		{"a person", request(t, clients, person, certificatesv1.UsageClientAuth), true},
-		{"a server's usage from the clients' signer", request(t, clients, person, certificatesv1.UsageServerAuth), false},
-		{"names in a client certificate", request(t, clients, serving, certificatesv1.UsageClientAuth), false},
-		{"a person for whatever", request(t, clients, person, signature), false},
-		{"a node", request(t, kubelets, node, certificatesv1.UsageClientAuth, signature), true},
-		{"a node that does not sign", request(t, kubelets, node, certificatesv1.UsageClientAuth), false},
-		{"a person as a node", request(t, kubelets, person, certificatesv1.UsageClientAuth, signature), false},
-		{"a node's server", request(t, servers, serving, certificatesv1.UsageServerAuth, signature, certificatesv1.UsageKeyEncipherment), true},
-		{"a node's server for whatever", request(t, servers, serving, signature), false},
-		{"a server with a mail address", request(t, servers, mailed, certificatesv1.UsageServerAuth, signature), false},
-		{"a server without a name", request(t, servers, node, certificatesv1.UsageServerAuth, signature), false},
-		{"garbage", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: []byte("x"), SignerName: clients}}, false},
+		"a person":                                     {clients, person, usages{client}, ""},
+		"a person with all alternative names":          {clients, with(person, all), usages{client, signature, encipher}, ""},
+		"a server's usage from the clients' signer":    {clients, person, usages{client, server}, "invalid usage for client certificate: server auth"},
+		"a person for whatever":                        {clients, person, usages{signature}, "missing required usage for client certificate: client auth"},
+		"a node":                                       {kubelets, node, usages{client, signature}, ""},
+		"a node with a key of RSA":                     {kubelets, node, usages{encipher, client, signature}, ""},
+		"a node that does not sign":                    {kubelets, node, usages{client, encipher}, clientUsages},
+		"a node as a server":                           {kubelets, node, usages{client, signature, server}, clientUsages},
+		"a person as a node":                           {kubelets, person, usages{client, signature}, "subject organization is not system:nodes"},
+		"a node of more than one group":                {kubelets, with(node, func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:nodes", "system:masters"} }), usages{client, signature}, "subject organization is not system:nodes"},
+		"a node of another name":                       {kubelets, with(node, func(r *x509.CertificateRequest) { r.Subject.CommonName = "n1" }), usages{client, signature}, "subject common name does not begin with system:node:"},
+		"a node with a DNS name":                       {kubelets, with(node, dns), usages{client, signature}, "DNS subjectAltNames are not allowed"},
+		"a node with an address":                       {kubelets, with(node, ip), usages{client, signature}, "IP subjectAltNames are not allowed"},
+		"a node with a mail address":                   {kubelets, with(node, mail), usages{client, signature}, "Email subjectAltNames are not allowed"},
+		"a node with a URI":                            {kubelets, with(node, uri), usages{client, signature}, "URI subjectAltNames are not allowed"},
+		"a node's server":                              {servers, serving, usages{server, signature, encipher}, ""},
+		"a node's server by its address":               {servers, with(node, ip), usages{server, signature}, ""},
+		"a node's server for whatever":                 {servers, serving, usages{signature}, serverUsages},
+		"a node's server that is a client":             {servers, serving, usages{server, signature, client}, serverUsages},
+		"a node's server with a mail address":          {servers, with(serving, mail), usages{server, signature}, "Email subjectAltNames are not allowed"},
+		"a node's server with a URI":                   {servers, with(serving, uri), usages{server, signature}, "URI subjectAltNames are not allowed"},
+		"a node's server without a name":               {servers, node, usages{server, signature}, "DNS or IP subjectAltName is required"},
+		"a person's server":                            {servers, with(person, dns), usages{server, signature}, "subject organization is not system:nodes"},
+		"a server of the nodes' group of another name": {servers, with(serving, func(r *x509.CertificateRequest) { r.Subject.CommonName = "n1" }), usages{server, signature}, "subject common name does not begin with system:node:"},
 	} {
-		if _, _, err := Leaf(c.request, 0); (err == nil) != c.granted {
-			t.Errorf("%s: %v", c.name, err)
+		got := signed(t, request(t, c.signer, c.asked, c.usages...), time.Hour)
+		if c.refused != "" {
+			want := []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateFailed, Status: "True", Reason: "SignerValidationFailure", Message: c.refused}}
+			had := got.Status.Conditions[1:]
+			for i := range had {
+				had[i].LastUpdateTime, had[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
+			}
+			if !reflect.DeepEqual(had, want) || len(got.Status.Certificate) > 0 {
+				t.Errorf("%s: %+v, want %+v", name, had, want)
+			}
+			continue
 		}
+		cert, err := certs.ParseCert(got.Status.Certificate)
+		if err != nil {
+			t.Errorf("%s: %v: %+v", name, err, got.Status.Conditions)
+			continue
+		}
+		if cert.Subject.String() != c.asked.Subject.String() || !slices.Equal(cert.DNSNames, c.asked.DNSNames) || fmt.Sprint(cert.IPAddresses) != fmt.Sprint(c.asked.IPAddresses) ||
+			!slices.Equal(cert.EmailAddresses, c.asked.EmailAddresses) || fmt.Sprint(cert.URIs) != fmt.Sprint(c.asked.URIs) || cert.IsCA {
+			t.Errorf("%s: the certificate is of %s for %v %v %v %v", name, cert.Subject, cert.DNSNames, cert.IPAddresses, cert.EmailAddresses, cert.URIs)
+		}
+		if got := cert.KeyUsage&x509.KeyUsageKeyEncipherment != 0; got != slices.Contains(c.usages, encipher) {
+			t.Errorf("%s: may encipher keys: %v", name, got)
+		}
+		if got := cert.KeyUsage&x509.KeyUsageDigitalSignature != 0; got != slices.Contains(c.usages, signature) {
+			t.Errorf("%s: may sign: %v", name, got)
+		}
+	}
+}
+
+func TestACertificateKeepsTheWholeSubjectOfItsRequest(t *testing.T) {
+	subject := pkix.Name{CommonName: "alice", Organization: []string{"dev", "ops"}, OrganizationalUnit: []string{"unit"}, Country: []string{"CH"}, Locality: []string{"Bern"}}
+	got := signed(t, request(t, certificatesv1.KubeAPIServerClientSignerName, x509.CertificateRequest{Subject: subject}, certificatesv1.UsageClientAuth), time.Hour)
+	cert, err := certs.ParseCert(got.Status.Certificate)
+	if err != nil || cert.Subject.String() != subject.String() {
+		t.Errorf("%v, %v; want %s", cert, err, subject)
+	}
+}
+
+// Who has made the request has not shown that the key is his. The request is left as it is, and tried again, as all that cannot be signed.
+func TestARequestWithAFalseSignatureIsNotSigned(t *testing.T) {
+	r := request(t, certificatesv1.KubeAPIServerClientSignerName, x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice"}}, certificatesv1.UsageClientAuth)
+	block, _ := pem.Decode(r.Spec.Request)
+	block.Bytes[len(block.Bytes)-1] ^= 1
+	r.Spec.Request = pem.EncodeToMemory(block)
+	s, client := signer(t, r, time.Hour)
+	if err := s.sync(t.Context(), r.Name); err == nil || !strings.Contains(err.Error(), "check the signature of request") {
+		t.Errorf("it says %v", err)
+	}
+	if got := stored(t, client, r.Name); len(got.Status.Certificate) > 0 || len(got.Status.Conditions) != 1 {
+		t.Errorf("%+v", got.Status)
 	}
 }
 
@@ -76,18 +213,28 @@ func TestRequestsAreDroppedInTime(t *testing.T) { // S21
 	}
 }
 
-func TestCertificatesLastAsLongAsIsConfiguredAtMost(t *testing.T) {
+func TestHowLongCertificatesLast(t *testing.T) {
 	person := x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice", Organization: []string{"dev"}}}
-	r := request(t, certificatesv1.KubeAPIServerClientSignerName, person, certificatesv1.UsageClientAuth)
 	for _, c := range []struct{ asked, longest, want time.Duration }{
-		{0, 0, certs.LeafLifetime}, {0, time.Hour, time.Hour}, {2 * time.Hour, time.Hour, time.Hour}, {20 * time.Minute, time.Hour, 20 * time.Minute},
+		{0, 0, certs.LeafLifetime - 5*time.Minute},
+		{0, time.Hour, time.Hour},
+		{0, 8 * time.Hour, 8*time.Hour - 5*time.Minute},
+		{2 * time.Hour, time.Hour, time.Hour},
+		{20 * time.Minute, time.Hour, 20 * time.Minute},
+		{time.Minute, time.Hour, 10 * time.Minute},
+		{12 * time.Hour, 24 * time.Hour, 12*time.Hour - 5*time.Minute},
 	} {
-		if r.Spec.ExpirationSeconds = nil; c.asked > 0 {
+		r := request(t, certificatesv1.KubeAPIServerClientSignerName, person, certificatesv1.UsageClientAuth)
+		if c.asked > 0 {
 			seconds := int32(c.asked / time.Second)
 			r.Spec.ExpirationSeconds = &seconds
 		}
-		if _, leaf, err := Leaf(r, c.longest); err != nil || leaf.Lifetime != c.want {
-			t.Errorf("asked for %s, at most %s: %s, %v", c.asked, c.longest, leaf.Lifetime, err)
+		cert, err := certs.ParseCert(signed(t, r, c.longest).Status.Certificate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cert.NotAfter.Sub(began); got != c.want || !cert.NotBefore.Equal(began.Add(-5*time.Minute)) {
+			t.Errorf("asked for %s, at most %s: from %s for %s, want %s", c.asked, c.longest, cert.NotBefore.Sub(began), got, c.want)
 		}
 	}
 }

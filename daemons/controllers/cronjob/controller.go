@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	batchlisters "k8s.io/client-go/listers/batch/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/controllers/loop"
 )
@@ -29,6 +31,7 @@ type controller struct {
 	loop.Loop
 	cronJobs batchlisters.CronJobLister
 	jobs     cache.Indexer
+	skew     *prometheus.HistogramVec // seconds between a scheduled time and the creation of its job
 }
 
 // New returns the controller.
@@ -44,14 +47,33 @@ func New(c loop.Context) loop.Controller {
 		return nil, nil
 	}})
 	j := &controller{Context: c, cronJobs: cronJobs.Lister(), jobs: jobs.Informer().GetIndexer()}
+	j.skew = c.Histogram("cronjob_controller_job_creation_skew_duration_seconds", "How long after its scheduled time a job was created.", prometheus.ExponentialBuckets(1, 2, 10))
 	j.Loop = loop.Loop{Name: "cronjob", Context: c, Sync: j.sync, Synced: []cache.InformerSynced{cronJobs.Informer().HasSynced, jobs.Informer().HasSynced}}
-	c.On(cronJobs.Informer(), j.Add)
+	c.OnChange(cronJobs.Informer(), j.changed)
 	c.On(jobs.Informer(), func(obj any) {
 		if key := loop.Owner(obj.(*batchv1.Job), kind.Kind); key != "" {
 			j.Queue().Add(key)
 		}
 	})
 	return j
+}
+
+// changed queues a CronJob. One whose times have become others waits for the next of them: that the new schedule would have started a
+// job already, had it been there earlier, is no reason to start one.
+func (j *controller) changed(old, obj any) {
+	was, _ := old.(*batchv1.CronJob)
+	is, _ := obj.(*batchv1.CronJob)
+	switch {
+	case is == nil:
+		j.Add(was)
+		return
+	case was != nil && (was.Spec.Schedule != is.Spec.Schedule || !ptr.Equal(was.Spec.TimeZone, is.Spec.TimeZone)):
+		if wait, ok := untilNext(is, j.Now()); ok {
+			j.AddAfter(is.Namespace+"/"+is.Name, wait)
+			return
+		}
+	}
+	j.Add(is)
 }
 
 func (j *controller) sync(ctx context.Context, key string) error {
@@ -196,6 +218,7 @@ func (j *controller) start(ctx context.Context, cj *batchv1.CronJob, d Decision)
 		j.Events.Eventf(cj, corev1.EventTypeWarning, "FailedCreate", "Error creating job: %v", err)
 		return fmt.Errorf("start job %s/%s: %w", cj.Namespace, wanted.Name, err)
 	default:
+		j.skew.WithLabelValues().Observe(job.CreationTimestamp.Sub(d.Start).Seconds())
 		j.Events.Eventf(cj, corev1.EventTypeNormal, "SuccessfulCreate", "Created job %v", job.Name)
 	}
 	if _, finished := finish(job); !finished {

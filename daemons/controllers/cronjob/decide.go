@@ -59,14 +59,11 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 		return d
 	}
 	if schedule.Next(now).IsZero() { // the 30th of February
-		d.tell(corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : no time matches it", cj.Spec.Schedule)
+		d.tell(corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : time difference between two schedules is less than 1 second", cj.Spec.Schedule)
 		return d
 	}
 	now = now.In(zone)
-	after := cj.CreationTimestamp.In(zone)
-	if last := cj.Status.LastScheduleTime; last != nil {
-		after = last.In(zone)
-	}
+	after := lastTime(cj).In(zone)
 	var deadline time.Duration
 	counted := after
 	if seconds := cj.Spec.StartingDeadlineSeconds; seconds != nil {
@@ -76,12 +73,8 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 			counted = limit
 		}
 	}
-	due := latest(schedule, after, now)
-	from := after
-	if !due.IsZero() {
-		from = due
-	}
-	d.Again = schedule.Next(from).Sub(now) + late
+	due, next := around(schedule, after, now)
+	d.Again = next.Sub(now) + late
 	if due.IsZero() {
 		return d
 	}
@@ -108,6 +101,29 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 	}
 	d.Start = due
 	return d
+}
+
+// untilNext is how long it is to a CronJob's next time. It is not known where its schedule or its zone is none.
+func untilNext(cj *batchv1.CronJob, now time.Time) (time.Duration, bool) {
+	zone, err := location(cj)
+	if err != nil {
+		return 0, false
+	}
+	schedule, err := parse(cj)
+	if err != nil || schedule.Next(now).IsZero() {
+		return 0, false
+	}
+	now = now.In(zone)
+	_, next := around(schedule, lastTime(cj).In(zone), now)
+	return next.Sub(now) + late, true
+}
+
+// lastTime is the time from which on a CronJob's times count.
+func lastTime(cj *batchv1.CronJob) time.Time {
+	if last := cj.Status.LastScheduleTime; last != nil {
+		return last.Time
+	}
+	return cj.CreationTimestamp.Time
 }
 
 // observe has the status say which jobs run, when the last one was scheduled and when one last succeeded. A job that bears the time

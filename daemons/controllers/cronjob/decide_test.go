@@ -228,11 +228,8 @@ func TestTheHistoryKeepsTheYoungest(t *testing.T) {
 func TestAJobIsNamedAfterItsTimeAndOwned(t *testing.T) {
 	cj := cronJob(at(t, "2026-03-05T00:00:00Z"), "0 * * * *")
 	cj.Spec.JobTemplate.Labels, cj.Spec.JobTemplate.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
-	zone, err := time.LoadLocation("Asia/Tokyo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	job := newJob(cj, at(t, "2026-03-05T10:00:00Z").In(zone))
+	cj.Spec.TimeZone = ptr.To("Asia/Tokyo")
+	job := newJob(cj, at(t, "2026-03-05T10:00:00Z"))
 	if job.Name != "c-29545080" || job.Namespace != "n" || job.Labels["a"] != "b" || job.Annotations["c"] != "d" {
 		t.Errorf("job: %+v", job.ObjectMeta)
 	}
@@ -241,5 +238,40 @@ func TestAJobIsNamedAfterItsTimeAndOwned(t *testing.T) {
 	}
 	if !metav1.IsControlledBy(job, cj) || job.OwnerReferences[0].Kind != "CronJob" || !*job.OwnerReferences[0].BlockOwnerDeletion {
 		t.Errorf("owners: %v", job.OwnerReferences)
+	}
+}
+
+func TestAJobOfACronJobWithoutAZoneSaysItsTimeInUTC(t *testing.T) {
+	cj := cronJob(at(t, "2026-03-05T00:00:00Z"), "0 * * * *")
+	cj.Spec.TimeZone = nil
+	local := time.FixedZone("the machine's", -5*3600)
+	job := newJob(cj, at(t, "2026-03-05T10:00:00Z").In(local))
+	if got := job.Annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"]; got != "2026-03-05T10:00:00Z" {
+		t.Errorf("scheduled timestamp %s", got)
+	}
+}
+
+func TestEventsHaveUpstreamsWords(t *testing.T) {
+	created, now := at(t, "2026-03-05T06:00:00Z"), at(t, "2026-03-05T10:00:00Z")
+	for _, c := range []struct {
+		schedule string
+		change   func(*batchv1.CronJob)
+		want     string
+	}{
+		{"59 23 31 2 *", nil, "Warning InvalidSchedule invalid schedule: 59 23 31 2 * : time difference between two schedules is less than 1 second"},
+		{"61 * * * *", nil, `Warning UnparseableSchedule unparseable schedule: "61 * * * *" : end of range (61) above maximum (59): 61`},
+		{"* * * * *", nil, "Warning TooManyMissedTimes too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"},
+		{"0 * * * *", func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Moon/Sea") }, `Warning UnknownTimeZone invalid timeZone: "Moon/Sea": unknown time zone Moon/Sea`},
+		{"0 7 * * *", func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](60) },
+			"Warning MissSchedule Missed scheduled time to start a job: Thu, 05 Mar 2026 07:00:00 +0000"},
+	} {
+		cj := cronJob(created, c.schedule)
+		if c.change != nil {
+			c.change(cj)
+		}
+		d := Decide(cj, nil, nil, now)
+		if len(d.Events) != 1 || d.Events[0].Type+" "+d.Events[0].Reason+" "+d.Events[0].Message != c.want {
+			t.Errorf("%s: %q, want %q", c.schedule, d.Events, c.want)
+		}
 	}
 }

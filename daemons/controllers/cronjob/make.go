@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // jobName follows from the scheduled time alone, so that two who start the job of one time make one job.
@@ -20,7 +21,7 @@ func newJob(cj *batchv1.CronJob, scheduled time.Time) *batchv1.Job {
 	template := cj.Spec.JobTemplate.DeepCopy()
 	annotations := map[string]string{}
 	maps.Copy(annotations, template.Annotations)
-	annotations[batchv1.CronJobScheduledTimestampAnnotation] = scheduled.Format(time.RFC3339)
+	annotations[batchv1.CronJobScheduledTimestampAnnotation] = timestamp(cj, scheduled)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: jobName(cj, scheduled), Namespace: cj.Namespace, Labels: template.Labels, Annotations: annotations,
@@ -28,6 +29,15 @@ func newJob(cj *batchv1.CronJob, scheduled time.Time) *batchv1.Job {
 		},
 		Spec: template.Spec,
 	}
+}
+
+// timestamp is a scheduled time as its job has it: in the CronJob's zone, and in UTC where it names none, whatever the machine's is.
+func timestamp(cj *batchv1.CronJob, scheduled time.Time) string {
+	zone, err := time.LoadLocation(ptr.Deref(cj.Spec.TimeZone, "UTC"))
+	if err != nil {
+		zone = time.UTC
+	}
+	return scheduled.In(zone).Format(time.RFC3339)
 }
 
 // scheduledFor returns the time that a job was made for; jobs made by hand of a CronJob have none.

@@ -24,12 +24,20 @@ func parse(cj *batchv1.CronJob) (cron.Schedule, error) {
 	return cron.ParseStandard(text)
 }
 
-// location is where the times of a CronJob are told. It fails for a zone that this machine does not know.
+// location is where the times of a CronJob are counted. It fails for a zone that this machine does not know.
 func location(cj *batchv1.CronJob) (*time.Location, error) {
 	if cj.Spec.TimeZone == nil {
 		return time.Local, nil
 	}
 	return time.LoadLocation(*cj.Spec.TimeZone)
+}
+
+// around returns the last time of a schedule in (after, now], or the zero time, and the first one behind now.
+func around(schedule cron.Schedule, after, now time.Time) (due, next time.Time) {
+	if due = latest(schedule, after, now); !due.IsZero() {
+		after = due
+	}
+	return due, schedule.Next(after)
 }
 
 // latest returns the last time of a schedule in (after, now], or the zero time.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,8 @@ type controller struct {
 
 	reports loop.Loop // names of rules whose status may have to be written
 	evicted evictions
+	deleted *prometheus.CounterVec   // pods
+	late    *prometheus.HistogramVec // seconds between when a pod had to go and its deletion
 }
 
 // Indexes of claims by the pools that they have devices of, and of slices by their pool.
@@ -47,6 +50,9 @@ func New(c loop.Context) loop.Controller {
 	claims, slicesOf := c.Informers.Resource().V1().ResourceClaims().Informer(), c.Informers.Resource().V1().ResourceSlices().Informer()
 	pods, rules := c.Informers.Core().V1().Pods(), c.Informers.Resource().V1().DeviceTaintRules()
 	t := &controller{Context: c, pods: pods.Lister(), claims: claims.GetIndexer(), slices: slicesOf.GetIndexer(), rules: rules.Lister(), pace: rate.NewLimiter(perSecond, perSecond)}
+	t.deleted = c.Counter("device_taint_eviction_controller_pod_deletions_total", "Pods that were deleted for a taint of a device.")
+	t.late = c.Histogram("device_taint_eviction_controller_pod_deletion_duration_seconds", "How long after it had to go a pod was deleted for a taint of a device.", loop.DeletionBuckets)
+	t.deleted.WithLabelValues()
 	_ = claims.AddIndexers(cache.Indexers{byPool: poolsOfClaim})
 	_ = slicesOf.AddIndexers(cache.Indexers{byPool: poolOfSlice})
 	t.Loop = loop.Loop{Name: "device-taint-eviction", Counted: "device_taint_eviction", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{
@@ -148,6 +154,8 @@ func (t *controller) sync(ctx context.Context, key string) error {
 		if err := t.evict(ctx, pod); err != nil {
 			return err
 		}
+		t.deleted.WithLabelValues().Inc()
+		t.late.WithLabelValues().Observe(t.Now().Sub(at).Seconds())
 		for _, r := range rules {
 			if concerns(r, claim) {
 				t.evicted.add(r.UID)

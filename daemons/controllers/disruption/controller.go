@@ -70,7 +70,11 @@ func (d *controller) podChanged(old, obj any) {
 	}
 	for _, o := range []any{old, obj} {
 		if pod, ok := o.(*corev1.Pod); ok && pod != nil {
-			d.wake(pod.Namespace, func(s labels.Selector) bool { return s.Matches(labels.Set(pod.Labels)) })
+			woken := d.wake(pod.Namespace, func(s labels.Selector) bool { return s.Matches(labels.Set(pod.Labels)) })
+			if len(woken) > 1 && o == obj {
+				d.Events.Eventf(pod, corev1.EventTypeWarning, "MultiplePodDisruptionBudgets", "Pod %q/%q matches multiple PodDisruptionBudgets.  Chose %q arbitrarily.",
+					pod.Namespace, pod.Name, woken[0].Name)
+			}
 		}
 	}
 }
@@ -80,16 +84,19 @@ func (d *controller) ownerChanged(namespace string) {
 	d.wake(namespace, func(labels.Selector) bool { return true })
 }
 
-func (d *controller) wake(namespace string, concerns func(labels.Selector) bool) {
+// wake has the budgets of a namespace looked at whose selector concerns what has changed, and returns them.
+func (d *controller) wake(namespace string, concerns func(labels.Selector) bool) (woken []*policyv1.PodDisruptionBudget) {
 	budgets, err := d.budgets.PodDisruptionBudgets(namespace).List(labels.Everything())
 	if err != nil {
-		return
+		return nil
 	}
 	for _, b := range budgets {
 		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && concerns(selector) {
 			d.Add(b)
+			woken = append(woken, b)
 		}
 	}
+	return woken
 }
 
 func (d *controller) sync(ctx context.Context, key string) error {
@@ -137,21 +144,18 @@ func (d *controller) status(ctx context.Context, b *policyv1.PodDisruptionBudget
 	if err != nil {
 		return policyv1.PodDisruptionBudgetStatus{}, 0, fmt.Errorf("read spec.selector: %w", err)
 	}
-	all, err := d.pods.Pods(b.Namespace).List(selector)
+	// Pods that are over are among them until they are deleted: nothing says that their controller has given them up.
+	pods, err := d.pods.Pods(b.Namespace).List(selector)
 	if err != nil {
 		return policyv1.PodDisruptionBudgetStatus{}, 0, err
 	}
-	if len(all) == 0 {
+	if len(pods) == 0 {
 		d.Events.Event(b, corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
-	pods := make([]*corev1.Pod, 0, len(all))
-	for _, pod := range all {
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			pods = append(pods, pod)
-		}
-	}
 	expected := len(pods)
-	if !counts(b) {
+	if b.Spec.MinAvailable == nil && b.Spec.MaxUnavailable == nil {
+		expected = 0 // a budget that says nothing allows nothing
+	} else if !counts(b) {
 		var unmanaged []*corev1.Pod
 		if expected, unmanaged, err = d.scales.expected(ctx, pods); err != nil {
 			return policyv1.PodDisruptionBudgetStatus{}, 0, err

@@ -60,12 +60,12 @@ func Status(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod, expected int, n
 	return status, again, nil
 }
 
-// failed is the status of a budget that cannot be worked out: nothing may be evicted.
+// failed is the status of a budget that cannot be worked out: nothing may be evicted. Its generation stays unobserved.
 func failed(b *policyv1.PodDisruptionBudget, why error, now time.Time) policyv1.PodDisruptionBudgetStatus {
 	status := *b.Status.DeepCopy()
-	status.ObservedGeneration, status.DisruptionsAllowed = b.Generation, 0
+	status.DisruptionsAllowed = 0
 	apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
-		Reason: policyv1.SyncFailedReason, Message: why.Error(), ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(now)})
+		Reason: policyv1.SyncFailedReason, Message: why.Error(), ObservedGeneration: status.ObservedGeneration, LastTransitionTime: metav1.NewTime(now)})
 	return status
 }
 

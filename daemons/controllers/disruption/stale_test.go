@@ -133,15 +133,21 @@ func TestWhatABudgetsConditionSays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if status.ObservedGeneration != 3 {
+				t.Errorf("what it has seen is of generation %d", status.ObservedGeneration)
+			}
 			if c.min.Type == intstr.String {
-				status = failed(b, errNone, now)
+				b.Status.ObservedGeneration = 2
+				if status = failed(b, errNone, now); status.ObservedGeneration != 2 {
+					t.Errorf("it says that it was worked out for generation %d", status.ObservedGeneration)
+				}
 			}
 			got := status.Conditions[0]
 			text := string(got.Status) + " " + got.Reason
 			if got.Message != "" {
 				text += " " + got.Message
 			}
-			if text != c.want || got.Type != "DisruptionAllowed" || got.ObservedGeneration != 3 {
+			if text != c.want || got.Type != "DisruptionAllowed" || got.ObservedGeneration != status.ObservedGeneration {
 				t.Errorf("it says %+v", got)
 			}
 		})

@@ -45,3 +45,41 @@ func (c Changes) Write(ctx context.Context, client kubernetes.Interface, expect 
 	}
 	return nil
 }
+
+// Moved counts the endpoints that come to all slices, change and go, by their keys; one that goes from a slice to another does neither come nor go.
+// Without changed, those that change are not looked for.
+func (c Changes) Moved(existing []*discoveryv1.EndpointSlice, key func(discoveryv1.Endpoint) string, changed func(a, b discoveryv1.Endpoint) bool) (added, updated, removed int) {
+	type endpoint struct {
+		kind discoveryv1.AddressType
+		key  string
+	}
+	there := make(map[string]*discoveryv1.EndpointSlice, len(existing))
+	for _, s := range existing {
+		there[s.Name] = s
+	}
+	before := map[endpoint]discoveryv1.Endpoint{}
+	for _, list := range [][]*discoveryv1.EndpointSlice{c.Update, c.Delete} {
+		for _, s := range list {
+			if old := there[s.Name]; old != nil {
+				for _, e := range old.Endpoints {
+					before[endpoint{old.AddressType, key(e)}] = e
+				}
+			}
+		}
+	}
+	for _, list := range [][]*discoveryv1.EndpointSlice{c.Create, c.Update} {
+		for _, s := range list {
+			for _, e := range s.Endpoints {
+				at := endpoint{s.AddressType, key(e)}
+				switch old, ok := before[at]; {
+				case !ok:
+					added++
+				case changed != nil && changed(old, e):
+					updated++
+				}
+				delete(before, at)
+			}
+		}
+	}
+	return added, updated, len(before)
+}

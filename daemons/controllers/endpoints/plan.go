@@ -20,6 +20,8 @@ type Planned struct {
 	Changes
 	Notes    []Note
 	Balanced sets.Set[discoveryv1.AddressType] // the address types whose hints follow the zones' CPU
+
+	Added, Removed int // endpoints
 }
 
 // Plan returns the writes that bring a service's slices to its pods. Endpoints stay in
@@ -42,6 +44,7 @@ func Plan(service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.E
 		kept = append(kept, filled...)
 	}
 	p.Changes = packing.Differences(kept, existing)
+	p.Added, _, p.Removed = p.Moved(existing, packing.Key, nil)
 	return p
 }
 

@@ -25,6 +25,7 @@ type sliceController struct {
 	slices   discoverylisters.EndpointSliceLister
 	expect   loop.Expectations
 	changes  lastChanges
+	counts   counts
 
 	mu       sync.Mutex
 	balanced map[string]sets.Set[discoveryv1.AddressType] // services whose hints follow the zones' CPU, by key
@@ -36,6 +37,7 @@ func NewSlices(c loop.Context) loop.Controller {
 	services, pods, nodes := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Nodes()
 	sliceInformer := c.Informers.Discovery().V1().EndpointSlices()
 	s := &sliceController{Context: c, services: services.Lister(), pods: pods.Lister(), nodes: nodes.Lister(), slices: sliceInformer.Lister(), expect: loop.Expectations{Now: c.Now}}
+	s.counts = newCounts(c, s.services, s.slices)
 	s.Loop = loop.Loop{Name: "endpointslice", Counted: "endpoint_slice", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced, sliceInformer.Informer().HasSynced}}
 	wakeOnChange(c, services.Informer(), pods.Informer(), s.Add)
@@ -126,7 +128,9 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 			stamp(&slice.ObjectMeta, when)
 		}
 	}
-	if err := plan.Write(ctx, s.Client, &s.expect, key); err != nil {
+	err = plan.Write(ctx, s.Client, &s.expect, key)
+	s.counts.written(service, plan, err)
+	if err != nil {
 		if !apierrors.IsConflict(err) {
 			s.Events.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices", "Error updating Endpoint Slices for Service %s/%s: %v", namespace, name, err)
 		}

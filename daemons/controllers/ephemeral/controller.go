@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,12 +21,18 @@ type controller struct {
 	loop.Loop
 	pods   corelisters.PodLister
 	claims corelisters.PersistentVolumeClaimLister
+
+	created, failed *prometheus.CounterVec // claims
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	pods, claims := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().PersistentVolumeClaims()
 	e := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister()}
+	e.created = c.Counter("ephemeral_volume_controller_create_total", "Claims for ephemeral volumes that were to be created.")
+	e.failed = c.Counter("ephemeral_volume_controller_create_failures_total", "Failures to create claims for ephemeral volumes.")
+	e.created.WithLabelValues()
+	e.failed.WithLabelValues()
 	e.Loop = loop.Loop{Name: "ephemeral-volume", Counted: "ephemeral_volume", Context: c, Sync: e.sync, Synced: []cache.InformerSynced{pods.Informer().HasSynced, claims.Informer().HasSynced}}
 	c.OnChange(pods.Informer(), func(old, obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok && old == nil && len(Claims(pod)) > 0 {
@@ -100,7 +107,9 @@ func (e *controller) ensure(ctx context.Context, pod *corev1.Pod, want *corev1.P
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
+	e.created.WithLabelValues().Inc()
 	if _, err := e.Client.CoreV1().PersistentVolumeClaims(want.Namespace).Create(ctx, want, metav1.CreateOptions{}); err != nil {
+		e.failed.WithLabelValues().Inc()
 		return fmt.Errorf("create PVC %s: %w", want.Name, err)
 	}
 	return nil

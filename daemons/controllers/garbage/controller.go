@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,7 @@ type controller struct {
 	graph     *graph
 	words     *words
 	absent    absences
+	failures  *prometheus.CounterVec
 
 	mu      sync.Mutex
 	watched map[schema.GroupVersionResource]*watched
@@ -64,6 +66,7 @@ func New(c loop.Context) loop.Controller {
 	g := &controller{Context: c, graph: newGraph(), words: newWords(), absent: newAbsences(), watched: map[schema.GroupVersionResource]*watched{},
 		byKind: map[schema.GroupKind]schema.GroupVersionResource{}, scoped: map[schema.GroupKind]bool{},
 		missed: map[schema.GroupKind]map[types.UID]bool{}, look: make(chan struct{}, 1)}
+	g.failures = c.Counter("garbagecollector_controller_resources_sync_error_total", "Looks at the kinds that there are that failed.")
 	g.Loop = loop.Loop{Name: "garbage", Counted: "garbage_collector_attempt_to_delete", Context: c, Workers: workers,
 		Sync: func(ctx context.Context, uid string) error { return g.sync(ctx, types.UID(uid)) }}
 	return g
@@ -81,9 +84,7 @@ func (g *controller) Run(ctx context.Context) error {
 		tick := g.NewTicker(discoverEvery)
 		defer tick.Stop()
 		for {
-			if err := g.discover(ctx, &wg); err != nil && ctx.Err() == nil {
-				g.Context.Log.Info("will try again", "controller", "garbage", "reason", err)
-			}
+			g.lookAtKinds(ctx, &wg)
 			select {
 			case <-ctx.Done():
 				return
@@ -119,6 +120,14 @@ func (g *controller) synced() bool {
 		}
 	}
 	return len(g.watched) > 0
+}
+
+// lookAtKinds has the kinds watched that there are now. What fails is tried again with the next look.
+func (g *controller) lookAtKinds(ctx context.Context, wg *sync.WaitGroup) {
+	if err := g.discover(ctx, wg); err != nil && ctx.Err() == nil {
+		g.failures.WithLabelValues().Inc()
+		g.Context.Log.Info("will try again", "controller", "garbage", "reason", err)
+	}
 }
 
 // discover starts watching kinds that are new and stops watching those that went.

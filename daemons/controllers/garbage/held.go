@@ -20,7 +20,7 @@ var held = func() map[schema.GroupVersionResource]bool {
 		{Group: "networking.k8s.io", Version: "v1"}:            {"ipaddresses", "networkpolicies", "servicecidrs"},
 		{Group: "policy", Version: "v1"}:                       {"poddisruptionbudgets"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {"clusterroles"},
-		{Group: "resource.k8s.io", Version: "v1"}:              {"devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices"},
+		{Group: "resource.k8s.io", Version: "v1"}:              {"deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices"},
 		{Group: "storage.k8s.io", Version: "v1"}:               {"storageclasses", "volumeattributesclasses"},
 		{Group: "storagemigration.k8s.io", Version: "v1"}:      {"storageversionmigrations"},
 	} {

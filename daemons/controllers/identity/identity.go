@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"clusterctl/daemons/client"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -67,9 +68,9 @@ func Clients(cfg *rest.Config) (kubernetes.Interface, dynamic.Interface, metadat
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	meta, err := metadata.NewForConfigAndClient(cfg, over)
+	meta, err := client.Metadata(cfg, over)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("make a client: %w", err)
+		return nil, nil, nil, err
 	}
 	return typed, untyped, meta, nil
 }

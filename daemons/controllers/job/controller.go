@@ -33,6 +33,7 @@ type controller struct {
 	pods   loop.PodIndex
 	expect loop.Expectations
 	wrote  written
+	counts counts
 
 	released loop.Loop // keys of pods that nobody controls and that wait to be counted
 }
@@ -41,9 +42,17 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	jobs, pods := c.Informers.Batch().V1().Jobs(), c.Informers.Core().V1().Pods()
 	j := &controller{Context: c, jobs: jobs.Lister(), pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
+	j.counts = newCounts(c)
 	j.Loop = loop.Loop{Name: "job", Context: c, Sync: j.sync, Synced: []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced}}
 	j.released = loop.Loop{Name: "job-released", Counted: "job_orphan_pod", Context: c, Workers: 1, Sync: j.letGoReleased, Synced: j.Synced}
-	c.On(jobs.Informer(), j.Add)
+	c.OnChange(jobs.Informer(), func(old, obj any) {
+		if obj == nil {
+			obj = old
+		} else if job, ok := obj.(*batchv1.Job); ok && old == nil && managedByAnother(job) {
+			j.counts.external.WithLabelValues(*job.Spec.ManagedBy).Inc()
+		}
+		j.Add(obj)
+	})
 	c.OnChange(pods.Informer(), j.podChanged)
 	return j
 }
@@ -56,6 +65,7 @@ func (j *controller) Run(ctx context.Context) error {
 }
 
 func (j *controller) podChanged(old, obj any) {
+	j.counts.seen(old, obj)
 	if old != nil {
 		was := old.(*corev1.Pod)
 		if key := loop.Owner(was, kind.Kind); key != "" {
@@ -140,20 +150,35 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		}
 		return j.expire(ctx, job)
 	}
+	return j.reconcile(ctx, key, job, pods)
+}
+
+// reconcile brings a job that runs and its pods to where they should be.
+func (j *controller) reconcile(ctx context.Context, key string, job *batchv1.Job, pods []*corev1.Pod) (err error) {
 	met := j.expect.Met(key)
-	now := j.Now()
+	now, action, mode := j.Now(), "reconciling", completionMode(job)
+	defer func() { j.counts.synced(mode, action, err, j.Now().Sub(now)) }()
 	before := job.Status.DeepCopy()
 	d := Decide(job, pods, now)
-	if !met {
+	switch {
+	case !met:
 		d.Create, d.Delete = nil, nil
+	case len(d.Delete) > 0:
+		action = "pods_deleted"
+	case len(d.Create) > 0:
+		action = "pods_created"
+	default:
+		action = "tracking"
 	}
 	if !apiequality.Semantic.DeepEqual(*before, job.Status) {
-		written, err := j.Client.BatchV1().Jobs(namespace).UpdateStatus(ctx, job, metav1.UpdateOptions{})
+		written, err := j.Client.BatchV1().Jobs(job.Namespace).UpdateStatus(ctx, job, metav1.UpdateOptions{})
 		if err != nil {
 			return fmt.Errorf("write the status of Job %s: %w", key, err)
 		}
 		j.wrote.note(key, written.ResourceVersion)
 		j.tell(job, before)
+		j.counts.counted(job, before)
+		j.counts.ruled(d.Ruled, func(uid types.UID) bool { return !d.Release[uid] })
 		job = written
 	}
 	if err := j.letGo(ctx, pods, func(pod *corev1.Pod) bool {
@@ -161,6 +186,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	}); err != nil {
 		return err
 	}
+	j.counts.ruled(d.Ruled, func(uid types.UID) bool { return d.Release[uid] })
 	if d.Again > 0 {
 		j.AddAfter(key, d.Again)
 	}
@@ -193,6 +219,7 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 	for range len(d.Create) - created {
 		j.expect.Created(key)
 	}
+	j.counts.made(job, created, err)
 	return errors.Join(deleteErr, err)
 }
 
@@ -242,6 +269,7 @@ func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
 	if job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil || !Finished(job) {
 		return nil
 	}
+	var late time.Duration
 	for _, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
 			left := c.LastTransitionTime.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second).Sub(j.Now())
@@ -249,6 +277,7 @@ func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
 				j.AddAfter(job.Namespace+"/"+job.Name, left)
 				return nil
 			}
+			late = -left
 		}
 	}
 	foreground, options := metav1.DeletePropagationForeground, loop.AsSeen(job)
@@ -256,6 +285,9 @@ func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
 	err := j.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
 	if apierrors.IsNotFound(err) {
 		return nil
+	}
+	if err == nil {
+		j.counts.expired.WithLabelValues().Observe(late.Seconds())
 	}
 	return err
 }

@@ -14,11 +14,13 @@ type tally struct {
 	release map[types.UID]bool  // pods that end uncounted
 	held    map[int]*corev1.Pod // by index: the failed pod that says how often it failed, until its replacement says so
 	failing string              // the podFailurePolicy has the job fail, for this reason
+	// ruled has the failed pods that a rule of the podFailurePolicy is about and that are now counted, or released.
+	ruled map[types.UID]batchv1.PodFailurePolicyAction
 }
 
 // count moves finished pods into the status: first by UID, and once their finalizer is off, into the numbers.
 func count(job *batchv1.Job, pods []*corev1.Pod) tally {
-	t := tally{release: map[types.UID]bool{}, held: map[int]*corev1.Pod{}}
+	t := tally{release: map[types.UID]bool{}, held: map[int]*corev1.Pod{}, ruled: map[types.UID]batchv1.PodFailurePolicyAction{}}
 	here := map[types.UID]bool{}
 	for _, pod := range pods {
 		if tracked(pod) {
@@ -83,6 +85,9 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 		}
 		if i, _ := index(job, pod); t.held[i] == pod {
 			continue
+		}
+		if why != "" {
+			t.ruled[pod.UID] = action
 		}
 		if action == batchv1.PodFailurePolicyActionIgnore {
 			t.release[pod.UID] = true

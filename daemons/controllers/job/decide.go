@@ -20,13 +20,14 @@ type Decision struct {
 	// Replaces has the pods that new ones of their index stand in for.
 	Replaces map[int]*corev1.Pod
 	Release  map[types.UID]bool // ended pods that are counted as nothing
-	Again    time.Duration      // look again after this time; zero: no need
+	Ruled    map[types.UID]batchv1.PodFailurePolicyAction
+	Again    time.Duration // look again after this time; zero: no need
 }
 
 // Decide brings the job's status up to date and returns what to do.
 func Decide(job *batchv1.Job, pods []*corev1.Pod, now time.Time) Decision {
 	t := count(job, pods)
-	d := Decision{Release: t.release}
+	d := Decision{Release: t.release, Ruled: t.ruled}
 	s := &job.Status
 	seen := look(pods)
 	var deadlineLeft time.Duration

@@ -145,22 +145,29 @@ func (b *book) given(s *corev1.Service) []netip.Addr {
 	return loadbalancer.Addresses(s)
 }
 
+// any reports whether some Service has an address.
+func (b *book) any() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.holders) > 0
+}
+
 // inTheWay returns a Service because of which another may not have an address, "" for none. A Service that has the address already gives way only
-// to an older one, so that of two exactly one does.
-func (b *book) inTheWay(s *corev1.Service, a netip.Addr, hasIt bool) string {
+// to an older one, so that of two exactly one does. across says whether namespaces may share the address; those that share it already go on.
+func (b *book) inTheWay(s *corev1.Service, a netip.Addr, hasIt, across bool) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := holderOf(s)
 	for _, key := range slices.Sorted(maps.Keys(b.has[a])) {
-		if other := b.has[a][key]; key != h.key && !mayShare(h, other) && (!hasIt || older(other, h)) {
+		if other := b.has[a][key]; key != h.key && !mayShare(h, other, across || hasIt) && (!hasIt || older(other, h)) {
 			return key
 		}
 	}
 	return ""
 }
 
-// shared are the addresses that a Service may share with others that have them, sorted.
-func (b *book) shared(s *corev1.Service) (all []netip.Addr) {
+// shared are the addresses that a Service may share with others that have them, sorted. across says of which namespaces may share it.
+func (b *book) shared(s *corev1.Service, across func(netip.Addr) bool) (all []netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := holderOf(s)
@@ -173,7 +180,7 @@ func (b *book) shared(s *corev1.Service) (all []netip.Addr) {
 		}
 		may := true
 		for _, other := range holders {
-			may = may && mayShare(h, other)
+			may = may && mayShare(h, other, across(a))
 		}
 		if may {
 			all = append(all, a)
@@ -216,9 +223,9 @@ func older(a, b *holder) bool {
 }
 
 // mayShare reports whether two Services may have one address: they say so, no port is of both, and what comes to the address can go where both
-// want it to.
-func mayShare(a, b *holder) bool {
-	if a.share == "" || a.share != b.share {
+// want it to. Unless across, they are of one namespace: a key is no secret.
+func mayShare(a, b *holder, across bool) bool {
+	if a.share == "" || a.share != b.share || !across && a.space != b.space {
 		return false
 	}
 	for _, p := range a.ports {

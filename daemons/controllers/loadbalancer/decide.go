@@ -31,7 +31,7 @@ func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 		switch {
 		case poolOf(pools, a) == nil:
 			d.withdrawn = append(d.withdrawn, a)
-		case b.inTheWay(s, a, true) == "":
+		case b.inTheWay(s, a, true, true) == "":
 			has[a.Is4()] = a
 		}
 	}
@@ -113,6 +113,11 @@ func poolOf(pools []config.Pool, a netip.Addr) *config.Pool {
 	return nil
 }
 
+// acrossNamespaces reports whether Services of different namespaces may share an address of a pool.
+func acrossNamespaces(pool *config.Pool) bool {
+	return pool != nil && pool.ShareBetweenNamespaces != nil && *pool.ShareBetweenNamespaces
+}
+
 // choice is among pools, for one Service.
 type choice struct {
 	s     *corev1.Service
@@ -149,7 +154,7 @@ func (c choice) one(is4 bool, asked, has netip.Addr) (a netip.Addr, problem stri
 		}
 		return a, fmt.Sprintf("no pool has %s addresses for namespace %s", family, c.s.Namespace)
 	}
-	for _, a := range c.book.shared(c.s) {
+	for _, a := range c.book.shared(c.s, func(a netip.Addr) bool { return acrossNamespaces(poolOf(open, a)) }) {
 		if p := poolOf(open, a); p != nil && a.Is4() == is4 {
 			return a, ""
 		}
@@ -180,7 +185,11 @@ func (c choice) refused(a netip.Addr, hasIt bool, name string) string {
 	case !hasIt && !p.Serves(c.s.Namespace):
 		return fmt.Sprintf("%s is of pool %q, which is not for namespace %s", a, p.Name, c.s.Namespace)
 	}
-	if other := c.book.inTheWay(c.s, a, hasIt); other != "" {
+	across := acrossNamespaces(p)
+	if other := c.book.inTheWay(c.s, a, hasIt, across); other != "" {
+		if !across && c.book.inTheWay(c.s, a, hasIt, true) == "" {
+			return fmt.Sprintf("%s is in use by service %s, and pool %q lets services of one namespace alone share an address", a, other, p.Name)
+		}
 		return fmt.Sprintf("%s is in use by service %s", a, other)
 	}
 	return ""

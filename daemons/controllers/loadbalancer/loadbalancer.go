@@ -47,6 +47,7 @@ type controller struct {
 	checked bool          // the book has what the store has
 	known   bool          // the pools have been read
 	pools   []config.Pool // sorted by name
+	unread  string        // why the pools cannot be read now, empty when they can; those from before are used, or none while none is known
 
 	mu      sync.Mutex
 	waiting map[string]bool // Services that do not get what they ask for, until an address is free or the pools change
@@ -138,7 +139,7 @@ func (n *controller) sync(ctx context.Context, key string) error {
 		}
 		err = n.cleanUp(ctx, s)
 	case !n.known:
-		return nil // all Services are queued once the pools have been read
+		err = n.without(ctx, s) // all Services are queued once the pools have been read
 	case s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) && (len(n.pools) == 0 || len(s.Status.LoadBalancer.Ingress) > 0):
 		return nil // some other controller's
 	case s.Spec.LoadBalancerClass == nil && len(n.pools) == 0:
@@ -156,7 +157,8 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	return err
 }
 
-// readPools takes in the pools. Those that were read before hold until it is certain that there are others or none.
+// readPools takes in the pools. Those that were read before hold until a ConfigMap says that there are others or none: one that is missing, empty or
+// cannot be read decides nothing.
 func (n *controller) readPools(ctx context.Context) error {
 	if err := n.check(ctx); err != nil {
 		return err
@@ -166,18 +168,16 @@ func (n *controller) readPools(ctx context.Context) error {
 		// A cache that is behind does not show what there is. The server does.
 		m, err = n.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, config.PoolsName, metav1.GetOptions{})
 	}
-	var pools []config.Pool
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
+	if apierrors.IsNotFound(err) {
+		return n.cannotRead(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName}}, "PoolsMissing", "it is missing")
+	} else if err != nil {
 		return fmt.Errorf("read the pools of addresses: %w", err)
-	default:
-		if pools, err = config.DecodePools(m.Data); err != nil {
-			n.Log.Error("the pools of addresses cannot be read; those from before are used", "configMap", config.PoolsName, "error", err)
-			n.Events.Eventf(m, corev1.EventTypeWarning, "InvalidPools", "The pools from before are used: %v", err)
-			return nil
-		}
 	}
+	pools, err := config.ReadPools(m.Data, m.Annotations)
+	if err != nil {
+		return n.cannotRead(m, "InvalidPools", err.Error())
+	}
+	n.unread = ""
 	if n.known && reflect.DeepEqual(n.pools, pools) { // addresses have parts that the comparison of API objects refuses to see
 		return nil
 	}
@@ -185,6 +185,11 @@ func (n *controller) readPools(ctx context.Context) error {
 	for _, pool := range pools {
 		n.Log.Info("services get addresses of a pool", "pool", pool.Name, "addresses", pool.Addresses)
 	}
+	return n.addAll()
+}
+
+// addAll queues all Services that are the controller's business.
+func (n *controller) addAll() error {
 	all, err := n.services.List(labels.Everything())
 	if err != nil {
 		return err
@@ -195,6 +200,35 @@ func (n *controller) readPools(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// cannotRead says once that nothing follows from the ConfigMap of the pools, and why. It is no news where no Service has an address and no pool was
+// ever known: there, nobody misses it.
+func (n *controller) cannotRead(m *corev1.ConfigMap, reason, why string) error {
+	if n.unread == why {
+		return nil
+	}
+	n.unread = why
+	used := "the pools from before are used"
+	if !n.known {
+		used = "services keep the addresses that they have, and get no others"
+	}
+	if n.known || reason != "PoolsMissing" || n.book.any() {
+		n.Log.Error("the pools of addresses cannot be read", "configMap", config.PoolsName, "reason", why, "consequence", used)
+		n.Events.Eventf(m, corev1.EventTypeWarning, reason, "The pools of addresses cannot be read, and %s: %s", used, why)
+	}
+	if n.known {
+		return nil
+	}
+	return n.addAll()
+}
+
+// without tells a Service that asks for an address why there is none, while no pool is known. One that has addresses keeps them.
+func (n *controller) without(ctx context.Context, s *corev1.Service) error {
+	if n.unread == "" || s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) || len(n.book.given(s)) > 0 {
+		return nil
+	}
+	return n.write(ctx, s, decision{problem: fmt.Sprintf("the pools of addresses cannot be read: ConfigMap %s/%s: %s", metav1.NamespaceSystem, config.PoolsName, n.unread)})
 }
 
 // check has the book know, before the first address is given, what a leader before this one has given and no cache shows yet.
@@ -236,7 +270,11 @@ func (n *controller) cleanUp(ctx context.Context, s *corev1.Service) error {
 
 // ensure gives a Service the addresses that it is to have.
 func (n *controller) ensure(ctx context.Context, s *corev1.Service) error {
-	d := decide(s, n.pools, n.book)
+	return n.write(ctx, s, decide(s, n.pools, n.book))
+}
+
+// write has a Service say what was decided for it.
+func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) error {
 	status, finalizers := s.Status.DeepCopy(), s.Finalizers
 	if !slices.Contains(finalizers, loadbalancer.Finalizer) {
 		finalizers = append(slices.Clone(finalizers), loadbalancer.Finalizer)

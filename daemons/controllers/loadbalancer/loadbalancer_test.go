@@ -100,10 +100,25 @@ func poolsMap(texts map[string]string) *corev1.ConfigMap {
 
 func (c *cluster) setPools(texts map[string]string) {
 	c.Helper()
-	maps := c.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	if _, err := maps.Update(c.Context(), poolsMap(texts), metav1.UpdateOptions{}); err != nil {
+	c.update(poolsMap(texts))
+}
+
+func (c *cluster) update(m *corev1.ConfigMap) {
+	c.Helper()
+	if _, err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(c.Context(), m, metav1.UpdateOptions{}); err != nil {
 		c.Fatal(err)
 	}
+}
+
+// noPools is what is written when the last pool is taken out of the configuration.
+func noPools(t *testing.T) *corev1.ConfigMap {
+	data, annotations, err := config.EncodePools(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := poolsMap(data)
+	m.Annotations = annotations
+	return m
 }
 
 func (c *cluster) create(s *corev1.Service) {
@@ -230,7 +245,7 @@ func TestServicesOfOtherControllersAreLeftAlone(t *testing.T) {
 }
 
 func TestWithoutPoolsNothingIsTouched(t *testing.T) {
-	c := start(t, service("a", 0))
+	c := start(t, noPools(t), service("a", 0))
 	c.create(service("p", 0, func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(loadbalancer.Class) }))
 	c.until("p", "False NoAddress: no pool has IPv4 addresses for namespace shop"+finalizer)
 	c.until("a", "")
@@ -241,13 +256,36 @@ func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
 	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
 	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
 	c.setPools(map[string]string{"office": `{"addresses":`})
-	c.told("Warning InvalidPools The pools from before are used: pool office: unexpected EOF")
+	c.told("Warning InvalidPools The pools of addresses cannot be read, and the pools from before are used: pool office: unexpected EOF")
 	c.setPools(map[string]string{"office": `{"addresses":["10.0.0.9-10.0.0.10"],"autoAssign":false,"namespaces":["lab"]}`})
 	c.setPools(map[string]string{"annex": `{"addresses":["10.0.0.9-10.0.0.10"]}`})
 	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool annex"+finalizer)
 	c.setPools(map[string]string{"office": `{"addresses":["10.0.1.10"]}`})
 	c.until("a", "10.0.1.10, True Assigned: 10.0.1.10 of pool office"+finalizer)
 	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Warning AddressWithdrawn Address 10.0.0.10 is taken back: no pool has it any more", "Normal EnsuredLoadBalancer Ensured load balancer")
+	c.update(noPools(t))
+	c.until("a", "")
+	c.told("Warning AddressWithdrawn Address 10.0.1.10 is taken back: no pool has it any more", "Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
+}
+
+// A ConfigMap that somebody deletes or empties takes no address back: not from the leader that knows the pools, and not from one that has never
+// seen them. That there are to be no pools, it has to say.
+func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
+	class := func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(loadbalancer.Class) }
+	two := map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.11"]}`}
+	c := newCluster(t, poolsMap(two), service("a", 9))
+	end := c.run()
+	const assigned = "10.0.0.10, True Assigned: 10.0.0.10 of pool office" + finalizer
+	c.until("a", assigned)
+	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+	missing := func(consequence string) string {
+		return "Warning PoolsMissing The pools of addresses cannot be read, and " + consequence + ": it is missing"
+	}
+	remove := func() {
+		if err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(c.Context(), config.PoolsName, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	// The cache has no ConfigMap any more, but the server does not say so.
 	refuse := true
 	c.Lock() // the controller asks meanwhile
@@ -259,14 +297,34 @@ func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
 		return false, nil, nil
 	})
 	c.Unlock()
-	if err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(c.Context(), config.PoolsName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.until("a", "")
+	remove()
+	c.told(missing("the pools from before are used"))
 	if refuse {
 		t.Error("the server was not asked")
 	}
-	c.told("Warning AddressWithdrawn Address 10.0.1.10 is taken back: no pool has it any more", "Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
+	c.create(service("b", 0, class))
+	c.until("b", "10.0.0.11, True Assigned: 10.0.0.11 of pool office"+finalizer)
+	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+	end()
+	c.run()
+	c.told(missing("services keep the addresses that they have, and get no others"))
+	c.create(service("c", 0, class))
+	c.until("c", "False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is missing"+finalizer)
+	c.told("Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is missing")
+	if _, err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(c.Context(), poolsMap(nil), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.until("c", `False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is empty, and has no annotation `+config.NoPoolsAnnotation+`: "true"`+finalizer)
+	c.until("a", assigned)
+	// Who does not want one any more gives it back all the same, and the pools are used again when they are there.
+	c.change("b", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
+	c.until("b", "")
+	c.setPools(two)
+	c.until("c", "10.0.0.11, True Assigned: 10.0.0.11 of pool office"+finalizer)
+	c.until("a", assigned)
+	c.update(noPools(t))
+	c.until("a", "")
+	c.until("c", "False NoAddress: no pool has IPv4 addresses for namespace shop"+finalizer)
 }
 
 // A pool that keeps its name may lie elsewhere, and may be written again as it is.

@@ -68,6 +68,7 @@ func TestSlicesGoOnlyWhenTheServerSaysThatTheirSourceIsGone(t *testing.T) {
 				services: corelisters.NewServiceLister(empty()), endpoints: corelisters.NewEndpointsLister(empty()),
 				slices: discoverylisters.NewEndpointSliceLister(slices), expect: loop.Expectations{Now: time.Now},
 			}
+			m.counts = newCounts(m.Context, m.slices)
 			if err := m.sync(t.Context(), "shop/legacy"); (err != nil) != c.fails || deleted != c.deleted {
 				t.Errorf("%d deleted, %v", deleted, err)
 			}

@@ -27,6 +27,7 @@ type controller struct {
 	endpoints corelisters.EndpointsLister
 	slices    discoverylisters.EndpointSliceLister
 	expect    loop.Expectations
+	counts    counts
 }
 
 // New returns the controller that mirrors Endpoints.
@@ -34,6 +35,7 @@ func New(c loop.Context) loop.Controller {
 	services, all := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Endpoints()
 	slices := c.Informers.Discovery().V1().EndpointSlices()
 	m := &controller{Context: c, services: services.Lister(), endpoints: all.Lister(), slices: slices.Lister(), expect: loop.Expectations{Now: c.Now}}
+	m.counts = newCounts(c, m.slices)
 	m.Loop = loop.Loop{Name: "endpointslice-mirroring", Counted: "endpoint_slice_mirroring", Context: c, Sync: m.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, all.Informer().HasSynced, slices.Informer().HasSynced}}
 	c.OnChange(services.Informer(), func(old, obj any) {
@@ -84,6 +86,8 @@ func (m *controller) sync(ctx context.Context, key string) error {
 	if !m.expect.Met(key) {
 		return nil // a slice of ours is still to be seen, and its event comes
 	}
+	began := m.Now()
+	defer func() { m.counts.synced(m.Now().Sub(began)) }()
 	existing, err := m.slices.EndpointSlices(namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: managedBy}))
 	if err != nil {
@@ -94,7 +98,7 @@ func (m *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if !mirrored {
-		return endpoints.Changes{Delete: living(existing)}.Write(ctx, m.Client, &m.expect, key)
+		return m.write(ctx, key, Mirrored{Changes: endpoints.Changes{Delete: living(existing)}}, existing)
 	}
 	mirror := Mirror(from, existing)
 	if from.DeletionTimestamp != nil {
@@ -107,7 +111,15 @@ func (m *controller) sync(ctx context.Context, key string) error {
 		m.Events.Eventf(from, corev1.EventTypeWarning, "TooManyAddressesToMirror",
 			"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped", perSubset, mirror.Skipped)
 	}
-	return mirror.Write(ctx, m.Client, &m.expect, key)
+	return m.write(ctx, key, mirror, existing)
+}
+
+func (m *controller) write(ctx context.Context, key string, mirror Mirrored, existing []*discoveryv1.EndpointSlice) error {
+	if err := mirror.Write(ctx, m.Client, &m.expect, key); err != nil {
+		return err
+	}
+	m.counts.written(mirror, existing)
+	return nil
 }
 
 // source returns the Endpoints of a name, and whether they are to be mirrored. Where that they or their service are missing would cost

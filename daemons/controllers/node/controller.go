@@ -1,7 +1,6 @@
-// Package node watches the health of nodes: it marks those that fell silent, puts the
-// taints on nodes that their conditions call for, and marks the pods of a node that is
-// not ready as not ready. Moving pods away is the taint controller's; deleting Nodes
-// whose machines are gone is cloudnode's.
+// Package node watches the health of nodes: it marks those that fell silent and their pods as not ready, puts the
+// taints on nodes that their conditions call for, with care those by which pods are moved away, and keeps the labels
+// of former versions. Moving pods away is the taint controller's; deleting Nodes whose machines are gone is cloudnode's.
 package node
 
 import (
@@ -21,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/controllers/loop"
 )
@@ -32,6 +30,8 @@ type controller struct {
 	nodes  corelisters.NodeLister
 	leases cache.Indexer
 	pods   cache.Indexer
+	zones  zones
+	counts counts
 
 	mu   sync.Mutex
 	seen map[string]sighting
@@ -41,6 +41,7 @@ type controller struct {
 // sighting is the last sign of life of a node. Its time is our own clock's, so that
 // a node whose clock is wrong is not taken for dead.
 type sighting struct {
+	key    string // of its lease
 	lease  metav1.MicroTime
 	status metav1.Time
 	at     time.Time
@@ -53,7 +54,11 @@ func New(c loop.Context) loop.Controller {
 	nodes, leases := c.Informers.Core().V1().Nodes(), c.Informers.Coordination().V1().Leases()
 	pods := c.Informers.Core().V1().Pods().Informer()
 	IndexByNode(pods)
-	n := &controller{Context: c, nodes: nodes.Lister(), leases: leases.Informer().GetIndexer(), pods: pods.GetIndexer(), seen: map[string]sighting{}}
+	n := &controller{Context: c, nodes: nodes.Lister(), leases: leases.Informer().GetIndexer(), pods: pods.GetIndexer(),
+		zones: zones{cfg: c.Config}, counts: newCounts(), seen: map[string]sighting{}}
+	for _, metric := range n.counts.list() {
+		c.Count(metric)
+	}
 	n.Loop = loop.Loop{Name: "node", Counted: "node_lifecycle_controller", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
 		nodes.Informer().HasSynced, leases.Informer().HasSynced, pods.HasSynced}}
 	// While we do not hear, nobody can be said to be silent. An informer that runs
@@ -94,6 +99,9 @@ func IndexByNode(pods cache.SharedIndexInformer) {
 	}})
 }
 
+// NodesOfPods returns the names of all nodes that pods are on.
+func NodesOfPods(pods cache.Indexer) []string { return pods.ListIndexFuncValues(nodeIndex) }
+
 // PodsOn returns the pods on a node.
 func PodsOn(pods cache.Indexer, node string) []*corev1.Pod {
 	objs, err := pods.ByIndex(nodeIndex, node)
@@ -127,19 +135,24 @@ func (n *controller) Run(ctx context.Context) error {
 	return err
 }
 
-// sweep queues the nodes that are silent or not ready. All others need nothing until they change: thousands that are well leave the
-// process at rest, which gives memory back only then.
+// sweep counts the nodes of each zone, and queues those that are silent or not ready. All others need nothing until they change: thousands that
+// are well leave the process at rest, which gives memory back only then.
 func (n *controller) sweep() {
 	nodes, err := n.nodes.List(labels.Everything())
 	if err != nil {
 		return
 	}
 	now := n.Now()
+	late := func(node *corev1.Node) bool { return n.unheard(node, now) > n.Config.NodeMonitorGracePeriod*3/5 }
+	if n.zones.count(nodes, late, now) {
+		n.Log.Warn("all nodes are lost: no pods are moved away from them")
+	}
 	for _, node := range nodes {
 		if n.silent(node, now) || !ready(node) {
 			n.Add(node)
 		}
 	}
+	n.counts.tell(n.zones.seen(), n.Now().Sub(now))
 }
 
 func (n *controller) sync(ctx context.Context, name string) error {
@@ -150,6 +163,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	now := n.Now()
+	defer func() { n.counts.one.Observe(n.Now().Sub(now).Seconds()) }()
 	if n.silent(node, now) {
 		if node, err = n.markSilent(ctx, node, now); err != nil {
 			return err
@@ -158,7 +172,11 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	if err := n.taint(ctx, node, now); err != nil {
 		return err
 	}
-	if ready := condition(node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
+	if err := n.label(ctx, node); err != nil {
+		return err
+	}
+	// A kubelet that says itself that its node is not ready goes on to say how its pods are.
+	if ready := condition(node, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionUnknown {
 		return n.markPods(ctx, node, now)
 	}
 	return nil
@@ -166,10 +184,19 @@ func (n *controller) sync(ctx context.Context, name string) error {
 
 // silent says whether the node has not been heard of for too long.
 func (n *controller) silent(node *corev1.Node, now time.Time) bool {
-	if n.Vouched != nil && n.Vouched(node.Name) {
-		return false
+	grace := n.Config.NodeMonitorGracePeriod
+	if condition(node, corev1.NodeReady) == nil { // its machine may still be starting
+		grace = n.Config.NodeStartupGracePeriod
 	}
-	return now.Sub(n.look(node, now)) > n.Config.NodeMonitorGracePeriod
+	return n.unheard(node, now) > grace
+}
+
+// unheard is for how long the node has not been heard of.
+func (n *controller) unheard(node *corev1.Node, now time.Time) time.Duration {
+	if n.Vouched != nil && n.Vouched(node.Name) {
+		return 0
+	}
+	return now.Sub(n.look(node, now))
 }
 
 // ready says whether the node has said that it is.
@@ -180,19 +207,21 @@ func ready(node *corev1.Node) bool {
 
 // look returns since when the node has not been heard of, though it could have been.
 func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
-	var is sighting
-	obj, _, err := n.leases.GetByKey(corev1.NamespaceNodeLease + "/" + node.Name)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was, known := n.seen[node.Name]
+	is := sighting{key: was.key, at: was.at}
+	if !known {
+		is.key = corev1.NamespaceNodeLease + "/" + node.Name
+	}
+	obj, _, err := n.leases.GetByKey(is.key)
 	if lease, ok := obj.(*coordinationv1.Lease); ok && err == nil && lease.Spec.RenewTime != nil {
 		is.lease = *lease.Spec.RenewTime
 	}
 	if ready := condition(node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionUnknown {
 		is.status = ready.LastHeartbeatTime
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	was, known := n.seen[node.Name]
-	is.at = was.at
-	if !known || !is.lease.Equal(&was.lease) || is.status.After(was.status.Time) {
+	if !known || !is.lease.Time.Equal(was.lease.Time) || is.status.After(was.status.Time) {
 		is.at = now
 	}
 	n.seen[node.Name] = is
@@ -226,12 +255,27 @@ func (n *controller) markSilent(ctx context.Context, node *corev1.Node, now time
 	if err != nil {
 		return nil, fmt.Errorf("mark node %s as silent: %w", node.Name, err)
 	}
-	n.Events.Eventf(node, corev1.EventTypeNormal, "NodeNotReady", "Node %s status is now: NodeNotReady", node.Name)
+	if ready(node) {
+		n.Events.Eventf(node, corev1.EventTypeNormal, "NodeNotReady", "Node %s status is now: NodeNotReady", node.Name)
+	}
 	return written, nil
 }
 
 func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time) error {
-	want := Taints(node, now)
+	evict, had := false, evicts(node.Spec.Taints)
+	var want []corev1.Taint
+	switch {
+	case n.zones.dark():
+		want = slices.DeleteFunc(Taints(node, false, now), func(t corev1.Taint) bool { return evicts([]corev1.Taint{t}) })
+	case lostBy(node) != "" && !had:
+		wait := n.zones.wait(node, now)
+		if evict = wait == 0; !evict {
+			n.AddAfter(node.Name, wait)
+		}
+		want = Taints(node, evict, now)
+	default:
+		want = Taints(node, false, now)
+	}
 	if apiequality.Semantic.DeepEqual(node.Spec.Taints, want) {
 		return nil
 	}
@@ -246,18 +290,45 @@ func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time
 	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("taint node %s: %w", node.Name, err)
 	}
+	if evict {
+		n.counts.evictions.WithLabelValues(zoneOf(node)).Inc()
+	}
 	return nil
 }
 
-// markPods makes the pods of a node that is not ready not ready, so that Services leave
-// them out.
+// former are labels of former versions by those that have taken their place. Who still selects nodes by one finds the same nodes.
+var former = map[string]string{corev1.LabelOSStable: "beta.kubernetes.io/os", corev1.LabelArchStable: "beta.kubernetes.io/arch"}
+
+// label has the labels of former versions say what those say that have taken their place.
+func (n *controller) label(ctx context.Context, node *corev1.Node) error {
+	want := map[string]string{}
+	for is, was := range former {
+		value, ok := node.Labels[is]
+		if had, has := node.Labels[was]; ok && (!has || had != value) {
+			want[was] = value
+		}
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": want}})
+	if err != nil {
+		return err
+	}
+	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("label node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// markPods makes the pods of a node that is not heard of not ready, so that Services leave them out.
 func (n *controller) markPods(ctx context.Context, node *corev1.Node, now time.Time) error {
 	for _, pod := range PodsOn(n.pods, node.Name) {
 		if ready, _ := loop.Ready(pod); !ready {
 			continue
 		}
 		_, err := loop.PatchPodStatus(ctx, n.Client, pod, map[string]any{"conditions": []map[string]any{{
-			"type": corev1.PodReady, "status": corev1.ConditionFalse, "reason": "NodeNotReady", "lastTransitionTime": metav1.NewTime(now),
+			"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now), "observedGeneration": pod.Generation,
 		}}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("mark pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
@@ -265,65 +336,6 @@ func (n *controller) markPods(ctx context.Context, node *corev1.Node, now time.T
 		n.Events.Event(pod, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
 	}
 	return nil
-}
-
-// ours are the taints that follow from conditions, by condition and status.
-var ours = []struct {
-	condition corev1.NodeConditionType
-	status    corev1.ConditionStatus
-	key       string
-	effects   []corev1.TaintEffect
-}{
-	{corev1.NodeReady, corev1.ConditionFalse, corev1.TaintNodeNotReady, []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}},
-	{corev1.NodeReady, corev1.ConditionUnknown, corev1.TaintNodeUnreachable, []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}},
-	{corev1.NodeMemoryPressure, corev1.ConditionTrue, corev1.TaintNodeMemoryPressure, []corev1.TaintEffect{corev1.TaintEffectNoSchedule}},
-	{corev1.NodeDiskPressure, corev1.ConditionTrue, corev1.TaintNodeDiskPressure, []corev1.TaintEffect{corev1.TaintEffectNoSchedule}},
-	{corev1.NodePIDPressure, corev1.ConditionTrue, corev1.TaintNodePIDPressure, []corev1.TaintEffect{corev1.TaintEffectNoSchedule}},
-	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable, []corev1.TaintEffect{corev1.TaintEffectNoSchedule}},
-}
-
-// Taints returns the taints that a node should have: what others put there, and what
-// follows from its conditions and from being cordoned.
-func Taints(node *corev1.Node, now time.Time) []corev1.Taint {
-	var out []corev1.Taint
-	for _, t := range node.Spec.Taints {
-		if !managed(t.Key) {
-			out = append(out, t)
-		}
-	}
-	add := func(key string, effect corev1.TaintEffect) {
-		if i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect }); i >= 0 {
-			out = append(out, node.Spec.Taints[i])
-			return
-		}
-		out = append(out, corev1.Taint{Key: key, Effect: effect, TimeAdded: ptr.To(metav1.NewTime(now.Truncate(time.Second)))})
-	}
-	for _, o := range ours {
-		c := condition(node, o.condition)
-		// A node that has not reported yet is not ready; the API server tainted it.
-		unreported := c == nil && o.condition == corev1.NodeReady && o.status == corev1.ConditionFalse
-		for _, effect := range o.effects {
-			if c != nil && c.Status == o.status || unreported && effect == corev1.TaintEffectNoSchedule {
-				add(o.key, effect)
-			}
-		}
-	}
-	if node.Spec.Unschedulable {
-		add(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
-	}
-	return out
-}
-
-func managed(taint string) bool {
-	if taint == corev1.TaintNodeUnschedulable {
-		return true
-	}
-	for i := range ours {
-		if ours[i].key == taint {
-			return true
-		}
-	}
-	return false
 }
 
 func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {

@@ -21,8 +21,8 @@ func TestOnlyNodesThatAreNotWellAreLookedAtAgain(t *testing.T) {
 	clock := clocktesting.NewFakeClock(began)
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	leases := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	c := loop.Context{Clock: clock, Config: config.ControllerManager{NodeMonitorGracePeriod: 50 * time.Second}}
-	n := &controller{Context: c, nodes: corelisters.NewNodeLister(nodes), leases: leases, seen: map[string]sighting{}}
+	c := loop.Context{Clock: clock, Config: config.ControllerManager{NodeMonitorGracePeriod: 50 * time.Second, NodeStartupGracePeriod: time.Minute}}
+	n := &controller{Context: c, nodes: corelisters.NewNodeLister(nodes), leases: leases, seen: map[string]sighting{}, counts: newCounts()}
 	n.Loop = loop.Loop{Name: "node", Context: c}
 	renew := func(name string) {
 		now := metav1.NewMicroTime(clock.Now())

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,14 +17,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/daemons/controllers/node"
 )
 
 type controller struct {
 	loop.Context
 	nodes  corelisters.NodeLister
-	pods   cache.Store
+	pods   cache.Indexer
 	synced []cache.InformerSynced
 	gone   map[string]time.Time // nodes that pods name and nobody knows, since when
+
+	counts counts
+}
+
+// counts are the metrics of pods that were to be deleted, by namespace and reason.
+type counts struct{ deleted, failed *prometheus.CounterVec }
+
+func newCounts(c loop.Context) counts {
+	return counts{
+		deleted: c.Counter("pod_gc_collector_force_delete_pods_total", "Pods that were to be deleted because nobody else would.", "namespace", "reason"),
+		failed:  c.Counter("pod_gc_collector_force_delete_pod_errors_total", "Failures to delete such pods.", "namespace", "reason"),
+	}
 }
 
 // period is how often pods are looked at, at most.
@@ -31,9 +45,11 @@ const period = 20 * time.Second
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods()
-	return &controller{Context: c, nodes: nodes.Lister(), pods: pods.Informer().GetStore(), gone: map[string]time.Time{},
-		synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.Informer().HasSynced}}
+	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods().Informer()
+	node.IndexByNode(pods)
+	_ = pods.AddIndexers(cache.Indexers{endIndex: byEnd})
+	return &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer(), gone: map[string]time.Time{}, counts: newCounts(c),
+		synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
 }
 
 func (g *controller) Run(ctx context.Context) error {
@@ -59,18 +75,11 @@ func (g *controller) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := map[string]bool{}
-	for _, n := range nodes {
-		known[n.Name] = true
+	pods, err := g.candidates()
+	if err != nil {
+		return err
 	}
-	var pods []*corev1.Pod // few of many, that may have to go
-	for _, o := range g.pods.List() {
-		p := o.(*corev1.Pod)
-		if p.DeletionTimestamp != nil || finished(p) || p.Spec.NodeName != "" && !known[p.Spec.NodeName] {
-			pods = append(pods, p)
-		}
-	}
-	lost := g.lost(pods, known)
+	lost := g.lost(pods)
 	var failures []error
 	for name := range lost {
 		// The server has the last word: a node that is not among those that could be listed may be there.
@@ -86,8 +95,8 @@ func (g *controller) collect(ctx context.Context) error {
 	out := outOfService(nodes)
 	for name := range out {
 		// A node may have come back; what is to be deleted without its word is not deleted on an old view of it.
-		node, err := g.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil || !outOfService([]*corev1.Node{node})[name] {
+		now, err := g.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || !outOfService([]*corev1.Node{now})[name] {
 			delete(out, name)
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -96,19 +105,64 @@ func (g *controller) collect(ctx context.Context) error {
 	}
 	for _, d := range Doomed(pods, lost, out, g.Config.TerminatedPodGCThreshold) {
 		// One that changed meanwhile, or that somebody refuses to let go, keeps no other from going.
-		failures = append(failures, g.delete(ctx, d.pod, d.orphaned))
+		err := g.delete(ctx, d.pod, d.orphaned)
+		g.counts.deleted.WithLabelValues(d.pod.Namespace, d.why).Inc()
+		if err != nil {
+			g.counts.failed.WithLabelValues(d.pod.Namespace, d.why).Inc()
+		}
+		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
 }
 
+// endIndex finds the pods that have ended or are to end.
+const endIndex = "end"
+
+func byEnd(obj any) ([]string, error) {
+	if p, ok := obj.(*corev1.Pod); ok && ends(p) {
+		return []string{endIndex}, nil
+	}
+	return nil, nil
+}
+
+func ends(p *corev1.Pod) bool { return p.DeletionTimestamp != nil || finished(p) }
+
+// candidates are the pods that may have to go, few of many: a cluster is not gone through for them.
+func (g *controller) candidates() ([]*corev1.Pod, error) {
+	ending, err := g.pods.ByIndex(endIndex, endIndex)
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, 0, len(ending))
+	for _, o := range ending {
+		pods = append(pods, o.(*corev1.Pod))
+	}
+	for _, name := range node.NodesOfPods(g.pods) {
+		if g.known(name) {
+			continue
+		}
+		for _, p := range node.PodsOn(g.pods, name) {
+			if !ends(p) {
+				pods = append(pods, p)
+			}
+		}
+	}
+	return pods, nil
+}
+
+func (g *controller) known(name string) bool {
+	_, err := g.nodes.Get(name)
+	return err == nil
+}
+
 // lost returns the nodes that pods name and that have been missing for long enough.
-func (g *controller) lost(pods []*corev1.Pod, known map[string]bool) map[string]bool {
+func (g *controller) lost(pods []*corev1.Pod) map[string]bool {
 	now := g.Now()
 	missing := map[string]bool{}
 	out := map[string]bool{}
 	for _, pod := range pods {
 		name := pod.Spec.NodeName
-		if name == "" || known[name] {
+		if name == "" || g.known(name) {
 			continue
 		}
 		missing[name] = true

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -19,7 +20,52 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/daemons/controllers/node"
 )
+
+// indexed is an empty cache of pods with the indexes that the controller goes by.
+func indexed() cache.Indexer {
+	pods := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{})
+	node.IndexByNode(pods)
+	_ = pods.AddIndexers(cache.Indexers{endIndex: byEnd})
+	return pods.GetIndexer()
+}
+
+func TestPodsThatMayHaveToGoAreFoundAmongMany(t *testing.T) {
+	nodes, pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), indexed()
+	if err := nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}}); err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.Now()
+	for name, p := range map[string]corev1.Pod{
+		"well":           {Spec: corev1.PodSpec{NodeName: "here"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+		"waiting":        {},
+		"failed":         {Spec: corev1.PodSpec{NodeName: "here"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
+		"succeeded":      {Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
+		"deleted":        {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Spec: corev1.PodSpec{NodeName: "here"}},
+		"lost":           {Spec: corev1.PodSpec{NodeName: "away"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+		"lost, deleted":  {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Spec: corev1.PodSpec{NodeName: "away"}},
+		"never, deleted": {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}},
+	} {
+		p.Namespace, p.Name = "default", name
+		if err := pods.Add(&p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := &controller{nodes: corelisters.NewNodeLister(nodes), pods: pods}
+	found, err := g.candidates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range found {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	if want := []string{"deleted", "failed", "lost", "lost, deleted", "never, deleted", "succeeded"}; !slices.Equal(names, want) {
+		t.Errorf("found %q, want %q", names, want)
+	}
+}
 
 // S21: a node that could not be listed may be there: its pods go only when the server says of its name that there is none.
 func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
@@ -51,19 +97,19 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			nodes, pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+			nodes, pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), indexed()
 			if err := nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}}); err != nil {
 				t.Fatal(err)
 			}
-			for name, node := range map[string]string{"kept": "here", "lost": "away"} {
-				if err := pods.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: corev1.PodSpec{NodeName: node}}); err != nil {
+			for name, on := range map[string]string{"kept": "here", "lost": "away"} {
+				if err := pods.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: corev1.PodSpec{NodeName: on}}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			now := clocktesting.NewFakeClock(time.Now())
 			g := &controller{
 				Context: loop.Context{Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}), Log: slog.New(slog.DiscardHandler), Clock: now},
-				nodes:   corelisters.NewNodeLister(nodes), pods: pods, gone: map[string]time.Time{},
+				nodes:   corelisters.NewNodeLister(nodes), pods: pods, gone: map[string]time.Time{}, counts: newCounts(loop.Context{}),
 			}
 			g.Config.NodeMonitorGracePeriod = time.Minute
 			for range 2 { // first it is missed, then it has been missing for long enough
@@ -79,6 +125,9 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 			}
 			if !slices.Equal(deleted, want) {
 				t.Errorf("deleted %v, want %v", deleted, want)
+			}
+			if n := testutil.ToFloat64(g.counts.deleted.WithLabelValues("default", "orphaned")); n > 0 != c.gone {
+				t.Errorf("%v pods are counted as orphaned", n)
 			}
 		})
 	}

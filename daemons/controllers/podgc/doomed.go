@@ -10,7 +10,8 @@ import (
 // doomed is a pod to delete.
 type doomed struct {
 	pod      *corev1.Pod
-	orphaned bool // its node is gone, which its condition is to say
+	orphaned bool   // its node is gone, which its condition is to say
+	why      string // as metrics have it
 }
 
 // Doomed returns the pods to delete: lost are the nodes that are gone, out those that are out of service, and threshold is how many
@@ -22,9 +23,11 @@ func Doomed(pods []*corev1.Pod, lost, out map[string]bool, threshold int) []doom
 		terminating := pod.DeletionTimestamp != nil
 		switch {
 		case lost[pod.Spec.NodeName]:
-			list = append(list, doomed{pod, true})
-		case terminating && (pod.Spec.NodeName == "" || out[pod.Spec.NodeName]):
-			list = append(list, doomed{pod, false})
+			list = append(list, doomed{pod, true, "orphaned"})
+		case terminating && pod.Spec.NodeName == "":
+			list = append(list, doomed{pod, false, "unscheduled"})
+		case terminating && out[pod.Spec.NodeName]:
+			list = append(list, doomed{pod, false, "out-of-service"})
 		case !terminating && finished(pod):
 			done = append(done, pod)
 		}
@@ -37,7 +40,7 @@ func Doomed(pods []*corev1.Pod, lost, out map[string]bool, threshold int) []doom
 		return cmp.Or(first(evicted(a), evicted(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for _, pod := range done[:excess] {
-		list = append(list, doomed{pod, false})
+		list = append(list, doomed{pod, false, "terminated"})
 	}
 	return list
 }

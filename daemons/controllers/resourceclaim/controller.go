@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ type controller struct {
 	claims    resourcelisters.ResourceClaimLister
 	byOwner   cache.Indexer
 	templates resourcelisters.ResourceClaimTemplateLister
+	created   *prometheus.CounterVec
 	recent    sync.Map // claims that were made and are not shown yet, by the pod's UID and entry
 }
 
@@ -44,6 +46,8 @@ const ownedBy = "pod"
 func New(c loop.Context) loop.Controller {
 	pods, claims, templates := c.Informers.Core().V1().Pods(), c.Informers.Resource().V1().ResourceClaims(), c.Informers.Resource().V1().ResourceClaimTemplates()
 	r := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister(), byOwner: claims.Informer().GetIndexer(), templates: templates.Lister()}
+	r.created = c.Counter("dynamic_resource_allocation_resourceclaim_creates_total", "ResourceClaims that were to be created.", "status", "admin_access")
+	c.Count(claimCount{claims.Lister()})
 	_ = claims.Informer().AddIndexers(cache.Indexers{ownedBy: func(obj any) ([]string, error) {
 		if claim, ok := obj.(*resourcev1.ResourceClaim); ok {
 			if ref := metav1.GetControllerOfNoCopy(claim); ref != nil && ref.Kind == "Pod" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -25,7 +26,13 @@ func (r *controller) make(ctx context.Context, pod *corev1.Pod, c *corev1.PodRes
 	if err != nil {
 		return nil, fmt.Errorf("resource claim template %q: %w", *c.ResourceClaimTemplateName, err)
 	}
-	claim, err := r.Client.ResourceV1().ResourceClaims(pod.Namespace).Create(ctx, Claim(pod, c, template), metav1.CreateOptions{})
+	wanted := Claim(pod, c, template)
+	claim, err := r.Client.ResourceV1().ResourceClaims(pod.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	status := "success"
+	if err != nil {
+		status = "failure"
+	}
+	r.created.WithLabelValues(status, strconv.FormatBool(adminAccess(wanted))).Inc()
 	if err != nil {
 		return nil, fmt.Errorf("create ResourceClaim: %w", err)
 	}

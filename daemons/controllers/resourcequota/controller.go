@@ -6,10 +6,12 @@ package resourcequota
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/kinds/quota"
@@ -27,6 +31,8 @@ type controller struct {
 	loop.Context
 	loop.Loop
 	quotas  corelisters.ResourceQuotaLister
+	pods    corelisters.PodLister
+	classes resourcelisters.DeviceClassLister
 	watched *watched
 }
 
@@ -43,9 +49,18 @@ const (
 func New(c loop.Context) loop.Controller {
 	core := c.Informers.Core().V1()
 	quotas := core.ResourceQuotas()
-	r := &controller{Context: c, quotas: quotas.Lister()}
+	classes := c.Informers.Resource().V1().DeviceClasses()
+	r := &controller{Context: c, quotas: quotas.Lister(), pods: core.Pods().Lister(), classes: classes.Lister()}
 	r.watched = newWatched(c, r.changed, r.known)
-	r.Loop = loop.Loop{Name: "resourcequota", Counted: "resourcequota_primary", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{quotas.Informer().HasSynced}}
+	r.Loop = loop.Loop{Name: "resourcequota", Counted: "resourcequota_primary", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{quotas.Informer().HasSynced, classes.Informer().HasSynced}}
+	// Which extended resource a class of devices stands for decides of what its claims take.
+	c.OnChange(classes.Informer(), func(old, obj any) {
+		before, _ := old.(*resourcev1.DeviceClass)
+		now, _ := obj.(*resourcev1.DeviceClass)
+		if before == nil || now == nil || ptr.Deref(before.Spec.ExtendedResourceName, "") != ptr.Deref(now.Spec.ExtendedResourceName, "") {
+			r.known(resourcev1.Resource("resourceclaims"))
+		}
+	})
 	for gr, informer := range map[schema.GroupResource]cache.SharedIndexInformer{
 		{Resource: "pods"}: core.Pods().Informer(), {Resource: "services"}: core.Services().Informer(),
 		{Resource: "persistentvolumeclaims"}: core.PersistentVolumeClaims().Informer(),
@@ -83,7 +98,7 @@ func (r *controller) known(of schema.GroupResource) {
 	}
 	for _, q := range all {
 		for name := range q.Spec.Hard {
-			if gr, ok := quota.Counted(name); ok && gr == of {
+			if slices.Contains(quota.Counted(name), of) {
 				r.Add(q)
 				break
 			}
@@ -100,7 +115,7 @@ func (r *controller) wanted() map[schema.GroupResource]bool {
 	out := map[schema.GroupResource]bool{}
 	for _, q := range all {
 		for name := range q.Spec.Hard {
-			if gr, ok := quota.Counted(name); ok {
+			for _, gr := range quota.Counted(name) {
 				out[gr] = true
 			}
 		}
@@ -125,17 +140,46 @@ func (r *controller) changed(of schema.GroupResource, old, obj any) {
 	now := r.Now()
 	for _, q := range quotas {
 		// When it was counted last, the time that a pod had to end may not have passed yet.
-		if !quota.Same(charge(q, of, old, time.Time{}), charge(q, of, obj, now)) {
+		if !quota.Same(r.charge(q, of, old, time.Time{}), r.charge(q, of, obj, now)) {
 			r.AddAfter(q.Namespace+"/"+q.Name, gather)
 		}
 	}
 }
 
-func charge(q *corev1.ResourceQuota, of schema.GroupResource, obj any, now time.Time) corev1.ResourceList {
+func (r *controller) charge(q *corev1.ResourceQuota, of schema.GroupResource, obj any, now time.Time) corev1.ResourceList {
 	if obj == nil {
 		return nil
 	}
-	return quota.Charge(q, of, obj, now)
+	return quota.Charge(q, of, obj, now, r.others())
+}
+
+// others finds what a claim of devices is counted with.
+func (r *controller) others() quota.Others {
+	return quota.Others{
+		Class: func(name string) *resourcev1.DeviceClass {
+			class, err := r.classes.Get(name)
+			if err != nil {
+				return nil
+			}
+			return class
+		},
+		Pod: func(namespace, name string) *corev1.Pod {
+			pod, err := r.pods.Pods(namespace).Get(name)
+			if err != nil {
+				return nil
+			}
+			return pod
+		},
+		Claims: func(namespace string) (list []*resourcev1.ResourceClaim) {
+			objs, _ := r.watched.in(resourcev1.Resource("resourceclaims"), namespace)
+			for _, obj := range objs {
+				if c, ok := obj.(*resourcev1.ResourceClaim); ok {
+					list = append(list, c)
+				}
+			}
+			return list
+		},
+	}
 }
 
 func (r *controller) sync(ctx context.Context, key string) error {
@@ -168,17 +212,24 @@ func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus 
 	status := corev1.ResourceQuotaStatus{Hard: q.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
 	counted := map[schema.GroupResource]bool{}
 	for name := range q.Spec.Hard {
-		gr, ok := quota.Counted(name)
-		if !ok {
+		takers := quota.Counted(name)
+		if len(takers) == 0 {
 			continue
 		}
-		if _, done := counted[gr]; !done {
-			counted[gr] = r.count(q, gr, status.Used)
+		known := true
+		for _, gr := range takers {
+			if _, done := counted[gr]; !done {
+				counted[gr] = r.count(q, gr, status.Used)
+			}
+			known = known && counted[gr]
 		}
-		if _, there := status.Used[name]; !there && counted[gr] {
+		if _, there := status.Used[name]; !there && known {
 			status.Used[name] = corev1.ResourceList{}[name]
 		}
-		if before, there := q.Status.Used[name]; there && !counted[gr] {
+		if !known {
+			delete(status.Used, name) // what one of them takes is not all
+		}
+		if before, there := q.Status.Used[name]; there && !known {
 			status.Used[name] = before
 		}
 	}
@@ -191,9 +242,9 @@ func (r *controller) count(q *corev1.ResourceQuota, of schema.GroupResource, use
 	if !known {
 		return false
 	}
-	now := r.Now()
+	now, with := r.Now(), r.others()
 	for _, obj := range objs {
-		quota.Add(used, quota.Charge(q, of, obj, now))
+		quota.Add(used, quota.Charge(q, of, obj, now, with))
 	}
 	return true
 }

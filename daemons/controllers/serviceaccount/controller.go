@@ -4,8 +4,11 @@ package serviceaccount
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +33,8 @@ type controller struct {
 	namespaces corelisters.NamespaceLister
 	accounts   corelisters.ServiceAccountLister
 	configMaps corelisters.ConfigMapLister
+	published  *prometheus.CounterVec
+	took       *prometheus.HistogramVec
 }
 
 // New returns the controller.
@@ -40,6 +45,8 @@ func New(c loop.Context) loop.Controller {
 	}))
 	accounts, configMaps := c.Informers.Core().V1().ServiceAccounts(), own.Core().V1().ConfigMaps()
 	s := &controller{Context: c, own: own, namespaces: namespaces.Lister(), accounts: accounts.Lister(), configMaps: configMaps.Lister()}
+	s.published = c.Counter("root_ca_cert_publisher_sync_total", "How often a namespace's CA bundle was looked at, by the code of the answer.", "code")
+	s.took = c.Histogram("root_ca_cert_publisher_sync_duration_seconds", "How long it took to look at a namespace's CA bundle.", prometheus.ExponentialBuckets(0.001, 2, 15), "code")
 	s.Loop = loop.Loop{Name: "serviceaccount", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
 		namespaces.Informer().HasSynced, accounts.Informer().HasSynced, configMaps.Informer().HasSynced}}
 	c.On(namespaces.Informer(), s.Add)
@@ -78,7 +85,24 @@ func (s *controller) sync(ctx context.Context, name string) error {
 			return fmt.Errorf("create the default service account of namespace %s: %w", name, err)
 		}
 	}
-	return s.publishCA(ctx, name)
+	began := s.Now()
+	err = s.publishCA(ctx, name)
+	code := codeOf(err)
+	s.published.WithLabelValues(code).Inc()
+	s.took.WithLabelValues(code).Observe(s.Now().Sub(began).Seconds())
+	return err
+}
+
+// codeOf is the code of an answer as metrics know it.
+func codeOf(err error) string {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return "200"
+	case errors.As(err, &status) && status.Status().Code != 0:
+		return strconv.Itoa(int(status.Status().Code))
+	}
+	return "500"
 }
 
 func (s *controller) publishCA(ctx context.Context, namespace string) error {

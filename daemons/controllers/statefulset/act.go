@@ -27,13 +27,6 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 		}
 		r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulUpdate", "update Pod %s in StatefulSet %s successful", pod.Name, set.Name)
 	}
-	for _, pod := range d.Ended {
-		if pod.Status.Phase == corev1.PodFailed {
-			r.Events.Eventf(set, corev1.EventTypeWarning, "RecreatingFailedPod", "StatefulSet %s/%s is recreating failed Pod %s", set.Namespace, set.Name, pod.Name)
-		} else {
-			r.Events.Eventf(set, corev1.EventTypeNormal, "RecreatingTerminatedPod", "StatefulSet %s/%s is recreating terminated Pod %s", set.Namespace, set.Name, pod.Name)
-		}
-	}
 	for _, pod := range d.Delete {
 		if err := r.remove(ctx, set, pod); err != nil {
 			return err
@@ -55,14 +48,14 @@ func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods [
 					return err
 				}
 			}
-			if err := r.own(ctx, set, want.Name, o.Pod, true); err != nil {
+			if err := r.own(ctx, set, want.Name, o, true); err != nil {
 				return err
 			}
 		}
 	}
 	for _, o := range condemned {
 		for _, want := range claims(set, o.n) {
-			if err := r.own(ctx, set, want.Name, o.Pod, false); err != nil {
+			if err := r.own(ctx, set, want.Name, o, false); err != nil {
 				return err
 			}
 		}
@@ -71,22 +64,37 @@ func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods [
 }
 
 // own makes a claim's owner references what the retention policy asks for. stays says that the pod is within the set's replicas.
-func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name string, pod *corev1.Pod, stays bool) error {
+func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name string, o one, stays bool) error {
 	claim, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		return nil
+		if stays || !deleted(set).whenScaled {
+			return nil
+		}
+		// The pod goes soon, and with it the last occasion to say so of its claim, which the cache may be behind with.
+		claim, err = r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
 	}
 	if err != nil {
 		return err
 	}
-	refs, changed := owners(set, claim, pod, stays)
+	refs, changed, foreign := owners(set, claim, o.Pod, stays)
+	if foreign && (changed || o.Status.Phase == corev1.PodPending) {
+		r.Events.Eventf(set, corev1.EventTypeWarning, "ConflictingController", "PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, "+
+			"the retention policy is ignored for this claim", name)
+	}
 	if !changed || claim.DeletionTimestamp != nil {
 		return nil
 	}
 	updated := claim.DeepCopy()
 	updated.OwnerReferences = refs
 	if _, err := r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("say what claim %s belongs to: %w", name, err)
+		err = fmt.Errorf("could not update claim %s for delete policy ownerRefs: %w", name, err)
+		if !apierrors.IsConflict(err) {
+			r.Events.Eventf(set, corev1.EventTypeWarning, "FailedUpdate", "update Pod %s in StatefulSet %s failed error: %v", o.Name, set.Name, err)
+		}
+		return err
 	}
 	return nil
 }
@@ -104,7 +112,7 @@ func (r *controller) ensure(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	want.OwnerReferences, _ = owners(set, want, pod, true)
+	want.OwnerReferences, _, _ = owners(set, want, pod, true)
 	switch _, err = r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Create(ctx, want, metav1.CreateOptions{}); {
 	case apierrors.IsAlreadyExists(err):
 		live, err := r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Get(ctx, want.Name, metav1.GetOptions{})
@@ -126,6 +134,9 @@ func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	n, _ := ordinal(set, pod)
 	for _, want := range claims(set, n) {
 		if err := r.ensure(ctx, set, pod, want); err != nil {
+			if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				r.Events.Eventf(set, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
+			}
 			return err
 		}
 	}

@@ -42,6 +42,7 @@ func New(c loop.Context) loop.Controller {
 		pods:      loop.PodsByOwner(pods.Informer())}
 	r.Loop = loop.Loop{Name: "statefulset", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
 		revisions.Informer().HasSynced, pods.Informer().HasSynced, claims.Informer().HasSynced}}
+	c.Count(unavailable{r.sets})
 	c.On(sets.Informer(), r.Add)
 	c.OnChange(pods.Informer(), r.podChanged)
 	return r

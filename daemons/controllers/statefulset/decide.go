@@ -22,7 +22,6 @@ type Decision struct {
 	Create []*corev1.Pod
 	Mend   []*corev1.Pod // pods that lack the labels that say which they are, as they should be
 	Delete []*corev1.Pod
-	Ended  []*corev1.Pod // those to delete that have ended, so that they are made anew
 }
 
 // one is a pod as far as it is decided about.
@@ -66,7 +65,7 @@ func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Po
 			}
 			continue
 		case there[i].ended() && !there[i].going():
-			d.Delete, d.Ended = append(d.Delete, there[i].Pod), append(d.Ended, there[i].Pod)
+			d.Delete = append(d.Delete, there[i].Pod) // and is made anew
 			missing++
 			if ordered {
 				return d

@@ -220,7 +220,7 @@ func TestWhatClaimsBelongTo(t *testing.T) {
 			s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: row.deleted, WhenScaled: row.scaled}
 		})
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-1", OwnerReferences: row.has}}
-		got, changed := owners(set, claim, pod, !row.condemned)
+		got, changed, _ := owners(set, claim, pod, !row.condemned)
 		if !apiequality.Semantic.DeepEqual(got, row.want) || changed == apiequality.Semantic.DeepEqual(row.has, row.want) {
 			t.Errorf("%s %s, condemned %t: %v become %v, changed %t", row.deleted, row.scaled, row.condemned, row.has, got, changed)
 		}

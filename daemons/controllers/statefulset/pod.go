@@ -100,15 +100,23 @@ func claims(set *appsv1.StatefulSet, n int) (list []*corev1.PersistentVolumeClai
 	return list
 }
 
-// owners returns the owner references that the retention policy asks for. A claim to be deleted with the set is owned by the set; a claim
-// to be deleted when the set shrinks is owned by its pod once that is too many. A claim that another controller, or a former set or pod
-// of the same name, owns is left to it.
-func owners(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, stays bool) (refs []metav1.OwnerReference, changed bool) {
+// deletion says when claims are deleted by the retention policy.
+type deletion struct{ whenDeleted, whenScaled bool }
+
+func deleted(set *appsv1.StatefulSet) deletion {
+	const remove = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	policy := set.Spec.PersistentVolumeClaimRetentionPolicy
 	if policy == nil {
-		policy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{}
+		return deletion{}
 	}
-	foreign := false
+	return deletion{policy.WhenDeleted == remove, policy.WhenScaled == remove}
+}
+
+// owners returns the owner references that the retention policy asks for. A claim to be deleted with the set is owned by the set; a claim
+// to be deleted when the set shrinks is owned by its pod once that is too many. A claim that another controller, or a former set or pod
+// of the same name, owns is left to it, which is foreign where there is a policy that is ignored for it.
+func owners(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, stays bool) (refs []metav1.OwnerReference, changed, foreign bool) {
+	policy := deleted(set)
 	for _, ref := range claim.OwnerReferences {
 		switch {
 		case refersTo(ref, kind, set):
@@ -120,19 +128,18 @@ func owners(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim, pod *c
 			refs = append(refs, ref)
 		}
 	}
-	const remove = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	switch {
 	case foreign:
 		// References to this set and pod are removed. Those to a former one stay, so that the claim is deleted with it.
 		refs = slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(ref metav1.OwnerReference) bool {
 			return refersTo(ref, kind, set) && ref.UID == set.UID || refersTo(ref, podKind, pod) && ref.UID == pod.UID
 		})
-	case policy.WhenScaled == remove && !stays:
+	case policy.whenScaled && !stays:
 		refs = append(refs, *metav1.NewControllerRef(pod, podKind))
-	case policy.WhenDeleted == remove:
+	case policy.whenDeleted:
 		refs = append(refs, *metav1.NewControllerRef(set, kind))
 	}
-	return refs, !apiequality.Semantic.DeepEqual(refs, claim.OwnerReferences)
+	return refs, !apiequality.Semantic.DeepEqual(refs, claim.OwnerReferences), foreign && policy != deletion{}
 }
 
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")

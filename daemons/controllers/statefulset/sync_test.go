@@ -1,6 +1,7 @@
 package statefulset
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
@@ -9,8 +10,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -18,8 +21,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// synced runs the controller once over a set and its pods. It returns the set and the pods that are there then, and the events.
-func synced(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.StatefulSet, []corev1.Pod, []string) {
+// made is the controller over a set, its pods and the claims that its caches have, and a server that has them too.
+func made(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod, claims ...*corev1.PersistentVolumeClaim) (*controller, *fake.Clientset, *record.FakeRecorder) {
 	t.Helper()
 	client, events := fake.NewClientset(), record.NewFakeRecorder(100)
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -27,29 +30,46 @@ func synced(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.
 	if !ok {
 		t.Fatal("it is no controller of stateful sets")
 	}
+	add := func(indexer cache.Indexer, obj runtime.Object) {
+		t.Helper()
+		if err := errors.Join(client.Tracker().Add(obj), indexer.Add(obj)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(factory.Apps().V1().StatefulSets().Informer().GetIndexer(), set)
+	for _, pod := range pods {
+		add(factory.Core().V1().Pods().Informer().GetIndexer(), pod)
+	}
+	for _, claim := range claims {
+		add(factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer(), claim)
+	}
+	return r, client, events
+}
+
+func heard(events *record.FakeRecorder) (told []string) {
+	close(events.Events)
+	for e := range events.Events {
+		told = append(told, e)
+	}
+	return told
+}
+
+// synced runs the controller once over a set and its pods. It returns the set and the pods that are there then, and the events.
+func synced(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.StatefulSet, []corev1.Pod, []string) {
+	t.Helper()
+	r, client, events := made(t, set, pods)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(client.Tracker().Add(set))
-	must(factory.Apps().V1().StatefulSets().Informer().GetIndexer().Add(set))
-	for _, pod := range pods {
-		must(client.Tracker().Add(pod))
-		must(factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))
-	}
 	must(r.sync(t.Context(), set.Namespace+"/"+set.Name))
 	is, err := client.AppsV1().StatefulSets(set.Namespace).Get(t.Context(), set.Name, metav1.GetOptions{})
 	must(err)
 	list, err := client.CoreV1().Pods(set.Namespace).List(t.Context(), metav1.ListOptions{})
 	must(err)
-	close(events.Events)
-	var told []string
-	for e := range events.Events {
-		told = append(told, e)
-	}
-	return is, list.Items, told
+	return is, list.Items, heard(events)
 }
 
 func TestASetThatIsBeingDeletedIsCountedAndLeftAlone(t *testing.T) {
@@ -81,8 +101,8 @@ func TestWhatIsDoneAboutASetIsToldInEvents(t *testing.T) {
 		pods []*corev1.Pod
 		want []string
 	}{
-		"failed":  {podsOf(set, "0f"), []string{"Warning RecreatingFailedPod StatefulSet n/web is recreating failed Pod web-0", "Normal SuccessfulDelete delete Pod web-0 in StatefulSet web successful"}},
-		"ended":   {succeeded(podsOf(set, "0f")), []string{"Normal RecreatingTerminatedPod StatefulSet n/web is recreating terminated Pod web-0", "Normal SuccessfulDelete delete Pod web-0 in StatefulSet web successful"}},
+		"failed":  {podsOf(set, "0f"), []string{"Normal SuccessfulDelete delete Pod web-0 in StatefulSet web successful"}},
+		"ended":   {succeeded(podsOf(set, "0f")), []string{"Normal SuccessfulDelete delete Pod web-0 in StatefulSet web successful"}},
 		"made":    {nil, []string{"Normal SuccessfulCreate create Pod web-0 in StatefulSet web successful"}},
 		"mended":  {unnamed(podsOf(set, "0")), []string{"Normal SuccessfulUpdate update Pod web-0 in StatefulSet web successful"}},
 		"removed": {podsOf(set, "0 1"), []string{"Normal SuccessfulDelete delete Pod web-1 in StatefulSet web successful"}},

@@ -1,6 +1,6 @@
 // Package taint evicts pods from nodes with a NoExecute taint that they do not
-// tolerate, at once or when their toleration runs out; and from lost nodes with care, so
-// that an outage of a zone is not made worse by moving all of it at once.
+// tolerate, at once or when their toleration runs out. That not all lost nodes get such a taint
+// at once is the node controller's.
 package taint
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +25,9 @@ type controller struct {
 	loop.Loop
 	nodes   corelisters.NodeLister
 	pods    cache.Indexer
-	gate    *gate
 	since   since
+	deleted *prometheus.CounterVec   // pods
+	late    *prometheus.HistogramVec // seconds between when a pod had to go and its deletion
 	waiting waiting
 }
 
@@ -33,7 +35,10 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods().Informer()
 	node.IndexByNode(pods)
-	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer(), gate: newGate(nodes.Lister(), c.Config)}
+	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer()}
+	t.deleted = c.Counter("taint_eviction_controller_pod_deletions_total", "Pods that were deleted for a taint.")
+	t.late = c.Histogram("taint_eviction_controller_pod_deletion_duration_seconds", "How long after it had to go a pod was deleted for a taint.", loop.DeletionBuckets)
+	t.deleted.WithLabelValues()
 	t.Loop = loop.Loop{Name: "taint-eviction", Counted: "noexec_taint_pod", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
 	c.OnChange(nodes.Informer(), t.nodeChanged)
 	c.OnChange(pods, t.podChanged)
@@ -42,24 +47,12 @@ func New(c loop.Context) loop.Controller {
 
 func (t *controller) nodeChanged(old, obj any) {
 	if obj == nil {
-		t.gate.close(old.(*corev1.Node).Name)
 		t.since.forget(old.(*corev1.Node).Name)
 		return
 	}
 	n := obj.(*corev1.Node)
 	taints := t.dated(n)
-	lost, _ := split(taints)
-	if len(lost) == 0 {
-		t.gate.close(n.Name)
-	}
 	before, ok := old.(*corev1.Node)
-	if ok {
-		if was, _ := split(noExecute(before)); len(was) > 0 != (len(lost) > 0) {
-			if err := t.gate.notice(t.Now()); err != nil {
-				t.Log.Warn("count the lost nodes", "error", err)
-			}
-		}
-	}
 	if len(taints) == 0 && (!ok || len(noExecute(before)) == 0) {
 		return
 	}
@@ -95,7 +88,7 @@ func (t *controller) sync(ctx context.Context, key string) error {
 		return nil // the pod of a node that is gone is the pod collector's
 	}
 	now, taints := t.Now(), t.dated(n)
-	at, evict := Deadline(pod, taints)
+	at, evict := Deadline(pod, taints, t.waiting.begun(key, pod, now))
 	if !evict {
 		if t.waiting.remove(key, pod.UID) {
 			t.Events.Eventf(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod %s", key)
@@ -103,25 +96,18 @@ func (t *controller) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	if wait := at.Sub(now); wait > 0 {
-		t.waiting.add(key, pod)
+		t.waiting.add(key, pod, now)
 		t.AddAfter(key, wait)
 		return nil
-	}
-	// What somebody wants is done; what follows from a loss, with care.
-	_, put := split(taints)
-	if at, evict := Deadline(pod, put); !evict || at.After(now) {
-		wait, err := t.gate.wait(n, now)
-		if err != nil {
-			return err
-		}
-		if wait > 0 {
-			t.AddAfter(key, wait)
-			return nil
-		}
 	}
 	if err := t.evict(ctx, pod); err != nil {
 		return err
 	}
+	t.deleted.WithLabelValues().Inc()
+	if at.IsZero() { // it was to go at once
+		at = now
+	}
+	t.late.WithLabelValues().Observe(t.Now().Sub(at).Seconds())
 	t.waiting.remove(key, pod.UID)
 	return nil
 }
@@ -146,9 +132,9 @@ func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// Deadline returns when a pod has to go, and whether it has to at all. Of several
-// tolerations of one taint, the shortest counts.
-func Deadline(pod *corev1.Pod, taints []corev1.Taint) (at time.Time, evict bool) {
+// Deadline returns when a pod has to go that came to its node at begun, and whether it has to at all. Of several tolerations of one
+// taint, the shortest counts. A pod that comes when the taint is there already has its time all the same.
+func Deadline(pod *corev1.Pod, taints []corev1.Taint, begun time.Time) (at time.Time, evict bool) {
 	for _, taint := range taints {
 		tolerated := false
 		var limit *int64
@@ -166,7 +152,11 @@ func Deadline(pod *corev1.Pod, taints []corev1.Taint) (at time.Time, evict bool)
 		}
 		var due time.Time
 		if tolerated && taint.TimeAdded != nil {
-			due = taint.TimeAdded.Add(time.Duration(max(*limit, 0)) * time.Second)
+			from := taint.TimeAdded.Time
+			if begun.After(from) {
+				from = begun
+			}
+			due = from.Add(time.Duration(max(*limit, 0)) * time.Second)
 		}
 		if !evict || due.Before(at) {
 			at = due

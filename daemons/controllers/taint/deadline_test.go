@@ -1,14 +1,20 @@
 package taint
 
 import (
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -34,7 +40,7 @@ func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
 		{"a key of one's own", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, false},
 		{"another value", []corev1.Toleration{{Key: "x", Value: "a"}}, []corev1.Taint{{Key: "x", Value: "b", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, true},
 	} {
-		at, evict := Deadline(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: c.tolerations}}, c.taints)
+		at, evict := Deadline(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: c.tolerations}}, c.taints, time.Time{})
 		if evict != c.evict || !at.Equal(c.at) {
 			t.Errorf("%s: %v %v, want %v %v", c.name, at, evict, c.at, c.evict)
 		}
@@ -54,13 +60,55 @@ func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) { // S04
 		at, want time.Time
 	}{{time.Unix(1000, 0), time.Unix(1300, 0)}, {time.Unix(1200, 0), time.Unix(1300, 0)}} {
 		now.SetTime(step.at)
-		if at, evict := Deadline(pod, c.dated(node(taint))); !evict || !at.Equal(step.want) {
+		if at, evict := Deadline(pod, c.dated(node(taint)), time.Time{}); !evict || !at.Equal(step.want) {
 			t.Errorf("at %v it is to go at %v (%v), want %v", step.at, at, evict, step.want)
 		}
 	}
 	c.dated(node())
 	now.SetTime(time.Unix(2000, 0))
-	if at, _ := Deadline(pod, c.dated(node(taint))); !at.Equal(time.Unix(2300, 0)) {
+	if at, _ := Deadline(pod, c.dated(node(taint)), time.Time{}); !at.Equal(time.Unix(2300, 0)) {
 		t.Errorf("of one that was put there anew: %v", at)
+	}
+}
+
+// A pod that comes to a node which has had its taint for long has the time that it tolerates, from when it came: otherwise whoever makes
+// pods would make them without end.
+func TestAPodThatComesAfterTheTaintHasItsTime(t *testing.T) {
+	added := time.Unix(1_000_000, 0)
+	old := corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute, TimeAdded: ptr.To(metav1.NewTime(added))}
+	for name, c := range map[string]struct {
+		started *metav1.Time
+		steps   []time.Duration // after the pod came, and whether it is there then
+		there   []bool
+	}{
+		"by its kubelet's word":         {ptr.To(metav1.NewTime(added.Add(time.Hour))), []time.Duration{0, 299 * time.Second, 300 * time.Second}, []bool{true, true, false}},
+		"before its kubelet says so":    {nil, []time.Duration{0, 299 * time.Second, 300 * time.Second}, []bool{true, true, false}},
+		"it was there before the taint": {ptr.To(metav1.NewTime(added.Add(-time.Hour))), []time.Duration{0}, []bool{false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "p", CreationTimestamp: metav1.NewTime(added)}, Status: corev1.PodStatus{StartTime: c.started},
+				Spec: corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: ptr.To[int64](300)}}}}
+			client, clock := fake.NewClientset(pod), clocktesting.NewFakeClock(added.Add(time.Hour))
+			factory := informers.NewSharedInformerFactory(client, 0)
+			made, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(10), Clock: clock,
+				Config: config.DefaultControllerManager()}).(*controller)
+			if !ok {
+				t.Fatal("it is no controller of taints")
+			}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{old}}}
+			if err := errors.Join(factory.Core().V1().Nodes().Informer().GetIndexer().Add(node), factory.Core().V1().Pods().Informer().GetIndexer().Add(pod)); err != nil {
+				t.Fatal(err)
+			}
+			for i, after := range c.steps {
+				clock.SetTime(added.Add(time.Hour + after))
+				if err := made.sync(t.Context(), "n/p"); err != nil {
+					t.Fatal(err)
+				}
+				_, err := client.CoreV1().Pods("n").Get(t.Context(), "p", metav1.GetOptions{})
+				if (err == nil) != c.there[i] {
+					t.Errorf("after %s: %v", after, err)
+				}
+			}
+		})
 	}
 }

@@ -90,7 +90,7 @@ func TestAPodThatIsSavedIsToldSo(t *testing.T) {
 			if told != c.want {
 				t.Errorf("it is told %q, want %q", told, c.want)
 			}
-			if _, waits := made.waiting.uids["shop/p"]; waits != (c.want == "" && len(c.left) > 0 && c.after != nil) {
+			if _, waits := made.waiting.pods["shop/p"]; waits != (c.want == "" && len(c.left) > 0 && c.after != nil) {
 				t.Errorf("that it waits is known: %v", waits)
 			}
 		})

@@ -1,0 +1,107 @@
+package autoscaler
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	autoscalinglisters "k8s.io/client-go/listers/autoscaling/v2"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// counts are the metrics of autoscaling, as dashboards know them.
+type counts struct {
+	total, computed    *prometheus.CounterVec
+	duration, computes *prometheus.HistogramVec
+}
+
+func newCounts(c loop.Context) counts {
+	const sub = "horizontal_pod_autoscaler_controller_"
+	return counts{
+		total: c.Counter(sub+"reconciliations_total", "How often autoscalers were looked at, by what was done (scale_down, scale_up, none) and what went wrong (spec, internal, none).", "action", "error"),
+		duration: c.Histogram(sub+"reconciliation_duration_seconds", "How long it took to look at an autoscaler.",
+			prometheus.ExponentialBuckets(0.001, 2, 15), "action", "error"),
+		computed: c.Counter(sub+"metric_computation_total", "How often a metric of an autoscaler was measured, by what it asks for, what went wrong and its type.", "action", "error", "metric_type"),
+		computes: c.Histogram(sub+"metric_computation_duration_seconds", "How long it took to measure a metric of an autoscaler.",
+			prometheus.ExponentialBuckets(0.001, 2, 15), "action", "error", "metric_type"),
+	}
+}
+
+// specError is an error of who wrote an autoscaler.
+type specError struct{ error }
+
+func (e specError) Unwrap() error { return e.error }
+
+// problem is what went wrong, as metrics know it.
+func problem(err error) string {
+	var spec specError
+	switch {
+	case err == nil:
+		return "none"
+	case errors.As(err, &spec):
+		return "spec"
+	}
+	return "internal"
+}
+
+// measured takes in what a metric asks of a target that is to have some number of replicas now.
+func (c *counts) measured(kind autoscalingv2.MetricSourceType, now, asked int32, f *failure, took time.Duration) {
+	action, err := "none", error(nil)
+	switch {
+	case f != nil:
+		err = f.err
+	case asked > now:
+		action = "scale_up"
+	case asked < now:
+		action = "scale_down"
+	}
+	c.computed.WithLabelValues(action, problem(err), string(kind)).Inc()
+	c.computes.WithLabelValues(action, problem(err), string(kind)).Observe(took.Seconds())
+}
+
+// reconciled takes in what became of an autoscaler; was is when it had scaled before.
+func (c *counts) reconciled(hpa *autoscalingv2.HorizontalPodAutoscaler, was *metav1.Time, err error, took time.Duration) {
+	action := "none"
+	if now := hpa.Status.LastScaleTime; now != nil && now != was {
+		switch from, to := hpa.Status.CurrentReplicas, hpa.Status.DesiredReplicas; {
+		case to > from:
+			action = "scale_up"
+		case to < from:
+			action = "scale_down"
+		}
+	}
+	c.total.WithLabelValues(action, problem(err)).Inc()
+	c.duration.WithLabelValues(action, problem(err)).Observe(took.Seconds())
+}
+
+// autoscalersThere are the metrics of what there is, counted when somebody asks, so that an autoscaler that is gone has none.
+type autoscalersThere struct {
+	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
+}
+
+var (
+	countOfAutoscalers = prometheus.NewDesc("horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers", "Autoscalers that there are.", nil, nil)
+	desiredReplicas    = prometheus.NewDesc("horizontal_pod_autoscaler_controller_desired_replicas", "Replicas that an autoscaler asks for.", []string{"namespace", "hpa_name"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (autoscalersThere) Describe(to chan<- *prometheus.Desc) {
+	to <- countOfAutoscalers
+	to <- desiredReplicas
+}
+
+// Collect implements prometheus.Collector.
+func (c autoscalersThere) Collect(to chan<- prometheus.Metric) {
+	all, err := c.autoscalers.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	to <- prometheus.MustNewConstMetric(countOfAutoscalers, prometheus.GaugeValue, float64(len(all)))
+	for _, hpa := range all {
+		to <- prometheus.MustNewConstMetric(desiredReplicas, prometheus.GaugeValue, float64(hpa.Status.DesiredReplicas), hpa.Namespace, hpa.Name)
+	}
+}

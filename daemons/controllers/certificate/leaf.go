@@ -1,0 +1,162 @@
+package certificate
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"clusterctl/certs"
+)
+
+// Certificates begin a little before they are signed, for clocks that are behind. What counts as short-lived lasts as long as was asked for from
+// now on; all others from when they begin. Nobody gets a certificate that ends while he fetches it.
+const (
+	backdate  = 5 * time.Minute
+	shortLife = 8 * time.Hour
+	leastLife = 10 * time.Minute
+)
+
+// signers are those whose requests are signed here, each with its judgement of what is asked for.
+var signers = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error{
+	certificatesv1.KubeAPIServerClientSignerName:        refuseClient,
+	certificatesv1.KubeAPIServerClientKubeletSignerName: refuseKubeletClient,
+	certificatesv1.KubeletServingSignerName:             refuseKubeletServing,
+}
+
+// parse returns what a request contains.
+func parse(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(request.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, fmt.Errorf("parse request %s: it is no PEM block of type CERTIFICATE REQUEST", request.Name)
+	}
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse request %s: %w", request.Name, err)
+	}
+	return asked, nil
+}
+
+// refusal is why a request's signer does not grant it; nil if it does. The words become the message of the condition Failed.
+func refusal(request *certificatesv1.CertificateSigningRequest, asked *x509.CertificateRequest) error {
+	refuse := signers[request.Spec.SignerName]
+	if refuse == nil {
+		return fmt.Errorf("unrecognized signerName: %q", request.Spec.SignerName)
+	}
+	return refuse(asked, request.Spec.Usages)
+}
+
+// refuseClient judges requests for clients of the API server: any subject and any alternative names, for who approves has read them.
+func refuseClient(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+	for _, usage := range usages {
+		switch usage {
+		case certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth:
+		default:
+			return fmt.Errorf("invalid usage for client certificate: %s", usage)
+		}
+	}
+	if !slices.Contains(usages, certificatesv1.UsageClientAuth) {
+		return fmt.Errorf("missing required usage for client certificate: %s", certificatesv1.UsageClientAuth)
+	}
+	return nil
+}
+
+func refuseKubeletClient(asked *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+	switch {
+	case !slices.Equal(asked.Subject.Organization, []string{"system:nodes"}):
+		return errNotNodes
+	case len(asked.DNSNames) > 0:
+		return errors.New("DNS subjectAltNames are not allowed")
+	case len(asked.EmailAddresses) > 0:
+		return errMail
+	case len(asked.IPAddresses) > 0:
+		return errors.New("IP subjectAltNames are not allowed")
+	case len(asked.URIs) > 0:
+		return errURI
+	case !strings.HasPrefix(asked.Subject.CommonName, "system:node:"):
+		return errNotNode
+	}
+	return refuseUsages(usages, certificatesv1.UsageClientAuth)
+}
+
+func refuseKubeletServing(asked *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+	switch {
+	case !slices.Equal(asked.Subject.Organization, []string{"system:nodes"}):
+		return errNotNodes
+	case len(asked.DNSNames)+len(asked.IPAddresses) == 0:
+		return errors.New("DNS or IP subjectAltName is required")
+	case len(asked.EmailAddresses) > 0:
+		return errMail
+	case len(asked.URIs) > 0:
+		return errURI
+	}
+	if err := refuseUsages(usages, certificatesv1.UsageServerAuth); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(asked.Subject.CommonName, "system:node:") {
+		return errNotNode
+	}
+	return nil
+}
+
+// unfit is what a request is not signed for, in the words of a condition's message, as clients know them.
+type unfit string
+
+func (u unfit) Error() string { return string(u) }
+
+const (
+	errNotNodes = unfit("subject organization is not system:nodes")
+	errNotNode  = unfit("subject common name does not begin with system:node:")
+	errMail     = unfit("Email subjectAltNames are not allowed")
+	errURI      = unfit("URI subjectAltNames are not allowed")
+)
+
+// refuseUsages demands of a kubelet's request exactly the usages that it needs: to sign, and what the certificate is for. A key of RSA may also
+// encipher keys.
+func refuseUsages(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUsage) error {
+	all := []certificatesv1.KeyUsage{purpose, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment}
+	slices.Sort(all)
+	for _, usage := range usages {
+		if !slices.Contains(all, usage) {
+			return fmt.Errorf("usages did not match %v", all)
+		}
+	}
+	if !slices.Contains(usages, purpose) || !slices.Contains(usages, certificatesv1.UsageDigitalSignature) {
+		return fmt.Errorf("usages did not match %v", all)
+	}
+	return nil
+}
+
+// leaf is the certificate of a request that is granted: its subject, its alternative names and its usages, and nothing else that it contains.
+func leaf(request *certificatesv1.CertificateSigningRequest, asked *x509.CertificateRequest, longest time.Duration, now time.Time) *x509.Certificate {
+	lifetime := cmp.Or(longest, certs.LeafLifetime)
+	if s := request.Spec.ExpirationSeconds; s != nil {
+		lifetime = min(max(time.Duration(*s)*time.Second, leastLife), lifetime)
+	}
+	template := &x509.Certificate{
+		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses, EmailAddresses: asked.EmailAddresses, URIs: asked.URIs,
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
+	}
+	if lifetime >= shortLife {
+		template.NotAfter = template.NotAfter.Add(-backdate)
+	}
+	for _, usage := range request.Spec.Usages { // no other is granted
+		switch usage {
+		case certificatesv1.UsageDigitalSignature:
+			template.KeyUsage |= x509.KeyUsageDigitalSignature
+		case certificatesv1.UsageKeyEncipherment:
+			template.KeyUsage |= x509.KeyUsageKeyEncipherment
+		case certificatesv1.UsageClientAuth:
+			template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+		case certificatesv1.UsageServerAuth:
+			template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+		}
+	}
+	return template
+}

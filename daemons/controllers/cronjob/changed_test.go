@@ -1,0 +1,64 @@
+package cronjob
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// A job of three o'clock that ran, and at ten is to run at four: the next one is tomorrow's.
+func TestANewScheduleStartsNothingForTimesThatWereBeforeIt(t *testing.T) {
+	was := cronJob(at(t, "2026-03-01T00:00:00Z"), "0 3 * * *")
+	was.Status.LastScheduleTime = &metav1.Time{Time: at(t, "2026-03-05T03:00:00Z")}
+	for name, row := range map[string]struct {
+		change func(*batchv1.CronJob)
+		waits  time.Duration // none: it is looked at at once
+	}{
+		"another schedule":    {func(cj *batchv1.CronJob) { cj.Spec.Schedule = "0 4 * * *" }, 18*time.Hour + late},
+		"another zone":        {func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Tokyo") }, 8*time.Hour + late},
+		"a zone that is none": {func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Moon/Sea") }, 0},
+		"no schedule":         {func(cj *batchv1.CronJob) { cj.Spec.Schedule = "61 * * * *" }, 0},
+		"suspended":           {func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }, 0},
+	} {
+		clock := clocktesting.NewFakeClock(at(t, "2026-03-05T10:00:00Z"))
+		client := fake.NewClientset()
+		j, ok := New(loop.Context{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Log: slog.New(slog.DiscardHandler),
+			Events: record.NewFakeRecorder(1), Clock: clock}).(*controller)
+		if !ok {
+			t.Fatal("it is no controller of CronJobs")
+		}
+		is := was.DeepCopy()
+		row.change(is)
+		j.changed(was, is)
+		if row.waits == 0 {
+			if j.Queue().Len() != 1 {
+				t.Errorf("%s: it is not looked at", name)
+			}
+			j.Queue().ShutDown()
+			continue
+		}
+		if j.Queue().Len() != 0 {
+			t.Errorf("%s: it is looked at at once", name)
+		}
+		if wait, ok := untilNext(is, clock.Now()); !ok || wait != row.waits {
+			t.Errorf("%s: it waits for %s, want %s", name, wait, row.waits)
+		}
+		for j.Queue().Len() == 0 { // the queue takes its timer up beside this test
+			clock.Step(row.waits)
+		}
+		if key, _ := j.Queue().Get(); key != "n/c" {
+			t.Errorf("%s: then %q is looked at", name, key)
+		}
+		j.Queue().ShutDown()
+	}
+}

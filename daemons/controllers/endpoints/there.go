@@ -1,0 +1,66 @@
+package endpoints
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// slicesThere are the metrics of the slices of one manager, counted when somebody asks.
+type slicesThere struct {
+	manager                   string
+	slices                    discoverylisters.EndpointSliceLister
+	count, endpoints, desired *prometheus.Desc
+}
+
+// CountSlices has the slices of a manager counted, by names that begin with prefix. of says whose slices they are.
+func CountSlices(c loop.Context, prefix, manager, of string, slices discoverylisters.EndpointSliceLister) {
+	c.Count(slicesThere{
+		manager: manager, slices: slices,
+		count:     prometheus.NewDesc(prefix+"num_endpoint_slices", "Slices of "+of+".", nil, nil),
+		endpoints: prometheus.NewDesc(prefix+"endpoints_desired", "Endpoints of "+of+".", nil, nil),
+		desired:   prometheus.NewDesc(prefix+"desired_endpoint_slices", "Slices of "+of+" that it would take if each were as full as it may be.", nil, nil),
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (c slicesThere) Describe(to chan<- *prometheus.Desc) {
+	to <- c.count
+	to <- c.endpoints
+	to <- c.desired
+}
+
+// Collect implements prometheus.Collector.
+func (c slicesThere) Collect(to chan<- prometheus.Metric) {
+	slices, err := c.slices.List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelManagedBy: c.manager}))
+	if err != nil {
+		return
+	}
+	endpoints, fewest := 0, 0
+	together := map[string]int{} // by what a slice's endpoints may share a slice with
+	for _, s := range slices {
+		endpoints += len(s.Endpoints)
+		together[sharing(s)] += len(s.Endpoints)
+	}
+	for _, n := range together {
+		fewest += max(1, (n+sliceSize-1)/sliceSize) // one says that there is no endpoint
+	}
+	to <- prometheus.MustNewConstMetric(c.count, prometheus.GaugeValue, float64(len(slices)))
+	to <- prometheus.MustNewConstMetric(c.endpoints, prometheus.GaugeValue, float64(endpoints))
+	to <- prometheus.MustNewConstMetric(c.desired, prometheus.GaugeValue, float64(fewest))
+}
+
+// sharing is the same for slices whose endpoints could be in one: of a service, an address family and ports.
+func sharing(s *discoveryv1.EndpointSlice) string {
+	key := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName] + "/" + string(s.AddressType)
+	for _, p := range s.Ports {
+		key += "/" + ptr.Deref(p.Name, "") + ":" + strconv.Itoa(int(ptr.Deref(p.Port, 0))) + string(ptr.Deref(p.Protocol, "")) + ptr.Deref(p.AppProtocol, "")
+	}
+	return key
+}

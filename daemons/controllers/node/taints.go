@@ -1,0 +1,102 @@
+package node
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// follow are the taints that follow from conditions, by condition and status.
+var follow = []struct {
+	condition corev1.NodeConditionType
+	status    corev1.ConditionStatus
+	key       string
+}{
+	{corev1.NodeReady, corev1.ConditionFalse, corev1.TaintNodeNotReady},
+	{corev1.NodeReady, corev1.ConditionUnknown, corev1.TaintNodeUnreachable},
+	{corev1.NodeMemoryPressure, corev1.ConditionTrue, corev1.TaintNodeMemoryPressure},
+	{corev1.NodeDiskPressure, corev1.ConditionTrue, corev1.TaintNodeDiskPressure},
+	{corev1.NodePIDPressure, corev1.ConditionTrue, corev1.TaintNodePIDPressure},
+	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable},
+}
+
+// Taints returns the taints that a node should have: what others put there, and what follows from its conditions and from being cordoned.
+// Each stays where it is, and new ones come after them in the order of the conditions. evict gives a node that is not ready the
+// taint NoExecute; without it, the node keeps what it has of that, changed for why it is not ready now.
+func Taints(node *corev1.Node, evict bool, now time.Time) []corev1.Taint {
+	var want []corev1.Taint
+	add := func(key string, effect corev1.TaintEffect) {
+		want = append(want, corev1.Taint{Key: key, Effect: effect})
+	}
+	for _, c := range node.Status.Conditions {
+		for _, f := range follow {
+			if f.condition == c.Type && f.status == c.Status {
+				add(f.key, corev1.TaintEffectNoSchedule)
+			}
+		}
+	}
+	if condition(node, corev1.NodeReady) == nil { // it has not reported yet; the API server tainted it
+		add(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)
+	}
+	if node.Spec.Unschedulable {
+		add(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
+	}
+	if key := lostBy(node); key != "" && (evict || evicts(node.Spec.Taints)) {
+		add(key, corev1.TaintEffectNoExecute)
+	}
+	var out []corev1.Taint
+	for _, t := range node.Spec.Taints {
+		if !managed(&t) || slices.ContainsFunc(want, func(is corev1.Taint) bool { return is.MatchTaint(&t) }) {
+			out = append(out, t)
+		}
+	}
+	for _, t := range want {
+		if !slices.ContainsFunc(out, func(has corev1.Taint) bool { return has.MatchTaint(&t) }) {
+			t.TimeAdded = &metav1.Time{Time: now.Truncate(time.Second)}
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// lostBy returns the key of the taint that says why a node is not ready; empty where it is, or has not said so.
+func lostBy(node *corev1.Node) string {
+	if c := condition(node, corev1.NodeReady); c != nil {
+		switch c.Status {
+		case corev1.ConditionFalse:
+			return corev1.TaintNodeNotReady
+		case corev1.ConditionUnknown:
+			return corev1.TaintNodeUnreachable
+		}
+	}
+	return ""
+}
+
+// evicts says whether a node's pods are moved because it is not ready.
+func evicts(taints []corev1.Taint) bool {
+	return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute && lostTaint(t.Key) })
+}
+
+func lostTaint(key string) bool {
+	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
+}
+
+// managed says whether a taint is one that follows from what a node says. With another effect it is somebody else's.
+func managed(t *corev1.Taint) bool {
+	switch t.Effect {
+	case corev1.TaintEffectNoExecute:
+		return lostTaint(t.Key)
+	case corev1.TaintEffectNoSchedule:
+		if t.Key == corev1.TaintNodeUnschedulable {
+			return true
+		}
+		for i := range follow {
+			if follow[i].key == t.Key {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,59 @@
+package resourceclaim
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
+)
+
+// claimCount is the metric of how many claims there are, counted when somebody asks.
+type claimCount struct {
+	claims resourcelisters.ResourceClaimLister
+}
+
+var claimsThere = prometheus.NewDesc("dynamic_resource_allocation_resource_claims",
+	"ResourceClaims, by whether they have their devices, whether for administrators, and what they were made from: resource_claim_template, extended_resource, or empty.",
+	[]string{"allocated", "admin_access", "source"}, nil)
+
+// Describe implements prometheus.Collector.
+func (claimCount) Describe(to chan<- *prometheus.Desc) { to <- claimsThere }
+
+// Collect implements prometheus.Collector.
+func (c claimCount) Collect(to chan<- prometheus.Metric) {
+	list, err := c.claims.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	type kind struct {
+		allocated, admin bool
+		source           string
+	}
+	counts := map[kind]int{}
+	for _, claim := range list {
+		counts[kind{claim.Status.Allocation != nil, adminAccess(claim), sourceOf(claim)}]++
+	}
+	for k, n := range counts {
+		to <- prometheus.MustNewConstMetric(claimsThere, prometheus.GaugeValue, float64(n), strconv.FormatBool(k.allocated), strconv.FormatBool(k.admin), k.source)
+	}
+}
+
+func sourceOf(c *resourcev1.ResourceClaim) string {
+	switch {
+	case c.Annotations[annotation] != "":
+		return "resource_claim_template"
+	case c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true":
+		return "extended_resource"
+	}
+	return ""
+}
+
+// adminAccess says whether a claim asks for access to devices that others use.
+func adminAccess(c *resourcev1.ResourceClaim) bool {
+	return slices.ContainsFunc(c.Spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool {
+		return r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess
+	})
+}
