@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -21,6 +22,34 @@ func (k *Kubelet) readClaim(ctx context.Context, namespace, name string) (*resou
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return k.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// deviceStatuses is how the devices of a pod's containers are, by their names; nil for a pod without devices, which nearly all are.
+func (k *Kubelet) deviceStatuses(p *corev1.Pod) map[string][]corev1.ResourceStatus {
+	if len(p.Spec.ResourceClaims) == 0 && p.Status.ExtendedResourceClaimStatus == nil {
+		return nil
+	}
+	all := map[string][]corev1.ResourceStatus{}
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if s := k.devices.Status(p, &list[i]); len(s) > 0 {
+				all[list[i].Name] = s
+			}
+		}
+	}
+	return all
+}
+
+// devicesChanged has the pods that have devices of a driver say how those are.
+func (k *Kubelet) devicesChanged(driver string) {
+	users := k.devices.Users(driver)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, uid := range users {
+		if w := k.workers[uid]; w != nil {
+			w.tell(func() {})
+		}
+	}
 }
 
 // driverGone removes what a driver has told of this node's devices, so that no pod is sent here for them. It tells anew when it is

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,11 +21,15 @@ import (
 func (k *Kubelet) evict(ctx context.Context) {
 	now := k.short()
 	signal, what := "", corev1.ResourceMemory
+	if slices.ContainsFunc(k.all(), (*worker).yields) {
+		return // what the last one gives back may be enough
+	}
 	switch {
 	case now.memory:
 		signal = "memory.available"
 	case now.disk:
 		signal, what = "nodefs.available", corev1.ResourceEphemeralStorage
+		k.discard(ctx)
 		k.collectImages(ctx, nil)
 		if !k.short().disk {
 			return
@@ -44,18 +50,12 @@ func (k *Kubelet) evict(ctx context.Context) {
 		k.env.Log.Warn("no pod is evicted: what the pods store is not known", "signal", signal, "error", err)
 		return
 	}
-	k.mu.Lock()
-	candidates := make([]*worker, 0, len(k.workers))
-	for _, w := range k.workers {
-		candidates = append(candidates, w)
-	}
-	k.mu.Unlock()
 	var ranked []victim
-	for _, w := range candidates {
+	for _, w := range k.all() {
 		w.mu.Lock()
 		p, over := w.pod, w.evicted != nil || w.removed
 		w.mu.Unlock()
-		if over || pod.Static(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+		if over || pod.Critical(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
 		used := usage[p.UID]
@@ -65,6 +65,7 @@ func (k *Kubelet) evict(ctx context.Context) {
 		ranked = append(ranked, rank(w, p, what, used))
 	}
 	if len(ranked) == 0 {
+		k.env.Log.Warn("the machine is short, and no pod is left that may be evicted", "signal", signal)
 		return
 	}
 	slices.SortFunc(ranked, func(a, b victim) int {
@@ -83,7 +84,57 @@ func (k *Kubelet) evict(ctx context.Context) {
 	k.event(v.pod, corev1.EventTypeWarning, "Evicted", "%s", message)
 	v.worker.tell(func() {
 		v.worker.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message, Pressed: true}
+		v.worker.evictedAt = time.Now()
 	})
+}
+
+const (
+	// yieldTime is how long the next pod is not evicted while the last one still has something of the machine.
+	yieldTime = 30 * time.Second
+	// discardTime is how long it is waited for the containers of ended pods to be removed.
+	discardTime = 5 * time.Second
+)
+
+// yields reports whether a pod that was evicted a moment ago has not given everything back yet.
+func (w *worker) yields() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.evicted != nil && w.evicted.Pressed && time.Since(w.evictedAt) < yieldTime && (!w.released || len(w.containers) > 0)
+}
+
+// remains reports whether there are containers of a pod that has ended.
+func (w *worker) remains() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	over := w.pod.Status.Phase == corev1.PodFailed || w.pod.Status.Phase == corev1.PodSucceeded
+	return over && w.released && len(w.containers) > 0 && !pod.Static(w.pod)
+}
+
+// all are the workers that there are.
+func (k *Kubelet) all() []*worker {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Collect(maps.Values(k.workers))
+}
+
+// discard has the containers of pods that have ended removed, with what they have written and their logs, and waits a moment for that.
+func (k *Kubelet) discard(ctx context.Context) {
+	for _, w := range k.all() {
+		if w.remains() {
+			w.tell(func() { w.discard = true })
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, discardTime)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for slices.ContainsFunc(k.all(), (*worker).remains) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // limitStorage ends pods that take more of the disk than they may: in their volumes, in their containers' own file systems and logs.
@@ -92,17 +143,12 @@ func (k *Kubelet) limitStorage(ctx context.Context) {
 	if err != nil {
 		k.env.Log.Warn("look for pods that take too much of the disk", "error", err)
 	}
-	k.mu.Lock()
-	all := make([]*worker, 0, len(k.workers))
-	for _, w := range k.workers {
-		all = append(all, w)
-	}
-	k.mu.Unlock()
-	for _, w := range all {
+	for _, w := range k.all() {
 		w.mu.Lock()
 		p, over := w.pod, w.evicted != nil || w.removed
 		w.mu.Unlock()
-		if ctx.Err() != nil || over || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+		ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+		if ctx.Err() != nil || over || ended || pod.Critical(p) || p.DeletionTimestamp != nil {
 			continue
 		}
 		message := k.volumes.Exceeded(p)

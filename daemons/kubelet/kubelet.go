@@ -22,13 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"clusterctl/daemons/api/directory"
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
@@ -105,6 +105,8 @@ type Kubelet struct {
 	workers map[types.UID]*worker
 	wg      sync.WaitGroup
 	node    *corev1.Node // as last seen or written
+
+	cordoned bool // told last; of who keeps the node's status
 
 	shortages shortages
 	pretended bool // containers are only pretended, see Options
@@ -207,8 +209,8 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	}
 	k.devices = &device.Manager{Dir: cfg.RootDir, Read: k.readClaim}
 	if !o.Pretended {
-		k.drivers = &device.Registry{Dir: filepath.Join(cfg.RootDir, "plugins_registry"), Log: env.Log, Gone: k.driverGone}
-		k.devices.Plugins = k.drivers
+		k.drivers = &device.Registry{Dir: filepath.Join(cfg.RootDir, "plugins_registry"), Log: env.Log, Gone: k.driverGone, Changed: k.devicesChanged}
+		k.devices.Plugins, k.devices.Health = k.drivers, k.drivers.Health
 	}
 	k.status = newStatuses(k.client, env.Log)
 	if o.Pretended {
@@ -303,13 +305,12 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	k.ctx = ctx
 	k.mu.Unlock()
 
-	events := o.Events
-	if events == nil {
-		events = record.NewBroadcaster(record.WithContext(ctx))
-		defer events.Shutdown()
-		events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: k.client.CoreV1().Events("")})
+	broadcaster := o.Events
+	if broadcaster == nil {
+		broadcaster = events.NewBroadcaster(ctx, k.client)
+		defer broadcaster.Shutdown()
 	}
-	k.events = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: k.name})
+	k.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: k.name})
 
 	g.Go(func() error { k.objects.run(ctx); return nil })
 	g.Go(func() error { k.status.run(ctx); return nil })

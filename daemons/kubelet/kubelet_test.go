@@ -459,14 +459,14 @@ func TestPodsThatAreGoneFromTheAPITakeNoPlaceS15(t *testing.T) {
 	three := corev1.ResourceList{"cpu": resource.MustParse("3")}
 	there := &worker{pod: asking("there", three)}
 	k.workers["there"] = there
-	if end := k.refuse(asking("next", three)); end == nil || end.Reason != "OutOfcpu" {
+	if end := k.refuse(asking("next", three), nil); end == nil || end.Reason != "OutOfcpu" {
 		t.Errorf("while the other runs: %v", end)
 	}
 	there.removed = true
-	if end := k.refuse(asking("next", three)); end != nil {
+	if end := k.refuse(asking("next", three), nil); end != nil {
 		t.Errorf("when the other is gone from the API: %v", end)
 	}
-	if end := k.refuse(asking("lent", corev1.ResourceList{"example.com/foo": resource.MustParse("1")})); end != nil {
+	if end := k.refuse(asking("lent", corev1.ResourceList{"example.com/foo": resource.MustParse("1")}), nil); end != nil {
 		t.Errorf("of what others lend: %v", end)
 	}
 }

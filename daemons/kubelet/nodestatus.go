@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/version"
@@ -51,7 +52,11 @@ func (k *Kubelet) measure(ctx context.Context, was *corev1.NodeStatus) corev1.No
 			s.Conditions = append(s.Conditions, c)
 		}
 	}
-	for _, c := range k.conditions(ctx) {
+	status, err := k.runtimeStatus(ctx)
+	if err == nil { // while it does not answer, it can what it could
+		s.RuntimeHandlers, s.Features = handlers(status), features(status)
+	}
+	for _, c := range k.conditions(status, err) {
 		c.LastHeartbeatTime, c.LastTransitionTime = now, now
 		for _, old := range was.Conditions {
 			if old.Type == c.Type && old.Status == c.Status {
@@ -161,7 +166,7 @@ func (k *Kubelet) memory() int64 {
 }
 
 // conditions returns the node's conditions in upstream's order, with its words.
-func (k *Kubelet) conditions(ctx context.Context) []corev1.NodeCondition {
+func (k *Kubelet) conditions(runtime *criapi.StatusResponse, err error) []corev1.NodeCondition {
 	p := k.pressure()
 	list := []corev1.NodeCondition{
 		condition(corev1.NodeMemoryPressure, p.memory, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
@@ -171,9 +176,9 @@ func (k *Kubelet) conditions(ctx context.Context) []corev1.NodeCondition {
 		condition(corev1.NodePIDPressure, p.pids, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
 			"KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 	}
-	problems := k.problems(ctx)
-	return append(list, condition(corev1.NodeReady, len(problems) == 0, "KubeletReady", "kubelet is posting ready status",
-		"KubeletNotReady", strings.Join(problems, ", ")))
+	found := problems(runtime, err)
+	return append(list, condition(corev1.NodeReady, len(found) == 0, "KubeletReady", "kubelet is posting ready status",
+		"KubeletNotReady", strings.Join(found, ", ")))
 }
 
 func condition(t corev1.NodeConditionType, is bool, reason, message, otherwise, otherMessage string) corev1.NodeCondition {
@@ -183,16 +188,19 @@ func condition(t corev1.NodeConditionType, is bool, reason, message, otherwise, 
 	return corev1.NodeCondition{Type: t, Status: corev1.ConditionFalse, Reason: otherwise, Message: otherMessage}
 }
 
-// problems returns why the node cannot run pods now.
-func (k *Kubelet) problems(ctx context.Context) []string {
+func (k *Kubelet) runtimeStatus(ctx context.Context) (*criapi.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	status, err := k.runtime.Status(ctx)
+	return k.runtime.Status(ctx)
+}
+
+// problems returns why the node cannot run pods now.
+func problems(runtime *criapi.StatusResponse, err error) []string {
 	if err != nil {
 		return []string{"container runtime is down: " + err.Error()}
 	}
 	var found []string
-	for _, c := range status.GetConditions() {
+	for _, c := range runtime.GetStatus().GetConditions() {
 		if (c.Type == "RuntimeReady" || c.Type == "NetworkReady") && !c.Status {
 			what := "container runtime not ready: "
 			if c.Type == "NetworkReady" {

@@ -42,6 +42,10 @@ func (k *Kubelet) register(ctx context.Context) error {
 		}
 	}
 	k.env.Log.Info("node registered", "node", k.name, "addresses", k.ips)
+	if !k.pretended {
+		k.tellNode(nodeEvent{corev1.EventTypeNormal, "Starting", "Starting kubelet."})
+		k.tellNode(nodeEvent{corev1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"})
+	}
 	k.mirrors.sync(ctx, k.nodeRef())
 	var leased sync.WaitGroup
 	if !k.unleased {
@@ -192,6 +196,9 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 		// Nothing has changed here. What the API has may have: it takes a node that was silent for not
 		// ready, and only the node itself can say otherwise.
 		there, err := k.published(ctx)
+		if err == nil {
+			k.tellSchedulable(there)
+		}
 		if err != nil || sameNode(&there.Status, &status) || !newer(there, node) {
 			return ready, err
 		}
@@ -217,6 +224,8 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 	}
 	*written = time.Now()
 	k.setNode(now)
+	k.tellStatus(&node.Status, &status)
+	k.tellSchedulable(now)
 	return ready, nil
 }
 

@@ -2,13 +2,20 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	k8stesting "k8s.io/client-go/testing"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/config"
 )
 
 func TestRejectedPodsSayWhyAndWaitForNothingS06(t *testing.T) {
@@ -29,6 +36,93 @@ func TestRejectedPodsSayWhyAndWaitForNothingS06(t *testing.T) {
 		}
 		n.stop()
 	}
+}
+
+// A pod that was placed past the scheduler fails where the scheduler would not have placed it, in the words of the plugin that says so.
+func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
+	n := newNode(t)
+	n.cfg.NodeLabels = map[string]string{"disk": "ssd"}
+	n.file.RegisterWithTaints = []config.Taint{{Key: "gpu", Effect: "NoExecute"}, {Key: "advised", Effect: "NoSchedule"}}
+	n.start()
+	n.until("the node", func() bool {
+		_, err := n.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+		return err == nil
+	})
+	placed := func(name string, change func(*corev1.PodSpec)) *corev1.Pod {
+		p := simplePod(name)
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
+		change(&p.Spec)
+		n.create(p)
+		return p
+	}
+	port := func(protocol corev1.Protocol, ip string) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) {
+			s.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080, Protocol: protocol, HostIP: ip}}
+		}
+	}
+	fails := func(name, reason, why string) {
+		t.Helper()
+		n.until(name+" to have failed", func() bool { return n.pod(name).Status.Phase == corev1.PodFailed })
+		if s := n.pod(name).Status; s.Reason != reason || s.Message != "Pod was rejected: Predicate "+reason+" failed: "+why || len(s.ContainerStatuses) > 0 {
+			t.Errorf("%s failed with %q: %q", name, s.Reason, s.Message)
+		}
+	}
+	runs := func(name string) {
+		t.Helper()
+		n.until(name+" to run", func() bool { return n.pod(name).Status.Phase == corev1.PodRunning })
+	}
+	placed("suited", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"disk": "ssd"} })
+	runs("suited")
+	placed("selector", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"disk": "tape"} })
+	fails("selector", "NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	placed("affinity", func(s *corev1.PodSpec) {
+		s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n2"}}}}}}}}
+	})
+	fails("affinity", "NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	placed("taint", func(s *corev1.PodSpec) { s.Tolerations = nil })
+	fails("taint", "TaintToleration", "node(s) had taints that the pod didn't tolerate")
+	placed("first", port("", ""))
+	runs("first")
+	placed("port", port(corev1.ProtocolTCP, "10.0.0.1"))
+	fails("port", "NodePorts", "node(s) didn't have free ports for the requested pod ports")
+	placed("udp", port(corev1.ProtocolUDP, ""))
+	runs("udp")
+
+	// Who has placed a pod may know of a label that this daemon has not read yet.
+	label := []byte(`{"metadata":{"labels":{"new":"yes"}}}`)
+	if _, err := n.client.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	placed("early", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"new": "yes"} })
+	runs("early")
+	// What no longer suits a pod that runs does not end it, when the kubelet is started again either.
+	n.stop()
+	label = []byte(`{"metadata":{"labels":{"new":null}}}`)
+	if _, err := n.client.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	placed("last", func(*corev1.PodSpec) {})
+	runs("last")
+	if s := n.pod("early").Status; s.Phase != corev1.PodRunning {
+		t.Errorf("a pod that has run is %s: %s", s.Phase, s.Reason)
+	}
+}
+
+// A node that cannot be read is no reason to refuse a pod.
+func TestAPodIsTakenWhileItsNodeCannotBeRead(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.create(simplePod("first"))
+	n.until("a pod to run", func() bool { return n.pod("first").Status.Phase == corev1.PodRunning })
+	n.client.Lock()
+	n.client.PrependReactor("get", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("nobody answers") })
+	n.client.Unlock()
+	p := simplePod("web")
+	p.Spec.NodeSelector = map[string]string{"new": "yes"}
+	n.create(p)
+	n.until("the pod to run", func() bool { return n.pod("web").Status.Phase == corev1.PodRunning })
 }
 
 func TestParametersSayYesAsTheAPIServersDo(t *testing.T) {

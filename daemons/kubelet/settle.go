@@ -73,7 +73,9 @@ func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
 	case pod.Start:
 		w.settleStart(f, step, o.err, now)
 	case pod.Release:
+		w.mu.Lock()
 		w.released = o.err == nil
+		w.mu.Unlock()
 		if o.err != nil {
 			w.holdOn(now)
 		}

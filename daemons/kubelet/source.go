@@ -67,6 +67,7 @@ func (k *Kubelet) seen(p *corev1.Pod) {
 
 // give hands a pod to its worker, which it starts when there is none.
 func (k *Kubelet) give(p *corev1.Pod) {
+	misplaced := k.misplaced(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ctx == nil || k.ctx.Err() != nil {
@@ -82,12 +83,11 @@ func (k *Kubelet) give(p *corev1.Pod) {
 		w.pod = k.allocate(w, p)
 	}
 	if p.DeletionTimestamp == nil {
-		began := len(p.Status.ContainerStatuses) > 0 || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
-		if !began {
+		if !began(p) {
 			w.evicted = pod.Refuse(p, k.cfg.AllowedUnsafeSysctls)
 		}
 		if w.evicted == nil && !pod.Static(p) {
-			w.evicted = k.refuse(p)
+			w.evicted = k.refuse(p, misplaced)
 		}
 		if w.evicted != nil {
 			k.event(p, corev1.EventTypeWarning, w.evicted.Reason, "%s", w.evicted.Message)

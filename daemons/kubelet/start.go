@@ -205,6 +205,10 @@ func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1
 	if err != nil {
 		return nil, err
 	}
+	devices, err := k.volumes.Devices(p, spec)
+	if err != nil {
+		return nil, err
+	}
 	taken := map[string]bool{}
 	for _, m := range mounts {
 		taken[filepath.Clean(m.ContainerPath)] = true
@@ -231,7 +235,7 @@ func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1
 	if err := k.makeLogDir(filepath.Join(cri.LogDir(k.logRoot, p), spec.Name)); err != nil {
 		return nil, fmt.Errorf("make the container's log directory: %w", err)
 	}
-	return cri.Container(p, spec, w.place(p), cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image, Devices: k.devices.IDs(p, spec)})
+	return cri.Container(p, spec, w.place(p), cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image, Devices: k.devices.IDs(p, spec), Volumes: devices})
 }
 
 // listServices returns the services for pods' environment, once they are known.

@@ -46,14 +46,33 @@ func (k *Kubelet) saveRecord(r staticRecord) error {
 	if err := os.MkdirAll(k.cfg.RootDir, 0o750); err != nil {
 		return fmt.Errorf("keep which static pods there are: %w", err)
 	}
-	next := k.recordPath() + ".new"
-	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return fmt.Errorf("keep which static pods there are: %w", err)
-	}
-	if err := os.Rename(next, k.recordPath()); err != nil {
+	if err := k.writeRecord(data); err != nil {
 		return fmt.Errorf("keep which static pods there are: %w", err)
 	}
 	return nil
+}
+
+// writeRecord has the record outlive a loss of power: one that cannot be read afterwards would keep every static pod from starting.
+func (k *Kubelet) writeRecord(data []byte) error {
+	f, err := os.OpenFile(k.recordPath()+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), k.recordPath()); err != nil {
+		return err
+	}
+	dir, err := os.Open(k.cfg.RootDir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // identity says which directory is at a path.

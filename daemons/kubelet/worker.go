@@ -23,41 +23,43 @@ type worker struct {
 	k    *Kubelet
 	wake chan struct{}
 
-	mu      sync.Mutex     // guards the inbox
-	pod     *corev1.Pod    // with the size that the node has given it
-	desired *corev1.Pod    // as its source has it
-	given   pod.Allocation // what the node has given its containers
-	sizing  pod.Resize     // what is in the way of its resize
-	removed bool
-	dirty   bool // the runtime has news
-	refresh bool // volumes have news
-	evicted *pod.End
-	probes  map[string]pod.Probe // by container id
+	mu         sync.Mutex     // guards the inbox
+	pod        *corev1.Pod    // with the size that the node has given it
+	desired    *corev1.Pod    // as its source has it
+	given      pod.Allocation // what the node has given its containers
+	sizing     pod.Resize     // what is in the way of its resize
+	removed    bool
+	dirty      bool // the runtime has news
+	refresh    bool // volumes have news
+	evicted    *pod.End
+	evictedAt  time.Time            // for what the machine is short of
+	discard    bool                 // the machine wants back what its containers have left
+	probes     map[string]pod.Probe // by container id
+	containers []pod.Container      // only the worker's goroutine changes these two
+	released   bool
 
 	// Only the worker's goroutine touches what follows.
-	sandboxes  []pod.Sandbox
-	containers []pod.Container
-	exited     map[string]pod.Container
-	observed   bool
-	prepared   bool
-	released   bool
-	admitted   string        // the sandbox whose network policies hold, by its id
-	refused    string        // why they did not at the last try
-	limits     cgroup.Limits // of the pod's group, as last written
-	again      time.Time     // when volumes need a new look
-	retries    int           // of what concerns the pod as a whole
-	hold       time.Time     // before which no step is tried again
-	waits      map[string]pod.Wait
-	backoff    map[string]pod.Backoff
-	pulls      map[string]pod.Backoff // by image
-	started    time.Time
-	probing    map[string]*probing
-	firstSeen  time.Time
-	wasReady   bool
-	held       map[string]time.Time // by container: before when it is not resized again
-	tries      map[string]int       // by container: how often that was tried
-	resized    int64                // the resize that held and tries are about
-	backing    map[string]string    // by container: the back-off that has been told of
+	sandboxes []pod.Sandbox
+	exited    map[string]pod.Container
+	observed  bool
+	prepared  bool
+	admitted  string        // the sandbox whose network policies hold, by its id
+	refused   string        // why they did not at the last try
+	limits    cgroup.Limits // of the pod's group, as last written
+	again     time.Time     // when volumes need a new look
+	retries   int           // of what concerns the pod as a whole
+	hold      time.Time     // before which no step is tried again
+	waits     map[string]pod.Wait
+	backoff   map[string]pod.Backoff
+	pulls     map[string]pod.Backoff // by image
+	started   time.Time
+	probing   map[string]*probing
+	firstSeen time.Time
+	wasReady  bool
+	held      map[string]time.Time // by container: before when it is not resized again
+	tries     map[string]int       // by container: how often that was tried
+	resized   int64                // the resize that held and tries are about
+	backing   map[string]string    // by container: the back-off that has been told of
 }
 
 func newWorker(k *Kubelet, p *corev1.Pod) *worker {
@@ -97,9 +99,10 @@ func (w *worker) facts() *pod.Facts {
 	defer w.mu.Unlock()
 	f := &pod.Facts{
 		Pod: w.pod, Now: time.Now(), Removed: w.removed, Sandboxes: w.sandboxes, Containers: w.containers,
-		Prepared: w.prepared, Released: w.released, Probes: maps.Clone(w.probes), Waits: w.waits, Backoff: w.backoff,
+		Prepared: w.prepared, Released: w.released, Discard: w.discard, Probes: maps.Clone(w.probes), Waits: w.waits, Backoff: w.backoff,
 		Evicted: w.evicted, Resize: w.sizing, HostIPs: w.k.ips, RuntimeName: w.k.engine,
 	}
+	f.Devices = w.k.deviceStatuses(w.pod)
 	if w.sizing.Begun != w.resized {
 		w.resized = w.sizing.Begun
 		clear(w.held)
@@ -295,7 +298,9 @@ func (w *worker) observe(ctx context.Context) bool {
 		w.prepared = true
 		w.again = time.Now()
 	}
+	w.mu.Lock()
 	w.sandboxes, w.containers, w.observed = sandboxes, containers, true
+	w.mu.Unlock()
 	w.forgetProbes()
 	return true
 }

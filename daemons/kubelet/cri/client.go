@@ -115,9 +115,8 @@ func (c *Client) Version(ctx context.Context) (*runtime.VersionResponse, error) 
 }
 
 // Status implements Runtime.
-func (c *Client) Status(ctx context.Context) (*runtime.RuntimeStatus, error) {
-	r, err := call(ctx, askTime, "ask the runtime's status", c.run.Status, &runtime.StatusRequest{})
-	return r.GetStatus(), err
+func (c *Client) Status(ctx context.Context) (*runtime.StatusResponse, error) {
+	return call(ctx, askTime, "ask the runtime's status", c.run.Status, &runtime.StatusRequest{})
 }
 
 // RecursiveReadOnly implements Runtime.

@@ -15,8 +15,9 @@ type Inside struct {
 	Attempt uint32
 	Env     []*runtime.KeyValue
 	Mounts  []*runtime.Mount
-	Image   *runtime.Image // what its image was found to be
-	Devices []string       // CDI ids
+	Image   *runtime.Image    // what its image was found to be
+	Devices []string          // CDI ids
+	Volumes []*runtime.Device // which are devices
 }
 
 // Container returns the configuration of one container of a pod.
@@ -35,7 +36,7 @@ func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*
 		Metadata: &runtime.ContainerMetadata{Name: spec.Name, Attempt: in.Attempt},
 		Image:    &runtime.ImageSpec{Image: in.Image.GetId(), UserSpecifiedImage: spec.Image},
 		Command:  expandAll(spec.Command, lookup), Args: expandAll(spec.Args, lookup), WorkingDir: spec.WorkingDir,
-		Envs: in.Env, Mounts: in.Mounts, LogPath: LogPath(spec.Name, in.Attempt),
+		Envs: in.Env, Mounts: in.Mounts, Devices: in.Volumes, LogPath: LogPath(spec.Name, in.Attempt),
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, Tty: spec.TTY,
 		Labels: map[string]string{
 			LabelPodName: p.Name, LabelPodNamespace: p.Namespace, LabelPodUID: string(p.UID), LabelContainerName: spec.Name,

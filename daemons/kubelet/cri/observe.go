@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"clusterctl/daemons/kubelet/pod"
@@ -96,6 +99,18 @@ func (o Observer) container(sandbox string, st *runtime.ContainerStatus) pod.Con
 	}
 	if l := st.GetResources().GetLinux(); l != nil {
 		c.Size = &pod.Size{CPUShares: l.CpuShares, CPUQuota: l.CpuQuota, CPUPeriod: l.CpuPeriod, Memory: l.MemoryLimitInBytes}
+	}
+	if u := st.GetUser().GetLinux(); u != nil {
+		c.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}}
+	}
+	if st.StopSignal != runtime.Signal_SIGNAL_RUNTIME_DEFAULT {
+		signal := corev1.Signal(strings.TrimPrefix(st.StopSignal.String(), "SIGNAL_"))
+		c.StopSignal = &signal
+	}
+	for _, m := range st.Mounts {
+		if m.RecursiveReadOnly {
+			c.ReadOnly = append(c.ReadOnly, filepath.Clean(m.ContainerPath))
+		}
 	}
 	switch st.State {
 	case runtime.ContainerState_CONTAINER_CREATED:

@@ -15,7 +15,8 @@ import (
 // real one; package hollow has one that only pretends.
 type Runtime interface {
 	Version(ctx context.Context) (*runtime.VersionResponse, error)
-	Status(ctx context.Context) (*runtime.RuntimeStatus, error)
+	// Status says how the runtime is, and what it and its handlers can do.
+	Status(ctx context.Context) (*runtime.StatusResponse, error)
 	// RecursiveReadOnly says whether a handler's containers can have mounts that are read-only all the way down.
 	RecursiveReadOnly(ctx context.Context, handler string) (bool, error)
 

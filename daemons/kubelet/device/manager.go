@@ -52,6 +52,8 @@ type Manager struct {
 	Dir     string  // where the record is kept
 	Plugins Plugins // nil: only pretends
 	Read    func(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error)
+	// Health is what a driver said last of a device, with its message, as long as that holds; nil: nobody says anything.
+	Health func(driver, pool, device string) (corev1.ResourceHealthStatus, string)
 
 	saving sync.Mutex // the record is written once at a time
 	mu     sync.Mutex // guards what follows
@@ -356,53 +358,23 @@ func (m *Manager) Pods() []types.UID {
 // IDs are the CDI ids that a container of a pod gets, each once.
 func (m *Manager) IDs(pod *corev1.Pod, c *corev1.Container) []string {
 	var out []string
-	add := func(claim, request string) {
-		for _, id := range m.ids(pod, claim, request) {
+	for _, t := range takenBy(pod, c) {
+		var ids []string
+		m.devices(pod, t.claim, t.request, func(_ string, d Device) { ids = append(ids, d.CDI...) })
+		slices.Sort(ids)
+		for _, id := range ids {
 			if !slices.Contains(out, id) {
 				out = append(out, id)
-			}
-		}
-	}
-	for _, takes := range c.Resources.Claims {
-		i := slices.IndexFunc(pod.Spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == takes.Name })
-		if i < 0 {
-			continue
-		}
-		name, err := nameOf(pod, &pod.Spec.ResourceClaims[i])
-		if err != nil || name == "" {
-			continue
-		}
-		add(name, takes.Request)
-	}
-	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
-		for _, r := range s.RequestMappings {
-			if q := c.Resources.Requests[corev1.ResourceName(r.ResourceName)]; r.ContainerName == c.Name && !q.IsZero() {
-				add(s.ResourceClaimName, r.RequestName)
 			}
 		}
 	}
 	return out
 }
 
-func (m *Manager) ids(pod *corev1.Pod, name, request string) []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []string
-	for _, one := range m.all {
-		if one.Namespace != pod.Namespace || one.Name != name || !slices.Contains(one.Pods, pod.UID) {
-			continue
-		}
-		for _, devices := range one.Drivers {
-			for _, d := range devices {
-				if request == "" || len(d.Requests) == 0 || slices.ContainsFunc(d.Requests, func(r string) bool {
-					parent, _, _ := strings.Cut(r, "/")
-					return r == request || parent == request
-				}) {
-					out = append(out, d.CDI...)
-				}
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
+// is says whether a device was prepared for a request of its claim: each is for the empty one.
+func (d Device) is(request string) bool {
+	return request == "" || len(d.Requests) == 0 || slices.ContainsFunc(d.Requests, func(r string) bool {
+		parent, _, _ := strings.Cut(r, "/")
+		return r == request || parent == request
+	})
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	healthv1 "k8s.io/kubelet/pkg/apis/dra-health/v1"
+	"k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/ptr"
@@ -30,6 +32,7 @@ type fakeDriver struct {
 	registration.UnimplementedRegistrationServer
 	name     string
 	versions []string
+	health   healthv1.DRAResourceHealthServer // nil: it does not say how its devices are
 
 	mu       sync.Mutex
 	fails    bool
@@ -96,6 +99,10 @@ func (d *fakeDriver) serve(t *testing.T, dir string) (stop func()) {
 	server := grpc.NewServer()
 	drav1.RegisterDRAPluginServer(server, d)
 	registration.RegisterRegistrationServer(server, d)
+	if d.health != nil {
+		healthv1.RegisterDRAResourceHealthServer(server, d.health)
+		v1alpha1.RegisterDRAResourceHealthServer(server, healthv1.V1ServerWrapper{Server: d.health})
+	}
 	var done sync.WaitGroup
 	done.Go(func() { _ = server.Serve(listener) })
 	return func() {
@@ -117,7 +124,7 @@ func machine(t *testing.T, dir string, claims ...*resourcev1.ResourceClaim) *Man
 		}
 	})
 	t.Cleanup(func() { cancel(); done.Wait() })
-	m := &Manager{Dir: dir, Plugins: r, Read: func(_ context.Context, _, name string) (*resourcev1.ResourceClaim, error) {
+	m := &Manager{Dir: dir, Plugins: r, Health: r.Health, Read: func(_ context.Context, _, name string) (*resourcev1.ResourceClaim, error) {
 		for _, c := range claims {
 			if c.Name == name {
 				return c, nil

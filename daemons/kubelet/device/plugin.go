@@ -14,8 +14,9 @@ import (
 
 // plugin is a driver that has registered, reached by its socket.
 type plugin struct {
-	conn *grpc.ClientConn
-	beta bool // it has v1beta1 only
+	conn   *grpc.ClientConn
+	beta   bool   // it has v1beta1 only
+	health string // the service by which it says how its devices are; empty when it does not
 }
 
 func dial(socket string) (*grpc.ClientConn, error) {

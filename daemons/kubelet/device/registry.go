@@ -16,6 +16,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/types"
+	healthv1 "k8s.io/kubelet/pkg/apis/dra-health/v1"
+	"k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 	drav1beta1 "k8s.io/kubelet/pkg/apis/dra/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -28,6 +30,11 @@ type Registry struct {
 	Log *slog.Logger
 	// Gone is told of a driver none of whose plugins is left, after a while in which it may have come back. nil: nobody cares.
 	Gone func(ctx context.Context, driver string)
+	// Changed is told of a driver that says something else of its devices' health, or nothing any more. nil: nobody cares.
+	Changed func(driver string)
+
+	health    health
+	following sync.WaitGroup // of plugins that say how their devices are
 
 	mu      sync.Mutex
 	sockets map[string]*instance // by the path of their registration
@@ -40,7 +47,8 @@ type instance struct {
 	driver string    // empty: it is not ours, or could not be asked
 	order  int
 	plugin *plugin
-	settle bool // nothing is to be tried again
+	settle bool               // nothing is to be tried again
+	stop   context.CancelFunc // of listening to it; nil when nobody does
 }
 
 // Times of the registry: how long a plugin has to answer, how often those that did not are asked again, and how long a driver may
@@ -68,6 +76,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	defer again.Stop()
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
+	defer r.following.Wait()
 	for {
 		for _, driver := range r.look(ctx) {
 			waiting.Go(func() { r.away(ctx, driver) })
@@ -80,6 +89,11 @@ func (r *Registry) Run(ctx context.Context) error {
 		case err := <-watcher.Errors:
 			r.Log.Warn("watch plugins' sockets", "error", err)
 		case <-again.C:
+		}
+		for _, driver := range r.health.expire(time.Now()) {
+			if r.Changed != nil {
+				r.Changed(driver)
+			}
 		}
 	}
 }
@@ -142,10 +156,18 @@ func (r *Registry) look(ctx context.Context) (gone []string) {
 		r.order++
 		i.order, r.sockets[path] = r.order, i
 		r.mu.Unlock()
+		if i.plugin != nil && i.plugin.health != "" {
+			var following context.Context
+			following, i.stop = context.WithCancel(ctx)
+			r.following.Go(func() { r.follow(following, i.driver, i.plugin) })
+		}
 	}
 	for _, i := range lost {
 		if i.plugin == nil {
 			continue
+		}
+		if i.stop != nil {
+			i.stop()
 		}
 		_ = i.plugin.conn.Close() // its socket is gone
 		if r.find(i.driver) == nil {
@@ -191,7 +213,13 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 		return &instance{}, errors.Join(fmt.Errorf("tell that it is registered: %w", err), to.Close())
 	}
 	r.Log.Info("a driver's plugin has registered", "driver", info.Name, "endpoint", endpoint)
-	return &instance{driver: info.Name, plugin: &plugin{conn: to, beta: !stable}, settle: true}, nil
+	p := &plugin{conn: to, beta: !stable}
+	for _, service := range []string{v1alpha1.DRAResourceHealthService, healthv1.DRAResourceHealthService} {
+		if slices.Contains(info.SupportedVersions, service) {
+			p.health = service // the newer one where it has both
+		}
+	}
+	return &instance{driver: info.Name, plugin: p, settle: true}, nil
 }
 
 // find returns the newest plugin of a driver, nil if there is none.
@@ -215,6 +243,9 @@ func (r *Registry) close() {
 	defer r.mu.Unlock()
 	for path, i := range r.sockets {
 		if i.plugin != nil {
+			if i.stop != nil {
+				i.stop()
+			}
 			_ = i.plugin.conn.Close() // the kubelet ends
 		}
 		delete(r.sockets, path)

@@ -116,11 +116,15 @@ func (r *Runtime) Version(context.Context) (*runtime.VersionResponse, error) {
 }
 
 // Status implements cri.Runtime.
-func (r *Runtime) Status(context.Context) (*runtime.RuntimeStatus, error) {
+func (r *Runtime) Status(context.Context) (*runtime.StatusResponse, error) {
 	if err := r.begin("Status"); err != nil {
 		return nil, err
 	}
-	return &runtime.RuntimeStatus{Conditions: []*runtime.RuntimeCondition{{Type: "RuntimeReady", Status: true}, {Type: "NetworkReady", Status: true}}}, nil
+	return &runtime.StatusResponse{
+		Status:          &runtime.RuntimeStatus{Conditions: []*runtime.RuntimeCondition{{Type: "RuntimeReady", Status: true}, {Type: "NetworkReady", Status: true}}},
+		RuntimeHandlers: []*runtime.RuntimeHandler{{Features: &runtime.RuntimeHandlerFeatures{}}},
+		Features:        &runtime.RuntimeFeatures{},
+	}, nil
 }
 
 // RecursiveReadOnly implements cri.Runtime: nothing is mounted.

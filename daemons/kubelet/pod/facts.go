@@ -23,14 +23,16 @@ type Facts struct {
 
 	Prepared bool // directories, cgroup and volumes are there
 	Released bool // they have been given back after the pod's end
+	Discard  bool // the machine wants back what is left of the pod's containers after its end
 
 	Admitted string // the sandbox whose network policies hold, by its id
 
-	Probes  map[string]Probe   // by container id
-	Waits   map[string]Wait    // by container name; "" is the pod as a whole
-	Backoff map[string]Backoff // by container name
-	Evicted *End               // the node's decision to end the pod; nil when there is none
-	Resize  Resize             // what keeps the pod from the size that the API wants
+	Probes  map[string]Probe                   // by container id
+	Waits   map[string]Wait                    // by container name; "" is the pod as a whole
+	Backoff map[string]Backoff                 // by container name
+	Devices map[string][]corev1.ResourceStatus // by container name: how the devices that it was given are
+	Evicted *End                               // the node's decision to end the pod; nil when there is none
+	Resize  Resize                             // what keeps the pod from the size that the API wants
 
 	HostIPs     []string
 	RuntimeName string // containerd
@@ -74,8 +76,11 @@ type Container struct {
 	ExitCode                   int32
 	Reason, Message            string
 	Image, ImageID             string
-	Hash                       string // of the specification that it was made from
-	Size                       *Size  // nil when the runtime does not say
+	Hash                       string                // of the specification that it was made from
+	Size                       *Size                 // nil when the runtime does not say
+	User                       *corev1.ContainerUser // whom it was begun as; nil when the runtime does not say
+	StopSignal                 *corev1.Signal        // nil when the runtime does not say
+	ReadOnly                   []string              // where something is mounted read-only all the way down
 }
 
 // Probe is what probes have found of one container.

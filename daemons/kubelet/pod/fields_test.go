@@ -18,7 +18,7 @@ var (
 			"NodeName HostNetwork HostPID HostIPC ShareProcessNamespace SecurityContext ImagePullSecrets Hostname Subdomain HostAliases Priority PriorityClassName " +
 			"DNSConfig ReadinessGates RuntimeClassName EnableServiceLinks Overhead SetHostnameAsFQDN Resources HostnameOverride ResourceClaims",
 		"PodResourceClaim": "Name ResourceClaimName ResourceClaimTemplateName", "ResourceClaim": "Name Request",
-		"Container": "Name Image Command Args WorkingDir Ports EnvFrom Env Resources RestartPolicy RestartPolicyRules VolumeMounts LivenessProbe ReadinessProbe " +
+		"Container": "Name Image Command Args WorkingDir Ports EnvFrom Env Resources RestartPolicy RestartPolicyRules VolumeMounts VolumeDevices LivenessProbe ReadinessProbe " +
 			"StartupProbe Lifecycle TerminationMessagePath TerminationMessagePolicy ImagePullPolicy SecurityContext Stdin StdinOnce TTY ResizePolicy",
 		"EphemeralContainer": "EphemeralContainerCommon TargetContainerName",
 		"PodSecurityContext": "SELinuxOptions RunAsUser RunAsGroup RunAsNonRoot SupplementalGroups SupplementalGroupsPolicy FSGroup Sysctls FSGroupChangePolicy " +
@@ -27,7 +27,7 @@ var (
 		"Probe":           "ProbeHandler InitialDelaySeconds TimeoutSeconds PeriodSeconds SuccessThreshold FailureThreshold TerminationGracePeriodSeconds",
 		"GRPCAction":      "Port Service", "Lifecycle": "PostStart PreStop StopSignal", "LifecycleHandler": "Exec HTTPGet Sleep",
 		"EnvVar": "Name Value ValueFrom", "EnvVarSource": "FieldRef ResourceFieldRef ConfigMapKeyRef SecretKeyRef",
-		"VolumeMount": "Name ReadOnly RecursiveReadOnly MountPath SubPath MountPropagation SubPathExpr", "Volume": "Name VolumeSource",
+		"VolumeMount": "Name ReadOnly RecursiveReadOnly MountPath SubPath MountPropagation SubPathExpr", "Volume": "Name VolumeSource", "VolumeDevice": "Name DevicePath",
 		"VolumeSource":         "HostPath EmptyDir Secret PersistentVolumeClaim DownwardAPI ConfigMap Projected Ephemeral Image",
 		"ResourceRequirements": "Limits Requests Claims", "ContainerRestartRule": "ExitCodes", "ContainerRestartRuleOnExitCodes": "Operator Values",
 		"ContainerResizePolicy": "ResourceName RestartPolicy", "ContainerPort": "Name HostPort ContainerPort Protocol HostIP",
@@ -49,7 +49,7 @@ var (
 	}
 	// refused fields make the pod fail with an event, or keep it from starting with one; TestDemandsOfAPodAreRefused has those that fail it.
 	refused = map[string]string{
-		"PodSpec": "OS HostUsers", "Container": "VolumeDevices", "SecurityContext": "ProcMount", "LifecycleHandler": "TCPSocket",
+		"PodSpec": "OS HostUsers", "SecurityContext": "ProcMount", "LifecycleHandler": "TCPSocket",
 		"EnvVarSource": "FileKeyRef", "VolumeMount": "BindMountOptions", "ContainerRestartRule": "Action", "GRPCAction": "Mode",
 		"EmptyDirVolumeSource": "Medium", "ProjectedVolumeSource": "DefaultUser",
 		// FailedMount: their type is not supported.
@@ -164,7 +164,6 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 			user := int64(7)
 			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{User: &user}}}}}}
 		}, "FailedMount", `"v"`},
-		{"block device", container(func(c *corev1.Container) { c.VolumeDevices = []corev1.VolumeDevice{{Name: "v"}} }), "FailedMapVolume", `"v"`},
 		{"variable of a file", container(func(c *corev1.Container) {
 			c.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
 		}), "UnsupportedEnvironment", "variable A"},

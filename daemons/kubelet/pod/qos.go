@@ -108,3 +108,12 @@ func unclaimed(p *corev1.Pod) int64 {
 	}
 	return max(whole.Value()-parts.Memory().Value(), 0) / max(count, 1)
 }
+
+// systemCritical is the least priority of pods without which a node or the cluster does not work.
+const systemCritical = 2000000000
+
+// Critical reports whether a pod is one without which a node or the cluster does not work: it comes also when the machine is short of
+// something, and is not evicted for that.
+func Critical(p *corev1.Pod) bool {
+	return Static(p) || IsMirror(p) || p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical
+}

@@ -68,9 +68,6 @@ func refuseContainer(c *corev1.Container) *End {
 	refuse := func(reason, format string, args ...any) *End {
 		return &End{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected: container " + c.Name + ": " + fmt.Sprintf(format, args...), Rejected: true}
 	}
-	if len(c.VolumeDevices) > 0 {
-		return refuse("FailedMapVolume", "block volumes are not supported by this node (volume %q)", c.VolumeDevices[0].Name)
-	}
 	for _, m := range c.VolumeMounts {
 		if len(m.BindMountOptions) > 0 {
 			return refuse("UnsupportedMountOptions", "bind mount options are not supported by this node (volume %q)", m.Name)

@@ -174,7 +174,21 @@ func sized(f *Facts, spec *corev1.Container, s corev1.ContainerStatus) corev1.Co
 	} else {
 		s.Resources = spec.Resources.DeepCopy()
 	}
+	if s.AllocatedResourcesStatus = f.Devices[spec.Name]; s.AllocatedResourcesStatus == nil {
+		// When the devices have been taken back, it says still how they were: that may be why the pod has ended.
+		s.AllocatedResourcesStatus = lastDevices(f.Pod, spec.Name)
+	}
 	return s
+}
+
+// lastDevices is how the devices of a container were when its status was last written.
+func lastDevices(p *corev1.Pod, container string) []corev1.ResourceStatus {
+	for _, last := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if last.Name == container {
+			return last.AllocatedResourcesStatus
+		}
+	}
+	return nil
 }
 
 // resizeConditions returns the conditions of a resize that is under way or cannot be.

@@ -64,6 +64,7 @@ func Status(f *Facts) corev1.PodStatus {
 	if f.Pod.DeletionTimestamp != nil && !f.anyAlive() && s.Phase == corev1.PodRunning {
 		s.Phase = endPhase(s.ContainerStatuses)
 	}
+	s.AllocatedResources, s.Resources = whole(f.Pod, s.Phase)
 	s.Conditions = conditions(f, &s)
 	return s
 }
@@ -137,7 +138,7 @@ func Initialized(f *Facts) bool {
 }
 
 func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) corev1.ContainerStatus {
-	s := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image}
+	s := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, VolumeMounts: mounted(spec, f.newest(spec.Name))}
 	no := false
 	s.Started = &no
 	attempts := []*Container{}
@@ -169,7 +170,10 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	c := attempts[0]
 	s.RestartCount = int32(c.Attempt)
 	s.ContainerID = f.RuntimeName + "://" + c.ID
-	s.ImageID = c.ImageID
+	s.ImageID, s.User = c.ImageID, c.User
+	if l := spec.Lifecycle; l != nil && l.StopSignal != nil { // what its image says is nobody's wish
+		s.StopSignal = c.StopSignal
+	}
 	if c.Image != "" {
 		s.Image = c.Image
 	}

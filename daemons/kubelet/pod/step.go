@@ -53,6 +53,12 @@ func Next(f *Facts) Step {
 			return Step{Kind: KillPod, Grace: Grace(f)}
 		case !f.Released:
 			return Step{Kind: Release}
+		case discards(f):
+			dead := make([]string, len(f.Containers))
+			for i, c := range f.Containers {
+				dead[i] = c.ID
+			}
+			return Step{Kind: RemoveContainers, IDs: dead}
 		}
 		return Step{Kind: Rest}
 	}
@@ -86,6 +92,13 @@ func Next(f *Facts) Step {
 		}
 		return rest(f, wait)
 	}
+}
+
+// discards reports whether the containers of a pod that has ended go, with their logs, before the pod does: those of one that was evicted, for what
+// they have written, and others when the machine is short of disk. The API knows by then how they ended.
+func discards(f *Facts) bool {
+	over := f.Pod.Status.Phase == corev1.PodFailed || f.Pod.Status.Phase == corev1.PodSucceeded
+	return len(f.Containers) > 0 && over && !Static(f.Pod) && (f.Discard || f.Pod.Status.Reason == "Evicted")
 }
 
 // admitted puts the question whether the pod's network policies hold before the start of anything in a sandbox for which it was not asked.

@@ -34,7 +34,10 @@ func (m *Manager) claimed(ctx context.Context, p *corev1.Pod, v *corev1.Volume) 
 	if err != nil {
 		return nil, fmt.Errorf("failed to fetch PV %s from API server: %w", claim.Spec.VolumeName, err)
 	}
-	return pv, boundTo(pv, claim)
+	if err := boundTo(pv, claim); err != nil {
+		return nil, err
+	}
+	return pv, fits(p, v, pv)
 }
 
 // mayUse says why a pod must not have a claim for its volume: what is ephemeral belongs to the pod that it was made for.
@@ -61,8 +64,6 @@ func boundTo(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) e
 		return fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s", pv.Name, ref.UID, claim.UID)
 	case ref.Namespace != claim.Namespace || ref.Name != claim.Name:
 		return fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef %s/%s does not point to claim %s/%s", pv.Name, ref.Namespace, ref.Name, claim.Namespace, claim.Name)
-	case pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock:
-		return fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", pv.Name)
 	}
 	return nil
 }

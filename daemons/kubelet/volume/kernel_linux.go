@@ -18,39 +18,95 @@ type Kernel struct{}
 
 var _ Mounter = Kernel{}
 
-// Tmpfs implements Mounter.
+// Tmpfs implements Mounter. What is in it is not swapped out, where the kernel knows how (6.4 and later): it would be on a disk.
 func (Kernel) Tmpfs(path, options string) error {
-	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, strings.TrimPrefix(options+",noswap", ","))
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
+		err = unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
+	}
+	if err != nil {
 		return fmt.Errorf("mount a tmpfs at %s: %w", path, err)
 	}
 	return nil
 }
 
-// Bind implements Mounter.
+// Bind implements Mounter. A bind is never seen without its options: whoever finds one mounted, after a kubelet was killed, takes it for done.
 func (Kernel) Bind(from, to string, options []string) error {
 	flags, err := bindable(options)
 	if err != nil {
 		return err
 	}
+	if flags == 0 {
+		return bind(from, to)
+	}
+	half := filepath.Join(filepath.Dir(to), "..new-"+filepath.Base(to)) // which no volume is called
+	if err := discard(half); err != nil {
+		return err
+	}
+	if err := os.Mkdir(half, 0o750); err != nil {
+		return err
+	}
+	if err = bind(from, half); err == nil {
+		if err = remount(half, flags); err != nil {
+			err = fmt.Errorf("give the mount at %s the options %s: %w", to, strings.Join(options, ","), err)
+		} else {
+			err = bind(half, to) // which has the options of what it is a bind of
+		}
+	}
+	return errors.Join(err, discard(half))
+}
+
+func bind(from, to string) error {
 	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s to %s: %w", from, to, err)
 	}
-	if flags == 0 {
-		return nil
-	}
-	// Options are given to a bind by mounting it again. What the file system was mounted with before stays.
+	return nil
+}
+
+// remount gives a bind its options. What the file system was mounted with before stays.
+func remount(at string, flags uintptr) error {
 	var st unix.Statfs_t
-	if err = unix.Statfs(to, &st); err == nil {
-		have := uintptr(st.Flags) & (unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
-		if have&unix.ST_NOATIME == 0 && uintptr(st.Flags)&unix.ST_RELATIME != 0 && flags&(unix.MS_NOATIME|unix.MS_STRICTATIME) == 0 {
-			flags |= unix.MS_RELATIME
-		}
-		err = unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|have|flags, "")
+	if err := unix.Statfs(at, &st); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("give the mount at %s the options %s: %w", to, strings.Join(options, ","), err), unix.Unmount(to, unix.UMOUNT_NOFOLLOW))
+	have := uintptr(st.Flags) & (unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
+	if have&unix.ST_NOATIME == 0 && uintptr(st.Flags)&unix.ST_RELATIME != 0 && flags&(unix.MS_NOATIME|unix.MS_STRICTATIME) == 0 {
+		flags |= unix.MS_RELATIME
+	}
+	return unix.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|have|flags, "")
+}
+
+// discard takes away the place where a bind is made ready, with what a kubelet that was killed has left mounted there. Only an empty
+// directory is removed.
+func discard(half string) error {
+	if err := (Kernel{}).Unmount(half); err != nil {
+		return err
+	}
+	if err := os.Remove(half); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return nil
+}
+
+// Make implements Mounter. A link that leads nowhere is there, and does not decide where on the machine something is made.
+func (Kernel) Make(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.MkdirAll(path, 0o755)
+}
+
+// Unmount implements Mounter. What is still in use goes when its last user does.
+func (Kernel) Unmount(path string) error {
+	for {
+		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+			return nil // nothing is mounted there, or nothing any more
+		}
+		if err != nil {
+			return fmt.Errorf("unmount %s: %w", path, err)
+		}
+	}
 }
 
 // bindOptions are the mount options that a bind can have, but for those that change nothing.

@@ -32,11 +32,19 @@ func (m *Manager) Mounts(p *corev1.Pod, spec *corev1.Container, expand func(stri
 		switch {
 		case v.HostPath != nil:
 			host = v.HostPath.Path
-		case v.PersistentVolumeClaim != nil:
-			readOnly = readOnly || v.PersistentVolumeClaim.ReadOnly
+		case v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
+			readOnly = readOnly || v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
+			// A runtime makes what is not there: the container would write into an empty directory.
+			if _, err := os.Lstat(host); err != nil {
+				return nil, fmt.Errorf("volume %q is not mounted for container %q: %w", vm.Name, spec.Name, err)
+			}
 		case v.Secret != nil, v.ConfigMap != nil, v.Projected != nil, v.DownwardAPI != nil:
 			readOnly = true
 		case v.Image != nil:
+			// The runtime resolves it, and is not the only one that refuses what leads out of the image.
+			if err := checkSubPath(sub); err != nil {
+				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, spec.Name, err)
+			}
 			if sub != "" {
 				sub = filepath.Clean(sub)
 			}
@@ -160,7 +168,11 @@ func (m *Manager) WriteHosts(p *corev1.Pod, hostname, domain string, ips []strin
 			fmt.Fprintf(&b, "%s\t%s\n", a.IP, strings.Join(a.Hostnames, "\t"))
 		}
 	}
-	// Containers have the file itself mounted: it is rewritten in place.
+	// Containers have the file itself mounted: it is rewritten in place. On a disk that is full that would leave them an empty one, so one that
+	// is as it should be stays.
+	if was, err := os.ReadFile(path); err == nil && string(was) == b.String() {
+		return path, nil
+	}
 	return path, os.WriteFile(path, []byte(b.String()), 0o644)
 }
 

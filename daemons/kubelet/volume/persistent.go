@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
@@ -16,8 +20,10 @@ import (
 // claim mounts the persistent volume of a pod's volume. One that is mounted is not asked about again: what becomes of its claim
 // does not concern a pod that runs.
 func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, dir string) error {
-	if mounted, err := m.Mounter.Mounted(dir); err != nil || mounted {
-		return err
+	for _, at := range []string{dir, m.deviceFile(p, v)} {
+		if mounted, err := m.Mounter.Mounted(at); err != nil || mounted {
+			return err
+		}
 	}
 	pv, err := m.claimed(ctx, p, v)
 	if err != nil {
@@ -26,38 +32,91 @@ func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, di
 	if err := m.here(ctx, pv); err != nil {
 		return err
 	}
-	group := fsGroup(p)
-	if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly {
-		group = nil // who only reads gives nothing away
+	if pv.Spec.Local != nil && directory.Provisioned(pv) && !isBlock(pv) {
+		return m.provisioned(ctx, p, v, pv.Name, dir)
 	}
+	// Of two pods that may only have it alone, one is first.
+	if err := m.changing.take(ctx, pv.Name); err != nil {
+		return err
+	}
+	defer m.changing.give(pv.Name)
 	options := pv.Spec.MountOptions
 	switch {
+	case isBlock(pv):
+		return m.device(p, pv, m.deviceFile(p, v))
 	case pv.Spec.HostPath != nil && len(options) > 0:
 		return fmt.Errorf("persistent volume %s: mount options are not supported for hostPath volumes", pv.Name)
 	case pv.Spec.HostPath != nil:
+		path := pv.Spec.HostPath.Path
 		if err := hostPath(pv.Spec.HostPath); err != nil {
 			return err
 		}
-		group = nil // what is the machine's keeps its owners
-		err = m.bind(pv.Spec.HostPath.Path, dir, nil)
-	case pv.Spec.Local != nil && directory.Provisioned(pv):
-		err = m.provisioned(ctx, p, v, pv.Name, dir)
+		if kind := pv.Spec.HostPath.Type; kind == nil || *kind == corev1.HostPathUnset {
+			// What pods name themselves without a type, runtimes make.
+			if err := m.Mounter.Make(path); err != nil {
+				return fmt.Errorf("persistent volume %s: %w", pv.Name, err)
+			}
+		}
+		if err := m.alone(p, pv, path); err != nil {
+			return err
+		}
+		return m.bind(path, dir, nil) // what is the machine's keeps its owners
 	case pv.Spec.Local != nil:
 		if err := isDirectory(pv.Spec.Local.Path); err != nil {
 			return fmt.Errorf("persistent volume %s: %w", pv.Name, err)
 		}
-		err = m.bind(pv.Spec.Local.Path, dir, options)
-	default:
-		err = fmt.Errorf("persistent volume %s: only hostPath and local volumes are supported", pv.Name)
+		if err := m.alone(p, pv, pv.Spec.Local.Path); err != nil {
+			return err
+		}
+		return m.give(p, v, pv.Spec.Local.Path, dir, options)
+	}
+	return fmt.Errorf("persistent volume %s: only hostPath and local volumes are supported", pv.Name)
+}
+
+// alone refuses a volume that only one pod may have while another pod of the node has it. The scheduler has looked at that, and not
+// every pod comes by it. The volume's turn is held.
+func (m *Manager) alone(p *corev1.Pod, pv *corev1.PersistentVolume, path string) error {
+	if !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteOncePod) {
+		return nil
+	}
+	path, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nobody has what is not there
 	}
 	if err != nil {
 		return err
 	}
-	onMismatch := false
-	if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
-		onMismatch = *sc.FSGroupChangePolicy == corev1.FSGroupChangeOnRootMismatch
+	users, err := m.usersOf(path)
+	if err != nil {
+		return fmt.Errorf("look who uses persistent volume %s: %w", pv.Name, err)
 	}
-	return own(dir, group, onMismatch)
+	if slices.ContainsFunc(users, func(uid string) bool { return uid != string(p.UID) }) {
+		return errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+	}
+	return nil
+}
+
+// give binds a directory for a pod whose group is given what is in it. That comes first: what is mounted is taken for done.
+func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, options []string) error {
+	flags, err := bindable(options)
+	if err != nil {
+		return err
+	}
+	path, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	// Who only reads gives nothing away.
+	if readOnly := flags&unix.MS_RDONLY != 0 || v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly; !readOnly {
+		onMismatch := false
+		if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
+			onMismatch = *sc.FSGroupChangePolicy == corev1.FSGroupChangeOnRootMismatch
+		}
+		if err := own(path, fsGroup(p), onMismatch); err != nil {
+			return err
+		}
+	}
+	return m.bind(path, dir, options)
 }
 
 // here refuses a volume of other nodes: what lies at its path on this one is something else. The scheduler has looked at that, and
@@ -81,23 +140,21 @@ func (m *Manager) here(ctx context.Context, pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-// isDirectory refuses a local volume that is a file or a device.
+// isDirectory refuses a local volume that is a file, or a device with a file system in it.
 func isDirectory(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory: a local volume that is a device is not supported by this node", path)
+		return fmt.Errorf("%s is not a directory: of a device, this node supports only volumes with volumeMode Block", path)
 	}
 	return nil
 }
 
 func (m *Manager) bind(path, dir string, options []string) error {
-	if _, err := bindable(options); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	info, err := os.Stat(path)
+	if err := makeTarget(dir, err != nil || info.IsDir()); err != nil {
 		return err
 	}
 	return m.Mounter.Bind(path, dir, options)

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/api/directory"
 )
 
 // options is a Mounter that keeps with which options was bound.
@@ -53,7 +55,7 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 		change  func(*pv, *corev1.Pod)
 		refused string
 		options string
-		mode    os.FileMode // of what is mounted; 0 means as it was
+		mode    os.FileMode // of the volume; 0 means as it was
 	}{
 		"a directory":                   {func(*pv, *corev1.Pod) {}, "", "", 0},
 		"of this node":                  {on("kubernetes.io/hostname", "n1"), "", "", 0},
@@ -64,7 +66,7 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 		"with options":                  {with("noexec", "nodev,noatime"), "", "noexec nodev,noatime", 0},
 		"with options of a file system": {with("nolock"), `mount option "nolock" is not supported`, "", 0},
 		"a path with options":           {func(s *pv, p *corev1.Pod) { hostPath(s); with("noexec")(s, p) }, "mount options are not supported for hostPath volumes", "", 0},
-		"a file":                        {func(s *pv, _ *corev1.Pod) { s.Local.Path = file }, "is not a directory: a local volume that is a device is not supported", "", 0},
+		"a file":                        {func(s *pv, _ *corev1.Pod) { s.Local.Path = file }, "is not a directory: of a device, this node supports only volumes with volumeMode Block", "", 0},
 		"a device":                      {func(s *pv, _ *corev1.Pod) { s.Local.Path = "/dev/null" }, "is not a directory", "", 0},
 		"nothing":                       {func(s *pv, _ *corev1.Pod) { s.Local.Path += "/gone" }, "no such file or directory", "", 0},
 		"another's":                     {func(s *pv, _ *corev1.Pod) { s.Local, s.NFS = nil, &corev1.NFSVolumeSource{} }, "only hostPath and local volumes are supported", "", 0},
@@ -85,15 +87,15 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 		m.Mounter = mounter
 		s.claims = map[string]*corev1.PersistentVolumeClaim{"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
 			Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}}
+		made := t.TempDir()
+		if err := os.Chmod(made, 0o750); err != nil {
+			t.Fatal(err)
+		}
 		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: pv{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: t.TempDir()}}}}
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: made}}}}
 		s.volumes = map[string]*corev1.PersistentVolume{"pv": v}
 		p := podWith(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}})
 		c.change(&v.Spec, p)
-		at := filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~local-volume", "v")
-		if err := os.MkdirAll(at, 0o750); err != nil {
-			t.Fatal(err)
-		}
 		_, err := m.Setup(t.Context(), p)
 		if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)
@@ -102,7 +104,7 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 			t.Errorf("%s: bound with %q, want %q", name, got, c.options)
 		}
 		var st unix.Stat_t
-		if err := unix.Stat(at, &st); err != nil {
+		if err := unix.Stat(made, &st); err != nil {
 			t.Fatal(err)
 		}
 		want := uint32(c.mode)
@@ -130,6 +132,137 @@ func TestABindHasItsOptions(t *testing.T) {
 	}
 	if err := (Kernel{}).Bind(from, to, []string{"size=1"}); err == nil || !strings.Contains(err.Error(), `"size=1"`) {
 		t.Errorf("an option of a file system: %v", err)
+	}
+}
+
+// A kubelet that is killed while it mounts leaves no bind without its options, which the next one would take for done.
+func TestABindIsNeverSeenWithoutItsOptions(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "v")
+	half := filepath.Join(filepath.Dir(to), "..new-v")
+	for _, dir := range []string{to, half} {
+		if err := os.Mkdir(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	}
+	if err := unix.Mount(from, half, "", unix.MS_BIND, ""); err != nil { // what was killed
+		t.Fatal(err)
+	}
+	done, seen := make(chan struct{}), make(chan int64)
+	go func() {
+		without := int64(0)
+		for {
+			select {
+			case <-done:
+				seen <- without
+				return
+			default:
+			}
+			if bare(to) {
+				without++
+			}
+		}
+	}()
+	for range 2000 {
+		if err := (Kernel{}).Bind(from, to, []string{"noexec"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Unmount(to, unix.MNT_DETACH); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(done)
+	if n := <-seen; n > 0 {
+		t.Errorf("the mount was seen without its options %d times", n)
+	}
+	if mounted, err := (Kernel{}).Mounted(half); err != nil || mounted {
+		t.Errorf("what was made ready is still mounted: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(from, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Kernel{}).Bind(from, to, []string{"noexec"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(to, "file")); err != nil {
+		t.Error(err)
+	}
+}
+
+// bare reports whether something is mounted at a path without noexec.
+func bare(path string) bool {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var is unix.Statx_t
+	var fs unix.Statfs_t
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &is) != nil || unix.Fstatfs(fd, &fs) != nil {
+		return false
+	}
+	return is.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && fs.Flags&unix.ST_NOEXEC == 0
+}
+
+// ownedFirst is a Mounter that knows what the owners of a volume were when it was mounted.
+type ownedFirst struct {
+	Plain
+	mode uint32
+}
+
+func (o *ownedFirst) Bind(from, to string, of []string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(from, &st); err != nil {
+		return err
+	}
+	o.mode = st.Mode & 0o7777
+	return o.Plain.Bind(from, to, of)
+}
+
+// What is mounted is taken for done by the next try, after an error or a kubelet that was killed: so the files are the group's before that, and one
+// whose files could not be given to the group is not mounted. A volume that is mounted to be read only is left alone.
+func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []string
+		class   string // who made the volume
+		linked  bool   // its path is a link
+		want    uint32
+	}{
+		"a directory of the node": {nil, "", false, 0o2770}, "a link to one": {nil, "", true, 0o2770},
+		"one that is provisioned": {nil, directory.Provisioner, false, 0o2777}, "one that is only read": {[]string{"nodev,ro"}, "", false, 0o700},
+	} {
+		m, s := manager(t)
+		mounter := &ownedFirst{}
+		m.Mounter, m.Provisioned = mounter, filepath.Join(t.TempDir(), "provisioned")
+		path := filepath.Join(t.TempDir(), "data")
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if c.linked {
+			link := path + ".link"
+			if err := os.Symlink(path, link); err != nil {
+				t.Fatal(err)
+			}
+			path = link
+		}
+		s.claims = map[string]*corev1.PersistentVolumeClaim{"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
+			Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}}
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
+			MountOptions: c.options, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}}}
+		if c.class != "" {
+			v.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": c.class}
+			v.Spec.Local.Path = directory.Path("pv")
+		}
+		s.volumes = map[string]*corev1.PersistentVolume{"pv": v}
+		group := int64(os.Getgid())
+		p := podWith(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}})
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
+		if _, err := m.Setup(t.Context(), p); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if mounter.mode != c.want {
+			t.Errorf("%s: mounted with the mode %o, want %o", name, mounter.mode, c.want)
+		}
 	}
 }
 

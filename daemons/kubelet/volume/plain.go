@@ -35,6 +35,12 @@ func (Plain) Bind(from, to string, _ []string) error {
 	return f.Close()
 }
 
+// Make implements Mounter: nothing is mounted, so nothing has to be there.
+func (Plain) Make(string) error { return nil }
+
+// Unmount implements Mounter.
+func (Plain) Unmount(string) error { return nil }
+
 // UnmountAll implements Mounter.
 func (Plain) UnmountAll(string) error { return nil }
 

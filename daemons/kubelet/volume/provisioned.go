@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +47,11 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	if err := m.makeProvisioned(name, pv.Spec.Capacity.Storage().Value()); err != nil {
 		return fmt.Errorf("make the directory of persistent volume %s: %w", name, err)
 	}
-	return m.bind(filepath.Join(m.Provisioned, name), dir, pv.Spec.MountOptions)
+	path := filepath.Join(m.Provisioned, name)
+	if err := m.alone(p, pv, path); err != nil {
+		return err
+	}
+	return m.give(p, v, path, dir, pv.Spec.MountOptions)
 }
 
 // mayMake refuses a volume that is not here and was made by another machine of the node's name, or by this one before it was
@@ -266,27 +271,39 @@ func (m *Manager) usersOf(path string) ([]string, error) {
 	}
 	var users []string
 	for _, uid := range uids {
-		at := filepath.Join(m.PodDir(uid), "volumes", kind(&corev1.Volume{}))
-		entries, err := os.ReadDir(at)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			var st unix.Stat_t
-			switch err := unix.Lstat(filepath.Join(at, e.Name()), &st); {
-			case errors.Is(err, unix.ENOENT):
-				continue
-			case err != nil:
-				return nil, fmt.Errorf("look at %s: %w", filepath.Join(at, e.Name()), err)
+		for _, volumes := range []string{"volumes", "volumeDevices"} {
+			has, err := holds(filepath.Join(m.PodDir(uid), volumes, kind(&corev1.Volume{})), &is)
+			if err != nil {
+				return nil, err
 			}
-			if st.Dev == is.Dev && st.Ino == is.Ino {
+			if has && !slices.Contains(users, uid) {
 				users = append(users, uid)
-				break
 			}
 		}
 	}
 	return users, nil
+}
+
+// holds says whether an entry of a directory is the very file.
+func holds(dir string, is *unix.Stat_t) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		var st unix.Stat_t
+		switch err := unix.Lstat(filepath.Join(dir, e.Name()), &st); {
+		case errors.Is(err, unix.ENOENT):
+			continue
+		case err != nil:
+			return false, fmt.Errorf("look at %s: %w", filepath.Join(dir, e.Name()), err)
+		}
+		if st.Dev == is.Dev && st.Ino == is.Ino {
+			return true, nil
+		}
+	}
+	return false, nil
 }

@@ -14,18 +14,14 @@ import (
 )
 
 // subPath binds the path sub below base to target, and makes it as a directory when there is nothing. The kernel resolves it, and
-// refuses whatever leads out of base. What is bound is what was opened, whatever a container does to the path meanwhile.
+// refuses whatever leads out of base. What is bound is what was opened, whatever a container does to the path meanwhile. A container
+// that begins anew gets what is at the path by then: what an earlier one had may have been removed or replaced, and what is written
+// there would be lost.
 func (m *Manager) subPath(base, sub, target string) error {
-	if filepath.IsAbs(sub) {
-		return fmt.Errorf("subPath %q must be a relative path", sub)
-	}
-	if slices.Contains(strings.Split(sub, "/"), "..") {
-		return fmt.Errorf("subPath %q must not contain '..'", sub)
-	}
-	sub = path.Clean(sub)
-	if mounted, err := m.Mounter.Mounted(target); err != nil || mounted {
+	if err := checkSubPath(sub); err != nil {
 		return err
 	}
+	sub = path.Clean(sub)
 	root, err := unix.Open(base, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", base, err)
@@ -48,16 +44,53 @@ func (m *Manager) subPath(base, sub, target string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+	if mounted, err := m.Mounter.Mounted(target); err != nil {
 		return err
+	} else if mounted {
+		var was unix.Stat_t
+		if err := unix.Lstat(target, &was); err == nil && was.Dev == st.Dev && was.Ino == st.Ino {
+			return nil
+		}
+		if err := m.Mounter.Unmount(target); err != nil {
+			return err
+		}
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		err = os.Mkdir(target, 0o750)
-	} else {
-		err = os.WriteFile(target, nil, 0o640)
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := makeTarget(target, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return err
 	}
 	return m.Mounter.Bind(byFD(fd), target, nil)
+}
+
+// checkSubPath refuses what is not a path below a volume, however it is resolved.
+func checkSubPath(sub string) error {
+	switch {
+	case filepath.IsAbs(sub):
+		return fmt.Errorf("subPath %q must be a relative path", sub)
+	case slices.Contains(strings.Split(sub, "/"), ".."):
+		return fmt.Errorf("subPath %q must not contain '..'", sub)
+	}
+	return nil
+}
+
+// makeTarget makes what a sub-path is bound to: a directory, or a file for whatever is none. What was bound there before may have been
+// of the other kind.
+func makeTarget(target string, directory bool) error {
+	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+		return err
+	}
+	switch info, err := os.Lstat(target); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case info.IsDir() == directory:
+		return nil
+	default:
+		if err := os.Remove(target); err != nil {
+			return err
+		}
+	}
+	if directory {
+		return os.Mkdir(target, 0o750)
+	}
+	return os.WriteFile(target, nil, 0o640)
 }

@@ -4,6 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // bound is a Mounter that keeps what was bound where, by what it was when it was bound.
@@ -36,5 +39,116 @@ func TestSpellingsOfSubPathsAreCarriedOut(t *testing.T) {
 		if err != nil || b.from != filepath.Join(base, want) {
 			t.Errorf("%q is bound to %s, want %s: %v", sub, b.from, want, err)
 		}
+	}
+}
+
+// A container that begins anew has what is at its sub-path by then. What it had before may be gone, and what it would write there lost.
+func TestASubPathIsLookedUpAnewForEachContainerThatBegins(t *testing.T) {
+	base, target := t.TempDir(), filepath.Join(t.TempDir(), "pods", "target")
+	m := &Manager{Mounter: Kernel{}}
+	t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
+	put := func(name, content string) {
+		t.Helper()
+		at := filepath.Join(base, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(to string) {
+		t.Helper()
+		if err := os.Symlink(to, filepath.Join(base, "..new")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(base, "..new"), filepath.Join(base, "sub")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		name   string
+		change func()
+		file   string // of what is bound; empty for itself
+		want   string
+	}{
+		{"a directory", func() { put("sub/data", "first") }, "data", "first"},
+		{"the same", func() { put("sub/data", "second") }, "data", "second"},
+		{"another of its name", func() {
+			if err := os.Rename(filepath.Join(base, "sub"), filepath.Join(base, "was")); err != nil {
+				t.Fatal(err)
+			}
+			put("sub/data", "third")
+		}, "data", "third"},
+		{"a link to a file", func() {
+			if err := os.RemoveAll(filepath.Join(base, "sub")); err != nil {
+				t.Fatal(err)
+			}
+			put("v1", "fourth")
+			link("v1")
+		}, "", "fourth"},
+		{"a link to another", func() { put("v2", "fifth"); link("v2") }, "", "fifth"},
+		{"a link to a directory", func() { link("was") }, "data", "second"},
+	} {
+		step.change()
+		if err := m.subPath(base, "sub", target); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if data, err := os.ReadFile(filepath.Join(target, step.file)); err != nil || string(data) != step.want {
+			t.Errorf("%s: %q (%v), want %q", step.name, data, err, step.want)
+		}
+	}
+	if err := unix.Unmount(target, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if mounted, err := m.Mounter.Mounted(target); err != nil || mounted {
+		t.Errorf("something is mounted there still (%v): each container that begins added one", err)
+	}
+}
+
+// What leads out of an image is refused before the runtime is asked.
+func TestASubPathOfAnImageStaysInIt(t *testing.T) {
+	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
+	p := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "i"}}}}}}
+	for sub, want := range map[string]string{"a//b/": "a/b", "../../etc": "", "/etc": "", "a/..": "", "a/../../b": ""} {
+		spec := &corev1.Container{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPathExpr: "$(A)"}}}
+		mounts, err := m.Mounts(p, spec, func(string) (string, error) { return sub, nil }, nil)
+		if want == "" {
+			if err == nil {
+				t.Errorf("%q was taken: %v", sub, mounts)
+			}
+			continue
+		}
+		if err != nil || mounts[0].ImageSubPath != want {
+			t.Errorf("%q: %v, %v", sub, mounts, err)
+		}
+	}
+}
+
+// A key that may be missing, and comes after a container began that has it by a sub-path, is there for the next one.
+func TestAKeyThatComesLaterIsAtItsSubPath(t *testing.T) {
+	m, s := manager(t)
+	optional := true
+	p := podWith(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "late"}, Optional: &optional}})
+	spec := &corev1.Container{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/k", SubPath: "k"}}}
+	m.Mounter = Kernel{}
+	t.Cleanup(func() { _ = (Kernel{}).UnmountAll(m.Root) })
+	begin := func() string {
+		t.Helper()
+		if _, err := m.Setup(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		mounts, err := m.Mounts(p, spec, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mounts[0].HostPath
+	}
+	if info, err := os.Stat(begin()); err != nil || !info.IsDir() {
+		t.Errorf("what is not there is %v, %v", info, err)
+	}
+	s.maps["late"] = &corev1.ConfigMap{Data: map[string]string{"k": "here"}}
+	if data, err := os.ReadFile(begin()); err != nil || string(data) != "here" {
+		t.Errorf("the next container has %q, %v", data, err)
 	}
 }

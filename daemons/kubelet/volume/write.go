@@ -147,10 +147,20 @@ func links(root *os.Root, files map[string]file) error {
 	for name := range files {
 		top, _, _ := strings.Cut(name, "/")
 		want[top] = true
-		if _, err := root.Lstat(top); errors.Is(err, fs.ErrNotExist) {
-			if err := root.Symlink(path.Join(dataLink, top), top); err != nil {
+		switch info, err := root.Lstat(top); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return err
+		case !info.IsDir():
+			continue
+		default:
+			// It was made for a container whose sub-path it is, when the volume did not have it yet. One with something in it stays, and is told of.
+			if err := root.Remove(top); err != nil {
 				return err
 			}
+		}
+		if err := root.Symlink(path.Join(dataLink, top), top); err != nil {
+			return err
 		}
 	}
 	entries, err := fs.ReadDir(root.FS(), ".")

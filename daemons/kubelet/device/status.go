@@ -1,0 +1,99 @@
+package device
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Status is how the devices of a container are, by the claims and requests that it takes them by. Where nobody says it, it is unknown.
+func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.ResourceStatus {
+	var out []corev1.ResourceStatus
+	for _, t := range takenBy(pod, c) {
+		s := corev1.ResourceStatus{Name: corev1.ResourceName("claim:" + t.as)}
+		m.devices(pod, t.claim, t.request, func(driver string, d Device) {
+			r := corev1.ResourceHealth{ResourceID: corev1.ResourceID(driver + "/" + d.Pool + "/" + d.Device), Health: corev1.ResourceHealthStatusUnknown}
+			if m.Health != nil {
+				var message string
+				if r.Health, message = m.Health(driver, d.Pool, d.Device); message != "" {
+					r.Message = &message
+				}
+			}
+			if !slices.ContainsFunc(s.Resources, func(have corev1.ResourceHealth) bool { return have.ResourceID == r.ResourceID }) {
+				s.Resources = append(s.Resources, r)
+			}
+		})
+		if len(s.Resources) == 0 {
+			continue
+		}
+		slices.SortFunc(s.Resources, func(a, b corev1.ResourceHealth) int { return cmp.Compare(a.ResourceID, b.ResourceID) })
+		// Two of its extended resources may come by one request.
+		if !slices.ContainsFunc(out, func(have corev1.ResourceStatus) bool { return have.Name == s.Name }) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Users are the pods that have devices of a driver.
+func (m *Manager) Users(driver string) (pods []types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, one := range m.all {
+		if _, ok := one.Drivers[driver]; ok {
+			pods = append(pods, one.Pods...)
+		}
+	}
+	slices.Sort(pods)
+	return slices.Compact(pods)
+}
+
+// taken is a claim's request, or all of them, that a container takes, and what its status calls it.
+type taken struct{ claim, request, as string }
+
+func takenBy(pod *corev1.Pod, c *corev1.Container) (all []taken) {
+	for _, takes := range c.Resources.Claims {
+		i := slices.IndexFunc(pod.Spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == takes.Name })
+		if i < 0 {
+			continue
+		}
+		name, err := nameOf(pod, &pod.Spec.ResourceClaims[i])
+		if err != nil || name == "" {
+			continue
+		}
+		as := takes.Name
+		if takes.Request != "" {
+			as += "/" + takes.Request
+		}
+		all = append(all, taken{name, takes.Request, as})
+	}
+	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
+		for _, r := range s.RequestMappings {
+			if q := c.Resources.Requests[corev1.ResourceName(r.ResourceName)]; r.ContainerName == c.Name && !q.IsZero() {
+				all = append(all, taken{s.ResourceClaimName, r.RequestName, s.ResourceClaimName + "/" + r.RequestName})
+			}
+		}
+	}
+	return all
+}
+
+// devices visits what of a pod's claim was prepared for a request, or for all when request is empty.
+func (m *Manager) devices(pod *corev1.Pod, name, request string, visit func(driver string, d Device)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, one := range m.all {
+		if one.Namespace != pod.Namespace || one.Name != name || !slices.Contains(one.Pods, pod.UID) {
+			continue
+		}
+		for _, driver := range slices.Sorted(maps.Keys(one.Drivers)) {
+			for _, d := range one.Drivers[driver] {
+				if d.is(request) {
+					visit(driver, d)
+				}
+			}
+		}
+	}
+}

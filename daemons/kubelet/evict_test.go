@@ -1,0 +1,156 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"clusterctl/daemons/kubelet/hollow"
+)
+
+// fullBy is a machine whose disk is full as long as the runtime has a container of a pod.
+type fullBy struct {
+	hollowMachine
+	pod  string
+	told atomic.Bool // what the pod has written is more than the disk has
+}
+
+func (m *fullBy) Disk() (Disk, error) {
+	d := Disk{Available: 90 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}
+	if m.told.Load() && m.has() {
+		d.Available = 1 << 30
+	}
+	return d, nil
+}
+
+func (m *fullBy) has() bool {
+	list, _ := m.runtime.ListContainers(context.Background(), nil) // it is in memory
+	for _, c := range list {
+		if c.Labels["io.kubernetes.pod.name"] == m.pod {
+			return true
+		}
+	}
+	return false
+}
+
+// full is a node with a pod that fills its disk and another, which is worth less.
+func full(t *testing.T, filling *corev1.Pod) (n *node, m *fullBy) {
+	n = newNode(t)
+	m = &fullBy{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4, Bytes: 8 << 30}, n.runtime}, pod: filling.Name}
+	n.options.Machine = m
+	k := n.built()
+	for i := range k.chores {
+		k.chores[i].every = time.Millisecond
+	}
+	n.runs(k)
+	n.create(filling)
+	n.create(simplePod("web"))
+	n.until("the other pod to be ready", func() bool { return isReady(n.pod("web")) })
+	return n, m
+}
+
+func (n *node) stays(name string) {
+	n.t.Helper()
+	if p := n.pod(name); p == nil || p.Status.Phase != corev1.PodRunning {
+		n.t.Errorf("pod %s went as well: %+v", name, p)
+	}
+}
+
+// What a pod has written into its containers' own file systems is there as long as they are. Those of one that was evicted go, so that it is the
+// only one: nobody else has to go for what it has written.
+func TestOnePodThatFillsTheDiskCostsNoOtherS26(t *testing.T) {
+	hog, least := simplePod("hog"), int32(-1)
+	hog.Spec.Priority = &least
+	n, m := full(t, hog)
+	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("hog")) })
+	m.told.Store(true)
+	n.until("what it has written to go", func() bool { return !m.has() })
+	if p := n.pod("hog"); p.Status.Phase != corev1.PodFailed || p.Status.Reason != "Evicted" || p.Status.ContainerStatuses[0].State.Terminated == nil {
+		t.Errorf("of the pod that went it is said %+v", p.Status)
+	}
+	n.stays("web")
+}
+
+// Nor has anybody to go for what a pod has left that has come to its end.
+func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvictedS26(t *testing.T) {
+	job := simplePod("job")
+	job.Spec.RestartPolicy = corev1.RestartPolicyNever
+	n, m := full(t, job)
+	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("job")) })
+	n.runtime.Crash("job", "main", 0)
+	n.until("it to have ended", func() bool { return n.pod("job").Status.Phase == corev1.PodSucceeded })
+	m.told.Store(true)
+	n.until("what it has written to go", func() bool { return !m.has() })
+	if s := n.pod("job").Status; s.Phase != corev1.PodSucceeded || s.ContainerStatuses[0].State.Terminated == nil {
+		t.Errorf("of the pod that has ended it is said %+v", s)
+	}
+	n.stays("web")
+}
+
+// Without critical pods a node or the cluster does not work: they are not evicted, however much they use.
+func TestCriticalPodsAreNotEvictedS26(t *testing.T) {
+	agent, priority := simplePod("agent"), int32(2000001000)
+	agent.Spec.Priority = &priority
+	n := newNode(t)
+	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
+	n.options.Machine = m
+	k := n.built()
+	k.chores = nil
+	n.runs(k)
+	n.create(agent)
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("agent")) })
+	m.memory.Store(true)
+	evicted := func(w *worker) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.evicted != nil
+	}
+	if k.evict(t.Context()); slices.ContainsFunc(k.all(), evicted) {
+		t.Error("a critical pod was evicted")
+	}
+}
+
+// A node that is short of something does not begin what it would have to evict next, as pods of DaemonSets, which tolerate its taints.
+func TestANodeThatIsShortTurnsPodsAwayS26(t *testing.T) {
+	critical := int32(2000000000)
+	memory := []corev1.Toleration{{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists}}
+	for name, c := range map[string]struct {
+		short  pressed
+		change func(*corev1.PodSpec)
+		want   string
+	}{
+		"nothing is short":  {pressed{}, func(*corev1.PodSpec) {}, "[]"},
+		"disk":              {pressed{disk: true}, func(*corev1.PodSpec) {}, "[DiskPressure]"},
+		"disk, tolerated":   {pressed{disk: true}, func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }, "[DiskPressure]"},
+		"disk and memory":   {pressed{memory: true, disk: true}, func(s *corev1.PodSpec) { s.Tolerations = memory }, "[MemoryPressure DiskPressure]"},
+		"processes":         {pressed{pids: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
+		"a critical pod":    {pressed{disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical }, "[]"},
+		"memory":            {pressed{memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
+		"memory, tolerated": {pressed{memory: true}, func(s *corev1.PodSpec) { s.Tolerations = memory }, "[]"},
+		"memory, of which it has asked": {pressed{memory: true}, func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}
+		}, "[]"},
+	} {
+		p := simplePod("web")
+		c.change(&p.Spec)
+		if got := fmt.Sprint(c.short.turnsAway(p)); got != c.want {
+			t.Errorf("%s: turned away for %s, want %s", name, got, c.want)
+		}
+	}
+	n := newNode(t)
+	k := n.built()
+	k.chores = nil
+	k.shortages.seen(pressed{disk: true}, time.Now())
+	n.runs(k)
+	n.create(simplePod("web"))
+	n.until("the pod to be turned away", func() bool { p := n.pod("web"); return p != nil && p.Status.Phase == corev1.PodFailed })
+	if s := n.pod("web").Status; s.Reason != "Evicted" || s.Message != "Pod was rejected: The node had condition: [DiskPressure]. " || len(s.ContainerStatuses) > 0 {
+		t.Errorf("of it is said %+v", s)
+	}
+}

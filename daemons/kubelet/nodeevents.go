@@ -1,0 +1,88 @@
+package kubelet
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// nodeEvent is what is told of a node.
+type nodeEvent struct{ kind, reason, message string }
+
+// pressureReasons are what is told when a pressure begins and when it is over, or was not known before, in the order of the conditions.
+var pressureReasons = []struct {
+	condition    corev1.NodeConditionType
+	begins, over string
+}{
+	{corev1.NodeMemoryPressure, "NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
+	{corev1.NodeDiskPressure, "NodeHasDiskPressure", "NodeHasNoDiskPressure"},
+	{corev1.NodePIDPressure, "NodeHasInsufficientPID", "NodeHasSufficientPID"},
+}
+
+// nodeEvents are what has changed in a node's status that people are told. A node that says for the first time whether it is ready tells
+// nothing of that.
+func nodeEvents(name string, was, is *corev1.NodeStatus) []nodeEvent {
+	var list []nodeEvent
+	if was.NodeInfo.BootID != "" && is.NodeInfo.BootID != "" && was.NodeInfo.BootID != is.NodeInfo.BootID {
+		list = append(list, nodeEvent{corev1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", name, is.NodeInfo.BootID)})
+	}
+	status := func(s *corev1.NodeStatus, kind corev1.NodeConditionType) corev1.ConditionStatus {
+		for _, c := range s.Conditions {
+			if c.Type == kind {
+				return c.Status
+			}
+		}
+		return ""
+	}
+	tell := func(reason string) { list = append(list, statusEvent(name, reason)) }
+	for _, p := range pressureReasons {
+		switch now := status(is, p.condition); {
+		case now == status(was, p.condition):
+		case now == corev1.ConditionTrue:
+			tell(p.begins)
+		case now == corev1.ConditionFalse:
+			tell(p.over)
+		}
+	}
+	switch before, now := status(was, corev1.NodeReady), status(is, corev1.NodeReady); {
+	case before == "" || before == now:
+	case now == corev1.ConditionTrue:
+		tell("NodeReady")
+	default:
+		tell("NodeNotReady")
+	}
+	return list
+}
+
+func statusEvent(name, reason string) nodeEvent {
+	return nodeEvent{corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", name, reason)}
+}
+
+// tellStatus tells what has changed with a status that was written. Nodes that only pretend are made by the thousand, and do not tell how
+// they begin.
+func (k *Kubelet) tellStatus(was, is *corev1.NodeStatus) {
+	if k.pretended && len(was.Conditions) == 0 {
+		return
+	}
+	for _, e := range nodeEvents(k.name, was, is) {
+		k.tellNode(e)
+	}
+}
+
+// tellSchedulable tells when somebody has cordoned the node, or uncordoned it.
+func (k *Kubelet) tellSchedulable(node *corev1.Node) {
+	if node.Spec.Unschedulable == k.cordoned {
+		return
+	}
+	if k.cordoned = node.Spec.Unschedulable; k.cordoned {
+		k.tellNode(statusEvent(k.name, "NodeNotSchedulable"))
+	} else {
+		k.tellNode(statusEvent(k.name, "NodeSchedulable"))
+	}
+}
+
+func (k *Kubelet) tellNode(e nodeEvent) {
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: types.UID(k.name)}
+	k.events.Event(ref, e.kind, e.reason, e.message)
+}

@@ -1,0 +1,96 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestWhatANodeTellsOfItsStatus(t *testing.T) {
+	status := func(boot, memory, disk, pids, ready string) *corev1.NodeStatus {
+		s := &corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}}
+		for i, is := range []string{memory, disk, pids, ready} {
+			if is != "" {
+				kind := []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady}[i]
+				s.Conditions = append(s.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(is)})
+			}
+		}
+		return s
+	}
+	well := status("a", "False", "False", "False", "True")
+	for name, c := range map[string]struct {
+		was, is *corev1.NodeStatus
+		want    []string
+	}{
+		"it begins":         {status("", "", "", "", ""), status("a", "False", "False", "False", "False"), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID"}},
+		"it becomes ready":  {status("a", "False", "False", "False", "False"), well, []string{"Normal NodeReady"}},
+		"nothing":           {well, well, nil},
+		"all goes wrong":    {well, status("a", "True", "True", "True", "False"), []string{"Normal NodeHasInsufficientMemory", "Normal NodeHasDiskPressure", "Normal NodeHasInsufficientPID", "Normal NodeNotReady"}},
+		"it was silent":     {status("a", "Unknown", "Unknown", "Unknown", "Unknown"), well, []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID", "Normal NodeReady"}},
+		"it was rebooted":   {well, status("b", "False", "False", "False", "True"), []string{"Warning Rebooted"}},
+		"it says no boot":   {well, status("", "False", "False", "False", "True"), nil},
+		"the pressure ends": {status("a", "True", "False", "False", "True"), well, []string{"Normal NodeHasSufficientMemory"}},
+	} {
+		var got []string
+		for _, e := range nodeEvents("n1", c.was, c.is) {
+			got = append(got, e.kind+" "+e.reason)
+			want := fmt.Sprintf("Node n1 status is now: %s", e.reason)
+			if e.reason == "Rebooted" {
+				want = "Node n1 has been rebooted, boot id: b"
+			}
+			if e.message != want {
+				t.Errorf("%s: it says %q", name, e.message)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Who describes a node sees when its kubelet began, how it became ready and not ready, and when somebody cordoned it.
+func TestANodesEventsSayHowItCameToItsState(t *testing.T) {
+	n := newNode(t)
+	n.options.Pretended = false // those that pretend tell less
+	n.file.NodeStatusUpdateFrequency = metav1.Duration{Duration: 20 * time.Millisecond}
+	var down atomic.Bool
+	down.Store(true)
+	n.runtime.Fail = func(call string) error {
+		if call == "Status" && down.Load() {
+			return errors.New("it is down")
+		}
+		return nil
+	}
+	n.start()
+	told := func(reason string) func() bool {
+		return func() bool {
+			list, err := n.client.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{})
+			return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+				return e.Reason == reason && e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == "n1" && string(e.InvolvedObject.UID) == "n1" && e.Source.Component == "kubelet"
+			})
+		}
+	}
+	for _, reason := range []string{"Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"} {
+		n.until("the node to tell "+reason, told(reason))
+	}
+	down.Store(false)
+	n.until("the node to tell that it is ready", told("NodeReady"))
+	down.Store(true)
+	n.until("the node to tell that it is not ready", told("NodeNotReady"))
+	node, err := n.client.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Spec.Unschedulable = true
+	if _, err := n.client.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the node to tell that it is cordoned", told("NodeNotSchedulable"))
+}

@@ -1,0 +1,94 @@
+package pod
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// What a container's status says of how its volumes are mounted, before it is made and after.
+func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
+	mode := func(m corev1.RecursiveReadOnlyMode) *corev1.RecursiveReadOnlyMode { return &m }
+	spec := container("m")
+	spec.VolumeMounts = []corev1.VolumeMount{
+		{Name: "a", MountPath: "/a"},
+		{Name: "b", MountPath: "/b/", ReadOnly: true},
+		{Name: "c", MountPath: "/c/", ReadOnly: true, RecursiveReadOnly: mode(corev1.RecursiveReadOnlyIfPossible)},
+		{Name: "d", MountPath: "/d", ReadOnly: true, RecursiveReadOnly: mode(corev1.RecursiveReadOnlyIfPossible)},
+		{Name: "e", MountPath: "/e", ReadOnly: true, RecursiveReadOnly: mode(corev1.RecursiveReadOnlyEnabled)},
+		{Name: "f", MountPath: "/f", ReadOnly: true, RecursiveReadOnly: mode(corev1.RecursiveReadOnlyDisabled)},
+	}
+	text := func(list []corev1.VolumeMountStatus) string {
+		var words []string
+		for _, m := range list {
+			words = append(words, fmt.Sprint(m.Name, " ", m.MountPath, " ", m.ReadOnly, " ", ptr.Deref(m.RecursiveReadOnly, "-")))
+		}
+		return strings.Join(words, ", ")
+	}
+	runs := ran("m", 0, Running, 0, 0)
+	runs.ReadOnly = []string{"/c", "/e"}
+	for name, c := range map[string]struct {
+		containers []Container
+		want       string
+	}{
+		"before it is made": {nil, "a /a false -, b /b/ true Disabled, c /c/ true Disabled, d /d true Disabled, e /e true Enabled, f /f true Disabled"},
+		"while it runs":     {[]Container{runs}, "a /a false -, b /b/ true Disabled, c /c/ true Enabled, d /d true Disabled, e /e true Enabled, f /f true Disabled"},
+	} {
+		status := Status(facts(func(f *Facts) {
+			f.Pod.Spec.Containers[0] = spec
+			f.Containers = c.containers
+		}))
+		if got := text(status.ContainerStatuses[0].VolumeMounts); got != c.want {
+			t.Errorf("%s: %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+// Whom a container was begun as, and the signal that ends it, are what the runtime says of it; of all kinds of containers.
+func TestAContainersStatusSaysWhoItIsAndWhatEndsIt(t *testing.T) {
+	signal := corev1.SIGUSR1
+	user := &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 1000, GID: 2000, SupplementalGroups: []int64{2000, 3000}}}
+	status := Status(facts(func(f *Facts) {
+		f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")}
+		f.Pod.Spec.EphemeralContainers = visitors("v")
+		asked := &corev1.Lifecycle{StopSignal: &signal}
+		f.Pod.Spec.InitContainers[0].Lifecycle, f.Pod.Spec.Containers[0].Lifecycle = asked, asked
+		for _, name := range []string{"s", "m", "v"} {
+			c := ran(name, 0, Running, 0, 0)
+			c.User, c.StopSignal = user, &signal
+			f.Containers = append(f.Containers, c)
+		}
+	}))
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		if len(list) != 1 || list[0].User != user || (list[0].StopSignal == nil) != (list[0].Name == "v") || list[0].StopSignal != nil && *list[0].StopSignal != signal {
+			t.Errorf("%+v", list)
+		}
+	}
+}
+
+// How a container's devices are is said while it has them, and as it was when they have been taken back.
+func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
+	is := func(health corev1.ResourceHealthStatus) []corev1.ResourceStatus {
+		return []corev1.ResourceStatus{{Name: "claim:c", Resources: []corev1.ResourceHealth{{ResourceID: "d/p/x", Health: health}}}}
+	}
+	for name, c := range map[string]struct {
+		now  []corev1.ResourceStatus
+		last []corev1.ResourceStatus
+		want corev1.ResourceHealthStatus
+	}{
+		"none": {nil, nil, ""}, "at first": {is("Healthy"), nil, "Healthy"}, "later": {is("Unhealthy"), is("Healthy"), "Unhealthy"}, "taken back": {nil, is("Unhealthy"), "Unhealthy"},
+	} {
+		status := Status(facts(func(f *Facts) {
+			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+			f.Devices = map[string][]corev1.ResourceStatus{"m": c.now}
+			f.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "m", AllocatedResourcesStatus: c.last}}
+		}))
+		got := status.ContainerStatuses[0].AllocatedResourcesStatus
+		if (len(got) > 0) != (c.want != "") || len(got) > 0 && got[0].Resources[0].Health != c.want {
+			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+}

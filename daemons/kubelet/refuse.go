@@ -1,0 +1,167 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// refuse returns why a pod that is new here cannot run here, or nil. Pods that
+// the scheduler placed fit; this is for those that were placed past it, or raced.
+// misplaced is why its node does not suit it, if that is so. The caller holds k.mu.
+func (k *Kubelet) refuse(p *corev1.Pod, misplaced *pod.End) *pod.End {
+	if began(p) {
+		return nil
+	}
+	if conditions := k.shortages.seen(pressed{}, time.Now()).turnsAway(p); len(conditions) > 0 {
+		why := fmt.Sprintf("Pod was rejected: The node had condition: %v. ", conditions)
+		return &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: why, Rejected: true}
+	}
+	if k.node == nil {
+		return nil
+	}
+	if name, message := k.lacks(p); name != "" {
+		return &pod.End{Phase: corev1.PodFailed, Reason: "OutOf" + string(name), Message: "Pod was rejected: " + message, Rejected: true}
+	}
+	if misplaced == nil && k.portTaken(p) {
+		return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+	}
+	return misplaced
+}
+
+// began reports whether a pod has run here or has ended: it is not asked again whether it may.
+func began(p *corev1.Pod) bool {
+	return len(p.Status.ContainerStatuses) > 0 || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+}
+
+// failed is the end of a pod that was placed where the scheduler's plugin would not have placed it.
+func failed(plugin, why string) *pod.End {
+	return &pod.End{Phase: corev1.PodFailed, Reason: plugin, Message: "Pod was rejected: Predicate " + plugin + " failed: " + why, Rejected: true}
+}
+
+// suitTime is how long it may take to read the node anew: the pods behind this one wait for it.
+const suitTime = 2 * time.Second
+
+// misplaced returns why its node does not suit a pod that is new here, or nil. What this daemon has read of its node may be older than what the
+// pod was placed by, and a pod that is refused has failed for good: so the node is read anew first, and a node that cannot be read refuses nothing.
+func (k *Kubelet) misplaced(p *corev1.Pod) *pod.End {
+	if began(p) || p.DeletionTimestamp != nil || pod.Static(p) {
+		return nil
+	}
+	k.mu.Lock()
+	ctx, node, known := k.ctx, k.node, k.workers[p.UID] != nil
+	k.mu.Unlock()
+	if ctx == nil || node == nil || known || unsuited(p, node) == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, suitTime)
+	defer cancel()
+	now, err := k.client.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{})
+	if err != nil {
+		k.env.Log.Warn("see whether the node suits a pod, which is taken", "pod", p.Namespace+"/"+p.Name, "error", err)
+		return nil
+	}
+	return unsuited(p, now)
+}
+
+// unsuited returns which demand a pod has of its node that this one does not meet, or which taint it does not tolerate.
+func unsuited(p *corev1.Pod, node *corev1.Node) *pod.End {
+	if match, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(node); err != nil || !match {
+		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	}
+	for i := range node.Spec.Taints {
+		taint := &node.Spec.Taints[i]
+		tolerates := func(t corev1.Toleration) bool { return api.Tolerates(&t, taint) }
+		if taint.Effect == corev1.TaintEffectNoExecute && !slices.ContainsFunc(p.Spec.Tolerations, tolerates) {
+			return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+		}
+	}
+	return nil
+}
+
+// portTaken reports whether another pod has a port of the machine that a pod wants. The caller holds k.mu.
+func (k *Kubelet) portTaken(p *corev1.Pod) bool {
+	wanted := api.HostPorts(p)
+	if len(wanted) == 0 {
+		return false
+	}
+	for other := range k.others(p.UID) {
+		for _, taken := range api.HostPorts(other) {
+			if slices.ContainsFunc(wanted, taken.Conflicts) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// others are the pods that have their place here, but for one. What the API no longer has has none, though it may still be ending here: the
+// scheduler gave its place away when it went. The caller holds k.mu.
+func (k *Kubelet) others(but types.UID) iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		for _, w := range k.workers {
+			w.mu.Lock()
+			other := w.pod
+			over := w.removed || w.evicted != nil || other.Status.Phase == corev1.PodFailed || other.Status.Phase == corev1.PodSucceeded
+			w.mu.Unlock()
+			if !over && other.UID != but && !yield(other) {
+				return
+			}
+		}
+	}
+}
+
+// lacks returns what the node has too little of for a pod beside the others, and how much, or nothing when there is room for it.
+// The caller holds k.mu.
+func (k *Kubelet) lacks(p *corev1.Pod) (what corev1.ResourceName, message string) {
+	room := k.node.Status.Allocatable
+	if len(room) == 0 {
+		return "", ""
+	}
+	used := corev1.ResourceList{}
+	pods := int64(0)
+	for other := range k.others(p.UID) {
+		pods++
+		for name, q := range resource.PodRequests(other, resource.PodResourcesOptions{}) {
+			sum := used[name]
+			sum.Add(q)
+			used[name] = sum
+		}
+	}
+	if limit := room.Pods().Value(); limit > 0 && pods >= limit {
+		return corev1.ResourcePods, shortage(corev1.ResourcePods, 1, pods, limit)
+	}
+	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
+		have, ok := room[name]
+		// An extended resource that is not known here is known to whoever put it into the node's
+		// status, a moment ago perhaps; the scheduler goes by that.
+		if q.IsZero() || !ok && (name == corev1.ResourceEphemeralStorage || extended(name)) {
+			continue
+		}
+		sum := used[name]
+		was := sum.DeepCopy()
+		sum.Add(q)
+		if sum.Cmp(have) > 0 {
+			if name == corev1.ResourceCPU {
+				return name, shortage(name, q.MilliValue(), was.MilliValue(), have.MilliValue())
+			}
+			return name, shortage(name, q.Value(), was.Value(), have.Value())
+		}
+	}
+	return "", ""
+}
+
+func shortage(name corev1.ResourceName, requested, used, capacity int64) string {
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)
+}
