@@ -4,8 +4,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -43,7 +47,7 @@ func add(args *skel.CmdArgs) (err error) {
 	if err != nil {
 		return err
 	}
-	got, err := ipam.ExecAdd(c.IPAM.Type, args.StdinData)
+	got, err := addresses(c, args)
 	if err != nil {
 		return fmt.Errorf("get addresses for the pod: %w", err)
 	}
@@ -69,6 +73,19 @@ func add(args *skel.CmdArgs) (err error) {
 		ip.Interface = current.Int(1)
 	}
 	return types.PrintResult(result, c.CNIVersion)
+}
+
+// addresses asks for a pod's addresses. Where all are given out, those of pods that are gone without a word are given back first.
+func addresses(c configuration, args *skel.CmdArgs) (types.Result, error) {
+	got, err := ipam.ExecAdd(c.IPAM.Type, args.StdinData)
+	if err == nil || c.IPAM.Type != "host-local" || !strings.Contains(err.Error(), "no IP addresses available") {
+		return got, err
+	}
+	n, failed := link.Reclaim(filepath.Join(link.Reservations, c.Name), time.Now())
+	if n == 0 {
+		return nil, errors.Join(err, failed)
+	}
+	return ipam.ExecAdd(c.IPAM.Type, args.StdinData)
 }
 
 // pair is the pair of a pod that has addresses.

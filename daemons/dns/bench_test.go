@@ -48,7 +48,7 @@ func newHandler(t testing.TB, servers ...string) *handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &handler{zone: z, resolver: r, told: newTold(serverName, "cluster.local."), log: slog.New(slog.DiscardHandler)}
+	return &handler{zone: z, resolver: r, clients: &clients{open: true}, told: newTold(serverName, "cluster.local."), log: slog.New(slog.DiscardHandler)}
 }
 
 func packed(t testing.TB, name string, kind uint16) []byte {

@@ -61,7 +61,11 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 		return err
 	}
 	domain := strings.ToLower(strings.TrimSuffix(cfg.ClusterDomain, ".")) + "."
-	h := &handler{zone: names, resolver: resolver, told: newTold(serverName, domain), log: env.Log, queries: cfg.LogQueries}
+	who, err := newClients(cfg)
+	if err != nil {
+		return err
+	}
+	h := &handler{zone: names, resolver: resolver, clients: who, told: newTold(serverName, domain), log: env.Log, queries: cfg.LogQueries}
 	env.Metrics.MustRegister(append(h.told.all, resolver)...)
 	synced := make(chan struct{})
 	var known atomic.Bool
@@ -85,6 +89,7 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 			close(synced)
 		})
 	})
+	g.Go(func() error { return who.follow(ctx, clients, env.Log) })
 	// Nobody is answered "no such name" because the names are not known yet. What is asked meanwhile waits in the socket.
 	g.Go(func() error {
 		select {
@@ -173,7 +178,11 @@ func newZone(cfg config.DNS) (*zone.Zone, error) {
 }
 
 func newResolver(cfg config.DNS, env run.Env, s *sockets) (*upstream.Resolver, error) {
-	c := upstream.Config{Servers: cfg.Upstream, ResolvConf: resolvConf, Zones: map[string][]string{}, Self: s.isSelf(), Policy: cfg.Policy,
+	self, err := s.isSelf()
+	if err != nil {
+		return nil, err
+	}
+	c := upstream.Config{Servers: cfg.Upstream, ResolvConf: resolvConf, Zones: map[string][]string{}, Self: self, Policy: cfg.Policy,
 		MaxTTL: cfg.CacheTTL, MaxDenied: cfg.DenialTTL, Stale: cfg.ServeStale, Log: env.Log, Name: serverName}
 	for domain, servers := range cfg.ForwardZones {
 		c.Zones[domain] = strings.Fields(servers)

@@ -19,6 +19,7 @@ import (
 type handler struct {
 	zone     *zone.Zone
 	resolver *upstream.Resolver
+	clients  *clients
 	told     *told
 	log      *slog.Logger
 	queries  bool // log each of them
@@ -67,6 +68,16 @@ func (h *handler) respond(ctx context.Context, w *work, out, message []byte, c s
 		return nil, false
 	}
 	a.Start(out, q, q.Limit(c.tcp))
+	if code == wire.Success {
+		switch h.clients.of(c.addr.Addr()) {
+		case stranger:
+			code = wire.Refused
+			h.told.strangers.Inc()
+		case unknown:
+			h.told.strangers.Inc()
+			return nil, false
+		}
+	}
 	if code == wire.Success {
 		code = refusal(q)
 	}

@@ -50,6 +50,7 @@ const codes = wire.BadVersion + 1
 type told struct {
 	name, domain string
 	panics       prometheus.Counter
+	strangers    prometheus.Counter
 	wishes       *prometheus.CounterVec
 	requests     *prometheus.CounterVec
 	responses    *prometheus.CounterVec
@@ -82,6 +83,8 @@ func newTold(name, domain string) *told {
 	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
 	t := &told{
 		name: name, domain: domain,
+		strangers: prometheus.NewCounter(prometheus.CounterOpts{Name: "coredns_acl_blocked_requests_total", Help: "Queries of clients from outside of the cluster and of the networks that are allowed, which were refused, or not answered while the machines were not known yet.",
+			ConstLabels: prometheus.Labels{"server": name, "zone": ".", "view": ""}}),
 		panics:    prometheus.NewCounter(prometheus.CounterOpts{Name: "coredns_panics_total", Help: "Queries at which the server failed."}),
 		requests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_requests_total", Help: "Queries by protocol, family of addresses and type."}, with("proto", "family", "type")),
 		responses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_responses_total", Help: "Answers by their code."}, with("rcode", "plugin")),
@@ -95,10 +98,10 @@ func newTold(name, domain string) *told {
 		ConstLabels: prometheus.Labels{"version": version.Kubernetes, "revision": version.Version, "goversion": runtime.Version()}})
 	build.Set(1)
 	enabled := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "coredns_plugin_enabled", Help: "What the server does, by the name of CoreDNS' plugin for it."}, with("name"))
-	for _, plugin := range []string{"cache", "errors", "forward", "health", "kubernetes", "loadbalance", "loop", "prometheus", "ready"} {
+	for _, plugin := range []string{"acl", "cache", "errors", "forward", "health", "kubernetes", "loadbalance", "loop", "prometheus", "ready"} {
 		enabled.WithLabelValues(name, ".", "", plugin).Set(1)
 	}
-	t.all = []prometheus.Collector{t.panics, t.requests, t.responses, t.wishes, t.duration, t.asked, t.given, build, enabled}
+	t.all = []prometheus.Collector{t.panics, t.strangers, t.requests, t.responses, t.wishes, t.duration, t.asked, t.given, build, enabled}
 	// What rules divide by is there from the start.
 	t.requests.WithLabelValues(name, domain, "", "udp", "1", "A")
 	t.responses.WithLabelValues(name, domain, "", "NOERROR", plugins[byCluster])

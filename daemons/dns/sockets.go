@@ -165,9 +165,12 @@ func (s *sockets) close() { _, _ = s.udp.Close(), s.tcp.Close() }
 func (s *sockets) address() netip.AddrPort { return s.udp.LocalAddr().(*net.UDPAddr).AddrPort() }
 
 // isSelf reports whether questions to an address would come back here.
-func (s *sockets) isSelf() func(netip.Addr) bool {
+func (s *sockets) isSelf() (func(netip.Addr) bool, error) {
 	at := s.address()
-	own, _ := net.InterfaceAddrs()
+	own, err := ownAddresses()
+	if err != nil {
+		return nil, err
+	}
 	return func(ip netip.Addr) bool {
 		if at.Port() != 53 {
 			return false
@@ -175,13 +178,8 @@ func (s *sockets) isSelf() func(netip.Addr) bool {
 		if !at.Addr().IsUnspecified() {
 			return ip.Unmap() == at.Addr().Unmap()
 		}
-		for _, a := range own {
-			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip.AsSlice()) {
-				return true
-			}
-		}
-		return ip.IsLoopback()
-	}
+		return own[ip.Unmap()] || ip.IsLoopback()
+	}, nil
 }
 
 // nodeName is the machine's name unless it is given.

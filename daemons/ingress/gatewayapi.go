@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"clusterctl/daemons/client"
 	"clusterctl/daemons/ingress/route"
 )
 
@@ -159,7 +160,7 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 			return err
 		}
 		all, synced = append(all, i), append(synced, r.HasSynced)
-		return i.SetTransform(withoutManagers)
+		return i.SetTransform(client.WithoutManagers)
 	}
 	of := func(client rest.Interface, resource string, kind runtime.Object) cache.SharedIndexInformer {
 		return cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), kind, 0, cache.Indexers{})
@@ -205,13 +206,6 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 	for range all {
 		<-done
 	}
-}
-
-func withoutManagers(o any) (any, error) {
-	if m, ok := o.(metav1.Object); ok && len(m.GetManagedFields()) > 0 {
-		m.SetManagedFields(nil)
-	}
-	return o, nil
 }
 
 // writeStatus writes an object's status. An object that is gone or has changed meanwhile is no error: the watch will tell.

@@ -178,7 +178,7 @@ func newEngine(cfg config.Ingress, env run.Env) (*proxy.Engine, error) {
 	c := proxy.Config{
 		Log: env.Log, Default: own, LeastConns: cfg.LoadBalance == config.LeastConnections,
 		MaxHead: cfg.MaxHeadKiB << 10, HeadTime: cfg.HeadTimeout, Idle: cfg.IdleTimeout, UpIdle: cfg.KeepTimeout, MaxIdle: cfg.KeepIdle,
-		HTTPSPort: cfg.HTTPSPort, MinTLS: tls.VersionTLS12, MaxStreams: 250, HandshakeIn: cfg.HeadTimeout,
+		HTTPSPort: cfg.HTTPSPort, MinTLS: tls.VersionTLS12, MaxStreams: 250, MaxConns: cfg.MaxConnections, HandshakeIn: cfg.HeadTimeout,
 	}
 	if cfg.MinTLSVersion == "1.3" {
 		c.MinTLS = tls.VersionTLS13

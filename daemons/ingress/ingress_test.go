@@ -33,12 +33,11 @@ import (
 // freePorts are two that nobody listens on.
 func freePorts(t *testing.T) (plain, secure int) {
 	for _, to := range []*int{&plain, &secure} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := run.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer ln.Close()
-		*to = ln.Addr().(*net.TCPAddr).Port
+		*to = port
 	}
 	return plain, secure
 }

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/run"
@@ -37,9 +37,8 @@ func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernet
 	for ctx.Err() == nil {
 		err := client.Lead(ctx, clients, lease, env.Log, func(ctx context.Context) error {
 			wait = time.Second
-			broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+			broadcaster := events.NewBroadcaster(ctx, clients)
 			defer broadcaster.Shutdown()
-			broadcaster.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: clients.CoreV1().Events("")})
 			t := &teller{cfg: cfg, env: env, clients: clients, gateways: gateways, w: w, told: map[route.Key]string{},
 				events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kube-ingress", Host: cfg.NodeName})}
 			t.run(ctx)
@@ -65,7 +64,8 @@ type teller struct {
 	gateways *gatewayAPI // nil: there is none
 	w        *watch
 	events   record.EventRecorder
-	told     map[route.Key]string // the events that an Ingress has got, so that they come once for each change
+	told     map[route.Key]string                      // the events that an Ingress has got, so that they come once for each change
+	at       []networkingv1.IngressLoadBalancerIngress // where Ingresses were served when all were told
 }
 
 const (
@@ -77,8 +77,8 @@ const (
 func (t *teller) run(ctx context.Context) {
 	look := time.NewTicker(lookTime)
 	defer look.Stop()
-	for {
-		t.all(ctx)
+	for whole := true; ; {
+		t.ingresses(ctx, whole)
 		t.services(ctx)
 		t.gatewaysAndRoutes(ctx)
 		select {
@@ -90,29 +90,47 @@ func (t *teller) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.w.news:
+			whole = false
 		case <-look.C:
+			whole = true
 		}
 	}
 }
 
-// all tells every Ingress that is for this proxy.
-func (t *teller) all(ctx context.Context) {
+// ingresses tells the Ingresses that are for this proxy: all of them, or those that something may have changed for.
+func (t *teller) ingresses(ctx context.Context, whole bool) {
 	type one struct {
 		object   *networkingv1.Ingress
 		problems []route.Problem
 	}
 	t.w.mu.Lock()
-	list := map[route.Key]one{}
-	for _, key := range t.w.build.Ours() {
-		list[key] = one{t.w.objects[key], t.w.build.Problems(key)}
-	}
-	classes := slices.Collect(maps.Values(t.w.classes))
+	list, gone := map[route.Key]one{}, []route.Key{}
 	status := t.addresses()
-	t.w.mu.Unlock()
-	for key := range t.told {
-		if _, ours := list[key]; !ours && key.Namespace != "" {
-			delete(t.told, key)
+	if whole = whole || t.w.telling || !equality.Semantic.DeepEqual(status, t.at); whole {
+		t.at = status
+		for _, key := range t.w.build.Ours() {
+			list[key] = one{t.w.objects[key], t.w.build.Problems(key)}
 		}
+		for key := range t.told {
+			if _, ours := list[key]; !ours && key.Namespace != "" {
+				gone = append(gone, key)
+			}
+		}
+	} else {
+		for key := range t.w.untold {
+			if t.w.build.Has(route.Source{Namespace: key.Namespace, Name: key.Name}) {
+				list[key] = one{t.w.objects[key], t.w.build.Problems(key)}
+			} else {
+				gone = append(gone, key)
+			}
+		}
+	}
+	t.w.telling = false
+	clear(t.w.untold)
+	classes := slices.Collect(maps.Values(t.w.classes))
+	t.w.mu.Unlock()
+	for _, key := range gone {
+		delete(t.told, key)
 	}
 	for _, c := range classes {
 		if p := route.ClassProblem(c); p != nil {

@@ -36,10 +36,17 @@ type watch struct {
 	classes map[string]*networkingv1.IngressClass
 	publish map[route.Key]*corev1.Service // services of type LoadBalancer
 	served  map[gateway.Entry]*gateway.Served
-	follows bool          // Gateways and routes are known
-	changed chan struct{} // the table is to be made again
-	news    chan struct{} // what Ingresses are told may be different
+	left    map[route.Source]bool // sources that an Ingress had and that may be gone
+	swept   bool                  // all sources are to be looked at
+	untold  map[route.Key]bool    // Ingresses that may have to be told something else
+	telling bool                  // all of them are
+	follows bool                  // Gateways and routes are known
+	changed chan struct{}         // the table is to be made again
+	news    chan struct{}         // what Ingresses are told may be different
 }
+
+// maxUntold is how many Ingresses are noted one by one.
+const maxUntold = 4096
 
 func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
 	build := route.NewBuilder(route.Options{Policy: policyOf(cfg), Targets: engine.Targets, Counter: engine.Counter})
@@ -51,6 +58,7 @@ func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
 		engine: engine, fronts: at, cfg: cfg, build: build, gateway: gateway.NewBuilder(options), served: map[gateway.Entry]*gateway.Served{},
 		slices: map[route.Key]map[string]*discoveryv1.EndpointSlice{}, objects: map[route.Key]*networkingv1.Ingress{},
 		classes: map[string]*networkingv1.IngressClass{}, publish: map[route.Key]*corev1.Service{},
+		left: map[route.Source]bool{}, untold: map[route.Key]bool{}, telling: true,
 		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}
 }
@@ -149,7 +157,7 @@ func (w *watch) make() {
 	}
 	if next != w.table || len(news) > 0 {
 		w.table = next
-		w.engine.Forget(func(s route.Source) bool { return w.build.Has(s) || w.gateway.Has(s) })
+		w.forget(len(news) > 0)
 		w.fronts.serve(next, w.served)
 	}
 	w.fronts.place(w.served, w.machinePorts())
@@ -157,11 +165,28 @@ func (w *watch) make() {
 	signal(w.news)
 }
 
+// forget drops the counts of sources that are gone. The caller holds mu.
+func (w *watch) forget(all bool) {
+	stays := func(s route.Source) bool { return w.build.Has(s) || w.gateway.Has(s) }
+	if all || w.swept {
+		w.engine.Forget(stays)
+	} else {
+		for s := range w.left {
+			if !stays(s) {
+				w.engine.Drop(s)
+			}
+		}
+	}
+	w.swept = false
+	clear(w.left)
+}
+
 func (w *watch) class(o any, gone bool) {
 	c, ok := o.(*networkingv1.IngressClass)
 	if !ok {
 		return
 	}
+	w.swept, w.telling = true, true
 	if gone {
 		delete(w.classes, c.Name)
 		w.build.SetClass(c.Name, nil)
@@ -178,6 +203,13 @@ func (w *watch) ingress(o any, gone bool) {
 	}
 	key := route.Key{Namespace: in.Namespace, Name: in.Name}
 	before := w.objects[key]
+	if w.untold[key] = true; len(w.untold) > maxUntold { // this proxy is not the one that tells
+		clear(w.untold)
+		w.telling = true
+	}
+	for _, s := range w.build.Sources(key) {
+		w.left[s] = true
+	}
 	if gone {
 		delete(w.objects, key)
 		w.build.SetIngress(key, nil)
@@ -209,6 +241,9 @@ func (w *watch) service(o any, gone bool) {
 	}
 	key := route.Key{Namespace: s.Namespace, Name: s.Name}
 	w.gateway.ServiceChanged(key)
+	if was := w.build.Backends.Service(key); was != nil && !gone && was.Spec.Type != s.Spec.Type || was == nil && s.Spec.Type == corev1.ServiceTypeExternalName {
+		w.telling = true // of Ingresses that name it, which a service without endpoints concerns
+	}
 	if gone {
 		delete(w.publish, key)
 		w.build.SetService(key, nil)
@@ -254,6 +289,9 @@ func (w *watch) secret(o any, gone bool) {
 		s = nil
 	}
 	w.build.SetSecret(key, s)
+	for _, in := range w.build.UsersOf(key) {
+		w.untold[in] = true
+	}
 	w.gateway.SecretChanged(key)
 }
 

@@ -103,6 +103,7 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 		}
 		return 0, made, errors.Join(err, setAnswers(p.PodCIDRs, nil, 0), removeOverlay(), f.fence.drop())
 	}
+	p.Unlisted = p.unlisted(o.sources())
 	for _, c := range p.PodCIDRs {
 		o.own = append(o.own, c.Addr().Next())
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/nft/kernel"
 	"clusterctl/tests/isolation"
@@ -142,4 +144,26 @@ func TestOnlyMachinesOfTheOverlaySendWrappedPackets(t *testing.T) {
 	if left := n.list(t, "nft", "list", "tables"); strings.Contains(left, fenceName) {
 		t.Errorf("without an overlay there is %s", left)
 	}
+}
+
+// A machine that sends under an address that its Node does not list is told so: its peers drop what it wraps.
+func TestAMachineKnowsThatItsAddressIsNotListed(t *testing.T) {
+	sites, nodes := region(t)
+	far := sites[2]
+	check := func(when string, want ...netip.Addr) {
+		t.Helper()
+		if p, _ := far.join(t, "n2", nodes, 4096); !slices.Equal(p.Unlisted, want) {
+			t.Errorf("%s: %v are not listed, want %v", when, p.Unlisted, want)
+		}
+	}
+	check("as its Node says")
+	const other = "192.168.2.77"
+	far.ip(t, "addr", "add", other+"/24", "dev", "uplink")
+	check("with another address that it does not use")
+	far.ip(t, "route", "replace", "default", "via", "192.168.2.254", "src", other)
+	check("when it sends under another address", netip.MustParseAddr(other))
+	at := len(nodes) - 1
+	nodes[at] = nodes[at].DeepCopy()
+	nodes[at].Status.Addresses = append(nodes[at].Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: other})
+	check("when its Node lists that as well")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,6 +64,18 @@ func (m *machines) list(log *slog.Logger) inventory.Inventory {
 	}
 	m.last = list
 	return m.last
+}
+
+// tellUnlisted says when other machines drop what this one sends through the overlay.
+func (d *daemon) tellUnlisted(list []netip.Addr) {
+	d.unlisted.Set(float64(len(list)))
+	if text := fmt.Sprint(list); len(list) > 0 && text != d.dropped {
+		d.env.Log.Warn("machines behind a router drop what this machine's pods send them: it comes from an address that the machine's Node does not list as InternalIP or ExternalIP; route to those machines by an address that it lists, or give the machine that address",
+			"node", d.name, "addresses", list)
+		d.dropped = text
+	} else if len(list) == 0 {
+		d.dropped = ""
+	}
 }
 
 // warn says that pods behind a router do not answer this machine, when that begins.

@@ -61,9 +61,11 @@ type daemon struct {
 	pods       atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
 	machines   machines                       // of which some are no nodes
 	done       atomic.Bool                    // the network is there
+	dropped    string                         // addresses that the log has said to be unlisted
 	mute       bool                           // pods do not answer, and the log says so
 	wake       chan struct{}
 	routes     prometheus.Gauge
+	unlisted   prometheus.Gauge
 	policies   *policies           // nil on a machine that has no pods
 	announce   *announce.Announcer // likewise
 }
@@ -101,7 +103,9 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
 	d.routes = prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_routes", Help: "Routes to other nodes' pods."})
-	env.Metrics.MustRegister(d.routes)
+	d.unlisted = prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_unlisted_addresses",
+		Help: "Addresses under which this machine sends through the overlay and which its Node does not list: other machines drop what comes from there."})
+	env.Metrics.MustRegister(d.routes, d.unlisted)
 	env.Health.Ready("network", func() error {
 		if !d.done.Load() {
 			return errors.New("the node's pod network is not there yet")
@@ -293,8 +297,10 @@ func (d *daemon) guard(ctx context.Context, every time.Duration) {
 // lean keeps of a node what the daemon reads.
 func lean(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {
-		n.ManagedFields, n.Annotations = nil, nil
-		n.Status.Images, n.Status.VolumesAttached = nil, nil
+		c := *n
+		c.ManagedFields, c.Annotations = nil, nil
+		c.Status.Images, c.Status.VolumesAttached = nil, nil
+		return &c, nil
 	}
 	return o, nil
 }
@@ -325,6 +331,7 @@ func (d *daemon) sync(ctx context.Context) error {
 			return err
 		}
 		d.warn(plan.mute())
+		d.tellUnlisted(plan.Unlisted)
 		d.routes.Set(float64(len(plan.Routes)))
 		d.done.Store(true)
 		return nil
@@ -340,6 +347,7 @@ func (d *daemon) sync(ctx context.Context) error {
 		return err
 	}
 	largest, made, failed := d.fabric().apply(d.name, &plan)
+	d.tellUnlisted(plan.Unlisted)
 	failed = errors.Join(failed, d.answer())
 	mtu := d.cfg.MTU
 	if mtu == 0 {

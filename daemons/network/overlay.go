@@ -29,6 +29,26 @@ func (o overlay) senders(at map[string][]netip.Addr) []netip.Addr {
 	return list
 }
 
+// sources are the addresses under which this machine sends wrapped packets to its peers: those that the kernel's routes have.
+func (o overlay) sources() []netip.Addr {
+	found := map[netip.Addr]bool{}
+	for _, p := range o.peers {
+		ways, err := netlink.RouteGet(p.at.AsSlice())
+		if err != nil || len(ways) == 0 {
+			continue // nothing is sent there
+		}
+		if a, ok := netip.AddrFromSlice(ways[0].Src); ok {
+			found[a.Unmap()] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(found), netip.Addr.Compare)
+}
+
+// unlisted are the sources of which peers do not know that they are this machine's.
+func (p *Plan) unlisted(sources []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(sources, func(a netip.Addr) bool { return slices.Contains(p.listed, a) || slices.Contains(p.Callers.own, a) })
+}
+
 // wrapping is how much longer a packet gets: by Ethernet's header of 14 bytes, VXLAN's of 8, UDP's of 8 and IPv4's of 20, and of IPv6 by 20 more.
 func wrapping(peer netip.Addr) int {
 	if peer.Is6() {

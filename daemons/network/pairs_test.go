@@ -87,7 +87,7 @@ func TestPairIsMadeAgainAndTakenAwayS27(t *testing.T) {
 	}
 }
 
-// A pod that takes the address of another one of its machine is heard by nobody.
+// A pod that takes the address of another one of its machine is heard by nobody, not even by the machine.
 func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	for i := range 3 {
@@ -98,7 +98,7 @@ func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
 	victim, liar := netip.MustParseAddr("10.1.0.2"), m.here[2]
 	liar.ip(t, "addr", "add", "10.1.0.2/32", "dev", "eth0")
 	heard := make(chan string, 16)
-	at := map[string]*stack{"10.1.0.1:9998": m.here[0], "192.0.2.1:9998": m.beyond}
+	at := map[string]*stack{"10.1.0.1:9998": m.here[0], "192.0.2.1:9998": m.beyond, "172.16.0.1:9998": nil} // the last is the machine
 	for address, s := range at {
 		var pc net.PacketConn
 		if err := s.inside(func() (err error) {

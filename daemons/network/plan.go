@@ -27,6 +27,11 @@ type Plan struct {
 	PodCIDRs []netip.Prefix // of this node's pods
 	Routes   []Route        // sorted
 	Callers  callers        // machines without pods
+	// Unlisted are addresses under which this machine sends wrapped packets and of which others do not know that they are its own: they drop
+	// what comes from there. A route to some machine says which they are, so that they are known once the plan is carried out.
+	Unlisted []netip.Addr
+
+	listed []netip.Addr // what this node says of where it is
 
 	at map[string][]netip.Addr // all that other nodes say of where they are, by name
 }
@@ -49,7 +54,7 @@ func Make(self string, nodes []*corev1.Node) Plan {
 	})
 	for _, n := range nodes {
 		if n.Name == self {
-			p.PodCIDRs = podCIDRs(n)
+			p.PodCIDRs, p.listed = podCIDRs(n), addressesOf(n, corev1.NodeInternalIP, corev1.NodeExternalIP)
 			for _, c := range p.PodCIDRs {
 				taken[c] = true
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"clusterctl/daemons/nft"
 	"clusterctl/tests/netns"
@@ -156,4 +157,65 @@ func firstOfSCTP(from, to uint16, tag uint32) []byte {
 	binary.BigEndian.PutUint32(b[28:], 1)
 	binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 	return b
+}
+
+// S28: an association of SCTP comes from the same port again and again. While a slice lists its endpoint it stays with that, ready or not;
+// once the endpoint is gone its next packet is led to one that is there.
+func TestAssociationsOfSCTPLeaveEndpointsThatAreGoneS28(t *testing.T) {
+	g := newGround(t)
+	heard := listenSCTP(t, g)
+	send := func(port uint16) string {
+		t.Helper()
+		tag := sctpTag.Add(1)
+		if err := g.podB.Inside(func() error {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(nft.SCTP))
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			return unix.Sendto(fd, firstOfSCTP(port, 80, tag), 0, &unix.SockaddrInet4{Addr: [4]byte{10, 96, 0, 1}})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for wait := time.After(patience); ; {
+			select {
+			case a := <-heard:
+				if a.tag == tag {
+					return a.at
+				}
+			case <-wait:
+				return "nowhere"
+			}
+		}
+	}
+	for i, mode := range []string{modeNFTables, modeIPTables} {
+		t.Run(mode, func(t *testing.T) {
+			d := machineA(t, mode)
+			s := matrixService(0)
+			s.Spec.SessionAffinity = corev1.ServiceAffinityNone
+			port := uint16(5000 + i)
+			at := func(when, want string) {
+				t.Helper()
+				if got := send(port); got != want {
+					t.Errorf("%s it came %s; want %s", when, got, want)
+				}
+			}
+			d.put(t, s, endpoints(s.Name, 2)...)
+			at("with one endpoint", "here")
+			both := endpoints(s.Name, 2, 102)
+			for _, slice := range both {
+				slice.Endpoints[0].Conditions.Ready = new(bool)
+			}
+			d.put(t, s, both...)
+			at("while its endpoint is not ready", "here")
+			d.put(t, s, endpoints(s.Name, 102)...)
+			at("when its endpoint was gone", "there")
+			for _, slice := range endpoints(s.Name) {
+				if err := d.slices.Delete(slice); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.put(t, s)
+		})
+	}
 }

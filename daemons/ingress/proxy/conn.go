@@ -20,6 +20,7 @@ type conn struct {
 	e               *Engine
 	entry           *Entry
 	nc              net.Conn
+	under           net.Conn     // as it was accepted
 	tcp             *net.TCPConn // nil over TLS
 	raw             *net.TCPConn // also below TLS
 	secure          bool
@@ -34,15 +35,16 @@ type conn struct {
 	writing  deadline
 	req      request
 	ans      answer
-	body     chunks      // of the request
-	out      []byte      // what is written next
-	scratch  []byte      // the path that is compared
-	pump     *pump       // sends the rest of a body
-	old      *buffer     // with the head of the request, when buf has what came after it
-	after    []byte      // what the pump read after the body
-	handed   bool        // somebody else has the connection
-	idle     atomic.Bool // waiting for a request
-	last     bool        // the engine ends, and this is the last request that is waited for
+	body     chunks       // of the request
+	out      []byte       // what is written next
+	scratch  []byte       // the path that is compared
+	pump     *pump        // sends the rest of a body
+	old      *buffer      // with the head of the request, when buf has what came after it
+	after    []byte       // what the pump read after the body
+	handed   bool         // somebody else has the connection
+	idle     atomic.Bool  // waiting for a request
+	since    atomic.Int64 // since when it waits for a request to be whole, by the engine's clock; 0: it is being answered
+	last     bool         // the engine ends, and this is the last request that is waited for
 	requests int
 	sentAll  bool // the pump sent all of the body
 
@@ -222,13 +224,16 @@ func (c *conn) putBack() {
 func (c *conn) readHead() (int, bool) {
 	c.idle.Store(true)
 	defer c.idle.Store(false)
+	if c.requests > 0 {
+		c.waits()
+	}
 	parsed, first := 0, int64(0)
 	for {
 		if b := c.buf.bytes(); len(b) > parsed && bytes.IndexByte(b[parsed:], '\n') >= 0 {
 			size, err := c.req.parse(b)
 			switch {
 			case err == nil:
-				return size, true
+				return size, c.busy()
 			case err != errIncomplete:
 				c.refuse(err)
 				return 0, false

@@ -33,7 +33,9 @@ type Config struct {
 	HTTPSPort   int              // that redirects name; 443 is not written
 	MinTLS      uint16
 	MaxStreams  int // of one HTTP/2 connection
+	MaxConns    int // connections of clients at a time, of all listeners; 0: any number
 	HandshakeIn time.Duration
+	WriteTime   time.Duration // for a client of HTTP/2 to take a part of an answer, or a byte of what its connection has for it; 0: a minute
 }
 
 // Engine serves listeners.
@@ -50,6 +52,10 @@ type Engine struct {
 	closing  atomic.Bool
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
+	leaving  int          // of conns, those that were closed to make room
+	last     bool         // nobody waits for room any more
+	room     sync.Cond    // somebody has left, or begun to wait for a request
+	wanting  atomic.Int64 // who waits for room
 	tunnels  map[net.Conn]struct{}
 	wg       sync.WaitGroup
 	old, now atomic.Int64 // requests that began before the drain, and since
@@ -57,8 +63,12 @@ type Engine struct {
 
 // New returns an Engine with an empty table.
 func New(cfg Config) *Engine {
+	if cfg.WriteTime == 0 {
+		cfg.WriteTime = writeTime
+	}
 	e := &Engine{cfg: cfg, started: time.Now(), conns: map[*conn]struct{}{}, tunnels: map[net.Conn]struct{}{}}
 	e.janitor.engine = e
+	e.room.L = &e.mu
 	if cfg.AccessLog != nil {
 		e.log = newAccessLog(cfg.AccessLog)
 	}
@@ -89,31 +99,14 @@ func (e *Engine) Serve(ln net.Listener, at *Entry) error {
 		}
 		wait = time.Millisecond
 		e.counters.accepted.Add(1)
-		e.wg.Add(1)
-		go func() {
-			defer e.wg.Done()
-			e.serve(nc, at)
-		}()
+		c := &conn{e: e, entry: at, nc: nc, under: nc, port: at.port, secure: at.secure}
+		c.tcp, _ = nc.(*net.TCPConn)
+		e.enter(c)
+		e.wg.Go(func() {
+			c.serve()
+			if !c.handed {
+				e.leave(c)
+			}
+		})
 	}
-}
-
-// serve speaks with one client until the connection ends.
-func (e *Engine) serve(nc net.Conn, at *Entry) {
-	c := &conn{e: e, entry: at, nc: nc, port: at.port, secure: at.secure}
-	c.tcp, _ = nc.(*net.TCPConn)
-	e.enter(c)
-	defer e.leave(c)
-	c.serve()
-}
-
-func (e *Engine) enter(c *conn) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.conns[c] = struct{}{}
-}
-
-func (e *Engine) leave(c *conn) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.conns, c)
 }

@@ -49,7 +49,7 @@ func (e *Engine) startHTTP2() {
 	protocols.SetUnencryptedHTTP2(true)
 	e.h2 = &http.Server{
 		Handler: http.HandlerFunc(e.serveHTTP2), Protocols: &protocols, TLSConfig: &tls.Config{NextProtos: []string{"h2"}}, // of nobody: whoever hands a connection over has shaken hands
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: e.cfg.MaxStreams},
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: e.cfg.MaxStreams, WriteByteTimeout: e.cfg.WriteTime},
 		ErrorLog: slog.NewLogLogger(e.cfg.Log.Handler(), slog.LevelDebug), MaxHeaderBytes: e.cfg.MaxHead, IdleTimeout: e.cfg.Idle,
 		ReadHeaderTimeout: e.cfg.HeadTime,
 		ConnContext: func(ctx context.Context, nc net.Conn) context.Context {
@@ -57,8 +57,21 @@ func (e *Engine) startHTTP2() {
 			return context.WithValue(ctx, clientKey{}, c)
 		},
 		ConnState: func(nc net.Conn, s http.ConnState) {
-			if s == http.StateClosed {
+			of, _ := e.h2conns.of.Load(nc)
+			c, ok := of.(*conn)
+			if !ok {
+				return
+			}
+			switch s {
+			case http.StateActive:
+				c.busy()
+			case http.StateIdle:
+				if c.since.Load() == 0 {
+					c.waits()
+				}
+			case http.StateClosed:
 				e.h2conns.of.Delete(nc)
+				e.leave(c)
 			}
 		},
 	}
@@ -72,7 +85,9 @@ func (e *Engine) handHTTP2(nc net.Conn, c *conn) {
 	select {
 	case e.h2conns.conns <- nc:
 	case <-e.h2conns.done:
+		e.h2conns.of.Delete(nc)
 		_ = nc.Close()
+		e.leave(c)
 	}
 }
 
@@ -81,8 +96,10 @@ func (e *Engine) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 	c, _ := r.Context().Value(clientKey{}).(*conn)
 	gen := e.begin()
 	defer gen.Add(-1)
-	x := &stream{e: e, c: c, r: r, began: e.clock(), w: w}
+	x := &stream{e: e, c: c, r: r, began: e.clock(), w: w, pace: pace{at: http.NewResponseController(w), wait: e.cfg.WriteTime}}
 	defer x.record()
+	// What is still to be sent when this returns waits for the client no longer than anything else.
+	defer x.pace.writing()
 	x.serve()
 }
 
@@ -92,6 +109,7 @@ type stream struct {
 	c     *conn
 	r     *http.Request
 	w     http.ResponseWriter
+	pace  pace
 	began int64
 
 	rule     *route.Rule
@@ -240,25 +258,31 @@ func (x *stream) copy(res *incoming) {
 	if res.length >= 0 {
 		to.Set("Content-Length", strconv.FormatInt(res.length, 10))
 	}
+	x.pace.writing()
 	x.w.WriteHeader(res.status)
 	if res.length == 0 || res.body == nil {
 		return
 	}
-	flush := http.NewResponseController(x.w)
+	flush := x.pace.at
 	if res.empty() {
 		_ = flush.Flush() // what comes next may take long
+		x.pace.waiting()
 	}
 	b := getBuffer(copyBuffer)
 	defer b.free()
 	for {
 		n, err := res.body.Read(b.b)
 		if n > 0 {
+			x.pace.writing()
 			if _, err := x.w.Write(b.b[:n]); err != nil {
 				return
 			}
 			x.sent += int64(n)
-			if err == nil && res.empty() && flush.Flush() != nil {
-				return
+			if err == nil && res.empty() {
+				if flush.Flush() != nil {
+					return
+				}
+				x.pace.waiting()
 			}
 		}
 		if err == io.EOF {

@@ -13,10 +13,10 @@ import (
 
 // counters are the metrics of an engine. Labels are the objects that rules are from, and closed sets.
 type counters struct {
-	accepted, handshakes atomic.Uint64
-	mu                   sync.Mutex
-	rules                map[route.Source]*counter
-	none                 counter // requests that no rule is for
+	accepted, handshakes, closedForRoom atomic.Uint64
+	mu                                  sync.Mutex
+	rules                               map[route.Source]*counter
+	none                                counter // requests that no rule is for
 }
 
 // limits are the upper ends of the histogram's buckets.
@@ -70,6 +70,13 @@ func (e *Engine) Forget(stays func(route.Source) bool) {
 	}
 }
 
+// Drop drops the counts of one source.
+func (e *Engine) Drop(s route.Source) {
+	e.counters.mu.Lock()
+	defer e.counters.mu.Unlock()
+	delete(e.counters.rules, s)
+}
+
 // record notes how a request ended.
 func (c *conn) record() {
 	now := c.e.clock()
@@ -111,13 +118,14 @@ var (
 	secondsDesc  = prometheus.NewDesc("nginx_ingress_controller_request_duration_seconds", "Time from a request's head to the end of its answer.", labels, nil)
 	bytesDesc    = prometheus.NewDesc("nginx_ingress_controller_response_bytes_total", "Bytes of answers' bodies.", labels, nil)
 	acceptedDesc = prometheus.NewDesc("ingress_connections_accepted_total", "Connections of clients.", nil, nil)
-	openDesc     = prometheus.NewDesc("ingress_connections", "Connections of clients that are open, HTTP/2 not counted.", nil, nil)
+	openDesc     = prometheus.NewDesc("ingress_connections", "Connections of clients that are open.", nil, nil)
+	closedDesc   = prometheus.NewDesc("ingress_connections_closed_for_room_total", "Connections without a request that were closed because there were as many as may be.", nil, nil)
 	failedDesc   = prometheus.NewDesc("ingress_tls_handshake_failures_total", "Handshakes of TLS that failed.", nil, nil)
 )
 
 // Describe is of prometheus.Collector.
 func (e *Engine) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, acceptedDesc, openDesc, failedDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, acceptedDesc, openDesc, closedDesc, failedDesc} {
 		to <- d
 	}
 }
@@ -151,5 +159,6 @@ func (e *Engine) Collect(to chan<- prometheus.Metric) {
 	e.mu.Unlock()
 	to <- prometheus.MustNewConstMetric(acceptedDesc, prometheus.CounterValue, float64(e.counters.accepted.Load()))
 	to <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
+	to <- prometheus.MustNewConstMetric(closedDesc, prometheus.CounterValue, float64(e.counters.closedForRoom.Load()))
 	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue, float64(e.counters.handshakes.Load()))
 }

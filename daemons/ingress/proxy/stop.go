@@ -22,6 +22,7 @@ func (e *Engine) begin() *atomic.Int64 {
 func (e *Engine) Drain(ctx context.Context) {
 	e.draining.Store(true)
 	e.wait(ctx, &e.old)
+	e.admitAll()
 }
 
 func (e *Engine) wait(ctx context.Context, count *atomic.Int64) {
@@ -41,10 +42,11 @@ func (e *Engine) wait(ctx context.Context, count *atomic.Int64) {
 func (e *Engine) Close(ctx context.Context) {
 	e.draining.Store(true)
 	e.closing.Store(true)
+	e.admitAll()
 	e.mu.Lock()
 	for c := range e.conns {
 		if c.idle.Load() {
-			_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+			_ = c.under.SetReadDeadline(time.Unix(1, 0))
 		}
 	}
 	for nc := range e.tunnels {
@@ -62,7 +64,7 @@ func (e *Engine) Close(ctx context.Context) {
 	case <-ctx.Done():
 		e.mu.Lock()
 		for c := range e.conns {
-			_ = c.nc.SetDeadline(time.Unix(1, 0))
+			_ = c.under.SetDeadline(time.Unix(1, 0))
 		}
 		e.mu.Unlock()
 		_ = e.h2.Close()

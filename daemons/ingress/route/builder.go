@@ -21,28 +21,33 @@ type Options struct {
 
 // Builder keeps what tables are made of. It is used by one goroutine at a time.
 //
-// Endpoints that change go to their backend's Targets at once, and no table is made. An Ingress that changes costs its hosts.
+// Endpoints that change go to their backend's Targets at once, and no table is made. An Ingress that changes costs its paths, whatever others
+// there are, also of the same host, and a secret the names that Ingresses have it for. A secret that no Ingress names is not read.
 type Builder struct {
 	Backends  *Backends // that rules name; others may use them as well
 	options   Options
 	classes   map[string]*networkingv1.IngressClass
 	objects   map[Key]*networkingv1.Ingress // all, also those of other classes
 	ingresses map[Key]*ingress              // ours
-	byHost    map[string]map[Key]*ingress
-	secrets   map[Key]secret
+	bySpot    map[spot]map[Key]claim
+	secrets   map[Key]*secret
 	ofSecret  map[Key]map[Key]*ingress // by secret, by Ingress
 
-	changed   map[string]bool // hosts whose rules are to be made again
-	changedTo bool            // certificates are to be made again
-	table     *Table
+	offered  map[Key]map[string]*tls.Certificate // by Ingress, by name; "" is for names that no certificate is for
+	offering map[string]map[Key]*ingress         // who offers a certificate for a name
+
+	changed      map[spot]bool   // whose rules are to be made again
+	changedCerts map[string]bool // names whose certificate is to be chosen again
+	table        *Table
 }
 
 // NewBuilder returns a Builder that knows nothing.
 func NewBuilder(o Options) *Builder {
 	return &Builder{
 		Backends: NewBackends(o.Targets), options: o, classes: map[string]*networkingv1.IngressClass{}, objects: map[Key]*networkingv1.Ingress{},
-		ingresses: map[Key]*ingress{}, byHost: map[string]map[Key]*ingress{}, secrets: map[Key]secret{},
-		ofSecret: map[Key]map[Key]*ingress{}, changed: map[string]bool{}, table: &Table{},
+		ingresses: map[Key]*ingress{}, bySpot: map[spot]map[Key]claim{}, secrets: map[Key]*secret{},
+		ofSecret: map[Key]map[Key]*ingress{}, offered: map[Key]map[string]*tls.Certificate{}, offering: map[string]map[Key]*ingress{},
+		changed: map[spot]bool{}, changedCerts: map[string]bool{}, table: &Table{},
 	}
 }
 
@@ -72,28 +77,18 @@ func (b *Builder) SetIngress(key Key, object *networkingv1.Ingress) {
 	if object != nil && b.ours(object) {
 		now = b.read(object) // before the old one lets its backends go: those that stay are kept
 		b.ingresses[key] = now
-		for name := range now.hosts {
-			put(b.byHost, name, key, now)
-			b.changed[name] = true
-		}
 		for _, t := range now.tls {
 			put(b.ofSecret, t.secret, key, now)
-			b.changedTo = true
 		}
 	} else {
 		delete(b.ingresses, key)
 	}
+	b.offer(key, now)
+	b.claim(old, now)
 	if old == nil {
 		return
 	}
-	for name := range old.hosts {
-		b.changed[name] = true
-		if !now.has(name) {
-			drop(b.byHost, name, key)
-		}
-	}
 	for _, t := range old.tls {
-		b.changedTo = true
 		if now == nil || !slices.ContainsFunc(now.tls, func(n tlsEntry) bool { return n.secret == t.secret }) {
 			drop(b.ofSecret, t.secret, key)
 		}
@@ -116,12 +111,15 @@ func (b *Builder) SetSecret(key Key, s *corev1.Secret) {
 	if s == nil {
 		delete(b.secrets, key)
 	} else {
-		b.secrets[key] = readSecret(s)
+		b.secrets[key] = &secret{object: s}
 	}
-	if len(b.ofSecret[key]) > 0 {
-		b.changedTo = true
+	for of, in := range b.ofSecret[key] {
+		b.offer(of, in)
 	}
 }
+
+// UsersOf are the Ingresses that have a secret for TLS.
+func (b *Builder) UsersOf(secret Key) []Key { return slices.Collect(maps.Keys(b.ofSecret[secret])) }
 
 // Ours returns the Ingresses that are for this proxy.
 func (b *Builder) Ours() []Key { return slices.Collect(maps.Keys(b.ingresses)) }
@@ -137,11 +135,13 @@ func (b *Builder) Problems(key Key) []Problem {
 		if t.secret.Name == "" {
 			continue
 		}
-		switch s, ok := b.secrets[t.secret]; {
-		case !ok:
+		s := b.secrets[t.secret]
+		if s == nil {
 			problems = append(problems, Problem{"NoCertificate", fmt.Sprintf("there is no secret %s of type %s", t.secret.Name, corev1.SecretTypeTLS)})
-		case s.err != nil:
-			problems = append(problems, Problem{"NoCertificate", fmt.Sprintf("secret %s %v", t.secret.Name, s.err)})
+			continue
+		}
+		if _, err := s.read(); err != nil {
+			problems = append(problems, Problem{"NoCertificate", fmt.Sprintf("secret %s %v", t.secret.Name, err)})
 		}
 	}
 	for _, backend := range in.backends {
@@ -158,82 +158,54 @@ func (b *Builder) Has(s Source) bool {
 	return in != nil && slices.ContainsFunc(in.backends, func(u *Backend) bool { return u.Key.Service.Name == s.Service }) || in != nil && s.Service == ""
 }
 
+// Sources are those that an Ingress has rules of.
+func (b *Builder) Sources(key Key) []Source {
+	in := b.ingresses[key]
+	if in == nil {
+		return nil
+	}
+	all := []Source{{Namespace: key.Namespace, Name: key.Name}}
+	for _, u := range in.backends {
+		all = append(all, Source{key.Namespace, key.Name, u.Key.Service.Name})
+	}
+	return all
+}
+
 // Certificate returns what a secret has, or why it has none that can be used.
 func (b *Builder) Certificate(key Key) (*tls.Certificate, error) {
-	s, ok := b.secrets[key]
-	if !ok {
+	s := b.secrets[key]
+	if s == nil {
 		return nil, fmt.Errorf("there is no secret %s of type %s", key, corev1.SecretTypeTLS)
 	}
-	if s.err != nil {
-		return nil, fmt.Errorf("secret %s %w", key, s.err)
+	cert, err := s.read()
+	if err != nil {
+		return nil, fmt.Errorf("secret %s %w", key, err)
 	}
-	return s.cert, nil
+	return cert, nil
 }
 
 // Table returns the table of what the Builder was told, the same one where nothing changed.
 func (b *Builder) Table() *Table {
-	if len(b.changed) == 0 && !b.changedTo {
+	if len(b.changed) == 0 && len(b.changedCerts) == 0 {
 		return b.table
 	}
 	next := *b.table
-	if len(b.changed) > 0 {
-		next.exact, next.wildcard = copied(next.exact), copied(next.wildcard)
-	}
-	for name := range b.changed {
-		h := b.host(name)
-		to, at := next.exact, name
-		if parent, ok := strings.CutPrefix(name, "*."); ok {
-			to, at = next.wildcard, parent
-		}
-		switch {
-		case name == "":
+	exact, wildcard := map[string]*host{}, map[string]*host{}
+	for name, h := range b.hosts() {
+		if name == "" {
 			next.every = h
-		case h == nil:
-			delete(to, at)
-		default:
-			to[at] = h
+		} else if parent, ok := strings.CutPrefix(name, "*."); ok {
+			wildcard[parent] = h
+		} else {
+			exact[name] = h
 		}
 	}
-	if b.changedTo {
-		next.certs = b.certificates()
-	}
+	next.exact, next.wildcard = next.exact.with(exact), next.wildcard.with(wildcard)
+	next.certs = b.certificates(next.certs)
 	clear(b.changed)
-	b.changedTo = false
+	clear(b.changedCerts)
 	b.table = &next
 	return b.table
-}
-
-// host makes the rules of one host; nil when no Ingress has any.
-func (b *Builder) host(name string) *host {
-	all := slices.SortedFunc(maps.Values(b.byHost[name]), older)
-	if len(all) == 0 {
-		return nil
-	}
-	h := &host{exact: map[string][]*Rule{}, prefix: map[string][]*Rule{}}
-	for _, in := range all {
-		for _, p := range in.hosts[name] {
-			rule := b.rule(in, p, name)
-			switch {
-			case p.rest:
-				h.rest = add(h.rest, rule)
-			case p.kind == networkingv1.PathTypeExact:
-				h.exact[p.path] = add(h.exact[p.path], rule)
-			default:
-				at := strings.TrimRight(p.path, "/")
-				h.prefix[at] = add(h.prefix[at], rule)
-			}
-		}
-	}
-	return h
-}
-
-// add puts a rule in its place among those of the same path: after those that ask for more, and those of older objects.
-func add(rules []*Rule, rule *Rule) []*Rule {
-	at := slices.IndexFunc(rules, func(r *Rule) bool { return r.Match.weight() < rule.Match.weight() })
-	if at < 0 {
-		at = len(rules)
-	}
-	return slices.Insert(rules, at, rule)
 }
 
 func (b *Builder) rule(in *ingress, p path, host string) *Rule {
@@ -252,33 +224,6 @@ func (b *Builder) rule(in *ingress, p path, host string) *Rule {
 		rule.Counter = b.options.Counter(rule.Source)
 	}
 	return rule
-}
-
-func (b *Builder) certificates() certificates {
-	c := certificates{exact: map[string]*tls.Certificate{}, wildcard: map[string]*tls.Certificate{}}
-	var all []*ingress
-	for _, in := range b.ingresses {
-		if len(in.tls) > 0 {
-			all = append(all, in)
-		}
-	}
-	slices.SortFunc(all, older)
-	for _, in := range all {
-		for _, entry := range in.tls {
-			cert := b.secrets[entry.secret].cert
-			if cert == nil {
-				continue
-			}
-			names := in.names(entry, cert)
-			for _, name := range names {
-				c.add(name, cert)
-			}
-			if len(names) == 0 && c.rest == nil {
-				c.rest = cert
-			}
-		}
-	}
-	return c
 }
 
 func put[K, L comparable, V any](in map[K]map[L]V, k K, l L, v V) {

@@ -8,52 +8,111 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// certificates are by the names that clients ask for.
+// certificates are by the names that clients ask for. They never change.
 type certificates struct {
-	exact    map[string]*tls.Certificate
-	wildcard map[string]*tls.Certificate // by what follows the first label
-	rest     *tls.Certificate            // of Ingresses that name neither a host for TLS nor one in their rules
+	exact    names[tls.Certificate]
+	wildcard names[tls.Certificate] // by what follows the first label
+	rest     *tls.Certificate       // of Ingresses that name neither a host for TLS nor one in their rules
 }
 
 // named is the certificate of a name, in lower case.
 func (c *certificates) named(server string) *tls.Certificate {
-	if cert := c.exact[server]; cert != nil {
+	if cert := c.exact.of(server); cert != nil {
 		return cert
 	}
 	if _, parent, ok := strings.Cut(server, "."); ok {
-		if cert := c.wildcard[parent]; cert != nil {
-			return cert
-		}
+		return c.wildcard.of(parent)
 	}
 	return nil
 }
 
-// add gives a certificate to a name, unless an older Ingress has given it one.
-func (c *certificates) add(name string, cert *tls.Certificate) {
-	to, name := c.exact, strings.ToLower(name)
-	if parent, ok := strings.CutPrefix(name, "*."); ok {
-		to, name = c.wildcard, parent
+// certificates are those of before with what has changed.
+func (b *Builder) certificates(before certificates) certificates {
+	exact, wildcard := map[string]*tls.Certificate{}, map[string]*tls.Certificate{}
+	for name := range b.changedCerts {
+		var cert *tls.Certificate
+		var of *ingress // the oldest that offers one
+		for _, in := range b.offering[name] {
+			if of == nil || older(in, of) < 0 {
+				of = in
+			}
+		}
+		if of != nil {
+			cert = b.offered[of.key][name]
+		}
+		if name == "" {
+			before.rest = cert
+		} else if parent, ok := strings.CutPrefix(name, "*."); ok {
+			wildcard[parent] = cert
+		} else {
+			exact[name] = cert
+		}
 	}
-	if to[name] == nil {
-		to[name] = cert
+	return certificates{before.exact.with(exact), before.wildcard.with(wildcard), before.rest}
+}
+
+// offer notes which certificates an Ingress has for which names; nil when it is gone.
+func (b *Builder) offer(key Key, in *ingress) {
+	before, now := b.offered[key], map[string]*tls.Certificate{}
+	if in != nil {
+		for _, entry := range in.tls {
+			s := b.secrets[entry.secret]
+			if s == nil {
+				continue
+			}
+			cert, err := s.read()
+			if err != nil {
+				continue
+			}
+			names := in.names(entry, cert)
+			if len(names) == 0 {
+				names = []string{""}
+			}
+			for _, name := range names {
+				if name = strings.ToLower(name); now[name] == nil {
+					now[name] = cert
+				}
+			}
+		}
+	}
+	for name := range before {
+		if now[name] == nil {
+			b.changedCerts[name] = true
+			drop(b.offering, name, key)
+		}
+	}
+	for name, cert := range now {
+		// Choosing costs as much as there are Ingresses that offer one for the name, which an Ingress that changes its paths does not concern.
+		if was := b.offering[name][key]; was == nil || before[name] != cert || !was.created.Equal(in.created) {
+			b.changedCerts[name] = true
+		}
+		put(b.offering, name, key, in)
+	}
+	if b.offered[key] = now; len(now) == 0 {
+		delete(b.offered, key)
 	}
 }
 
-// secret is what a Secret says as a certificate.
+// secret is a Secret, which is read as a certificate when somebody wants it.
 type secret struct {
-	cert *tls.Certificate
-	err  error
+	object *corev1.Secret // nil once it has been read
+	cert   *tls.Certificate
+	err    error
 }
 
-func readSecret(s *corev1.Secret) secret {
-	if s.Type != corev1.SecretTypeTLS {
-		return secret{err: fmt.Errorf("is of type %q; it must be of type %s", s.Type, corev1.SecretTypeTLS)}
+func (s *secret) read() (*tls.Certificate, error) {
+	if s.object == nil {
+		return s.cert, s.err
 	}
-	cert, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
-	if err != nil {
-		return secret{err: fmt.Errorf("has no certificate that can be used: %w", err)}
+	if s.object.Type != corev1.SecretTypeTLS {
+		s.err = fmt.Errorf("is of type %q; it must be of type %s", s.object.Type, corev1.SecretTypeTLS)
+	} else if cert, err := tls.X509KeyPair(s.object.Data[corev1.TLSCertKey], s.object.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		s.err = fmt.Errorf("has no certificate that can be used: %w", err)
+	} else {
+		s.cert = &cert
 	}
-	return secret{cert: &cert}
+	s.object = nil
+	return s.cert, s.err
 }
 
 // names are those for which a TLS entry of an Ingress gives its certificate: its own hosts, and without any those of the rules

@@ -117,12 +117,3 @@ func (in *ingress) hasTLS(name string) bool {
 	}
 	return false
 }
-
-// has reports whether an Ingress has rules for a host.
-func (in *ingress) has(name string) bool {
-	if in == nil {
-		return false
-	}
-	_, ok := in.hosts[name]
-	return ok
-}

@@ -52,16 +52,25 @@ func (l *Listener) With(hosts map[string][]Place) *Listener {
 }
 
 func hostOf(places []Place) *host {
-	h := &host{exact: map[string][]*Rule{}, prefix: map[string][]*Rule{}}
+	exact, prefix := map[string][]*Rule{}, map[string][]*Rule{}
 	for _, p := range places {
 		if p.Exact {
-			h.exact[p.Path] = add(h.exact[p.Path], p.Rule)
+			exact[p.Path] = add(exact[p.Path], p.Rule)
 			continue
 		}
 		at := strings.TrimRight(p.Path, "/")
-		h.prefix[at] = add(h.prefix[at], p.Rule)
+		prefix[at] = add(prefix[at], p.Rule)
 	}
-	return h
+	return &host{exact: paths{few: exact}, prefix: paths{few: prefix}}
+}
+
+// add puts a rule in its place among those of the same path: after those that ask for more, and those of older objects.
+func add(rules []*Rule, rule *Rule) []*Rule {
+	at := slices.IndexFunc(rules, func(r *Rule) bool { return r.Match.weight() < rule.Match.weight() })
+	if at < 0 {
+		at = len(rules)
+	}
+	return slices.Insert(rules, at, rule)
 }
 
 // find returns the rule of the most specific host that has one for the request.

@@ -15,9 +15,9 @@ import (
 
 // Table says where requests go. It never changes; a Builder makes the next one.
 type Table struct {
-	exact    map[string]*host // by name, lower case
-	wildcard map[string]*host // by what follows the first label: "*.a.example" is at "a.example"
-	every    *host            // rules without a host
+	exact    names[host] // by name, lower case
+	wildcard names[host] // by what follows the first label: "*.a.example" is at "a.example"
+	every    *host       // rules without a host
 	certs    certificates
 
 	listeners *listeners // of Gateways, which come before all that; nil: none
@@ -25,9 +25,9 @@ type Table struct {
 
 // host are the rules of one host name.
 type host struct {
-	exact  map[string][]*Rule // by path
-	prefix map[string][]*Rule // by path without a slash at its end; "" is every path
-	rest   []*Rule            // default backends, for what no path matches
+	exact  paths
+	prefix paths   // by path without a slash at its end; "" is every path
+	rest   []*Rule // default backends, for what no path matches
 }
 
 // Request is what a rule may match beyond host and path.
@@ -87,9 +87,9 @@ func (t *Table) Find(name, path []byte, r Request) *Rule {
 		}
 	}
 	var hosts [3]*host
-	hosts[0] = t.exact[string(name)]
+	hosts[0] = t.exact.ofBytes(name)
 	if dot := bytes.IndexByte(name, '.'); dot > 0 {
-		hosts[1] = t.wildcard[string(name[dot+1:])]
+		hosts[1] = t.wildcard.ofBytes(name[dot+1:])
 	}
 	hosts[2] = t.every
 	for _, h := range hosts {
@@ -110,23 +110,32 @@ func (t *Table) Find(name, path []byte, r Request) *Rule {
 }
 
 func (h *host) find(path []byte, r Request) *Rule {
-	if len(h.exact) > 0 {
-		if rule := first(h.exact[string(path)], r); rule != nil {
-			return rule
-		}
+	if rule := first(h.exact.of(path), r); rule != nil {
+		return rule
 	}
-	if len(h.prefix) == 0 {
+	if h.prefix.empty() {
 		return nil
 	}
 	for n := len(path); n > 0; {
 		if path[n-1] != '/' {
-			if rule := first(h.prefix[string(path[:n])], r); rule != nil {
+			if rule := first(h.prefix.of(path[:n]), r); rule != nil {
 				return rule
 			}
 		}
 		n = max(bytes.LastIndexByte(path[:n], '/'), 0)
 	}
-	return first(h.prefix[""], r)
+	return first(h.prefix.of(nil), r)
+}
+
+// host is what the table has of a host by its name; nil for nothing.
+func (t *Table) host(name string) *host {
+	if name == "" {
+		return t.every
+	}
+	if parent, ok := strings.CutPrefix(name, "*."); ok {
+		return t.wildcard.of(parent)
+	}
+	return t.exact.of(name)
 }
 
 func first(rules []*Rule, r Request) *Rule {

@@ -286,7 +286,7 @@ func TestEndpointsReachTheirBackendWithoutANewTable(t *testing.T) {
 		t.Error("the backend was made anew")
 	}
 	b.SetIngress(Key{"default", "a"}, nil)
-	if b.Table(); !at.closed || len(b.Backends.all) != 0 || len(b.byHost) != 0 || len(b.Backends.ofService) != 0 {
+	if b.Table(); !at.closed || len(b.Backends.all) != 0 || len(b.bySpot) != 0 || len(b.Backends.ofService) != 0 {
 		t.Error("a backend that nobody uses is still there")
 	}
 }

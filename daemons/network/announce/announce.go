@@ -22,6 +22,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/floating"
 	"clusterctl/daemons/network/bgp"
@@ -56,6 +57,9 @@ type Announcer struct {
 	local    localSlices
 	routing  routing
 	held     prometheus.Gauge
+
+	read   []config.Pool // as they were read last; for look alone
+	unread string        // why they cannot be read now, empty when they can; for look alone
 
 	mu     sync.Mutex
 	duties map[string]Duty // by lease
@@ -101,7 +105,7 @@ const recheck = 30 * time.Second
 // them. The cache of Nodes has been filled.
 func (a *Announcer) Run(ctx context.Context) error {
 	only := func(namespace, field, value string) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(a.Client, 0, informers.WithNamespace(namespace), informers.WithTransform(withoutManagers),
+		return informers.NewSharedInformerFactoryWithOptions(a.Client, 0, informers.WithNamespace(namespace), informers.WithTransform(client.WithoutManagers),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }))
 	}
 	balanced, pools := only("", "spec.type", string(corev1.ServiceTypeLoadBalancer)), only(metav1.NamespaceSystem, metav1.ObjectNameField, config.PoolsName)
@@ -153,13 +157,6 @@ func tell(f func()) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: func(any) { f() }, UpdateFunc: func(any, any) { f() }, DeleteFunc: func(any) { f() }}
 }
 
-func withoutManagers(o any) (any, error) {
-	if m, ok := o.(metav1.Object); ok && len(m.GetManagedFields()) > 0 {
-		m.SetManagedFields(nil)
-	}
-	return o, nil
-}
-
 // keepers are goroutines, one for each lease that this machine may hold.
 type keepers struct {
 	group   sync.WaitGroup
@@ -201,7 +198,7 @@ func (a *Announcer) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pools, err := a.readPools()
+	pools, err := a.readPools(ctx)
 	if err != nil {
 		return err
 	}
@@ -231,23 +228,50 @@ func (a *Announcer) look(ctx context.Context) error {
 	return nil
 }
 
-// readPools returns the pools for the interfaces that they name. An address without a pool, whose time is over, stays where it is until the
-// controller has taken it back.
-func (a *Announcer) readPools() ([]config.Pool, error) {
+// readPools returns the pools for the interfaces and routers that they name. While they cannot be read, or are missing, those from before hold: what
+// is announced stays where it is. An address without a pool, whose time is over, stays until the controller has taken it back.
+func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
 	list, err := a.maps.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
+	why := errNoPools
 	for _, m := range list {
-		return config.DecodePools(m.Data)
+		var pools []config.Pool
+		if pools, why = config.ReadPools(m.Data, m.Annotations); why == nil {
+			a.read, a.unread = pools, ""
+			return pools, nil
+		}
 	}
-	return nil, nil
+	if text := why.Error(); a.unread != text {
+		level := slog.LevelWarn
+		if a.unread = text; a.read == nil && why == errNoPools {
+			level = slog.LevelInfo // of a cluster that is being made, for one
+		}
+		a.Log.Log(ctx, level, "the pools of addresses cannot be read; what is announced stays as it is", "configMap", config.PoolsName, "reason", why)
+	}
+	return a.read, nil
 }
+
+// errNoPools is that nobody says which pools there are.
+var errNoPools = errors.New("it is missing")
 
 func (a *Announcer) duty(lease string) Duty {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.duties[lease]
+}
+
+// elsewhere says whether an address comes with another lease than this one.
+func (a *Announcer) elsewhere(lease string, address netip.Addr) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for other, d := range a.duties {
+		if other != lease && slices.Contains(d.Addresses, address) {
+			return true
+		}
+	}
+	return false
 }
 
 // placeFor is how long it is believed where an address can be: interfaces come and go.

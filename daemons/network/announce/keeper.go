@@ -3,10 +3,8 @@ package announce
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,26 +14,26 @@ import (
 	"clusterctl/daemons/floating"
 )
 
-// The times have another machine answer within two seconds of the death of one: a renewal is seen within glance, and silence counts from then. While
-// two hold an address for a moment, both pass on what comes, and the newer one's announcements come last.
+// The times have another machine answer within two seconds of the death of one: a renewal is seen within glance, silence counts from then, and
+// nobody answers the question who has the address. Where its kernel still answers, only the daemon of a machine is dead, or its way to the API
+// server, and connections to the address live: it has until mercy is over, a good while before the kernel drops the address. While two hold an
+// address for a moment, both pass on what comes, and the newer one's announcements come last.
 const (
-	leaseTime   = 1400 * time.Millisecond // silence after which another machine takes the lease
+	leaseTime   = 1400 * time.Millisecond // silence after which another machine takes the lease from one that is dead
+	mercy       = 3 * time.Second         // how much more silence a machine may have whose kernel answers
 	renewal     = 500 * time.Millisecond  // between two renewals
 	glance      = 200 * time.Millisecond  // between two looks of those that are next
 	farGlance   = 10 * time.Second        // of the others
 	near        = 3                       // how many machines are next
 	settled     = 10 * time.Second        // how long a machine must have been the best to take over from one that lives
 	callTimeout = 500 * time.Millisecond  // of one request
-	lifetime    = 2 * time.Second         // that the kernel keeps an address; it counts whole seconds and may be a good second late
-	parting     = 3 * time.Second         // the same when this process ends
+	lifetime    = 5 * time.Second         // that the kernel keeps an address; it counts whole seconds and may be a good second late
+	handover    = 500 * time.Millisecond  // that addresses stay here after another machine has been seen to have the lease
 	question    = 150 * time.Millisecond  // how long neighbours are waited for
 	reannounce  = 10 * time.Second        // for those that have missed it
 	loud        = 6                       // announcements at once
 	idleFor     = 10 * time.Second        // how long the lease of no address is looked after
 )
-
-// addressesAnnotation of a lease says which addresses its holder has.
-const addressesAnnotation = "clusterctl.local/addresses"
 
 // keeper holds one lease, and the addresses with it, whenever it is this machine's turn.
 type keeper struct {
@@ -48,6 +46,7 @@ type keeper struct {
 	renewed time.Time             // when the last renewal that succeeded was sent
 	vacant  time.Time             // since when nobody has the lease
 	seen    string                // the version of the lease that was read last
+	lost    time.Time             // since when another machine is seen to have the lease while addresses are here
 	best    time.Time             // since when this machine is the best
 	idle    time.Time             // since when there is no address
 	problem string                // that was told last
@@ -96,7 +95,7 @@ func (k *keeper) run(ctx context.Context, wake <-chan struct{}) {
 // part leaves the addresses to the kernel for a moment: this daemon comes back by then, or another machine has taken them.
 func (k *keeper) part() {
 	for _, p := range k.here {
-		_ = p.Set(parting) // what is not done by now goes sooner
+		_ = p.Set(lifetime) // what is not done by now goes sooner
 	}
 	k.count(k.lease, 0)
 }
@@ -170,6 +169,10 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 		if !k.vacant.IsZero() && rank > 0 && started.Sub(k.vacant) < leaseTime {
 			return min(next, leaseTime-started.Sub(k.vacant)), nil
 		}
+		// Of a silent holder whose kernel still answers the daemon alone may be dead, and it may come back.
+		if lease != nil && floating.Holder(lease) != "" && k.claim.Silent(started) > -mercy && k.answered(d) {
+			return glance, nil
+		}
 		return renewal, k.take(ctx, lease, d)
 	}
 	if lease == nil || floating.Holder(lease) == "" {
@@ -179,11 +182,28 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 		k.Log.Info("taking addresses of services over as planned", "lease", k.lease, "from", floating.Holder(lease))
 		return renewal, k.take(ctx, lease, d)
 	}
+	// Who takes a lease writes it first, and only then has the addresses and tells the neighbours.
+	if k.lost.IsZero() {
+		k.lost = started
+	}
+	if wait := handover - started.Sub(k.lost); wait > 0 && len(k.here) > 0 {
+		return min(next, wait), nil
+	}
 	k.drop("machine " + floating.Holder(lease) + " has the lease")
 	if due := k.claim.Silent(started); rank < near && due > 0 {
 		next = min(next, due)
 	}
 	return next, nil
+}
+
+// answered reports whether another machine says that it has the first of the addresses. One that cannot be asked for is answered by nobody.
+func (k *keeper) answered(d Duty) bool {
+	p, err := k.placeOf(d.Addresses[0])
+	if err != nil {
+		return false
+	}
+	taken, err := p.Taken(question)
+	return taken && err == nil
 }
 
 // able reports whether all addresses can be on this machine.
@@ -216,7 +236,7 @@ func (k *keeper) take(ctx context.Context, lease *coordinationv1.Lease, d Duty) 
 	if k.written = written; time.Since(started) > callTimeout+glance {
 		return nil // the process was frozen meanwhile: the lease may be another's by now
 	}
-	k.renewed = started
+	k.renewed, k.lost = started, time.Time{}
 	return k.hold(d)
 }
 
@@ -284,10 +304,17 @@ func (k *keeper) drop(reason string) {
 	for a := range k.here {
 		k.remove(a, reason)
 	}
+	k.lost = time.Time{}
 	k.count(k.lease, 0)
 }
 
 func (k *keeper) remove(a netip.Addr, reason string) {
+	if k.elsewhere(k.lease, a) {
+		// Until the holder of that lease has it, which may be this machine, it stays for the moment for which the kernel keeps it.
+		k.Log.Info("an address of services comes under another lease", "address", a, "lease", k.lease)
+		delete(k.here, a)
+		return
+	}
 	if err := k.here[a].Remove(); err != nil {
 		k.Log.Error("remove an address of services; the kernel itself removes it in a moment", "address", a, "error", err)
 	} else {
@@ -324,59 +351,4 @@ func (k *keeper) abandon(ctx context.Context) (next time.Duration, err error) {
 		return 0, err
 	}
 	return renewal, err
-}
-
-func (k *keeper) get(ctx context.Context) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	lease, err := k.Leases.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, k.lease, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read the lease %s: %w", k.lease, k.failed(err))
-	}
-	return lease, nil
-}
-
-// put writes who holds the lease. It returns errLost when anybody else has written meanwhile.
-func (k *keeper) put(ctx context.Context, lease *coordinationv1.Lease, who string, d Duty) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	next := floating.Written(lease, k.lease, who, leaseTime)
-	next.Annotations = map[string]string{addressesAnnotation: list(d.Addresses)}
-	leases := k.Leases.CoordinationV1().Leases(metav1.NamespaceSystem)
-	var err error
-	if lease == nil {
-		next, err = leases.Create(ctx, next, metav1.CreateOptions{})
-	} else {
-		next, err = leases.Update(ctx, next, metav1.UpdateOptions{})
-	}
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
-		return nil, errLost
-	case err != nil:
-		return nil, fmt.Errorf("write the lease %s: %w", k.lease, k.failed(err))
-	}
-	return next, nil
-}
-
-func (k *keeper) failed(err error) error {
-	if k.Failed != nil {
-		return k.Failed(err)
-	}
-	return err
-}
-
-// list is what a lease says of its addresses, of many the first ones.
-func list(addresses []netip.Addr) string {
-	const most = 20
-	var texts []string
-	for _, a := range addresses[:min(most, len(addresses))] {
-		texts = append(texts, a.String())
-	}
-	if more := len(addresses) - most; more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, ", ")
 }

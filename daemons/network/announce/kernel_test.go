@@ -182,11 +182,11 @@ func (w *world) holder() string {
 
 // moved is what packets from outside notice of the ways in which an address changes its machine.
 type moved struct {
-	sent, lost int           // through planned moves
+	sent, lost int           // through planned moves, and the death of a daemon alone
 	gap        time.Duration // the longest time without an answer when the machine's power is cut
 }
 
-// move has an address of a Service moved as planned twice, and then by a power cut, with packets to it all the while.
+// move has an address of a Service moved as planned twice, then by a daemon that ends for good, and then by a power cut, with packets to it all the while.
 func move(t testing.TB, to netip.Addr) (is moved) {
 	s := newSegment(t, to)
 	w := newWorld(t, append(three(), service("web", to.String()))...)
@@ -209,7 +209,7 @@ func move(t testing.TB, to netip.Addr) (is moved) {
 		w.until("another machine that has it", func() bool { return w.holder() != "" && w.holder() != first })
 		// Neighbours that have forgotten where it is ask anew all the while.
 		for range 10 {
-			s.outside.IP(t, "neigh flush dev eth0")
+			s.outside.IP(t, "neigh flush dev eth0 nud reachable nud stale nud delay nud probe")
 			tr.flows(w)
 		}
 		w.until("the first one without it", func() bool { return tr.sent.Load() > from+400 })
@@ -220,8 +220,15 @@ func move(t testing.TB, to netip.Addr) (is moved) {
 			t.Fatal(err)
 		}
 	}
+	from, first := tr.sent.Load(), w.holder()
+	w.ends[first]()
+	w.until("another machine that has it", func() bool { return w.holder() != first })
+	tr.flows(w)
+	until := tr.sent.Load()
+	tr.flows(w)
+	is.sent, is.lost = is.sent+int(until-from), is.lost+tr.lost(from+1, until)
 	tr.gap()
-	first := w.holder()
+	first = w.holder()
 	s.wire.IP(t, "link set "+first+" down")
 	w.kill(first)
 	w.until("another machine that has it", func() bool { return w.holder() != first })
@@ -232,14 +239,14 @@ func move(t testing.TB, to netip.Addr) (is moved) {
 
 var movedAddresses = map[string]netip.Addr{"IPv4": vip, "IPv6": netip.MustParseAddr("fd00::10")}
 
-// With packets on a wire: what is sent from outside to an address of a Service is answered through a planned move without one that is lost, and within two
-// seconds after its machine has lost its power.
+// With packets on a wire: what is sent from outside to an address of a Service is answered through a planned move, and the end of a daemon, without
+// one that is lost, and within two seconds after its machine has lost its power.
 func TestPacketsFromOutside(t *testing.T) {
 	for family, to := range movedAddresses {
 		t.Run(family, func(t *testing.T) {
 			is := move(t, to)
 			if is.lost > 0 {
-				t.Errorf("%d of %d packets are lost while the address moves as planned", is.lost, is.sent)
+				t.Errorf("%d of %d packets are lost while the address moves as planned, or its daemon ends", is.lost, is.sent)
 			}
 			if is.gap > 2*time.Second || is.gap < 500*time.Millisecond {
 				t.Errorf("no answer for %s after the machine's power was cut", is.gap)

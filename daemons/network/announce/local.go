@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/client"
 )
 
 // localSlices knows which machines have endpoints of Services whose traffic stays on the machine that it comes to. It watches the slices of these
@@ -70,7 +71,7 @@ func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (r
 }
 
 func (l *localSlices) start(ctx context.Context, names string) *slicesWatch {
-	factory := informers.NewSharedInformerFactoryWithOptions(l.client, 0, informers.WithTransform(withoutManagers), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+	factory := informers.NewSharedInformerFactoryWithOptions(l.client, 0, informers.WithTransform(client.WithoutManagers), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = discoveryv1.LabelServiceName + " in (" + names + ")"
 	}))
 	w := &slicesWatch{names: names, SharedIndexInformer: factory.Discovery().V1().EndpointSlices().Informer()}

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"net/netip"
-	"slices"
 
 	"clusterctl/daemons/nft"
 )
@@ -17,12 +16,17 @@ const (
 	toMany       = "to-many"      // addresses that several pods get packets of, when one of them may not get everybody's
 	ingressPods  = "ingress-pods" // from a pod's address to what it may get
 	egressPods   = "egress-pods"  // and to what it may send
-	ingressChain = "ingress"
-	egressChain  = "egress"
+	forwardChain = "forward"
+	inputChain   = "input"
 )
 
-// filter is the priority of packet filters. What receivers may get is looked at right after what senders may send.
+// filter is the priority of packet filters.
 const filter = 0
+
+// letOut is a bit of a packet's mark, set by the egress rule that lets it through and cleared at once by the list of its sender's policies: a
+// verdict would let it past the receiver's policies as well, or leave only the last of these chains.
+// kube-proxy has 0x4000, portmap 0x2000 and the overlay's answers 0x1000.
+const letOut = 0x800
 
 // Messages by which machines of a link find each other.
 const firstDiscovery, lastDiscovery = 133, 136
@@ -32,8 +36,15 @@ var (
 	ends                = []nft.Field{nft.Source, nft.Destination}
 	toPort              = []nft.Field{nft.Destination, nft.Protocol, nft.Port}
 
-	accept, drop = nft.Do{Verdict: nft.Verdict{Action: "accept"}}, nft.Do{Verdict: nft.Verdict{Action: "drop"}}
+	accept, drop, back = do("accept", ""), do("drop", ""), do("return", "")
 )
+
+func do(action, chain string) nft.Do {
+	return nft.Do{Verdict: nft.Verdict{Action: action, Chain: chain}}
+}
+
+// linkLocal are IPv6's addresses of a single link.
+var linkLocal = netip.MustParsePrefix("fe80::/10")
 
 // Machine is what rules depend on besides pods and policies.
 type Machine struct {
@@ -41,38 +52,51 @@ type Machine struct {
 	Links    []string       // how the names of interfaces begin that pods are behind
 }
 
-// base is what is in a family's table whatever pods and policies there are.
+// base is what is in a family's table whatever pods and policies there are. One chain has both directions: each chain that every packet passes
+// costs one percent of what pods of two machines get through.
 func base(f nft.Family, m Machine) *nft.Fragment {
-	always := []nft.Rule{{nft.Known{}, accept}}
-	// No pod sends as somebody else, be it another pod or somebody outside whom a policy lets in.
-	var own []nft.Rule
-	for _, l := range m.Links {
-		own = append(own, nft.Rule{nft.Through{Prefix: l}, nft.Astray{}, drop}, nft.Rule{nft.Through{Prefix: l}, nft.In{Set: knownPods, Key: source, Not: true}, drop})
-	}
+	discovery := nft.Rule{nft.Is{Protocol: nft.ICMPv6}, nft.ICMPv6Types{First: firstDiscovery, Last: lastDiscovery}, accept}
+	var through, in []nft.Rule
 	if f == nft.IPv6 {
 		// Where a neighbour is has to be found out before anything can be sent to it. Not even a pod that is not known gets anywhere by it.
-		always = append(always, nft.Rule{nft.Is{Protocol: nft.ICMPv6}, nft.ICMPv6Types{First: firstDiscovery, Last: lastDiscovery}, accept})
+		through, in = append(through, discovery), append(in, discovery)
+	}
+	// No pod sends as somebody else, be it another pod or somebody outside whom a policy lets in. That is looked at in every packet of a pod, also in
+	// connections that are known: whoever knows the ports of one could send into it. Its own machine hears the answers of a pod that is not known yet.
+	for _, l := range m.Links {
+		through = append(through, nft.Rule{nft.Through{Prefix: l}, nft.Astray{}, drop})
+	}
+	through = append(through, nft.Rule{nft.Known{}, accept})
+	unknown := nft.In{Set: knownPods, Key: source, Not: true}
+	for _, l := range m.Links {
+		behind := nft.Through{Prefix: l}
+		if f == nft.IPv6 {
+			// An address of the link leads back to the pod behind it, and nowhere else.
+			in = append(in, nft.Rule{behind, nft.From{Net: linkLocal}, accept})
+		}
+		in = append(in, nft.Rule{behind, nft.Astray{}, drop}, nft.Rule{behind, nft.First{}, unknown, drop})
+		through = append(through, nft.Rule{behind, unknown, drop})
 	}
 	// A pod that a service leads back to itself.
-	itself := nft.Rule{nft.In{Set: toItself, Key: ends}, accept}
-	out := append(append(slices.Clone(always), own...), itself)
+	through = append(through, nft.Rule{nft.In{Set: toItself, Key: ends}, accept})
 	for _, n := range m.Networks {
 		if of(n.Addr(), f) {
-			out = append(out,
+			through = append(through,
 				nft.Rule{nft.From{Net: n}, nft.In{Set: knownPods, Key: source, Not: true}, drop},
 				nft.Rule{nft.To{Net: n}, nft.In{Set: knownPods, Key: destination, Not: true}, drop})
 		}
 	}
-	out = append(out, nft.Rule{nft.In{Set: toMany, Key: destination}, drop}, nft.Rule{nft.Lookup{Map: egressPods, Key: source}})
-	in := append(slices.Clone(always), itself, nft.Rule{nft.Lookup{Map: ingressPods, Key: destination}})
+	through = append(through, nft.Rule{nft.In{Set: toMany, Key: destination}, drop},
+		nft.Rule{nft.Marked{Bits: letOut}}, // whoever has set it
+		nft.Rule{nft.Lookup{Map: egressPods, Key: source}}, nft.Rule{nft.Lookup{Map: ingressPods, Key: destination}})
 	return &nft.Fragment{
 		Sets: map[string]nft.Set{
 			knownPods: {Key: source}, toItself: {Key: ends}, toMany: {Key: destination, Ranges: true},
 			ingressPods: {Key: destination, To: nft.Verdicts}, egressPods: {Key: source, To: nft.Verdicts},
 		},
 		Chains: map[string]nft.Chain{
-			egressChain:  {Hook: &nft.Hook{Type: "filter", Name: "forward", Priority: filter}, Rules: out},
-			ingressChain: {Hook: &nft.Hook{Type: "filter", Name: "forward", Priority: filter + 1}, Rules: in},
+			forwardChain: {Hook: &nft.Hook{Type: "filter", Name: "forward", Priority: filter}, Rules: through},
+			inputChain:   {Hook: &nft.Hook{Type: "filter", Name: "input", Priority: filter}, Rules: in},
 		},
 	}
 }

@@ -75,6 +75,14 @@ type builder struct {
 	uses     map[setName]bool
 }
 
+// letThrough ends a rule that lets a packet through.
+func (b *builder) letThrough(r nft.Rule) nft.Rule {
+	if b.d == egress {
+		return append(r, nft.Mark{Bits: letOut}, back)
+	}
+	return append(r, accept)
+}
+
 // build returns the chain of what a policy lets through, and the sets of groups that it needs.
 func build(p *policy, d direction, f nft.Family, ports resolved) (*nft.Fragment, map[setName]bool) {
 	b := builder{
@@ -131,7 +139,7 @@ func (b *builder) peer(who func() []nft.Stmt, r rule, called func(name string) [
 		if who != nil {
 			rule = who()
 		}
-		b.add(append(append(rule, stmts...), accept))
+		b.add(b.letThrough(append(rule, stmts...)))
 	}
 	if r.anyPort {
 		is()
@@ -139,7 +147,7 @@ func (b *builder) peer(who func() []nft.Stmt, r rule, called func(name string) [
 	for _, p := range r.ports {
 		switch {
 		case p.Name != "" && b.d == egress:
-			b.add(append(append(nft.Rule{nft.Is{Protocol: p.Protocol}}, called(p.Name)...), accept))
+			b.add(b.letThrough(append(nft.Rule{nft.Is{Protocol: p.Protocol}}, called(p.Name)...)))
 		case p.Name != "":
 			for _, n := range b.ports[p.namedPort] {
 				is(nft.Is{Protocol: p.Protocol}, nft.ToPorts{First: n, Last: n})

@@ -44,7 +44,7 @@ func (n *Node) useList(p *pod, d direction) (string, error) {
 		}
 		have.users++
 	}
-	l := &list{chains: chains, users: 1}
+	l := &list{d: d, chains: chains, users: 1}
 	n.lists[name] = l
 	failures = append(failures, n.put(name, func(nft.Family) *nft.Fragment { return l.fragment(name) }))
 	return name, errors.Join(failures...)
@@ -53,7 +53,10 @@ func (n *Node) useList(p *pod, d direction) (string, error) {
 func (l *list) fragment(name string) *nft.Fragment {
 	var rules []nft.Rule
 	for _, c := range l.chains {
-		rules = append(rules, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: c}}})
+		rules = append(rules, nft.Rule{do("jump", c)})
+		if l.d == egress {
+			rules = append(rules, nft.Rule{nft.Marked{Bits: letOut}, back})
+		}
 	}
 	return &nft.Fragment{Chains: map[string]nft.Chain{name: {Rules: append(rules, nft.Rule{drop})}}}
 }

@@ -87,6 +87,10 @@ func (k *kernel) check(t fataler) {
 					}
 				case nft.Do:
 					chain(n, s.Chain)
+				case nft.Mark:
+					if k.chains[n].Hook != nil {
+						t.Fatalf("%s marks all packets", n)
+					}
 				}
 			}
 		}
@@ -127,30 +131,39 @@ type packet struct {
 	port     uint16
 	icmp     uint8
 	known    bool
+	mark     uint32
 	in       string // interface
 	astray   bool   // its sender is not behind that
 }
 
-// forwards walks the base chains in their order, as a packet that is passed on does.
-func (k *kernel) forwards(t fataler, p packet) bool {
+// forwards walks the base chains of packets that are passed on, in their order.
+func (k *kernel) forwards(t fataler, p packet) bool { t.Helper(); return k.passes(t, "forward", p) }
+
+// takes walks the base chains of packets for the machine itself.
+func (k *kernel) takes(t fataler, p packet) bool { t.Helper(); return k.passes(t, "input", p) }
+
+func (k *kernel) passes(t fataler, hook string, p packet) bool {
 	t.Helper()
 	var base []string
 	for n, c := range k.chains {
-		if c.Hook != nil {
+		if c.Hook != nil && c.Hook.Name == hook {
 			base = append(base, n)
 		}
 	}
 	slices.SortFunc(base, func(a, b string) int { return int(k.chains[a].Hook.Priority - k.chains[b].Hook.Priority) })
 	for _, n := range base {
-		if k.walk(t, n, p, 0) == "drop" {
+		if k.walk(t, n, &p, 0) == "drop" {
 			return false
 		}
+	}
+	if p.mark != 0 {
+		t.Fatalf("a packet goes on with the mark %#x", p.mark)
 	}
 	return true
 }
 
 // walk returns the verdict of a chain, "return" at its end.
-func (k *kernel) walk(t fataler, chain string, p packet, depth int) string {
+func (k *kernel) walk(t fataler, chain string, p *packet, depth int) string {
 	if depth > 16 { // the kernel's bound
 		t.Fatalf("the chain %s is too deep", chain)
 	}
@@ -173,12 +186,14 @@ func (k *kernel) walk(t fataler, chain string, p packet, depth int) string {
 	return "return"
 }
 
-func (k *kernel) rule(t fataler, r nft.Rule, p packet) (v nft.Verdict, matches bool) {
+func (k *kernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matches bool) {
 	for _, s := range r {
 		ok := false
 		switch s := s.(type) {
 		case nft.Known:
 			ok = p.known
+		case nft.First:
+			ok = !p.known
 		case nft.Is:
 			ok = p.protocol == s.Protocol
 		case nft.Astray:
@@ -199,6 +214,11 @@ func (k *kernel) rule(t fataler, r nft.Rule, p packet) (v nft.Verdict, matches b
 		case nft.Lookup:
 			found, there := k.find(s.Map, s.Key, p)
 			v, ok = found.Verdict, there
+		case nft.Mark:
+			p.mark, ok = p.mark|s.Bits, true
+		case nft.Marked:
+			ok = p.mark&s.Bits != 0
+			p.mark &^= s.Bits
 		case nft.Do:
 			v, ok = s.Verdict, true
 		default:
@@ -212,7 +232,7 @@ func (k *kernel) rule(t fataler, r nft.Rule, p packet) (v nft.Verdict, matches b
 }
 
 // find looks a packet up in a set. The kernel compares bytes: which fields they are of says the rule, and where they are in an element the set.
-func (k *kernel) find(name string, fields []nft.Field, p packet) (nft.Value, bool) {
+func (k *kernel) find(name string, fields []nft.Field, p *packet) (nft.Value, bool) {
 	set := k.sets[name]
 	var key nft.Key
 	for i, f := range fields {

@@ -51,6 +51,7 @@ type chain struct {
 
 // list is the chain that a pod's packets go through: the chains of the policies that select it, at the end of which they are dropped.
 type list struct {
+	d      direction
 	chains []string
 	users  int // pods
 }

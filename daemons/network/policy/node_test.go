@@ -147,6 +147,8 @@ func TestWhoIsNotKnownNeitherSendsNorGets(t *testing.T) {
 		"an open connection of an unknown pod":  {packet{from: otherAddress, to: client, in: "kpod1", known: true}, true},
 		"a pod with somebody's address":         {packet{from: client, to: webAddress, in: "kpod1"}, false},
 		"a pod with another pod's address":      {packet{from: webAddress, to: client, in: "kpod2", astray: true}, false},
+		"a pod in another's conversation":       {packet{from: webAddress, to: client, in: "kpod2", astray: true, known: true}, false},
+		"a pod as who another's speaks with":    {packet{from: client, to: webAddress, in: "kpod2", astray: true, known: true}, false},
 		"a pod with another's, to that one":     {packet{from: webAddress, to: webAddress, in: "kpod2", astray: true}, false},
 		"a pod that is led to itself":           {packet{from: webAddress, to: webAddress, in: "kpod1"}, true},
 		"what does not concern pods":            {packet{from: client, to: a("192.0.2.1"), in: "eth0"}, true},
@@ -164,6 +166,46 @@ func TestWhoIsNotKnownNeitherSendsNorGets(t *testing.T) {
 		}
 		if got := kernels[family].forwards(t, c.p); got != c.passes {
 			t.Errorf("%s: passes %t", what, got)
+		}
+	}
+}
+
+// A pod that sends to its own machine does so under its own address, also in a connection that the machine knows.
+func TestAPodIsHeardByItsMachineUnderItsOwnAddressAlone(t *testing.T) {
+	n := newNode(t)
+	n.SetPod("1", web(webAddress, netip.MustParseAddr("fd00:1::2")))
+	n.update(t)
+	kernels := map[nft.Family]*kernel{}
+	for _, table := range n.Tables() {
+		kernels[table.Family] = newKernel(table.Family)
+		kernels[table.Family].apply(t, table)
+	}
+	a := netip.MustParseAddr
+	node, node6 := a("192.0.2.1"), a("2001:db8::1")
+	for what, c := range map[string]struct {
+		p     packet
+		heard bool
+	}{
+		"a known pod":                               {packet{from: webAddress, to: node, in: "kpod1"}, true},
+		"a known pod of the second family":          {packet{from: a("fd00:1::2"), to: node6, in: "kpod1"}, true},
+		"a pod with another pod's address":          {packet{from: webAddress, to: node, in: "kpod2", astray: true}, false},
+		"a pod with that of one in a conversation":  {packet{from: webAddress, to: node, in: "kpod2", astray: true, known: true}, false},
+		"a pod with somebody's address":             {packet{from: client, to: node, in: "kpod1"}, false},
+		"a pod with somebody's address of IPv6":     {packet{from: a("2001:db8::9"), to: node6, in: "kpod1", astray: true}, false},
+		"an unknown pod":                            {packet{from: otherAddress, to: node, in: "kpod1"}, false},
+		"an unknown pod that answers":               {packet{from: otherAddress, to: node, in: "kpod1", known: true}, true},
+		"somebody else":                             {packet{from: client, to: node, in: "eth0"}, true},
+		"the machine itself":                        {packet{from: node, to: node, in: "lo"}, true},
+		"a pod that asks where the machine is":      {packet{from: a("fe80::1"), to: a("ff02::1:ff00:2"), in: "kpod1", protocol: nft.ICMPv6, icmp: 135}, true},
+		"a pod by the link's own address":           {packet{from: a("fe80::1"), to: a("fe80::2"), in: "kpod1", protocol: nft.TCP}, true},
+		"a pod that asks whether somebody is there": {packet{from: a("fd00:1::3"), to: node6, in: "kpod1", protocol: nft.ICMPv6, icmp: 128}, false},
+	} {
+		family := nft.IPv6
+		if c.p.from.Is4() {
+			family = nft.IPv4
+		}
+		if got := kernels[family].takes(t, c.p); got != c.heard {
+			t.Errorf("%s: heard %t", what, got)
 		}
 	}
 }

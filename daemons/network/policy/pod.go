@@ -109,7 +109,7 @@ func (p *pod) fragment(f nft.Family, addresses []netip.Addr) *nft.Fragment {
 		add(knownPods, nft.Key{Source: one}, nft.Value{})
 		add(toItself, nft.Key{Source: one, Destination: one}, nft.Value{})
 		if name := p.chains[egress]; name != "" {
-			add(egressPods, nft.Key{Source: one}, nft.Goes("goto", name))
+			add(egressPods, nft.Key{Source: one}, nft.Goes("jump", name)) // the receiver's policies come after it
 		}
 		if name := p.chains[ingress]; name != "" {
 			add(ingressPods, nft.Key{Destination: one}, nft.Goes("goto", name))

@@ -2,19 +2,14 @@
 package flows
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/proxy/rules"
 )
 
-// Delete has the kernel forget UDP flows to endpoints that are gone, and to services that had no endpoint: their next packets are routed by
-// the rules again. Of TCP it forgets connections to endpoints that are gone which were never answered: for two minutes they would take a
+// Delete has the kernel forget flows of UDP and SCTP to endpoints that are gone, and to services that had no endpoint: their next packets are
+// routed by the rules again. An association of SCTP is refused by the endpoint that then gets it, and its client begins a new one. Of TCP it forgets connections to endpoints that are gone which were never answered: for two minutes they would take a
 // client that comes from the same port to where nobody is. Those that were answered may end in peace.
 func Delete(family nft.Family, g rules.Forget) error {
 	if g.Empty() {
@@ -26,16 +21,11 @@ func Delete(family nft.Family, g rules.Forget) error {
 	}
 	for _, p := range g.Services {
 		f.ways(p, netip.AddrPort{}, f.all)
-		for _, e := range p.Alive() {
-			f.ways(p, e.To, f.kept)
+		for _, to := range p.FlowsTo() {
+			f.ways(p, to, f.kept)
 		}
 	}
-	kernels := map[nft.Family]netlink.InetFamily{nft.IPv4: unix.AF_INET, nft.IPv6: unix.AF_INET6}
-	_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, kernels[family], f)
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("forget flows: %w", err)
-	}
-	return nil
+	return remove(family, f.match)
 }
 
 // synSent is the kernel's number for a TCP connection that was asked for and not answered.
@@ -49,38 +39,33 @@ type flows struct {
 }
 
 // way is from what a service's port is reached by to an endpoint. A node port is reached at any address.
-type way struct{ via, to netip.AddrPort }
+type way struct {
+	proto   uint8
+	via, to netip.AddrPort
+}
 
 func (f *flows) ways(p rules.Port, to netip.AddrPort, into map[way]bool) {
-	into[way{netip.AddrPortFrom(p.ClusterIP, p.Port), to}] = true
+	into[way{p.Proto, netip.AddrPortFrom(p.ClusterIP, p.Port), to}] = true
 	for _, ip := range p.External {
-		into[way{netip.AddrPortFrom(ip, p.Port), to}] = true
+		into[way{p.Proto, netip.AddrPortFrom(ip, p.Port), to}] = true
 	}
 	if p.NodePort != 0 {
-		into[way{netip.AddrPortFrom(netip.Addr{}, p.NodePort), to}] = true
+		into[way{p.Proto, netip.AddrPortFrom(netip.Addr{}, p.NodePort), to}] = true
 	}
 }
 
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (f *flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	unanswered := false
-	if tcp, ok := flow.ProtoInfo.(*netlink.ProtoInfoTCP); ok {
-		unanswered = tcp.State == synSent
-	}
-	if flow.Forward.Protocol != nft.UDP && !unanswered {
+// match reports whether a flow is to be forgotten.
+func (f *flows) match(is flow) bool {
+	proto, via, to := is.proto, is.asked, is.answers
+	again := proto == nft.UDP || proto == nft.SCTP
+	if !again && is.tcpState != synSent {
 		return false
 	}
-	asked, ok := netip.AddrFromSlice(flow.Forward.DstIP)
-	answers, ok2 := netip.AddrFromSlice(flow.Reverse.SrcIP)
-	if !ok || !ok2 {
-		return false
-	}
-	via := netip.AddrPortFrom(asked.Unmap(), flow.Forward.DstPort)
-	to := netip.AddrPortFrom(answers.Unmap(), flow.Reverse.SrcPort)
-	port := netip.AddrPortFrom(netip.Addr{}, flow.Forward.DstPort)
+	port := netip.AddrPortFrom(netip.Addr{}, via.Port())
 	// A flow that the rules have sent elsewhere differs in where it went.
-	if via != to && (f.left[way{via, to}] || f.left[way{port, to}]) {
+	if via != to && (f.left[way{proto, via, to}] || f.left[way{proto, port, to}]) {
 		return true
 	}
-	return flow.Forward.Protocol == nft.UDP && (f.all[way{via: via}] || f.all[way{via: port}]) && !f.kept[way{via, to}] && !f.kept[way{port, to}]
+	return again && (f.all[way{proto: proto, via: via}] || f.all[way{proto: proto, via: port}]) &&
+		!f.kept[way{proto, via, to}] && !f.kept[way{proto, port, to}]
 }

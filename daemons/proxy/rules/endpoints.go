@@ -14,6 +14,7 @@ import (
 // and the same of this machine alone.
 func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, f nft.Family, at Place) {
 	ready, serving := map[netip.AddrPort]backend{}, map[netip.AddrPort]backend{}
+	var listed []netip.AddrPort
 	for _, slice := range eps {
 		if slice.AddressType != addressType(f) {
 			continue
@@ -29,6 +30,7 @@ func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort
 						continue
 					}
 					to := netip.AddrPortFrom(ip, uint16(*port.Port))
+					listed = append(listed, to)
 					b := backend{e.NodeName != nil && *e.NodeName == at.Node, e.NodeName == nil, e.Hints}
 					if e.Conditions.Ready == nil || *e.Conditions.Ready {
 						ready[to] = b
@@ -50,6 +52,16 @@ func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort
 	}
 	if len(p.Here) == 0 {
 		p.Here = list(serving, true)
+	}
+	alive := map[netip.AddrPort]bool{}
+	for _, e := range p.Alive() {
+		alive[e.To] = true
+	}
+	for _, to := range listed {
+		if !alive[to] {
+			alive[to] = true
+			p.Others = append(p.Others, to)
+		}
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 
 // Gone adds the connections that the kernel has to forget when a service's ports change from have to want. Flows to removed endpoints are
 // forgotten if they are UDP or never were answered: nothing would end them, and a new flow from the same client port would follow them.
-// Flows to a UDP port that gets its first endpoint are all forgotten, for the same reason.
+// Flows to a UDP port that gets its first endpoint are all forgotten, for the same reason. Associations of SCTP keep the client's port and are
+// kept alive by heartbeats: they are forgotten once no endpoint slice lists their endpoint, and stay while it is listed in any condition.
 func (g *Forget) Gone(have, want []Port) {
 	type id struct {
 		key string
@@ -16,28 +17,40 @@ func (g *Forget) Gone(have, want []Port) {
 	}
 	still, had := map[id]bool{}, map[string]bool{}
 	for i := range want {
-		for _, e := range want[i].Alive() {
-			still[id{want[i].Key(), e.To}] = true
+		for _, to := range want[i].FlowsTo() {
+			still[id{want[i].Key(), to}] = true
 		}
 	}
 	for i := range have {
 		p := &have[i]
 		had[p.Key()] = len(p.Endpoints) > 0
-		for _, e := range p.Alive() {
-			if !still[id{p.Key(), e.To}] {
-				g.Endpoints = append(g.Endpoints, Left{*p, e.To})
+		for _, to := range p.FlowsTo() {
+			if !still[id{p.Key(), to}] {
+				g.Endpoints = append(g.Endpoints, Left{*p, to})
 			}
 		}
 	}
 	for i := range want {
 		p := &want[i]
-		if p.Proto == nft.UDP && len(p.Endpoints) > 0 && !had[p.Key()] {
+		if (p.Proto == nft.UDP || p.Proto == nft.SCTP) && len(p.Endpoints) > 0 && !had[p.Key()] {
 			g.Services = append(g.Services, *p)
 		}
 	}
 }
 
-// Forget lists connections that the kernel has to forget: those of Endpoints, and all flows to the UDP ports in Services.
+// FlowsTo returns the endpoints that the port's flows may stay with.
+func (p *Port) FlowsTo() []netip.AddrPort {
+	if p.Proto == nft.SCTP {
+		return p.Listed()
+	}
+	var list []netip.AddrPort
+	for _, e := range p.Alive() {
+		list = append(list, e.To)
+	}
+	return list
+}
+
+// Forget lists connections that the kernel has to forget: those of Endpoints, and all flows to the ports of UDP and SCTP in Services.
 type Forget struct {
 	Endpoints []Left
 	Services  []Port

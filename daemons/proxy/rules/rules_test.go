@@ -216,6 +216,40 @@ func TestFlowsToForget(t *testing.T) {
 	}
 }
 
+// S28: an association of SCTP stays with an endpoint that is listed, ready or not, and with none that is gone. It is forgotten as well when its
+// port gets a first endpoint.
+func TestAssociationsOfSCTPAreForgottenWithTheirEndpointS28(t *testing.T) {
+	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+	port := func(others []netip.AddrPort, eps ...string) []Port {
+		p := Port{Service: "s1", Proto: nft.SCTP, Port: 36412, Others: others}
+		for _, s := range eps {
+			p.Endpoints = append(p.Endpoints, Endpoint{To: at(s)})
+		}
+		return []Port{p}
+	}
+	for name, test := range map[string]struct {
+		had, now []Port
+		left     []netip.AddrPort
+		services int
+	}{
+		"one is not ready any more":   {port(nil, "10.0.0.1:1", "10.0.0.2:1"), port([]netip.AddrPort{at("10.0.0.1:1")}, "10.0.0.2:1"), nil, 0},
+		"one is gone":                 {port(nil, "10.0.0.1:1", "10.0.0.2:1"), port(nil, "10.0.0.2:1"), []netip.AddrPort{at("10.0.0.1:1")}, 0},
+		"one that was not ready goes": {port([]netip.AddrPort{at("10.0.0.1:1")}, "10.0.0.2:1"), port(nil, "10.0.0.2:1"), []netip.AddrPort{at("10.0.0.1:1")}, 0},
+		"the service is gone":         {port([]netip.AddrPort{at("10.0.0.1:1")}), nil, []netip.AddrPort{at("10.0.0.1:1")}, 0},
+		"the first comes":             {port(nil), port(nil, "10.0.0.1:1"), nil, 1},
+	} {
+		var g Forget
+		g.Gone(test.had, test.now)
+		var left []netip.AddrPort
+		for _, l := range g.Endpoints {
+			left = append(left, l.To)
+		}
+		if !slices.Equal(left, test.left) || len(g.Services) != test.services {
+			t.Errorf("%s: forgotten are flows to %v and to %d ports; want %v and %d", name, left, len(g.Services), test.left, test.services)
+		}
+	}
+}
+
 // S12, S28: who may write services in one namespace chooses external addresses freely, and has the traffic of nobody else's service by that.
 func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
 	address := func(text string) netip.Addr { return netip.MustParseAddr(text) }

@@ -37,6 +37,8 @@ type Port struct {
 	// Here are those on this machine, for traffic that stays on it: when none of them is
 	// ready, those that still serve while they end, whatever there is elsewhere.
 	Here []Endpoint
+	// Others are those that endpoint slices list and that nothing new is sent to: they are not ready, or end beside ready ones.
+	Others []netip.AddrPort
 	// HealthPort is where load balancers ask whether this machine has endpoints; ReadyHere
 	// is how many, without those that are ending: no new traffic is to come for these.
 	HealthPort uint16
@@ -58,6 +60,15 @@ func (p *Port) Alive() []Endpoint {
 		return p.used()
 	}
 	return join(p.Serving, p.Here)
+}
+
+// Listed returns the addresses of all endpoints that there are, in whatever condition they are.
+func (p *Port) Listed() []netip.AddrPort {
+	list := slices.Clone(p.Others)
+	for _, e := range p.Alive() {
+		list = append(list, e.To)
+	}
+	return list
 }
 
 func join(list, more []Endpoint) []Endpoint {

@@ -1,0 +1,192 @@
+package dns
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/config"
+)
+
+// clients are who is answered: the cluster's pods, its machines, and the networks that the configuration adds. Everybody else who reaches the
+// machine's address would learn the cluster's names, and could have this server ask others for him.
+type clients struct {
+	networks []netip.Prefix
+	own      atomic.Pointer[map[netip.Addr]bool] // this machine's addresses, which its Node need not list
+	machines atomic.Pointer[map[netip.Addr]bool] // the cluster's, as their Nodes list them; nil until these have been read
+	open     bool                                // it is not known which networks pods have: everybody is answered
+}
+
+func newClients(cfg config.DNS) (*clients, error) {
+	c := &clients{open: len(cfg.ClusterCIDR) == 0 && len(cfg.AllowedClients) == 0}
+	for _, list := range [][]string{cfg.ClusterCIDR, cfg.ServiceClusterIPRange, cfg.AllowedClients} {
+		for _, text := range list {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				return nil, fmt.Errorf("network %q: %w", text, err)
+			}
+			c.networks = append(c.networks, p.Masked())
+		}
+	}
+	return c, c.look()
+}
+
+// verdict is whether a client is answered.
+type verdict int
+
+const (
+	answered verdict = iota
+	stranger         // is refused
+	unknown          // may be a machine of the cluster, and is not answered: it asks again, and by then its Node may be known
+)
+
+// of says what becomes of a client. Pods and this machine are known from the start, whether or not the API server can be asked who else there is.
+func (c *clients) of(a netip.Addr) verdict {
+	if c.open {
+		return answered
+	}
+	a = a.Unmap()
+	for _, p := range c.networks {
+		if p.Contains(a) {
+			return answered
+		}
+	}
+	machines := c.machines.Load()
+	switch {
+	case a.IsLoopback(), (*c.own.Load())[a], machines != nil && (*machines)[a]:
+		return answered
+	case machines == nil:
+		return unknown
+	}
+	return stranger
+}
+
+// learn takes in the addresses of the cluster's machines.
+func (c *clients) learn(nodes []any) {
+	machines := map[netip.Addr]bool{}
+	for _, o := range nodes {
+		n, ok := o.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		for _, at := range n.Status.Addresses {
+			if a, err := netip.ParseAddr(at.Address); err == nil {
+				machines[a.Unmap()] = true
+			}
+		}
+	}
+	c.machines.Store(&machines)
+}
+
+// look takes in the addresses of this machine.
+func (c *clients) look() error {
+	own, err := ownAddresses()
+	if err != nil {
+		return err
+	}
+	c.own.Store(&own)
+	return nil
+}
+
+func ownAddresses() (map[netip.Addr]bool, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list this machine's addresses: %w", err)
+	}
+	own := map[netip.Addr]bool{}
+	for _, at := range all {
+		if n, ok := at.(*net.IPNet); ok {
+			if a, ok := netip.AddrFromSlice(n.IP); ok {
+				own[a.Unmap()] = true
+			}
+		}
+	}
+	return own, nil
+}
+
+// lookAgain is how often it is looked which addresses this machine has.
+const lookAgain = 10 * time.Second
+
+// follow keeps the addresses of the cluster's machines until ctx ends.
+func (c *clients) follow(ctx context.Context, api kubernetes.Interface, log *slog.Logger) error {
+	if c.open {
+		<-ctx.Done()
+		return nil
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(leanNode))
+	nodes := factory.Core().V1().Nodes().Informer()
+	changed := make(chan struct{}, 1)
+	note := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	if _, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { note() },
+		DeleteFunc: func(any) { note() },
+		UpdateFunc: func(was, is any) {
+			a, _ := was.(*corev1.Node)
+			b, _ := is.(*corev1.Node)
+			if a == nil || b == nil || !sameAddresses(a, b) {
+				note()
+			}
+		},
+	}); err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	synced := make(chan struct{})
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	waiting.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced) {
+			close(synced)
+		}
+	})
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	known := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+			if err := c.look(); err != nil {
+				log.Warn("clients on this machine may be refused", "error", err)
+			}
+			continue
+		case <-synced:
+			known, synced = true, nil
+		case <-changed:
+		}
+		if known { // some Nodes are not all
+			c.learn(nodes.GetStore().List())
+		}
+	}
+}
+
+// leanNode keeps a node's addresses.
+func leanNode(o any) (any, error) {
+	if n, ok := o.(*corev1.Node); ok {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, ResourceVersion: n.ResourceVersion}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
+	}
+	return o, nil
+}
+
+func sameAddresses(a, b *corev1.Node) bool {
+	return slices.Equal(a.Status.Addresses, b.Status.Addresses)
+}

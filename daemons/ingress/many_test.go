@@ -1,0 +1,176 @@
+package ingress
+
+import (
+	"bytes"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/ingress/route"
+	"clusterctl/daemons/run"
+)
+
+const many = 10_000
+
+// watchOf is a watch of many Ingresses, each with a service and a secret of its own, and of as many secrets that none of them names. one makes an
+// Ingress. It comes with what makes such a secret.
+func watchOf(t testing.TB, one func(i int, path string) *networkingv1.Ingress) (*watch, func(name string) *corev1.Secret) {
+	t.Helper()
+	ca, err := certs.NewCA("test", 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := certs.Issue(ca, certs.Request{CommonName: "x.example", Hosts: []string{"x.example"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.DefaultIngress()
+	log := slog.New(slog.DiscardHandler)
+	engine, err := newEngine(cfg, run.Env{Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWatch(cfg, engine, newFronts(cfg, engine, nil, log))
+	w.class(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: networkingv1.IngressClassSpec{Controller: route.Controller}}, false)
+	secret := func(name string) *corev1.Secret { // with bytes of its own, as the watch has them
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: corev1.SecretTypeTLS,
+			Data: map[string][]byte{corev1.TLSCertKey: bytes.Clone(pair.Cert), corev1.TLSPrivateKeyKey: bytes.Clone(pair.Key)}}
+	}
+	for i := range many {
+		w.secret(secret(fmt.Sprint("i", i)), false)
+		w.secret(secret(fmt.Sprint("unused", i)), false)
+		w.service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("i", i)}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, false)
+		w.ingress(one(i, "/"), false)
+	}
+	w.make()
+	return w, secret
+}
+
+// oneOfMany has a host of its own.
+func oneOfMany(i int, path string) *networkingv1.Ingress {
+	return ingressOf(i, fmt.Sprintf("h%d.example", i), path)
+}
+
+// oneOfHost has paths of a host that all of them name.
+func oneOfHost(i int, path string) *networkingv1.Ingress {
+	return ingressOf(i, "shared.example", fmt.Sprintf("/i%d%s", i, path))
+}
+
+// oneOfPath has the path of a host that all of them name, too.
+func oneOfPath(i int, path string) *networkingv1.Ingress { return ingressOf(i, "shared.example", path) }
+
+func ingressOf(i int, host, path string) *networkingv1.Ingress {
+	name := fmt.Sprint("i", i)
+	return &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "u", Generation: int64(len(path))},
+		Spec: networkingv1.IngressSpec{IngressClassName: ptr.To("c"), TLS: []networkingv1.IngressTLS{{Hosts: []string{host}, SecretName: name}},
+			Rules: []networkingv1.IngressRule{{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+				Paths: []networkingv1.HTTPIngressPath{{Path: path, PathType: ptr.To(networkingv1.PathTypePrefix), Backend: networkingv1.IngressBackend{
+					Service: &networkingv1.IngressServiceBackend{Name: name, Port: networkingv1.ServiceBackendPort{Number: 80}}}}}}}}}},
+	}
+}
+
+// changes are those of one Ingress among many, by number of the round.
+func (w *watch) changes(secret func(string) *corev1.Secret, one func(i int, path string) *networkingv1.Ingress) map[string]func(round int) {
+	return map[string]func(int){
+		"another path":                   func(round int) { w.ingress(one(round*7919%many, []string{"/a", "/ab"}[round%2]), false) },
+		"a renewed certificate":          func(round int) { w.secret(secret(fmt.Sprint("i", round*7919%many)), false) },
+		"a secret that no Ingress names": func(round int) { w.secret(secret(fmt.Sprint("unused", round*7919%many)), false) },
+		"one that comes or goes": func(round int) {
+			w.ingress(one(many, "/"), round%2 == 1)
+		},
+	}
+}
+
+// S32: one Ingress that changes among 10,000 costs itself, and nothing is made again for the others.
+func TestOneChangeAmongManyIngressesCostsItselfS32(t *testing.T) {
+	w, secret := watchOf(t, oneOfMany)
+	w.costs(t, w.changes(secret, oneOfMany))
+	host := "h77.example"
+	if rule := w.table.Find([]byte(host), []byte("/x"), nil); rule == nil || w.table.Certificate(host) == nil {
+		t.Errorf("%s has rule %v", host, rule)
+	}
+	if rule := w.table.Find([]byte("h10000.example"), []byte("/x"), nil); rule != nil || w.table.Certificate("h10000.example") != nil {
+		t.Errorf("what has gone has rule %v", rule)
+	}
+}
+
+// S32: the same when all of them name one host: what is made again is the rules of the paths that change.
+func TestOneChangeAmongManyIngressesOfOneHostCostsItselfS32(t *testing.T) {
+	w, secret := watchOf(t, oneOfHost)
+	w.costs(t, w.changes(secret, oneOfHost))
+	host := []byte("shared.example")
+	for i, path := range map[int]string{0: "/a", 77: "/x", many - 1: "/"} { // the first has changed
+		want := fmt.Sprint("i", i)
+		if rule := w.table.Find(host, fmt.Appendf(nil, "/i%d%s", i, path), nil); rule == nil || rule.Source.Name != want {
+			t.Errorf("Ingress %s has rule %v", want, rule)
+		}
+	}
+	if rule := w.table.Find(host, fmt.Appendf(nil, "/i%d/", many), nil); rule != nil {
+		t.Errorf("what has gone has rule %v", rule)
+	}
+}
+
+// costs makes sure that changes cost themselves.
+func (w *watch) costs(t *testing.T, changes map[string]func(int)) {
+	t.Helper()
+	const rounds, most = 200, 128 << 10
+	for what, change := range changes {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for round := range rounds {
+			change(round)
+			w.make()
+		}
+		runtime.ReadMemStats(&after)
+		if each := (after.TotalAlloc - before.TotalAlloc) / rounds; each > most {
+			t.Errorf("%s: %d KiB are allocated for it", what, each>>10)
+		}
+	}
+}
+
+// S32: what many Ingresses and secrets take is bounded, and a secret that no Ingress names is not read.
+func TestManyIngressesAndSecretsFitIntoMemoryS32(t *testing.T) {
+	used := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := used()
+	w, _ := watchOf(t, oneOfMany)
+	const most = 160 << 20
+	grown := used() - before
+	if grown > most {
+		t.Errorf("%d Ingresses and %d secrets take %d MiB", many, 2*many, grown>>20)
+	}
+	t.Logf("%d Ingresses and %d secrets take %d MiB", many, 2*many, grown>>20)
+	runtime.KeepAlive(w)
+}
+
+// BenchmarkOneOfManyIngresses is one change among 10,000, until the engine has its table: each with a host of its own, with paths of one host, and
+// with one path of one host.
+func BenchmarkOneOfManyIngresses(b *testing.B) {
+	for kind, one := range map[string]func(int, string) *networkingv1.Ingress{"own hosts": oneOfMany, "one host": oneOfHost, "one path": oneOfPath} {
+		w, secret := watchOf(b, one)
+		for what, change := range w.changes(secret, one) {
+			b.Run(kind+"/"+what, func(b *testing.B) {
+				b.ReportAllocs()
+				for round := range b.N {
+					change(round)
+					w.make()
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// rude is a client of HTTP/2 that sends the frames that it likes.
+type rude struct {
+	net.Conn
+	*http2.Framer
+	closed chan struct{} // the server has ended the connection; of one that reads
+}
+
+// rudeClient connects to the plain port. One that does not read leaves what the server sends where it is.
+func (p *proxied) rudeClient(t *testing.T, reads bool) *rude {
+	t.Helper()
+	nc, err := net.Dial("tcp", p.plain.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	r := &rude{nc, http2.NewFramer(nc, nc), make(chan struct{})}
+	if _, err := io.WriteString(nc, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	if reads {
+		go func() {
+			defer close(r.closed)
+			_, _ = io.Copy(io.Discard, nc)
+		}()
+	}
+	return r
+}
+
+// requestHead is the block of a request's head, with more fields.
+func requestHead(method, path string, more ...string) []byte {
+	var b strings.Builder
+	e := hpack.NewEncoder(&b)
+	fields := append([]string{":method", method, ":scheme", "http", ":authority", "a.example", ":path", path}, more...)
+	for i := 0; i < len(fields); i += 2 {
+		_ = e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+	}
+	return []byte(b.String())
+}
+
+// used are the bytes of objects that are in use.
+func used() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// others makes sure that somebody else is served.
+func (p *proxied) others(t *testing.T) {
+	t.Helper()
+	res, err := p.client().Get("http://a.example/quick")
+	if err != nil {
+		t.Fatalf("another client: %v", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != 200 {
+		t.Errorf("another client gets %d", res.StatusCode)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// S32: streams that are opened and reset at once, as fast as the client can, are no more work at one time than its streams may be, and what
+// comes beyond that ends its connection.
+func TestRapidResetsAreBoundedS32(t *testing.T) {
+	const streams = 16
+	p := start(t, func(c *Config) { c.MaxStreams = streams })
+	var busy, most atomic.Int64
+	at := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/quick" {
+			return
+		}
+		n := busy.Add(1)
+		defer busy.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		<-r.Context().Done()
+	})
+	p.route("a.example", "/", []string{at})
+	before := used()
+	head := requestHead("GET", "/slow")
+	var sent int
+	for range 4 {
+		r := p.rudeClient(t, true)
+		for id := uint32(1); id < 60000; id += 2 {
+			if r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndStream: true, EndHeaders: true}) != nil ||
+				r.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
+				break
+			}
+			sent++
+		}
+		p.others(t)
+	}
+	if grown := used() - before; grown > 16<<20 {
+		t.Errorf("after %d resets %d MiB more are in use", sent, grown>>20)
+	}
+	// A backend hears some time later that its request is over.
+	if n := most.Load(); n > 8*streams {
+		t.Errorf("the backend had %d requests at one time", n)
+	}
+	eventually(t, "requests of streams that were reset go on", func() bool { return busy.Load() == 0 })
+}
+
+// S32: a head of any number of CONTINUATION frames takes no more memory than a head may have, and ends the connection.
+func TestEndlessHeadsAreCutOffS32(t *testing.T) {
+	p := start(t, nil)
+	at := backend(t, func(http.ResponseWriter, *http.Request) {})
+	p.route("a.example", "/", []string{at})
+	before := used()
+	r := p.rudeClient(t, true)
+	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/"), EndStream: true}); err != nil {
+		t.Fatal(err)
+	}
+	more := requestHead("GET", "/", "x-more", strings.Repeat("a", 12<<10))[len(requestHead("GET", "/")):]
+	sent := 0
+	for range 10000 {
+		if r.WriteContinuation(1, false, more) != nil {
+			break
+		}
+		sent += len(more)
+	}
+	select {
+	case <-r.closed:
+	case <-time.After(20 * time.Second):
+		t.Errorf("the connection goes on after %d KiB of a head", sent>>10)
+	}
+	if grown := used() - before; grown > 8<<20 {
+		t.Errorf("%d MiB more are in use", grown>>20)
+	}
+	p.others(t)
+}
+
+// S32: a client that asks for answers of the protocol itself and does not read them is cut off, before they take much memory. Answers to
+// SETTINGS are one for all, and take none.
+func TestFloodsOfControlFramesAreCutOffS32(t *testing.T) {
+	p := start(t, func(c *Config) { c.Idle, c.WriteTime = 2*time.Second, time.Second })
+	at := backend(t, func(http.ResponseWriter, *http.Request) {})
+	p.route("a.example", "/", []string{at})
+	for name, one := range map[string]func(*rude) error{
+		"SETTINGS": func(r *rude) error {
+			return r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16})
+		},
+		"PING": func(r *rude) error { return r.WritePing(false, [8]byte{1}) },
+		"resets of the server's": func(r *rude) error { // of streams without a path
+			return r.WriteHeaders(http2.HeadersFrameParam{StreamID: nextStream(r), BlockFragment: []byte{0x82}, EndHeaders: true, EndStream: true})
+		},
+	} {
+		before := used()
+		r := p.rudeClient(t, false)
+		_ = r.SetWriteDeadline(time.Now().Add(time.Minute))
+		var err error
+		sent := 0
+		for ; err == nil; sent++ {
+			err = one(r)
+		}
+		if grown := used() - before; grown > 16<<20 {
+			t.Errorf("%s: %d MiB more are in use after %d frames", name, grown>>20, sent)
+		}
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			t.Errorf("%s: the client is not cut off after %d frames (%v)", name, sent, err)
+		}
+		p.others(t)
+	}
+}
+
+var lastStream = map[*rude]uint32{}
+
+func nextStream(r *rude) uint32 {
+	lastStream[r] += 2
+	return lastStream[r] - 1
+}
+
+// S32: whoever begins a connection, a head or a request and does not go on is cut off in the time that there is for it.
+func TestSlowHeadsOfHTTP2AreCutOffS32(t *testing.T) {
+	p := start(t, func(c *Config) { c.Idle, c.HeadTime = 300*time.Millisecond, 300*time.Millisecond })
+	at := backend(t, func(http.ResponseWriter, *http.Request) {})
+	p.route("a.example", "/", []string{at})
+	for name, begin := range map[string]func(*rude) error{
+		"nothing after the preface": func(*rude) error { return nil },
+		"half of a head": func(r *rude) error {
+			return r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/"), EndStream: true})
+		},
+		"half of a frame": func(r *rude) error { _, err := r.Conn.Write([]byte{0, 0, 100, 1, 4}); return err },
+	} {
+		r := p.rudeClient(t, true)
+		if err := begin(r); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-r.closed:
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: the connection stays", name)
+		}
+	}
+}
+
+// S32: a client of HTTP/2 that does not read an answer holds its backend only so long. A stream that waits for its backend is not hurried.
+func TestStreamsThatAreNotReadAreResetS32(t *testing.T) {
+	p := start(t, func(c *Config) { c.WriteTime = 300 * time.Millisecond })
+	over := make(chan struct{}, 1)
+	at := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/long":
+			for chunk := make([]byte, 64<<10); r.Context().Err() == nil; {
+				if _, err := w.Write(chunk); err != nil {
+					break
+				}
+			}
+			over <- struct{}{}
+		case "/slow":
+			for range 3 {
+				_, _ = io.WriteString(w, "a")
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(500 * time.Millisecond) // longer than a client may take
+			}
+		}
+	})
+	p.route("a.example", "/", []string{at})
+	r := p.rudeClient(t, true)
+	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/long"), EndHeaders: true, EndStream: true}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-over:
+	case <-time.After(20 * time.Second):
+		t.Error("the backend still sends to a client that does not read")
+	}
+	res, err := p.client("h2c").Get("http://a.example/slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if b, err := io.ReadAll(res.Body); string(b) != "aaa" {
+		t.Errorf("of a slow backend came %q, %v", b, err)
+	}
+}

@@ -1,0 +1,199 @@
+package proxy
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// open connects to a listener of the proxy.
+func open(t *testing.T, ln net.Listener) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	return nc
+}
+
+// get sends a request and reads its answer, on a connection that goes on.
+func get(nc net.Conn, path string) error {
+	if _, err := io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: a.example\r\n\r\n"); err != nil {
+		return err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(nc), nil)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	return err
+}
+
+func (e *Engine) connections() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.conns)
+}
+
+// closed reports whether the proxy has closed a connection without a word.
+func closed(t *testing.T, nc net.Conn) bool {
+	t.Helper()
+	_, err := nc.Read(make([]byte, 1))
+	if os.IsTimeout(err) {
+		return false
+	}
+	return err != nil
+}
+
+// S32: where there are as many connections as may be, whoever has waited longest for a request gives way: one that has not even begun, one with half
+// of a head, one of HTTP/2. New ones are served, whichever listener they come to.
+func TestWhoWaitsLongestGivesWayS32(t *testing.T) {
+	const most = 4
+	p := start(t, func(c *Config) { c.MaxConns = most })
+	p.route("a.example", "/", []string{backend(t, func(http.ResponseWriter, *http.Request) {})})
+	silent := open(t, p.plain)
+	eventually(t, "nobody is accepted", func() bool { return p.e.connections() == 1 })
+	half := open(t, p.plain)
+	if _, err := io.WriteString(half, "GET / HTTP/1.1\r\nHost: a.exa"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a second is not accepted", func() bool { return p.e.connections() == 2 })
+	two := p.rudeClient(t, true)
+	eventually(t, "one of HTTP/2 is not counted", func() bool { return p.e.connections() == 3 })
+	kept := open(t, p.plain)
+	if err := get(kept, "/"); err != nil {
+		t.Fatal(err)
+	}
+	secure := tls.Client(open(t, p.secure), &tls.Config{RootCAs: p.roots, ServerName: "a.example"})
+	if err := get(secure, "/"); err != nil {
+		t.Fatalf("beyond the bound: %v", err)
+	}
+	if !closed(t, silent) {
+		t.Error("who never said anything stays")
+	}
+	if err := get(open(t, p.plain), "/"); err != nil {
+		t.Fatal(err)
+	}
+	if !closed(t, half) {
+		t.Error("who has half of a head stays")
+	}
+	if err := get(open(t, p.plain), "/"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-two.closed:
+	case <-time.After(20 * time.Second):
+		t.Error("a connection of HTTP/2 without a request stays")
+	}
+	if err := get(kept, "/"); err != nil {
+		t.Errorf("who has asked since: %v", err)
+	}
+	if err := get(secure, "/"); err != nil {
+		t.Errorf("who has asked since over TLS: %v", err)
+	}
+	eventually(t, "there are more than may be", func() bool { return p.e.connections() <= most })
+}
+
+// S32: while all connections are being answered, none of them is closed for a new one, which waits until one has its answer.
+func TestWhoIsAnsweredIsNotClosedForOthersS32(t *testing.T) {
+	const most = 3
+	p := start(t, func(c *Config) { c.MaxConns = most })
+	asked, answer := make(chan struct{}, most), make(chan struct{})
+	release := sync.OnceFunc(func() { close(answer) })
+	defer release()
+	p.route("a.example", "/", []string{backend(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			asked <- struct{}{}
+			<-answer
+		}
+	})})
+	slow := make(chan error, most)
+	for range most {
+		nc := open(t, p.plain)
+		go func() { slow <- get(nc, "/slow") }()
+		<-asked
+	}
+	next, done := open(t, p.plain), make(chan error, 1)
+	go func() { done <- get(next, "/") }()
+	eventually(t, "nobody waits for room", func() bool { return p.e.wanting.Load() == 1 })
+	select {
+	case err := <-done:
+		t.Errorf("one more than may be has an answer: %v", err)
+	case err := <-slow:
+		t.Errorf("one that is answered ends: %v", err)
+	default:
+	}
+	answer <- struct{}{}
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("who waited for room: %v", err)
+	}
+	release()
+	for range most - 1 {
+		if err := <-slow; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// S32: an engine that ends does not wait for room: who was accepted before is answered.
+func TestNobodyWaitsForRoomAtTheEndS32(t *testing.T) {
+	p := start(t, func(c *Config) { c.MaxConns = 1 })
+	asked, answer := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(answer) })
+	defer release()
+	p.route("a.example", "/", []string{backend(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(asked)
+			<-answer
+		}
+	})})
+	busy, slow := open(t, p.plain), make(chan error, 1)
+	go func() { slow <- get(busy, "/slow") }()
+	<-asked
+	next, done := open(t, p.plain), make(chan error, 1)
+	go func() { done <- get(next, "/") }()
+	eventually(t, "nobody waits for room", func() bool { return p.e.wanting.Load() == 1 })
+	p.e.admitAll()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	release()
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+}
+
+// S32: any number of clients that connect and say nothing, or begin a handshake, takes bounded memory, and others are served meanwhile.
+func TestFloodsOfConnectionsAreBoundedS32(t *testing.T) {
+	const most = 64
+	p := start(t, func(c *Config) { c.MaxConns = most })
+	p.route("a.example", "/", []string{backend(t, func(http.ResponseWriter, *http.Request) {})})
+	for i := range 10 * most {
+		at := p.plain
+		if i%2 == 0 {
+			at = p.secure
+		}
+		nc := open(t, at)
+		if i%3 == 0 {
+			_, _ = io.WriteString(nc, "\x16\x03\x01")
+		}
+		if i%most == 0 {
+			p.others(t)
+		}
+		if n := p.e.connections(); n > most {
+			t.Fatalf("there are %d connections", n)
+		}
+	}
+	p.others(t)
+}

@@ -1,0 +1,105 @@
+package route
+
+import (
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// spot is what one rule of Ingresses is for: a path of a host, exact or with all below it, or what no path of the host matches.
+type spot struct {
+	host string
+	kind spotKind
+	path string // of a prefix without a slash at its end
+}
+
+type spotKind uint8
+
+const (
+	exactly spotKind = iota
+	below
+	otherwise
+)
+
+func spotOf(host string, p path) spot {
+	switch {
+	case p.rest:
+		return spot{host, otherwise, ""}
+	case p.kind == networkingv1.PathTypeExact:
+		return spot{host, exactly, p.path}
+	}
+	return spot{host, below, strings.TrimRight(p.path, "/")}
+}
+
+// claim is what an Ingress wants at a spot.
+type claim struct {
+	of   *ingress
+	path path
+}
+
+// claim has an Ingress want what it wants now, no longer what it wanted before. Either may be nil.
+func (b *Builder) claim(old, now *ingress) {
+	if old != nil {
+		for host, list := range old.hosts {
+			for _, p := range list {
+				s := spotOf(host, p)
+				b.changed[s] = true
+				drop(b.bySpot, s, old.key)
+			}
+		}
+	}
+	if now == nil {
+		return
+	}
+	for host, list := range now.hosts {
+		for _, p := range list {
+			s := spotOf(host, p)
+			b.changed[s] = true
+			if _, there := b.bySpot[s][now.key]; !there { // of two for the same, the first counts
+				put(b.bySpot, s, now.key, claim{now, p})
+			}
+		}
+	}
+}
+
+// oldest is whose a spot is: of Ingresses that want the same, the older one gets it. It is false when none wants it.
+func (b *Builder) oldest(s spot) (found claim, ok bool) {
+	for _, c := range b.bySpot[s] {
+		if !ok || older(c.of, found.of) < 0 {
+			found, ok = c, true
+		}
+	}
+	return found, ok
+}
+
+// hosts makes hosts anew of which something has changed, by their names; nil for one that no Ingress has a rule for.
+func (b *Builder) hosts() map[string]*host {
+	changes := map[string]*[below + 1]map[string][]*Rule{}
+	all := map[string]*host{}
+	for s := range b.changed {
+		h := all[s.host]
+		if h == nil {
+			h = &host{}
+			if was := b.table.host(s.host); was != nil {
+				*h = *was
+			}
+			all[s.host], changes[s.host] = h, &[below + 1]map[string][]*Rule{{}, {}}
+		}
+		var rules []*Rule
+		if c, ok := b.oldest(s); ok {
+			rules = []*Rule{b.rule(c.of, c.path, s.host)}
+		}
+		if s.kind == otherwise {
+			h.rest = rules
+		} else {
+			changes[s.host][s.kind][s.path] = rules
+		}
+	}
+	for name, h := range all {
+		h.exact, h.prefix = h.exact.with(changes[name][exactly]), h.prefix.with(changes[name][below])
+		if h.exact.empty() && h.prefix.empty() && h.rest == nil {
+			all[name] = nil
+		}
+	}
+	return all
+}

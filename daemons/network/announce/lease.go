@@ -1,0 +1,72 @@
+package announce
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/floating"
+)
+
+// addressesAnnotation of a lease says which addresses its holder has.
+const addressesAnnotation = "clusterctl.local/addresses"
+
+func (k *keeper) get(ctx context.Context) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	lease, err := k.Leases.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, k.lease, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the lease %s: %w", k.lease, k.failed(err))
+	}
+	return lease, nil
+}
+
+// put writes who holds the lease. It returns errLost when anybody else has written meanwhile.
+func (k *keeper) put(ctx context.Context, lease *coordinationv1.Lease, who string, d Duty) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	next := floating.Written(lease, k.lease, who, leaseTime)
+	next.Annotations = map[string]string{addressesAnnotation: list(d.Addresses)}
+	leases := k.Leases.CoordinationV1().Leases(metav1.NamespaceSystem)
+	var err error
+	if lease == nil {
+		next, err = leases.Create(ctx, next, metav1.CreateOptions{})
+	} else {
+		next, err = leases.Update(ctx, next, metav1.UpdateOptions{})
+	}
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
+		return nil, errLost
+	case err != nil:
+		return nil, fmt.Errorf("write the lease %s: %w", k.lease, k.failed(err))
+	}
+	return next, nil
+}
+
+func (k *keeper) failed(err error) error {
+	if k.Failed != nil {
+		return k.Failed(err)
+	}
+	return err
+}
+
+// list is what a lease says of its addresses, of many the first ones.
+func list(addresses []netip.Addr) string {
+	const most = 20
+	var texts []string
+	for _, a := range addresses[:min(most, len(addresses))] {
+		texts = append(texts, a.String())
+	}
+	if more := len(addresses) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, ", ")
+}

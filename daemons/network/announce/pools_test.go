@@ -1,0 +1,52 @@
+package announce
+
+import (
+	"log/slog"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/config"
+)
+
+// A ConfigMap of pools that is missing, empty or cannot be read changes nothing of what is announced where: neither interfaces nor routers are
+// forgotten. One that says that there are none does.
+func TestPoolsHoldUntilOthersAreSaidS22(t *testing.T) {
+	maps := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.DiscardHandler)})
+	a.maps = corelisters.NewConfigMapLister(maps)
+	said := func(data, annotations map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName, Annotations: annotations}, Data: data}
+	}
+	reads := func(when string, m *corev1.ConfigMap, want int) {
+		t.Helper()
+		list := []any{}
+		if m != nil {
+			list = append(list, m)
+		}
+		if err := maps.Replace(list, ""); err != nil {
+			t.Fatal(err)
+		}
+		pools, err := a.readPools(t.Context())
+		if err != nil || len(pools) != want || want > 0 && pools[0].Interfaces[0] != "eth7" {
+			t.Errorf("%s the pools are %v, %v", when, pools, err)
+		}
+	}
+	_, none, err := config.EncodePools(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	office := map[string]string{"office": `{"addresses":["10.0.0.10"],"interfaces":["eth7"]}`}
+	reads("before anything is said", nil, 0)
+	reads("with a pool", said(office, nil), 1)
+	reads("when it is missing", nil, 1)
+	reads("when it is empty", said(nil, nil), 1)
+	reads("when it cannot be read", said(map[string]string{"office": `{`}, nil), 1)
+	reads("when there are to be none", said(nil, none), 0)
+	reads("when that is missing", nil, 0)
+	reads("with a pool again", said(office, none), 1)
+}

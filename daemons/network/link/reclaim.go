@@ -1,0 +1,84 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Reservations is where the plugin host-local keeps which container has which address: a folder for each network, with a file for each address.
+const Reservations = "/var/lib/cni/networks"
+
+// beginning is how long an address may be reserved before its pod has it.
+const beginning = time.Minute
+
+// Reclaim gives back the addresses of a folder of host-local's whose pods are not there, and says how many there were: those of a runtime whose
+// data was lost, or of a file that was empty after a loss of power. Nobody else ever gives these back. A pod is there while the machine has its end of
+// the pair, or a route to the address.
+func Reclaim(folder string, now time.Time) (n int, err error) {
+	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // as the plugin does
+		return 0, fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		a, err := netip.ParseAddr(e.Name())
+		if err != nil {
+			continue // which address was given last
+		}
+		path := filepath.Join(folder, e.Name())
+		info, err := os.Stat(path)
+		if err != nil {
+			return n, err
+		}
+		if age := now.Sub(info.ModTime()); age >= 0 && age < beginning {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return n, err
+		}
+		used, err := inUse(a, string(text))
+		if err != nil {
+			return n, fmt.Errorf("look whether a pod has %s: %w", a, err)
+		}
+		if used {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// inUse reports whether the pod of a reservation, which names its container and the interface in it, is on the machine.
+func inUse(a netip.Addr, reservation string) (bool, error) {
+	if container, inside, _ := strings.Cut(strings.TrimSpace(reservation), "\n"); container != "" {
+		_, err := netlink.LinkByName(Name(strings.TrimSpace(container), strings.TrimSpace(inside)))
+		if missing := (netlink.LinkNotFoundError{}); err == nil || !errors.As(err, &missing) {
+			return err == nil, err
+		}
+	}
+	family := netlink.FAMILY_V4
+	if a.Is6() {
+		family = netlink.FAMILY_V6
+	}
+	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Dst: single(a)}, netlink.RT_FILTER_DST)
+	return len(routes) > 0, err
+}

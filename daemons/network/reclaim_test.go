@@ -1,0 +1,55 @@
+package network
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"clusterctl/daemons/network/link"
+)
+
+// Addresses of pods that are not there are given back, whatever the runtime has forgotten, and no others: a machine whose runtime has lost its data
+// would have none left for new pods some day.
+func TestAddressesOfPodsThatAreGoneAreGivenBackS27(t *testing.T) {
+	var none *stack
+	none.ip(t, "link", "set", "lo", "up")
+	newStack(t).join(t, 0, "10.1.0.9", "fd00:1::9") // by the name of its container, which is its address
+	none.ip(t, "link", "add", "former", "type", "veth", "peer", "name", "former1")
+	none.ip(t, "link", "set", "former", "up")
+	none.ip(t, "route", "add", "10.1.0.8/32", "dev", "former") // a pod of a release that named its interface otherwise
+	t.Cleanup(func() { none.ip(t, "link", "del", "former") })
+	folder := t.TempDir()
+	long := time.Now().Add(-time.Hour)
+	for name, text := range map[string]string{
+		"10.1.0.9": "10.1.0.9\r\neth0", "fd00:1::9": "10.1.0.9\r\neth0", // is there
+		"10.1.0.8": "former\r\neth0", "10.1.0.7": "gone\r\neth0", "fd00:1::7": "gone\r\neth0",
+		"10.1.0.6": "", "10.1.0.5": "young\r\neth0", // empty since a loss of power; of a pod that begins
+		"last_reserved_ip.0": "10.1.0.7", "lock": "",
+	} {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if name != "10.1.0.5" {
+			if err := os.Chtimes(path, long, long); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n, err := link.Reclaim(folder, time.Now()); err != nil || n != 3 {
+		t.Errorf("given back: %d, %v", n, err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"10.1.0.5", "10.1.0.8", "10.1.0.9", "fd00:1::9", "last_reserved_ip.0", "lock"}; !slices.Equal(left, want) {
+		t.Errorf("left are %v, want %v", left, want)
+	}
+}

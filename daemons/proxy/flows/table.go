@@ -1,0 +1,139 @@
+package flows
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/nft"
+)
+
+// flow is one flow as the kernel remembers it. The netlink library reads ports of TCP and UDP alone.
+type flow struct {
+	proto    uint8
+	asked    netip.AddrPort // where its first packet was sent to
+	answers  netip.AddrPort // who answers it
+	tcpState uint8          // 0 of other protocols
+}
+
+// attempts is how often the table is read anew because it changed too much while it was read.
+const attempts = 3
+
+// remove has the kernel forget the flows of a family that match.
+func remove(family nft.Family, match func(flow) bool) error {
+	request := func(operation, flags int) *nl.NetlinkRequest {
+		r := nl.NewNetlinkRequest(netlink.ConntrackTable<<8|operation, flags)
+		r.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(family), Version: nl.NFNETLINK_V0})
+		return r
+	}
+	var failures []error
+	for range attempts {
+		all, err := request(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP).Execute(unix.NETLINK_NETFILTER, 0)
+		interrupted := errors.Is(err, nl.ErrDumpInterrupted)
+		if err != nil && !interrupted {
+			return fmt.Errorf("list flows: %w", err)
+		}
+		failures = nil
+		if interrupted {
+			failures = append(failures, fmt.Errorf("list flows: %w", err))
+		}
+		for _, b := range all {
+			if len(b) < nl.SizeofNfgenmsg {
+				continue
+			}
+			attributes := b[nl.SizeofNfgenmsg:]
+			if f, ok := read(attributes); !ok || !match(f) {
+				continue
+			}
+			// The kernel compares its number of the flow, which is among the attributes: one that has come in its place stays.
+			r := request(nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
+			r.AddRawData(attributes)
+			if _, err := r.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+				failures = append(failures, fmt.Errorf("forget a flow: %w", err))
+			}
+		}
+		if len(failures) == 0 {
+			break
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// read reads a flow from its attributes, and returns false for one that has no ports.
+func read(b []byte) (f flow, ok bool) {
+	var from, to bool
+	each(b, func(kind uint16, value []byte) {
+		switch kind {
+		case nl.CTA_TUPLE_ORIG:
+			f.proto, _, f.asked, from = tuple(value)
+		case nl.CTA_TUPLE_REPLY:
+			_, f.answers, _, to = tuple(value)
+		case nl.CTA_PROTOINFO:
+			each(value, func(kind uint16, value []byte) {
+				if kind != nl.CTA_PROTOINFO_TCP {
+					return
+				}
+				each(value, func(kind uint16, value []byte) {
+					if kind == nl.CTA_PROTOINFO_TCP_STATE && len(value) > 0 {
+						f.tcpState = value[0]
+					}
+				})
+			})
+		}
+	})
+	return f, from && to
+}
+
+// tuple reads one direction of a flow.
+func tuple(b []byte) (proto uint8, source, destination netip.AddrPort, ok bool) {
+	var addresses [2]netip.Addr
+	var ports [2]uint16
+	found := 0
+	each(b, func(kind uint16, value []byte) {
+		switch kind {
+		case nl.CTA_TUPLE_IP:
+			each(value, func(kind uint16, value []byte) {
+				a, _ := netip.AddrFromSlice(value)
+				switch kind {
+				case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
+					addresses[0] = a.Unmap()
+				case nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST:
+					addresses[1] = a.Unmap()
+				}
+			})
+		case nl.CTA_TUPLE_PROTO:
+			each(value, func(kind uint16, value []byte) {
+				switch {
+				case kind == nl.CTA_PROTO_NUM && len(value) > 0:
+					proto = value[0]
+				case kind == nl.CTA_PROTO_SRC_PORT && len(value) == 2:
+					ports[0] = binary.BigEndian.Uint16(value)
+					found++
+				case kind == nl.CTA_PROTO_DST_PORT && len(value) == 2:
+					ports[1] = binary.BigEndian.Uint16(value)
+					found++
+				}
+			})
+		}
+	})
+	ok = found == 2 && addresses[0].IsValid() && addresses[1].IsValid()
+	return proto, netip.AddrPortFrom(addresses[0], ports[0]), netip.AddrPortFrom(addresses[1], ports[1]), ok
+}
+
+// each calls do with the attributes that lie one after the other in b. What is cut off at the end is left out.
+func each(b []byte, do func(kind uint16, value []byte)) {
+	const header, nested = 4, unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
+	for len(b) >= header {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < header || length > len(b) {
+			return
+		}
+		do(binary.NativeEndian.Uint16(b[2:])&^nested, b[header:length])
+		b = b[min((length+3)&^3, len(b)):]
+	}
+}
