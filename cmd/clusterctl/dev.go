@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,7 +60,7 @@ written below the data directory; interrupt it to end everything.`,
 	cmd.Flags().StringVar(&d.data, "data", "", "directory of all state, kept; a temporary one that is removed when empty")
 	cmd.Flags().IntVar(&d.port, "port", 0, "port of the API server; a free one when 0")
 	cmd.Flags().StringVar(&d.kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig; DATA/kubeconfig when empty")
-	cmd.Flags().DurationVar(&d.grace, "node-monitor-grace-period", 40*time.Second, "silence after which a node is taken for lost, at least 1s")
+	cmd.Flags().DurationVar(&d.grace, "node-monitor-grace-period", 50*time.Second, "silence after which a node is taken for lost, at least 1s")
 	cmd.Flags().DurationVar(&d.resolution, "metric-resolution", 15*time.Second,
 		"how often it is counted what nodes and pods use, at least 1s")
 	cmd.Flags().IntVarP(&d.verbosity, "v", "v", 0, "how much to log to stderr: 0 nothing but trouble, 2 what is usual, 4 details")
@@ -96,7 +95,7 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	}
 	klog.SetSlogLogger(d.log)
 	if d.port == 0 {
-		if d.port, err = freePort(); err != nil {
+		if d.port, err = run.FreePort(); err != nil {
 			return err
 		}
 	}
@@ -209,7 +208,7 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) error {
 		cfg.ClusterCIDR = []string{hollowPods.String()}
 		cfg.NodeMonitorGracePeriod = d.grace
 		cfg.LeaderElect = false // see holdLeases
-		cfg.NodeMonitorPeriod = min(cfg.NodeMonitorPeriod, d.grace/4)
+		cfg.NodeMonitorPeriod, cfg.NodeStartupGracePeriod = min(cfg.NodeMonitorPeriod, d.grace/4), min(cfg.NodeStartupGracePeriod, d.grace*6/5)
 		return controllers.RunWith(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-controller-manager")), controllers.Options{Vouched: nodes.has})
 	})
 	g.Go(func() error {
@@ -237,11 +236,11 @@ func (d *dev) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail func(error
 	if _, err := os.Stat(binary); err != nil {
 		return "", fmt.Errorf("etcd is not beside %s: run `make build`: %w", self, err)
 	}
-	client, err := freePort()
+	client, err := run.FreePort()
 	if err != nil {
 		return "", err
 	}
-	peer, err := freePort()
+	peer, err := run.FreePort()
 	if err != nil {
 		return "", err
 	}
@@ -292,13 +291,4 @@ func waitReady(ctx context.Context, h *run.Health) error {
 		case <-tick.C:
 		}
 	}
-}
-
-func freePort() (int, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port, nil
 }

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet"
 	"clusterctl/daemons/run"
@@ -74,17 +74,16 @@ func (d *dev) root(node string) string { return filepath.Join(d.data, "nodes", n
 // start starts the nodes, and what they share.
 func (h hollowNodes) start(ctx context.Context, g *errgroup.Group, d *dev) {
 	g.Go(func() error { return h.watches.Run(ctx) })
-	var events record.EventBroadcaster
+	var broadcaster record.EventBroadcaster
 	started := 0
 	for name, options := range h.options {
 		if started%nodesPerRecorder == 0 {
-			recorder := record.NewBroadcaster(record.WithContext(ctx))
-			recorder.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: h.client.CoreV1().Events("")})
-			g.Go(func() error { <-ctx.Done(); recorder.Shutdown(); return nil })
-			events = recorder
+			own := events.NewBroadcaster(ctx, h.client)
+			g.Go(func() error { <-ctx.Done(); own.Shutdown(); return nil })
+			broadcaster = own
 		}
 		started++
-		options.Events = events
+		options.Events = broadcaster
 		g.Go(func() error {
 			cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
 			file.Port = 0 // nothing is served, and that is what the node says

@@ -152,10 +152,11 @@ type ControllerManager struct {
 	NodeCIDRMaskSizeIPv6         int           `flag:"node-cidr-mask-size-ipv6" setting:"node_cidr_mask_size_ipv6" range:"48..124" fixed:"nodes have pieces of this size, and a piece of another size would have addresses of theirs" help:"prefix length of a node's piece of the pods' network of IPv6"`
 	NodeMonitorPeriod            time.Duration `flag:"node-monitor-period" setting:"node_monitor_period" range:"1ms.." help:"how often nodes' health is looked at"`
 	NodeMonitorGracePeriod       time.Duration `flag:"node-monitor-grace-period" setting:"node_monitor_grace_period" range:"1ms.." help:"silence after which a node's Ready becomes Unknown"`
-	NodeEvictionRate             float64       `flag:"node-eviction-rate" setting:"node_eviction_rate" range:"0.." help:"lost nodes of a zone that pods are moved from, per second"`
-	SecondaryNodeEvictionRate    float64       `flag:"secondary-node-eviction-rate" setting:"secondary_node_eviction_rate" range:"0.." help:"the same when much of the zone is lost, in a large cluster; in a small one, none are"`
+	NodeStartupGracePeriod       time.Duration `flag:"node-startup-grace-period" setting:"node_startup_grace_period" range:"1ms.." help:"the same for a node that has not said yet how it is"`
+	NodeEvictionRate             float64       `flag:"node-eviction-rate" setting:"node_eviction_rate" range:"0.." help:"lost nodes of a zone that are tainted so that their pods move, per second"`
+	SecondaryNodeEvictionRate    float64       `flag:"secondary-node-eviction-rate" setting:"secondary_node_eviction_rate" range:"0.." help:"the same when much of the zone is lost, in a large zone; in a small one, none are"`
 	UnhealthyZoneThreshold       float64       `flag:"unhealthy-zone-threshold" setting:"unhealthy_zone_threshold" range:"0..1" help:"fraction of lost nodes from which on much of a zone is lost"`
-	LargeClusterSizeThreshold    int           `flag:"large-cluster-size-threshold" setting:"large_cluster_size_threshold" range:"0.." help:"number of nodes above which a cluster is large"`
+	LargeClusterSizeThreshold    int           `flag:"large-cluster-size-threshold" setting:"large_cluster_size_threshold" range:"0.." help:"number of nodes above which a zone is large"`
 	RootCAFile                   string        `flag:"root-ca-file" help:"CA bundle published in every namespace as kube-root-ca.crt"`
 	ServiceAccountPrivateKeyFile string        `flag:"service-account-private-key-file" help:"key that legacy token secrets are signed with"`
 	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file" help:"CA that approved certificate requests are signed with"`
@@ -178,7 +179,7 @@ func DefaultControllerManager() ControllerManager {
 	return ControllerManager{
 		Serving: Serving{BindAddress: "127.0.0.1", SecurePort: 10257}, LeaderElect: true, Controllers: []string{"*"},
 		ClusterCIDR: []string{"10.244.0.0/16"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24, NodeCIDRMaskSizeIPv6: 64,
-		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 40 * time.Second,
+		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 50 * time.Second, NodeStartupGracePeriod: time.Minute,
 		NodeEvictionRate: 0.1, SecondaryNodeEvictionRate: 0.01, UnhealthyZoneThreshold: 0.55, LargeClusterSizeThreshold: 50,
 		UseServiceAccountCredentials: true,
 		ClusterSigningDuration:       365 * 24 * time.Hour, TerminatedPodGCThreshold: 12500, LegacyServiceAccountTokenCleanUpPeriod: 365 * 24 * time.Hour,
@@ -219,6 +220,7 @@ type DNS struct {
 	ClusterDomain         string            `flag:"cluster-domain" help:"domain of the cluster's names"`
 	ClusterCIDR           []string          `flag:"cluster-cidr" help:"networks of pod addresses, whose names no other server is asked about"`
 	ServiceClusterIPRange []string          `flag:"service-cluster-ip-range" help:"networks of service addresses, likewise"`
+	AllowedClients        []string          `flag:"allowed-clients" setting:"allowed_clients" help:"networks whose clients are answered besides the cluster's pods, services and machines, as [\"10.0.0.0/8\"]; others are refused. [\"0.0.0.0/0\", \"::/0\"] answers everybody"`
 	TTL                   time.Duration     `flag:"ttl" setting:"ttl" range:"0s..1h" help:"how long clients may keep the cluster's names"`
 	Upstream              []string          `flag:"upstream" setting:"upstream" help:"servers for all other names; those of /etc/resolv.conf, which is followed, when empty"`
 	ForwardZones          map[string]string `flag:"forward-zones" setting:"forward_zones" help:"servers for the names of single domains, as {\"corp.example\" = \"10.0.0.53 10.0.1.53\"}"`

@@ -31,6 +31,7 @@ type Ingress struct {
 	SendTimeout      time.Duration `flag:"send-timeout" setting:"send_timeout" range:"1s..24h" help:"how long a piece of a request's body may take to come and to be sent, unless an Ingress says otherwise"`
 	HeadTimeout      time.Duration `flag:"head-timeout" setting:"head_timeout" range:"1s..5m" help:"how long a request's head may take to come"`
 	IdleTimeout      time.Duration `flag:"idle-timeout" setting:"idle_timeout" range:"1s..1h" help:"how long a client's connection may be without a request"`
+	MaxConnections   int           `flag:"max-connections" setting:"max_connections" range:"64..1048576" help:"connections of clients at a time. Where there are as many, those that have waited longest for a request are closed; while all are being answered, new ones wait until one ends"`
 	KeepIdle         int           `flag:"keep-idle" setting:"keep_idle" range:"0..10000" help:"connections without a request that are kept to each endpoint"`
 	KeepTimeout      time.Duration `flag:"keep-timeout" setting:"keep_timeout" range:"1s..1h" help:"how long such a connection is kept"`
 	MinTLSVersion    string        `flag:"tls-min-version" setting:"tls_min_version" help:"oldest version of TLS that clients may speak: 1.2 or 1.3"`
@@ -42,7 +43,7 @@ type Ingress struct {
 // DefaultIngress returns the documented defaults.
 func DefaultIngress() Ingress {
 	return Ingress{
-		HTTPPort: 80, HTTPSPort: 443, HealthAddress: "127.0.0.1:10262", LoadBalance: RoundRobin, SSLRedirect: true, MaxHeadKiB: 32,
+		HTTPPort: 80, HTTPSPort: 443, HealthAddress: "127.0.0.1:10262", LoadBalance: RoundRobin, SSLRedirect: true, MaxHeadKiB: 32, MaxConnections: 8192,
 		ConnectTimeout: 5 * time.Second, ReadTimeout: time.Minute, SendTimeout: time.Minute, HeadTimeout: 15 * time.Second, IdleTimeout: 75 * time.Second,
 		GatewayAddresses: OfMachines, GatewayPorts: "20000-20511", KeepIdle: 320, KeepTimeout: time.Minute, MinTLSVersion: "1.2", DrainTimeout: 10 * time.Second,
 	}

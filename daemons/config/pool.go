@@ -17,6 +17,10 @@ import (
 // name of a pool, each value a Pool as JSON.
 const PoolsName = "load-balancer-pools"
 
+// NoPoolsAnnotation of that ConfigMap, with the value "true", says that there are to be no pools. A ConfigMap without pools that does not say so,
+// and one that is missing, say nothing: Services keep what they have.
+const NoPoolsAnnotation = "clusterctl.local/no-load-balancer-pools"
+
 // Pool is addresses that Services of type LoadBalancer get.
 type Pool struct {
 	Name       string   `json:"-"`
@@ -24,7 +28,11 @@ type Pool struct {
 	AutoAssign *bool    `json:"autoAssign,omitempty"` // whether Services that name no pool and no address get one; nil means yes
 	Namespaces []string `json:"namespaces,omitempty"` // whose Services get an address; none means all
 	Interfaces []string `json:"interfaces,omitempty"` // of the machines, on which the addresses are announced; none means that of their network
-	BGP        *BGP     `json:"bgp,omitempty"`        // routers that are told of the addresses; nil means that neighbours are, by ARP and NDP
+	// ShareBetweenNamespaces lets Services of different namespaces share an address; nil means no. Whoever may write a Service anywhere
+	// could guess the key by which others share theirs, and take the ports that those leave.
+	ShareBetweenNamespaces *bool `json:"shareBetweenNamespaces,omitempty"`
+
+	BGP *BGP `json:"bgp,omitempty"` // routers that are told of the addresses; nil means that neighbours are, by ARP and NDP
 
 	Ranges []Range `json:"-"` // what Addresses say
 }
@@ -190,20 +198,32 @@ func (pool *Pool) Serves(namespace string) bool {
 	return len(pool.Namespaces) == 0 || slices.Contains(pool.Namespaces, namespace)
 }
 
-// EncodePools returns what the ConfigMap holds.
-func EncodePools(pools []Pool) (map[string]string, error) {
-	data := map[string]string{}
+// EncodePools returns what the ConfigMap holds, and the annotations that it has.
+func EncodePools(pools []Pool) (data, annotations map[string]string, err error) {
+	if len(pools) == 0 {
+		return nil, map[string]string{NoPoolsAnnotation: "true"}, nil
+	}
+	data = map[string]string{}
 	for _, pool := range pools {
 		text, err := json.Marshal(pool)
 		if err != nil {
-			return nil, fmt.Errorf("write pool %s: %w", pool.Name, err)
+			return nil, nil, fmt.Errorf("write pool %s: %w", pool.Name, err)
 		}
 		data[pool.Name] = string(text)
 	}
-	return data, nil
+	return data, nil, nil
 }
 
-// DecodePools reads what the ConfigMap holds, sorted by name. Nothing is returned when something of it is wrong: half of the pools would have
+// ReadPools reads a ConfigMap of pools, by its data and its annotations. It returns an error, and no pools, when nothing may follow from it: it
+// cannot be read, or is empty and does not say that there are to be no pools.
+func ReadPools(data, annotations map[string]string) ([]Pool, error) {
+	if len(data) == 0 && annotations[NoPoolsAnnotation] != "true" {
+		return nil, fmt.Errorf("it is empty, and has no annotation %s: \"true\"", NoPoolsAnnotation)
+	}
+	return DecodePools(data)
+}
+
+// DecodePools reads pools as the ConfigMap holds them, sorted by name. Nothing is returned when something of it is wrong: half of the pools would have
 // addresses of the other half taken back.
 func DecodePools(data map[string]string) ([]Pool, error) {
 	var pools []Pool

@@ -39,15 +39,15 @@ func TestRangesOfAddresses(t *testing.T) {
 
 func TestPoolsAreReadAsTheyAreWritten(t *testing.T) {
 	off := false
-	data, err := EncodePools([]Pool{{Name: "office", Addresses: []string{"10.0.0.10-10.0.0.20", "fd00::/124"}}, {Name: "edge", Addresses: []string{"192.168.7.0/28"},
+	data, annotations, err := EncodePools([]Pool{{Name: "office", Addresses: []string{"10.0.0.10-10.0.0.20", "fd00::/124"}}, {Name: "edge", Addresses: []string{"192.168.7.0/28"},
 		AutoAssign: &off, Namespaces: []string{"shop"}, Interfaces: []string{"eth1"}}})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(annotations) > 0 {
+		t.Fatal(annotations, err)
 	}
 	if want := `{"addresses":["192.168.7.0/28"],"autoAssign":false,"namespaces":["shop"],"interfaces":["eth1"]}`; data["edge"] != want {
 		t.Errorf("written as %s", data["edge"])
 	}
-	pools, err := DecodePools(data)
+	pools, err := ReadPools(data, annotations)
 	if err != nil || len(pools) != 2 || pools[0].Name != "edge" || pools[1].Name != "office" {
 		t.Fatalf("read as %v, %v", pools, err)
 	}
@@ -64,6 +64,25 @@ func TestPoolsAreReadAsTheyAreWritten(t *testing.T) {
 		if office.Contains(netip.MustParseAddr(a)) {
 			t.Errorf("%s is of the pool", a)
 		}
+	}
+}
+
+// That there are to be no pools is said, and nothing that is empty or lost says it.
+func TestNoPoolsAreSaid(t *testing.T) {
+	data, annotations, err := EncodePools(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pools, err := ReadPools(data, annotations); err != nil || pools != nil {
+		t.Errorf("no pools are read as %v, %v", pools, err)
+	}
+	for _, annotations := range []map[string]string{nil, {"other": "true"}, {NoPoolsAnnotation: "false"}} {
+		if pools, err := ReadPools(map[string]string{}, annotations); err == nil {
+			t.Errorf("an empty ConfigMap with annotations %v is read as %v", annotations, pools)
+		}
+	}
+	if pools, err := ReadPools(map[string]string{"office": `{"addresses":["10.0.0.10"]}`}, annotations); err != nil || len(pools) != 1 {
+		t.Errorf("a pool beside the word that there are none is read as %v, %v", pools, err)
 	}
 }
 

@@ -88,6 +88,11 @@ func (d *DNS) problems() (list []Problem) {
 	for _, text := range d.Upstream {
 		server("upstream", text)
 	}
+	for _, text := range d.AllowedClients {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			wrong("allowed_clients", "%q is not a network, as \"10.0.0.0/8\"", text)
+		}
+	}
 	for _, zone := range slices.Sorted(maps.Keys(d.ForwardZones)) {
 		domain("forward_zones", zone)
 		if strings.TrimSpace(d.ForwardZones[zone]) == "" {

@@ -20,6 +20,7 @@ type loadBalancerBlock struct {
 	Addresses  []string `hcl:"addresses" doc:"Addresses that nobody else has: ranges (\"10.0.0.10-10.0.0.20\"), networks (\"192.168.7.0/28\", without the address of the network itself and, in IPv4, its last one) and single ones, of both families."`
 	AutoAssign *bool    `hcl:"auto_assign,optional" doc:"Whether services get an address of this pool that name neither a pool nor an address." default:"true"`
 	Namespaces []string `hcl:"namespaces,optional" doc:"Namespaces whose services get addresses of this pool." default:"all namespaces"`
+	ShareNS    *bool    `hcl:"share_between_namespaces,optional" doc:"Whether services of different namespaces share an address when both have the annotation clusterctl.local/allow-shared-address with the same key. A key is no secret: with true, whoever may write services in some namespace of the pool can have the free ports of an address that another shares." default:"false: those of one namespace do"`
 	Interfaces []string `hcl:"interfaces,optional" doc:"Network interfaces of the machines on which the addresses are announced; a machine that has none of them announces none." default:"the one whose network an address is in, else that of the default route"`
 
 	BGP *bgpBlock `hcl:"bgp,block" doc:"Routers that are told of the pool's addresses, by every machine that takes packets for them, in place of the neighbours, whom one machine at a time tells by ARP and NDP. A router that spreads packets over several routes spreads them over machines."`
@@ -47,7 +48,7 @@ func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 		diags = append(diags, fail(attr(b, b.Body, name), summary, format, args...))
 	}
 	pool := config.Pool{Address: x.address("load_balancer." + b.Labels[0]), Source: source(b), Pool: daemons.Pool{Name: or(raw.Name, x.name(b.Labels[0])),
-		Addresses: raw.Addresses, AutoAssign: raw.AutoAssign, Namespaces: raw.Namespaces, Interfaces: raw.Interfaces}}
+		Addresses: raw.Addresses, AutoAssign: raw.AutoAssign, Namespaces: raw.Namespaces, ShareBetweenNamespaces: raw.ShareNS, Interfaces: raw.Interfaces}}
 	if problems := validation.IsDNS1123Label(pool.Name); len(problems) > 0 {
 		diags = append(diags, fail(labelOr(b, "name"), "Invalid name", "%q is no name of a pool: it has lower-case letters, digits and dashes, and begins and ends with a letter or a digit.", pool.Name))
 	}
@@ -150,7 +151,9 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 		owners = append(owners, owner{fmt.Sprintf("service_cidrs %s", p), daemons.PrefixRange(p)})
 	}
 	for _, m := range c.Machines {
-		one(fmt.Sprintf("%s, which has the address %s", m.Address, m.IP), m.IP)
+		for _, a := range append([]netip.Addr{m.IP, m.SecondIP}, m.External...) {
+			one(fmt.Sprintf("%s, which has the address %s", m.Address, a), a)
+		}
 	}
 	if endpoint, err := netip.ParseAddrPort(c.Endpoint); err == nil {
 		one(fmt.Sprintf("the API's endpoint %s", endpoint.Addr()), endpoint.Addr())

@@ -50,6 +50,7 @@ type Cluster struct {
 
 	Machines  []Machine
 	Inventory inventory.Inventory // of all machines, worked out when a plan is made; nil when there is no such
+	HadPools  bool                // pools were applied once, worked out when a plan is made: that there are none now has to be said
 	Images    []Image
 	Workloads []Workload
 	Objects   []Object // from object blocks and from manifests

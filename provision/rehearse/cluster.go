@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"sync"
 
+	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/version"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
@@ -240,6 +241,11 @@ func (l *cluster) Forget(_ context.Context, node string) error {
 	defer l.mu.Unlock()
 	delete(l.nodes, node)
 	return nil
+}
+
+// ForgetFormer implements run.Cluster: nodes are of the machines that have their names.
+func (l *cluster) ForgetFormer(context.Context, string, inventory.Machine) (bool, error) {
+	return false, nil
 }
 
 // Revision is nobody's here: there is no store.

@@ -4,7 +4,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	"clusterctl/certs"
 	"clusterctl/daemons/config"
@@ -250,15 +249,9 @@ func address(b *builder) {
 	cfg := def
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("address", certs.Daemon("kube-address")), b.apiServers()
 	cfg.Address, cfg.NodeName, cfg.NodeIP = b.Cluster.VirtualAddress.String(), b.Machine.Name, b.Machine.IP.String()
-	options := slices.Clone(confined)
-	for i, o := range options {
-		if strings.HasPrefix(o, "RestrictAddressFamilies=") {
-			options[i] = o + " AF_NETLINK AF_PACKET"
-		}
-	}
 	b.unit(service{
 		name: "kube-address", description: "Kubernetes API virtual address", after: "kube-apiserver.service", watchdog: true, health: ready(cfg.HealthAddress),
 		exec: append([]string{b.daemon("kube-address")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
-		options: append([]string{"CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW"}, options...),
+		options: append([]string{"CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW"}, speaking(confined, "AF_NETLINK AF_PACKET")...),
 	})
 }

@@ -148,7 +148,7 @@ func dns(b *builder) {
 	b.unit(service{
 		name: name, description: "Kubernetes cluster DNS", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
 		exec: append([]string{b.daemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
-		// What is asked while it restarts waits in its sockets, which systemd keeps.
-		options: append(ownUser(file, "CAP_NET_BIND_SERVICE"), "FileDescriptorStoreMax=4"),
+		// The kernel tells it by netlink which addresses the machine has. What is asked while it restarts waits in its sockets, which systemd keeps.
+		options: append(speaking(ownUser(file, "CAP_NET_BIND_SERVICE"), "AF_NETLINK"), "FileDescriptorStoreMax=4"),
 	})
 }

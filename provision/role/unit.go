@@ -2,6 +2,7 @@ package role
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"clusterctl/provision/host"
@@ -36,6 +37,17 @@ var confined = []string{
 	"NoNewPrivileges=yes", "ProtectSystem=full", "ProtectHome=yes", "PrivateTmp=yes", "ProtectControlGroups=yes",
 	"ProtectKernelModules=yes", "ProtectKernelTunables=yes", "RestrictSUIDSGID=yes", "RestrictRealtime=yes", "LockPersonality=yes",
 	"RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures=native",
+}
+
+// speaking returns options of a daemon that needs families of sockets besides those of the others.
+func speaking(options []string, families string) []string {
+	options = slices.Clone(options)
+	for i, o := range options {
+		if strings.HasPrefix(o, "RestrictAddressFamilies=") {
+			options[i] = o + " " + families
+		}
+	}
+	return options
 }
 
 // ownUser has a daemon that speaks with strangers run as a user of its own, whom systemd makes for as long as it runs, with one capability. It

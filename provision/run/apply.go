@@ -121,6 +121,9 @@ func (p *Prepared) change(ctx context.Context) error {
 	for _, m := range append(p.with(plan.Create), replaced...) {
 		m.makes = true
 	}
+	for _, m := range p.with(plan.Change) {
+		m.makes = blank(m)
+	}
 	// The control plane of a cluster that is there changes strictly one by one, each
 	// being ready again before the next.
 	changeControl := func(ctx context.Context) error { return p.oneByOne(ctx, control) }
@@ -345,6 +348,7 @@ func (p *Prepared) joined(m *machine) error {
 }
 
 func (p *Prepared) join(m *machine) {
+	m.came = true
 	release := p.engine.Bundle.Release()
 	p.State.Had(release)
 	known := p.State.Machines[m.Address]

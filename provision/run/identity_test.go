@@ -11,6 +11,7 @@ import (
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host"
+	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/state"
 )
@@ -244,6 +245,56 @@ func TestAMachineThatComesBackGetsCertificatesThatAreTaken(t *testing.T) {
 	}
 	if p := w.mustApply(); !p.Empty() {
 		t.Errorf("a second apply would do %v", actions(p))
+	}
+}
+
+// S22: a machine that was installed anew under its name is another one to the cluster. The Node of the former goes before the kubelet starts, which would
+// go on with it, with a provider ID that a Node keeps and with pods that are not there; and the new one has its labels when it is there.
+func TestANodeThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
+	both := machine("second", "10.0.0.5", config.RoleControlPlane, config.RoleNode)
+	for name, m := range map[string]config.Machine{"a node": nodeA, "one of the control plane": both} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, control, both, nodeA, nodeB)
+			w.mustApply()
+			was := w.live.inventories[len(w.live.inventories)-1]
+			w.live.ready = map[string]string{"second": "True", "a": "True", "b": "True"}
+			w.live.provided = map[string]string{"second": was["second"].ProviderID, "a": was["a"].ProviderID, "b": was["b"].ProviderID}
+			fresh := &hostfake.Host{Machine: w.at[m.IP].Machine, Starts: func(unit string) {
+				if w.live.provided[m.Name] != "" && unit == "kubelet.service" {
+					t.Error("the kubelet started as the former machine's node")
+				}
+				if slices.Contains(w.live.machines(), m.Name) {
+					t.Errorf("the node was labelled before its %s started", unit)
+				}
+			}}
+			fresh.Machine.Identity = "of a new installation"
+			w.at[m.IP], w.hosts[m.Address] = fresh, fresh
+			w.live.labelled, w.live.order = nil, nil
+			fresh.Fail = map[string]error{"kubelet.service": errors.New("exit 1")}
+			if _, err := w.apply(); err == nil || slices.Contains(w.live.machines(), m.Name) {
+				t.Errorf("the kubelet does not start, and the node was labelled, which makes one: %v", err)
+			}
+			again := &hostfake.Host{Machine: fresh.Machine, Starts: fresh.Starts} // installed once more
+			again.Machine.Identity = "of the next installation"
+			fresh, w.at[m.IP], w.hosts[m.Address] = again, again, again
+			w.live.provided[m.Name], w.live.labelled, w.live.order = was[m.Name].ProviderID, nil, nil
+			if note := plannedMachine(w.mustApply(), m.Address).Note; !strings.Contains(note, "it was installed anew: the Node of the former machine is deleted, with its pods") {
+				t.Errorf("the plan says %q", note)
+			}
+			if want := []string{"forget former " + m.Name}; !slices.Equal(w.live.order, want) {
+				t.Errorf("done to nodes was %v, want %v", w.live.order, want)
+			}
+			if !slices.Contains(w.live.machines(), m.Name) {
+				t.Errorf("labelled are %v", w.live.machines())
+			}
+			fresh.Starts = nil
+			w.live.provided[m.Name], w.live.order = was[m.Name].ProviderID, nil
+			w.edit(m.Address, kubeletFile)
+			w.mustApply()
+			if slices.Contains(w.live.order, "forget former "+m.Name) {
+				t.Error("the Node of a machine that works was taken away")
+			}
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"clusterctl/daemons/config/inventory"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
 	"clusterctl/provision/host/hostfake"
@@ -177,6 +178,13 @@ func (m *mortal) Forget(ctx context.Context, node string) error {
 		return errKilled
 	}
 	return m.fakeLive.Forget(ctx, node)
+}
+
+func (m *mortal) ForgetFormer(ctx context.Context, node string, now inventory.Machine) (bool, error) {
+	if m.op.dead() {
+		return false, errKilled
+	}
+	return m.fakeLive.ForgetFormer(ctx, node, now)
 }
 
 // P02: wherever an operator is killed, at each of the things that a first apply, a change and a removal do, the next apply ends it and

@@ -4,9 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	daemons "clusterctl/daemons/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
 )
+
+// poolsObject is what tells the cluster of its pools of addresses.
+var poolsObject = state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: metav1.NamespaceSystem, Name: daemons.PoolsName}
 
 // compare looks at the objects, when there is a cluster to look at.
 func (p *Prepared) compare(ctx context.Context) error {
@@ -14,6 +22,7 @@ func (p *Prepared) compare(ctx context.Context) error {
 		return nil
 	}
 	p.engine.Config.Inventory = p.inventory()
+	p.engine.Config.HadPools = slices.ContainsFunc(p.State.Objects, poolsObject.Same)
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	live, err := p.engine.Live(p.State, p.engine.Config)

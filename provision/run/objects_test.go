@@ -95,3 +95,17 @@ func TestNodesAreLabelledWhenTheyAreThere(t *testing.T) {
 		t.Errorf("labelled are %v", got)
 	}
 }
+
+// Once pools were applied, there being none has to be said: the objects that a run applies know that there were some.
+func TestARunKnowsThatThereWerePoolsS22(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "load-balancer-pools", Address: "cluster.home"}}
+	w.mustApply()
+	if w.engine.Config.HadPools {
+		t.Error("there are said to have been pools before the first")
+	}
+	w.mustApply()
+	if !w.engine.Config.HadPools {
+		t.Error("it is not known that there were pools")
+	}
+}

@@ -57,6 +57,7 @@ type machine struct {
 	action  string
 	dead    error // not reached, and removed or only looked for
 	makes   bool  // its node comes with this run
+	came    bool  // and is there
 
 	issued bool // the steps have their certificates
 
@@ -432,6 +433,9 @@ func (p *Prepared) restarts(m *machine, changes []step.Change) string {
 	}
 	if why := plan.Drains(changes); why != "" && m.Has(config.RoleNode) {
 		text = "drain, since " + why + "; " + text
+	}
+	if known := p.State.Machines[m.Address]; blank(m) && known.Joined && known.Identity != m.facts.Identity && m.Has(config.RoleNode) {
+		text = "it was installed anew: the Node of the former machine is deleted, with its pods; " + text
 	}
 	return text
 }

@@ -32,12 +32,18 @@ func (p *Prepared) beside(ctx context.Context, control, rest func(context.Contex
 	if !brought && failed == nil && !interrupted(ctx) {
 		brought, err = true, p.reconcile(ctx) // which says why the API does not answer
 	}
-	var list Refused
+	var list, labels Refused
 	err = list.take(err)
 	if brought && !interrupted(ctx) {
-		err = errors.Join(err, list.take(p.label(ctx)))
+		labelErr := labels.take(p.label(ctx))
+		// A machine that is through by now may run the webhook for whose sake objects were refused.
+		if len(list.List) > 0 && err == nil && len(p.with(plan.Create, plan.Change, plan.Replace)) > 0 && !interrupted(ctx) {
+			list = Refused{}
+			err = list.take(p.reconcile(ctx))
+		}
+		err = errors.Join(err, labelErr)
 	}
-	if len(list.List) > 0 {
+	if list.add(labels); len(list.List) > 0 {
 		refused = list
 	}
 	if failed = errors.Join(failed, err); failed == nil && refused == nil && p.whole() {
@@ -76,7 +82,7 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 	if err := p.engine.Store.Held(); err != nil {
 		return err
 	}
-	if list := p.replacedObjects(); len(list) > 0 {
+	if list := p.replacedObjects(); len(list) > 0 && p.anew == nil {
 		if err := p.live.Delete(ctx, list); err != nil {
 			return err
 		}
@@ -137,7 +143,16 @@ func (p *Prepared) sayObject(o plan.Object) {
 		o.Action, o.Note = plan.Replace, "deleted, and made anew"
 	}
 	p.engine.say(Event{Kind: EventObject, Object: &o, Message: o.Note})
-	if p.Plan.Pending && o.Action != plan.None {
+	if o.Action == plan.None {
+		return
+	}
+	was := slices.IndexFunc(p.Plan.Objects, func(e plan.Object) bool {
+		return e.Action == plan.Refused && e.Kind == o.Kind && e.Name == o.Name && e.Address == o.Address
+	})
+	switch {
+	case was >= 0: // it was refused, and is taken by now
+		p.Plan.Objects[was] = o
+	case p.Plan.Pending:
 		p.Plan.Objects = append(p.Plan.Objects, o)
 	}
 }
@@ -146,7 +161,7 @@ func (p *Prepared) sayObject(o plan.Object) {
 func (p *Prepared) label(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	nodes := with(p.engine.Config, func(m config.Machine) bool { return p.made(m) && p.joinedNow(m) })
+	nodes := with(p.engine.Config, func(m config.Machine) bool { return p.made(m) && p.cameNow(m) })
 	if len(nodes.Machines) == 0 {
 		return nil
 	}
@@ -175,6 +190,14 @@ func (p *Prepared) joinedNow(m config.Machine) bool {
 	writing.Lock()
 	defer writing.Unlock()
 	return p.State.Machines[m.Address].Joined
+}
+
+// cameNow reports whether a machine's node has come with this run. That the state says that the machine has joined may be of before it was
+// installed anew.
+func (p *Prepared) cameNow(m config.Machine) bool {
+	writing.Lock()
+	defer writing.Unlock()
+	return slices.ContainsFunc(p.machines, func(own *machine) bool { return own.Address == m.Address && own.came })
 }
 
 // with is a configuration with some of its machines.

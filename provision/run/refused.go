@@ -51,8 +51,18 @@ func (r *Refused) take(err error) error {
 	if !errors.As(err, &more) {
 		return err
 	}
-	r.List, r.Waiting = append(r.List, more.List...), r.Waiting+more.Waiting
+	r.add(more)
 	return nil
+}
+
+// add adds refusals to these, each object once: what the cluster's own daemons need is applied with the nodes' labels as well.
+func (r *Refused) add(more Refused) {
+	for _, one := range more.List {
+		if !slices.ContainsFunc(r.List, func(o Refusal) bool { return o.Kind == one.Kind && o.Name == one.Name && o.Address == one.Address }) {
+			r.List = append(r.List, one)
+		}
+	}
+	r.Waiting += more.Waiting
 }
 
 // unknown reports whether all of them are of kinds that the API does not know.

@@ -12,7 +12,9 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
+	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
 
@@ -67,7 +69,7 @@ func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 		{Address: "object.v1.ConfigMap.a", Source: config.Source{File: "app.hcl", Line: 3}, Kind: "ConfigMap", Name: "default/a", Err: errors.New("too big")},
 		{Address: "object.v1.Widget.b", Source: config.Source{File: "app.hcl", Line: 9}, Kind: "Widget", Name: "default/b", Err: errors.New("there is no such kind in v1")},
 	}}
-	w.live.refused, w.live.refuses = refused, refused
+	w.live.refused, w.live.refuses = refused, []error{refused, nil, refused} // that between is the label of the node that joins
 	w.declare(control, nodeA)
 	w.engine.Look = true
 	p, err := w.engine.Prepare(t.Context())
@@ -91,6 +93,37 @@ func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 	if err != nil || !s.Machines["machine.a"].Joined || len(s.Machines) != 2 {
 		t.Errorf("the machines are %v, %v", slices.Collect(maps.Keys(s.Machines)), err)
 	}
+}
+
+// P05: an object that is refused while machines are being worked on, and taken when they are through, does not fail the run: its webhook ran on a
+// node that this run made.
+func TestWhatIsTakenOnceTheMachinesAreThereIsNotRefused(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	refused := run.Refused{List: []run.Refusal{{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a", Err: errors.New("failed calling webhook")}}, Waiting: 2}
+	w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Address: "object.v1.ConfigMap.a"}}
+	w.live.refuses = []error{refused}
+	said := plan.Object{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a"}
+	w.live.says = [][]plan.Object{{with(said, plan.Refused)}, nil, {with(said, plan.Create)}}
+	done, err := w.apply()
+	if err != nil {
+		t.Errorf("the run fails although all is there: %v", err)
+	}
+	if _, created := done.Count(plan.Create); created != 1 || len(done.Objects) != 1 {
+		t.Errorf("done was %+v", done.Objects)
+	}
+	if len(w.live.before) != 3 { // refused, the labels of the nodes that joined, and taken
+		t.Errorf("objects were applied %d times", len(w.live.before))
+	}
+	w.live.before, w.live.refuses = nil, []error{refused}
+	w.live.planned = []plan.Object{{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a", Action: plan.Change}}
+	if _, err := w.apply(); err == nil || len(w.live.before) != 1 {
+		t.Errorf("nothing has changed since the refusal, and it was tried %d times: %v", len(w.live.before), err)
+	}
+}
+
+func with(o plan.Object, action string) plan.Object {
+	o.Action = action
+	return o
 }
 
 // stopping is an agent during whose work the run is stopped.

@@ -69,6 +69,9 @@ func (p *Prepared) roll(ctx context.Context, m *machine) (err error) {
 			return err
 		}
 	}
+	if node {
+		p.forgetFormer(ctx, m)
+	}
 	err = p.converge(ctx, m)
 	if err != nil && !errors.As(err, new(*RolledBack)) {
 		return err
@@ -78,6 +81,34 @@ func (p *Prepared) roll(ctx context.Context, m *machine) (err error) {
 	}
 	return errors.Join(err, p.back(ctx, m))
 }
+
+const forgetTimeout = 10 * time.Second
+
+// forgetFormer takes away the Node of the machine that had a machine's name before it, as one that was installed anew finds it. Its kubelet would
+// go on with that Node, which keeps its provider ID, and with pods of which nothing is there. A Node that is ready is left to whoever drains it,
+// unless nothing of the cluster is on the machine. An API that is down is mended by this run: it keeps no machine from being made.
+func (p *Prepared) forgetFormer(ctx context.Context, m *machine) {
+	now := p.engine.Config.Inventory[m.Name]
+	if now.ProviderID == "" || m.action != plan.Change && !p.engine.replaced(m.Address) {
+		return // nobody had the name
+	}
+	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
+	defer cancel()
+	if !blank(m) {
+		if ready, err := p.live.Nodes(ctx); err != nil || ready[m.Name] == "True" {
+			return
+		}
+	}
+	switch forgot, err := p.live.ForgetFormer(ctx, m.Name, now); {
+	case err != nil:
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "whether its Node is of a machine that had its name before is not known: " + err.Error()})
+	case forgot:
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "the Node of the machine that had its name before is deleted, and with it the pods that were there"})
+	}
+}
+
+// blank reports whether nothing of a cluster is on a machine.
+func blank(m *machine) bool { return m.agent != nil && m.facts.ClusterCA == "" }
 
 // clear moves a node's pods away, when there is anywhere for them to go.
 func (p *Prepared) clear(ctx context.Context, m *machine, why string) error {

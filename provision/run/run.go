@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
@@ -71,6 +72,9 @@ type Cluster interface {
 	Revision(ctx context.Context) (int64, error)
 	// Forget removes a node's object.
 	Forget(ctx context.Context, node string) error
+	// ForgetFormer removes a node's object that is of another machine than the one that has its name now, which the cluster is told of. It reports
+	// whether there was one.
+	ForgetFormer(ctx context.Context, node string, now inventory.Machine) (bool, error)
 }
 
 // Engine runs. All fields but those marked are required.

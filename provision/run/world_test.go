@@ -44,10 +44,11 @@ type fakeLive struct {
 	drained []string
 	gone    []string
 	ended   []state.Object
-	planned []plan.Object // what Plan finds
-	events  []plan.Object // what Apply says
-	refused error         // what Plan answers
-	refuses error         // what Apply answers
+	planned []plan.Object   // what Plan finds
+	events  []plan.Object   // what Apply says
+	says    [][]plan.Object // what each Apply says besides, in its turn
+	refused error           // what Plan answers
+	refuses []error         // what each Apply answers in its turn, and nothing when they are through
 
 	objects []state.Object   // what is declared
 	before  [][]state.Object // what each Apply was told of that was applied before
@@ -56,6 +57,7 @@ type fakeLive struct {
 
 	ready    map[string]string // nodes
 	kubelets map[string]string // versions of theirs; this release's where there is none
+	provided map[string]string // provider IDs
 	cordoned map[string]bool
 	stuck    error // what draining gives
 
@@ -75,6 +77,12 @@ func (l *fakeLive) Apply(_ context.Context, c *config.Cluster, before []state.Ob
 	for _, o := range l.events {
 		say(o)
 	}
+	if len(l.says) > 0 {
+		for _, o := range l.says[0] {
+			say(o)
+		}
+		l.says = l.says[1:]
+	}
 	for _, m := range c.Machines {
 		l.labelled = append(l.labelled, m.Name)
 	}
@@ -83,8 +91,10 @@ func (l *fakeLive) Apply(_ context.Context, c *config.Cluster, before []state.Ob
 		close(l.applied)
 		l.applied = nil
 	}
-	refuses := l.refuses
-	l.refuses = nil // of the objects alone, and not of the nodes' labels that come after
+	var refuses error
+	if len(l.refuses) > 0 {
+		refuses, l.refuses = l.refuses[0], l.refuses[1:]
+	}
 	return append([]state.Object{}, l.objects...), refuses
 }
 
@@ -169,6 +179,17 @@ func (l *fakeLive) Forget(_ context.Context, node string) error {
 		l.order = append(l.order, "forget "+node)
 	}
 	return nil
+}
+
+func (l *fakeLive) ForgetFormer(_ context.Context, node string, now inventory.Machine) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if has := l.provided[node]; has == "" || has == now.ProviderID {
+		return false, nil
+	}
+	delete(l.provided, node)
+	l.order = append(l.order, "forget former "+node)
+	return true, nil
 }
 
 func newWorld(t testing.TB, machines ...config.Machine) *world {

@@ -118,7 +118,10 @@ func (l *Live) compare(ctx context.Context, d Desired, there *seen) (plan.Object
 	if o.Diff = Diff(live, result); len(o.Diff) > 0 {
 		o.Action, o.Note = plan.Change, consequence(o, live, result)
 		if by != "" {
-			o.Note = strings.TrimPrefix(o.Note+"; taken over from "+by, "; ")
+			o.Note = with(o.Note, "taken over from "+by)
+		}
+		if isPools(o.Kind, d.Object.GetNamespace(), d.Object.GetName()) {
+			o.Note = with(o.Note, l.withdrawn(ctx, live, result))
 		}
 	} else {
 		l.settled.note(d, live)
@@ -138,6 +141,14 @@ func (l *Live) getAll(ctx context.Context, list []state.Object, there *seen) ([]
 		})
 	}
 	return found, g.Wait()
+}
+
+// with adds to a note what else there is to say.
+func with(note, more string) string {
+	if note == "" || more == "" {
+		return note + more
+	}
+	return note + "; " + more
 }
 
 // consequence says what a change leads to.
@@ -234,8 +245,16 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 		return append(list, lacking(list, before)...)
 	}
 	deadline := time.Now().Add(startup)
+	var again []Desired // what was refused
+	retry := func() (err error) {
+		again, refused.List, err = l.retry(ctx, again, refused.List, say)
+		return err
+	}
 	for from, to := 0, 0; from < len(desired); from = to {
 		if from > 0 && desired[from].Wave > desired[from-1].Wave { // depends_on: what it names works before this begins
+			if err := retry(); err != nil {
+				return kept(), err
+			}
 			if len(refused.List) > 0 {
 				refused.Waiting = len(desired) - from
 				return kept(), refused
@@ -246,13 +265,16 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 		}
 		to = alike(desired, from)
 		done, list, err := l.applyAll(ctx, desired[from:to], deadline, say)
-		applied, refused.List = append(applied, done...), append(refused.List, list...)
+		applied, refused.List, again = append(applied, done...), append(refused.List, list...), append(again, those(desired[from:to], list)...)
 		if err != nil {
 			return kept(), err
 		}
 	}
 	if err := l.pruneAll(ctx, obsolete(desired, before), say); err != nil {
 		return kept(), err
+	}
+	if err := retry(); err != nil {
+		return applied, err
 	}
 	if len(refused.List) > 0 {
 		return applied, refused

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func base(c *config.Cluster) ([]Desired, error) {
 		typed = append(typed, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 			ObjectMeta: metav1.ObjectMeta{Name: inventory.Name, Namespace: metav1.NamespaceSystem}, Data: data})
 	}
-	if len(c.Pools) > 0 {
+	if len(c.Pools) > 0 || c.HadPools && !slices.ContainsFunc(c.Objects, declaresPools) {
 		pools, err := pools(c)
 		if err != nil {
 			return nil, err
@@ -70,15 +71,16 @@ func isInventory(o state.Object) bool {
 	return o.Kind == "ConfigMap" && o.Namespace == metav1.NamespaceSystem && o.Name == inventory.Name
 }
 
-// pools says which addresses there are for services of type LoadBalancer.
+// pools says which addresses there are for services of type LoadBalancer, also that there are none any more: from a ConfigMap that is missing nothing
+// follows for services.
 func pools(c *config.Cluster) (any, error) {
 	var list []daemons.Pool
 	for _, p := range c.Pools {
 		list = append(list, p.Pool)
 	}
-	data, err := daemons.EncodePools(list)
+	data, annotations, err := daemons.EncodePools(list)
 	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: daemons.PoolsName, Namespace: metav1.NamespaceSystem}, Data: data}, err
+		ObjectMeta: metav1.ObjectMeta{Name: daemons.PoolsName, Namespace: metav1.NamespaceSystem, Annotations: annotations}, Data: data}, err
 }
 
 const dnsName = "kube-dns"

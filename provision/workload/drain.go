@@ -2,7 +2,9 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,12 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"clusterctl/daemons/config/inventory"
 	"clusterctl/provision/plan"
 )
 
 var (
 	nodes          = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	pods           = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	configMaps     = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	endpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
@@ -209,4 +213,37 @@ func (l *Live) Forget(ctx context.Context, node string) error {
 		return nil
 	}
 	return err
+}
+
+// ForgetFormer deletes what there is of a node whose provider ID is one of the inventory's and another than its machine has now: the machine that it
+// stands for is not there any more, nor is what ran on it. The cluster's inventory knows the machine afterwards, so that the Node that comes gets
+// its provider ID and not the former's. It reports whether there was one.
+func (l *Live) ForgetFormer(ctx context.Context, node string, now inventory.Machine) (forgot bool, err error) {
+	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("look at node %s: %w", node, err)
+	}
+	if err == nil {
+		has, _, _ := unstructured.NestedString(live.Object, "spec", "providerID")
+		if forgot = strings.HasPrefix(has, inventory.Scheme) && has != now.ProviderID; forgot {
+			uid := live.GetUID()
+			err = l.dynamic.Resource(nodes).Delete(ctx, node, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return false, fmt.Errorf("delete node %s of the machine %s: %w", node, has, err)
+			}
+		}
+	}
+	data, err := inventory.Inventory{node: now}.Encode()
+	if err != nil {
+		return forgot, err
+	}
+	patch, err := json.Marshal(map[string]any{"data": data})
+	if err != nil {
+		return forgot, err
+	}
+	_, err = l.dynamic.Resource(configMaps).Namespace(metav1.NamespaceSystem).Patch(ctx, inventory.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return forgot, fmt.Errorf("tell the cluster's inventory of machine %s: %w", node, err)
+	}
+	return forgot, nil
 }

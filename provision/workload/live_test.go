@@ -32,7 +32,7 @@ type mapper struct{ *meta.DefaultRESTMapper }
 func (mapper) Reset() {}
 
 func fakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList", nodes: "NodeList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList",
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList", nodes: "NodeList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList", services: "ServiceList",
 		webhooks: "MutatingWebhookConfigurationList"}, objects...)
 	m := mapper{meta.NewDefaultRESTMapper([]schema.GroupVersion{webhooks.GroupVersion()})}
 	for _, kind := range []string{"ConfigMap", "Service", "Pod"} {

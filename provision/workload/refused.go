@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -136,4 +138,33 @@ func awaits(d Desired, err error, changing map[key]bool) bool {
 	}
 	priority, _, _ := unstructured.NestedString(d.Object.Object, "spec", "priorityClassName")
 	return changing[key{"ServiceAccount", d.Object.GetNamespace(), account}] || changing[key{"PriorityClass", "", priority}]
+}
+
+// those are the objects of a list that refusals are about.
+func those(desired []Desired, list []run.Refusal) (about []Desired) {
+	for _, d := range desired {
+		if slices.ContainsFunc(list, func(r run.Refusal) bool {
+			return r.Address == d.Address && r.Kind == d.Object.GetKind() && r.Name == fullName(d.Object.GetNamespace(), d.Object.GetName())
+		}) {
+			about = append(about, d)
+		}
+	}
+	return about
+}
+
+// retry tries once more what was refused before other objects were made and taken away: a service's node port was its predecessor's, a webhook or a
+// policy was not there yet. It returns what is refused still, which has been said already.
+func (l *Live) retry(ctx context.Context, refused []Desired, list []run.Refusal, say func(plan.Object)) ([]Desired, []run.Refusal, error) {
+	if len(refused) == 0 {
+		return refused, list, nil
+	}
+	_, still, err := l.applyAll(ctx, refused, time.Time{}, func(o plan.Object) {
+		if o.Action != plan.Refused {
+			say(o)
+		}
+	})
+	if err != nil {
+		return refused, list, err
+	}
+	return those(refused, still), still, nil
 }

@@ -19,7 +19,7 @@ import (
 const (
 	movingName = "moving"
 	movable    = 6                // pods
-	blink      = 30 * time.Second // shorter than a node's grace of 40 s
+	blink      = 30 * time.Second // shorter than a node's grace of 50 s
 )
 
 // timing is how long pods stay on a silent node, besides its grace, and a silence that is longer than both.
@@ -29,7 +29,7 @@ type timing struct {
 }
 
 var (
-	brisk = timing{stays: 10, silence: 80 * time.Second}
+	brisk = timing{stays: 10, silence: 100 * time.Second}
 	usual = timing{silence: 6 * time.Minute}
 )
 

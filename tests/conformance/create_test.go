@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -228,4 +229,36 @@ func refusesBodies(t *testing.T, s *subject) {
 	s.refused(t, post(s.collection(), o).as("text/csv"), 406, "NotAcceptable", "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
 	long := strings.Repeat("m", 129)
 	s.refused(t, post(s.collection()+"?fieldManager="+long, o), 422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
+}
+
+// S11: the selectors of a pod say from its creation on which pods they are about, also when its labels change later.
+func TestLabelKeysBecomePartOfSelectors(t *testing.T) {
+	c := shared(t)
+	c.namespace(t, "labelkeys")
+	term := object{"topologyKey": "z", "labelSelector": object{"matchLabels": object{"app": "a"}}, "matchLabelKeys": []any{"hash", "lacking"}, "mismatchLabelKeys": []any{"tenant"}}
+	weighted := []any{object{"weight": 1, "podAffinityTerm": term}}
+	affinity := object{"requiredDuringSchedulingIgnoredDuringExecution": []any{term}, "preferredDuringSchedulingIgnoredDuringExecution": weighted}
+	spread := object{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": object{}, "matchLabelKeys": []any{"hash"}}
+	pod := object{"metadata": object{"name": "p", "labels": object{"app": "a", "hash": "1", "tenant": "t"}}, "spec": object{
+		"containers": []any{object{"name": "c", "image": "i"}}, "affinity": object{"podAffinity": affinity, "podAntiAffinity": affinity}, "topologySpreadConstraints": []any{spread},
+	}}
+	const path = "/api/v1/namespaces/labelkeys/pods"
+	c.must(t, 201, post(path, pod))
+	c.must(t, 200, patch(path+"/p", "merge-patch+json", object{"metadata": object{"labels": object{"hash": "2"}}}))
+	a := c.must(t, 200, get(path+"/p"))
+	in := object{"key": "hash", "operator": "In", "values": []any{"1"}}
+	both := []any{in, object{"key": "tenant", "operator": "NotIn", "values": []any{"t"}}}
+	for where, want := range map[string][]any{
+		"affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.0":                      both,
+		"affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.0":                  both,
+		"affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution.0.podAffinityTerm":     both,
+		"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution.0.podAffinityTerm": both,
+		"topologySpreadConstraints.0": {in},
+	} {
+		if got := a.at("spec." + where + ".labelSelector.matchExpressions"); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v", where, got)
+		}
+	}
+	twice := with(with(pod, "metadata.name", "twice"), "spec.topologySpreadConstraints", []any{with(spread, "labelSelector", object{"matchLabels": object{"hash": "1"}})})
+	c.refused(t, post(path, twice), 422, "Invalid", `spec.topologySpreadConstraints[0][0]: Invalid value: "hash": exists in both matchLabelKeys and labelSelector`)
 }

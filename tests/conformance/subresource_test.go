@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/base64"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -56,18 +57,52 @@ func TestPodsAreBoundOnce(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "binding")
 	path, _ := podIn(t, c, "binding", "p")
+	c.must(t, 200, patch(path+"/status", "merge-patch+json", object{"status": object{"nominatedNodeName": "n2", "conditions": []any{
+		object{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}}}}))
 	binding := object{"apiVersion": "v1", "kind": "Binding", "metadata": object{"name": "p"}, "target": object{"kind": "Node", "name": "n1"}}
 	a := c.must(t, 201, post(path+"/binding", binding))
 	if a.text("kind") != "Status" || a.text("status") != "Success" {
 		t.Errorf("bound: %s", a.raw)
 	}
-	if pod := c.must(t, 200, get("%s", path)); pod.text("spec.nodeName") != "n1" || pod.text("status.conditions.0.type") != "PodScheduled" {
+	pod := c.must(t, 200, get("%s", path))
+	if condition, _ := pod.at("status.conditions.0").(object); pod.text("spec.nodeName") != "n1" || condition["type"] != "PodScheduled" || condition["status"] != "True" ||
+		condition["reason"] != nil || condition["message"] != nil {
 		t.Errorf("bound: %v %v", pod.at("spec.nodeName"), pod.at("status"))
+	}
+	if pod.at("status.nominatedNodeName") != nil {
+		t.Errorf("it is promised %v still", pod.at("status.nominatedNodeName"))
 	}
 	c.refused(t, post(path+"/binding", binding), 409, "Conflict", `pod p is already assigned to node "n1"`)
 	c.refused(t, post(path+"-not/binding", with(binding, "metadata.name", "p-not")), 404, "NotFound", `pods "p-not" not found`)
 	podIn(t, c, "binding", "q")
 	c.must(t, 201, post("/api/v1/namespaces/binding/bindings", with(binding, "metadata.name", "q")))
+}
+
+// S11
+func TestPodsAreLabelledWithTheTopologyOfTheirNode(t *testing.T) {
+	c := shared(t)
+	c.namespace(t, "topology")
+	c.must(t, 201, post("/api/v1/nodes", object{"metadata": object{"name": "topology-1", "labels": object{
+		"topology.kubernetes.io/zone": "za", "topology.kubernetes.io/region": "ra", "other": "x"}}}))
+	const pods = "/api/v1/namespaces/topology/pods"
+	spec := object{"containers": []any{object{"name": "c", "image": "i"}}}
+	place := func(name, node string) {
+		c.must(t, 201, post(pods+"/"+name+"/binding", object{"metadata": object{"name": name, "labels": object{"bound": "yes"}}, "target": object{"kind": "Node", "name": node}}))
+	}
+	c.must(t, 201, post(pods, object{"metadata": object{"name": "bound", "labels": object{"topology.kubernetes.io/zone": "mine", "app": "a"}}, "spec": spec}))
+	place("bound", "topology-1")
+	c.must(t, 201, post(pods, object{"metadata": object{"name": "created"}, "spec": with(spec, "nodeName", "topology-1")}))
+	c.must(t, 201, post(pods, object{"metadata": object{"name": "elsewhere"}, "spec": spec}))
+	place("elsewhere", "topology-not")
+	for name, want := range map[string]object{
+		"bound":     {"topology.kubernetes.io/zone": "za", "topology.kubernetes.io/region": "ra", "app": "a", "bound": "yes"},
+		"created":   {"topology.kubernetes.io/zone": "za", "topology.kubernetes.io/region": "ra"},
+		"elsewhere": {"bound": "yes"},
+	} {
+		if got := c.must(t, 200, get("%s/%s", pods, name)).at("metadata.labels"); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }
 
 // S11

@@ -8,10 +8,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // quotaOf makes a quota.
@@ -86,4 +88,44 @@ func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
 	}
 	uses(t, ns, "all", "pods", "0", "requests.cpu", "0", "count/deployments.apps", "0", "configmaps", "1", "secrets", "1",
 		"services.nodeports", "1", "fast.storageclass.storage.k8s.io/requests.storage", "1Gi")
+}
+
+// A claim of devices and a pod that asks for the resource which their class stands for take of one quota.
+func TestDevicesTakeOfTheQuotaOfTheirClassesResourceS12(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	const gpu = "quota.example.com/gpu"
+	must[*resourcev1.DeviceClass](t)(client.ResourceV1().DeviceClasses().Create(t.Context(), &resourcev1.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "quota-gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To(gpu)}}, metav1.CreateOptions{}))
+	t.Cleanup(func() {
+		if err := client.ResourceV1().DeviceClasses().Delete(context.Background(), "quota-gpu", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	claim := func(name string, count int64) error {
+		_, err := client.ResourceV1().ResourceClaims(ns).Create(t.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r",
+				Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "quota-gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count}}}}}}, metav1.CreateOptions{})
+		return err
+	}
+	quotaOf(t, ns, "gpus", corev1.ResourceQuotaSpec{Hard: hard("requests."+gpu, "3", "requests.deviceclass.resource.kubernetes.io/quota-gpu", "9", "quota-gpu.deviceclass.resource.k8s.io/devices", "9")})
+	if err := claim("two", 2); err != nil {
+		t.Fatal(err)
+	}
+	uses(t, ns, "gpus", "requests."+gpu, "2", "requests.deviceclass.resource.kubernetes.io/quota-gpu", "2", "quota-gpu.deviceclass.resource.k8s.io/devices", "2")
+	asks := func(name string) error {
+		spec := podSpec()
+		spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: hard(gpu, "1"), Limits: hard(gpu, "1")}
+		_, err := client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+		return err
+	}
+	if err := asks("one"); err != nil {
+		t.Fatal(err)
+	}
+	uses(t, ns, "gpus", "requests."+gpu, "3", "requests.deviceclass.resource.kubernetes.io/quota-gpu", "2", "quota-gpu.deviceclass.resource.k8s.io/devices", "2")
+	for name, err := range map[string]error{"a pod": asks("more"), "a claim": claim("more", 1)} {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota: gpus, requested: requests.quota.example.com/gpu=1, used: requests.quota.example.com/gpu=3, limited: requests.quota.example.com/gpu=3") {
+			t.Errorf("%s beyond it: %v", name, err)
+		}
+	}
 }

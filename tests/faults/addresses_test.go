@@ -75,11 +75,24 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 	see("what has become free", 1, "10.77.0.1", "10.77.0.2", "10.77.0.3")
 	change(t, s, maps.Get, maps.Update, config.PoolsName, func(m *corev1.ConfigMap) { m.Data = pool("10.77.0.3-10.77.0.9") })
 	see("other addresses", 0, "10.77.0.3", "10.77.0.4", "10.77.0.5", "10.77.0.6")
-	s.until(t, "no pool", func(ctx context.Context) (bool, any) {
+	s.until(t, "no pools to be known", func(ctx context.Context) (bool, any) {
 		err := maps.Delete(ctx, config.PoolsName, metav1.DeleteOptions{})
 		return apierrors.IsNotFound(err), err
 	})
+	see("the addresses from before", 0, "10.77.0.3", "10.77.0.4", "10.77.0.5", "10.77.0.6")
+	_, none, err := config.EncodePools(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "the word that there are no pools", func(ctx context.Context) (bool, any) {
+		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: config.PoolsName, Annotations: none}}, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err), err
+	})
 	see("no addresses", 0)
+	s.until(t, "what said so to go", func(ctx context.Context) (bool, any) {
+		err := maps.Delete(ctx, config.PoolsName, metav1.DeleteOptions{})
+		return apierrors.IsNotFound(err), err
+	})
 	for _, service := range list.Items {
 		remove(service.Name)
 	}

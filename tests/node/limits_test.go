@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestMemoryHogIsKilledAndItsNeighbourLivesS25(t *testing.T) {
@@ -162,5 +164,12 @@ func TestPodThatWritesMoreThanItMayIsEvictedS26(t *testing.T) {
 	n.until("its end", func() bool { p := n.pod("full"); return p != nil && p.Status.Phase == corev1.PodFailed })
 	if s := n.pod("full").Status; s.Reason != "Evicted" || s.Message != "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. " {
 		t.Errorf("it ended for %s: %s", s.Reason, s.Message)
+	}
+	n.until("what it has written to go", func() bool {
+		list, err := n.cri.ListContainers(context.Background(), &criapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": "full"}})
+		return err == nil && len(list) == 0
+	})
+	if s := n.pod("full").Status; s.Reason != "Evicted" || s.ContainerStatuses[0].State.Terminated == nil {
+		t.Errorf("of the pod, whose containers are gone, it is said %+v", s)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -95,16 +96,13 @@ func nodeReady(n *corev1.Node) bool {
 	return false
 }
 
-func (n *node) untaint() {
-	got, err := n.admin.CoreV1().Nodes().Get(context.Background(), nodeName, metav1.GetOptions{})
-	if err != nil {
+func (n *node) untaint() { n.patchNode(`{"spec":{"taints":null}}`) }
+
+// patchNode changes the node, whose kubelet writes it as well.
+func (n *node) patchNode(patch string) {
+	n.Helper()
+	if _, err := n.admin.CoreV1().Nodes().Patch(context.Background(), nodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		n.Fatal(err)
-	}
-	if len(got.Spec.Taints) > 0 {
-		got.Spec.Taints = nil
-		if _, err := n.admin.CoreV1().Nodes().Update(context.Background(), got, metav1.UpdateOptions{}); err != nil {
-			n.Fatal(err)
-		}
 	}
 }
 

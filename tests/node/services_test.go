@@ -51,14 +51,7 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 	kubeconfig := write(t, filepath.Join(n.engine.Dir, "admin.conf"), text)
 
 	// The node gets its network, and a route to another node's.
-	self, err := n.admin.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	self.Spec.PodCIDR, self.Spec.PodCIDRs = "10.77.0.0/24", []string{"10.77.0.0/24"}
-	if _, err := n.admin.CoreV1().Nodes().Update(ctx, self, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	n.patchNode(`{"spec":{"podCIDR":"10.77.0.0/24","podCIDRs":["10.77.0.0/24"]}}`)
 	n.create(n.shell("web", "mkdir /www; echo hello >/www/index.html; httpd -f -p 8080 -h /www", nil))
 	n.until("the first pod", func() bool { return ready(n.pod("web")) })
 	other, err := n.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}, Spec: corev1.NodeSpec{PodCIDR: "10.77.1.0/24", PodCIDRs: []string{"10.77.1.0/24"}}}, metav1.CreateOptions{})

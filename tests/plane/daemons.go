@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
 )
 
 // planDaemons makes the processes of scheduler and controllers, which know all API servers.
@@ -14,7 +15,7 @@ func (p *Plane) planDaemons() error {
 		return config.Connection{Kubeconfig: p.path(kubeconfig), APIServers: p.Addresses()}
 	}
 	serving := func(to *config.Serving) error {
-		port, err := freePort()
+		port, err := run.FreePort()
 		to.SecurePort, to.ClientCAFile = port, p.path("ca.crt")
 		to.TLSCertFile, to.TLSPrivateKeyFile = p.path("daemon.crt"), p.path("daemon.key")
 		return err

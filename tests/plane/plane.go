@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
 )
 
 // Options says what there is to be.
@@ -56,7 +56,7 @@ func New(ctx context.Context, o Options) (*Plane, error) {
 	p := &Plane{Options: o}
 	p.Members, p.Servers = max(p.Members, 1), max(p.Servers, 1)
 	for range p.Servers {
-		port, err := freePort()
+		port, err := run.FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -154,11 +154,11 @@ func (p *Plane) writeFiles() error {
 func (p *Plane) plan() error {
 	var peers, initial []string
 	for i := range p.Members {
-		client, err := freePort()
+		client, err := run.FreePort()
 		if err != nil {
 			return err
 		}
-		peer, err := freePort()
+		peer, err := run.FreePort()
 		if err != nil {
 			return err
 		}
@@ -236,13 +236,4 @@ func (p *Plane) Close() error {
 		errs = append(errs, process.End())
 	}
 	return errors.Join(append(errs, os.RemoveAll(p.Dir))...)
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

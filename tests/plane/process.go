@@ -27,6 +27,16 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
+// Said is the end of what it has written.
+func (p *Process) Said() string {
+	const most = 4 << 10
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-most):])
+}
+
 // Start starts it. It ends with this process, and when ctx does.
 func (p *Process) Start(ctx context.Context) error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -61,7 +61,7 @@ type size struct {
 	settle time.Duration
 }
 
-var full = size{nodes: 5000, pods: 10000, replicas: 1000, dependents: 10000, crowd: 50000, configMaps: 10000, perSet: 100, benchmarking: "1s", settle: 30 * time.Second}
+var full = size{nodes: 5000, pods: 10000, replicas: 1000, dependents: 10000, crowd: 50000, configMaps: 10000, perSet: 100, benchmarking: "5s", settle: 30 * time.Second}
 
 func (s size) dividedBy(n int) size {
 	if n <= 1 {

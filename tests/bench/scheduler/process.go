@@ -42,7 +42,7 @@ func anonymous(p *plane.Process) (float64, error) {
 			return kib / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("/proc/%d/status has no RssAnon", p.PID())
+	return 0, fmt.Errorf("%s has ended: it has no memory any more, and has said\n%s", p.Command()[0], p.Said())
 }
 
 const (

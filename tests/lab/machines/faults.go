@@ -2,7 +2,10 @@ package machines
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 )
 
 // Slow makes the machine's link slow in the direction of the machine: so many kilobits a
@@ -27,3 +30,22 @@ func (m *Machine) Root() string {
 
 // Running says whether the machine is on.
 func (m *Machine) Running() bool { return m.leader() != 0 }
+
+// Reinstall has the machine begin anew with an empty disk, under its name and at its address, as somebody else: it has another identity and another
+// host key, which the lab's known hosts have besides the former. The lab must have been made without Options.Disk.
+func (m *Machine) Reinstall(ctx context.Context) error {
+	base, err := rootFS(ctx, io.Discard)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(m.PowerCut(ctx), m.remove()); err != nil {
+		return fmt.Errorf("take the disk of %s away: %w", m.Name, err)
+	}
+	if err := os.RemoveAll(m.path("")); err != nil {
+		return fmt.Errorf("take the disk of %s away: %w", m.Name, err)
+	}
+	if err := m.create(ctx, base, 0); err != nil {
+		return fmt.Errorf("install %s: %w", m.Name, err)
+	}
+	return m.Start(ctx)
+}

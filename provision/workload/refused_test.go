@@ -1,0 +1,76 @@
+package workload
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// P05: what is refused because of what the same run makes after it, or takes away last, is tried again then: a service that is renamed
+// and keeps its node port, and a configuration whose webhook comes later in the list. What is refused for good is said once.
+func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, client := fakeLive(ours("v1", "ConfigMap", "default", "old"))
+		there := map[string]bool{"old": true}
+		client.PrependReactor("delete", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			delete(there, a.(clienttesting.DeleteActionImpl).Name)
+			return false, nil, nil
+		})
+		client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			p := a.(clienttesting.PatchActionImpl)
+			switch {
+			case p.Name == "renamed" && there["old"], p.Name == "early" && !there["d"], p.Name == "never":
+				return true, nil, apierrors.NewBadRequest("not as long as it is so")
+			}
+			there[p.Name] = true
+			return true, item("v1", a.GetResource().Resource, a.GetNamespace(), p.Name, nil), nil
+		})
+		c := &config.Cluster{Name: "home", Objects: []config.Object{
+			declared("object.renamed", 1, item("v1", "ConfigMap", "default", "renamed", nil)),
+			declared("object.early", 2, item("v1", "ConfigMap", "default", "early", nil)),
+			declared("object.never", 3, item("v1", "ConfigMap", "default", "never", nil)),
+			declared("object.d", 4, item("v1", "Pod", "default", "d", nil)),
+			declared("object.after", 5, item("v1", "ConfigMap", "default", "after", nil)),
+		}}
+		before := []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "old", Address: "object.old"}}
+		var events []string
+		say := func(o plan.Object) { events = append(events, o.Name+" "+o.Action) }
+		applied, err := l.Apply(t.Context(), c, before, say)
+		var refused run.Refused
+		if !errors.As(err, &refused) || len(refused.List) != 1 || refused.List[0].Address != "object.never" {
+			t.Errorf("refused are %v", err)
+		}
+		for _, want := range []string{"default/renamed create", "default/early create", "default/old remove"} {
+			if !slices.Contains(events, want) {
+				t.Errorf("%q is not among %v", want, events)
+			}
+		}
+		if n := strings.Count(strings.Join(events, "\n"), "default/never"); n != 1 {
+			t.Errorf("what is refused for good is said %d times: %v", n, events)
+		}
+		if len(applied) != 6 { // with the DNS service
+			t.Errorf("applied are %v", applied)
+		}
+		// A wave that waits for another begins when what was refused of that has been taken after all.
+		c.Objects = c.Objects[1:2]
+		c.Objects[0].Block = "object.early"
+		delete(there, "early")
+		c.Objects = append(c.Objects, declared("object.d", 4, item("v1", "Pod", "default", "d", nil)), declared("object.after", 5, item("v1", "ConfigMap", "default", "after", nil)))
+		c.Objects[1].Block, c.Objects[2].Block, c.Objects[2].DependsOn = "object.d", "object.after", []string{"object.early"}
+		delete(there, "d")
+		if _, err := l.Apply(t.Context(), c, nil, say); err != nil {
+			t.Errorf("with a wave that waits: %v", err)
+		}
+	})
+}
