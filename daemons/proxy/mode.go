@@ -64,12 +64,28 @@ func (c *chains) SetService(service string, ports []rules.Port) error {
 }
 func (c *chains) Used() bool { return c.Family == nft.IPv4 || c.any }
 
-func (c *chains) Apply() (err error) {
-	if err := c.tables.Apply(c.Chains); err != nil {
+func (c *chains) Apply() error {
+	before, err := kernel.Generation()
+	if err != nil {
 		return err
 	}
-	c.generation, err = kernel.Generation()
-	return err
+	seen := c.generation
+	if !c.tables.Known() {
+		seen = before // everything is read and compared
+	}
+	transactions, err := c.tables.Apply(c.Chains)
+	if err != nil {
+		return err
+	}
+	after, err := kernel.Generation()
+	if err != nil {
+		return err
+	}
+	// Somebody else's transaction may have flushed the chains: Intact looks at them then.
+	if c.generation = seen; seen == before && after == before+uint32(transactions) {
+		c.generation = after
+	}
+	return nil
 }
 
 func (c *chains) Intact(deep bool) (bool, error) {

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os/exec"
 	"strings"
@@ -123,6 +125,41 @@ func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 	close(stop)
 	if err := <-failures; err != nil {
 		t.Error(err)
+	}
+}
+
+// What somebody did to the rules before a change of ours is seen after it, and not taken for right because we wrote last.
+func TestAnEditBeforeAChangeIsSeenAfterItS28(t *testing.T) {
+	t.Cleanup(func() {
+		if err := errors.Join(iptables.Remove(nft.IPv4), kernel.Remove(nft.IPv4, rules.TableName)); err != nil {
+			t.Error(err)
+		}
+	})
+	for mode, edit := range map[string]string{
+		modeNFTables: "nft add chain ip " + rules.TableName + " more", modeIPTables: "iptables -t nat -F KUBE-NODEPORTS",
+	} {
+		c, err := newCarrier(mode, nft.IPv4, pods, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range manyPorts(2) {
+			if i == 0 {
+				p.NodePort = 30080
+			}
+			if err := c.SetService(p.Namespace+"/"+p.Service, []rules.Port{p}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Apply(); err != nil {
+				t.Fatal(err)
+			}
+			if is, err := c.Intact(true); err != nil || is != (i == 0) {
+				t.Errorf("%s, after change %d: intact is %t, %v", mode, i, is, err)
+			}
+			words := strings.Fields(edit)
+			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %s", edit, out)
+			}
+		}
 	}
 }
 

@@ -25,13 +25,19 @@ func (k *Kernel) Apply(t *nft.Table) error {
 		return err
 	}
 	defer s.close()
-	change, whole := t.Changes(), false
+	before, err := s.generation()
+	if err != nil {
+		return err
+	}
+	change, whole, seen := t.Changes(), false, k.generation
 	if !k.known {
 		if change, whole, err = compare(s, t); err != nil {
 			return err
 		}
+		seen = before
 	}
 	k.known = false
+	expected := before
 	if !change.Empty() || whole {
 		b := begin(t)
 		if whole {
@@ -43,9 +49,16 @@ func (k *Kernel) Apply(t *nft.Table) error {
 		if err := s.commit(b); err != nil {
 			return fmt.Errorf("change the rules of the table %s: %w", t.Name, err)
 		}
+		expected++
 	}
-	if k.generation, err = s.generation(); err != nil {
+	after, err := s.generation()
+	if err != nil {
 		return err
+	}
+	// Another generation than ours alone has made is of somebody who may have flushed this table, between any two of these lines.
+	// Then the rules stay those of a generation that is past, and Intact looks at them.
+	if k.generation = seen; seen == before && after == expected {
+		k.generation = after
 	}
 	t.Done()
 	k.known = true

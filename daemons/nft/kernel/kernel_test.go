@@ -176,6 +176,63 @@ func TestRulesThatSomebodyChangesAreMissedS28(t *testing.T) {
 	}
 }
 
+// What somebody does while a change of ours is made is seen afterwards: rules that are gone are never taken for those just written.
+func TestRulesThatSomebodyChangesMeanwhileAreMissedS28(t *testing.T) {
+	table := full(t, nft.IPv4)
+	var k Kernel
+	apply := func() {
+		t.Helper()
+		if err := k.Apply(table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply()
+	run(t, "nft flush chain ip test each")
+	if err := table.Put("more", &nft.Fragment{Chains: map[string]nft.Chain{"more": {}}}); err != nil {
+		t.Fatal(err)
+	}
+	apply()
+	if is, err := k.Intact(table, true); err != nil || is {
+		t.Errorf("an edit before a change: intact is %t, %v", is, err)
+	}
+
+	flush := make(chan struct{})
+	flushed := make(chan error)
+	go func() {
+		for range flush {
+			flushed <- Remove(nft.IPv4, "test")
+		}
+	}()
+	defer close(flush)
+	for i := range 100 {
+		k.Forget()
+		flush <- struct{}{}
+		err := k.Apply(table)
+		if removed := <-flushed; removed != nil {
+			t.Fatal(removed)
+		}
+		if err != nil && !errors.Is(err, errChanging) && !errors.Is(err, syscall.ENOENT) {
+			t.Fatal(err)
+		}
+		s, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, there, err := s.read(table)
+		s.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, err := k.Intact(table, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.Known() && is && !there {
+			t.Fatalf("round %d: the table is gone, and counts as intact", i)
+		}
+	}
+}
+
 // A daemon that was restarted changes what differs and nothing else; a table of another make is replaced.
 func TestWhatIsThereIsTakenOverS28(t *testing.T) {
 	var k, restarted, other Kernel

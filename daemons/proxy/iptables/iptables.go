@@ -71,38 +71,38 @@ func call(input []byte, name string, args ...string) ([]byte, error) {
 }
 
 // Apply makes the kernel's chains what they should be. The first time, and after a failure, what there is is read and compared;
-// afterwards only what has changed since is written.
-func (t *Tables) Apply(c *rules.Chains) error {
+// afterwards only what has changed since is written. It returns in how many transactions.
+func (t *Tables) Apply(c *rules.Chains) (transactions int, err error) {
 	if !t.known {
 		return t.whole(c)
 	}
 	changed := c.Changed()
 	if len(changed) == 0 {
-		return nil
+		return 0, nil
 	}
 	t.known = false
-	if err := restore(c.Family, changed, nil); err != nil {
-		return err
+	if transactions, err = restore(c.Family, changed, nil); err != nil {
+		return transactions, err
 	}
 	c.Done()
 	t.known = true
-	return nil
+	return transactions, nil
 }
 
 // whole compares everything, writes what differs, and learns how this machine's iptables spells what it was given.
-func (t *Tables) whole(c *rules.Chains) error {
+func (t *Tables) whole(c *rules.Chains) (transactions int, err error) {
 	found, err := read(c.Family)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	want := c.All()
 	changed, jumps := t.differing(want, found)
 	if len(changed)+len(jumps) > 0 {
-		if err := restoreInPieces(c.Family, changed, jumps); err != nil {
-			return err
+		if transactions, err = restoreInPieces(c.Family, changed, jumps); err != nil {
+			return transactions, err
 		}
 		if found, err = read(c.Family); err != nil {
-			return err
+			return transactions, err
 		}
 		if t.spelled == nil {
 			t.spelled = map[rules.Chain]spelling{}
@@ -113,12 +113,12 @@ func (t *Tables) whole(c *rules.Chains) error {
 			}
 		}
 		if changed, jumps := t.differing(want, found); len(changed)+len(jumps) > 0 {
-			return fmt.Errorf("%d chains and %d jumps are not as they were written: somebody else changes them", len(changed), len(jumps))
+			return transactions, fmt.Errorf("%d chains and %d jumps are not as they were written: somebody else changes them", len(changed), len(jumps))
 		}
 	}
 	c.Done()
 	t.known = true
-	return nil
+	return transactions, nil
 }
 
 // differing returns the chains that are not as they should be, nil for those that should not be, and the jumps that are not there.
@@ -175,7 +175,7 @@ func read(f nft.Family) (map[rules.Chain][]string, error) {
 const piece = 2000
 
 // restoreInPieces writes many chains, those first that others lead to, and last what is not service ports' own with what goes.
-func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) error {
+func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) (transactions int, err error) {
 	rest := maps.Clone(changed)
 	for _, kinds := range [][]string{{"KUBE-MARK-"}, {"KUBE-SEP-"}, {"KUBE-SVC-", "KUBE-SVL-"}, {"KUBE-EXT-"}, {"KUBE-FW-"}} {
 		if len(rest) <= piece {
@@ -186,7 +186,8 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 			if len(some) == 0 {
 				return nil
 			}
-			err := restore(f, some, nil)
+			n, err := restore(f, some, nil)
+			transactions += n
 			clear(some)
 			return err
 		}
@@ -198,19 +199,20 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 			delete(rest, c)
 			if len(some) == piece {
 				if err := flush(); err != nil {
-					return err
+					return transactions, err
 				}
 			}
 		}
 		if err := flush(); err != nil {
-			return err
+			return transactions, err
 		}
 	}
-	return restore(f, rest, jumps)
+	n, err := restore(f, rest, jumps)
+	return transactions + n, err
 }
 
-// restore writes chains, nil for those that go, and puts jumps before what stands where they belong.
-func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) error {
+// restore writes chains, nil for those that go, and puts jumps before what stands where they belong. It returns in how many transactions.
+func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) (transactions int, err error) {
 	var text bytes.Buffer
 	for _, table := range tables {
 		names := slices.SortedFunc(maps.Keys(changed), func(a, b rules.Chain) int { return strings.Compare(a.Name, b.Name) })
@@ -237,9 +239,10 @@ func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump)
 			fmt.Fprintf(&text, "-I %s 1 %s\n", j.From.Name, j.Rule)
 		}
 		text.WriteString("COMMIT\n")
+		transactions++
 	}
-	_, err := call(text.Bytes(), program(f, "-restore"), "-w", "5", "--noflush")
-	return err
+	_, err = call(text.Bytes(), program(f, "-restore"), "-w", "5", "--noflush")
+	return transactions, err
 }
 
 // Intact reports whether the kernel still has what was put there: with deep everything is compared, else whether a jump still

@@ -64,7 +64,7 @@ func TestManyChainsAreWrittenInPiecesS28(t *testing.T) {
 	}
 	tables := Tables{}
 	if err := netns.New(t).Inside(func() error {
-		if err := tables.Apply(chains); err != nil {
+		if _, err := tables.Apply(chains); err != nil {
 			return err
 		}
 		if there, err := tables.Intact(chains, true); err != nil || !there || len(tables.spelled) > 0 {
@@ -97,7 +97,8 @@ func life(f nft.Family, m rules.Machine) error {
 				return err
 			}
 		}
-		return tables.Apply(chains)
+		_, err := tables.Apply(chains)
+		return err
 	}
 	intact := func(want bool, deep bool) error {
 		if got, err := tables.Intact(chains, deep); err != nil || got != want {
@@ -123,7 +124,7 @@ func life(f nft.Family, m rules.Machine) error {
 		}
 	}
 	again := Tables{}
-	if err := again.Apply(chains); err != nil || len(again.spelled) > 0 {
+	if _, err := again.Apply(chains); err != nil || len(again.spelled) > 0 {
 		return fmt.Errorf("after a restart: %v, %v", err, again.spelled)
 	}
 	for _, flush := range [][]string{{"-t", "nat", "-F"}, {"-F"}, {"-t", "nat", "-F", "KUBE-SERVICES"}} {
@@ -134,7 +135,7 @@ func life(f nft.Family, m rules.Machine) error {
 			return fmt.Errorf("after %v: %w", flush, err)
 		}
 		tables.Forget()
-		if err := tables.Apply(chains); err != nil {
+		if _, err := tables.Apply(chains); err != nil {
 			return err
 		}
 		if err := intact(true, true); err != nil {
