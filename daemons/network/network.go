@@ -37,6 +37,8 @@ const (
 	confName = "10-clusterctl.conflist"
 	// admittedName is the file, beside the socket, of the pods that the kubelet has asked for.
 	admittedName = "admitted-pods.json"
+	// poolsName is the file, beside it, of the pools of load balancers' addresses that were read last.
+	poolsName = "address-pools.json"
 	// recheck is how often the machine is looked at although neither the API nor the kernel tells anything new:
 	// the kernel says nothing of routes that a link took with it.
 	recheck = time.Minute
@@ -247,7 +249,8 @@ func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
 	if err != nil {
 		return err
 	}
-	d.announce = announce.New(announce.Options{Self: d.name, Client: d.client, Leases: leases, Failed: leases.Failed, Nodes: d.nodes, Log: d.env.Log})
+	d.announce = announce.New(announce.Options{Self: d.name, Client: d.client, Leases: leases, Failed: leases.Failed, Nodes: d.nodes, Log: d.env.Log,
+		Memory: filepath.Join(filepath.Dir(d.cfg.PolicySocket), poolsName), Write: writeFile})
 	d.env.Metrics.MustRegister(d.announce.Metrics()...)
 	_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { d.announce.Poke() },

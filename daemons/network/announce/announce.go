@@ -45,6 +45,9 @@ type Options struct {
 	Failed func(error) error // is told errors of Leases; may be nil
 	Nodes  corelisters.NodeLister
 	Log    *slog.Logger
+	// Memory is a file for the pools that were read last, for a start at which the API has none; "" keeps none. Write puts a file in place at once.
+	Memory string
+	Write  func(path string, data []byte) error
 }
 
 // Announcer holds addresses on this machine.
@@ -58,8 +61,7 @@ type Announcer struct {
 	routing  routing
 	held     prometheus.Gauge
 
-	read   []config.Pool // as they were read last; for look alone
-	unread string        // why they cannot be read now, empty when they can; for look alone
+	known knownPools // for look alone
 
 	mu     sync.Mutex
 	duties map[string]Duty // by lease
@@ -123,6 +125,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), services.Informer().HasSynced, configMaps.Informer().HasSynced) {
 		return nil
 	}
+	a.recall()
 	defer a.local.stop()
 	defer a.routing.speaker.Wait()
 	k := keepers{ended: make(chan string), running: map[string]chan struct{}{}}
@@ -227,34 +230,6 @@ func (a *Announcer) look(ctx context.Context) error {
 	a.duties, a.pools = duties, pools
 	return nil
 }
-
-// readPools returns the pools for the interfaces and routers that they name. While they cannot be read, or are missing, those from before hold: what
-// is announced stays where it is. An address without a pool, whose time is over, stays until the controller has taken it back.
-func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
-	list, err := a.maps.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	why := errNoPools
-	for _, m := range list {
-		var pools []config.Pool
-		if pools, why = config.ReadPools(m.Data, m.Annotations); why == nil {
-			a.read, a.unread = pools, ""
-			return pools, nil
-		}
-	}
-	if text := why.Error(); a.unread != text {
-		level := slog.LevelWarn
-		if a.unread = text; a.read == nil && why == errNoPools {
-			level = slog.LevelInfo // of a cluster that is being made, for one
-		}
-		a.Log.Log(ctx, level, "the pools of addresses cannot be read; what is announced stays as it is", "configMap", config.PoolsName, "reason", why)
-	}
-	return a.read, nil
-}
-
-// errNoPools is that nobody says which pools there are.
-var errNoPools = errors.New("it is missing")
 
 func (a *Announcer) duty(lease string) Duty {
 	a.mu.Lock()

@@ -2,6 +2,8 @@ package announce
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +19,15 @@ import (
 // forgotten. One that says that there are none does.
 func TestPoolsHoldUntilOthersAreSaidS22(t *testing.T) {
 	maps := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.DiscardHandler)})
-	a.maps = corelisters.NewConfigMapLister(maps)
+	memory := filepath.Join(t.TempDir(), "pools.json")
+	start := func() *Announcer {
+		write := func(path string, data []byte) error { return os.WriteFile(path, data, 0o600) }
+		a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.DiscardHandler), Memory: memory, Write: write})
+		a.maps = corelisters.NewConfigMapLister(maps)
+		a.recall()
+		return a
+	}
+	a := start()
 	said := func(data, annotations map[string]string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName, Annotations: annotations}, Data: data}
 	}
@@ -45,8 +54,26 @@ func TestPoolsHoldUntilOthersAreSaidS22(t *testing.T) {
 	reads("with a pool", said(office, nil), 1)
 	reads("when it is missing", nil, 1)
 	reads("when it is empty", said(nil, nil), 1)
+	a = start()
+	reads("after a restart without it", nil, 1)
 	reads("when it cannot be read", said(map[string]string{"office": `{`}, nil), 1)
 	reads("when there are to be none", said(nil, none), 0)
 	reads("when that is missing", nil, 0)
+	a = start()
+	reads("after a restart without that", nil, 0)
 	reads("with a pool again", said(office, none), 1)
+}
+
+// What is kept of the pools and cannot be read is as if nothing were kept.
+func TestPoolsThatWereKeptBadlyAreNone(t *testing.T) {
+	memory := filepath.Join(t.TempDir(), "pools.json")
+	for _, text := range []string{"", "{", "{}", `{"data":{"office":"{"}}`, `{"data":{"office":"{\"addresses\":[\"x\"]}"}}`, "null", "[]"} {
+		if err := os.WriteFile(memory, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.DiscardHandler), Memory: memory})
+		if a.recall(); a.known.read != nil {
+			t.Errorf("of %q the pools are %v", text, a.known.read)
+		}
+	}
 }
