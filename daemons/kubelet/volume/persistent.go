@@ -62,8 +62,12 @@ func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, di
 		}
 		return m.bind(path, dir, nil) // what is the machine's keeps its owners
 	case pv.Spec.Local != nil:
-		if err := isDirectory(pv.Spec.Local.Path); err != nil {
+		device, err := isDevice(pv.Spec.Local.Path)
+		if err != nil {
 			return fmt.Errorf("persistent volume %s: %w", pv.Name, err)
+		}
+		if device {
+			return m.fileSystem(ctx, p, v, pv, dir)
 		}
 		if err := m.alone(p, pv, pv.Spec.Local.Path); err != nil {
 			return err
@@ -108,11 +112,7 @@ func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, option
 	}
 	// Who only reads gives nothing away.
 	if readOnly := flags&unix.MS_RDONLY != 0 || v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly; !readOnly {
-		onMismatch := false
-		if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
-			onMismatch = *sc.FSGroupChangePolicy == corev1.FSGroupChangeOnRootMismatch
-		}
-		if err := own(path, fsGroup(p), onMismatch); err != nil {
+		if err := own(path, fsGroup(p), keepsOwners(p)); err != nil {
 			return err
 		}
 	}
@@ -136,18 +136,6 @@ func (m *Manager) here(ctx context.Context, pv *corev1.PersistentVolume) error {
 	}
 	if err != nil {
 		return fmt.Errorf("persistent volume %s: node affinity check failed: %w", pv.Name, err)
-	}
-	return nil
-}
-
-// isDirectory refuses a local volume that is a file, or a device with a file system in it.
-func isDirectory(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory: of a device, this node supports only volumes with volumeMode Block", path)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -34,6 +35,9 @@ func (Plain) Bind(from, to string, _ []string) error {
 	}
 	return f.Close()
 }
+
+// Device implements Mounter.
+func (Plain) Device(_ context.Context, _ FileSystem, at string) error { return os.MkdirAll(at, 0o755) }
 
 // Make implements Mounter: nothing is mounted, so nothing has to be there.
 func (Plain) Make(string) error { return nil }

@@ -37,9 +37,10 @@ type Source interface {
 type Mounter interface {
 	Tmpfs(path, options string) error
 	Bind(from, to string, options []string) error // options are those that bindable takes
-	Make(path string) error                       // a directory of the machine, where there is nothing
-	Unmount(path string) error                    // whatever is mounted at path, and below that
-	UnmountAll(dir string) error                  // whatever is mounted below dir
+	Device(ctx context.Context, f FileSystem, at string) error
+	Make(path string) error      // a directory of the machine, where there is nothing
+	Unmount(path string) error   // whatever is mounted at path, and below that
+	UnmountAll(dir string) error // whatever is mounted below dir
 	Mounted(path string) (bool, error)
 }
 
