@@ -10,10 +10,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -209,9 +207,9 @@ func (m manager) run(ctx context.Context) error {
 			return err
 		}
 		if entry.from != "" {
-			broadcaster := events.NewBroadcaster(ctx, own.Client)
-			defer broadcaster.Shutdown()
-			own.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: entry.from})
+			recorder := events.NewLazy(ctx, own.Client, entry.from)
+			defer recorder.Shutdown()
+			own.Events = recorder
 		}
 		controllers = append(controllers, entry.new(own))
 	}

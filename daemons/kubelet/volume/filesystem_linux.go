@@ -155,6 +155,9 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 	if err != nil {
 		err = fmt.Errorf("make a file system on %s: %w", f.Device, err)
 	}
+	if ctx.Err() != nil {
+		return "", err // it was killed, and the next try begins anew
+	}
 	return kind, errors.Join(err, os.Remove(f.Made))
 }
 

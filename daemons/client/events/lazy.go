@@ -1,0 +1,72 @@
+package events
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+)
+
+// Lazy is a recorder whose broadcaster is made by its first event. Most of a process's controllers never tell anything, and a broadcaster has
+// room for a thousand events.
+type Lazy struct {
+	make func() record.EventBroadcaster
+	from corev1.EventSource
+
+	mu          sync.Mutex
+	broadcaster record.EventBroadcaster
+	to          record.EventRecorder // nil until the first event, and after Shutdown where there was none
+	over        bool
+}
+
+var _ record.EventRecorder = (*Lazy)(nil)
+
+// NewLazy returns a recorder of a component, whose events are written through the client until ctx ends or it is shut down.
+func NewLazy(ctx context.Context, client kubernetes.Interface, component string) *Lazy {
+	return &Lazy{from: corev1.EventSource{Component: component}, make: func() record.EventBroadcaster { return NewBroadcaster(ctx, client) }}
+}
+
+// recorder is what events go to, nil when they are not taken any more.
+func (l *Lazy) recorder() record.EventRecorder {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.to == nil && !l.over {
+		l.broadcaster = l.make()
+		l.to = l.broadcaster.NewRecorder(scheme.Scheme, l.from)
+	}
+	return l.to
+}
+
+// Event implements record.EventRecorder.
+func (l *Lazy) Event(object runtime.Object, kind, reason, message string) {
+	if to := l.recorder(); to != nil {
+		to.Event(object, kind, reason, message)
+	}
+}
+
+// Eventf implements record.EventRecorder.
+func (l *Lazy) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	if to := l.recorder(); to != nil {
+		to.Eventf(object, kind, reason, format, args...)
+	}
+}
+
+// AnnotatedEventf implements record.EventRecorder.
+func (l *Lazy) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+	if to := l.recorder(); to != nil {
+		to.AnnotatedEventf(object, annotations, kind, reason, format, args...)
+	}
+}
+
+// Shutdown has no further events taken.
+func (l *Lazy) Shutdown() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over = true; l.broadcaster != nil {
+		l.broadcaster.Shutdown()
+	}
+}
