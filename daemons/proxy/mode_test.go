@@ -152,6 +152,11 @@ func TestAnEditBeforeAChangeIsSeenAfterItS28(t *testing.T) {
 			if err := c.Apply(); err != nil {
 				t.Fatal(err)
 			}
+			if c, ok := c.(*chains); ok && i == 0 {
+				if now, err := kernel.Generation(); err != nil || c.generation != now {
+					t.Errorf("a change that was ours alone left generation %d, and it is %d, %v", c.generation, now, err)
+				}
+			}
 			if is, err := c.Intact(true); err != nil || is != (i == 0) {
 				t.Errorf("%s, after change %d: intact is %t, %v", mode, i, is, err)
 			}
