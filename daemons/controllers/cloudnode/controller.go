@@ -61,7 +61,9 @@ func New(c loop.Context) loop.Controller {
 			n.warn(old.(*corev1.Node), "", "")
 			return
 		}
-		n.Add(obj)
+		if node := obj.(*corev1.Node); n.concerns(node) {
+			n.Add(node)
+		}
 	})
 	loop.On(maps.Informer(), func(any) { n.Queue().Add(inventoryKey) })
 	return n
@@ -105,6 +107,17 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
+// concerns says whether there is anything to do for a node, which for most there is not.
+func (n *controller) concerns(node *corev1.Node) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.list == nil {
+		return strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) && !ready(node)
+	}
+	d := decide(node, n.list)
+	return d.gone || d.change || d.warning != n.warned[node.Name]
+}
+
 // read takes the inventory in. One that is missing, cannot be read or is older than the latest is none: nothing follows from it.
 func (n *controller) read() error {
 	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
@@ -143,7 +156,9 @@ func (n *controller) read() error {
 		return err
 	}
 	for _, node := range all {
-		n.Add(node)
+		if n.concerns(node) {
+			n.Add(node)
+		}
 	}
 	return nil
 }

@@ -56,7 +56,11 @@ func New(c loop.Context) loop.Controller {
 			n.forget(old.(*corev1.Node).Name)
 			return
 		}
-		n.Add(obj)
+		// One that has had its pieces needs nothing: of thousands of nodes there are few others.
+		was, _ := old.(*corev1.Node)
+		if is := obj.(*corev1.Node); is.Spec.PodCIDR == "" || was != nil && was.Spec.PodCIDR == "" {
+			n.Add(is)
+		}
 	})
 	return n
 }
@@ -68,7 +72,11 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	if node.Spec.PodCIDR != "" || node.DeletionTimestamp != nil || !n.Config.AllocateNodeCIDRs || len(n.Config.ClusterCIDR) == 0 {
+	if node.Spec.PodCIDR != "" {
+		n.forget(name) // the cache shows it from now on
+		return nil
+	}
+	if node.DeletionTimestamp != nil || !n.Config.AllocateNodeCIDRs || len(n.Config.ClusterCIDR) == 0 {
 		return nil
 	}
 	n.mu.Lock()

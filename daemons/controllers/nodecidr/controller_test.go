@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,5 +91,19 @@ func TestNodeGetsAPieceOfEachFamilyS27(t *testing.T) {
 		if got := strings.Join(is.Spec.PodCIDRs, " "); got != c.want || is.Spec.PodCIDR != is.Spec.PodCIDRs[0] {
 			t.Errorf("%s has %s and %s, should have %s", c.node, is.Spec.PodCIDR, got, c.want)
 		}
+	}
+	// What the cache shows is not kept a second time, and stays taken.
+	shown := func() bool {
+		a, err := n.nodes.Get("a")
+		return err == nil && a.Spec.PodCIDR != ""
+	}
+	for !shown() {
+		if t.Context().Err() != nil {
+			t.Fatal("the cache never shows the node's piece")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := n.sync(t.Context(), "a"); err != nil || len(n.given["a"]) > 0 || n.holder["10.244.1.0/24"] != "" || !n.used("10.244.1.0/24") {
+		t.Errorf("%v, given are %v of %v, used: %t", err, n.given, n.holder, n.used("10.244.1.0/24"))
 	}
 }
