@@ -22,7 +22,7 @@ type sharer struct {
 	sweep int                                 // how long last may get before those are dropped whose pods are gone
 	words map[string]string
 	// common has the texts that many objects share, apart from those of single ones: one of them would keep the whole place of texts that
-	// are gone with their object, and most objects are read twice while a process starts.
+	// are gone with their object.
 	common loop.Shelf
 	shelf  loop.Shelf
 
@@ -162,8 +162,7 @@ func (s *sharer) spec(p *corev1.PodSpec) {
 	}
 }
 
-// node has a node share what machines of one kind have in common. What lives of it lies together, for most nodes are read more than
-// once while a process starts.
+// node has a node share what machines of one kind have in common. What lives of it lies together.
 func (s *sharer) node(n *corev1.Node) {
 	status := &n.Status
 	status.Capacity, status.Allocatable = s.amount(status.Capacity), s.amount(status.Allocatable)

@@ -17,10 +17,17 @@ type slimmer struct {
 
 func newSlimmer() *slimmer { return &slimmer{shared: newSharer()} }
 
+// done marks what is small already, in a place that is empty then: a cache that starts has its objects from a list that has slimmed them
+// itself. What is decoded has there either nothing or something.
+var done = []metav1.ManagedFieldsEntry{}
+
 // slim is the transformation of all shared caches.
 func (s *slimmer) slim(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
-		o.SetManagedFields(nil)
+		if have := o.GetManagedFields(); have != nil && len(have) == 0 {
+			return obj, nil
+		}
+		o.SetManagedFields(done)
 	}
 	switch o := obj.(type) {
 	case *corev1.Pod:

@@ -92,7 +92,7 @@ func TestWhatControllersReadOfPodsIsKept(t *testing.T) {
 	if c := p.Status.ContainerStatuses[0]; c.State.Running == nil || !c.State.Running.StartedAt.IsZero() {
 		t.Errorf("a container that runs is %v", c.State)
 	}
-	if p.ManagedFields != nil || p.Status.PodIPs[0].IP != "10.0.0.1" || p.Status.Phase != corev1.PodRunning {
+	if len(p.ManagedFields) > 0 || p.Status.PodIPs[0].IP != "10.0.0.1" || p.Status.Phase != corev1.PodRunning {
 		t.Errorf("%v %v", p.ManagedFields, p.Status)
 	}
 	always := corev1.ContainerRestartPolicyAlways
