@@ -20,7 +20,8 @@ type FileSystem struct {
 	Options []string
 	// ReadOnly is of a pod that only reads: none is made for it. Others may write meanwhile, so that it is not mounted read-only.
 	ReadOnly bool
-	// Made is a file that is there while a file system is being made: what a kubelet that was killed meanwhile has left on the device is no one's.
+	// Made is a file that is there from when a file system is made until it is mounted: what a kubelet that was killed meanwhile has left on the
+	// device is no one's.
 	Made string
 }
 
