@@ -52,6 +52,13 @@ func (m *Manager) fileSystem(ctx context.Context, p *corev1.Pod, v *corev1.Volum
 	if err != nil {
 		return err
 	}
+	// Who has a device as it is need not have said so to the kernel.
+	switch users, err := m.usersOf(device); {
+	case err != nil:
+		return fmt.Errorf("look who uses persistent volume %s: %w", pv.Name, err)
+	case len(users) > 0:
+		return fmt.Errorf("persistent volume %s: %s is not mounted while a pod has it as a device", pv.Name, device)
+	}
 	f := FileSystem{Device: device, Options: pv.Spec.MountOptions, ReadOnly: v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly,
 		Made: filepath.Join(m.Root, "formatting", string(pv.UID))}
 	if t := pv.Spec.Local.FSType; t != nil && *t != "" {

@@ -170,3 +170,29 @@ func TestWhatIsCheckedByHalfIsNotMounted(t *testing.T) {
 		}
 	}
 }
+
+// A device that a pod has as it is, a machine's disk for one, is not mounted beneath it: neither knows what the other writes.
+func TestADeviceThatAPodHasIsNotMounted(t *testing.T) {
+	device := blank(t)
+	if out, err := exec.Command("mkfs.ext4", "-q", device).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs: %v: %s", err, out)
+	}
+	m, v, p := onDisk(t, device)
+	block, files := corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem
+	v.Spec.VolumeMode = &block
+	if _, err := m.Setup(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	v.Spec.VolumeMode = &files // which is another volume of that name by now
+	other := p.DeepCopy()
+	other.UID = "other"
+	if _, err := m.Setup(t.Context(), other); err == nil || !strings.Contains(err.Error(), "has it as a device") {
+		t.Errorf("of a device that a pod has: %v", err)
+	}
+	if err := m.Teardown(string(p.UID)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Setup(t.Context(), other); err != nil {
+		t.Errorf("after that pod: %v", err)
+	}
+}
