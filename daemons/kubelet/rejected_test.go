@@ -110,6 +110,32 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	}
 }
 
+// A kubelet that starts takes in the pods that have their place first: one that came while it was away is refused for their ports and what they
+// use, and runs beside none of them.
+func TestAPodThatCameWhileTheKubeletWasAwayTakesNobodysPort(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	port := func(name string) *corev1.Pod {
+		p := simplePod(name)
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
+		return p
+	}
+	n.create(port("first"))
+	n.until("first to run", func() bool { return n.pod("first").Status.Phase == corev1.PodRunning })
+	n.stop()
+	for i := range 8 { // whichever is told first
+		n.create(port(string(rune('a' + i))))
+	}
+	n.start()
+	for i := range 8 {
+		name := string(rune('a' + i))
+		n.until(name+" to have begun or failed", func() bool { p := n.pod(name).Status.Phase; return p == corev1.PodRunning || p == corev1.PodFailed })
+		if s := n.pod(name).Status; s.Phase != corev1.PodFailed || s.Reason != "NodePorts" {
+			t.Errorf("%s is %s (%s) beside another that has its port", name, s.Phase, s.Reason)
+		}
+	}
+}
+
 // A node that cannot be read is no reason to refuse a pod.
 func TestAPodIsTakenWhileItsNodeCannotBeRead(t *testing.T) {
 	n := newNode(t)

@@ -22,6 +22,9 @@ func (k *Kubelet) watchPods(ctx context.Context) error {
 		g.Go(func() error { return k.watches.Run(ctx) })
 	}
 	g.Go(func() error {
+		if !k.watches.listed(ctx) {
+			return ctx.Err()
+		}
 		defer k.watches.follow(k.name, podFollower{seen: k.seen, lost: k.lost})()
 		if k.watches.synced(ctx) {
 			close(k.synced)

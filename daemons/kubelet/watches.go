@@ -1,8 +1,11 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,6 +88,11 @@ func (w *Watches) synced(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.pods.HasSynced, w.services.HasSynced)
 }
 
+// listed waits until it is known which pods there are; false when ctx ends first.
+func (w *Watches) listed(ctx context.Context) bool {
+	return cache.WaitForCacheSync(ctx.Done(), w.pods.HasSynced)
+}
+
 // tell tells the node of a pod that it has changed; old is nil for a new one, p for one that is gone.
 func (w *Watches) tell(old, p *corev1.Pod) {
 	w.mu.Lock()
@@ -113,12 +121,21 @@ func (w *Watches) tell(old, p *corev1.Pod) {
 	}
 }
 
-// follow has f told of the pods of a node, first of those that there are, until leave is called.
+// follow has f told of the pods of a node, first of those that there are, until leave is called. Of these the ones come first that have run, and
+// then the older: who comes later has to go where there is no room for both.
 func (w *Watches) follow(node string, f podFollower) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.followers[node] = f
-	for _, p := range w.told[node] {
+	place := func(p *corev1.Pod) int {
+		if began(p) {
+			return 0
+		}
+		return 1
+	}
+	for _, p := range slices.SortedFunc(maps.Values(w.told[node]), func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(place(a), place(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	}) {
 		f.seen(p)
 	}
 	return func() {

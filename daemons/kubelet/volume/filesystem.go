@@ -20,7 +20,8 @@ type FileSystem struct {
 	Options []string
 	// ReadOnly is of a pod that only reads: none is made for it. Others may write meanwhile, so that it is not mounted read-only.
 	ReadOnly bool
-	// Made is a file that is there while a file system is being made: what a kubelet that was killed meanwhile has left on the device is no one's.
+	// Made is a file that is there from when a file system is made until it is mounted: what a kubelet that was killed meanwhile has left on the
+	// device is no one's.
 	Made string
 }
 
@@ -50,6 +51,13 @@ func (m *Manager) fileSystem(ctx context.Context, p *corev1.Pod, v *corev1.Volum
 	device, err := filepath.EvalSymlinks(pv.Spec.Local.Path)
 	if err != nil {
 		return err
+	}
+	// Who has a device as it is need not have said so to the kernel.
+	switch users, err := m.usersOf(device); {
+	case err != nil:
+		return fmt.Errorf("look who uses persistent volume %s: %w", pv.Name, err)
+	case len(users) > 0:
+		return fmt.Errorf("persistent volume %s: %s is not mounted while a pod has it as a device", pv.Name, device)
 	}
 	f := FileSystem{Device: device, Options: pv.Spec.MountOptions, ReadOnly: v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly,
 		Made: filepath.Join(m.Root, "formatting", string(pv.UID))}

@@ -30,11 +30,16 @@ func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	if err != nil {
 		return err
 	}
-	begun, err := os.ReadFile(f.Made)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	begun, err := f.begun()
+	if err != nil {
 		return err
 	}
 	there, err := signature(ctx, f.Device)
+	if err == nil && there == "xfs" && begun && !used {
+		if half, failed := halfXFS(f.Device); half || failed != nil {
+			there, err = "", failed
+		}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -45,7 +50,7 @@ func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	case used:
 		// Nothing is done to a file system that others have mounted.
 	case there == "" && !reads:
-		if string(begun) != f.Device { // else what there is, is half of what was begun: programs write last what tells of a file system
+		if !begun { // else what there is, is half of what was begun: programs write last what tells of a file system, but for xfs'
 			if err := empty(f.Device); err != nil {
 				return err
 			}
@@ -64,8 +69,73 @@ func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	if len(f.Options) > 0 {
 		args = append(args, "-o", strings.Join(f.Options, ","))
 	}
-	_, err = tool(ctx, "mount", append(args, "--", f.Device, at)...)
-	return err
+	if _, err = tool(ctx, "mount", append(args, "--", f.Device, at)...); err != nil {
+		return err
+	}
+	return f.whole()
+}
+
+// begun says whether a kubelet began to make a file system on this very device, and none was mounted from there since.
+func (f FileSystem) begun() (bool, error) {
+	note, err := os.ReadFile(f.Made)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	is, err := f.note()
+	return string(note) == is, err
+}
+
+// note is what Made says of the device. Its name alone may be that of another disk by now: the kernel numbers those that it has seen since the
+// machine's start (the number is missing before Linux 5.15).
+func (f FileSystem) note() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(f.Device, &st); err != nil {
+		return "", fmt.Errorf("look at %s: %w", f.Device, err)
+	}
+	dir, err := filepath.EvalSymlinks(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
+	if err != nil {
+		return "", err
+	}
+	number, err := os.ReadFile(filepath.Join(dir, "diskseq"))
+	if errors.Is(err, fs.ErrNotExist) { // of a partition, whose disk has it
+		number, err = os.ReadFile(filepath.Join(filepath.Dir(dir), "diskseq"))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return f.Device + "\n" + string(boot) + string(number), nil
+}
+
+// whole forgets for good that a file system was being made, before a pod has it: what is lost of it later is not made anew.
+func (f FileSystem) whole() error {
+	if err := os.Remove(f.Made); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return flush(filepath.Dir(f.Made))
+}
+
+// halfXFS says whether mkfs.xfs has not come to its end: it writes the superblock first, with a mark (sb_inprogress) that goes last.
+func halfXFS(device string) (bool, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	super := make([]byte, 512)
+	if _, err := f.ReadAt(super, 0); err != nil {
+		return false, fmt.Errorf("read %s: %w", device, err)
+	}
+	const inProgress = 126
+	return string(super[:4]) == "XFSB" && super[inProgress] != 0, nil
 }
 
 // inUse says whether a device is mounted, by whomever, or part of another device.
@@ -148,17 +218,23 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(f.Made), 0o750); err != nil {
 		return "", err
 	}
-	if err := keepNote(f.Made, f.Device); err != nil {
+	note, err := f.note()
+	if err != nil {
 		return "", err
 	}
-	_, err := tool(ctx, "mkfs."+kind, args...)
-	if err != nil {
-		err = fmt.Errorf("make a file system on %s: %w", f.Device, err)
+	if err := keepNote(f.Made, note); err != nil {
+		return "", err
 	}
-	if ctx.Err() != nil {
+	_, err = tool(ctx, "mkfs."+kind, args...)
+	if err == nil {
+		return kind, nil // the note goes when it is mounted
+	}
+	err = fmt.Errorf("make a file system on %s: %w", f.Device, err)
+	var exit *exec.ExitError
+	if ctx.Err() != nil || errors.As(err, &exit) && !exit.Exited() {
 		return "", err // it was killed, and the next try begins anew
 	}
-	return kind, errors.Join(err, os.Remove(f.Made))
+	return "", errors.Join(err, f.whole())
 }
 
 // keepNote writes a file that is on the disk when it returns.
@@ -173,9 +249,13 @@ func keepNote(path, text string) error {
 
 // mend mends what can be mended without a decision, as at a machine's start. What a machine has no program for is left to the kernel.
 func mend(ctx context.Context, device string) error {
-	const left = 4 // errors that were not mended
+	const left, canceled = 4, 32 // errors that were not mended
 	_, err := tool(ctx, "fsck", "-a", device)
 	var exit *exec.ExitError
+	// Of a program that was killed, fsck itself says no more than of one that is not there.
+	if errors.As(err, &exit) && (exit.ExitCode()&canceled != 0 || strings.Contains(err.Error(), "exited with signal")) {
+		return fmt.Errorf("the check of the file system on %s was killed: %w", device, err)
+	}
 	if errors.Is(err, exec.ErrNotFound) || errors.As(err, &exit) && exit.ExitCode() > 0 && exit.ExitCode()&left == 0 {
 		return nil
 	}

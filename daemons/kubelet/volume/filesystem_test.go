@@ -166,7 +166,11 @@ func TestNoFileSystemIsMadeOverAnything(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(made), 0o750); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(made, []byte(device), 0o600); err != nil {
+			note, err := FileSystem{Device: device}.note()
+			if err == nil {
+				err = keepNote(made, note)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

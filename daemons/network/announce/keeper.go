@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -170,7 +171,7 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 			return min(next, leaseTime-started.Sub(k.vacant)), nil
 		}
 		// Of a silent holder whose kernel still answers the daemon alone may be dead, and it may come back.
-		if lease != nil && floating.Holder(lease) != "" && k.claim.Silent(started) > -mercy && k.answered(d) {
+		if lease != nil && floating.Holder(lease) != "" && k.claim.Silent(started) > -mercy && k.answered(lease, d) {
 			return glance, nil
 		}
 		return renewal, k.take(ctx, lease, d)
@@ -196,9 +197,13 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 	return next, nil
 }
 
-// answered reports whether another machine says that it has the first of the addresses. One that cannot be asked for is answered by nobody.
-func (k *keeper) answered(d Duty) bool {
-	p, err := k.placeOf(d.Addresses[0])
+// answered reports whether another machine says that it has the first of the addresses that a lease's holder had. One that cannot be asked for is
+// answered by nobody.
+func (k *keeper) answered(lease *coordinationv1.Lease, d Duty) bool {
+	had := strings.Split(lease.Annotations[addressesAnnotation], ", ")
+	// Another may have come since, which nobody has yet.
+	first := max(slices.IndexFunc(d.Addresses, func(a netip.Addr) bool { return slices.Contains(had, a.String()) }), 0)
+	p, err := k.placeOf(d.Addresses[first])
 	if err != nil {
 		return false
 	}

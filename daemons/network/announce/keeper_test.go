@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"clusterctl/daemons/api/loadbalancer"
 )
 
 // lan is a network: who answers for which address, and whom its neighbours believe.
@@ -340,6 +342,30 @@ func TestADaemonThatComesBackGoesOn(t *testing.T) {
 		}
 	}
 	end()
+}
+
+// A service that comes while a daemon is away, and whose address comes before those that its machine has, moves none of these.
+func TestANewAddressMovesNoneOfADaemonThatIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, append(three(), service("web", vip.String()))...)
+	w.all()
+	w.until("an answer", func() bool { return w.answers(vip) != "" })
+	first := w.answers(vip)
+	w.ends[first]()
+	lower := netip.MustParseAddr("9.0.0.1")
+	for hash(lower.String())%loadbalancer.Slots != hash(vip.String())%loadbalancer.Slots {
+		lower = lower.Next()
+	}
+	back := time.Now().Add(leaseTime + mercy/2)
+	if _, err := w.CoreV1().Services("shop").Create(t.Context(), service("new", lower.String()), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("time that passes", func() bool { return time.Now().After(back) })
+	w.start(first)
+	w.until("an answer for the new one", func() bool { return w.answers(lower) != "" })
+	if who := w.answers(vip); who != first {
+		t.Errorf("%s had it, %s has it", first, who)
+	}
 }
 
 // The addresses of a daemon that does not come back are another's before the kernel of its machine drops them.

@@ -18,6 +18,7 @@ type knownPools struct {
 	read   []config.Pool // as they were read last
 	unread string        // why they cannot be read now, empty when they can
 	kept   string        // what the file holds
+	unkept bool          // that it cannot be written was told
 }
 
 // said is what the ConfigMap of pools says, as the file keeps it.
@@ -71,10 +72,13 @@ func (a *Announcer) keep(what said) {
 		return
 	}
 	if err := a.Write(a.Memory, text); err != nil {
-		a.Log.Warn("the pools of addresses cannot be kept for the next start", "error", err)
+		if !a.known.unkept { // the error names another temporary file each time
+			a.known.unkept = true
+			a.Log.Warn("the pools of addresses cannot be kept for the next start", "error", err)
+		}
 		return
 	}
-	a.known.kept = string(text)
+	a.known.kept, a.known.unkept = string(text), false
 }
 
 // recall takes the pools from the file, until the API says which there are.

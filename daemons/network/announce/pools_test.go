@@ -1,9 +1,11 @@
 package announce
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,5 +77,43 @@ func TestPoolsThatWereKeptBadlyAreNone(t *testing.T) {
 		if a.recall(); a.known.read != nil {
 			t.Errorf("of %q the pools are %v", text, a.known.read)
 		}
+	}
+}
+
+// A disk that is full is told of once, and not with every change of a service.
+func TestPoolsThatCannotBeKeptAreToldOfOnce(t *testing.T) {
+	var told strings.Builder
+	full, tries := true, 0
+	a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.NewTextHandler(&told, nil)), Memory: "pools.json",
+		Write: func(string, []byte) error {
+			if tries++; full {
+				return fmt.Errorf("open .conflist-%d.tmp: no space left on device", tries)
+			}
+			return nil
+		}})
+	maps := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	a.maps = corelisters.NewConfigMapLister(maps)
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName},
+		Data: map[string]string{"office": `{"addresses":["10.0.0.10"]}`}}
+	if err := maps.Add(m); err != nil {
+		t.Fatal(err)
+	}
+	look := func(n int) int {
+		told.Reset()
+		for range n {
+			if pools, err := a.readPools(t.Context()); err != nil || len(pools) != 1 {
+				t.Fatalf("the pools are %v, %v", pools, err)
+			}
+		}
+		return strings.Count(told.String(), "cannot be kept")
+	}
+	if n := look(5); n != 1 {
+		t.Errorf("it was told %d times", n)
+	}
+	full = false
+	look(1)
+	full, a.known.kept = true, ""
+	if n := look(5); n != 1 {
+		t.Errorf("of the next time it was told %d times", n)
 	}
 }

@@ -211,7 +211,8 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 	return transactions + n, err
 }
 
-// restore writes chains, nil for those that go, and puts jumps before what stands where they belong. It returns in how many transactions.
+// restore writes chains, nil for those that go, and puts jumps before what stands where they belong. It returns in how many transactions; one that may
+// change nothing, of empty chains that may have been empty, is not counted: who counts takes another's for ours when there were fewer.
 func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) (transactions int, err error) {
 	var text bytes.Buffer
 	for _, table := range tables {
@@ -222,10 +223,12 @@ func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump)
 			continue
 		}
 		fmt.Fprintf(&text, "*%s\n", table)
+		changes := len(ours) > 0
 		for _, c := range names {
 			fmt.Fprintf(&text, ":%s - [0:0]\n", c.Name)
 		}
 		for _, c := range names {
+			changes = changes || changed[c] == nil || len(changed[c]) > 0
 			for _, rule := range changed[c] {
 				fmt.Fprintf(&text, "-A %s %s\n", c.Name, rule)
 			}
@@ -239,7 +242,9 @@ func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump)
 			fmt.Fprintf(&text, "-I %s 1 %s\n", j.From.Name, j.Rule)
 		}
 		text.WriteString("COMMIT\n")
-		transactions++
+		if changes {
+			transactions++
+		}
 	}
 	_, err = call(text.Bytes(), program(f, "-restore"), "-w", "5", "--noflush")
 	return transactions, err

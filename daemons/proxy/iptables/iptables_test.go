@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"clusterctl/daemons/nft"
+	"clusterctl/daemons/nft/kernel"
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/tests/netns"
 )
@@ -43,6 +44,36 @@ func TestChainsAreWrittenComparedAndRemovedS28(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// What is said to have been written in so many transactions was not written in fewer: another's would be taken for ours, with its flush.
+func TestNoMoreTransactionsAreSaidThanThereWereS28(t *testing.T) {
+	nat, filter := rules.Chain{Table: "nat", Name: "KUBE-SVC-AAAAAAAAAAAAAAAA"}, rules.Chain{Table: "filter", Name: "KUBE-FW-AAAAAAAAAAAAAAAA"}
+	err := netns.New(t).Inside(func() error {
+		for i, changed := range []map[rules.Chain][]string{
+			{nat: {"-j RETURN"}, filter: {}}, {nat: {"-j RETURN"}, filter: {}}, {filter: {}}, {nat: {}}, {nat: nil, filter: {"-j RETURN"}}, {filter: nil}, {filter: nil},
+		} {
+			before, err := kernel.Generation()
+			if err != nil {
+				return err
+			}
+			said, err := restore(nft.IPv4, changed, nil)
+			if err != nil {
+				return err
+			}
+			after, err := kernel.Generation()
+			if err != nil {
+				return err
+			}
+			if were := after - before; uint32(said) > were {
+				t.Errorf("%d: it is said to have been written in %d transactions, and there were %d", i, said, were)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

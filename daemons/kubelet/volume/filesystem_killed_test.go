@@ -1,0 +1,198 @@
+package volume
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// program puts a script before a program of the machine.
+func program(t *testing.T, name, script string) (restore func()) {
+	t.Helper()
+	dir, path := t.TempDir(), os.Getenv("PATH")
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+path)
+	return func() { t.Setenv("PATH", path) }
+}
+
+// killedAfter has a kubelet make a file system, and kills it when a script has done what mkfs would have done by then.
+func killedAfter(t *testing.T, m *Manager, p *corev1.Pod, mkfs, script string) {
+	t.Helper()
+	begun := filepath.Join(t.TempDir(), "begun")
+	defer program(t, mkfs, script+"\ntouch "+begun+"\nexec sleep 60\n")()
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(begun); err == nil {
+				kill()
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	if _, err := m.Setup(ctx, p); err == nil {
+		t.Fatal("it was not killed")
+	}
+}
+
+// put writes something to a device, from a place on.
+func put(t *testing.T, device string, from int64, what string) {
+	t.Helper()
+	f, err := os.OpenFile(device, os.O_WRONLY|os.O_SYNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte(what), from); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func real(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// That a kubelet was killed when a file system was made is no reason, once pods have had it, to make another over what is damaged.
+func TestADamagedFileSystemIsNotMadeAnewThoughItsMakingWasKilled(t *testing.T) {
+	device := blank(t)
+	m, _, p := onDisk(t, device)
+	killedAfter(t, m, p, "mkfs.ext4", real(t, "mkfs.ext4")+` "$@"`)
+	if _, err := m.Setup(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(m.dir(p, &p.Spec.Volumes[0]), "data"), []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Teardown(string(p.UID)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, device, 1024, strings.Repeat("\x00", 1024)) // the superblock, of which there are copies
+	if _, err := m.Setup(t.Context(), p); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("of a device whose superblock is damaged: %v", err)
+	}
+}
+
+// A note of a kubelet that was killed is of one disk, and not of another that has its name by now.
+func TestNoFileSystemIsMadeOverAnotherDiskOfTheName(t *testing.T) {
+	device := blank(t)
+	m, _, p := onDisk(t, device)
+	killedAfter(t, m, p, "mkfs.ext4", "")
+	image := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(image, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 400<<20); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--detach", device}, {device, image}} {
+		if out, err := exec.Command("losetup", args...).CombinedOutput(); err != nil {
+			t.Fatalf("losetup: %v: %s", err, out)
+		}
+	}
+	if _, err := m.Setup(t.Context(), p); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("of another disk that has the name by now: %v", err)
+	}
+}
+
+// mkfs.xfs writes first what tells of a file system, and takes a mark from it last.
+func TestAKilledMakingOfXFSIsBegunAnew(t *testing.T) {
+	device := blank(t)
+	m, v, p := onDisk(t, device)
+	xfs := "xfs"
+	v.Spec.Local.FSType = &xfs
+	killedAfter(t, m, p, "mkfs.xfs", real(t, "mkfs.xfs")+` "$@"`)
+	f, err := os.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	super := make([]byte, 512)
+	_, err = f.Read(super)
+	f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	super[126] = 1 // sb_inprogress
+	copy(super[224:228], "\x00\x00\x00\x00")
+	binary.LittleEndian.PutUint32(super[224:], crc32.Checksum(super, crc32.MakeTable(crc32.Castagnoli)))
+	put(t, device, 0, string(super))
+	if there, err := signature(t.Context(), device); there != "xfs" || err != nil {
+		t.Fatalf("it is %q to blkid, %v", there, err)
+	}
+	if _, err := m.Setup(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+}
+
+// A mkfs that something else has killed, for want of memory for one, is begun anew.
+func TestAKilledMkfsIsBegunAnewByTheSameKubelet(t *testing.T) {
+	device := blank(t)
+	m, _, p := onDisk(t, device)
+	restore := program(t, "mkfs.ext4", "echo half | dd of="+device+" bs=4096 seek=1 conv=notrunc,fsync 2>/dev/null\nkill -9 $$\n")
+	if _, err := m.Setup(t.Context(), p); err == nil {
+		t.Fatal("it was not killed")
+	}
+	restore()
+	if _, err := m.Setup(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a check that was killed has left half mended is not mounted.
+func TestWhatIsCheckedByHalfIsNotMounted(t *testing.T) {
+	for _, script := range []string{"echo 'Warning... fsck.ext4 for device x exited with signal 9.' >&2\nexit 8\n", "exit 32\n"} {
+		device := blank(t)
+		m, _, p := onDisk(t, device)
+		if out, err := exec.Command("mkfs.ext4", "-q", device).CombinedOutput(); err != nil {
+			t.Fatalf("mkfs: %v: %s", err, out)
+		}
+		restore := program(t, "fsck", script)
+		if _, err := m.Setup(t.Context(), p); err == nil {
+			t.Errorf("it was mounted after %q", script)
+		}
+		restore()
+		if _, err := m.Setup(t.Context(), p); err != nil {
+			t.Errorf("after a check that ended: %v", err)
+		}
+	}
+}
+
+// A device that a pod has as it is, a machine's disk for one, is not mounted beneath it: neither knows what the other writes.
+func TestADeviceThatAPodHasIsNotMounted(t *testing.T) {
+	device := blank(t)
+	if out, err := exec.Command("mkfs.ext4", "-q", device).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs: %v: %s", err, out)
+	}
+	m, v, p := onDisk(t, device)
+	block, files := corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem
+	v.Spec.VolumeMode = &block
+	if _, err := m.Setup(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	v.Spec.VolumeMode = &files // which is another volume of that name by now
+	other := p.DeepCopy()
+	other.UID = "other"
+	if _, err := m.Setup(t.Context(), other); err == nil || !strings.Contains(err.Error(), "has it as a device") {
+		t.Errorf("of a device that a pod has: %v", err)
+	}
+	if err := m.Teardown(string(p.UID)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Setup(t.Context(), other); err != nil {
+		t.Errorf("after that pod: %v", err)
+	}
+}
