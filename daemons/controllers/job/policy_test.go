@@ -121,6 +121,10 @@ func TestHowJobsEnd(t *testing.T) { // S19
 			says: "FailureTarget/MaxFailedIndexesExceeded Failed/MaxFailedIndexesExceeded", failed: 1, lost: "1"},
 		"an index that is given up by a rule": {indexed: true, change: perIndex(5, rules(onExit(batchv1.PodFailurePolicyActionFailIndex, in, 9))), do: func(w *world) { w.end(2, 9) }, running: 2, failed: 1, lost: "2"},
 		"ignored failures of an index":        {indexed: true, change: perIndex(0, rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 9))), do: func(w *world) { w.end(2, 9) }, running: 3},
+		"ignored failures of an index are none of the job's": {indexed: true, change: func(s *batchv1.JobSpec) {
+			perIndex(0, rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 9)))(s)
+			s.BackoffLimit = ptr.To[int32](0)
+		}, do: func(w *world) { w.end(2, 9) }, running: 3},
 		"enough indexes": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededCount: ptr.To[int32](1)}), do: func(w *world) { w.end(1, 0) },
 			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index 0", succeeded: 1},
 		"the leader": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("2")}, batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0")}), do: func(w *world) { w.end(0, 0) },
