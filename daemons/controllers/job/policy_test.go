@@ -228,6 +228,21 @@ func TestAPodThatIsBeingStoppedKeepsItsPlaceWhereOnlyFailedAreReplaced(t *testin
 	}
 }
 
+// Whoever wants a pod not to be run again would have it run beside the one that ends.
+func TestAPodThatIsBeingDeletedHasFailedWhereItIsReplacedAtOnce(t *testing.T) {
+	for policy, want := range map[batchv1.PodReplacementPolicy]string{batchv1.TerminatingOrFailed: "FailureTarget/BackoffLimitExceeded", batchv1.Failed: ""} {
+		w := newWorld(false, func(s *batchv1.JobSpec) {
+			s.Completions, s.Parallelism, s.BackoffLimit, s.PodReplacementPolicy = ptr.To[int32](1), ptr.To[int32](1), ptr.To[int32](0), &policy
+		})
+		w.settle()
+		w.pods[0].Spec.NodeName = "node"
+		w.pods[0].DeletionTimestamp, w.pods[0].DeletionGracePeriodSeconds = &metav1.Time{Time: w.now}, ptr.To[int64](30)
+		if d := Decide(w.job, w.pods, w.now); len(d.Create) != 0 || w.says() != want {
+			t.Errorf("%s: %d are made, it says %q, want none and %q", policy, len(d.Create), w.says(), want)
+		}
+	}
+}
+
 func TestAResumedJobBeginsAnew(t *testing.T) {
 	w := newWorld(false, func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](7200) })
 	w.sync()
