@@ -328,6 +328,9 @@ func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
 		}
 		switch c.Type {
 		case batchv1.JobComplete:
+			if n := job.Spec.Completions; n != nil && job.Status.Succeeded > *n {
+				j.Events.Event(job, corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
+			}
 			j.Events.Event(job, corev1.EventTypeNormal, "Completed", "Job completed")
 		case batchv1.JobFailed:
 			j.Events.Event(job, corev1.EventTypeWarning, c.Reason, c.Message)

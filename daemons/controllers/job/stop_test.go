@@ -70,3 +70,22 @@ func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 		})
 	}
 }
+
+func TestAJobTellsOfMorePodsThanItAskedFor(t *testing.T) {
+	for succeeded, want := range map[int32][]string{
+		2: {"Normal Completed Job completed"},
+		3: {"Warning TooManySucceededPods Too many succeeded pods running after completion count reached", "Normal Completed Job completed"},
+	} {
+		events := record.NewFakeRecorder(10)
+		j := &controller{Context: loop.Context{Events: events}}
+		j.tell(&batchv1.Job{Spec: batchv1.JobSpec{Completions: ptr.To[int32](2)}, Status: batchv1.JobStatus{Succeeded: succeeded,
+			Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}}, &batchv1.JobStatus{})
+		var got []string
+		for len(events.Events) > 0 {
+			got = append(got, <-events.Events)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d have succeeded: %q, want %q", succeeded, got, want)
+		}
+	}
+}
