@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -20,6 +21,10 @@ const (
 	jobExitCodes   = 255
 	jobConditions  = 20
 	longestManager = 63
+
+	manyIndexes          = 100000 // as many may run at once and fail; a job of more has closer limits where each may fail for itself
+	manyIndexesAtOnce    = 10000
+	longestIndexesInRule = 64 * 1024
 )
 
 // validateJobPolicies checks what decides when a job has failed or succeeded, and who looks after it.
@@ -38,6 +43,9 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 		if spec.BackoffLimitPerIndex == nil {
 			errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
 		}
+	}
+	if indexed {
+		errs = append(errs, validateIndexes(spec, path)...)
 	}
 	if m := spec.ManagedBy; m != nil {
 		at := path.Child("managedBy")
@@ -75,6 +83,32 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 		for i := range p.Rules {
 			errs = append(errs, validateSuccessRule(&p.Rules[i], spec, at.Child("rules").Index(i))...)
 		}
+	}
+	return errs
+}
+
+// validateIndexes limits what an indexed job's status has to say of its indexes.
+func validateIndexes(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	atOnce, failed := path.Child("parallelism"), path.Child("maxFailedIndexes")
+	if n := value(spec.Parallelism); n > manyIndexes {
+		errs = append(errs, field.Invalid(atOnce, n, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", manyIndexes)))
+	}
+	if n := value(spec.MaxFailedIndexes); n > manyIndexes {
+		errs = append(errs, field.Invalid(failed, n, fmt.Sprintf("must be less than or equal to %d", manyIndexes)))
+	}
+	if value(spec.Completions) <= manyIndexes || spec.BackoffLimitPerIndex == nil {
+		return errs
+	}
+	if spec.MaxFailedIndexes == nil {
+		errs = append(errs, field.Required(failed, fmt.Sprintf("must be specified when completions is above %d", manyIndexes)))
+	}
+	text := fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", manyIndexesAtOnce, manyIndexes)
+	if n := value(spec.Parallelism); n > manyIndexesAtOnce {
+		errs = append(errs, field.Invalid(atOnce, n, text))
+	}
+	if n := value(spec.MaxFailedIndexes); n > manyIndexesAtOnce {
+		errs = append(errs, field.Invalid(failed, n, text))
 	}
 	return errs
 }
@@ -145,20 +179,27 @@ func validateSuccessRule(r *batchv1.SuccessPolicyRule, spec *batchv1.JobSpec, pa
 		return field.ErrorList{field.Required(path, "at least one of succeededCount or succeededIndexes must be specified")}
 	}
 	var errs field.ErrorList
-	most, total := int64(value(spec.Completions)), "the completions"
+	named := int64(math.MaxInt64)
 	if text := r.SucceededIndexes; text != nil {
+		at := path.Child("succeededIndexes")
+		if len(*text) > longestIndexesInRule {
+			errs = append(errs, field.TooLong(at, *text, longestIndexesInRule))
+		}
 		n, message := countIndexes(*text, value(spec.Completions))
 		if message != "" {
-			errs = append(errs, field.Invalid(path.Child("succeededIndexes"), *text, "error parsing succeededIndexes: "+message))
-		} else if n < most {
-			most, total = n, "the number of indexes in the specified succeededIndexes field"
+			errs = append(errs, field.Invalid(at, *text, "error parsing succeededIndexes: "+message))
+		} else {
+			named = n
 		}
 	}
 	if n := r.SucceededCount; n != nil {
 		at := path.Child("succeededCount")
 		errs = append(errs, notNegative(int64(*n), at)...)
-		if spec.Completions != nil && int64(*n) > most {
-			errs = append(errs, field.Invalid(at, *n, "must be less than or equal to "+strconv.FormatInt(most, 10)+", "+total))
+		if all := spec.Completions; all != nil && *n > *all {
+			errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", *all)))
+		}
+		if int64(*n) > named {
+			errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", named)))
 		}
 	}
 	return errs

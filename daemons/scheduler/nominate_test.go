@@ -70,6 +70,11 @@ func TestANominationStaysWhileAPodMayNotPreempt(t *testing.T) {
 	}
 }
 
+func TestAPodIsToldWhereOthersMakeRoom(t *testing.T) {
+	api := start(t, node("n1"), pod("a", on("n1"), asks("cpu", "2")), pod("b", on("n1"), asks("cpu", "2")), pod("large", asks("cpu", "4"), priority(5)))
+	wait(t, told(t, api, "large", corev1.PodReasonUnschedulable, "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node n1, preempting 2 victims"))
+}
+
 // waitingClaim is a claim that is provisioned where its pod goes, and its class.
 func waitingClaim() []runtime.Object {
 	mode, class := storagev1.VolumeBindingWaitForFirstConsumer, "late"

@@ -302,8 +302,13 @@ func (p *Placement) Explain() string {
 	if p.Everywhere != nil {
 		return fmt.Sprintf("0/%d nodes are available: %s.", p.Nodes, strings.Join(p.Everywhere.Reasons, ", "))
 	}
+	return explain(p.Nodes, p.Refusals)
+}
+
+// explain says of so many nodes for how many each reason holds.
+func explain(nodes int, refusals map[*plugin.Refusal]int) string {
 	counts := map[string]int{}
-	for r, n := range p.Refusals {
+	for r, n := range refusals {
 		for _, reason := range r.Reasons {
 			counts[reason] += n
 		}
@@ -313,5 +318,5 @@ func (p *Placement) Explain() string {
 		list = append(list, fmt.Sprintf("%d %s", n, reason))
 	}
 	slices.Sort(list)
-	return fmt.Sprintf("0/%d nodes are available: %s.", p.Nodes, strings.Join(list, ", "))
+	return fmt.Sprintf("0/%d nodes are available: %s.", nodes, strings.Join(list, ", "))
 }

@@ -255,15 +255,16 @@ func TestPreemptionS17(t *testing.T) {
 		victims string
 		why     string
 	}{
-		"lower goes":         {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))}, pod("p", priority(1), asks("cpu", "1")), "n1", "x", ""},
-		"equal stays":        {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(1))}, pod("p", priority(1), asks("cpu", "1")), "", "", "0/1 nodes are available: 1 No preemption victims found for incoming pod."},
-		"no more than needs": {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "1")), pod("y", on("n1"), asks("cpu", "3"))}, pod("p", priority(1), asks("cpu", "1")), "n1", "y", ""},
-		"least important":    {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(5)), pod("y", on("n2"), asks("cpu", "4"), priority(2))}, pod("p", priority(9), asks("cpu", "1")), "n2", "y", ""},
-		"fewest":             {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "2")), pod("y", on("n1"), asks("cpu", "2")), pod("z", on("n2"), asks("cpu", "4"))}, pod("p", priority(9), asks("cpu", "4")), "n2", "z", ""},
-		"budget":             {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), labelled("app", "a")), pod("y", on("n2"), asks("cpu", "4"), priority(2))}, pod("p", priority(9), asks("cpu", "1")), "n2", "y", ""},
-		"not by taint":       {[]*corev1.Node{node("n1", tainted("NoSchedule"))}, []*corev1.Pod{pod("x", on("n1"))}, pod("p", priority(1)), "", "", "0/1 nodes are available: 1 Preemption is not helpful for scheduling."},
-		"never":              {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))}, pod("p", priority(1), asks("cpu", "1"), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }), "", "", "not eligible due to preemptionPolicy=Never."},
-		"port":               {two[:1], []*corev1.Pod{pod("x", on("n1"), hostPort(80)), pod("y", on("n1"))}, pod("p", priority(1), hostPort(80)), "n1", "x", ""},
+		"lower goes":                        {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))}, pod("p", priority(1), asks("cpu", "1")), "n1", "x", ""},
+		"equal stays":                       {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(1))}, pod("p", priority(1), asks("cpu", "1")), "", "", "0/1 nodes are available: 1 No preemption victims found for incoming pod."},
+		"no more than needs":                {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "1")), pod("y", on("n1"), asks("cpu", "3"))}, pod("p", priority(1), asks("cpu", "1")), "n1", "y", ""},
+		"least important":                   {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(5)), pod("y", on("n2"), asks("cpu", "4"), priority(2))}, pod("p", priority(9), asks("cpu", "1")), "n2", "y", ""},
+		"fewest":                            {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "2")), pod("y", on("n1"), asks("cpu", "2")), pod("z", on("n2"), asks("cpu", "4"))}, pod("p", priority(9), asks("cpu", "4")), "n2", "z", ""},
+		"budget":                            {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), labelled("app", "a")), pod("y", on("n2"), asks("cpu", "4"), priority(2))}, pod("p", priority(9), asks("cpu", "1")), "n2", "y", ""},
+		"not enough by less important ones": {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "1")), pod("y", on("n1"), asks("cpu", "3"), priority(5))}, pod("p", priority(5), asks("cpu", "2")), "", "", "0/1 nodes are available: 1 Insufficient cpu."},
+		"not by taint":                      {[]*corev1.Node{node("n1", tainted("NoSchedule"))}, []*corev1.Pod{pod("x", on("n1"))}, pod("p", priority(1)), "", "", "0/1 nodes are available: 1 Preemption is not helpful for scheduling."},
+		"never":                             {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))}, pod("p", priority(1), asks("cpu", "1"), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }), "", "", "not eligible due to preemptionPolicy=Never."},
+		"port":                              {two[:1], []*corev1.Pod{pod("x", on("n1"), hostPort(80)), pod("y", on("n1"))}, pod("p", priority(1), hostPort(80)), "n1", "x", ""},
 	} {
 		s, known := looking(filled(c.nodes, c.pods...), seen(c.pod)), budgets{}
 		known.set(budget)

@@ -2,16 +2,15 @@ package scheduler
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/daemons/scheduler/plugin"
 )
 
 // Preemption is the pods that must go from a node for a more important one.
@@ -64,12 +63,12 @@ func (s *search) preempt(refused Placement, known budgets) Preemption {
 	}
 	var best sacrifice
 	var try scratch
-	hopeless, found, breaking := 0, 0, 0
+	hopeless, found, breaking := map[*plugin.Refusal]int{}, 0, 0
 	enough := max(len(refused.Open)*s.profile.Preempt.Percent/100, s.profile.Preempt.AtLeast)
 	for _, n := range refused.Open {
 		c := s.sacrificeOn(n, known, &try)
 		if c.node == nil {
-			hopeless++
+			hopeless[c.why]++
 			continue
 		}
 		if c.broken > 0 {
@@ -86,16 +85,17 @@ func (s *search) preempt(refused Placement, known budgets) Preemption {
 	if best.node != nil {
 		return Preemption{Node: best.node, Victims: best.victims}
 	}
-	var parts []string
-	if hopeless > 0 {
-		parts = append(parts, fmt.Sprintf("%d No preemption victims found for incoming pod", hopeless))
-	}
 	if rest := refused.Nodes - len(refused.Open); rest > 0 {
-		parts = append(parts, fmt.Sprintf("%d Preemption is not helpful for scheduling", rest))
+		hopeless[notHelpful] = rest
 	}
-	slices.Sort(parts)
-	return Preemption{Hopeless: true, Reason: fmt.Sprintf("0/%d nodes are available: %s.", refused.Nodes, strings.Join(parts, ", "))}
+	return Preemption{Hopeless: true, Reason: explain(refused.Nodes, hopeless)}
 }
+
+// Why preemption does not help on a node, besides what refuses the pod even when all less important ones are gone.
+var (
+	noVictims  = &plugin.Refusal{Reasons: []string{"No preemption victims found for incoming pod"}}
+	notHelpful = &plugin.Refusal{Reasons: []string{"Preemption is not helpful for scheduling"}}
+)
 
 // leaving says whether pods are going already from the node that is promised to the pod, if it might do at all.
 func (s *search) leaving() bool {
@@ -122,15 +122,16 @@ type scratch struct{ lower, order, gone []*cluster.Pod }
 
 // sacrifice is what one node would cost.
 type sacrifice struct {
-	node    *cluster.Node  // nil: it would not help
-	victims []*cluster.Pod // the most important first
-	broken  int            // victims that a disruption budget protects
+	node    *cluster.Node   // nil: it would not help
+	victims []*cluster.Pod  // the most important first
+	broken  int             // victims that a disruption budget protects
+	why     *plugin.Refusal // when it would not help
 }
 
 // sacrificeOn takes all less important pods off a node and puts back, those first that budgets protect and the more important
 // first, who can stay. It would not help when even that makes no room, or nobody has to go. The victims are in try until it is
 // used again.
-func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) (out sacrifice) {
+func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) sacrifice {
 	lower := try.lower[:0]
 	for _, p := range n.Pods {
 		if p.Priority < s.task.Pod.Priority {
@@ -139,7 +140,7 @@ func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) (out 
 	}
 	try.lower = lower
 	if len(lower) == 0 {
-		return out
+		return sacrifice{why: noVictims}
 	}
 	slices.SortStableFunc(lower, importance)
 	s.task.Hold(lower)
@@ -147,11 +148,11 @@ func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) (out 
 	for _, p := range lower {
 		s.task.Remove(p)
 	}
-	if s.judge(n) != nil {
+	if why := s.judge(n); why != nil {
 		for _, p := range lower {
 			s.task.Add(p, n)
 		}
-		return out
+		return sacrifice{why: why}
 	}
 	order, protected := known.protected(lower, try.order[:0])
 	gone, broken := try.gone[:0], 0
@@ -170,10 +171,10 @@ func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) (out 
 		s.task.Add(p, n)
 	}
 	if len(gone) == 0 {
-		return out
+		return sacrifice{why: noVictims}
 	}
 	slices.SortStableFunc(gone, importance)
-	return sacrifice{n, gone, broken}
+	return sacrifice{node: n, victims: gone, broken: broken}
 }
 
 // importance orders pods by priority, then by who runs longer.

@@ -206,6 +206,7 @@ func (s *scheduler) refuse(it *item, search *search, placement Placement) Preemp
 	}
 	switch {
 	case preemption.Node != nil:
+		message += fmt.Sprintf(" preemption: found a potential placement for pod on node %s, preempting %d victims", preemption.Node.Name, len(preemption.Victims))
 		s.promise(it, preemption.Node.Name)
 		s.queue.hold(pod.UID)
 	case preemption.Hopeless && pod.Nominated != "":

@@ -40,7 +40,7 @@ func (h *History) forget(now time.Time) {
 const usualMost = 4
 
 // settle holds a recommendation against those of the stabilization windows: scaling up asks for no more than the least, scaling
-// down for no fewer than the most.
+// down for no fewer than the most. Without a behavior the most is asked for, also when there are fewer replicas now.
 func settle(h *History, downWindow time.Duration, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior, current, desired int32, now time.Time, c *conditions) int32 {
 	up, down := time.Duration(0), downWindow
 	if behavior != nil {
@@ -57,6 +57,9 @@ func settle(h *History, downWindow time.Duration, behavior *autoscalingv2.Horizo
 	}
 	h.Recommended = append(h.Recommended, Moment{now, desired})
 	out := min(max(current, least), most)
+	if behavior == nil {
+		out = most
+	}
 	switch {
 	case out < desired:
 		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation")

@@ -4,6 +4,7 @@ package autoscaler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -139,25 +140,28 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 	for _, e := range o.Events {
 		a.Events.Event(hpa, e.Type, e.Reason, e.Message)
 	}
-	hpa.Status.CurrentReplicas, hpa.Status.DesiredReplicas = t.wanted, o.Replicas
+	hpa.Status.CurrentReplicas = t.wanted
 	if o.Metrics != nil {
 		hpa.Status.CurrentMetrics = o.Metrics
 	}
+	if o.Err != nil {
+		return o.Err // the number that is desired is the one that was worked out last
+	}
 	if !o.Rescale {
-		return o.Err
+		hpa.Status.DesiredReplicas = o.Replicas
+		return nil
 	}
 	scale.Spec.Replicas = o.Replicas
 	if err := a.rescale(ctx, resource, scale); err != nil {
 		a.Events.Eventf(hpa, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v", o.Replicas, o.Reason, err)
 		c.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale", "the HPA controller was unable to update the target scale: %v", err)
-		hpa.Status.DesiredReplicas = t.wanted
 		return fmt.Errorf("rescale %s %s/%s: %w", ref.Kind, hpa.Namespace, ref.Name, err)
 	}
 	c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale", "the HPA controller was able to update the target scale to %d", o.Replicas)
 	c.scaled(hpa, t.wanted, o.Replicas)
 	a.Events.Eventf(hpa, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", o.Replicas, o.Reason)
 	memory.history.Scaled = append(memory.history.Scaled, Moment{now, o.Replicas - t.wanted})
-	hpa.Status.LastScaleTime = &metav1.Time{Time: now}
+	hpa.Status.DesiredReplicas, hpa.Status.LastScaleTime = o.Replicas, &metav1.Time{Time: now}
 	return nil
 }
 
@@ -173,10 +177,10 @@ func (a *controller) remember(key string) *memoryOf {
 // selected finds the target's pods, and refuses those that another autoscaler scales too.
 func (a *controller) selected(key string, memory *memoryOf, hpa *autoscalingv2.HorizontalPodAutoscaler, scale *autoscalingv1.Scale, t *target, c *conditions) error {
 	if scale.Status.Selector == "" {
-		const text = "the HPA target's scale is missing a selector"
-		a.Events.Event(hpa, corev1.EventTypeWarning, "SelectorRequired", "selector is required")
-		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector", text)
-		return fmt.Errorf("%s", text)
+		err := errors.New("selector is required")
+		a.Events.Event(hpa, corev1.EventTypeWarning, "SelectorRequired", err.Error())
+		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector", "the HPA target's scale is missing a selector")
+		return err
 	}
 	selector, err := labels.Parse(scale.Status.Selector)
 	if err != nil {

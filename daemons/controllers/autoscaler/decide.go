@@ -98,6 +98,7 @@ func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t t
 	default:
 		if t.find != nil {
 			if o.Err = t.find(&t); o.Err != nil {
+				o.warn("FailedComputeMetricsReplicas", o.Err)
 				return o
 			}
 		}
@@ -126,6 +127,7 @@ func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t t
 // ask returns the most that any metric asks for, and which one.
 func (t target) ask(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, m Metrics, o *Outcome, c *conditions) (most int32, by string) {
 	var first *failure
+	var why error // of the first, in full
 	failed := 0
 	for _, spec := range hpa.Spec.Metrics {
 		done := func(int32, *failure) {}
@@ -139,7 +141,7 @@ func (t target) ask(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutosca
 			o.warn(f.reason, f.err)
 			o.Metrics = append(o.Metrics, autoscalingv2.MetricStatus{})
 			if first == nil {
-				first = f
+				first, why = f, inFull(spec, f.err)
 			}
 			continue
 		}
@@ -150,7 +152,7 @@ func (t target) ask(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutosca
 	}
 	if failed > 0 && (by == "" || most < t.wanted) {
 		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, first.reason, "the HPA was unable to compute the replica count: %v", first.err)
-		o.Err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failed, len(hpa.Spec.Metrics), first.err)
+		o.Err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failed, len(hpa.Spec.Metrics), why)
 		o.warn("FailedComputeMetricsReplicas", o.Err)
 		return t.wanted, ""
 	}

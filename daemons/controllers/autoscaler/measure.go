@@ -80,7 +80,7 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 			break
 		}
 		var current autoscalingv2.MetricValueStatus
-		a.replicas, current = t.figure(o.Target, total)
+		a.replicas, current, err = t.figure(o.Target, total)
 		a.status.Object = &autoscalingv2.ObjectMetricStatus{DescribedObject: o.DescribedObject, Metric: o.Metric, Current: current}
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
 		e := spec.External
@@ -91,7 +91,7 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 			break
 		}
 		var current autoscalingv2.MetricValueStatus
-		a.replicas, current = t.figure(e.Target, total)
+		a.replicas, current, err = t.figure(e.Target, total)
 		a.status.External = &autoscalingv2.ExternalMetricStatus{Metric: e.Metric, Current: current}
 	default:
 		return a, &failure{"InvalidMetricSourceType", specError{fmt.Errorf("unknown metric source type %q", spec.Type)}}
@@ -130,12 +130,34 @@ func (t target) resource(ctx context.Context, m Metrics, name corev1.ResourceNam
 }
 
 // figure answers a metric that is one number for all pods.
-func (t target) figure(to autoscalingv2.MetricTarget, total int64) (int32, autoscalingv2.MetricValueStatus) {
+func (t target) figure(to autoscalingv2.MetricTarget, total int64) (int32, autoscalingv2.MetricValueStatus, error) {
 	if to.AverageValue != nil {
 		u := byShare(t.have, value(to.AverageValue), total, t.tolerance)
-		return u.Replicas, autoscalingv2.MetricValueStatus{AverageValue: milli(u.Average)}
+		return u.Replicas, autoscalingv2.MetricValueStatus{AverageValue: milli(u.Average)}, nil
 	}
-	return byTotal(t.wanted, value(to.Value), total, t.pods, t.tolerance), autoscalingv2.MetricValueStatus{Value: milli(total)}
+	replicas, err := byTotal(t.wanted, value(to.Value), total, t.pods, t.tolerance)
+	return replicas, autoscalingv2.MetricValueStatus{Value: milli(total)}, err
+}
+
+// inFull says of the error of a metric which one it was, as the event about all of an autoscaler's metrics does.
+func inFull(spec autoscalingv2.MetricSpec, err error) error {
+	switch {
+	case spec.Resource != nil:
+		return fmt.Errorf("failed to get %s resource metric value: %w", spec.Resource.Name, err)
+	case spec.ContainerResource != nil:
+		return fmt.Errorf("failed to get %s container metric value: %w", spec.ContainerResource.Container, err)
+	case spec.Pods != nil:
+		return fmt.Errorf("failed to get pods metric value: %w", err)
+	case spec.Object != nil && spec.Object.Target.AverageValue != nil:
+		return fmt.Errorf("failed to get object metric value: failed to get %s object metric: %w", spec.Object.Metric.Name, err)
+	case spec.Object != nil:
+		return fmt.Errorf("failed to get object metric value: %w", err)
+	case spec.External != nil && spec.External.Target.AverageValue != nil:
+		return fmt.Errorf("failed to get %[1]s external metric value: failed to get %[1]s external metric: %[2]w", spec.External.Metric.Name, err)
+	case spec.External != nil:
+		return fmt.Errorf("failed to get %[1]s external metric value: failed to get external metric %[1]s: %[2]w", spec.External.Metric.Name, err)
+	}
+	return err
 }
 
 func wrap(err error, format string, name corev1.ResourceName) error {

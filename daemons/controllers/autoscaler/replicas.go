@@ -167,13 +167,16 @@ func (g group) replicas(current int32, ratio float64, tolerance Tolerance, assum
 }
 
 // byTotal works out how many pods it takes for one figure to come down to target, from as many as are ready.
-func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance Tolerance) int32 {
+func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance Tolerance) (int32, error) {
 	ratio := float64(value) / float64(target)
 	if current == 0 {
-		return ceil(ratio)
+		return ceil(ratio), nil
 	}
 	if tolerance.holds(ratio) {
-		return current
+		return current, nil
+	}
+	if len(pods) == 0 {
+		return 0, errors.New("unable to calculate ready pods: no pods returned by selector while calculating replica count")
 	}
 	ready := 0
 	for _, pod := range pods {
@@ -181,7 +184,7 @@ func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance T
 			ready++
 		}
 	}
-	return ceil(ratio * float64(ready))
+	return ceil(ratio * float64(ready)), nil
 }
 
 // byShare works out how many pods it takes for each one's share of a figure to be target.

@@ -200,7 +200,7 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 	}
 	j.expect.Expect(key, len(d.Create), uids...)
 	deleted, deleteErr := loop.InBatches(ctx, len(d.Delete), func(ctx context.Context, i int) error {
-		err := loop.DeletePod(ctx, j.Context, job, d.Delete[i])
+		err := j.stop(ctx, job, d.Delete[i])
 		if err != nil {
 			j.expect.Deleted(key, uids[i])
 		}
@@ -245,23 +245,43 @@ func (j *controller) abandoned(ctx context.Context, namespace, name string, now 
 	return j.letGo(ctx, pods, func(*corev1.Pod) bool { return true })
 }
 
+// stop deletes a pod. It is counted as failed only when the job is to fail: what the job has no use for has not failed.
+func (j *controller) stop(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) error {
+	if tracked(pod) && !hasCondition(job.Status.Conditions, batchv1.JobFailureTarget) {
+		released, err := j.untrack(ctx, pod)
+		if err != nil {
+			return err
+		}
+		pod = released
+	}
+	return loop.DeletePod(ctx, j.Context, job, pod)
+}
+
 // letGo takes the finalizer off pods that are accounted for.
 func (j *controller) letGo(ctx context.Context, pods []*corev1.Pod, which func(*corev1.Pod) bool) error {
 	for _, pod := range pods {
 		if !tracked(pod) || !which(pod) {
 			continue
 		}
-		kept := slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == batchv1.JobTrackingFinalizer })
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "uid": pod.UID, "resourceVersion": pod.ResourceVersion}})
-		if err != nil {
+		if _, err := j.untrack(ctx, pod); err != nil && !apierrors.IsNotFound(err) {
 			return err
-		}
-		_, err = j.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("let go of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 	}
 	return nil
+}
+
+// untrack takes the finalizer off a pod, and returns it as it is then.
+func (j *controller) untrack(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	kept := slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == batchv1.JobTrackingFinalizer })
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "uid": pod.UID, "resourceVersion": pod.ResourceVersion}})
+	if err != nil {
+		return nil, err
+	}
+	released, err := j.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("let go of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return released, nil
 }
 
 // expire deletes a finished job when its time to live is over.
@@ -308,6 +328,9 @@ func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
 		}
 		switch c.Type {
 		case batchv1.JobComplete:
+			if n := job.Spec.Completions; n != nil && job.Status.Succeeded > *n {
+				j.Events.Event(job, corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
+			}
 			j.Events.Event(job, corev1.EventTypeNormal, "Completed", "Job completed")
 		case batchv1.JobFailed:
 			j.Events.Event(job, corev1.EventTypeWarning, c.Reason, c.Message)

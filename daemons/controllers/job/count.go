@@ -59,7 +59,7 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 		switch {
 		case forgiven(job, pod):
 			t.release[pod.UID] = true
-		case !failed(pod) && pod.Status.Phase != corev1.PodSucceeded:
+		case !failed(job, pod) && pod.Status.Phase != corev1.PodSucceeded:
 		case indexed(job) && !hasIndex: // of an index that the job no longer has
 			t.release[pod.UID] = true
 		case pod.Status.Phase == corev1.PodSucceeded:
@@ -159,7 +159,11 @@ func annotated(pod *corev1.Pod, key string) int {
 
 func perIndex(job *batchv1.Job) bool { return indexed(job) && job.Spec.BackoffLimitPerIndex != nil }
 
-func failed(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed || forced(pod) }
+// failed says whether a pod has failed. Where pods that are being deleted are replaced at once, they have failed with that.
+func failed(job *batchv1.Job, pod *corev1.Pod) bool {
+	replaced := pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && !onlyFailedAreReplaced(job)
+	return pod.Status.Phase == corev1.PodFailed || forced(pod) || replaced
+}
 
 // forgiven says whether a pod goes uncounted: one that never reached a node, and one
 // that was stopped because the job is suspended.

@@ -138,7 +138,12 @@ func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobC
 	if spec.BackoffLimit != nil {
 		limit = *spec.BackoffLimit
 	}
-	failed := s.Failed + int32(len(s.UncountedTerminatedPods.Failed)+len(t.held))
+	failed := s.Failed + int32(len(s.UncountedTerminatedPods.Failed))
+	for _, pod := range t.held {
+		if action, _ := verdict(job, pod); action != batchv1.PodFailurePolicyActionIgnore {
+			failed++
+		}
+	}
 	onFailure := spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	var lost int
 	if perIndex(job) {

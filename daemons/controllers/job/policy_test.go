@@ -121,6 +121,10 @@ func TestHowJobsEnd(t *testing.T) { // S19
 			says: "FailureTarget/MaxFailedIndexesExceeded Failed/MaxFailedIndexesExceeded", failed: 1, lost: "1"},
 		"an index that is given up by a rule": {indexed: true, change: perIndex(5, rules(onExit(batchv1.PodFailurePolicyActionFailIndex, in, 9))), do: func(w *world) { w.end(2, 9) }, running: 2, failed: 1, lost: "2"},
 		"ignored failures of an index":        {indexed: true, change: perIndex(0, rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 9))), do: func(w *world) { w.end(2, 9) }, running: 3},
+		"ignored failures of an index are none of the job's": {indexed: true, change: func(s *batchv1.JobSpec) {
+			perIndex(0, rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 9)))(s)
+			s.BackoffLimit = ptr.To[int32](0)
+		}, do: func(w *world) { w.end(2, 9) }, running: 3},
 		"enough indexes": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededCount: ptr.To[int32](1)}), do: func(w *world) { w.end(1, 0) },
 			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index 0", succeeded: 1},
 		"the leader": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("2")}, batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0")}), do: func(w *world) { w.end(0, 0) },
@@ -220,6 +224,21 @@ func TestAPodThatIsBeingStoppedKeepsItsPlaceWhereOnlyFailedAreReplaced(t *testin
 		d := Decide(w.job, w.pods, w.now)
 		if len(d.Create) != want || *w.job.Status.Terminating != 3 || w.job.Status.Active != 0 {
 			t.Errorf("%s: %d are made, status %+v", policy, len(d.Create), w.job.Status)
+		}
+	}
+}
+
+// Whoever wants a pod not to be run again would have it run beside the one that ends.
+func TestAPodThatIsBeingDeletedHasFailedWhereItIsReplacedAtOnce(t *testing.T) {
+	for policy, want := range map[batchv1.PodReplacementPolicy]string{batchv1.TerminatingOrFailed: "FailureTarget/BackoffLimitExceeded", batchv1.Failed: ""} {
+		w := newWorld(false, func(s *batchv1.JobSpec) {
+			s.Completions, s.Parallelism, s.BackoffLimit, s.PodReplacementPolicy = ptr.To[int32](1), ptr.To[int32](1), ptr.To[int32](0), &policy
+		})
+		w.settle()
+		w.pods[0].Spec.NodeName = "node"
+		w.pods[0].DeletionTimestamp, w.pods[0].DeletionGracePeriodSeconds = &metav1.Time{Time: w.now}, ptr.To[int64](30)
+		if d := Decide(w.job, w.pods, w.now); len(d.Create) != 0 || w.says() != want {
+			t.Errorf("%s: %d are made, it says %q, want none and %q", policy, len(d.Create), w.says(), want)
 		}
 	}
 }

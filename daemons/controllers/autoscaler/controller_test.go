@@ -1,0 +1,116 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// fixed are kinds that stay as they are.
+type fixed struct{ meta.RESTMapper }
+
+func (fixed) Reset() {}
+
+// scaled is a controller with a Deployment web, whose scale is as given, and what is told of autoscalers. Writing a scale fails with err.
+func scaled(t *testing.T, replicas int64, selector string, err error) (*controller, *record.FakeRecorder) {
+	t.Helper()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	client := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
+	client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale",
+			"metadata": map[string]any{"namespace": "n", "name": "web"},
+			"spec":     map[string]any{"replicas": replicas}, "status": map[string]any{"replicas": replicas, "selector": selector}}}, nil
+	})
+	client.PrependReactor("update", "deployments", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, a.(clienttesting.UpdateAction).GetObject(), err
+	})
+	events := record.NewFakeRecorder(10)
+	c := loop.Context{Dynamic: client, Events: events}
+	return &controller{Context: c, mapper: fixed{mapper}, known: map[string]*memoryOf{}, metrics: figures{}, counts: newCounts(c),
+		pods: corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))}, events
+}
+
+func told(events *record.FakeRecorder) (out []string) {
+	for len(events.Events) > 0 {
+		out = append(out, <-events.Events)
+	}
+	return out
+}
+
+func TestWhatAnAutoscalerReportsWhenItFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		hpa      *autoscalingv2.HorizontalPodAutoscaler
+		replicas int64
+		selector string
+		err      error // of writing the scale
+		says     string
+		events   []string
+	}{
+		"nothing is measured": {hpa: autoscaler(1, 5, cpu(50)), replicas: 3, selector: "a=b",
+			says: "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API",
+			events: []string{"Warning FailedGetResourceMetric failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API",
+				"Warning FailedComputeMetricsReplicas invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: failed to get cpu utilization: " +
+					"unable to get metrics for resource cpu: no metrics returned from resource metrics API"}},
+		"the target has no selector": {hpa: autoscaler(1, 5, cpu(50)), replicas: 3, says: "the HPA target's scale is missing a selector",
+			events: []string{"Warning SelectorRequired selector is required", "Warning FailedComputeMetricsReplicas selector is required"}},
+		"the target cannot be scaled": {hpa: autoscaler(1, 2, cpu(50)), replicas: 3, selector: "a=b", err: errors.New("no"),
+			events: []string{"Warning FailedRescale New size: 2; reason: Current number of replicas above Spec.MaxReplicas; error: no"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, events := scaled(t, c.replicas, c.selector, c.err)
+			c.hpa.ObjectMeta = metav1.ObjectMeta{Namespace: "n", Name: "h"}
+			c.hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+			c.hpa.Status.DesiredReplicas = 4 // as last worked out
+			if err := a.reconcile(context.Background(), "n/h", c.hpa); err == nil {
+				t.Error("it did not fail")
+			}
+			if s := c.hpa.Status; s.CurrentReplicas != int32(c.replicas) || s.DesiredReplicas != 4 {
+				t.Errorf("%d current, %d desired; want %d and 4", s.CurrentReplicas, s.DesiredReplicas, c.replicas)
+			}
+			if got := told(events); !slices.Equal(got, c.events) {
+				t.Errorf("told\n%q, want\n%q", got, c.events)
+			}
+			for _, got := range c.hpa.Status.Conditions {
+				if got.Type == autoscalingv2.ScalingActive && (got.Status != corev1.ConditionFalse || got.Message != c.says) {
+					t.Errorf("%s %q, want %q", got.Status, got.Message, c.says)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatFailsNamesItsMetric(t *testing.T) {
+	for want, spec := range map[string]autoscalingv2.MetricSpec{
+		"failed to get c container metric value: failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API":                inContainer(50),
+		"failed to get pods metric value: unable to get metric hits: no metrics returned from resource metrics API":                                                                   perPod("1"),
+		"failed to get object metric value: unable to get metric hits: Ingress on n i/no metrics returned from external metrics API":                                                  object(total("1")),
+		"failed to get queue external metric value: failed to get external metric queue: unable to get external metric n/queue/<none>: no metrics returned from external metrics API": external(total("1")),
+		"failed to get queue external metric value: failed to get queue external metric: unable to get external metric n/queue/<none>: no metrics returned from external metrics API": external(average("1")),
+		`unknown metric source type "Moon"`: {Type: "Moon"},
+	} {
+		goal := target{namespace: "n", wanted: 2, tolerance: usually, now: epoch, object: func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil }}
+		o := Decide(t.Context(), autoscaler(1, 5, spec), goal, figures{}, &History{}, &conditions{now: epoch})
+		if want = "invalid metrics (1 invalid out of 1), first error is: " + want; fmt.Sprint(o.Err) != want {
+			t.Errorf("%v\nwant %s", o.Err, want)
+		}
+	}
+}
