@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -45,9 +46,58 @@ type leader struct {
 	*faults
 	to   http.RoundTripper
 	dead chan struct{}
+
+	mu   sync.Mutex // held while dead is closed, and while a write begins
+	sent sync.WaitGroup
 }
 
 var errDead = errors.New("the leader was killed")
+
+// kill ends the leader, and returns when the API server has done or refused what the leader has sent. In a cluster that is long before
+// its lease has run out.
+func (l *leader) kill(end func()) {
+	l.mu.Lock()
+	close(l.dead)
+	l.mu.Unlock()
+	end()
+	l.sent.Wait()
+}
+
+// send sends a request. A write is carried out whatever becomes of who has sent it.
+func (l *leader) send(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet {
+		return l.to.RoundTrip(r)
+	}
+	type outcome struct {
+		answer *http.Response
+		err    error
+	}
+	got := make(chan outcome, 1)
+	l.mu.Lock()
+	select {
+	case <-l.dead:
+		l.mu.Unlock()
+		return nil, errDead
+	default:
+	}
+	l.sent.Go(func() {
+		answer, err := l.to.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
+		got <- outcome{answer, err}
+	})
+	l.mu.Unlock()
+	select {
+	case o := <-got:
+		return o.answer, o.err
+	case <-l.dead:
+	case <-r.Context().Done():
+	}
+	go func() {
+		if o := <-got; o.err == nil {
+			_ = o.answer.Body.Close()
+		}
+	}()
+	return nil, errDead
+}
 
 func (l *leader) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
@@ -56,7 +106,7 @@ func (l *leader) RoundTrip(r *http.Request) (*http.Response, error) {
 	default:
 	}
 	if l.chance == nil {
-		return l.to.RoundTrip(r)
+		return l.send(r)
 	}
 	if r.URL.Query().Get("watch") == "true" {
 		return l.watch(r)
@@ -82,7 +132,7 @@ func (l *leader) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.counts.conflicts.Add(1)
 		return answer(r, http.StatusConflict, "Conflict"), nil
 	case at < 0.12 && writes:
-		got, err := l.to.RoundTrip(r)
+		got, err := l.send(r)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +140,7 @@ func (l *leader) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.counts.lost.Add(1)
 		return nil, errors.New("connection lost")
 	}
-	return l.to.RoundTrip(r)
+	return l.send(r)
 }
 
 func (l *leader) pause(r *http.Request, d time.Duration) error {

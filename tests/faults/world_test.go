@@ -140,18 +140,12 @@ func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 				}
 			}()
 			wait(ctx, between)
-			close(l.dead)
-			kill()
+			l.kill(kill)
 			<-ended
-			wait(ctx, noLeader)
 		}
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
-
-// noLeader is for how long nobody leads when a leader was killed. It is longer in a cluster, where the lease has to run out; what the
-// killed one has sent has long been done or not by then.
-const noLeader = 300 * time.Millisecond
 
 // wait waits for a while; for none, until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
