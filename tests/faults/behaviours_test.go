@@ -285,7 +285,7 @@ func budgetHolds(t *testing.T, s *stage) string {
 		var err error
 		b, err = s.client.PolicyV1().PodDisruptionBudgets(s.ns).Get(ctx, "web", metav1.GetOptions{})
 		pods := s.podsByImage(ctx)
-		return err == nil && b.Status.CurrentHealthy == 5 && b.Status.DisruptionsAllowed == 1 && pods == "5 example.com/a:1 Running", fmt.Sprint(b, pods)
+		return err == nil && b.Status.CurrentHealthy == 5 && b.Status.ExpectedPods == 5 && b.Status.DisruptionsAllowed == 1 && pods == "5 example.com/a:1 Running", fmt.Sprint(b, pods)
 	})
 	return fmt.Sprintf("%d evicted, %d pods ever, %d expected, %d desired", evicted, s.seen.everMade(s.ns), b.Status.ExpectedPods, b.Status.DesiredHealthy)
 }

@@ -142,9 +142,22 @@ func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 			wait(ctx, between)
 			l.kill(kill)
 			<-ended
+			w.shown(ctx)
 		}
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// shown waits until the API server shows all that was written so far to whoever asks for any state, as one that begins to lead does. In a cluster
+// the lease has to run out, which takes far longer.
+func (w *world) shown(ctx context.Context) {
+	for ctx.Err() == nil {
+		// What is asked for without a version is as new as what is stored.
+		if _, err := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+			return
+		}
+		wait(ctx, 20*time.Millisecond)
+	}
 }
 
 // wait waits for a while; for none, until ctx ends.
