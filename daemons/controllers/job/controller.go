@@ -137,6 +137,8 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return nil
 	}
+	// Before the pods are looked at: one that comes between would be expected no longer, and not be there.
+	met := j.expect.Met(key)
 	pods, err := loop.ClaimPods(ctx, j.Client, j.pods, job, kind, selector, []string{batchv1.JobTrackingFinalizer}, func(ctx context.Context) (metav1.Object, error) {
 		return j.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 	})
@@ -150,12 +152,11 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		}
 		return j.expire(ctx, job)
 	}
-	return j.reconcile(ctx, key, job, pods)
+	return j.reconcile(ctx, key, job, pods, met)
 }
 
-// reconcile brings a job that runs and its pods to where they should be.
-func (j *controller) reconcile(ctx context.Context, key string, job *batchv1.Job, pods []*corev1.Pod) (err error) {
-	met := j.expect.Met(key)
+// reconcile brings a job that runs and its pods to where they should be. met is whether all that was done to them before can be seen in them.
+func (j *controller) reconcile(ctx context.Context, key string, job *batchv1.Job, pods []*corev1.Pod, met bool) (err error) {
 	now, action, mode := j.Now(), "reconciling", completionMode(job)
 	defer func() { j.counts.synced(mode, action, err, j.Now().Sub(now)) }()
 	before := job.Status.DeepCopy()

@@ -89,3 +89,38 @@ func TestAJobTellsOfMorePodsThanItAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// A pod that the watch shows while the pods are being looked at is neither missed nor made twice: that it was expected is asked before.
+func TestAPodThatIsShownMeanwhileIsNotMadeTwice(t *testing.T) {
+	labels := map[string]string{"job": "j"}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}, Spec: batchv1.JobSpec{
+		Completions: ptr.To[int32](1), Parallelism: ptr.To[int32](1), BackoffLimit: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+	// To see whether it may have this one, the controller asks the API for the job, which takes a while.
+	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "orphan", UID: "o", Labels: labels}}
+	client := fake.NewClientset(job, orphan)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler)}).(*controller)
+	client.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		j.expect.Created("n/j") // the watch shows the pod that was made before
+		another := job.DeepCopy()
+		another.UID = "another"
+		return true, another, nil
+	})
+	made := 0
+	client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		made++
+		return false, nil, nil
+	})
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	j.expect.Expect("n/j", 1)
+	if err := j.sync(t.Context(), "n/j"); err != nil {
+		t.Fatal(err)
+	}
+	if made > 0 {
+		t.Error("a second pod was made beside the one that was expected")
+	}
+	if err := j.sync(t.Context(), "n/j"); err != nil || made != 1 {
+		t.Errorf("once nothing is expected %d pods were made, %v", made, err)
+	}
+}
