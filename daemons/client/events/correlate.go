@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -22,16 +23,17 @@ const (
 	refillPerSec = 1. / 300.
 )
 
-// correlator says what becomes of events.
+// correlator says what becomes of events. It knows those of before by hashes: with all that is the same in them, thousands of objects took megabytes.
 type correlator struct {
 	clock   clock.Clock
+	seed    maphash.Seed
 	similar *lru.Cache // lookalikes by similarity
 	seen    *lru.Cache // occurrence by similarity and message
 	budgets *lru.Cache // of talker
 }
 
 func newCorrelator(c clock.Clock) *correlator {
-	return &correlator{clock: c, similar: lru.New(remembered), seen: lru.New(remembered), budgets: lru.New(remembered)}
+	return &correlator{clock: c, seed: maphash.MakeSeed(), similar: lru.New(remembered), seen: lru.New(remembered), budgets: lru.New(remembered)}
 }
 
 // talker is who tells something about whom, warnings or else.
@@ -56,7 +58,7 @@ type identity struct {
 
 // lookalikes are similar events.
 type lookalikes struct {
-	messages []string // fewer than fewSimilar, each once
+	messages []uint64 // their hashes, fewer than fewSimilar, each once
 	last     time.Time
 }
 
@@ -84,12 +86,13 @@ func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written 
 	if combined {
 		occurred.first, occurred.name = metav1.NewTime(now), fmt.Sprintf("%s.%x", about.Name, now.UnixNano())
 	}
-	if before, ok := c.seen.Get(same); ok {
+	key := maphash.Comparable(c.seed, same)
+	if before, ok := c.seen.Get(key); ok {
 		occurred = before.(occurrence)
 		occurred.count++
 		again = true
 	}
-	c.seen.Add(same, occurred)
+	c.seen.Add(key, occurred)
 	if !c.affords(from) {
 		return nil, false, false
 	}
@@ -109,32 +112,35 @@ func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written 
 // combine says whether there are so many similar events that they become one.
 func (c *correlator) combine(alike similarity, message string, now time.Time) bool {
 	var of *lookalikes
-	if found, ok := c.similar.Get(alike); ok {
+	key := maphash.Comparable(c.seed, alike)
+	if found, ok := c.similar.Get(key); ok {
 		of = found.(*lookalikes)
 	}
 	if of == nil || now.Sub(of.last) > similarFor {
 		of = &lookalikes{}
 	}
 	of.last = now
-	c.similar.Add(alike, of)
+	c.similar.Add(key, of)
+	hash := maphash.String(c.seed, message)
 	switch {
-	case slices.Contains(of.messages, message):
+	case slices.Contains(of.messages, hash):
 		return false
 	case len(of.messages) == fewSimilar-1:
 		return true
 	}
-	of.messages = append(of.messages, message)
+	of.messages = append(of.messages, hash)
 	return false
 }
 
 // affords says whether a source may write about an object once more.
 func (c *correlator) affords(who talker) bool {
 	var budget flowcontrol.PassiveRateLimiter
-	if found, ok := c.budgets.Get(who); ok {
+	key := maphash.Comparable(c.seed, who)
+	if found, ok := c.budgets.Get(key); ok {
 		budget = found.(flowcontrol.PassiveRateLimiter)
 	} else {
 		budget = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(refillPerSec, burst, c.clock)
-		c.budgets.Add(who, budget)
+		c.budgets.Add(key, budget)
 	}
 	return budget.TryAccept()
 }
