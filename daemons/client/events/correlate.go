@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 )
@@ -132,15 +131,26 @@ func (c *correlator) combine(alike similarity, message string, now time.Time) bo
 	return false
 }
 
+// budget is what a source may still write about an object, as of a time.
+type budget struct {
+	tokens float64
+	at     time.Time
+}
+
 // affords says whether a source may write about an object once more.
 func (c *correlator) affords(who talker) bool {
-	var budget flowcontrol.PassiveRateLimiter
+	now := c.clock.Now()
 	key := maphash.Comparable(c.seed, who)
+	left := &budget{burst, now}
 	if found, ok := c.budgets.Get(key); ok {
-		budget = found.(flowcontrol.PassiveRateLimiter)
+		left = found.(*budget)
 	} else {
-		budget = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(refillPerSec, burst, c.clock)
-		c.budgets.Add(key, budget)
+		c.budgets.Add(key, left)
 	}
-	return budget.TryAccept()
+	tokens := min(left.tokens+max(now.Sub(left.at), 0).Seconds()*refillPerSec, burst)
+	if wait := (1 - tokens) / refillPerSec; wait >= time.Nanosecond.Seconds() {
+		return false
+	}
+	left.tokens, left.at = tokens-1, now
+	return true
 }
