@@ -81,7 +81,8 @@ func (c *chains) Apply() error {
 	if err != nil {
 		return err
 	}
-	// Somebody else's transaction may have flushed the chains: Intact looks at them then.
+	// When there were transactions besides ours, somebody else may have flushed the chains: the older generation stays noted, so that
+	// Intact looks at them.
 	if c.generation = seen; seen == before && after == before+uint32(transactions) {
 		c.generation = after
 	}

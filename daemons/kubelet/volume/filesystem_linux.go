@@ -215,14 +215,12 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 	case "xfs":
 		args = []string{"-q", "-f", f.Device}
 	}
-	if err := os.MkdirAll(filepath.Dir(f.Made), 0o750); err != nil {
-		return "", err
-	}
 	note, err := f.note()
 	if err != nil {
 		return "", err
 	}
-	if err := keepNote(f.Made, note); err != nil {
+	// It counts until the machine starts anew, so that it need not be on the disk; half of it says nothing.
+	if err := writeNote(f.Made, note); err != nil {
 		return "", err
 	}
 	_, err = tool(ctx, "mkfs."+kind, args...)
@@ -235,16 +233,6 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 		return "", err // it was killed, and the next try begins anew
 	}
 	return "", errors.Join(err, f.whole())
-}
-
-// keepNote writes a file that is on the disk when it returns.
-func keepNote(path, text string) error {
-	n, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = n.WriteString(text)
-	return errors.Join(err, n.Sync(), n.Close())
 }
 
 // mend mends what can be mended without a decision, as at a machine's start. What a machine has no program for is left to the kernel.

@@ -168,7 +168,7 @@ func TestNoFileSystemIsMadeOverAnything(t *testing.T) {
 			}
 			note, err := FileSystem{Device: device}.note()
 			if err == nil {
-				err = keepNote(made, note)
+				err = writeNote(made, note)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -33,7 +33,7 @@ func (m *Manager) noteMade(name string) error {
 	if err := os.Remove(m.removedNote(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return writeNote(note)
+	return writeNote(note, "")
 }
 
 // NoteProvisioned notes all volumes that are there: some were made before there were notes. What was removed long ago is forgotten.
@@ -83,7 +83,7 @@ func (m *Manager) forgetRemoved() error {
 // forgetMade takes the note away for good, before the directory goes, and notes that it does.
 func (m *Manager) forgetMade(name string) error {
 	removed := m.removedNote(name)
-	if err := writeNote(removed); err != nil {
+	if err := writeNote(removed, ""); err != nil {
 		return err
 	}
 	if err := m.forgetRemoved(); err != nil {
@@ -107,9 +107,9 @@ func (m *Manager) removed(name string) bool {
 	return err == nil
 }
 
-func writeNote(path string) error {
+func writeNote(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(path, nil, 0o600)
+	return os.WriteFile(path, []byte(text), 0o600)
 }

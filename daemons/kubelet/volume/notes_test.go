@@ -14,7 +14,7 @@ func TestNotesOfRemovedVolumesAreForgottenWhileTheNodeRuns(t *testing.T) {
 	old := time.Now().Add(-rememberRemoved - time.Hour)
 	note := func(name string, at time.Time) {
 		t.Helper()
-		if err := writeNote(m.removedNote(name)); err != nil {
+		if err := writeNote(m.removedNote(name), ""); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chtimes(m.removedNote(name), at, at); err != nil {

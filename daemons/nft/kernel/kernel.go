@@ -55,8 +55,8 @@ func (k *Kernel) Apply(t *nft.Table) error {
 	if err != nil {
 		return err
 	}
-	// Another generation than ours alone has made is of somebody who may have flushed this table, between any two of these lines.
-	// Then the rules stay those of a generation that is past, and Intact looks at them.
+	// When the generation is not the one that our transaction alone would have made, somebody else has changed rules meanwhile, and
+	// may have flushed this table. Then the older generation stays noted, so that Intact looks at the rules.
 	if k.generation = seen; seen == before && after == expected {
 		k.generation = after
 	}
