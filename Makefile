@@ -146,18 +146,29 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	GOFLAGS=-trimpath $(GO) tool -modfile=tests/tools/go.mod staticcheck -tags grpcnotrace ./...
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
-# Packages that start whole clusters: one at a time, so that they do not take the machine from each other.
-HEAVY := dev|node|e2e|flows|packets|matrix|form|interrupt|roll|disaster
+# The bundle for suites that look for data races: only clusterctl is built with the race detector.
+.PHONY: race-bundle
+race-bundle: build test-tools
+	@mkdir -p $(BIN)/race/packed
+	@cd $(BIN)/race && for f in ../*; do case $$f in ../race|../packed|../clusterctl|../test-logs|../tests) ;; *) ln -sfn $$f . ;; esac; done
+	@ln -f $(BIN)/packed/* $(BIN)/race/packed/
+	CGO_ENABLED=1 go build $(MODFLAGS) -race -ldflags '$(LDFLAGS)' -o $(BIN)/race/clusterctl ./cmd/clusterctl
+	$(BIN)/race/clusterctl pack
 
-# lint has vetted all of it, on what build has compiled: go test would vet once more what is compiled for the race detector, with all that it imports.
-RACE := $(MODFLAGS) -race -vet=off
+# tests/runner has the list of suites; ONLY=roll,e2e chooses some of a target's.
+RUNNER := go run $(MODFLAGS) ./tests/runner $(if $(ONLY),-only $(ONLY))
+
+.PHONY: check
+check: binaries check-tools ## Lint and run every test that needs no machines: the inner loop
+	@$(RUNNER) check
 
 .PHONY: test
-test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
-	go test $(RACE) -timeout 25m $$(go list $(MODFLAGS) ./... | grep -vE '/tests/($(HEAVY)|faults)$$')
-	go test $(RACE) -timeout 10m -run GoesByTheClock ./tests/faults # rounds at random are make faults
-	go test $(RACE) -p 1 -timeout 25m -exec '$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN)' $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
-	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) $(BIN)/chaos run -seed 1 -minutes 3
+test: race-bundle ## Run what CI runs: lint, all packages with the race detector, and every suite on real machines; needs root
+	@$(RUNNER) test
+
+.PHONY: test-all
+test-all: race-bundle ## Run everything that exists, for hours; needs root
+	@$(RUNNER) all
 
 STORE ?= etcd
 

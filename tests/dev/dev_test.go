@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"clusterctl/tests/cluster"
 )
 
 // grace is the cluster's grace period for silent nodes: short, so that tests see its end.
@@ -110,6 +112,9 @@ func start(binary, dir string) (stop func() error, err error) {
 		if refused := refusals(log.Name()); len(refused) > 0 {
 			return fmt.Errorf("controllers were refused what they do, which their roles lack:\n%s", strings.Join(refused, "\n"))
 		}
+		if reports := races(log.Name()); reports != "" {
+			return fmt.Errorf("the race detector reported:\n%s", reports)
+		}
 		if keep := os.Getenv("CLUSTERCTL_TEST_LOG"); keep != "" {
 			_ = os.Rename(log.Name(), keep)
 		}
@@ -141,6 +146,18 @@ func refusals(log string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// races returns the cluster's log from the first report of the race detector on; empty means that there is none.
+func races(log string) string {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return err.Error()
+	}
+	if at := strings.Index(string(text), cluster.RaceReport); at >= 0 {
+		return string(text[at:min(len(text), at+20_000)])
+	}
+	return ""
 }
 
 func connect(path string) (err error) {

@@ -46,7 +46,7 @@ func main() {
 func run(ctx context.Context, length time.Duration) (err error) {
 	c, err := up(ctx, fmt.Sprintf("flood-%d", os.Getpid()))
 	if c != nil {
-		defer func() { err = errors.Join(err, c.Lab.Down(context.WithoutCancel(ctx))) }()
+		defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
 	}
 	if err != nil {
 		return err

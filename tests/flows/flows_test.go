@@ -27,7 +27,7 @@ func run(m *testing.M) (code int) {
 	c, err := up(ctx, fmt.Sprintf("flows-%d", os.Getpid()))
 	if c != nil {
 		defer func() {
-			if err := c.Lab.Down(context.WithoutCancel(ctx)); err != nil {
+			if err := c.Down(context.WithoutCancel(ctx)); err != nil {
 				fmt.Fprintln(os.Stderr, "take the lab down:", err)
 				code = 1
 			}

@@ -139,7 +139,7 @@ func up(ctx context.Context, t *testing.T) (c *cluster.Cluster, declared string)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Lab.Down(context.Background()); err != nil {
+		if err := c.Down(context.Background()); err != nil {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})

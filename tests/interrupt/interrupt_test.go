@@ -77,7 +77,7 @@ func up(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Lab.Down(context.Background()); err != nil {
+		if err := c.Down(context.Background()); err != nil {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})

@@ -293,7 +293,7 @@ func up(t *testing.T) *cluster.Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Lab.Down(context.WithoutCancel(t.Context())); err != nil {
+		if err := c.Down(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})

@@ -73,7 +73,7 @@ machine "n1" {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Lab.Down(context.Background()); err != nil {
+		if err := c.Down(context.Background()); err != nil {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})

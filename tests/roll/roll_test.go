@@ -36,7 +36,7 @@ func up(ctx context.Context, t *testing.T, name, declared string) *cluster.Clust
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Lab.Down(context.Background()); err != nil {
+		if err := c.Down(context.Background()); err != nil {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})

@@ -60,7 +60,7 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Lab.Down(context.Background()); err != nil {
+		if err := c.Down(context.Background()); err != nil {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})

@@ -11,12 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -114,6 +117,9 @@ func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := raiseInotify(); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, lab.Down(context.WithoutCancel(ctx)))
@@ -161,6 +167,32 @@ func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 	}
 	fmt.Fprintf(o.Log, "lab %s: %d machines are up\n", lab.Name, len(lab.Machines))
 	return lab, nil
+}
+
+// inotifyInstances is how many inotify instances the host's root user may have: enough for several labs. Each systemd,
+// containerd and kubelet of every machine has some, and many hosts allow 128 in all.
+const inotifyInstances = 1024
+
+// raiseInotify raises the host's limit to inotifyInstances where it is lower. A host that does not allow that keeps its
+// limit: one small lab works with it.
+func raiseInotify() error {
+	const path = "/proc/sys/fs/inotify/max_user_instances"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the limit of inotify instances: %w", err)
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("read the limit of inotify instances: %w", err)
+	}
+	if limit >= inotifyInstances {
+		return nil
+	}
+	err = os.WriteFile(path, strconv.AppendInt(nil, inotifyInstances, 10), 0)
+	if err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("raise the limit of inotify instances: %w", err)
+	}
+	return nil
 }
 
 // Open returns a lab that an earlier process brought up.

@@ -1,0 +1,108 @@
+// Command runner runs suites of tests, several at a time, and prints a table of what each proved and cost:
+//
+//	runner check              lint and every test that needs no machines
+//	runner test               what CI runs
+//	runner all                everything that exists
+//	runner -only roll,e2e all chosen suites
+//	runner -list all          the suites of a target, without running them
+//
+// Each suite writes its whole output to a file in bin/test-logs. The runner prints the output of failed tests itself, and
+// exits with status 1 when a suite failed.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"clusterctl/tests/cluster"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// run returns the exit status: 0 when every suite passed, 1 when one failed, 2 when the arguments are wrong.
+func run(ctx context.Context, args []string) int {
+	flags := flag.NewFlagSet("runner", flag.ContinueOnError)
+	only := flags.String("only", "", "names of suites to run, separated by commas; all when empty")
+	places := flags.Int("places", 2, "how many suites run at a time, beside one in the background")
+	list := flags.Bool("list", false, "print the suites instead of running them")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: runner [flags] check|test|all")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	chosen, err := choose(flags.Arg(0), *only)
+	if err != nil || flags.NArg() != 1 {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "runner:", err)
+		}
+		flags.Usage()
+		return 2
+	}
+	if *list {
+		for _, s := range chosen {
+			fmt.Printf("%-12s %s\n", s.name, s.about)
+		}
+		return 0
+	}
+	root, err := cluster.Root()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "runner:", err)
+		return 1
+	}
+	r := &runner{root: root, logs: filepath.Join(root, "bin", "test-logs"), places: *places}
+	began := time.Now()
+	results, err := r.run(ctx, chosen)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "runner:", err)
+		return 1
+	}
+	fmt.Print(table(results, time.Since(began)))
+	if slices.ContainsFunc(results, result.failed) {
+		return 1
+	}
+	return 0
+}
+
+// choose returns the suites of a target, limited to the given names, in the order of the list.
+func choose(target, only string) ([]suite, error) {
+	if !slices.Contains(targets, target) {
+		return nil, fmt.Errorf("no target is called %q: choose one of %s", target, strings.Join(targets, ", "))
+	}
+	var names []string
+	if only != "" {
+		names = strings.Split(only, ",")
+	}
+	var chosen []suite
+	for _, s := range suites {
+		if !slices.Contains(s.targets, target) {
+			continue
+		}
+		at := slices.Index(names, s.name)
+		if only != "" && at < 0 {
+			continue
+		}
+		if at >= 0 {
+			names = slices.Delete(names, at, at+1)
+		}
+		chosen = append(chosen, s)
+	}
+	if len(names) > 0 {
+		return nil, fmt.Errorf("target %s has no suite called %s", target, strings.Join(names, ", "))
+	}
+	return chosen, nil
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// counts is how many tests ended in which way. Subtests count, and tests that have subtests do not.
+type counts struct{ passed, failed, skipped int }
+
+// event is one line of go test -json.
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Output  string
+}
+
+// tests gathers the events of one run.
+type tests struct {
+	counts
+	failing []string // the output of failed tests
+
+	output  map[string]*strings.Builder // by package and test, of those that run
+	parents map[string]bool             // tests with subtests
+}
+
+// maxOutput is how many bytes of one failed test's output are printed.
+const maxOutput = 20_000
+
+// read reads events until the stream ends, and writes what the tests printed.
+func (t *tests) read(from io.Reader, log io.Writer) {
+	t.output, t.parents = map[string]*strings.Builder{}, map[string]bool{}
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var e event
+		switch {
+		case len(line) == 0:
+		case line[0] != '{' || json.Unmarshal(line, &e) != nil:
+			_, _ = log.Write(line)
+		default:
+			t.take(e, log)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (t *tests) take(e event, log io.Writer) {
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output", "build-output":
+		_, _ = io.WriteString(log, e.Output)
+		if t.output[key] == nil {
+			t.output[key] = &strings.Builder{}
+		}
+		t.output[key].WriteString(e.Output)
+	case "pass", "fail", "skip":
+		if at := strings.LastIndexByte(e.Test, '/'); at > 0 {
+			t.parents[e.Package+" "+e.Test[:at]] = true
+		}
+		if e.Action == "fail" || e.Action == "build-fail" {
+			t.failing = append(t.failing, t.text(key))
+		}
+		delete(t.output, key)
+		if e.Test == "" || t.parents[key] {
+			return
+		}
+		switch e.Action {
+		case "pass":
+			t.passed++
+		case "fail":
+			t.failed++
+		case "skip":
+			t.skipped++
+		}
+	}
+}
+
+func (t *tests) text(key string) string {
+	b := t.output[key]
+	if b == nil {
+		return ""
+	}
+	text := b.String()
+	if len(text) > maxOutput {
+		text = text[:maxOutput/2] + "\n[…]\n" + text[len(text)-maxOutput/2:]
+	}
+	return "--- " + strings.TrimSpace(key) + "\n" + text
+}
+
+// failures returns the output of failed tests, and of tests that had not ended.
+func (t *tests) failures() string {
+	var b strings.Builder
+	for _, text := range t.failing {
+		b.WriteString(text)
+	}
+	for key := range t.output {
+		if strings.Contains(key, " ") {
+			b.WriteString(t.text(key))
+		}
+	}
+	return b.String()
+}
+
+// add takes in what became of a part of the suite.
+func (r *result) add(o outcome) {
+	r.passed += o.passed
+	r.failedTests += o.counts.failed
+	r.skipped += o.skipped
+	r.cpu += o.cpu
+	if r.began.IsZero() || o.began.Before(r.began) {
+		r.began = o.began
+	}
+	if o.ended.After(r.ended) {
+		r.ended = o.ended
+	}
+	if o.err != nil {
+		r.errs = append(r.errs, errors.New(o.name+": "+o.err.Error()))
+	}
+}
+
+// table returns the results as text; its last line has the sums.
+func table(results []result, took time.Duration) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\nsuite\tpassed\tfailed\tskipped\tminutes\tCPU minutes\tresult\t")
+	var sum counts
+	var cpu time.Duration
+	for _, r := range results {
+		verdict := "ok"
+		if r.failed() {
+			verdict = "FAIL"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t\n", r.name, r.passed, r.failedTests, r.skipped, r.ended.Sub(r.began).Minutes(), r.cpu.Minutes(), verdict)
+		sum.passed += r.passed
+		sum.failed += r.failedTests
+		sum.skipped += r.skipped
+		cpu += r.cpu
+	}
+	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%.1f\t%.1f\t\t\n", sum.passed, sum.failed, sum.skipped, took.Minutes(), cpu.Minutes())
+	_ = w.Flush()
+	fmt.Fprintf(&b, "\n%d passed, %d failed, %d skipped\n", sum.passed, sum.failed, sum.skipped)
+	return b.String()
+}

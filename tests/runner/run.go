@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// flagsOfBuild are the Makefile's MODFLAGS, so that tests and programs share what is compiled.
+var flagsOfBuild = []string{"-trimpath", "-tags", "grpcnotrace"}
+
+// runner runs suites on a machine that has a number of places.
+type runner struct {
+	root   string
+	logs   string
+	places int
+
+	mu sync.Mutex // guards standard output
+}
+
+// job is a part of a suite that runs by itself.
+type job struct {
+	suite int // index of the suite
+	name  string
+	argv  []string
+	dir   string
+	env   []string
+	json  bool // standard output has go test's events
+
+	compile []string // runs first, in the root of the repository
+}
+
+// result is what became of a suite.
+type result struct {
+	suite
+	passed, failedTests, skipped int
+	began, ended                 time.Time
+	cpu                          time.Duration
+	errs                         []error
+}
+
+func (r result) failed() bool { return len(r.errs) > 0 }
+
+// run runs the suites and returns their results in the same order. It starts them in the order of the list, and a later
+// one ahead of an earlier one that does not fit yet.
+func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
+	if err := os.RemoveAll(r.logs); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(r.root, "bin", "tests"), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(r.logs, 0o755); err != nil {
+		return nil, err
+	}
+	results := make([]result, len(chosen))
+	var waiting []job
+	for i, s := range chosen {
+		results[i].suite = s
+		jobs, err := r.jobs(ctx, i, s)
+		if err != nil {
+			results[i].errs = append(results[i].errs, err)
+			r.report("FAIL %s: %v\n", s.name, err)
+		}
+		waiting = append(waiting, jobs...)
+	}
+	// Background suites run one at a time beside the places of the others.
+	free := map[bool]int{false: r.places, true: 1}
+	running := 0
+	ended := make(chan outcome)
+	for len(waiting) > 0 || running > 0 {
+		at := slices.IndexFunc(waiting, func(j job) bool { return free[chosen[j.suite].background] > 0 })
+		if at >= 0 && ctx.Err() == nil {
+			j := waiting[at]
+			waiting = slices.Delete(waiting, at, at+1)
+			free[chosen[j.suite].background]--
+			running++
+			go func() { ended <- r.do(ctx, j, chosen[j.suite]) }()
+			continue
+		}
+		if running == 0 {
+			return results, context.Cause(ctx)
+		}
+		o := <-ended
+		running--
+		free[chosen[o.suite].background]++
+		results[o.suite].add(o)
+	}
+	return results, nil
+}
+
+// jobs returns the parts of a suite. Tests of a lab are compiled here, once for all parts.
+func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
+	environment := append(append(os.Environ(), "CLUSTERCTL_BUNDLE="+filepath.Join(r.root, "bin", s.bundle)), s.env...)
+	if s.command != nil {
+		argv := s.command
+		if s.lab {
+			argv = asRoot(r.root, s, argv)
+		}
+		return []job{{suite: at, name: s.name, argv: argv, dir: r.root, env: environment}}, nil
+	}
+	flags := slices.Clone(flagsOfBuild)
+	if s.race {
+		flags = append(flags, "-race")
+		environment = append(environment, "CGO_ENABLED=1")
+	} else {
+		environment = append(environment, "CGO_ENABLED=0")
+	}
+	if !s.lab {
+		packages, err := r.packages(ctx, s.packages)
+		if err != nil {
+			return nil, err
+		}
+		argv := append([]string{"go", "test", "-json", "-vet=off", "-timeout", s.timeout}, flags...)
+		if !s.cached {
+			argv = append(argv, "-count=1")
+		}
+		if s.run != "" {
+			argv = append(argv, "-run", s.run)
+		}
+		argv = append(append(argv, packages...), s.args...)
+		return []job{{suite: at, name: s.name, argv: argv, dir: r.root, env: environment, json: true}}, nil
+	}
+	binary := filepath.Join(r.root, "bin", "tests", s.name)
+	compile := append(append([]string{"go", "test", "-c", "-vet=off", "-o", binary}, flags...), s.packages...)
+	dir := filepath.Join(r.root, s.packages[0])
+	part := func(name, pattern string) job {
+		argv := []string{"go", "tool", "test2json", "-t", "-p", s.packages[0]}
+		tests := append([]string{binary, "-test.v=test2json", "-test.timeout=" + s.timeout, "-test.run=" + pattern}, s.args...)
+		return job{suite: at, name: name, argv: append(argv, asRoot(r.root, s, tests)...), dir: dir, env: environment, json: true}
+	}
+	if !s.each {
+		j := part(s.name, s.run)
+		j.compile = compile
+		return []job{j}, nil
+	}
+	if err := r.command(ctx, environment, compile).Run(); err != nil {
+		return nil, fmt.Errorf("compile the tests: %w", err)
+	}
+	list := exec.CommandContext(ctx, binary, "-test.list", ".")
+	list.Dir, list.Env = dir, environment
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the tests: %w", err)
+	}
+	var jobs []job
+	for _, name := range strings.Fields(string(out)) {
+		jobs = append(jobs, part(s.name+"/"+name, "^"+name+"$"))
+	}
+	return jobs, nil
+}
+
+// command returns a command that runs in the root of the repository and prints its output.
+func (r *runner) command(ctx context.Context, environment, argv []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = r.root, environment, os.Stdout, os.Stderr
+	return cmd
+}
+
+// asRoot returns a command that runs as root with the suite's bundle.
+func asRoot(root string, s suite, argv []string) []string {
+	if os.Geteuid() == 0 {
+		return argv
+	}
+	return append([]string{"sudo", "env", "PATH=" + os.Getenv("PATH"), "CLUSTERCTL_BUNDLE=" + filepath.Join(root, "bin", s.bundle)}, argv...)
+}
+
+// packages resolves the word rest.
+func (r *runner) packages(ctx context.Context, names []string) ([]string, error) {
+	if !slices.Equal(names, []string{rest}) {
+		return names, nil
+	}
+	var named []string
+	for _, s := range suites {
+		for _, p := range s.packages {
+			named = append(named, "clusterctl/"+strings.TrimPrefix(p, "./"))
+		}
+	}
+	list := exec.CommandContext(ctx, "go", append(append([]string{"list"}, flagsOfBuild...), "./...")...)
+	list.Dir = r.root
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the packages: %w", err)
+	}
+	return slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool { return slices.Contains(named, p) }), nil
+}
+
+// outcome is what became of a job.
+type outcome struct {
+	job
+	counts
+	began, ended time.Time
+	cpu          time.Duration
+	err          error
+}
+
+// do runs a job to its end.
+func (r *runner) do(ctx context.Context, j job, s suite) outcome {
+	o := outcome{job: j, began: time.Now()}
+	defer func() { o.ended = time.Now() }()
+	log, err := os.Create(filepath.Join(r.logs, strings.ReplaceAll(j.name, "/", "-")+".log"))
+	if err != nil {
+		o.err = err
+		return o
+	}
+	defer log.Close()
+	r.report("run  %s\n", j.name)
+	if j.compile != nil {
+		if err := r.command(ctx, j.env, j.compile).Run(); err != nil {
+			o.err = fmt.Errorf("compile the tests: %w", err)
+			r.report("FAIL %s: %v\n", j.name, o.err)
+			return o
+		}
+		o.began = time.Now() // compiling is not counted
+	}
+	argv := j.argv
+	if s.background {
+		argv = append([]string{"nice", "-n", "15"}, argv...)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = j.dir, j.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = 2 * time.Minute // suites take their machines down
+	var events tests
+	cmd.Stdout, cmd.Stderr = log, log
+	if j.json {
+		read, write := io.Pipe()
+		parsed := make(chan struct{})
+		go func() { defer close(parsed); events.read(read, log) }()
+		cmd.Stdout = write
+		defer func() { _ = write.Close(); <-parsed }()
+		o.err = r.execute(cmd, s)
+		_ = write.Close()
+		<-parsed
+	} else {
+		o.err = r.execute(cmd, s)
+	}
+	if cmd.ProcessState != nil {
+		o.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	o.counts = events.counts
+	took := time.Since(o.began).Round(time.Second)
+	if o.err != nil {
+		r.report("%sFAIL %s after %s: %v; the whole output is in %s\n", events.failures(), j.name, took, o.err, log.Name())
+		if !j.json {
+			r.report("%s\n", tail(log.Name(), 4000))
+		}
+		return o
+	}
+	r.report("ok   %s %s\n", j.name, took)
+	return o
+}
+
+// execute runs a command; a background suite yields to everything else on the machine.
+func (r *runner) execute(cmd *exec.Cmd, s suite) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if s.background { // nice counts within a session only, where the kernel schedules sessions as groups
+		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte("15"), 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+			return errors.Join(err, cmd.Cancel(), cmd.Wait())
+		}
+	}
+	return cmd.Wait()
+}
+
+// report prints for a person to read.
+func (r *runner) report(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Printf(format, args...)
+}
+
+// tail returns the end of a file.
+func tail(path string, size int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-size):])
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A package in no suite, and a suite in no target, would never be run.
+func TestEverySuiteIsInATargetAndNamesWhatItRuns(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range suites {
+		key := s.name
+		if seen[key] {
+			t.Errorf("%s: two suites have this name", s.name)
+		}
+		seen[key] = true
+		if len(s.targets) == 0 || s.about == "" {
+			t.Errorf("%s: it has no target or no description", s.name)
+		}
+		for _, target := range s.targets {
+			if !slices.Contains(targets, target) {
+				t.Errorf("%s: no target is called %s", s.name, target)
+			}
+		}
+		if (s.command == nil) == (s.packages == nil) {
+			t.Errorf("%s: a suite is either a command or packages", s.name)
+		}
+		if s.packages != nil && s.timeout == "" {
+			t.Errorf("%s: its tests have no timeout", s.name)
+		}
+	}
+	for _, target := range targets {
+		for _, s := range suites {
+			if slices.Equal(s.packages, []string{rest}) && slices.Contains(s.targets, target) {
+				seen[target+" rest"] = true
+			}
+		}
+		if !seen[target+" rest"] {
+			t.Errorf("%s does not run the packages that no suite names", target)
+		}
+	}
+}
+
+// Every package that a suite of `test` names is in `all`, too.
+func TestAllRunsEveryPackageThatTestRuns(t *testing.T) {
+	ran := map[string][]string{}
+	for _, s := range suites {
+		for _, target := range s.targets {
+			ran[target] = append(ran[target], s.packages...)
+		}
+	}
+	for _, p := range ran[test] {
+		if !slices.Contains(ran[all], p) {
+			t.Errorf("%s is in test and not in all", p)
+		}
+	}
+}
+
+func TestChooseRefusesUnknownNames(t *testing.T) {
+	for _, c := range []struct{ target, only, want, refused string }{
+		{target: test, only: "form,lint", want: "lint form"},
+		{target: test, only: "form,forms", refused: "no suite called forms"},
+		{target: check, only: "form", refused: "no suite called form"},
+		{target: "tests", refused: `no target is called "tests"`},
+	} {
+		chosen, err := choose(c.target, c.only)
+		var names []string
+		for _, s := range chosen {
+			names = append(names, s.name)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s, %s: chose %q, want %q", c.target, c.only, got, c.want)
+		}
+		if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+			t.Errorf("%s, %s: %v, want an error with %q", c.target, c.only, err, c.refused)
+		}
+	}
+}
+
+func TestEventsAreCountedByTheirLowestTests(t *testing.T) {
+	const stream = `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"run","Package":"p","Test":"TestA/one"}
+{"Action":"output","Package":"p","Test":"TestA/one","Output":"it is wrong\n"}
+{"Action":"fail","Package":"p","Test":"TestA/one"}
+{"Action":"run","Package":"p","Test":"TestA/two"}
+{"Action":"pass","Package":"p","Test":"TestA/two"}
+{"Action":"fail","Package":"p","Test":"TestA"}
+{"Action":"run","Package":"p","Test":"TestB"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"run","Package":"p","Test":"TestC"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"panic: the end\n"}
+not an event
+{"Action":"fail","Package":"p"}
+`
+	var events tests
+	var log strings.Builder
+	events.read(strings.NewReader(stream), &log)
+	if want := (counts{passed: 1, failed: 1, skipped: 1}); events.counts != want {
+		t.Errorf("counted %+v, want %+v", events.counts, want)
+	}
+	failures := events.failures()
+	for _, want := range []string{"--- p TestA/one\nit is wrong\n", "--- p TestC\npanic: the end\n"} {
+		if !strings.Contains(failures, want) {
+			t.Errorf("the failures lack %q:\n%s", want, failures)
+		}
+	}
+	if !strings.Contains(log.String(), "not an event") {
+		t.Errorf("the log lacks what is no event: %s", log.String())
+	}
+}
+
+func TestLongOutputOfAFailedTestIsCut(t *testing.T) {
+	var events tests
+	line := strings.Repeat("x", 1000)
+	stream := strings.Repeat(`{"Action":"output","Package":"p","Test":"TestA","Output":"`+line+`\n"}`+"\n", 100) + `{"Action":"fail","Package":"p","Test":"TestA"}` + "\n"
+	events.read(strings.NewReader(stream), io.Discard)
+	if got := len(events.failures()); got > maxOutput+100 {
+		t.Errorf("%d bytes are printed of a failed test, at most %d are wanted", got, maxOutput)
+	}
+}
+
+func TestTheTableEndsWithTheSums(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	a := result{suite: suite{name: "a"}}
+	a.add(outcome{counts: counts{passed: 3, skipped: 1}, began: began, ended: began.Add(time.Minute), cpu: 30 * time.Second})
+	a.add(outcome{counts: counts{passed: 1}, began: began.Add(time.Minute), ended: began.Add(3 * time.Minute), cpu: 30 * time.Second})
+	b := result{suite: suite{name: "b"}}
+	b.add(outcome{job: job{name: "b"}, counts: counts{failed: 2}, began: began, ended: began.Add(90 * time.Second), err: io.EOF})
+	got := table([]result{a, b}, 3*time.Minute)
+	for _, want := range []string{
+		"    a       4       0        1      3.0          1.0      ok",
+		"    b       0       2        0      1.5          0.0    FAIL",
+		"  all       4       2        1      3.0          1.0",
+		"\n4 passed, 2 failed, 1 skipped\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the table lacks %q:\n%s", want, got)
+		}
+	}
+}
