@@ -148,7 +148,7 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 
 # The bundle for suites that look for data races: only clusterctl is built with the race detector.
 .PHONY: race-bundle
-race-bundle: build test-tools
+race-bundle:
 	@mkdir -p $(BIN)/race/packed
 	@cd $(BIN)/race && for f in ../*; do case $$f in ../race|../packed|../clusterctl|../test-logs|../tests) ;; *) ln -sfn $$f . ;; esac; done
 	@ln -f $(BIN)/packed/* $(BIN)/race/packed/
@@ -163,11 +163,11 @@ check: binaries check-tools ## Lint and run every test that needs no machines: t
 	@$(RUNNER) check
 
 .PHONY: test
-test: race-bundle ## Run what CI runs: lint, all packages with the race detector, and every suite on real machines; needs root
+test: build test-tools ## Run what CI runs: lint, all packages with the race detector, and every suite on real machines; needs root
 	@$(RUNNER) test
 
 .PHONY: test-all
-test-all: race-bundle ## Run everything that exists, for hours; needs root
+test-all: build test-tools ## Run everything that exists, for hours; needs root
 	@$(RUNNER) all
 
 STORE ?= etcd

@@ -78,31 +78,22 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// choose returns the suites of a target, limited to the given names, in the order of the list.
+// choose returns the suites of a target, limited to the given names and to what those need, in the order of the list.
 func choose(target, only string) ([]suite, error) {
 	if !slices.Contains(targets, target) {
 		return nil, fmt.Errorf("no target is called %q: choose one of %s", target, strings.Join(targets, ", "))
 	}
-	var names []string
-	if only != "" {
-		names = strings.Split(only, ",")
+	chosen := slices.DeleteFunc(slices.Clone(suites), func(s suite) bool { return !slices.Contains(s.targets, target) })
+	if only == "" {
+		return chosen, nil
 	}
-	var chosen []suite
-	for _, s := range suites {
-		if !slices.Contains(s.targets, target) {
-			continue
+	names := strings.Split(only, ",")
+	for _, name := range names {
+		at := slices.IndexFunc(chosen, func(s suite) bool { return s.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("target %s has no suite called %s", target, name)
 		}
-		at := slices.Index(names, s.name)
-		if only != "" && at < 0 {
-			continue
-		}
-		if at >= 0 {
-			names = slices.Delete(names, at, at+1)
-		}
-		chosen = append(chosen, s)
+		names = append(names, chosen[at].needs)
 	}
-	if len(names) > 0 {
-		return nil, fmt.Errorf("target %s has no suite called %s", target, strings.Join(names, ", "))
-	}
-	return chosen, nil
+	return slices.DeleteFunc(chosen, func(s suite) bool { return !slices.Contains(names, s.name) }), nil
 }

@@ -75,13 +75,27 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 	}
 	// Background suites run one at a time beside the places of the others.
 	free := map[bool]int{false: r.places, true: 1}
+	left := make([]int, len(chosen)) // jobs of each suite that have not ended
+	for _, j := range waiting {
+		left[j.suite]++
+	}
 	running := 0
 	ended := make(chan outcome)
 	for len(waiting) > 0 || running > 0 {
-		at := slices.IndexFunc(waiting, func(j job) bool { return free[chosen[j.suite].background] > 0 })
+		at := slices.IndexFunc(waiting, func(j job) bool {
+			s := chosen[j.suite]
+			needed := slices.IndexFunc(chosen, func(o suite) bool { return o.name == s.needs })
+			return free[s.background] > 0 && (needed < 0 || left[needed] == 0)
+		})
 		if at >= 0 && ctx.Err() == nil {
 			j := waiting[at]
 			waiting = slices.Delete(waiting, at, at+1)
+			needed := slices.IndexFunc(results, func(o result) bool { return o.name == chosen[j.suite].needs })
+			if needed >= 0 && results[needed].failed() {
+				left[j.suite]--
+				results[j.suite].errs = append(results[j.suite].errs, fmt.Errorf("%s: not run, since %s failed", j.name, results[needed].name))
+				continue
+			}
 			free[chosen[j.suite].background]--
 			running++
 			go func() { ended <- r.do(ctx, j, chosen[j.suite]) }()
@@ -92,6 +106,7 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 		}
 		o := <-ended
 		running--
+		left[o.suite]--
 		free[chosen[o.suite].background]++
 		results[o.suite].add(o)
 	}

@@ -12,11 +12,10 @@ import (
 func TestEverySuiteIsInATargetAndNamesWhatItRuns(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range suites {
-		key := s.name
-		if seen[key] {
+		if seen[s.name] {
 			t.Errorf("%s: two suites have this name", s.name)
 		}
-		seen[key] = true
+		seen[s.name] = true
 		if len(s.targets) == 0 || s.about == "" {
 			t.Errorf("%s: it has no target or no description", s.name)
 		}
@@ -27,6 +26,14 @@ func TestEverySuiteIsInATargetAndNamesWhatItRuns(t *testing.T) {
 		}
 		if (s.command == nil) == (s.packages == nil) {
 			t.Errorf("%s: a suite is either a command or packages", s.name)
+		}
+		if s.needs != "" {
+			needed := slices.IndexFunc(suites, func(o suite) bool { return o.name == s.needs })
+			if needed < 0 {
+				t.Errorf("%s: it needs %s, which is no suite", s.name, s.needs)
+			} else if !slices.Equal(suites[needed].targets, s.targets) {
+				t.Errorf("%s: it needs %s, which is not in the same targets", s.name, s.needs)
+			}
 		}
 		if s.packages != nil && s.timeout == "" {
 			t.Errorf("%s: its tests have no timeout", s.name)
@@ -62,6 +69,7 @@ func TestAllRunsEveryPackageThatTestRuns(t *testing.T) {
 func TestChooseRefusesUnknownNames(t *testing.T) {
 	for _, c := range []struct{ target, only, want, refused string }{
 		{target: test, only: "form,lint", want: "lint form"},
+		{target: test, only: "flows", want: "race-bundle flows"},
 		{target: test, only: "form,forms", refused: "no suite called forms"},
 		{target: check, only: "form", refused: "no suite called form"},
 		{target: "tests", refused: `no target is called "tests"`},

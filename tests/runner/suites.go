@@ -18,6 +18,7 @@ type suite struct {
 	// background suites run one at a time beside all others, and only use processor time that those leave.
 	background bool
 	env        []string // for the program or the tests
+	needs      string   // a suite of the same target that has to pass first; empty means none
 
 	command []string // a program and its arguments, run in the root of the repository
 
@@ -39,6 +40,8 @@ const rest = "rest"
 
 // suites is every suite. The runner starts them in this order: those that take longest come first.
 var suites = []suite{
+	{name: "race-bundle", about: "build the programs for suites that look for data races", targets: []string{test, all},
+		background: true, command: []string{"make", "--no-print-directory", "race-bundle"}},
 	{name: "lint", about: "gofmt, go vet, staticcheck", targets: []string{check, test, all},
 		background: true, command: []string{"make", "--no-print-directory", "lint"}},
 	{name: "packages", about: "every package that needs no machines", targets: []string{check},
@@ -55,11 +58,11 @@ var suites = []suite{
 	{name: "roll", about: "changes of a control plane of three machines", targets: []string{test, all},
 		packages: []string{"./tests/roll"}, lab: true, each: true, timeout: "15m"},
 	{name: "flows", about: "what users expect of a cluster; its daemons have the race detector", targets: []string{test, all},
-		packages: []string{"./tests/flows"}, lab: true, bundle: "race", timeout: "20m"},
+		packages: []string{"./tests/flows"}, lab: true, bundle: "race", needs: "race-bundle", timeout: "20m"},
 	{name: "node", about: "the kubelet on a real container runtime, with the race detector", targets: []string{test, all},
-		packages: []string{"./tests/node"}, lab: true, race: true, timeout: "15m"},
+		packages: []string{"./tests/node"}, lab: true, race: true, needs: "race-bundle", timeout: "15m"},
 	{name: "dev-race", about: "controllers on a development cluster; its daemons have the race detector", targets: []string{test, all},
-		packages: []string{"./tests/dev"}, lab: true, bundle: "race", timeout: "15m"},
+		packages: []string{"./tests/dev"}, lab: true, bundle: "race", needs: "race-bundle", timeout: "15m"},
 	{name: "disaster", about: "three disasters, by turns from commit to commit", targets: []string{test},
 		packages: []string{"./tests/disaster"}, lab: true, timeout: "25m"},
 	{name: "chaos", about: "three minutes of random faults on six machines", targets: []string{test},
