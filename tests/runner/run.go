@@ -148,18 +148,22 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 	binary := filepath.Join(r.root, "bin", "tests", s.name)
 	compile := append(append([]string{"go", "test", "-c", "-vet=off", "-o", binary}, flags...), s.packages...)
 	dir := filepath.Join(r.root, s.packages[0])
-	part := func(name, pattern string) job {
+	part := func(name string, flags ...string) job {
 		argv := []string{"go", "tool", "test2json", "-t", "-p", s.packages[0]}
-		tests := append([]string{binary, "-test.v=test2json", "-test.timeout=" + s.timeout, "-test.run=" + pattern}, s.args...)
+		tests := append(append([]string{binary, "-test.v=test2json", "-test.timeout=" + s.timeout}, flags...), s.args...)
 		return job{suite: at, name: name, argv: append(argv, asRoot(r.root, s, tests)...), dir: dir, env: environment, json: true}
 	}
-	if !s.each {
-		j := part(s.name, s.run)
+	if !s.each && s.apart == "" {
+		j := part(s.name, "-test.run="+s.run)
 		j.compile = compile
 		return []job{j}, nil
 	}
 	if err := r.command(ctx, environment, compile).Run(); err != nil {
 		return nil, fmt.Errorf("compile the tests: %w", err)
+	}
+	if s.apart != "" {
+		apart := "^(" + s.apart + ")$"
+		return []job{part(s.name+"/"+s.apart, "-test.run="+apart), part(s.name, "-test.skip="+apart)}, nil
 	}
 	list := exec.CommandContext(ctx, binary, "-test.list", ".")
 	list.Dir, list.Env = dir, environment
@@ -169,7 +173,7 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 	}
 	var jobs []job
 	for _, name := range strings.Fields(string(out)) {
-		jobs = append(jobs, part(s.name+"/"+name, "^"+name+"$"))
+		jobs = append(jobs, part(s.name+"/"+name, "-test.run=^"+name+"$"))
 	}
 	return jobs, nil
 }
@@ -200,7 +204,9 @@ func (r *runner) packages(ctx context.Context, names []string) ([]string, error)
 			named = append(named, "clusterctl/"+strings.TrimPrefix(p, "./"))
 		}
 	}
-	list := exec.CommandContext(ctx, "go", append(append([]string{"list"}, flagsOfBuild...), "./...")...)
+	// go test compiles packages without tests, too; programs with large dependencies are among them.
+	const withTests = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"
+	list := exec.CommandContext(ctx, "go", append(append([]string{"list", "-f", withTests}, flagsOfBuild...), "./...")...)
 	list.Dir = r.root
 	out, err := list.Output()
 	if err != nil {
@@ -219,8 +225,8 @@ type outcome struct {
 }
 
 // do runs a job to its end.
-func (r *runner) do(ctx context.Context, j job, s suite) outcome {
-	o := outcome{job: j, began: time.Now()}
+func (r *runner) do(ctx context.Context, j job, s suite) (o outcome) {
+	o = outcome{job: j, began: time.Now()}
 	defer func() { o.ended = time.Now() }()
 	log, err := os.Create(filepath.Join(r.logs, strings.ReplaceAll(j.name, "/", "-")+".log"))
 	if err != nil {

@@ -32,7 +32,10 @@ type suite struct {
 	// lab suites run as root, most of them on machines of their own, with the programs of a bundle.
 	lab    bool
 	bundle string // the bundle's folder below bin; empty means bin itself
-	each   bool   // each test brings up machines of its own, so that two of them can run at a time
+	// each: every test brings up machines of its own, so that two of them can run at a time.
+	each bool
+	// apart names tests that run on machines of their own, beside the other tests of the suite.
+	apart string
 }
 
 // rest stands for all packages that no suite names.
@@ -54,7 +57,7 @@ var suites = []suite{
 		packages: []string{"./tests/dev"}, cached: true, timeout: "10m"},
 
 	{name: "e2e", about: "scripts of kubectl and clusterctl on three machines", targets: []string{test},
-		packages: []string{"./tests/e2e"}, lab: true, timeout: "25m"},
+		packages: []string{"./tests/e2e"}, lab: true, apart: "TestClusterctl", timeout: "25m"},
 	{name: "roll", about: "changes of a control plane of three machines", targets: []string{test, all},
 		packages: []string{"./tests/roll"}, lab: true, each: true, timeout: "15m"},
 	{name: "flows", about: "what users expect of a cluster; its daemons have the race detector", targets: []string{test, all},
@@ -87,7 +90,7 @@ var suites = []suite{
 	{name: "gateway", about: "Gateway API's own conformance suite", targets: []string{all},
 		command: []string{"make", "--no-print-directory", "conformance-gateway"}},
 	{name: "e2e-all", about: "scripts of kubectl and clusterctl, every one with Debian's kubectl, too", targets: []string{all},
-		packages: []string{"./tests/e2e"}, lab: true, args: []string{"-every-script"}, timeout: "40m"},
+		packages: []string{"./tests/e2e"}, lab: true, apart: "TestClusterctl", args: []string{"-every-script"}, timeout: "40m"},
 	{name: "disaster-all", about: "every disaster", targets: []string{all},
 		packages: []string{"./tests/disaster"}, lab: true, args: []string{"-all"}, timeout: "180m"},
 	{name: "matrix-all", about: "packets every way in every mode of the proxy, also through routers", targets: []string{all},
