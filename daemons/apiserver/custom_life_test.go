@@ -216,7 +216,7 @@ func TestWhatOneServerHasEstablishedAllTellS12(t *testing.T) {
 		return nil
 	})
 	const whole = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	for i := range 20 {
+	for i := range amount(20, 5) {
 		definition, path := numbered(i)
 		at := strings.LastIndexByte(path, '/')
 		name := path[at+1:]

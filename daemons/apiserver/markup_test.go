@@ -16,7 +16,7 @@ import (
 func TestMarkupIsKeptAtItsLength(t *testing.T) {
 	over(t, func(t *testing.T, cfg *rest.Config) {
 		define(t, cfg, crontabs, ctPath)
-		page := strings.Repeat("<a>&</a>", 120<<10)
+		page := strings.Repeat("<a>&</a>", amount(120<<10, 40<<10))
 		for _, c := range []struct{ path, body, in string }{
 			{"/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"},"data":{"page":"` + page + `"}}`, "data.page"},
 			{"/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"n","annotations":{"page":"` + page[:250<<10] + `"}}}`, "metadata.annotations.page"},

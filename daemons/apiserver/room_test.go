@@ -22,9 +22,9 @@ func TestBodiesOfManyPartsAreRefused(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	cfg := start(t, s, nil)
-	const many = 900_000
+	many := amount(900_000, 120_000)
 	empty := strings.TrimSuffix(strings.Repeat("{},", many), ",")
-	pod, err := (&corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, many/12)}}).Marshal()
+	pod, err := (&corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, 75_000)}}).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
