@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"clusterctl/tests/amount"
 )
 
 func TestDefinitionsAreCheckedS12(t *testing.T) {
@@ -216,7 +218,7 @@ func TestWhatOneServerHasEstablishedAllTellS12(t *testing.T) {
 		return nil
 	})
 	const whole = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	for i := range amount(20, 5) {
+	for i := range amount.Of(20, 5) {
 		definition, path := numbered(i)
 		at := strings.LastIndexByte(path, '/')
 		name := path[at+1:]

@@ -10,13 +10,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/store"
+	"clusterctl/tests/amount"
 )
 
 // S11: an object of what HTML and JSON write longer may be as large as any other.
 func TestMarkupIsKeptAtItsLength(t *testing.T) {
 	over(t, func(t *testing.T, cfg *rest.Config) {
 		define(t, cfg, crontabs, ctPath)
-		page := strings.Repeat("<a>&</a>", amount(120<<10, 40<<10))
+		page := strings.Repeat("<a>&</a>", amount.Of(120<<10, 40<<10))
 		for _, c := range []struct{ path, body, in string }{
 			{"/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"},"data":{"page":"` + page + `"}}`, "data.page"},
 			{"/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"n","annotations":{"page":"` + page[:250<<10] + `"}}}`, "metadata.annotations.page"},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/store/memory"
+	"clusterctl/tests/amount"
 )
 
 // S12: what a body becomes in memory is bounded, and not by its length alone.
@@ -22,7 +23,7 @@ func TestBodiesOfManyPartsAreRefused(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	cfg := start(t, s, nil)
-	many := amount(900_000, 120_000)
+	many := amount.Of(900_000, 120_000)
 	empty := strings.TrimSuffix(strings.Repeat("{},", many), ",")
 	pod, err := (&corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, 75_000)}}).Marshal()
 	if err != nil {
