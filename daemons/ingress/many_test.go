@@ -18,6 +18,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/run"
+	"clusterctl/tests/amount"
 )
 
 const many = 10_000
@@ -124,7 +125,8 @@ func TestOneChangeAmongManyIngressesOfOneHostCostsItselfS32(t *testing.T) {
 // costs makes sure that changes cost themselves.
 func (w *watch) costs(t *testing.T, changes map[string]func(int)) {
 	t.Helper()
-	const rounds, most = 200, 128 << 10
+	rounds := amount.Of(200, 40)
+	const most = 128 << 10
 	for what, change := range changes {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -133,7 +135,7 @@ func (w *watch) costs(t *testing.T, changes map[string]func(int)) {
 			w.make()
 		}
 		runtime.ReadMemStats(&after)
-		if each := (after.TotalAlloc - before.TotalAlloc) / rounds; each > most {
+		if each := (after.TotalAlloc - before.TotalAlloc) / uint64(rounds); each > most {
 			t.Errorf("%s: %d KiB are allocated for it", what, each>>10)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"clusterctl/tests/amount"
 )
 
 // inUse is memory of objects and of goroutines' stacks.
@@ -65,14 +67,14 @@ func TestAConnectionTakesBoundedMemoryS32(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			kind.open(t) // what is made once
 			before, had := inUse(), p.e.connections()
-			const n = 300
+			n := amount.Of(300, 60)
 			for range n {
 				kind.open(t)
 			}
 			if got := p.e.connections() - had; got != n {
 				t.Fatalf("%d of %d connections are open", got, n)
 			}
-			each := (inUse() - before) / n
+			each := (inUse() - before) / int64(n)
 			t.Logf("%d bytes for each connection", each)
 			if each > kind.most<<10 {
 				t.Errorf("a connection takes %d KiB", each>>10)
