@@ -200,6 +200,9 @@ func (r *runner) packages(ctx context.Context, names []string) ([]string, error)
 	}
 	var named []string
 	for _, s := range suites {
+		if s.again {
+			continue
+		}
 		for _, p := range s.packages {
 			named = append(named, "clusterctl/"+strings.TrimPrefix(p, "./"))
 		}

@@ -23,6 +23,7 @@ type suite struct {
 	command []string // a program and its arguments, run in the root of the repository
 
 	packages []string // or packages of tests; rest means all packages that no suite names
+	again    bool     // its packages are among the rest, too
 	race     bool     // the tests are built with the race detector
 	cached   bool     // results that Go has cached count
 	run      string   // as go test -run
@@ -51,6 +52,10 @@ var suites = []suite{
 		packages: []string{rest}, cached: true, timeout: "10m"},
 	{name: "packages-race", about: "every package that needs no machines, with the race detector", targets: []string{test, all},
 		background: true, packages: []string{rest}, race: true, timeout: "30m"},
+	{name: "scripts", about: "scripts that run clusterctl", targets: []string{check, test, all},
+		background: true, packages: []string{"./cmd/clusterctl"}, cached: true, timeout: "15m"},
+	{name: "amounts", about: "tests that use smaller amounts under the race detector, with whole ones", targets: []string{test, all},
+		background: true, packages: []string{"./daemons/apiserver", "./daemons/ingress", "./daemons/ingress/proxy"}, again: true, timeout: "15m"},
 	{name: "clock", about: "controllers under faults, by a moved clock", targets: []string{check},
 		packages: []string{"./tests/faults"}, run: "GoesByTheClock", cached: true, timeout: "10m"},
 	{name: "dev", about: "controllers on a development cluster", targets: []string{check},
