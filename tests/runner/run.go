@@ -23,6 +23,7 @@ type runner struct {
 	root   string
 	logs   string
 	places int
+	cached bool // results that Go has cached count
 
 	mu sync.Mutex // guards standard output
 }
@@ -136,7 +137,7 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 			return nil, err
 		}
 		argv := append([]string{"go", "test", "-json", "-vet=off", "-timeout", s.timeout}, flags...)
-		if !s.cached {
+		if !r.cached {
 			argv = append(argv, "-count=1")
 		}
 		if s.run != "" {

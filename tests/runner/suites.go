@@ -25,7 +25,6 @@ type suite struct {
 	packages []string // or packages of tests; rest means all packages that no suite names
 	again    bool     // its packages are among the rest, too
 	race     bool     // the tests are built with the race detector
-	cached   bool     // results that Go has cached count
 	run      string   // as go test -run
 	args     []string // for the tests' own flags
 	timeout  string   // as go test -timeout
@@ -49,17 +48,17 @@ var suites = []suite{
 	{name: "lint", about: "gofmt, go vet, staticcheck", targets: []string{check, test, all},
 		background: true, command: []string{"make", "--no-print-directory", "lint"}},
 	{name: "packages", about: "every package that needs no machines", targets: []string{check},
-		packages: []string{rest}, cached: true, timeout: "10m"},
+		packages: []string{rest}, timeout: "10m"},
 	{name: "packages-race", about: "every package that needs no machines, with the race detector", targets: []string{test, all},
 		background: true, packages: []string{rest}, race: true, timeout: "30m"},
 	{name: "scripts", about: "scripts that run clusterctl", targets: []string{check, test, all},
-		background: true, packages: []string{"./cmd/clusterctl"}, cached: true, timeout: "15m"},
+		background: true, packages: []string{"./cmd/clusterctl"}, timeout: "15m"},
 	{name: "amounts", about: "tests that use smaller amounts under the race detector, with whole ones", targets: []string{test, all},
 		background: true, packages: []string{"./daemons/apiserver", "./daemons/ingress", "./daemons/ingress/proxy"}, again: true, timeout: "15m"},
 	{name: "clock", about: "controllers under faults, by a moved clock", targets: []string{check},
-		packages: []string{"./tests/faults"}, run: "GoesByTheClock", cached: true, timeout: "10m"},
+		packages: []string{"./tests/faults"}, run: "GoesByTheClock", timeout: "10m"},
 	{name: "dev", about: "controllers on a development cluster", targets: []string{check},
-		packages: []string{"./tests/dev"}, cached: true, timeout: "10m"},
+		packages: []string{"./tests/dev"}, timeout: "10m"},
 
 	{name: "e2e", about: "scripts of kubectl and clusterctl on three machines", targets: []string{test},
 		packages: []string{"./tests/e2e"}, lab: true, apart: "TestClusterctl", timeout: "25m"},
