@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -29,7 +30,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	policies := c.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies()
+	policies := informers.ValidatingAdmissionPolicies(c.Informers)
 	known := c.Client.Discovery()
 	p := &controller{Context: c, policies: policies.Lister(), checker: validating.TypeChecker{
 		SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: known},
