@@ -3,25 +3,23 @@
 SHELL    := bash
 BIN      := bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-MODFLAGS := -trimpath -tags grpcnotrace
+MODFLAGS := -trimpath -buildvcs=false -tags grpcnotrace
 LDFLAGS  := -s -w -X clusterctl/daemons/version.Version=$(VERSION)
 GO       := CGO_ENABLED=0 go
 SUDO     := $(shell [ $$(id -u) = 0 ] || echo sudo)
 CNI      := bandwidth loopback host-local portmap
 
-CONTAINERD := $(shell awk '$$1 == "github.com/containerd/containerd/v2" {print $$2}' go.mod)
-RUNC       := $(shell awk '$$1 == "github.com/opencontainers/runc" {print $$2}' go.mod)
-PLUGINS    := $(shell awk '$$1 == "github.com/containernetworking/plugins" {print $$2}' go.mod)
-
-# What a fresh Debian or Ubuntu machine with Go, git and make lacks.
-PACKAGES := gcc patch libc6-dev pkg-config libseccomp-dev mmdebstrap systemd-container iproute2 nftables iptables openssh-client openssh-server busybox-static conntrack e2fsprogs xfsprogs user-mode-linux bird2
+# What a fresh Debian or Ubuntu machine with Go, git and make lacks: to build, to run machines, and to run the tests.
+PACKAGES      := gcc patch libc6-dev pkg-config libseccomp-dev
+LAB_PACKAGES  := mmdebstrap systemd-container iproute2 openssh-client busybox-static e2fsprogs
+TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-linux bird2
 
 .PHONY: help
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: $(BIN)/.tools binaries ## Build the whole bundle into bin/
+build: binaries runtime ## Build the whole bundle into bin/
 	$(BIN)/clusterctl pack
 
 # The kinds of Gateway API that kube-ingress carries out, from the module that go.mod pins; clusterctl has them inside.
@@ -32,51 +30,82 @@ $(DEFINITIONS): go.mod
 	@cd $$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/standard && for kind in gatewayclasses gateways httproutes referencegrants; do \
 		echo --- && cat gateway.networking.k8s.io_$$kind.yaml || exit 1; done | gzip -9n >$(CURDIR)/$@
 
+# Go knows what has changed. pause goes without the version, so that a release alone does not change the image of all pods.
 .PHONY: binaries
 binaries: $(DEFINITIONS) ## Build clusterctl, etcd, pause and podlink
 	@mkdir -p $(BIN)/cni
-	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/clusterctl ./cmd/clusterctl
-	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/etcd ./cmd/etcd
-	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/pause ./cmd/pause
-	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/cni/podlink ./cmd/podlink
+	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/clusterctl ./cmd/etcd
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./cmd/pause
+	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/cni/ ./cmd/podlink
+
+# Programs of other projects are built when the files that name their sources have changed, or their flags, or Go's version.
+# Go compares the sources then, and leaves a program as it is when an edit of go.mod was about other modules. $(call flags,NAME,FLAGS)
+# is a file with a digest of the flags and the version in its name.
+TOOLCHAIN := $(shell go env GOVERSION GOARCH GOAMD64 GOFLAGS GOEXPERIMENT CC)
+flags      = $(BIN)/.flags/$(1)-$(firstword $(shell printf %s '$(subst ','"'"',$(TOOLCHAIN) $(2))' | cksum))
+
+$(BIN)/.flags/%:
+	@mkdir -p $(@D) && rm -f $(BIN)/.flags/$(firstword $(subst -, ,$*))-* && touch $@
+
+version = $(shell awk '$$1 == "$(1)" {print $$2}' go.mod)
 
 # The container runtime and the network plugins, at the versions that go.mod pins.
+CONTAINERD := $(call version,github.com/containerd/containerd/v2)
+RUNC       := $(call version,github.com/opencontainers/runc)
+PLUGINS    := $(call version,github.com/containernetworking/plugins)
+
+CONTAINERD_FLAGS := $(MODFLAGS) -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD)'
+RUNC_FLAGS       := -trimpath -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" -X main.version=$(RUNC:v%=%)'
+PLUGIN_FLAGS     := $(MODFLAGS) -ldflags '-s -w -X github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=$(PLUGINS)'
+
+.PHONY: runtime
+runtime: $(addprefix $(BIN)/,containerd containerd-shim-runc-v2 runc) $(addprefix $(BIN)/cni/,$(CNI))
+
 # containerd is built from a copy of its sources to which cmd/containerd's patches are applied.
 PATCHES := $(wildcard cmd/containerd/*.patch)
 PATCHED := $(BIN)/.containerd
 
-$(BIN)/.tools: go.mod Makefile $(PATCHES) cmd/containerd/main.go | deps
-	@mkdir -p $(BIN)/cni
+# After clusterctl's: builds beside each other would both compile what they share.
+$(BIN)/containerd: go.mod go.sum $(PATCHES) $(wildcard cmd/containerd/*.go) $(call flags,containerd,$(CONTAINERD_FLAGS) $(PATCHES)) | build-deps binaries
 	@go mod download github.com/containerd/containerd/v2
 	@rm -rf $(PATCHED) && cp -r $$(go list -m -f '{{.Dir}}' github.com/containerd/containerd/v2) $(PATCHED) && chmod -R u+w $(PATCHED)
-	for p in $(PATCHES); do patch --silent --fuzz=0 -p1 -d $(PATCHED) <$$p || exit 1; done
-	cp go.sum $(PATCHED)/bundle.sum && cp go.mod $(PATCHED)/bundle.mod && \
+	@for p in $(PATCHES); do patch --silent --fuzz=0 -p1 -d $(PATCHED) <$$p || exit 1; done
+	@cp go.sum $(PATCHED)/bundle.sum && cp go.mod $(PATCHED)/bundle.mod && \
 		go mod edit -replace github.com/containerd/containerd/v2=./$(PATCHED) $(PATCHED)/bundle.mod
-	$(GO) build $(MODFLAGS) -modfile=$(PATCHED)/bundle.mod -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD)' -o $(BIN)/ \
-		./cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
-	@rm -rf $(PATCHED)
-	CGO_ENABLED=1 go build -trimpath -tags 'seccomp netgo osusergo' \
-		-ldflags '-s -w -linkmode external -extldflags "-static" -X main.version=$(RUNC:v%=%)' -o $(BIN)/runc github.com/opencontainers/runc
-	for plugin in $(CNI); do \
-		$(GO) build -trimpath -ldflags '-s -w -X github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=$(PLUGINS)' \
-			-o $(BIN)/cni/$$plugin $$(go list -tags grpcnotrace github.com/containernetworking/plugins/plugins/.../$$plugin) || exit 1; \
-	done
+	$(GO) build -modfile=$(PATCHED)/bundle.mod $(CONTAINERD_FLAGS) -o $@ ./cmd/containerd
+	@rm -rf $(PATCHED) && touch $@
+
+$(BIN)/containerd-shim-runc-v2: go.mod go.sum $(call flags,shim,$(CONTAINERD_FLAGS)) | $(BIN)/containerd
+	$(GO) build $(CONTAINERD_FLAGS) -o $@ github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 	@touch $@
 
-.PHONY: deps
-deps: ## Install the Debian packages that the build, the lab and the tests need
-	@missing=; for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
-	if [ -n "$$missing" ]; then \
-		echo "installing:$$missing"; \
-		$(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	fi
+$(BIN)/runc: go.mod go.sum $(call flags,runc,$(RUNC_FLAGS)) | $(BIN)/containerd
+	CGO_ENABLED=1 go build $(RUNC_FLAGS) -o $@ github.com/opencontainers/runc
+	@touch $@
+
+$(addprefix $(BIN)/cni/,$(CNI)) &: go.mod go.sum $(call flags,cni,$(PLUGIN_FLAGS)) | $(BIN)/containerd
+	@mkdir -p $(BIN)/cni
+	$(GO) build $(PLUGIN_FLAGS) -o $(BIN)/cni/ $(addprefix github.com/containernetworking/plugins/plugins/,ipam/host-local main/loopback meta/bandwidth meta/portmap)
+	@touch $(addprefix $(BIN)/cni/,$(CNI))
+
+# Installs those of some Debian packages that are missing.
+define packages
+	@missing=; for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	install() { $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; }; \
+	[ -z "$$missing" ] || { echo "installing:$$missing"; install 2>/dev/null || { $(SUDO) apt-get update -qq && install; }; }
+endef
+
+.PHONY: deps lab-deps build-deps
+build-deps:
+	$(call packages,$(PACKAGES))
+lab-deps: build-deps
+	$(call packages,$(LAB_PACKAGES))
+deps: lab-deps ## Install the Debian packages that the build, the lab and the tests need
+	$(call packages,$(TEST_PACKAGES))
 
 # What tests drive a cluster with: a current kubectl, Debian's, a stock etcdctl and helm, an operator of controller-runtime's, and an API server to aggregate.
-KUBECTL_VERSION := $(shell awk '$$1 == "k8s.io/kubectl" {print $$2}' go.mod)
-KUBECTL_FLAGS   := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%)
-
 .PHONY: test-tools
-test-tools: demo-tools releases $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm $(BIN)/h2spec $(BIN)/gofakes3
+test-tools: deps demo-tools releases $(addprefix $(BIN)/,kubectl kubectl-debian etcdctl helm h2spec gofakes3)
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/bookshop ./tests/issuer ./tests/reviewer ./tests/kmsplugin
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/chaos ./tests/bench/marks
 
@@ -89,30 +118,38 @@ releases: $(DEFINITIONS)
 	$(GO) build $(MODFLAGS) -overlay $(BIN)/releases/overlay.json -ldflags '$(LDFLAGS)-broken -X "main.broken=kube-apiserver 0s"' -o $(BIN)/releases/broken/clusterctl ./cmd/clusterctl
 	$(GO) build $(MODFLAGS) -overlay $(BIN)/releases/overlay.json -ldflags '$(LDFLAGS)-dying -X "main.broken=kube-controller-manager 2s"' -o $(BIN)/releases/dying/clusterctl ./cmd/clusterctl
 
-# What the demo shows a cluster with.
+# What the demo needs besides the bundle.
 .PHONY: demo-tools
-demo-tools: $(BIN)/kubectl
+demo-tools:
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/web
-	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/demo
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/demo
 
-$(BIN)/kubectl: go.mod tests/kubectl/main.go | deps
-	$(GO) build $(MODFLAGS) -ldflags '$(KUBECTL_FLAGS)' -o $@ ./tests/kubectl
+.PHONY: kubectl
+kubectl: $(BIN)/kubectl ## Build a current kubectl into bin/; any that you have does as well
 
-$(BIN)/kubectl-debian: | deps
+KUBECTL_VERSION := $(call version,k8s.io/kubectl)
+KUBECTL_VERSION := $(KUBECTL_VERSION:v0%=v1%)
+KUBECTL_FLAGS   := $(MODFLAGS) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION)'
+
+$(BIN)/kubectl: go.mod go.sum tests/kubectl/main.go $(call flags,kubectl,$(KUBECTL_FLAGS))
+	$(GO) build $(KUBECTL_FLAGS) -o $@ ./tests/kubectl
+	@touch $@
+
+$(BIN)/kubectl-debian:
 	@mkdir -p $(BIN)/.debian && cd $(BIN)/.debian && $(SUDO) apt-get download -qq -o APT::Sandbox::User=root kubernetes-client >/dev/null && dpkg -x kubernetes-client_*.deb . \
 		&& mv usr/bin/kubectl ../kubectl-debian && cd .. && rm -rf .debian
 
-$(BIN)/etcdctl: tests/tools/go.mod
-	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ go.etcd.io/etcd/etcdctl/v3
+# Programs that tests use from a module of their own.
+TOOL_FLAGS := -trimpath -ldflags '-s -w'
 
-$(BIN)/helm: tests/tools/go.mod
-	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+$(BIN)/etcdctl: PACKAGE := go.etcd.io/etcd/etcdctl/v3
+$(BIN)/helm: PACKAGE := helm.sh/helm/v4/cmd/helm
+$(BIN)/gofakes3: PACKAGE := github.com/johannesboyne/gofakes3/cmd/gofakes3
+$(BIN)/h2spec: PACKAGE := github.com/summerwind/h2spec/cmd/h2spec
 
-$(BIN)/gofakes3: tests/tools/go.mod
-	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ github.com/johannesboyne/gofakes3/cmd/gofakes3
-
-$(BIN)/h2spec: tests/tools/go.mod
-	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ github.com/summerwind/h2spec/cmd/h2spec
+$(addprefix $(BIN)/,etcdctl helm gofakes3 h2spec): tests/tools/go.mod tests/tools/go.sum $(call flags,tool,$(TOOL_FLAGS))
+	cd tests/tools && $(GO) build $(TOOL_FLAGS) -o $(CURDIR)/$@ $(PACKAGE)
+	@touch $@
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -236,13 +273,21 @@ POINTS ?= 40
 interrupt: build test-tools ## Interrupt applies at POINTS random points, and see that the next one converges; SEED repeats a run
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 90m ./tests/interrupt -args -points $(POINTS) -seed $(or $(SEED),0)
 
+# The machines' root file system is built beside the bundle. When that fails, demo up tries it again.
 .PHONY: demo
-demo: build demo-tools ## Bring up a cluster of three local machines and a workload on it
-	$(SUDO) $(BIN)/demo up
+demo: lab-deps ## Bring up a cluster of three local machines and a workload on it
+	@$(SUDO) true
+	@$(MAKE) --no-print-directory -j2 build rootfs
+	@$(MAKE) --no-print-directory demo-tools
+	@$(SUDO) $(BIN)/demo up
+
+.PHONY: rootfs
+rootfs: lab-deps
+	@$(SUDO) tests/lab/machines/rootfs.sh >/dev/null || echo "this is tried again when the bundle is built"
 
 .PHONY: demo-down
 demo-down: demo-tools ## Take the demo down; nothing is left behind but the lab's cache
-	$(SUDO) $(BIN)/demo down
+	@$(SUDO) $(BIN)/demo down
 
 MINUTES ?= 30
 

@@ -13,8 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
-
-	_ "github.com/containerd/containerd/v2/cmd/containerd/builtins" // its plugins
 )
 
 func main() {

@@ -14,10 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/client/informers"
 )
 
 func configMap(name string) *corev1.ConfigMap {
@@ -204,9 +205,9 @@ func TestInformersFollow(t *testing.T) {
 	over(t, func(t *testing.T, cfg *rest.Config) {
 		ctx, cancel := context.WithCancel(bounded(t))
 		client := kubernetes.NewForConfigOrDie(cfg)
-		factory := informers.NewSharedInformerFactory(client, 0)
-		informer := factory.Core().V1().ConfigMaps().Informer()
-		factory.Start(ctx.Done())
+		factory := informers.New(client)
+		informer := informers.ConfigMaps(factory).Informer()
+		factory.StartWithContext(ctx)
 		defer factory.Shutdown()
 		defer cancel()
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {

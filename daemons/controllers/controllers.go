@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -21,6 +20,7 @@ import (
 	"clusterctl/daemons/api/directory"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/client/events"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/accounttoken"
 	"clusterctl/daemons/controllers/autoscaler"
@@ -191,7 +191,7 @@ func (m manager) run(ctx context.Context) error {
 		return err
 	}
 	// What is watched for many is watched by the manager's own user.
-	c.Informers = informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTransform(newSlimmer().slim))
+	c.Informers = informers.New(c.Client, informers.WithTransform(newSlimmer().slim))
 	as, err := m.identities(c)
 	if err != nil {
 		return err

@@ -8,12 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/record"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/garbage"
 	"clusterctl/daemons/controllers/loop"
@@ -24,7 +24,7 @@ func TestTheCollectorTakesWhatOtherControllersHold(t *testing.T) {
 	client := fake.NewClientset()
 	c := loop.Context{Client: client, Dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme), Metadata: metadatafake.NewSimpleMetadataClient(scheme.Scheme),
 		Config: config.DefaultControllerManager(), Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(10),
-		Informers: informers.NewSharedInformerFactory(client, 0)}
+		Informers: informers.New(client)}
 	for _, entry := range all {
 		entry.new(c)
 	}

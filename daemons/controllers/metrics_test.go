@@ -8,11 +8,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/record"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -44,7 +44,7 @@ func (*described) Unregister(prometheus.Collector) bool { return false }
 func TestControllersAreMeasuredByTheNamesThatDashboardsKnow(t *testing.T) {
 	served := &described{}
 	client := fake.NewClientset()
-	c := loop.Context{Client: client, Metadata: metadatafake.NewSimpleMetadataClient(runtime.NewScheme()), Informers: informers.NewSharedInformerFactory(client, 0),
+	c := loop.Context{Client: client, Metadata: metadatafake.NewSimpleMetadataClient(runtime.NewScheme()), Informers: informers.New(client),
 		Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(1), Config: config.DefaultControllerManager(), Metrics: served}
 	for _, entry := range all {
 		entry.new(c)

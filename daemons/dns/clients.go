@@ -13,10 +13,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 )
 
@@ -125,8 +125,8 @@ func (c *clients) follow(ctx context.Context, api kubernetes.Interface, log *slo
 		<-ctx.Done()
 		return nil
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(leanNode))
-	nodes := factory.Core().V1().Nodes().Informer()
+	factory := informers.New(api, informers.WithTransform(leanNode))
+	nodes := informers.Nodes(factory).Informer()
 	changed := make(chan struct{}, 1)
 	note := func() {
 		select {

@@ -8,10 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/dns/zone"
 )
 
@@ -20,13 +20,13 @@ const byService = "service"
 // watch keeps the zone as the API's services, endpoints and namespaces are, until
 // ctx ends. ready is called when all are known.
 func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, ready func()) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTransform(lean))
-	services := factory.Core().V1().Services()
+	factory := informers.New(clients, informers.WithTransform(lean))
+	services := informers.Services(factory)
 	// Slices of no service are many where there are network policies, and nobody asks for their names.
-	ofServices := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTransform(lean),
+	ofServices := informers.New(clients, informers.WithTransform(lean),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = discoveryv1.LabelServiceName }))
-	slices := ofServices.Discovery().V1().EndpointSlices().Informer()
-	namespaces := factory.Core().V1().Namespaces().Informer()
+	slices := informers.EndpointSlices(ofServices).Informer()
+	namespaces := informers.Namespaces(factory).Informer()
 	if err := slices.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
 		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
 			return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
@@ -89,7 +89,7 @@ func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, 
 	if err != nil {
 		return fmt.Errorf("watch services: %w", err)
 	}
-	for _, f := range []informers.SharedInformerFactory{factory, ofServices} {
+	for _, f := range []*informers.Factory{factory, ofServices} {
 		f.StartWithContext(ctx)
 		defer f.Shutdown()
 	}

@@ -19,12 +19,12 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/ingress/route"
 )
 
@@ -90,8 +90,8 @@ func (g *gatewayAPI) follow(ctx context.Context, w *watch, log *slog.Logger, fir
 		}
 	}
 	changed := make(chan struct{}, 1)
-	definitions := metadatainformer.NewFilteredMetadataInformer(g.definitions, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-		"", 0, cache.Indexers{}, nil).Informer()
+	kinds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitions := informers.Metadata(g.definitions, kinds, nil)
 	of := func(o any) {
 		if m, ok := o.(*metav1.PartialObjectMetadata); ok && strings.HasSuffix(m.Name, "."+gatewayv1.GroupName) {
 			signal(changed)

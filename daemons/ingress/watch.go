@@ -12,10 +12,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/ingress/proxy"
 	"clusterctl/daemons/ingress/route"
@@ -65,8 +65,8 @@ func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
 
 // run follows the API until ctx ends. ready is called when the engine has the first whole table.
 func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways *gatewayAPI, log *slog.Logger, ready func()) error {
-	factory := func(tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTransform(lean), informers.WithTweakListOptions(tweak))
+	factory := func(tweak func(*metav1.ListOptions)) *informers.Factory {
+		return informers.New(clients, informers.WithTransform(lean), informers.WithTweakListOptions(tweak))
 	}
 	all := factory(func(*metav1.ListOptions) {})
 	ofServices := factory(func(o *metav1.ListOptions) { o.LabelSelector = discoveryv1.LabelServiceName })
@@ -91,15 +91,15 @@ func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways 
 		return err
 	}
 	err := errors.Join(
-		add(all.Networking().V1().IngressClasses().Informer(), w.class),
-		add(all.Networking().V1().Ingresses().Informer(), w.ingress),
-		add(all.Core().V1().Services().Informer(), w.service),
-		add(ofServices.Discovery().V1().EndpointSlices().Informer(), w.slice),
-		add(certificates.Core().V1().Secrets().Informer(), w.secret))
+		add(informers.IngressClasses(all).Informer(), w.class),
+		add(informers.Ingresses(all).Informer(), w.ingress),
+		add(informers.Services(all).Informer(), w.service),
+		add(informers.EndpointSlices(ofServices).Informer(), w.slice),
+		add(informers.Secrets(certificates).Informer(), w.secret))
 	if err != nil {
 		return fmt.Errorf("watch Ingresses: %w", err)
 	}
-	for _, f := range []informers.SharedInformerFactory{all, ofServices, certificates} {
+	for _, f := range []*informers.Factory{all, ofServices, certificates} {
 		f.StartWithContext(ctx)
 		defer f.Shutdown()
 	}

@@ -13,16 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/client/informers"
 )
 
 // Watches follow what kubelets need to know of the API: the pods that are on nodes, and the services that pods find in their
 // environment. A kubelet has Watches of its own, unless it shares those of its process, where there are many.
 type Watches struct {
-	onNodes, all informers.SharedInformerFactory
+	onNodes, all *informers.Factory
 	pods         cache.ResourceEventHandlerRegistration
 	services     cache.SharedIndexInformer
 	nodes        corelisters.NodeLister // nil where the watches are of one node, which asks for itself
@@ -40,7 +41,7 @@ type podFollower struct{ seen, lost func(*corev1.Pod) }
 func ShareWatches(client kubernetes.Interface) (*Watches, error) {
 	w, err := newWatches(client, fields.OneTermNotEqualSelector("spec.nodeName", ""))
 	if err == nil {
-		w.nodes = w.all.Core().V1().Nodes().Lister() // which has them watched
+		w.nodes = informers.Nodes(w.all).Lister() // which has them watched
 	}
 	return w, err
 }
@@ -48,11 +49,11 @@ func ShareWatches(client kubernetes.Interface) (*Watches, error) {
 // newWatches returns watches of the pods that a selector chooses.
 func newWatches(client kubernetes.Interface, pods fields.Selector) (w *Watches, err error) {
 	w = &Watches{followers: map[string]podFollower{}, told: map[string]map[types.NamespacedName]*corev1.Pod{}}
-	w.onNodes = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(lean),
+	w.onNodes = informers.New(client, informers.WithTransform(lean),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = pods.String() }))
-	w.all = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(lean))
-	w.services = w.all.Core().V1().Services().Informer()
-	w.pods, err = w.onNodes.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	w.all = informers.New(client, informers.WithTransform(lean))
+	w.services = informers.Services(w.all).Informer()
+	w.pods, err = informers.Pods(w.onNodes).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { w.tell(nil, o.(*corev1.Pod)) },
 		UpdateFunc: func(old, o any) { w.tell(old.(*corev1.Pod), o.(*corev1.Pod)) },
 		DeleteFunc: func(o any) {

@@ -8,9 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/client/informers"
 )
 
 // Pod is what is kept of a pod that runs: of ObjectMeta the names, labels and version.
@@ -34,19 +35,19 @@ type Objects interface {
 
 // watched are the objects as watches of the API tell them.
 type watched struct {
-	factories   []informers.SharedInformerFactory
+	factories   []*informers.Factory
 	nodes, pods cache.SharedIndexInformer
 }
 
 const byNode = "node"
 
 func newWatched(client kubernetes.Interface) (*watched, error) {
-	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(leanNode))
-	pods := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(leanPod),
+	nodes := informers.New(client, informers.WithTransform(leanNode))
+	pods := informers.New(client, informers.WithTransform(leanPod),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)).String()
 		}))
-	w := &watched{factories: []informers.SharedInformerFactory{nodes, pods}, nodes: nodes.Core().V1().Nodes().Informer(), pods: pods.Core().V1().Pods().Informer()}
+	w := &watched{factories: []*informers.Factory{nodes, pods}, nodes: informers.Nodes(nodes).Informer(), pods: informers.Pods(pods).Informer()}
 	err := w.pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
 		if p, ok := obj.(*Pod); ok {
 			return []string{p.Node}, nil

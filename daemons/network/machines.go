@@ -9,11 +9,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/inventory"
 )
 
@@ -30,11 +30,11 @@ type machines struct {
 
 // follow watches the inventory until ctx ends, and calls changed when there is another.
 func (m *machines) follow(ctx context.Context, client kubernetes.Interface, log *slog.Logger, changed func()) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(metav1.NamespaceSystem), informers.WithTransform(lean),
+	factory := informers.New(client, informers.WithNamespace(metav1.NamespaceSystem), informers.WithTransform(lean),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, inventory.Name).String()
 		}))
-	maps := factory.Core().V1().ConfigMaps()
+	maps := informers.ConfigMaps(factory)
 	m.maps, m.stop = maps.Lister(), factory.Shutdown
 	if _, err := maps.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/floating"
 	"clusterctl/daemons/network/announce"
@@ -182,8 +182,8 @@ func (d *daemon) run(ctx context.Context) error {
 			return err
 		}
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean))
-	nodes := factory.Core().V1().Nodes()
+	factory := informers.New(d.client, informers.WithTransform(lean))
+	nodes := informers.Nodes(factory)
 	d.nodes = nodes.Lister()
 	if !d.cfg.RoutesOnly {
 		if err := d.announcer(nodes.Informer()); err != nil {

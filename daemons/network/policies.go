@@ -13,10 +13,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
 )
@@ -83,12 +83,12 @@ func (p *policies) ready() error {
 
 // run keeps the rules until ctx ends. They stay: what was let through goes on, and what was not stays out.
 func (p *policies) run(ctx context.Context) error {
-	all := informers.NewSharedInformerFactoryWithOptions(p.client, 0, informers.WithTransform(leanPolicy))
-	own := informers.NewSharedInformerFactoryWithOptions(p.machine, 0, informers.WithTransform(leanPod),
+	all := informers.New(p.client, informers.WithTransform(leanPolicy))
+	own := informers.New(p.machine, informers.WithTransform(leanPod),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", p.name).String()
 		}))
-	policies, pods := all.Networking().V1().NetworkPolicies().Informer(), own.Core().V1().Pods().Informer()
+	policies, pods := informers.NetworkPolicies(all).Informer(), informers.Pods(own).Informer()
 	if _, err := policies.AddEventHandler(each(p.told.policy)); err != nil {
 		return fmt.Errorf("watch network policies: %w", err)
 	}

@@ -22,12 +22,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/daemons/run"
@@ -155,24 +155,24 @@ func (d *daemon) healthz() http.Handler {
 }
 
 func (d *daemon) run(ctx context.Context) error {
-	labelled := func(selector string) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean),
+	labelled := func(selector string) *informers.Factory {
+		return informers.New(d.client, informers.WithTransform(lean),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	}
 	// Slices of no service are many where there are network policies, and no rule of the proxy is made of them.
 	const proxied = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
 	ofServices, ofSlices := labelled(proxied), labelled(proxied+","+discoveryv1.LabelServiceName)
-	services, slices := ofServices.Core().V1().Services(), ofSlices.Discovery().V1().EndpointSlices()
+	services, slices := informers.Services(ofServices), informers.EndpointSlices(ofSlices)
 	d.services, d.slices = services.Informer().GetIndexer(), slices.Informer().GetIndexer()
 	if err := slices.Informer().AddIndexers(cache.Indexers{byService: sliceService}); err != nil {
 		return fmt.Errorf("index endpoint slices: %w", err)
 	}
 	// This machine's node tells its zone, which endpoints may be hinted for. Nothing waits for it: without it all endpoints are used.
-	own := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean),
+	own := informers.New(d.client, informers.WithTransform(lean),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, d.name).String()
 		}))
-	nodes := own.Core().V1().Nodes()
+	nodes := informers.Nodes(own)
 	d.nodes = nodes.Lister()
 	if _, err := nodes.Informer().AddEventHandler(each(func(any) { d.changed.look() })); err != nil {
 		return fmt.Errorf("watch this machine's node: %w", err)
@@ -184,7 +184,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	d.health.log = d.env.Log
 	defer d.health.close()
-	for _, f := range []informers.SharedInformerFactory{ofServices, ofSlices, own} {
+	for _, f := range []*informers.Factory{ofServices, ofSlices, own} {
 		f.StartWithContext(ctx)
 		defer f.Shutdown()
 	}

@@ -10,10 +10,10 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	clientcache "k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
 	"clusterctl/daemons/scheduler/profile"
@@ -59,33 +59,33 @@ func (s *scheduler) lean(obj any) (any, error) {
 // watch feeds the queue and the cluster from what the API shows. It returns when all that was there at first has arrived:
 // before that, nodes seem emptier than they are. What it returns ends the watches.
 func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(s.api, 0, informers.WithTransform(s.lean))
-	pods := informers.NewSharedInformerFactoryWithOptions(s.api, 0, informers.WithTransform(s.lean), informers.WithTweakListOptions(unfinished))
+	factory := informers.New(s.api, informers.WithTransform(s.lean))
+	pods := informers.New(s.api, informers.WithTransform(s.lean), informers.WithTweakListOptions(unfinished))
 	var synced []clientcache.InformerSynced
 	for _, w := range []struct {
 		informer clientcache.SharedIndexInformer
 		set      func(obj any, action string) // empty of one that was there
 		drop     func(obj any)
 	}{
-		{factory.Core().V1().Nodes().Informer(), either(s.nodeSeen), s.nodeGone},
-		{pods.Core().V1().Pods().Informer(), either(s.podSeen), s.podGone},
-		{factory.Core().V1().Namespaces().Informer(), either(s.namespaceSeen), s.namespaceGone},
-		{factory.Core().V1().Services().Informer(), either(s.ownerSeen), s.ownerGone},
-		{factory.Core().V1().ReplicationControllers().Informer(), either(s.ownerSeen), s.ownerGone},
-		{factory.Apps().V1().ReplicaSets().Informer(), either(s.ownerSeen), s.ownerGone},
-		{factory.Apps().V1().StatefulSets().Informer(), either(s.ownerSeen), s.ownerGone},
-		{factory.Core().V1().PersistentVolumeClaims().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{factory.Core().V1().PersistentVolumes().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{factory.Storage().V1().StorageClasses().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{factory.Storage().V1().CSINodes().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{factory.Storage().V1().CSIDrivers().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{factory.Storage().V1().CSIStorageCapacities().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{factory.Storage().V1().VolumeAttachments().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{factory.Resource().V1().ResourceClaims().Informer(), s.deviceSeen, s.deviceGone},
-		{factory.Resource().V1().DeviceClasses().Informer(), s.deviceSeen, s.deviceGone},
-		{factory.Resource().V1().ResourceSlices().Informer(), s.deviceSeen, s.deviceGone},
-		{factory.Resource().V1().DeviceTaintRules().Informer(), s.deviceSeen, s.deviceGone},
-		{factory.Policy().V1().PodDisruptionBudgets().Informer(), either(s.budgetSeen), s.budgetGone},
+		{informers.Nodes(factory).Informer(), either(s.nodeSeen), s.nodeGone},
+		{informers.Pods(pods).Informer(), either(s.podSeen), s.podGone},
+		{informers.Namespaces(factory).Informer(), either(s.namespaceSeen), s.namespaceGone},
+		{informers.Services(factory).Informer(), either(s.ownerSeen), s.ownerGone},
+		{informers.ReplicationControllers(factory).Informer(), either(s.ownerSeen), s.ownerGone},
+		{informers.ReplicaSets(factory).Informer(), either(s.ownerSeen), s.ownerGone},
+		{informers.StatefulSets(factory).Informer(), either(s.ownerSeen), s.ownerGone},
+		{informers.PersistentVolumeClaims(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{informers.PersistentVolumes(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{informers.StorageClasses(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{informers.CSINodes(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{informers.CSIDrivers(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{informers.CSIStorageCapacities(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{informers.VolumeAttachments(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{informers.ResourceClaims(factory).Informer(), s.deviceSeen, s.deviceGone},
+		{informers.DeviceClasses(factory).Informer(), s.deviceSeen, s.deviceGone},
+		{informers.ResourceSlices(factory).Informer(), s.deviceSeen, s.deviceGone},
+		{informers.DeviceTaintRules(factory).Informer(), s.deviceSeen, s.deviceGone},
+		{informers.PodDisruptionBudgets(factory).Informer(), either(s.budgetSeen), s.budgetGone},
 	} {
 		registration, err := w.informer.AddEventHandler(clientcache.ResourceEventHandlerFuncs{
 			AddFunc: func(obj any) { w.set(obj, plugin.Came) }, UpdateFunc: func(_, obj any) { w.set(obj, "") },

@@ -121,14 +121,18 @@ func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Lab.Home(), "kube
 
 // Ctl is clusterctl in the lab's network, in the configuration's folder.
 func (c *Cluster) Ctl(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := c.Lab.Command(ctx, filepath.Join(c.Bundle, "clusterctl"), args...)
-	cmd.Dir, cmd.Env = c.Folder, c.env()
-	return cmd
+	return c.Command(ctx, filepath.Join(c.Bundle, "clusterctl"), args...)
 }
 
 // Kube is kubectl in the lab's network, as the administrator.
 func (c *Cluster) Kube(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := c.Lab.Command(ctx, c.Kubectl, args...)
+	return c.Command(ctx, c.Kubectl, args...)
+}
+
+// Command is a program of this host in the lab's network and the configuration's folder, as the administrator. The bundle's
+// programs come before others of the same name.
+func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := c.Lab.Command(ctx, name, args...)
 	cmd.Dir, cmd.Env = c.Folder, c.env()
 	return cmd
 }
@@ -136,11 +140,14 @@ func (c *Cluster) Kube(ctx context.Context, args ...string) *exec.Cmd {
 func (c *Cluster) env() []string {
 	var out []string
 	for _, e := range os.Environ() {
-		if key, _, _ := strings.Cut(e, "="); key != "HOME" && key != "KUBECONFIG" && !strings.HasPrefix(key, "XDG_") && key != "SSH_AUTH_SOCK" {
+		switch key, _, _ := strings.Cut(e, "="); {
+		case key == "HOME", key == "KUBECONFIG", key == "PATH", key == "SSH_AUTH_SOCK", strings.HasPrefix(key, "XDG_"):
+		default:
 			out = append(out, e)
 		}
 	}
-	return append(out, "HOME="+c.Lab.Home(), "KUBECONFIG="+c.Kubeconfig())
+	path := c.Bundle + string(filepath.ListSeparator) + os.Getenv("PATH")
+	return append(out, "HOME="+c.Lab.Home(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+path)
 }
 
 // Apply brings the cluster to what the configuration says, and writes the kubeconfig.

@@ -13,10 +13,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/store"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/lab/machines"
@@ -236,8 +236,8 @@ func put(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name s
 // watched begins to watch, and returns what waits until an object is seen, or is seen no more.
 func watched(ctx context.Context, t *testing.T, client *kubernetes.Clientset) func(ctx context.Context, t *testing.T, name string, there bool) {
 	t.Helper()
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace("default"))
-	informer := factory.Core().V1().ConfigMaps()
+	factory := informers.New(client, informers.WithNamespace("default"))
+	informer := informers.ConfigMaps(factory)
 	lister := informer.Lister()
 	_ = informer.Informer() // so that the factory starts it
 	ctx, stop := context.WithCancel(ctx)
@@ -245,7 +245,7 @@ func watched(ctx context.Context, t *testing.T, client *kubernetes.Clientset) fu
 		stop()
 		factory.Shutdown()
 	})
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	factory.WaitForCacheSync(ctx.Done())
 	return func(ctx context.Context, t *testing.T, name string, there bool) {
 		t.Helper()

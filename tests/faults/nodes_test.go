@@ -11,10 +11,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/client/informers"
 )
 
 // The labels that say what a pod's container does instead of running on.
@@ -36,8 +37,8 @@ type nodes struct {
 
 func (w *world) startNodes(t *testing.T) {
 	t.Helper()
-	factory := informers.NewSharedInformerFactory(w.client, 0)
-	informer := factory.Core().V1().Pods().Informer()
+	factory := informers.New(w.client)
+	informer := informers.Pods(factory).Informer()
 	n := &nodes{world: w, pods: informer.GetStore(), queue: workqueue.NewTypedDelayingQueue[string](), failed: map[string]bool{}}
 	add := func(obj any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {

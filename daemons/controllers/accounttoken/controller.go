@@ -12,27 +12,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
 type controller struct {
 	loop.Context
 	loop.Loop
-	own      informers.SharedInformerFactory // of such Secrets alone: the others are nobody's business here
+	own      *informers.Factory // of such Secrets alone: the others are nobody's business here
 	secrets  corelisters.SecretLister
 	accounts corelisters.ServiceAccountLister
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	own := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+	own := informers.New(c.Client, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
 	}))
-	secrets, accounts := own.Core().V1().Secrets(), c.Informers.Core().V1().ServiceAccounts()
+	secrets, accounts := informers.Secrets(own), informers.ServiceAccounts(c.Informers)
 	t := &controller{Context: c, own: own, secrets: secrets.Lister(), accounts: accounts.Lister()}
 	t.Loop = loop.Loop{Name: "serviceaccount-token", Counted: "serviceaccount_tokens_secret", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{
 		secrets.Informer().HasSynced, accounts.Informer().HasSynced}}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -49,7 +50,7 @@ type memoryOf struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	autoscalers, pods := c.Informers.Autoscaling().V2().HorizontalPodAutoscalers(), c.Informers.Core().V1().Pods()
+	autoscalers, pods := informers.HorizontalPodAutoscalers(c.Informers), informers.Pods(c.Informers)
 	a := &controller{Context: c, autoscalers: autoscalers.Lister(), pods: pods.Lister(), known: map[string]*memoryOf{},
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery())),
 		metrics: served{c.Client.Discovery().RESTClient()}}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	storage "k8s.io/component-helpers/storage/volume"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -31,9 +32,8 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	core := c.Informers.Core().V1()
-	claims, volumes, pods := core.PersistentVolumeClaims(), core.PersistentVolumes(), core.Pods()
-	classes := c.Informers.Storage().V1().StorageClasses()
+	claims, volumes, pods := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(c.Informers), informers.Pods(c.Informers)
+	classes := informers.StorageClasses(c.Informers)
 	b := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister(), pods: loop.PodsByOwner(pods.Informer())}
 	c.Count(volumeCount{b.volumes, b.claims})
 	b.index = newIndex(claims.Informer(), volumes.Informer())

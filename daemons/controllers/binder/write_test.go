@@ -10,11 +10,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -97,7 +97,7 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 			`Lost "b" class "" 0 [] bind-completed=yes`, `Available v1 PersistentVolumeClaim d/c ""`},
 	} {
 		client := fake.NewClientset()
-		factory := informers.NewSharedInformerFactory(client, 0)
+		factory := informers.New(client)
 		put := func(o runtime.Object, into cache.SharedIndexInformer) {
 			if err := client.Tracker().Add(o); err != nil {
 				t.Fatal(err)
@@ -108,21 +108,21 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 		}
 		b := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(10), Log: slog.New(slog.DiscardHandler)}).(*controller)
 		if c.claim != nil {
-			put(c.claim, factory.Core().V1().PersistentVolumeClaims().Informer())
+			put(c.claim, informers.PersistentVolumeClaims(factory).Informer())
 		}
 		if c.volume != nil {
-			put(c.volume, factory.Core().V1().PersistentVolumes().Informer())
+			put(c.volume, informers.PersistentVolumes(factory).Informer())
 		}
 		if c.class != nil {
-			put(c.class, factory.Storage().V1().StorageClasses().Informer())
+			put(c.class, informers.StorageClasses(factory).Informer())
 		}
 		for _, key := range []string{"d/c", "a"} {
 			// The caches show what was written for the claim before the volume is looked at.
 			if v, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
-				_ = factory.Core().V1().PersistentVolumes().Informer().GetIndexer().Update(v)
+				_ = informers.PersistentVolumes(factory).Informer().GetIndexer().Update(v)
 			}
 			if claim, err := client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c", metav1.GetOptions{}); err == nil {
-				_ = factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Update(claim)
+				_ = informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Update(claim)
 			}
 			if err := b.sync(t.Context(), key); err != nil {
 				t.Errorf("%s: %s: %v", name, key, err)

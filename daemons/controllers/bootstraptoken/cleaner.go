@@ -9,6 +9,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -20,7 +21,7 @@ type cleaner struct {
 
 // NewCleaner returns the controller that deletes tokens whose time is over.
 func NewCleaner(c loop.Context) loop.Controller {
-	secrets := c.Informers.Core().V1().Secrets()
+	secrets := informers.Secrets(c.Informers)
 	t := &cleaner{Context: c, secrets: secrets.Lister()}
 	t.Loop = loop.Loop{Name: "token-cleaner", Counted: "token_cleaner", Context: c, Workers: 1, Sync: t.sync, Synced: []cache.InformerSynced{secrets.Informer().HasSynced}}
 	c.On(secrets.Informer(), func(obj any) {

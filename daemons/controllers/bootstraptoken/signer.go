@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -24,18 +24,18 @@ const clusterInfo = "cluster-info"
 type signer struct {
 	loop.Context
 	loop.Loop
-	own     informers.SharedInformerFactory // of that ConfigMap alone
+	own     *informers.Factory // of that ConfigMap alone
 	secrets corelisters.SecretLister
 	maps    corelisters.ConfigMapLister
 }
 
 // NewSigner returns the controller that keeps cluster-info signed.
 func NewSigner(c loop.Context) loop.Controller {
-	own := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithNamespace(metav1.NamespacePublic),
+	own := informers.New(c.Client, informers.WithNamespace(metav1.NamespacePublic),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, clusterInfo).String()
 		}))
-	secrets, configMaps := c.Informers.Core().V1().Secrets(), own.Core().V1().ConfigMaps()
+	secrets, configMaps := informers.Secrets(c.Informers), informers.ConfigMaps(own)
 	s := &signer{Context: c, own: own, secrets: secrets.Lister(), maps: configMaps.Lister()}
 	s.Loop = loop.Loop{Name: "bootstrap-signer", Counted: "bootstrap_signer_queue", Context: c, Workers: 1, Sync: s.sync, Synced: []cache.InformerSynced{
 		secrets.Informer().HasSynced, configMaps.Informer().HasSynced}}

@@ -12,6 +12,7 @@ import (
 	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -26,7 +27,7 @@ type approver struct {
 
 // NewApprover returns that controller.
 func NewApprover(c loop.Context) loop.Controller {
-	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
+	requests := informers.CertificateSigningRequests(c.Informers)
 	a := &approver{Context: c, requests: requests.Lister()}
 	a.Loop = loop.Loop{Name: "certificate-approval", Context: c, Sync: a.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
 	c.OnChange(requests.Informer(), func(_, obj any) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -36,7 +37,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
+	requests := informers.CertificateSigningRequests(c.Informers)
 	s := &controller{Context: c, requests: requests.Lister()}
 	s.Loop = loop.Loop{Name: "certificate", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
 	c.OnChange(requests.Informer(), func(_, obj any) {

@@ -21,11 +21,11 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -64,12 +64,12 @@ func signer(t *testing.T, r *certificatesv1.CertificateSigningRequest, longest t
 		t.Fatal(err)
 	}
 	client := fake.NewClientset(r)
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	s, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Config: cfg, Clock: clocktesting.NewFakeClock(began)}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
 	}
-	if err := factory.Certificates().V1().CertificateSigningRequests().Informer().GetIndexer().Add(r); err != nil {
+	if err := informers.CertificateSigningRequests(factory).Informer().GetIndexer().Add(r); err != nil {
 		t.Fatal(err)
 	}
 	return s, client

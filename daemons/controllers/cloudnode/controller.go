@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -33,7 +33,7 @@ const inventoryKey = "/inventory"
 type controller struct {
 	loop.Context
 	loop.Loop
-	own   informers.SharedInformerFactory // of the ConfigMap of the inventory alone
+	own   *informers.Factory // of the ConfigMap of the inventory alone
 	maps  corelisters.ConfigMapLister
 	nodes corelisters.NodeLister
 
@@ -47,11 +47,11 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	own := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithNamespace(metav1.NamespaceSystem),
+	own := informers.New(c.Client, informers.WithNamespace(metav1.NamespaceSystem),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, inventory.Name).String()
 		}))
-	nodes, maps := c.Informers.Core().V1().Nodes(), own.Core().V1().ConfigMaps()
+	nodes, maps := informers.Nodes(c.Informers), informers.ConfigMaps(own)
 	n := &controller{Context: c, own: own, maps: maps.Lister(), nodes: nodes.Lister(), why: "it has not been read yet", warned: map[string]string{}, failed: failures()}
 	c.Count(n.failed)
 	n.Loop = loop.Loop{Name: "cloud-node", Counted: "Nodes", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{

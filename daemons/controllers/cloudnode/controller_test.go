@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -32,9 +32,9 @@ type world struct {
 func newWorld(t *testing.T, cached *corev1.ConfigMap, n *corev1.Node, live ...runtime.Object) *world {
 	t.Helper()
 	w := &world{Clientset: fake.NewClientset(live...), events: record.NewFakeRecorder(100)}
-	c := loop.Context{Client: w.Clientset, Informers: informers.NewSharedInformerFactory(w.Clientset, 0), Events: w.events, Log: slog.New(slog.DiscardHandler)}
+	c := loop.Context{Client: w.Clientset, Informers: informers.New(w.Clientset), Events: w.events, Log: slog.New(slog.DiscardHandler)}
 	w.controller = New(c).(*controller)
-	if err := c.Informers.Core().V1().Nodes().Informer().GetIndexer().Add(n); err != nil {
+	if err := informers.Nodes(c.Informers).Informer().GetIndexer().Add(n); err != nil {
 		t.Fatal(err)
 	}
 	if cached != nil {
@@ -46,7 +46,7 @@ func newWorld(t *testing.T, cached *corev1.ConfigMap, n *corev1.Node, live ...ru
 // see has the cache show an inventory.
 func (w *world) see(t *testing.T, m *corev1.ConfigMap) {
 	t.Helper()
-	if err := w.own.Core().V1().ConfigMaps().Informer().GetIndexer().Add(m); err != nil {
+	if err := informers.ConfigMaps(w.own).Informer().GetIndexer().Add(m); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -206,7 +206,7 @@ func TestAnInventoryThatCannotBeUsedIsToldOfS22(t *testing.T) {
 		for _, m := range c.caches {
 			if m != nil {
 				w.see(t, m)
-			} else if err := w.own.Core().V1().ConfigMaps().Informer().GetIndexer().Delete(stored(t, "1", nil)); err != nil {
+			} else if err := informers.ConfigMaps(w.own).Informer().GetIndexer().Delete(stored(t, "1", nil)); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.sync(t.Context(), inventoryKey); err != nil {

@@ -15,6 +15,7 @@ import (
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -26,7 +27,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	roles := c.Informers.Rbac().V1().ClusterRoles()
+	roles := informers.ClusterRoles(c.Informers)
 	r := &controller{Context: c, roles: roles.Lister()}
 	r.Loop = loop.Loop{Name: "clusterrole-aggregation", Counted: "ClusterRoleAggregator", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{roles.Informer().HasSynced}}
 	c.On(roles.Informer(), func(any) { r.wake() })

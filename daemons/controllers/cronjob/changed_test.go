@@ -7,12 +7,12 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -32,7 +32,7 @@ func TestANewScheduleStartsNothingForTimesThatWereBeforeIt(t *testing.T) {
 	} {
 		clock := clocktesting.NewFakeClock(at(t, "2026-03-05T10:00:00Z"))
 		client := fake.NewClientset()
-		j, ok := New(loop.Context{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Log: slog.New(slog.DiscardHandler),
+		j, ok := New(loop.Context{Client: client, Informers: informers.New(client), Log: slog.New(slog.DiscardHandler),
 			Events: record.NewFakeRecorder(1), Clock: clock}).(*controller)
 		if !ok {
 			t.Fatal("it is no controller of CronJobs")

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -36,7 +37,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	cronJobs, jobs := c.Informers.Batch().V1().CronJobs(), c.Informers.Batch().V1().Jobs()
+	cronJobs, jobs := informers.CronJobs(c.Informers), informers.Jobs(c.Informers)
 	// Adding it again, for another controller, is refused and harmless.
 	_ = jobs.Informer().AddIndexers(cache.Indexers{ownerIndex: func(obj any) ([]string, error) {
 		if job, ok := obj.(*batchv1.Job); ok {

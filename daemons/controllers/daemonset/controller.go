@@ -19,6 +19,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -37,8 +38,8 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	sets, revisions := c.Informers.Apps().V1().DaemonSets(), c.Informers.Apps().V1().ControllerRevisions()
-	pods, nodes := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Nodes()
+	sets, revisions := informers.DaemonSets(c.Informers), informers.ControllerRevisions(c.Informers)
+	pods, nodes := informers.Pods(c.Informers), informers.Nodes(c.Informers)
 	d := &controller{Context: c, sets: sets.Lister(), nodes: nodes.Lister(),
 		revisions: loop.Revisions{Client: c.Client, Lister: revisions.Lister(), Label: appsv1.DefaultDaemonSetUniqueLabelKey},
 		pods:      loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}

@@ -12,12 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -80,20 +80,20 @@ func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 		Selector:       &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}}
 	client, events := fake.NewClientset(set, node("a")), record.NewFakeRecorder(100)
 	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events, Clock: clock}).(*controller)
 	if !ok {
 		t.Fatal("it is no controller of daemon sets")
 	}
-	pods := factory.Core().V1().Pods().Informer().GetIndexer()
+	pods := informers.Pods(factory).Informer().GetIndexer()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(factory.Apps().V1().DaemonSets().Informer().GetIndexer().Add(set))
-	must(factory.Core().V1().Nodes().Informer().GetIndexer().Add(node("a")))
+	must(informers.DaemonSets(factory).Informer().GetIndexer().Add(set))
+	must(informers.Nodes(factory).Informer().GetIndexer().Add(node("a")))
 	told := func() (n int) {
 		for {
 			select {

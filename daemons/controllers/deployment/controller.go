@@ -20,6 +20,7 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -35,9 +36,9 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	deployments := c.Informers.Apps().V1().Deployments()
-	sets := c.Informers.Apps().V1().ReplicaSets()
-	pods := c.Informers.Core().V1().Pods()
+	deployments := informers.Deployments(c.Informers)
+	sets := informers.ReplicaSets(c.Informers)
+	pods := informers.Pods(c.Informers)
 	d := &controller{Context: c, deployments: deployments.Lister(), sets: sets.Lister(), pods: loop.PodsByOwner(pods.Informer())}
 	d.Loop = loop.Loop{Name: "deployment", Context: c, Sync: d.sync,
 		Synced: []cache.InformerSynced{deployments.Informer().HasSynced, sets.Informer().HasSynced, pods.Informer().HasSynced}}

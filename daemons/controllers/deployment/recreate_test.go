@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -27,7 +27,7 @@ func TestRecreateWaitsForOldPodsAlsoOnTheWayBack(t *testing.T) { // S19
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
-			factory := informers.NewSharedInformerFactory(client, 0)
+			factory := informers.New(client)
 			d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100)}).(*controller)
 			if !ok {
 				t.Fatal("it is no controller of deployments")
@@ -56,10 +56,10 @@ func TestRecreateWaitsForOldPodsAlsoOnTheWayBack(t *testing.T) { // S19
 				}
 			}
 			for _, err := range []error{
-				factory.Apps().V1().Deployments().Informer().GetIndexer().Add(deployment),
-				factory.Apps().V1().ReplicaSets().Informer().GetIndexer().Add(old),
-				factory.Apps().V1().ReplicaSets().Informer().GetIndexer().Add(back),
-				factory.Core().V1().Pods().Informer().GetIndexer().Add(pod),
+				informers.Deployments(factory).Informer().GetIndexer().Add(deployment),
+				informers.ReplicaSets(factory).Informer().GetIndexer().Add(old),
+				informers.ReplicaSets(factory).Informer().GetIndexer().Add(back),
+				informers.Pods(factory).Informer().GetIndexer().Add(pod),
 			} {
 				if err != nil {
 					t.Fatal(err)

@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -64,13 +64,13 @@ func text(n int32) string { return (&intstr.IntOrString{IntVal: n}).String() }
 func newWorld(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *world {
 	t.Helper()
 	w := &world{t: t, clock: clocktesting.NewFakeClock(began), client: fake.NewClientset(), events: record.NewFakeRecorder(100)}
-	factory := informers.NewSharedInformerFactory(w.client, 0)
+	factory := informers.New(w.client)
 	made, ok := New(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: w.events, Clock: w.clock}).(*controller)
 	if !ok {
 		t.Fatal("it is no controller of deployments")
 	}
 	w.d = made
-	deployments, replicaSets := factory.Apps().V1().Deployments().Informer().GetIndexer(), factory.Apps().V1().ReplicaSets().Informer().GetIndexer()
+	deployments, replicaSets := informers.Deployments(factory).Informer().GetIndexer(), informers.ReplicaSets(factory).Informer().GetIndexer()
 	w.cached = func(obj any) {
 		indexer := replicaSets
 		if _, ok := obj.(*appsv1.Deployment); ok {

@@ -21,6 +21,7 @@ import (
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -47,8 +48,8 @@ const byPool = "pool"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	claims, slicesOf := c.Informers.Resource().V1().ResourceClaims().Informer(), c.Informers.Resource().V1().ResourceSlices().Informer()
-	pods, rules := c.Informers.Core().V1().Pods(), c.Informers.Resource().V1().DeviceTaintRules()
+	claims, slicesOf := informers.ResourceClaims(c.Informers).Informer(), informers.ResourceSlices(c.Informers).Informer()
+	pods, rules := informers.Pods(c.Informers), informers.DeviceTaintRules(c.Informers)
 	t := &controller{Context: c, pods: pods.Lister(), claims: claims.GetIndexer(), slices: slicesOf.GetIndexer(), rules: rules.Lister(), pace: rate.NewLimiter(perSecond, perSecond)}
 	t.deleted = c.Counter("device_taint_eviction_controller_pod_deletions_total", "Pods that were deleted for a taint of a device.")
 	t.late = c.Histogram("device_taint_eviction_controller_pod_deletion_duration_seconds", "How long after it had to go a pod was deleted for a taint of a device.", loop.DeletionBuckets)

@@ -10,12 +10,12 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -71,12 +71,12 @@ func TestWhatARuleIsAbout(t *testing.T) {
 func TestARulesStatusFollowsItsEvictionsEveryTenSeconds(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	clock, client := clocktesting.NewFakeClock(began), fake.NewClientset()
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	c, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100), Clock: clock}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
 	}
-	rules := factory.Resource().V1().DeviceTaintRules().Informer().GetIndexer()
+	rules := informers.DeviceTaintRules(factory).Informer().GetIndexer()
 	rule := ruleOf("NoExecute")
 	must := func(err error) {
 		t.Helper()

@@ -20,6 +20,7 @@ import (
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -35,7 +36,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	budgets, pods := c.Informers.Policy().V1().PodDisruptionBudgets(), c.Informers.Core().V1().Pods()
+	budgets, pods := informers.PodDisruptionBudgets(c.Informers), informers.Pods(c.Informers)
 	d := &controller{Context: c, budgets: budgets.Lister(), pods: pods.Lister()}
 	synced := []cache.InformerSynced{budgets.Informer().HasSynced, pods.Informer().HasSynced}
 	d.scales, synced = newScales(c, synced, d.ownerChanged)

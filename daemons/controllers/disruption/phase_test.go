@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/client/informers"
 )
 
 // What a budget's status says of pods in every phase, as they are and after they have failed: those that are over count until they are deleted.
@@ -49,7 +51,7 @@ func TestPodsOfEveryPhaseCount(t *testing.T) {
 				pods = append(pods, inPhase(fmt.Sprint("other-", i), phase, "False"))
 			}
 			d, client, _ := made(t, pods, b)
-			sets := d.Informers.Apps().V1().StatefulSets().Informer().GetIndexer()
+			sets := informers.StatefulSets(d.Informers).Informer().GetIndexer()
 			if err := sets.Add(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "db", UID: "db"}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](4)}}); err != nil {
 				t.Fatal(err)
 			}

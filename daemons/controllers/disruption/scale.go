@@ -13,6 +13,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -26,8 +27,8 @@ type scales struct {
 }
 
 func newScales(c loop.Context, synced []cache.InformerSynced, changed func(namespace string)) (scales, []cache.InformerSynced) {
-	apps, rcs := c.Informers.Apps().V1(), c.Informers.Core().V1().ReplicationControllers()
-	deployments, sets, stateful := apps.Deployments(), apps.ReplicaSets(), apps.StatefulSets()
+	deployments, sets := informers.Deployments(c.Informers), informers.ReplicaSets(c.Informers)
+	stateful, rcs := informers.StatefulSets(c.Informers), informers.ReplicationControllers(c.Informers)
 	for _, informer := range []cache.SharedIndexInformer{deployments.Informer(), sets.Informer(), stateful.Informer(), rcs.Informer()} {
 		synced = append(synced, informer.HasSynced)
 		c.OnChange(informer, func(old, obj any) {

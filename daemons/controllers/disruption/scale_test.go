@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -45,10 +45,10 @@ func TestAnOwnerOfAnyKindCountsByItsScale(t *testing.T) { // S14
 	defer server.Close()
 	restConfig := &rest.Config{Host: server.URL, QPS: -1}
 	client := kubernetes.NewForConfigOrDie(restConfig)
-	from := informers.NewSharedInformerFactory(client, 0)
+	from := informers.New(client)
 	s, _ := newScales(loop.Context{Client: client, Dynamic: dynamic.NewForConfigOrDie(restConfig), Informers: from}, nil, func(string) {})
 	three := int32(3)
-	if err := from.Apps().V1().StatefulSets().Informer().GetIndexer().Add(&appsv1.StatefulSet{
+	if err := informers.StatefulSets(from).Informer().GetIndexer().Add(&appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "default", UID: "db"}, Spec: appsv1.StatefulSetSpec{Replicas: &three}}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,11 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -24,7 +24,7 @@ var now = time.Unix(1_000_000, 0)
 func made(t *testing.T, pods []*corev1.Pod, budgets ...*policyv1.PodDisruptionBudget) (*controller, *fake.Clientset, *record.FakeRecorder) {
 	t.Helper()
 	client, events := fake.NewClientset(), record.NewFakeRecorder(100)
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events, Clock: clocktesting.NewFakeClock(now)}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
@@ -34,7 +34,7 @@ func made(t *testing.T, pods []*corev1.Pod, budgets ...*policyv1.PodDisruptionBu
 		if err := client.Tracker().Add(p); err != nil {
 			t.Fatal(err)
 		}
-		if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(p); err != nil {
+		if err := informers.Pods(factory).Informer().GetIndexer().Add(p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +42,7 @@ func made(t *testing.T, pods []*corev1.Pod, budgets ...*policyv1.PodDisruptionBu
 		if err := client.Tracker().Add(b); err != nil {
 			t.Fatal(err)
 		}
-		if err := factory.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer().Add(b); err != nil {
+		if err := informers.PodDisruptionBudgets(factory).Informer().GetIndexer().Add(b); err != nil {
 			t.Fatal(err)
 		}
 	}

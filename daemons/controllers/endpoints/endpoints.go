@@ -17,6 +17,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -31,7 +32,7 @@ type controller struct {
 
 // New returns the controller that keeps the Endpoints of every Service with a selector.
 func New(c loop.Context) loop.Controller {
-	services, pods, endpoints := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Endpoints()
+	services, pods, endpoints := informers.Services(c.Informers), informers.Pods(c.Informers), informers.Endpoints(c.Informers)
 	e := &controller{Context: c, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister()}
 	e.Loop = loop.Loop{Name: "endpoints", Counted: "endpoint", Context: c, Sync: e.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, endpoints.Informer().HasSynced}}

@@ -13,6 +13,7 @@ import (
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -34,8 +35,8 @@ type sliceController struct {
 // NewSlices returns the controller that keeps the EndpointSlices of every Service with
 // a selector.
 func NewSlices(c loop.Context) loop.Controller {
-	services, pods, nodes := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Nodes()
-	sliceInformer := c.Informers.Discovery().V1().EndpointSlices()
+	services, pods, nodes := informers.Services(c.Informers), informers.Pods(c.Informers), informers.Nodes(c.Informers)
+	sliceInformer := informers.EndpointSlices(c.Informers)
 	s := &sliceController{Context: c, services: services.Lister(), pods: pods.Lister(), nodes: nodes.Lister(), slices: sliceInformer.Lister(), expect: loop.Expectations{Now: c.Now}}
 	s.counts = newCounts(c, s.services, s.slices)
 	s.Loop = loop.Loop{Name: "endpointslice", Counted: "endpoint_slice", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{

@@ -13,6 +13,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -27,7 +28,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	pods, claims := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().PersistentVolumeClaims()
+	pods, claims := informers.Pods(c.Informers), informers.PersistentVolumeClaims(c.Informers)
 	e := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister()}
 	e.created = c.Counter("ephemeral_volume_controller_create_total", "Claims for ephemeral volumes that were to be created.")
 	e.failed = c.Counter("ephemeral_volume_controller_create_failures_total", "Failures to create claims for ephemeral volumes.")

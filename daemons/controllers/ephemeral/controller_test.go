@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -42,13 +42,13 @@ func TestAPodsOwnClaims(t *testing.T) {
 		"a pod that goes":  {leaving, nil, false, ""},
 	} {
 		client, events := fake.NewClientset(), record.NewFakeRecorder(10)
-		factory := informers.NewSharedInformerFactory(client, 0)
+		factory := informers.New(client)
 		e := New(loop.Context{Client: client, Informers: factory, Events: events, Log: slog.New(slog.DiscardHandler)}).(*controller)
-		if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(c.pod); err != nil {
+		if err := informers.Pods(factory).Informer().GetIndexer().Add(c.pod); err != nil {
 			t.Fatal(err)
 		}
 		if c.have != nil {
-			if err := factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(c.have); err != nil {
+			if err := informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Add(c.have); err != nil {
 				t.Fatal(err)
 			}
 			if err := client.Tracker().Add(c.have); err != nil {

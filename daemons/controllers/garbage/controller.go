@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -188,11 +188,10 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 func (g *controller) watch(ctx context.Context, resource schema.GroupVersionResource, kind string, wg *sync.WaitGroup) error {
 	of := &served{resource, kind}
 	if Held(resource) {
-		shared, err := g.Informers.ForResource(resource)
+		informer, err := g.Informers.ForResource(resource)
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", resource, err)
 		}
-		informer := shared.Informer()
 		follows, err := g.follow(informer, of)
 		if err != nil {
 			return err
@@ -202,7 +201,7 @@ func (g *controller) watch(ctx context.Context, resource schema.GroupVersionReso
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
-	informer := metadatainformer.NewFilteredMetadataInformer(g.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	informer := informers.Metadata(g.Metadata, resource, nil)
 	_ = informer.SetTransform(func(obj any) (any, error) {
 		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
 			return g.words.bare(m), nil

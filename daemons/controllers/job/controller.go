@@ -21,6 +21,7 @@ import (
 	batchlisters "k8s.io/client-go/listers/batch/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -40,7 +41,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	jobs, pods := c.Informers.Batch().V1().Jobs(), c.Informers.Core().V1().Pods()
+	jobs, pods := informers.Jobs(c.Informers), informers.Pods(c.Informers)
 	j := &controller{Context: c, jobs: jobs.Lister(), pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
 	j.counts = newCounts(c)
 	j.Loop = loop.Loop{Name: "job", Context: c, Sync: j.sync, Synced: []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced}}

@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -57,9 +57,9 @@ func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 				stopped = append(stopped, tracked(pod.(*corev1.Pod)))
 				return false, nil, nil
 			})
-			factory := informers.NewSharedInformerFactory(client, 0)
+			factory := informers.New(client)
 			j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler)}).(*controller)
-			factory.Start(t.Context().Done())
+			factory.StartWithContext(t.Context())
 			factory.WaitForCacheSync(t.Context().Done())
 			if err := j.sync(t.Context(), "n/j"); err != nil {
 				t.Fatal(err)
@@ -98,7 +98,7 @@ func TestAPodThatIsShownMeanwhileIsNotMadeTwice(t *testing.T) {
 	// To see whether it may have this one, the controller asks the API for the job, which takes a while.
 	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "orphan", UID: "o", Labels: labels}}
 	client := fake.NewClientset(job, orphan)
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler)}).(*controller)
 	client.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 		j.expect.Created("n/j") // the watch shows the pod that was made before
@@ -111,7 +111,7 @@ func TestAPodThatIsShownMeanwhileIsNotMadeTwice(t *testing.T) {
 		made++
 		return false, nil, nil
 	})
-	factory.Start(t.Context().Done())
+	factory.StartWithContext(t.Context())
 	factory.WaitForCacheSync(t.Context().Done())
 	j.expect.Expect("n/j", 1)
 	if err := j.sync(t.Context(), "n/j"); err != nil {

@@ -18,6 +18,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -36,8 +37,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	core := c.Informers.Core().V1()
-	secrets, accounts, pods := core.Secrets(), core.ServiceAccounts(), core.Pods()
+	secrets, accounts, pods := informers.Secrets(c.Informers), informers.ServiceAccounts(c.Informers), informers.Pods(c.Informers)
 	l := &controller{Context: c, secrets: secrets.Lister(), accounts: accounts.Lister(), pods: pods.Lister()}
 	l.Loop = loop.Loop{Name: "legacy-serviceaccount-token-cleaner", Context: c, Workers: 1, Sync: l.sync, Synced: []cache.InformerSynced{
 		secrets.Informer().HasSynced, accounts.Informer().HasSynced, pods.Informer().HasSynced}}

@@ -22,12 +22,12 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -38,7 +38,7 @@ const poolsKey = "pools"
 type controller struct {
 	loop.Context
 	loop.Loop
-	own      informers.SharedInformerFactory // of the ConfigMap of the pools alone
+	own      *informers.Factory // of the ConfigMap of the pools alone
 	maps     corelisters.ConfigMapLister
 	services corelisters.ServiceLister
 	book     *book
@@ -55,11 +55,11 @@ type controller struct {
 
 // New returns the controller of Services of type LoadBalancer.
 func New(c loop.Context) loop.Controller {
-	own := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithNamespace(metav1.NamespaceSystem),
+	own := informers.New(c.Client, informers.WithNamespace(metav1.NamespaceSystem),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, config.PoolsName).String()
 		}))
-	services, configMaps := c.Informers.Core().V1().Services(), own.Core().V1().ConfigMaps()
+	services, configMaps := informers.Services(c.Informers), informers.ConfigMaps(own)
 	n := &controller{Context: c, own: own, maps: configMaps.Lister(), services: services.Lister(), book: newBook(), waiting: map[string]bool{}}
 	// One worker: an address is given to one Service after the other.
 	n.Loop = loop.Loop{Name: "loadbalancer", Counted: "service", Context: c, Workers: 1, Sync: n.sync, Synced: []cache.InformerSynced{

@@ -16,13 +16,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -79,7 +79,7 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 // run has a leader run until the test ends, and returns what ends it before.
 func (c *cluster) run() (end func()) {
 	ctx, cancel := context.WithCancel(c.Context())
-	factory := informers.NewSharedInformerFactory(c.Clientset, 0)
+	factory := informers.New(c.Clientset)
 	n := New(loop.Context{Client: c.Clientset, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: c.events})
 	factory.StartWithContext(ctx)
 	done := make(chan error, 1)

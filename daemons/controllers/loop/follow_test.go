@@ -7,9 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/client/informers"
 )
 
 // told is what one follower of a cache has heard.
@@ -43,9 +44,9 @@ func TestAllFollowersOfACacheAreToldByOneHandler(t *testing.T) {
 	of := func(name string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	}
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(of("a"), of("b")), 0)
+	factory := informers.New(fake.NewClientset(of("a"), of("b")))
 	c := Context{Informers: factory, Followers: NewFollowers()}
-	informer := &counting{SharedIndexInformer: factory.Core().V1().ConfigMaps().Informer()}
+	informer := &counting{SharedIndexInformer: informers.ConfigMaps(factory).Informer()}
 	first, second, late := &told{said: make(chan struct{}, 10)}, &told{said: make(chan struct{}, 10)}, &told{said: make(chan struct{}, 10)}
 	c.OnChange(informer, first.hear)
 	c.OnChange(informer, second.hear)

@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -27,6 +26,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 )
 
@@ -35,7 +35,7 @@ type Context struct {
 	Client    kubernetes.Interface
 	Dynamic   dynamic.Interface
 	Metadata  metadata.Interface
-	Informers informers.SharedInformerFactory
+	Informers *informers.Factory
 	Events    record.EventRecorder
 	Config    config.ControllerManager
 	Log       *slog.Logger

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/endpoints"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -32,8 +33,8 @@ type controller struct {
 
 // New returns the controller that mirrors Endpoints.
 func New(c loop.Context) loop.Controller {
-	services, all := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Endpoints()
-	slices := c.Informers.Discovery().V1().EndpointSlices()
+	services, all := informers.Services(c.Informers), informers.Endpoints(c.Informers)
+	slices := informers.EndpointSlices(c.Informers)
 	m := &controller{Context: c, services: services.Lister(), endpoints: all.Lister(), slices: slices.Lister(), expect: loop.Expectations{Now: c.Now}}
 	m.counts = newCounts(c, m.slices)
 	m.Loop = loop.Loop{Name: "endpointslice-mirroring", Counted: "endpoint_slice_mirroring", Context: c, Sync: m.sync, Synced: []cache.InformerSynced{

@@ -23,6 +23,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -37,7 +38,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	namespaces := c.Informers.Core().V1().Namespaces()
+	namespaces := informers.Namespaces(c.Informers)
 	n := &controller{Context: c, namespaces: namespaces.Lister(), left: map[types.UID][]kind{}}
 	n.Loop = loop.Loop{Name: "namespace", Context: c, Sync: n.sync, Workers: 10, Synced: []cache.InformerSynced{namespaces.Informer().HasSynced}}
 	c.OnChange(namespaces.Informer(), func(old, obj any) {

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -46,9 +46,9 @@ func BenchmarkPodEvent(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			client := fake.NewClientset()
-			factory := informers.NewSharedInformerFactory(client, 0)
+			factory := informers.New(client)
 			n := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler)}).(*controller)
-			pods, names := factory.Core().V1().Pods().Informer().GetIndexer(), factory.Core().V1().Namespaces().Informer().GetIndexer()
+			pods, names := informers.Pods(factory).Informer().GetIndexer(), informers.Namespaces(factory).Informer().GetIndexer()
 			add := func(err error) {
 				if err != nil {
 					b.Fatal(err)

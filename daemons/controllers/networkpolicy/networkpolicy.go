@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/api/peers"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/endpoints"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -42,8 +43,8 @@ type controller struct {
 
 // New returns the controller that keeps the EndpointSlices of every group of pods that a NetworkPolicy names.
 func New(c loop.Context) loop.Controller {
-	pods, namespaces := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Namespaces()
-	policies, slices := c.Informers.Networking().V1().NetworkPolicies(), c.Informers.Discovery().V1().EndpointSlices()
+	pods, namespaces := informers.Pods(c.Informers), informers.Namespaces(c.Informers)
+	policies, slices := informers.NetworkPolicies(c.Informers), informers.EndpointSlices(c.Informers)
 	n := &controller{Context: c, pods: pods.Lister(), namespaces: namespaces.Lister(), slices: slices.Informer().GetIndexer(),
 		groups: newGroups(), expect: loop.Expectations{Now: c.Now}}
 	n.Loop = loop.Loop{Name: "networkpolicy", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{

@@ -11,11 +11,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/api/peers"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -62,7 +62,7 @@ func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
 			}))
 			defer server.Close()
 			client := kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL})
-			n := New(loop.Context{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Log: slog.New(slog.DiscardHandler)}).(*controller)
+			n := New(loop.Context{Client: client, Informers: informers.New(client), Log: slog.New(slog.DiscardHandler)}).(*controller)
 			for _, s := range []*discoveryv1.EndpointSlice{made, other, foreign} {
 				if err := n.slices.Add(s); err != nil {
 					t.Fatal(err)
@@ -81,7 +81,7 @@ func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
 // A group that a policy names again keeps its slices, and nobody is asked.
 func TestASweepLeavesGroupsThatAreNamed(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:0"})
-	n := New(loop.Context{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Log: slog.New(slog.DiscardHandler)}).(*controller)
+	n := New(loop.Context{Client: client, Informers: informers.New(client), Log: slog.New(slog.DiscardHandler)}).(*controller)
 	web := called["web in shop"]
 	g, _ := peers.OfPeer("shop", web, nil)
 	made := plan(g.Name(), pack(members(1), nil), nil).Create[0]

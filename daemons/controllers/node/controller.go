@@ -21,6 +21,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -51,8 +52,8 @@ const nodeIndex = "node"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	nodes, leases := c.Informers.Core().V1().Nodes(), c.Informers.Coordination().V1().Leases()
-	pods := c.Informers.Core().V1().Pods().Informer()
+	nodes, leases := informers.Nodes(c.Informers), informers.Leases(c.Informers)
+	pods := informers.Pods(c.Informers).Informer()
 	IndexByNode(pods)
 	n := &controller{Context: c, nodes: nodes.Lister(), leases: leases.Informer().GetIndexer(), pods: pods.GetIndexer(),
 		zones: zones{cfg: c.Config}, counts: newCounts(), seen: map[string]sighting{}}

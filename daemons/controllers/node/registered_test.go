@@ -8,17 +8,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
 // Who describes a node sees since when it is watched over, and events say when one has gone.
 func TestNodesThatComeAndGoAreTold(t *testing.T) {
 	client, events := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}), record.NewFakeRecorder(10)
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events})
 	factory.StartWithContext(t.Context())
 	told := func() string {

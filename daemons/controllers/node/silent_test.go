@@ -9,11 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -23,7 +23,7 @@ type watched struct {
 	*controller
 	t      *testing.T
 	client *fake.Clientset
-	from   informers.SharedInformerFactory
+	from   *informers.Factory
 	clock  *clocktesting.FakeClock
 	events *record.FakeRecorder
 }
@@ -31,7 +31,7 @@ type watched struct {
 func watch(t *testing.T, nodes []*corev1.Node, pods ...*corev1.Pod) *watched {
 	t.Helper()
 	w := &watched{t: t, client: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), events: record.NewFakeRecorder(100)}
-	w.from = informers.NewSharedInformerFactory(w.client, 0)
+	w.from = informers.New(w.client)
 	n, ok := New(loop.Context{Client: w.client, Informers: w.from, Log: slog.New(slog.DiscardHandler), Events: w.events, Clock: w.clock,
 		Config: config.DefaultControllerManager()}).(*controller)
 	if !ok {
@@ -59,7 +59,7 @@ func (w *watched) refresh() {
 		w.t.Fatal(err)
 	}
 	for i := range nodes.Items {
-		if err := w.from.Core().V1().Nodes().Informer().GetIndexer().Update(&nodes.Items[i]); err != nil {
+		if err := informers.Nodes(w.from).Informer().GetIndexer().Update(&nodes.Items[i]); err != nil {
 			w.t.Fatal(err)
 		}
 	}

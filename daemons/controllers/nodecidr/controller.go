@@ -17,6 +17,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -37,7 +38,7 @@ const pieceIndex = "podCIDR"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	nodes := c.Informers.Core().V1().Nodes()
+	nodes := informers.Nodes(c.Informers)
 	n := &controller{Context: c, nodes: nodes.Lister(), given: map[string][]string{}, holder: map[string]string{}, shown: nodes.Informer().GetIndexer(), last: map[string]string{}}
 	// It is refused when another life of this controller has added it, which is as good.
 	_ = nodes.Informer().AddIndexers(cache.Indexers{pieceIndex: func(obj any) ([]string, error) {

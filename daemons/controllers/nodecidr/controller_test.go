@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -74,7 +74,7 @@ func TestNodeGetsAPieceOfEachFamilyS27(t *testing.T) {
 	cfg := config.ControllerManager{ClusterCIDR: []string{"10.244.0.0/16", "fd00:244::/48"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24, NodeCIDRMaskSizeIPv6: 64}
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "former"}, Spec: corev1.NodeSpec{PodCIDR: "10.244.0.0/24", PodCIDRs: []string{"10.244.0.0/24", "fd00:244:0:1::/64"}}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	n := New(loop.Context{Client: client, Informers: factory, Config: cfg}).(*controller)
 	factory.StartWithContext(t.Context())
 	factory.WaitForCacheSync(t.Context().Done())

@@ -16,6 +16,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/controllers/node"
 )
@@ -45,7 +46,7 @@ const period = 20 * time.Second
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods().Informer()
+	nodes, pods := informers.Nodes(c.Informers), informers.Pods(c.Informers).Informer()
 	node.IndexByNode(pods)
 	_ = pods.AddIndexers(cache.Indexers{endIndex: byEnd})
 	return &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer(), gone: map[string]time.Time{}, counts: newCounts(c),

@@ -10,13 +10,13 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/client-go/discovery/cached/memory"
 	admissionlisters "k8s.io/client-go/listers/admissionregistration/v1"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -24,17 +24,18 @@ type controller struct {
 	loop.Context
 	loop.Loop
 	policies admissionlisters.ValidatingAdmissionPolicyLister
-	checker  validating.TypeChecker
+	checker  checker
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	policies := c.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies()
+	policies := informers.ValidatingAdmissionPolicies(c.Informers)
 	known := c.Client.Discovery()
-	p := &controller{Context: c, policies: policies.Lister(), checker: validating.TypeChecker{
-		SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: known},
+	p := &controller{Context: c, policies: policies.Lister(), checker: checker{
+		schemas: &resolver.ClientDiscoveryResolver{Discovery: known},
 		// Kinds that are not known are looked for once more for each policy.
-		RestMapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known)),
+		kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known)),
+		log:   c.Log,
 	}}
 	p.Loop = loop.Loop{Name: "validatingadmissionpolicy-status", Context: c, Sync: p.sync, Workers: 1, Synced: []cache.InformerSynced{policies.Informer().HasSynced}}
 	c.OnChange(policies.Informer(), func(_, obj any) {
@@ -60,7 +61,10 @@ func (p *controller) sync(ctx context.Context, name string) error {
 	if checked(policy) {
 		return nil
 	}
-	warnings := p.checker.Check(policy)
+	warnings, err := p.checker.warnings(policy)
+	if err != nil {
+		return fmt.Errorf("check the types of ValidatingAdmissionPolicy %s: %w", name, err)
+	}
 	updated := policy.DeepCopy()
 	updated.Status.ObservedGeneration = policy.Generation
 	updated.Status.TypeChecking = &admissionregistrationv1.TypeChecking{ExpressionWarnings: warnings}

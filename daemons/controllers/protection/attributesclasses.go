@@ -12,6 +12,7 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/kinds"
 )
@@ -28,8 +29,8 @@ const byAttributes = "by classes of attributes"
 
 // NewAttributesClasses returns the controller of classes of volumes' attributes.
 func NewAttributesClasses(c loop.Context) loop.Controller {
-	all := c.Informers.Storage().V1().VolumeAttributesClasses()
-	claims, volumes := c.Informers.Core().V1().PersistentVolumeClaims().Informer(), c.Informers.Core().V1().PersistentVolumes().Informer()
+	all := informers.VolumeAttributesClasses(c.Informers)
+	claims, volumes := informers.PersistentVolumeClaims(c.Informers).Informer(), informers.PersistentVolumes(c.Informers).Informer()
 	for _, informer := range []cache.SharedIndexInformer{claims, volumes} {
 		_ = informer.AddIndexers(cache.Indexers{byAttributes: func(obj any) ([]string, error) { return attributesOf(obj), nil }})
 	}

@@ -14,6 +14,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/kinds"
 )
@@ -30,7 +31,7 @@ const byClaim = "by claims"
 
 // NewClaims returns the controller of claims.
 func NewClaims(c loop.Context) loop.Controller {
-	all, pods := c.Informers.Core().V1().PersistentVolumeClaims(), c.Informers.Core().V1().Pods().Informer()
+	all, pods := informers.PersistentVolumeClaims(c.Informers), informers.Pods(c.Informers).Informer()
 	_ = pods.AddIndexers(cache.Indexers{byClaim: func(obj any) ([]string, error) { return claimsOf(obj), nil }})
 	p := &claims{Context: c, claims: all.Lister(), pods: pods.GetIndexer()}
 	p.Loop = loop.Loop{Name: "pvc-protection", Counted: "pvcprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced, pods.HasSynced}}

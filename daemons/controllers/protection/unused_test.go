@@ -7,10 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/kinds"
 )
@@ -69,13 +69,13 @@ func TestAClaimSaysSinceWhenItIsUnused(t *testing.T) {
 			step.change(claim)
 		}
 		client := fake.NewClientset(claim)
-		factory := informers.NewSharedInformerFactory(client, 0)
+		factory := informers.New(client)
 		p := NewClaims(loop.Context{Client: client, Informers: factory, Clock: clock, Log: slog.New(slog.DiscardHandler)}).(*claims)
-		if err := factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(claim); err != nil {
+		if err := informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Add(claim); err != nil {
 			t.Fatal(err)
 		}
 		for _, pod := range step.pods {
-			if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
+			if err := informers.Pods(factory).Informer().GetIndexer().Add(pod); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/kinds"
 )
@@ -22,7 +23,7 @@ type volumes struct {
 
 // NewVolumes returns the controller of volumes.
 func NewVolumes(c loop.Context) loop.Controller {
-	all := c.Informers.Core().V1().PersistentVolumes()
+	all := informers.PersistentVolumes(c.Informers)
 	p := &volumes{Context: c, volumes: all.Lister()}
 	p.Loop = loop.Loop{Name: "pv-protection", Counted: "pvprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced}}
 	c.OnChange(all.Informer(), func(_, obj any) {

@@ -17,6 +17,7 @@ import (
 	storage "k8s.io/component-helpers/storage/volume"
 
 	"clusterctl/daemons/api/directory"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -37,10 +38,9 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	core := c.Informers.Core().V1()
-	claims, volumes, nodes, pods := core.PersistentVolumeClaims(), core.PersistentVolumes(), core.Nodes(), core.Pods()
-	classes := c.Informers.Storage().V1().StorageClasses()
-	attributes := c.Informers.Storage().V1().VolumeAttributesClasses()
+	claims, volumes, nodes, pods := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(c.Informers), informers.Nodes(c.Informers), informers.Pods(c.Informers)
+	classes := informers.StorageClasses(c.Informers)
+	attributes := informers.VolumeAttributesClasses(c.Informers)
 	p := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister(), attributes: attributes.Lister()}
 	p.grow, p.remove = p.askToGrow, p.askKubelet
 	p.Loop = loop.Loop{Name: "directory-provisioner", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{

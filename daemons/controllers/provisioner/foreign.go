@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/api/directory"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -22,7 +23,7 @@ type foreign struct {
 // NewForeign returns the controller that says of claims that grow who has to make their volumes larger: where those are not ours, the
 // programs that came with them.
 func NewForeign(c loop.Context) loop.Controller {
-	claims, volumes := c.Informers.Core().V1().PersistentVolumeClaims(), c.Informers.Core().V1().PersistentVolumes()
+	claims, volumes := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(c.Informers)
 	f := &foreign{Context: c, claims: claims.Lister(), volumes: volumes.Lister()}
 	f.Loop = loop.Loop{Name: "persistentvolume-expander", Counted: "volume_expand", Context: c, Sync: f.sync,
 		Synced: []cache.InformerSynced{claims.Informer().HasSynced, volumes.Informer().HasSynced}}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -35,7 +36,7 @@ func NewReplicationControllers(c loop.Context) loop.Controller {
 }
 
 func of(c loop.Context, k kind) *controller {
-	pods := c.Informers.Core().V1().Pods()
+	pods := informers.Pods(c.Informers)
 	r := &controller{Context: c, kind: k, pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
 	r.Loop = loop.Loop{Name: k.name, Counted: k.counted, Context: c, Sync: r.sync, Workers: k.workers,
 		Synced: []cache.InformerSynced{k.informer.HasSynced, pods.Informer().HasSynced}}

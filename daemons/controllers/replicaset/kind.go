@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -36,7 +37,7 @@ type kind struct {
 }
 
 func replicaSets(c loop.Context) kind {
-	sets := c.Informers.Apps().V1().ReplicaSets()
+	sets := informers.ReplicaSets(c.Informers)
 	return kind{
 		gvk: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), name: "replicaset", workers: 8, ending: true, informer: sets.Informer(),
 		get: func(namespace, name string) (*set, error) {
@@ -82,7 +83,7 @@ func replicaSets(c loop.Context) kind {
 }
 
 func replicationControllers(c loop.Context) kind {
-	list := c.Informers.Core().V1().ReplicationControllers()
+	list := informers.ReplicationControllers(c.Informers)
 	return kind{
 		gvk: corev1.SchemeGroupVersion.WithKind("ReplicationController"), name: "replicationcontroller", counted: "replicationmanager", workers: 4, informer: list.Informer(),
 		get: func(namespace, name string) (*set, error) {

@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -59,19 +59,19 @@ type world struct {
 func newWorld(t *testing.T, make func(loop.Context) loop.Controller, objs ...runtime.Object) *world {
 	t.Helper()
 	w := &world{client: fake.NewClientset(), events: record.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(now)}
-	factory := informers.NewSharedInformerFactory(w.client, 0)
+	factory := informers.New(w.client)
 	made, ok := make(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: w.events, Clock: w.clock}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
 	}
 	w.r = made
 	for _, obj := range objs {
-		indexer := factory.Core().V1().Pods().Informer().GetIndexer()
+		indexer := informers.Pods(factory).Informer().GetIndexer()
 		switch obj.(type) {
 		case *appsv1.ReplicaSet:
-			indexer = factory.Apps().V1().ReplicaSets().Informer().GetIndexer()
+			indexer = informers.ReplicaSets(factory).Informer().GetIndexer()
 		case *corev1.ReplicationController:
-			indexer = factory.Core().V1().ReplicationControllers().Informer().GetIndexer()
+			indexer = informers.ReplicationControllers(factory).Informer().GetIndexer()
 		}
 		if err := errors.Join(w.client.Tracker().Add(obj), indexer.Add(obj)); err != nil {
 			t.Fatal(err)

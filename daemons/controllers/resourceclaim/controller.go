@@ -19,6 +19,7 @@ import (
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -44,7 +45,7 @@ const ownedBy = "pod"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	pods, claims, templates := c.Informers.Core().V1().Pods(), c.Informers.Resource().V1().ResourceClaims(), c.Informers.Resource().V1().ResourceClaimTemplates()
+	pods, claims, templates := informers.Pods(c.Informers), informers.ResourceClaims(c.Informers), informers.ResourceClaimTemplates(c.Informers)
 	r := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister(), byOwner: claims.Informer().GetIndexer(), templates: templates.Lister()}
 	r.created = c.Counter("dynamic_resource_allocation_resourceclaim_creates_total", "ResourceClaims that were to be created.", "status", "admin_access")
 	c.Count(claimCount{claims.Lister()})

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -48,7 +48,7 @@ func claimOfPods(owner string, users ...string) *resourcev1.ResourceClaim {
 func of(t *testing.T, claim *resourcev1.ResourceClaim, cached, server []*corev1.Pod) (*controller, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset()
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	r := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(10), Log: slog.New(slog.DiscardHandler)}).(*controller)
 	for _, p := range server {
 		if err := client.Tracker().Add(p); err != nil {
@@ -56,7 +56,7 @@ func of(t *testing.T, claim *resourcev1.ResourceClaim, cached, server []*corev1.
 		}
 	}
 	for _, p := range cached {
-		if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(p); err != nil {
+		if err := informers.Pods(factory).Informer().GetIndexer().Add(p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +64,7 @@ func of(t *testing.T, claim *resourcev1.ResourceClaim, cached, server []*corev1.
 		if err := client.Tracker().Add(claim); err != nil {
 			t.Fatal(err)
 		}
-		if err := factory.Resource().V1().ResourceClaims().Informer().GetIndexer().Add(claim); err != nil {
+		if err := informers.ResourceClaims(factory).Informer().GetIndexer().Add(claim); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,7 +181,7 @@ func TestAPodsClaimIsMadeOnceFromItsTemplate(t *testing.T) {
 	}
 	template := &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "t"}, Spec: resourcev1.ResourceClaimTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"x": "y"}}}}
-	if err := r.Informers.Resource().V1().ResourceClaimTemplates().Informer().GetIndexer().Add(template); err != nil {
+	if err := informers.ResourceClaimTemplates(r.Informers).Informer().GetIndexer().Add(template); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the cache shows neither the claim nor the status

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/kinds/quota"
 )
@@ -47,10 +48,9 @@ const (
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	core := c.Informers.Core().V1()
-	quotas := core.ResourceQuotas()
-	classes := c.Informers.Resource().V1().DeviceClasses()
-	r := &controller{Context: c, quotas: quotas.Lister(), pods: core.Pods().Lister(), classes: classes.Lister()}
+	quotas := informers.ResourceQuotas(c.Informers)
+	classes := informers.DeviceClasses(c.Informers)
+	r := &controller{Context: c, quotas: quotas.Lister(), pods: informers.Pods(c.Informers).Lister(), classes: classes.Lister()}
 	r.watched = newWatched(c, r.changed, r.known)
 	r.Loop = loop.Loop{Name: "resourcequota", Counted: "resourcequota_primary", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{quotas.Informer().HasSynced, classes.Informer().HasSynced}}
 	// Which extended resource a class of devices stands for decides of what its claims take.
@@ -62,8 +62,8 @@ func New(c loop.Context) loop.Controller {
 		}
 	})
 	for gr, informer := range map[schema.GroupResource]cache.SharedIndexInformer{
-		{Resource: "pods"}: core.Pods().Informer(), {Resource: "services"}: core.Services().Informer(),
-		{Resource: "persistentvolumeclaims"}: core.PersistentVolumeClaims().Informer(),
+		{Resource: "pods"}: informers.Pods(c.Informers).Informer(), {Resource: "services"}: informers.Services(c.Informers).Informer(),
+		{Resource: "persistentvolumeclaims"}: informers.PersistentVolumeClaims(c.Informers).Informer(),
 	} {
 		r.watched.share(gr, informer)
 		r.Loop.Synced = append(r.Loop.Synced, informer.HasSynced)

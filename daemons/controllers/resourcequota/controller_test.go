@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -28,7 +28,7 @@ func TestAPodThatEndsLateIsNotCountedOnceItIsGone(t *testing.T) {
 			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("2")}}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Finalizers: []string{"kubelet/ends-it"},
 			DeletionTimestamp: &metav1.Time{Time: clock.Now().Add(time.Second)}, DeletionGracePeriodSeconds: &grace}})
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	c := New(loop.Context{Client: client, Informers: factory, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 	factory.StartWithContext(ctx)
 	ended := make(chan error, 1)

@@ -10,13 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	resourceinformers "k8s.io/client-go/informers/resource/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -44,8 +43,6 @@ type open struct {
 
 // lookEvery is how often it is looked whether what quotas name is served by now.
 const lookEvery = 30 * time.Second
-
-var byNamespace = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 
 func newWatched(c loop.Context, changed func(schema.GroupResource, any, any), known func(schema.GroupResource)) *watched {
 	return &watched{client: c.Client, metadata: c.Metadata, log: c.Log, changed: changed, known: known, ticker: c.NewTicker,
@@ -138,9 +135,9 @@ func (w *watched) begin(ctx context.Context, gr schema.GroupResource, version sc
 	ctx, stop := context.WithCancel(ctx)
 	var informer cache.SharedIndexInformer
 	if version == resourcev1.SchemeGroupVersion.WithResource("resourceclaims") {
-		informer = resourceinformers.NewResourceClaimInformer(w.client, metav1.NamespaceAll, 0, byNamespace)
+		informer = informers.ResourceClaims(informers.New(w.client)).Informer()
 	} else {
-		informer = metadatainformer.NewFilteredMetadataInformer(w.metadata, version, metav1.NamespaceAll, 0, byNamespace, nil).Informer()
+		informer = informers.Metadata(w.metadata, version, informers.ByNamespace)
 		_ = informer.SetTransform(bare)
 	}
 	w.follow(gr, informer)

@@ -13,10 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -29,7 +29,7 @@ const (
 type controller struct {
 	loop.Context
 	loop.Loop
-	own        informers.SharedInformerFactory // of those ConfigMaps alone: the others are nobody's business here
+	own        *informers.Factory // of those ConfigMaps alone: the others are nobody's business here
 	namespaces corelisters.NamespaceLister
 	accounts   corelisters.ServiceAccountLister
 	configMaps corelisters.ConfigMapLister
@@ -39,11 +39,11 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	namespaces := c.Informers.Core().V1().Namespaces()
-	own := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+	namespaces := informers.Namespaces(c.Informers)
+	own := informers.New(c.Client, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, rootCA).String()
 	}))
-	accounts, configMaps := c.Informers.Core().V1().ServiceAccounts(), own.Core().V1().ConfigMaps()
+	accounts, configMaps := informers.ServiceAccounts(c.Informers), informers.ConfigMaps(own)
 	s := &controller{Context: c, own: own, namespaces: namespaces.Lister(), accounts: accounts.Lister(), configMaps: configMaps.Lister()}
 	s.published = c.Counter("root_ca_cert_publisher_sync_total", "How often a namespace's CA bundle was looked at, by the code of the answer.", "code")
 	s.took = c.Histogram("root_ca_cert_publisher_sync_duration_seconds", "How long it took to look at a namespace's CA bundle.", prometheus.ExponentialBuckets(0.001, 2, 15), "code")

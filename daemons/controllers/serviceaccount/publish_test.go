@@ -15,10 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -31,12 +31,12 @@ func TestWhatCameOfPublishingTheBundleIsCounted(t *testing.T) {
 	client, registry := fake.NewClientset(), prometheus.NewPedanticRegistry()
 	var answer error
 	client.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer })
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	s, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Config: config.ControllerManager{RootCAFile: file}, Metrics: registry}).(*controller)
 	if !ok {
 		t.Fatal("it is no controller of service accounts")
 	}
-	if err := factory.Core().V1().Namespaces().Informer().GetIndexer().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
+	if err := informers.Namespaces(factory).Informer().GetIndexer().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, answer = range []error{apierrors.NewForbidden(corev1.Resource("configmaps"), rootCA, nil), errors.New("the API is away"), fmt.Errorf("post: %w", apierrors.NewTooManyRequests("later", 1)), nil} {

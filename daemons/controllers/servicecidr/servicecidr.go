@@ -16,6 +16,7 @@ import (
 	networkinglisters "k8s.io/client-go/listers/networking/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -30,7 +31,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	ranges, addresses := c.Informers.Networking().V1().ServiceCIDRs(), c.Informers.Networking().V1().IPAddresses()
+	ranges, addresses := informers.ServiceCIDRs(c.Informers), informers.IPAddresses(c.Informers)
 	s := &controller{Context: c, ranges: ranges.Lister()}
 	s.Loop = loop.Loop{Name: "service-cidr", Counted: "ipaddresses", Context: c, Workers: 1, Sync: s.sync, Synced: []cache.InformerSynced{ranges.Informer().HasSynced, addresses.Informer().HasSynced}}
 	// A range that comes or goes decides about those that it shares addresses with.

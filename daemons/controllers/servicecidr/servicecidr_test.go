@@ -6,9 +6,9 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -27,7 +27,7 @@ func TestOnlyARangeThatIsHeldTakesOverAnothersAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(half, c.other, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "172.30.0.9"}})
-			s := New(loop.Context{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Log: slog.New(slog.DiscardHandler)}).(*controller)
+			s := New(loop.Context{Client: client, Informers: informers.New(client), Log: slog.New(slog.DiscardHandler)}).(*controller)
 			if held, err := s.held(t.Context(), half); err != nil || held != c.held {
 				t.Errorf("held %v, %v, want %v", held, err, c.held)
 			}

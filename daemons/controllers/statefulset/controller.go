@@ -19,6 +19,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -35,8 +36,8 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	sets, revisions := c.Informers.Apps().V1().StatefulSets(), c.Informers.Apps().V1().ControllerRevisions()
-	pods, claims := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().PersistentVolumeClaims()
+	sets, revisions := informers.StatefulSets(c.Informers), informers.ControllerRevisions(c.Informers)
+	pods, claims := informers.Pods(c.Informers), informers.PersistentVolumeClaims(c.Informers)
 	r := &controller{Context: c, sets: sets.Lister(), claims: claims.Lister(),
 		revisions: loop.Revisions{Client: c.Client, Lister: revisions.Lister(), Label: appsv1.ControllerRevisionHashLabelKey},
 		pods:      loop.PodsByOwner(pods.Informer())}

@@ -11,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -25,7 +25,7 @@ import (
 func made(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod, claims ...*corev1.PersistentVolumeClaim) (*controller, *fake.Clientset, *record.FakeRecorder) {
 	t.Helper()
 	client, events := fake.NewClientset(), record.NewFakeRecorder(100)
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.New(client)
 	r, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events, Clock: clocktesting.NewFakeClock(now)}).(*controller)
 	if !ok {
 		t.Fatal("it is no controller of stateful sets")
@@ -36,12 +36,12 @@ func made(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod, claims ...*
 			t.Fatal(err)
 		}
 	}
-	add(factory.Apps().V1().StatefulSets().Informer().GetIndexer(), set)
+	add(informers.StatefulSets(factory).Informer().GetIndexer(), set)
 	for _, pod := range pods {
-		add(factory.Core().V1().Pods().Informer().GetIndexer(), pod)
+		add(informers.Pods(factory).Informer().GetIndexer(), pod)
 	}
 	for _, claim := range claims {
-		add(factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer(), claim)
+		add(informers.PersistentVolumeClaims(factory).Informer().GetIndexer(), claim)
 	}
 	return r, client, events
 }

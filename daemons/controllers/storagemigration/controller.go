@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -53,7 +54,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	migrations := c.Informers.Storagemigration().V1().StorageVersionMigrations()
+	migrations := informers.StorageVersionMigrations(c.Informers)
 	m := &controller{Context: c, migrations: migrations.Lister(), at: map[types.UID]string{},
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery()))}
 	m.rewritten = m.askServer

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/controllers/node"
 )
@@ -33,7 +34,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods().Informer()
+	nodes, pods := informers.Nodes(c.Informers), informers.Pods(c.Informers).Informer()
 	node.IndexByNode(pods)
 	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer()}
 	t.deleted = c.Counter("taint_eviction_controller_pod_deletions_total", "Pods that were deleted for a taint.")

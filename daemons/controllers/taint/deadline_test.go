@@ -8,12 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -89,14 +89,14 @@ func TestAPodThatComesAfterTheTaintHasItsTime(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "p", CreationTimestamp: metav1.NewTime(added)}, Status: corev1.PodStatus{StartTime: c.started},
 				Spec: corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: ptr.To[int64](300)}}}}
 			client, clock := fake.NewClientset(pod), clocktesting.NewFakeClock(added.Add(time.Hour))
-			factory := informers.NewSharedInformerFactory(client, 0)
+			factory := informers.New(client)
 			made, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(10), Clock: clock,
 				Config: config.DefaultControllerManager()}).(*controller)
 			if !ok {
 				t.Fatal("it is no controller of taints")
 			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{old}}}
-			if err := errors.Join(factory.Core().V1().Nodes().Informer().GetIndexer().Add(node), factory.Core().V1().Pods().Informer().GetIndexer().Add(pod)); err != nil {
+			if err := errors.Join(informers.Nodes(factory).Informer().GetIndexer().Add(node), informers.Pods(factory).Informer().GetIndexer().Add(pod)); err != nil {
 				t.Fatal(err)
 			}
 			for i, after := range c.steps {

@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
 )
@@ -47,13 +47,13 @@ func TestAPodThatIsSavedIsToldSo(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			events, client := record.NewFakeRecorder(10), fake.NewClientset()
-			factory := informers.NewSharedInformerFactory(client, 0)
+			factory := informers.New(client)
 			made, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events,
 				Clock: clocktesting.NewFakeClock(began), Config: config.DefaultControllerManager()}).(*controller)
 			if !ok {
 				t.Fatal("it is no controller of taints")
 			}
-			nodes, pods := factory.Core().V1().Nodes().Informer().GetIndexer(), factory.Core().V1().Pods().Informer().GetIndexer()
+			nodes, pods := informers.Nodes(factory).Informer().GetIndexer(), informers.Pods(factory).Informer().GetIndexer()
 			must := func(err error) {
 				t.Helper()
 				if err != nil {

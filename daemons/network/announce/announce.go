@@ -17,12 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/floating"
 	"clusterctl/daemons/network/bgp"
@@ -106,19 +106,19 @@ const recheck = 30 * time.Second
 // Run announces until ctx ends. The kernel keeps the addresses a moment longer, so that a daemon that comes back, or another machine, goes on with
 // them. The cache of Nodes has been filled.
 func (a *Announcer) Run(ctx context.Context) error {
-	only := func(namespace, field, value string) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(a.Client, 0, informers.WithNamespace(namespace), informers.WithTransform(client.WithoutManagers),
+	only := func(namespace, field, value string) *informers.Factory {
+		return informers.New(a.Client, informers.WithNamespace(namespace), informers.WithTransform(client.WithoutManagers),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }))
 	}
 	balanced, pools := only("", "spec.type", string(corev1.ServiceTypeLoadBalancer)), only(metav1.NamespaceSystem, metav1.ObjectNameField, config.PoolsName)
-	services, configMaps := balanced.Core().V1().Services(), pools.Core().V1().ConfigMaps()
+	services, configMaps := informers.Services(balanced), informers.ConfigMaps(pools)
 	a.services, a.maps = services.Lister(), configMaps.Lister()
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), configMaps.Informer()} {
 		if _, err := informer.AddEventHandler(tell(a.Poke)); err != nil {
 			return fmt.Errorf("watch what is announced: %w", err)
 		}
 	}
-	for _, factory := range []informers.SharedInformerFactory{balanced, pools} {
+	for _, factory := range []*informers.Factory{balanced, pools} {
 		factory.StartWithContext(ctx)
 		defer factory.Shutdown()
 	}

@@ -18,11 +18,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/client/informers"
 )
 
 // lan is a network: who answers for which address, and whom its neighbours believe.
@@ -156,8 +156,8 @@ func newWorld(t testing.TB, objects ...runtime.Object) *world {
 
 // start has a machine's announcer run until it is ended.
 func (w *world) start(name string) {
-	factory := informers.NewSharedInformerFactory(w.Clientset, 0)
-	nodes := factory.Core().V1().Nodes()
+	factory := informers.New(w.Clientset)
+	nodes := informers.Nodes(factory)
 	leases := fake.NewClientset()
 	leases.PrependReactor("*", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		w.mu.Lock()

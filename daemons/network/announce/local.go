@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/api/loadbalancer"
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/informers"
 )
 
 // localSlices knows which machines have endpoints of Services whose traffic stays on the machine that it comes to. It watches the slices of these
@@ -71,10 +71,10 @@ func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (r
 }
 
 func (l *localSlices) start(ctx context.Context, names string) *slicesWatch {
-	factory := informers.NewSharedInformerFactoryWithOptions(l.client, 0, informers.WithTransform(client.WithoutManagers), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+	factory := informers.New(l.client, informers.WithTransform(client.WithoutManagers), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = discoveryv1.LabelServiceName + " in (" + names + ")"
 	}))
-	w := &slicesWatch{names: names, SharedIndexInformer: factory.Discovery().V1().EndpointSlices().Informer()}
+	w := &slicesWatch{names: names, SharedIndexInformer: informers.EndpointSlices(factory).Informer()}
 	// An informer that has not been started takes both.
 	_ = w.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
 		s := o.(*discoveryv1.EndpointSlice)

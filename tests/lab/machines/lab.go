@@ -39,10 +39,7 @@ type Lab struct {
 	Machines []*Machine
 }
 
-const (
-	labsDir  = "/var/lib/clusterctl-lab"
-	cacheDir = "/var/cache/clusterctl-lab"
-)
+const labsDir = "/var/lib/clusterctl-lab"
 
 // segment is one of the networks of a lab, each of which has a bridge. The lab's own network has an address in each, and is the router between
 // them. Labs have namespaces of their own, so they never meet.
@@ -86,8 +83,8 @@ func Require() error {
 	}
 	var missing []string
 	for command, pkg := range map[string]string{
-		"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-container", "ip": "iproute2", "nft": "nftables",
-		"ssh": "openssh-client", "nsenter": "util-linux",
+		"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-container", "ip": "iproute2",
+		"ssh": "openssh-client", "nsenter": "util-linux", "mkfs.ext4": "e2fsprogs",
 	} {
 		if _, err := exec.LookPath(command); err != nil {
 			missing = append(missing, pkg)
@@ -211,8 +208,8 @@ func Open(name string) (*Lab, error) {
 	return lab, nil
 }
 
-// CacheDir holds the machines' root file system, which is built once and kept.
-const CacheDir = cacheDir
+// CacheDir holds the machines' root file system, which rootfs.sh builds once and keeps.
+const CacheDir = "/var/cache/clusterctl-lab"
 
 // Down ends every machine and removes all that Up made but CacheDir.
 func (l *Lab) Down(ctx context.Context) error {

@@ -1,0 +1,156 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	lock "k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// longestWait is what a candidate waits between two looks at a lease.
+const longestWait = time.Duration(float64(retryPeriod) * (1 + retryJitter))
+
+func TestALeaseIsClaimedWhenItIsFree(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		holder      string
+		since       time.Time
+		free        bool
+		transitions int
+	}{
+		"its own":        {"me", now, true, 3},
+		"its own, over":  {"me", now.Add(-time.Hour), true, 3},
+		"let go":         {"", now, true, 4},
+		"of another":     {"other", now.Add(-leaseDuration + time.Second), false, 0},
+		"not renewed":    {"other", now.Add(-leaseDuration), true, 4},
+		"just observed":  {"other", now, false, 0},
+		"long run out":   {"other", now.Add(-time.Hour), true, 4},
+		"from the start": {"", time.Time{}, true, 4},
+	} {
+		acquired := metav1.NewTime(now.Add(-2 * time.Hour))
+		held := lock.LeaderElectionRecord{
+			HolderIdentity: c.holder, LeaseDurationSeconds: int(leaseDuration / time.Second), LeaderTransitions: 3, AcquireTime: acquired,
+		}
+		next, free := claim(held, "me", c.since, now)
+		if free != c.free {
+			t.Errorf("%s: %v", name, free)
+		}
+		if !free {
+			continue
+		}
+		if next.HolderIdentity != "me" || next.LeaderTransitions != c.transitions || !next.RenewTime.Time.Equal(now) {
+			t.Errorf("%s: %+v", name, next)
+		}
+		if kept := next.AcquireTime.Equal(&acquired); kept != (c.holder == "me") {
+			t.Errorf("%s: acquired at %v", name, next.AcquireTime)
+		}
+	}
+}
+
+// lease is one that another holds.
+func lease(holder string) *coordinationv1.Lease {
+	record := lock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: int(leaseDuration / time.Second), RenewTime: metav1.Now()}
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "x"}, Spec: lock.LeaderElectionRecordToLeaseSpec(&record),
+	}
+}
+
+func TestALeaseIsTakenWhenItsHolderDoesNotRenewIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, began := fake.NewClientset(lease("other")), time.Now()
+		leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
+		time.Sleep(time.Hour) // how old it is does not matter: its holder's clock may be wrong
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		led := make(chan time.Duration, 1)
+		go func() {
+			_ = Lead(ctx, client, "x", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
+				led <- time.Since(began)
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		time.Sleep(leaseDuration - time.Second)
+		if _, err := leases.Update(ctx, lease("other"), metav1.UpdateOptions{}); err != nil { // which renews it once
+			t.Fatal(err)
+		}
+		renewed := time.Since(began)
+		if at := <-led; at < renewed+leaseDuration || at > renewed+leaseDuration+2*longestWait {
+			t.Errorf("renewed after %v and taken after %v", renewed, at)
+		}
+		l, err := leases.Get(ctx, "x", metav1.GetOptions{})
+		if err != nil || *l.Spec.HolderIdentity == "other" || *l.Spec.LeaseTransitions != 1 {
+			t.Errorf("the lease is %+v, %v", l, err)
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+func TestAHolderGivesUpWhenItCannotRenewTheLease(t *testing.T) {
+	for name, fail := range map[string]func(*fake.Clientset){
+		"the server does not answer": func(c *fake.Clientset) {
+			c.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("connection refused")
+			})
+		},
+		"another holds it": func(c *fake.Clientset) {
+			_ = c.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease("other"), metav1.NamespaceSystem)
+			c.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if holder := a.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).Spec.HolderIdentity; *holder != "other" {
+					return true, nil, errors.New("conflict")
+				}
+				return false, nil, nil
+			})
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client := fake.NewClientset()
+			began := time.Now()
+			err := Lead(t.Context(), client, "x", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
+				time.Sleep(time.Minute)
+				fail(client)
+				began = time.Now()
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "lost the lease x") || took > renewDeadline+2*retryPeriod {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+		})
+	}
+}
+
+func TestALeaseIsRenewedAsLongAsTheActiveOneRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { time.Sleep(time.Minute); stop() }()
+		err := Lead(ctx, client, "x", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Minute) // it finishes what it has begun
+			l, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(context.WithoutCancel(ctx), "x", metav1.GetOptions{})
+			if err != nil || *l.Spec.HolderIdentity == "" || time.Since(l.Spec.RenewTime.Time) > 2*retryPeriod {
+				t.Errorf("the lease is %+v, %v", l, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		l, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "x", metav1.GetOptions{})
+		if err != nil || *l.Spec.HolderIdentity != "" {
+			t.Errorf("the lease is %+v, %v", l, err)
+		}
+	})
+}

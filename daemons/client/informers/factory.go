@@ -1,0 +1,198 @@
+// Package informers has the shared caches of the kinds that the daemons watch. It stands in for client-go's package of the
+// same name. That one is generated for every kind and version with type parameters, and each package that mentions its
+// factory compiles two thousand functions for them.
+package informers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Factory makes informers. All users of a factory share one informer, and so one watch and one cache, of each kind.
+// Its methods may be called concurrently.
+type Factory struct {
+	client    kubernetes.Interface
+	namespace string
+	narrow    func(*metav1.ListOptions)
+	transform cache.TransformFunc
+
+	running sync.WaitGroup
+
+	mu        sync.Mutex
+	informers map[reflect.Type]cache.SharedIndexInformer
+	started   map[reflect.Type]bool
+	closed    bool
+}
+
+// Option configures a factory.
+type Option func(*Factory)
+
+// WithNamespace limits the factory's informers to one namespace.
+func WithNamespace(namespace string) Option { return func(f *Factory) { f.namespace = namespace } }
+
+// WithTweakListOptions has narrow change the options of every list and watch, for example to set a selector.
+func WithTweakListOptions(narrow func(*metav1.ListOptions)) Option {
+	return func(f *Factory) { f.narrow = narrow }
+}
+
+// WithTransform has transform change every object before it enters a cache.
+func WithTransform(transform cache.TransformFunc) Option {
+	return func(f *Factory) { f.transform = transform }
+}
+
+// New returns a factory of informers that ask client. It starts nothing.
+func New(client kubernetes.Interface, options ...Option) *Factory {
+	f := &Factory{
+		client: client, narrow: func(*metav1.ListOptions) {},
+		informers: map[reflect.Type]cache.SharedIndexInformer{}, started: map[reflect.Type]bool{},
+	}
+	for _, option := range options {
+		option(f)
+	}
+	return f
+}
+
+// StartWithContext runs, until ctx ends, the informers that were asked for and do not run yet. It does not wait for them.
+func (f *Factory) StartWithContext(ctx context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	for of, informer := range f.informers {
+		if !f.started[of] {
+			f.started[of] = true
+			f.running.Go(func() { informer.RunWithContext(ctx) })
+		}
+	}
+}
+
+// WaitForCacheSync waits until all informers that were started have their caches filled, or until stop is closed. It reports
+// of each, by the type of its objects, whether its cache is filled.
+func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
+	f.mu.Lock()
+	running := maps.Clone(f.informers)
+	maps.DeleteFunc(running, func(of reflect.Type, _ cache.SharedIndexInformer) bool { return !f.started[of] })
+	f.mu.Unlock()
+	filled := map[reflect.Type]bool{}
+	for of, informer := range running {
+		filled[of] = cache.WaitForCacheSync(stop, informer.HasSynced)
+	}
+	return filled
+}
+
+// Shutdown waits until all informers have ended, which they do when the contexts end that they were started with. None can be
+// started any more.
+func (f *Factory) Shutdown() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+// ForResource returns the informer of a resource.
+func (f *Factory) ForResource(resource schema.GroupVersionResource) (cache.SharedIndexInformer, error) {
+	for _, k := range kinds() {
+		if k.version.WithResource(k.resource) == resource {
+			return f.informer(k), nil
+		}
+	}
+	return nil, fmt.Errorf("no informer for %s", resource)
+}
+
+// informer returns the factory's informer of a kind.
+func (f *Factory) informer(k kind) cache.SharedIndexInformer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := reflect.TypeOf(k.object)
+	informer, ok := f.informers[of]
+	if !ok {
+		informer = newInformer(k.source(f.client, f.namespace), f.client, k.object, f.narrow, ByNamespace)
+		if f.transform != nil {
+			_ = informer.SetTransform(f.transform) // is refused by running informers alone
+		}
+		f.informers[of] = informer
+	}
+	return informer
+}
+
+// kind is what there is to know of a kind to watch it.
+type kind struct {
+	version  schema.GroupVersion
+	resource string
+	object   runtime.Object // an empty one
+	source   func(client kubernetes.Interface, namespace string) source
+}
+
+// ByNamespace indexes objects by their namespaces, as listers need it.
+var ByNamespace = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+
+// Metadata returns a new informer of the metadata of a resource in all namespaces.
+func Metadata(
+	client metadata.Interface, resource schema.GroupVersionResource, indexers cache.Indexers,
+) cache.SharedIndexInformer {
+	from := typed(client.Resource(resource))
+	return newInformer(from, client, &metav1.PartialObjectMetadata{}, func(*metav1.ListOptions) {}, indexers)
+}
+
+// newInformer returns an informer of what a source has. Client tells whether its watches can begin with a list.
+func newInformer(
+	from source, client any, object runtime.Object, narrow func(*metav1.ListOptions), indexers cache.Indexers,
+) cache.SharedIndexInformer {
+	reads := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			narrow(&o)
+			return from.list(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			narrow(&o)
+			return from.watch(ctx, o)
+		},
+	}
+	own := cache.Indexers{} // users may add to it
+	maps.Copy(own, indexers)
+	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(reads, client), object,
+		cache.SharedIndexInformerOptions{Indexers: own})
+}
+
+// source lists and watches the objects of a kind.
+type source struct {
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// typed is the source that a typed client is.
+func typed[L runtime.Object](client interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}) source {
+	return source{watch: client.Watch, list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return client.List(ctx, o)
+	}}
+}
+
+// Of is the informer of one kind, with a lister of its cache. A factory runs it only when one of its methods was called.
+type Of[L any] struct {
+	factory *Factory
+	kind    kind
+	lister  func(cache.Indexer) L
+}
+
+func of[L any](f *Factory, k kind, lister func(cache.Indexer) L) Of[L] { return Of[L]{f, k, lister} }
+
+// Informer returns the informer, which all users of the factory share.
+func (o Of[L]) Informer() cache.SharedIndexInformer { return o.factory.informer(o.kind) }
+
+// Lister returns a lister of the informer's cache.
+func (o Of[L]) Lister() L { return o.lister(o.Informer().GetIndexer()) }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/tests/cluster"
+)
+
+// limit is what one command may take.
+const limit = 2 * time.Minute
+
+// The demo is brought up as make demo does it, under a name of its own, and each command that it prints is run as it is printed.
+func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
+	bundle, err := cluster.Bundle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := cluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("try-%d", os.Getpid())
+	shell := func(line string) (string, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "bash", "-c", line)
+		cmd.Dir, cmd.WaitDelay = root, time.Second
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	demo := filepath.Join(bundle, "demo") + " -name " + name
+	t.Cleanup(func() {
+		if out, err := shell(demo + " down"); err != nil {
+			t.Errorf("demo down: %v\n%s", err, out)
+		}
+	})
+	printed, err := shell(demo + " up")
+	if err != nil {
+		t.Fatalf("demo up: %v\n%s", err, printed)
+	}
+	_, printed, ok := strings.Cut(printed, "\n== Try:\n")
+	if !ok {
+		t.Fatalf("demo up does not say what to try:\n%s", printed)
+	}
+	lines := regexp.MustCompile(`(?m)^  (.*?) +# .*$`).FindAllStringSubmatch(printed, -1)
+	if len(lines) == 0 {
+		t.Fatalf("no commands in what demo up prints:\n%s", printed)
+	}
+	list := commands(strings.TrimSuffix(lines[0][1], " exec clusterctl status"), strings.Contains(printed, "exec kubectl"))
+	if len(lines) != len(list) {
+		t.Fatalf("demo up prints %d commands, and the list has %d: build it with make demo-tools", len(lines), len(list))
+	}
+	for i, command := range list {
+		if lines[i][1] != command.line {
+			t.Fatalf("demo up prints %q, and the list has %q: build it with make demo-tools", lines[i][1], command.line)
+		}
+		if out, err := shell(lines[i][1]); err != nil || !regexp.MustCompile(command.want).MatchString(out) {
+			t.Errorf("%s: %v, prints, where %q is expected:\n%s", command.line, err, command.want, out)
+		}
+	}
+	if out, err := shell(demo + " up"); err == nil || !strings.Contains(out, "it is up already") {
+		t.Errorf("demo up, once more: %v\n%s", err, out)
+	}
+	if _, err := shell(demo + " exec sh -c 'exit 3'"); err == nil || err.Error() != "exit status 3" {
+		t.Errorf("a command that exits with 3 has demo exec end with %v", err)
+	}
+	if out, err := shell(demo + " ssh"); err == nil || !strings.Contains(out, "name a machine") {
+		t.Errorf("demo ssh without a machine: %v\n%s", err, out)
+	}
+}
+
+func TestWithoutKubectlNoCommandNeedsIt(t *testing.T) {
+	for _, command := range commands("demo", false) {
+		if strings.Contains(command.line, "kubectl") {
+			t.Error(command.line)
+		}
+	}
+}
