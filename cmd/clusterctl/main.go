@@ -59,16 +59,23 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // newRoot returns the command with all its verbs.
 func newRoot() *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
-		Use:           "clusterctl",
-		Short:         "From machines with Linux and sshd to a running Kubernetes cluster, declared in one folder",
-		Version:       release(),
-		Args:          cobra.ArbitraryArgs,
-		RunE:          needsSubcommand,
+		Use:   "clusterctl",
+		Short: "From machines with Linux and sshd to a running Kubernetes cluster, declared in one folder",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if showVersion {
+				fmt.Fprintln(c.OutOrStdout(), release())
+				return nil
+			}
+			return needsSubcommand(c, args)
+		},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
+	// Cobra's own flag takes only a template for other words than its own, and text/template makes the program a third larger.
+	root.Flags().BoolVarP(&showVersion, "version", "v", false, "version for clusterctl")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return seeHelp(c, err) })
 	root.AddCommand(

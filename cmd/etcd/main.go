@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -62,6 +63,14 @@ func serve(ctx context.Context, args []string, log *slog.Logger) error {
 		_, err := fmt.Println("etcd Version:", version.Version)
 		return err
 	}
+	var beside sync.WaitGroup
+	besideCtx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		beside.Wait()
+	}()
+	// The store's own garbage is many times what it holds: it is collected as often as that of other programs.
+	beside.Go(func() { run.Memory(besideCtx, &run.Rest{Most: 100}) })
 	server, err := start(cfg, log)
 	if err != nil {
 		return err
@@ -78,16 +87,7 @@ func serve(ctx context.Context, args []string, log *slog.Logger) error {
 			return fmt.Errorf("not yet part of a quorum")
 		}
 	})
-	notified := make(chan struct{})
-	notifyCtx, cancel := context.WithCancel(ctx)
-	defer func() {
-		cancel()
-		<-notified
-	}()
-	go func() {
-		defer close(notified)
-		run.Notify(notifyCtx, health)
-	}()
+	beside.Go(func() { run.Notify(besideCtx, health) })
 	wait := time.NewTimer(startTimeout)
 	defer wait.Stop()
 	joined := server.Server.ReadyNotify()

@@ -25,24 +25,33 @@ const (
 	// what lives: what little comes later, and goes on coming, is not collected over and over.
 	settled     = 4
 	settledPart = 16
+	// starting is after how many looks a process that has had something to do all the time is no longer starting.
+	starting = 6
 )
 
 // Memory trades memory for speed while the process works, and gives it back to the
 // system when the work is over and what is to be done then has been. It returns when ctx ends.
 func Memory(ctx context.Context, rest *Rest) {
-	debug.SetGCPercent(maxPercent)
-	defer afterCollections(adjust(rest))()
+	p := pace{rest: rest}
+	p.starting.Store(true)
+	p.set.Store(startPercent)
+	debug.SetGCPercent(startPercent)
+	defer afterCollections(p.adjust)()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	var r resting
-	for {
+	for looks := 1; ; looks++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		if looks == starting {
+			p.starting.Store(false)
+		}
 		live, allocated := heap()
 		if r.due(live, allocated) {
+			p.starting.Store(false)
 			rest.do()
 			runtime.GC() // what pools and weak pointers hold is garbage only after a first one
 			debug.FreeOSMemory()
@@ -53,17 +62,30 @@ func Memory(ctx context.Context, rest *Rest) {
 	}
 }
 
-// adjust returns what sets the collector's percentage after each collection. While a process reads a large cluster its heap grows
+// pace sets the collector's percentage after each collection. While a process reads a large cluster its heap grows
 // from one collection to the next: with the percentage of seconds ago it would grow to five times what lives.
-func adjust(rest *Rest) func() {
-	var set atomic.Int64
-	set.Store(maxPercent)
-	return func() {
-		live, _ := heap()
-		if now := int64(percent(live, rest.dense.Load())); set.Swap(now) != now {
-			debug.SetGCPercent(int(now))
-		}
+type pace struct {
+	rest     *Rest
+	starting atomic.Bool
+	set      atomic.Int64 // the percentage
+}
+
+func (p *pace) adjust() {
+	live, _ := heap()
+	if now := int64(p.percent(live)); p.set.Swap(now) != now {
+		debug.SetGCPercent(int(now))
 	}
+}
+
+func (p *pace) percent(live uint64) int {
+	now := percent(live, p.rest.dense.Load())
+	if p.starting.Load() && live < startLive {
+		now = startPercent
+	}
+	if p.rest.Most > 0 {
+		now = min(now, p.rest.Most)
+	}
+	return now
 }
 
 // afterCollections has f called after each collection of garbage, never twice at once, until stop is called.
@@ -87,6 +109,10 @@ const (
 	maxPercent   = 400
 	minPercent   = 100
 	densePercent = 40
+	// startPercent is the percentage for heaps of up to startLive bytes while a process starts. Most of what it makes then
+	// lives as long as the process does, and lies on half as many pages when little garbage came between.
+	startPercent = 25
+	startLive    = 32 << 20
 )
 
 // percent is the garbage collector's, so that a small heap may grow by the floor and a

@@ -13,6 +13,27 @@ func TestASmallHeapGrowsByTheFloorAndALargeOneDoubles(t *testing.T) {
 	}
 }
 
+func TestASmallHeapGrowsLittleWhileAProcessStarts(t *testing.T) {
+	for _, c := range []struct {
+		live     uint64
+		starting bool
+		most     int
+		want     int
+	}{
+		{8 << 20, true, 0, startPercent},
+		{8 << 20, false, 0, 400},
+		{8 << 20, false, 100, 100},
+		{8 << 20, true, 100, startPercent},
+		{startLive, true, 0, 150},
+	} {
+		p := pace{rest: &Rest{Most: c.most}}
+		p.starting.Store(c.starting)
+		if got := p.percent(c.live); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
 func TestMemoryIsReturnedOnceTheWorkIsOver(t *testing.T) {
 	const mb = 1 << 20
 	for name, c := range map[string]struct {

@@ -8,6 +8,9 @@ import (
 // Rest is what is done when the process comes to rest, before memory is given back to the system: work that
 // makes more of it free, and that is better not done while there is something else to do.
 type Rest struct {
+	// Most is the highest percentage by which the heap may grow between two collections of garbage; zero means 400.
+	Most int
+
 	mu  sync.Mutex
 	all []func()
 

@@ -1,59 +1,176 @@
 package plan
 
 import (
-	_ "embed" // the page is a file
+	_ "embed" // the style sheet is a file
 	"fmt"
-	"html/template"
+	"html"
 	"io"
+	"net/url"
 	"strings"
 
 	"clusterctl/hcl/config"
 )
 
-//go:embed page.html
-var pageText string
+//go:embed page.css
+var pageStyle string
 
 // Page writes the plan as a page of HTML that needs nothing else: what happens in which order, and each change. secrets are never shown.
 func (p *Plan) Page(w io.Writer, secrets []string) error {
 	p = p.Masked(secrets)
-	actions := map[string]string{}
-	shown := struct {
-		Plan      *Plan
-		Facts     string
-		Notes     []string
-		Machines  []Machine
-		Rotations []Rotation
-		Objects   []Object
-	}{Plan: p, Facts: p.facts(), Notes: p.notes(), Rotations: p.Rotations}
-	for _, m := range p.Machines {
-		if actions[m.Address] = m.Action; m.Action != None {
-			shown.Machines = append(shown.Machines, m)
-		}
-	}
-	for _, o := range p.Objects {
-		if o.Action != None || o.Note != "" {
-			shown.Objects = append(shown.Objects, o)
-		}
-	}
-	page, err := template.New("plan").Funcs(template.FuncMap{
-		"action": func(address string) string { return actions[address] },
-		"anchor": func(address string) string { return "of-" + address },
-		"how":    Stage.how,
-		"diff":   coloured,
-	}).Parse(pageText)
-	if err != nil {
-		return fmt.Errorf("read the page's template: %w", err)
-	}
-	var out strings.Builder
-	if err := page.Execute(&out, shown); err != nil {
-		return fmt.Errorf("fill the page: %w", err)
-	}
+	var out page
+	out.head(p.Cluster)
+	out.print(`<h1>Plan for cluster %s</h1>`+"\n", p.Cluster)
+	out.print(`<p class="summary">%s</p>`+"\n", p.Summary())
+	out.printSet(`<p>%s</p>`, p.facts())
+	out.print("\n")
+	out.notes(p.notes())
+	out.stages(p)
+	out.machines(p.Machines)
+	out.rotations(p.Rotations)
+	out.objects(p.Objects)
+	out.print("</html>\n")
 	for _, secret := range secrets {
-		secrets = append(secrets, template.HTMLEscapeString(secret)) // as it stands in the page
+		secrets = append(secrets, html.EscapeString(secret)) // as it stands in the page
 	}
-	_, err = io.WriteString(w, config.Mask(out.String(), secrets))
+	_, err := io.WriteString(w, config.Mask(out.text.String(), secrets))
 	return err
 }
+
+// page is a page of HTML that is being written. html/template would keep every exported method of every type in the program.
+type page struct{ text strings.Builder }
+
+// print writes a format of markup, with %s for values. Values are escaped for text and for quoted attributes.
+func (p *page) print(format string, values ...string) {
+	escaped := make([]any, len(values))
+	for i, value := range values {
+		escaped[i] = html.EscapeString(value)
+	}
+	fmt.Fprintf(&p.text, format, escaped...)
+}
+
+// printSet is print of one value, and writes nothing when that is empty.
+func (p *page) printSet(format, value string) {
+	if value != "" {
+		p.print(format, value)
+	}
+}
+
+func (p *page) head(cluster string) {
+	p.print(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Plan for %s</title>
+`, cluster)
+	p.text.WriteString("<style>\n" + pageStyle + "</style>\n")
+}
+
+func (p *page) notes(notes []string) {
+	if len(notes) > 0 {
+		p.print("<h2>Notes</h2><ul>")
+		for _, note := range notes {
+			p.print("<li>%s</li>", note)
+		}
+		p.print("</ul>")
+	}
+	p.print("\n")
+}
+
+func (p *page) stages(plan *Plan) {
+	if len(plan.Stages) > 0 {
+		actions := map[string]string{}
+		for _, m := range plan.Machines {
+			actions[m.Address] = m.Action
+		}
+		p.print("<h2>What happens in which order</h2>\n" + `<ol class="order">`)
+		for _, s := range plan.Stages {
+			class := ""
+			if s.Beside {
+				class = ` class="beside"`
+			}
+			p.print("\n<li"+class+">%s", s.Title)
+			p.printSet(` <span class="how">(%s)</span>`, s.how())
+			p.print("<div>")
+			for _, address := range s.Machines {
+				p.print(`<a class="box %s" href="#%s">%s</a>`, actions[address], url.PathEscape(anchor(address)), address)
+			}
+			p.print("</div></li>")
+		}
+		p.print("\n</ol>")
+	}
+	p.print("\n")
+}
+
+func (p *page) machines(machines []Machine) {
+	title := "<h2>Machines</h2>"
+	for _, m := range machines {
+		if m.Action == None {
+			continue
+		}
+		p.print(title+"\n"+`<details class="%s" id="%s"><summary><code>%s</code> %s <span class="note">%s</span></summary>`+"\n",
+			m.Action, anchor(m.Address), m.Address, m.Action, m.Note)
+		title = ""
+		p.printSet(`<p class="loss">%s</p>`, m.Loss)
+		p.printSet(`<pre>%s</pre>`, m.LastTime)
+		for _, c := range m.Changes {
+			p.print(`<div><code>%s %s %s</code> <span class="note">%s</span></div>`, string(c.Action), c.Kind, c.Name, c.Note)
+			p.diff(c.Diff)
+		}
+		p.print("\n</details>")
+	}
+	p.print("\n")
+}
+
+func (p *page) rotations(rotations []Rotation) {
+	if len(rotations) > 0 {
+		p.print("<h2>Authorities and keys</h2><ul>")
+		for _, r := range rotations {
+			p.print(`<li><code>%s</code> <span class="note">%s</span></li>`, r.Name, r.Note)
+		}
+		p.print("</ul>")
+	}
+	p.print("\n")
+}
+
+func (p *page) objects(objects []Object) {
+	title := "<h2>Objects</h2>"
+	for _, o := range objects {
+		if o.Action == None && o.Note == "" {
+			continue
+		}
+		p.print(title+"\n"+`<details class="%s"><summary><code>%s</code> %s %s %s <span class="note">%s</span></summary>`+"\n",
+			o.Action, o.Address, o.Action, o.Kind, o.Name, o.Note)
+		title = ""
+		p.printSet(`<p class="loss">%s</p>`, o.Loss)
+		p.diff(o.Diff)
+		p.print("\n</details>")
+	}
+	p.print("\n")
+}
+
+// diff writes the lines of a difference. What goes and what comes is marked.
+func (p *page) diff(lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	p.print("<pre>")
+	for _, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "+"):
+			p.print(`<span class="plus">%s</span>`, line)
+		case strings.HasPrefix(line, "-"):
+			p.print(`<span class="minus">%s</span>`, line)
+		default:
+			p.print("%s", line)
+		}
+		p.print("\n")
+	}
+	p.print("</pre>")
+}
+
+// anchor returns the id of what the page says of a machine.
+func anchor(address string) string { return "of-" + address }
 
 // how says how many are worked on at the same time.
 func (s Stage) how() string {
@@ -69,16 +186,4 @@ func (s Stage) how() string {
 	default:
 		return fmt.Sprintf("%d at a time", s.AtOnce)
 	}
-}
-
-// coloured marks what goes and what comes in a line of a difference.
-func coloured(line string) template.HTML {
-	text := template.HTMLEscapeString(line)
-	switch {
-	case strings.HasPrefix(line, "+"):
-		text = `<span class="plus">` + text + `</span>`
-	case strings.HasPrefix(line, "-"):
-		text = `<span class="minus">` + text + `</span>`
-	}
-	return template.HTML(text) // escaped above
 }

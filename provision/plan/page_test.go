@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -65,8 +66,8 @@ func TestAPlanAsAPage(t *testing.T) {
 		t.Error("a machine of which nothing changes is shown")
 	}
 	for link := range links {
-		if !anchors[strings.NewReplacer("%5b", "[", "%5d", "]", "%22", `"`).Replace(link)] {
-			t.Errorf("a box leads to %q, of %v", link, anchors)
+		if id, err := url.PathUnescape(link); err != nil || !anchors[id] {
+			t.Errorf("a box leads to %q, of %v: %v", link, anchors, err)
 		}
 	}
 }

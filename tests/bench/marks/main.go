@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -20,9 +22,15 @@ import (
 )
 
 func main() {
+	onlyMemory := flag.Bool("memory", false, "print the memory of idle daemons, kube-ingress included, and measure nothing else")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := bench(ctx); err != nil {
+	run := bench
+	if *onlyMemory {
+		run = memory
+	}
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -31,7 +39,7 @@ func main() {
 // result is what one run found.
 type result struct {
 	cold, noop time.Duration
-	daemons    []memory
+	daemons    []cluster.Memory
 	pods       []time.Duration
 }
 
@@ -40,15 +48,11 @@ func bench(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := boot(ctx, root)
+	c, err := boot(ctx, root, "")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if downErr := c.Lab.Down(context.WithoutCancel(ctx)); err == nil {
-			err = downErr
-		}
-	}()
+	defer func() { err = errors.Join(err, c.Lab.Down(context.WithoutCancel(ctx))) }()
 	var r result
 	fmt.Println("cold apply …")
 	started := time.Now()
@@ -73,13 +77,7 @@ func bench(ctx context.Context) (err error) {
 	if r.pods, err = podStarts(ctx, c, 30); err != nil {
 		return err
 	}
-	fmt.Println("memory after 60 idle seconds …")
-	select {
-	case <-time.After(time.Minute): // what is measured is what idling costs
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if r.daemons, err = memories(ctx, c); err != nil {
+	if r.daemons, err = idle(ctx, c); err != nil {
 		return err
 	}
 	path := filepath.Join(root, "docs", "benchmarks.md")
@@ -90,7 +88,50 @@ func bench(ctx context.Context) (err error) {
 	return nil
 }
 
-func boot(ctx context.Context, root string) (*cluster.Cluster, error) {
+// memory brings the cluster up with an ingress proxy, and prints what its daemons hold.
+func memory(ctx context.Context) (err error) {
+	root, err := cluster.Root()
+	if err != nil {
+		return err
+	}
+	c, err := boot(ctx, root, "ingress {}")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Lab.Down(context.WithoutCancel(ctx))) }()
+	if err := c.Apply(ctx, io.Discard); err != nil {
+		return err
+	}
+	if err := serves(ctx, c); err != nil {
+		return err
+	}
+	daemons, err := idle(ctx, c)
+	for _, d := range daemons {
+		fmt.Printf("%-8s %-24s %6d KiB resident, of it %6d anonymous\n", d.Machine, d.Unit, d.Resident, d.Anonymous)
+	}
+	return err
+}
+
+// idle returns what daemons hold after they have had nothing to do for a minute.
+func idle(ctx context.Context, c *cluster.Cluster) (list []cluster.Memory, err error) {
+	fmt.Println("memory after 60 idle seconds …")
+	select {
+	case <-time.After(time.Minute): // what is measured is what idling costs
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for _, m := range c.Lab.Machines[:2] { // the two nodes are alike
+		of, err := cluster.Memories(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, of...)
+	}
+	return list, nil
+}
+
+// boot starts the machines and writes the configuration of examples/small, with more settings in its cluster block.
+func boot(ctx context.Context, root, settings string) (*cluster.Cluster, error) {
 	files := map[string]string{}
 	for name, source := range map[string]string{"cluster.hcl": "examples/small/cluster.hcl", "web.hcl": "tests/demo/web.hcl"} {
 		text, err := os.ReadFile(filepath.Join(root, source))
@@ -99,6 +140,7 @@ func boot(ctx context.Context, root string) (*cluster.Cluster, error) {
 		}
 		files[name] = string(text)
 	}
+	files["cluster.hcl"] = strings.Replace(files["cluster.hcl"], "cluster \"small\" {\n", "cluster \"small\" {\n  "+settings+"\n", 1)
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Files: files, Log: os.Stderr,
 		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"}})
 	if err != nil {
@@ -139,7 +181,7 @@ daemons of all machines share these cores. Clock times vary with what else the h
 	b.WriteString("\n## Memory of each daemon, idle for a minute, MiB\n\n| machine | daemon | resident | of it anonymous | upstream here |\n|---|---|---|---|---|\n")
 	upstream := map[string]string{"kube-apiserver": "270", "etcd": "50", "kube-controller-manager": "107", "kube-scheduler": "67", "kubelet": "83, 23 anonymous", "kube-proxy": "57, 11 anonymous", "containerd": "46"}
 	for _, d := range r.daemons {
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", d.machine, d.unit, d.resident, d.anonymous, upstream[d.unit])
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", d.Machine, d.Unit, d.Resident>>10, d.Anonymous>>10, upstream[d.Unit])
 	}
 	b.WriteString(`
 ## Method

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,33 +14,6 @@ import (
 
 	"clusterctl/tests/cluster"
 )
-
-type memory struct {
-	machine, unit       string
-	resident, anonymous int // MiB
-}
-
-var units = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-dns", "metrics-server", "containerd", "kubelet", "kube-proxy", "kube-network"}
-
-func memories(ctx context.Context, c *cluster.Cluster) ([]memory, error) {
-	var out []memory
-	for _, m := range c.Lab.Machines[:2] { // the two nodes are alike
-		for _, unit := range units {
-			text, err := m.Run(ctx, `p=$(systemctl show -p MainPID --value `+unit+`); [ "$p" = 0 ] || awk '/VmRSS|RssAnon/ {print $2}' /proc/$p/status`)
-			if err != nil {
-				return nil, err
-			}
-			kib := strings.Fields(text)
-			if len(kib) != 2 {
-				continue // not on this machine
-			}
-			resident, _ := strconv.Atoi(kib[0])
-			anonymous, _ := strconv.Atoi(kib[1])
-			out = append(out, memory{m.Name, unit, resident >> 10, anonymous >> 10})
-		}
-	}
-	return out, nil
-}
 
 // podStarts measures n pods, one after another.
 func podStarts(ctx context.Context, c *cluster.Cluster, n int) ([]time.Duration, error) {
