@@ -116,7 +116,6 @@ func (r *result) add(o outcome) {
 	r.passed += o.passed
 	r.failedTests += o.counts.failed
 	r.skipped += o.skipped
-	r.cpu += o.cpu
 	if r.began.IsZero() || o.began.Before(r.began) {
 		r.began = o.began
 	}
@@ -132,21 +131,19 @@ func (r *result) add(o outcome) {
 func table(results []result, took time.Duration) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nsuite\tpassed\tfailed\tskipped\tminutes\tCPU minutes\tresult\t")
+	fmt.Fprintln(w, "\nsuite\tpassed\tfailed\tskipped\tminutes\tresult\t")
 	var sum counts
-	var cpu time.Duration
 	for _, r := range results {
 		verdict := "ok"
 		if r.failed() {
 			verdict = "FAIL"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t\n", r.name, r.passed, r.failedTests, r.skipped, r.ended.Sub(r.began).Minutes(), r.cpu.Minutes(), verdict)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%s\t\n", r.name, r.passed, r.failedTests, r.skipped, r.ended.Sub(r.began).Minutes(), verdict)
 		sum.passed += r.passed
 		sum.failed += r.failedTests
 		sum.skipped += r.skipped
-		cpu += r.cpu
 	}
-	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%.1f\t%.1f\t\t\n", sum.passed, sum.failed, sum.skipped, took.Minutes(), cpu.Minutes())
+	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%.1f\t\t\n", sum.passed, sum.failed, sum.skipped, took.Minutes())
 	_ = w.Flush()
 	fmt.Fprintf(&b, "\n%d passed, %d failed, %d skipped\n", sum.passed, sum.failed, sum.skipped)
 	return b.String()

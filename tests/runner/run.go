@@ -16,7 +16,7 @@ import (
 )
 
 // flagsOfBuild are the Makefile's MODFLAGS, so that tests and programs share what is compiled.
-var flagsOfBuild = []string{"-trimpath", "-tags", "grpcnotrace"}
+var flagsOfBuild = []string{"-trimpath", "-buildvcs=false", "-tags", "grpcnotrace"}
 
 // runner runs suites on a machine that has a number of places.
 type runner struct {
@@ -45,7 +45,6 @@ type result struct {
 	suite
 	passed, failedTests, skipped int
 	began, ended                 time.Time
-	cpu                          time.Duration
 	errs                         []error
 }
 
@@ -224,7 +223,6 @@ type outcome struct {
 	job
 	counts
 	began, ended time.Time
-	cpu          time.Duration
 	err          error
 }
 
@@ -269,9 +267,6 @@ func (r *runner) do(ctx context.Context, j job, s suite) (o outcome) {
 		<-parsed
 	} else {
 		o.err = r.execute(cmd, s)
-	}
-	if cmd.ProcessState != nil {
-		o.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	o.counts = events.counts
 	took := time.Since(o.began).Round(time.Second)
