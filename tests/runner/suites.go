@@ -80,6 +80,8 @@ var suites = []suite{
 		packages: []string{"./tests/packets"}, lab: true, timeout: "15m"},
 	{name: "form", about: "a control plane of static pods, and back", targets: []string{test, all},
 		packages: []string{"./tests/form"}, lab: true, timeout: "15m"},
+	{name: "demo", about: "make demo, and every command that it prints", targets: []string{test, all},
+		packages: []string{"./tests/demo"}, lab: true, timeout: "15m"},
 	{name: "interrupt", about: "an apply that is interrupted, and the next one", targets: []string{test},
 		packages: []string{"./tests/interrupt"}, lab: true, timeout: "15m"},
 	{name: "clock-race", about: "controllers under faults, by a moved clock, with the race detector", targets: []string{test},
