@@ -42,8 +42,10 @@ flock 9
 if [ ! -d "$dir" ]; then
 	echo "building the machines' root file system once (about half a minute) …" >&2
 	rm -rf "$dir.building"
-	timeout 600 mmdebstrap --variant=minbase --include="$packages" --dpkgopt=force-unsafe-io --aptopt='Acquire::Retries "5"' \
-		--customize-hook="sh '$(realpath "$0")' setup \"\$1\"" bookworm "$dir.building" >"$dir.log" 2>&1 ||
+	# Without the descriptors of make and others: mmdebstrap writes >&N in scripts of sh, which knows no N above 9.
+	timeout 600 mmdebstrap --variant=minbase --include="$packages" --dpkgopt=force-unsafe-io \
+		--customize-hook="sh '$(realpath "$0")' setup \"\$1\"" bookworm "$dir.building" >"$dir.log" 2>&1 \
+		3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- ||
 		{ tail -n 20 "$dir.log" >&2; exit 1; }
 	rm "$dir.log"
 	mv "$dir.building" "$dir"
