@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,28 +99,39 @@ func TestALeaseIsTakenWhenItsHolderDoesNotRenewIt(t *testing.T) {
 }
 
 func TestAHolderGivesUpWhenItCannotRenewTheLease(t *testing.T) {
-	for name, fail := range map[string]func(*fake.Clientset){
-		"the server does not answer": func(c *fake.Clientset) {
-			c.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+	for name, fail := range map[string]struct {
+		before func(*fake.Clientset)
+		answer clienttesting.ReactionFunc
+	}{
+		"the server does not answer": {
+			before: func(*fake.Clientset) {},
+			answer: func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("connection refused")
-			})
+			},
 		},
-		"another holds it": func(c *fake.Clientset) {
-			_ = c.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease("other"), metav1.NamespaceSystem)
-			c.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				if holder := a.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).Spec.HolderIdentity; *holder != "other" {
-					return true, nil, errors.New("conflict")
-				}
-				return false, nil, nil
-			})
+		"another holds it": {
+			before: func(c *fake.Clientset) {
+				_ = c.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease("other"), metav1.NamespaceSystem)
+			},
+			answer: func(a clienttesting.Action) (bool, runtime.Object, error) {
+				return a.GetVerb() == "update", nil, errors.New("conflict")
+			},
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			client := fake.NewClientset()
+			var failing atomic.Bool
+			client.PrependReactor("*", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if !failing.Load() {
+					return false, nil, nil
+				}
+				return fail.answer(a)
+			})
 			began := time.Now()
 			err := Lead(t.Context(), client, "x", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
 				time.Sleep(time.Minute)
-				fail(client)
+				fail.before(client)
+				failing.Store(true)
 				began = time.Now()
 				<-ctx.Done()
 				return ctx.Err()
