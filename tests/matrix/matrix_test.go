@@ -27,7 +27,6 @@ import (
 )
 
 var modes = flag.String("modes", "nftables", "modes of the proxy in which the table is walked, one after the other")
-var routers = flag.Bool("routers", false, "walk it also with a router between the machines")
 
 // world is the cluster, and what is where.
 type world struct {
@@ -61,9 +60,6 @@ func (w *world) modes(t *testing.T, list []string) {
 
 // TestARouterIsBetweenMachinesAndToldOfAddressesS22S29 has pods' packets wrapped on their way between machines, and load balancers' addresses told by BGP.
 func TestARouterIsBetweenMachinesAndToldOfAddressesS22S29(t *testing.T) {
-	if !*routers {
-		t.Skip("only with -routers: it is a cluster of its own")
-	}
 	list := strings.Split(*modes, ",")
 	w := up(t, apart, list[0])
 	wrapped, err := w.Lab.Machine("a").Run(t.Context(), "ip -o -4 route show dev kube-vxlan; ip -o -6 route show dev kube-vxlan")

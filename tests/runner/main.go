@@ -6,8 +6,8 @@
 //	runner -only roll,e2e all chosen suites
 //	runner -list all          the suites of a target, without running them
 //
-// Each suite writes its whole output to a file in bin/test-logs. The runner prints the output of failed tests itself, and
-// exits with status 1 when a suite failed.
+// Each suite writes its whole output to a file in bin/test-logs. The runner prints the output of failed tests itself,
+// and exits with status 1 when a suite failed.
 package main
 
 import (

@@ -138,7 +138,8 @@ func table(results []result, took time.Duration) string {
 		if r.failed() {
 			verdict = "FAIL"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%s\t\n", r.name, r.passed, r.failedTests, r.skipped, r.ended.Sub(r.began).Minutes(), verdict)
+		minutes := r.ended.Sub(r.began).Minutes()
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%s\t\n", r.name, r.passed, r.failedTests, r.skipped, minutes, verdict)
 		sum.passed += r.passed
 		sum.failed += r.failedTests
 		sum.skipped += r.skipped

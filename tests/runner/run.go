@@ -93,7 +93,8 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 			needed := slices.IndexFunc(results, func(o result) bool { return o.name == chosen[j.suite].needs })
 			if needed >= 0 && results[needed].failed() {
 				left[j.suite]--
-				results[j.suite].errs = append(results[j.suite].errs, fmt.Errorf("%s: not run, since %s failed", j.name, results[needed].name))
+				err := fmt.Errorf("%s: not run, since %s failed", j.name, results[needed].name)
+				results[j.suite].errs = append(results[j.suite].errs, err)
 				continue
 			}
 			free[chosen[j.suite].background]--
@@ -151,7 +152,8 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 	part := func(name string, flags ...string) job {
 		argv := []string{"go", "tool", "test2json", "-t", "-p", s.packages[0]}
 		tests := append(append([]string{binary, "-test.v=test2json", "-test.timeout=" + s.timeout}, flags...), s.args...)
-		return job{suite: at, name: name, argv: append(argv, asRoot(r.root, s, tests)...), dir: dir, env: environment, json: true}
+		argv = append(argv, asRoot(r.root, s, tests)...)
+		return job{suite: at, name: name, argv: argv, dir: dir, env: environment, json: true}
 	}
 	if !s.each && s.apart == "" {
 		j := part(s.name, "-test.run="+s.run)
@@ -190,7 +192,8 @@ func asRoot(root string, s suite, argv []string) []string {
 	if os.Geteuid() == 0 {
 		return argv
 	}
-	return append([]string{"sudo", "env", "PATH=" + os.Getenv("PATH"), "CLUSTERCTL_BUNDLE=" + filepath.Join(root, "bin", s.bundle)}, argv...)
+	bundle := filepath.Join(root, "bin", s.bundle)
+	return append([]string{"sudo", "env", "PATH=" + os.Getenv("PATH"), "CLUSTERCTL_BUNDLE=" + bundle}, argv...)
 }
 
 // packages resolves the word rest.
