@@ -190,7 +190,7 @@ race-bundle:
 	@cd $(BIN)/race && for f in ../*; do case $$f in ../race|../packed|../clusterctl|../test-logs|../tests) ;; *) ln -sfn $$f . ;; esac; done
 	@ln -f $(BIN)/packed/* $(BIN)/race/packed/
 	CGO_ENABLED=1 go build $(MODFLAGS) -race -ldflags '$(LDFLAGS)' -o $(BIN)/race/clusterctl ./cmd/clusterctl
-	$(BIN)/race/clusterctl pack
+	$(BIN)/clusterctl pack $(BIN)/race/clusterctl
 
 # tests/runner has the list of suites; ONLY=roll,e2e chooses some of a target's.
 RUNNER := go run $(MODFLAGS) ./tests/runner $(if $(ONLY),-only $(ONLY))
