@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -60,6 +59,7 @@ import (
 	"clusterctl/daemons/controllers/storagemigration"
 	"clusterctl/daemons/controllers/taint"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 // all is every controller, by the name that --controllers knows it by, with the service account that it is, whose role has the same name, and

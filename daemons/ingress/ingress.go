@@ -19,7 +19,6 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sync/errgroup"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/certs"
@@ -29,6 +28,7 @@ import (
 	"clusterctl/daemons/ingress/proxy"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 // Run is the proxy of one machine. It serves until ctx ends, and then until the requests that have begun are answered, within bounds.

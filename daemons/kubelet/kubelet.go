@@ -20,8 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -37,6 +35,8 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/volume"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
+	"clusterctl/kube/scheme"
 )
 
 // Cgroups are the control groups of pods; *cgroup.Manager is the real one.
@@ -310,7 +310,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		broadcaster = events.NewBroadcaster(ctx, k.client)
 		defer broadcaster.Shutdown()
 	}
-	k.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: k.name})
+	k.events = broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: "kubelet", Host: k.name})
 
 	g.Go(func() error { k.objects.run(ctx); return nil })
 	g.Go(func() error { k.status.run(ctx); return nil })

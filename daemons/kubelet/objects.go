@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/kube/kubernetes"
 )
 
 // objects reads configMaps, secrets and trust bundles that this node's pods refer to. One that is

@@ -51,9 +51,15 @@ func (k *Kubelet) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
-	certificate, err := k.serving(ctx)
+	certificate, keep, err := k.serving()
 	if err != nil {
 		return err
+	}
+	if keep != nil {
+		g.Go(func() error {
+			keep(ctx)
+			return nil
+		})
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certificate,

@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/kube/kubernetes"
 )
 
 const (
@@ -62,7 +64,7 @@ func (c *condition) tell(ctx context.Context, n *corev1.Node, p Plan, made int) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, telling)
 	defer cancel()
-	if _, err := c.client.CoreV1().Nodes().PatchStatus(ctx, n.Name, patch); err != nil {
+	if _, err := c.client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("say whether the node %s has a network: %w", n.Name, err)
 	}
 	return nil

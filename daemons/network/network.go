@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -31,6 +30,7 @@ import (
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft/kernel"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 const (

@@ -13,12 +13,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
+	"clusterctl/kube/kubernetes"
 )
 
 // wholeLook is how often the rules of policies are compared one by one with what the kernel has, while others change theirs.

@@ -22,7 +22,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -31,6 +30,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 // daemon is the proxy of one machine.

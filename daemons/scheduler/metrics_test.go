@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"clusterctl/daemons/scheduler/profile"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 func gatedBy(name string) func(*corev1.Pod) {

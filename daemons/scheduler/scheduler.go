@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/client"
@@ -21,6 +20,7 @@ import (
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/profile"
+	"clusterctl/kube/kubernetes"
 )
 
 // Lease is the name of the lease in kube-system whose holder is active.

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"clusterctl/kube/scheme"
 )
 
 // Objects holds objects of the kinds that client-go knows.
@@ -58,7 +59,7 @@ func (o *Objects) Remove(obj runtime.Object) {
 }
 
 func locate(obj runtime.Object) (schema.GroupResource, string, bool) {
-	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+	kinds, _, err := scheme.Scheme().ObjectKinds(obj)
 	if err != nil {
 		return schema.GroupResource{}, "", false
 	}

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync"
 
-	openapi_v2 "github.com/google/gnostic-models/openapiv2"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/apiserver/wire"
@@ -102,11 +100,7 @@ func (h *Handler) with(was *Handler, more []resource, elsewhere []Elsewhere) *Ha
 		if err != nil {
 			return plain, err
 		}
-		parsed, err := openapi_v2.ParseDocument(plain.data)
-		if err != nil {
-			return document{}, fmt.Errorf("read the OpenAPI document: %w", err)
-		}
-		data, err := proto.Marshal(parsed)
+		data, err := encodeProtobuf(plain.data)
 		return document{data, plain.hash}, err
 	})
 	next.index = sync.OnceValues(next.list)

@@ -11,8 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"clusterctl/kube/discovery"
 )
 
 // answers serves what servers of metrics say, by path and query.
@@ -36,7 +37,7 @@ func answers(t *testing.T, by map[string]string) served {
 		}
 	}))
 	t.Cleanup(server.Close)
-	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	client, err := discovery.New(&rest.Config{Host: server.URL}, server.Client())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // subset has a port and addresses; those that end in ! are not ready.
@@ -175,7 +174,7 @@ func TestWhatIsMirrored(t *testing.T) {
 		"told not to": {func(e *corev1.Endpoints) { e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"} }, false},
 		"not told":    {func(e *corev1.Endpoints) { e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "false"} }, true},
 		"a lock": {func(e *corev1.Endpoints) {
-			e.Annotations = map[string]string{resourcelock.LeaderElectionRecordAnnotationKey: ""}
+			e.Annotations = map[string]string{leaderAnnotation: ""}
 		}, false},
 		"another note": {func(e *corev1.Endpoints) { e.Annotations = map[string]string{"note": ""} }, true},
 	} {
