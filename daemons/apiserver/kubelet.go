@@ -32,10 +32,9 @@ func (s *Server) kubeletStream(q *request) error {
 	if q.Verb != "get" && (q.Verb != "create" || q.Subresource == "log") {
 		return methodNotAllowed(q)
 	}
-	// A WebSocket begins with a GET, and does the same as a POST.
-	if asked := q.Request; q.Verb == "get" && q.Subresource != "log" && wsstream.IsWebSocketRequest(q.http) && len(s.o.Authorizers) > 0 {
-		asked.Verb = "create"
-		if err := s.allowed(q.http.Context(), q.user, asked); err != nil {
+	// Exec, attach and port-forward change a pod, whichever protocol or method opens the stream.
+	if q.Subresource != "log" {
+		if err := s.requireCreate(q); err != nil {
 			return err
 		}
 	}
@@ -99,6 +98,17 @@ func (s *Server) kubeletStream(q *request) error {
 	}
 	s.forward(q, target, transport, change)
 	return nil
+}
+
+// requireCreate returns an error if the user may not create the resource that the request names. The stage authorize has
+// authorized the verb that follows from the method, and a stream to a container can begin with a GET.
+func (s *Server) requireCreate(q *request) error {
+	if q.Verb == "create" || len(s.o.Authorizers) == 0 {
+		return nil
+	}
+	create := q.Request
+	create.Verb = "create"
+	return s.allowed(q.http.Context(), q.user, create)
 }
 
 func forKubelet(query url.Values) url.Values {

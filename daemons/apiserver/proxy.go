@@ -61,18 +61,16 @@ func (s *Server) proxy(q *request) error {
 	return nil
 }
 
-// mayRun demands the right to create of who uses those paths of a kubelet by which something runs in containers: a WebSocket begins
-// with a GET, and the kubelet is asked by this server, which may everything there.
+// mayRun requires the verb create on nodes/proxy for the kubelet's paths that run something in a container. The kubelet sees
+// only this server's identity, which may do everything there.
 func (s *Server) mayRun(q *request) error {
-	if q.served.Resource != "nodes" || q.Verb == "create" || len(s.o.Authorizers) == 0 {
+	if q.served.Resource != "nodes" {
 		return nil
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+q.rest), "/"), "/")
 	switch first {
 	case "exec", "attach", "portForward", "run":
-		asked := q.Request
-		asked.Verb = "create"
-		return s.allowed(q.http.Context(), q.user, asked)
+		return s.requireCreate(q)
 	}
 	return nil
 }

@@ -104,8 +104,9 @@ func validateConstraints(at *field.Path, m *admissionregistrationv1.MatchResourc
 		for i, r := range rules {
 			where := at.Child(name).Index(i)
 			errs = append(errs, validateRule(where, r.RuleWithOperations)...)
+			again := repeated(r.ResourceNames)
 			for n, one := range r.ResourceNames {
-				if slices.Contains(r.ResourceNames[:n], one) {
+				if again[n] {
 					errs = append(errs, field.Duplicate(where.Child("resourceNames").Index(n), one))
 				}
 			}
@@ -262,9 +263,10 @@ func validateBinding(b *bindingSpec, acts bool) field.ErrorList {
 	if len(b.ValidationActions) == 0 {
 		errs = append(errs, field.Required(where, "at least one validation action is required"))
 	}
+	again := repeated(b.ValidationActions)
 	for i, action := range b.ValidationActions {
 		errs = append(errs, known(where.Index(i), &action, admissionregistrationv1.Deny, admissionregistrationv1.Warn, admissionregistrationv1.Audit)...)
-		if slices.Contains(b.ValidationActions[:i], action) {
+		if again[i] {
 			errs = append(errs, field.Duplicate(where.Index(i), action))
 		}
 	}

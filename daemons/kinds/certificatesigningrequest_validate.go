@@ -40,11 +40,12 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 	if len(c.Spec.Usages) == 0 {
 		errs = append(errs, field.Required(path.Child("usages"), ""))
 	}
+	again := repeated(c.Spec.Usages)
 	for i, usage := range c.Spec.Usages {
 		if !slices.Contains(keyUsages, usage) {
 			errs = append(errs, notSupported(path.Child("usages").Index(i), usage, keyUsages))
 		}
-		if slices.Contains(c.Spec.Usages[:i], usage) {
+		if again[i] {
 			errs = append(errs, field.Duplicate(path.Child("usages").Index(i), usage))
 		}
 	}

@@ -1,8 +1,8 @@
 package kinds
 
 import (
+	"fmt"
 	"net"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,21 +36,28 @@ func endpoints() *Kind {
 	}
 }
 
+// endpointAddresses lists the first few of the combinations of addresses and ports. There can be millions of them.
 func endpointAddresses(e *corev1.Endpoints) string {
+	const most = 3
 	var list []string
+	count := 0
 	for _, s := range e.Subsets {
-		if len(s.Ports) == 0 {
-			for _, a := range s.Addresses {
-				list = append(list, a.IP)
-			}
-		}
-		for _, p := range s.Ports {
-			for _, a := range s.Addresses {
-				list = append(list, net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))))
+		count += len(s.Addresses) * max(1, len(s.Ports))
+		for i := 0; i < max(1, len(s.Ports)) && len(list) < most; i++ {
+			for _, a := range s.Addresses[:min(most-len(list), len(s.Addresses))] {
+				text := a.IP
+				if len(s.Ports) > 0 {
+					text = net.JoinHostPort(a.IP, strconv.Itoa(int(s.Ports[i].Port)))
+				}
+				list = append(list, text)
 			}
 		}
 	}
-	return more(list, 3)
+	text := more(list, most)
+	if count > most {
+		text += fmt.Sprintf(" + %d more...", count-most)
+	}
+	return text
 }
 
 func endpointSlices() *Kind {
@@ -148,9 +155,10 @@ func validateEndpoint(e *discoveryv1.Endpoint, path *field.Path) field.ErrorList
 		if len(names) > most {
 			errs = append(errs, field.TooMany(path, len(names), most))
 		}
+		again := repeated(names)
 		for i, name := range names {
 			at := path.Index(i).Child("name")
-			if slices.Contains(names[:i], name) {
+			if again[i] {
 				errs = append(errs, field.Duplicate(at, name))
 			}
 			errs = append(errs, labelValue(name, at)...)

@@ -160,11 +160,12 @@ func validateExitCodes(c *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *c
 	case len(c.Values) > jobExitCodes:
 		return append(errs, field.TooMany(at, len(c.Values), jobExitCodes))
 	}
+	again := repeated(c.Values)
 	for i, code := range c.Values {
 		switch {
 		case code == 0 && c.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn:
 			errs = append(errs, field.Invalid(at.Index(i), code, "must not be 0 for the In operator"))
-		case slices.Contains(c.Values[:i], code):
+		case again[i]:
 			errs = append(errs, field.Duplicate(at.Index(i), code))
 		}
 	}

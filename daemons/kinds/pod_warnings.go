@@ -70,8 +70,22 @@ const (
 // doubts gathers what is said of the fields of one object.
 type doubts []string
 
+// Bounds of what is said. A client chooses how many ports and files an object has, and each can be compared with all others.
+const (
+	maxDoubts = 256 // more than an answer has room for
+	maxLooks  = 128 // earlier ports, or files of a volume, that one is compared with
+)
+
 func (d *doubts) say(at *field.Path, format string, args ...any) {
-	*d = append(*d, at.String()+": "+fmt.Sprintf(format, args...))
+	if !d.full() {
+		d.add(at.String() + ": " + fmt.Sprintf(format, args...))
+	}
+}
+
+func (d *doubts) full() bool { return len(*d) >= maxDoubts }
+
+func (d *doubts) add(texts ...string) {
+	*d = append(*d, texts[:min(len(texts), maxDoubts-len(*d))]...)
 }
 
 // podDoubts says what of a pod is taken, and is probably not what was meant. at is where its metadata and spec are; nil is a pod's own.
@@ -183,7 +197,7 @@ func portDoubts(d *doubts, containers []placedContainer) {
 			if p.HostIP != "" && p.HostPort == 0 {
 				d.say(at, "hostIP set without hostPort: %+v", apiPort{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP})
 			}
-			for _, other := range seen {
+			for _, other := range seen[max(0, len(seen)-maxLooks):] {
 				switch {
 				case other.ContainerPort.ContainerPort != p.ContainerPort || other.Protocol != p.Protocol:
 				case other.HostIP == p.HostIP && other.HostPort == p.HostPort:
@@ -231,11 +245,11 @@ func addressDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 			d.say(at, "duplicate ip %q", alias.IP)
 		}
 		seen[alias.IP] = true
-		*d = append(*d, ipWarnings(at, alias.IP)...)
+		d.add(ipWarnings(at, alias.IP)...)
 	}
 	if spec.DNSConfig != nil {
 		for i, server := range spec.DNSConfig.Nameservers {
-			*d = append(*d, ipWarnings(path.Child("dnsConfig", "nameservers").Index(i), server)...)
+			d.add(ipWarnings(path.Child("dnsConfig", "nameservers").Index(i), server)...)
 		}
 	}
 }

@@ -54,8 +54,9 @@ func validateNodeStatus(n, _ *corev1.Node) field.ErrorList {
 			}
 		}
 	}
+	again := repeated(n.Status.Addresses)
 	for i, a := range n.Status.Addresses {
-		if slices.Contains(n.Status.Addresses[:i], a) {
+		if again[i] {
 			errs = append(errs, field.Duplicate(path.Child("addresses").Index(i), a))
 		}
 	}
@@ -164,9 +165,10 @@ func validatePriorityLevelStatus(p, _ *flowcontrolv1.PriorityLevelConfiguration)
 // conditionTypes demands of conditions that each has a type, and none has another's.
 func conditionTypes(types []string) field.ErrorList {
 	var errs field.ErrorList
+	again := repeated(types)
 	for i, t := range types {
 		at := field.NewPath("status", "conditions").Index(i).Child("type")
-		if slices.Contains(types[:i], t) {
+		if again[i] {
 			errs = append(errs, field.Duplicate(at, t))
 		}
 		errs = append(errs, required(t, at, "must not be empty")...)

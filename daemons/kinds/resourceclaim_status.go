@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -126,8 +125,9 @@ func shareID(id string, path *field.Path) field.ErrorList {
 // bindingConditions are names of conditions, each once.
 func bindingConditions(list []string, most int, path *field.Path) field.ErrorList {
 	errs := tooMany(len(list), most, path)
+	again := repeated(list)
 	for i, name := range list {
-		if slices.Contains(list[:i], name) {
+		if again[i] {
 			errs = append(errs, field.Duplicate(path.Index(i), name))
 		}
 		errs = append(errs, metavalidation.ValidateLabelName(name, path.Index(i))...)
@@ -176,8 +176,9 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.All
 		}
 	}
 	errs = append(errs, tooMany(len(n.IPs), resourcev1.NetworkDeviceDataMaxIPs, where.Child("ips"))...)
+	again := repeated(n.IPs)
 	for i, ip := range n.IPs {
-		if slices.Contains(n.IPs[:i], ip) {
+		if again[i] {
 			errs = append(errs, field.Duplicate(where.Child("ips").Index(i), ip))
 		}
 		if p, err := netip.ParsePrefix(ip); err != nil || p.String() != ip {

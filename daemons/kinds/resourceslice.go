@@ -117,8 +117,9 @@ func validateSliceNodes(spec *resourcev1.ResourceSliceSpec, path *field.Path) fi
 func validateSkipped(list []resourcev1.SkipNodeOperation, path *field.Path) field.ErrorList {
 	const prepare, unprepare, all = resourcev1.SkipNodeOperationNodePrepareResources, resourcev1.SkipNodeOperationNodeUnprepareResources, resourcev1.SkipNodeOperationAll
 	var errs field.ErrorList
+	again := repeated(list)
 	for i, op := range list {
-		if slices.Contains(list[:i], op) {
+		if again[i] {
 			errs = append(errs, field.Duplicate(path.Index(i), op))
 		}
 		errs = append(errs, supported(op, []resourcev1.SkipNodeOperation{all, prepare, unprepare}, path.Index(i))...)

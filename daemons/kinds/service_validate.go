@@ -114,10 +114,11 @@ func validateFamilies(s *corev1.Service, path *field.Path) field.ErrorList {
 			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack,
 		}, path.Child("ipFamilyPolicy"))...)
 	}
+	again := repeated(s.Spec.IPFamilies)
 	for i, f := range s.Spec.IPFamilies {
 		at := path.Child("ipFamilies").Index(i)
 		errs = append(errs, supported(f, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, at)...)
-		if slices.Contains(s.Spec.IPFamilies[:i], f) {
+		if again[i] {
 			errs = append(errs, field.Duplicate(at, f))
 		}
 	}

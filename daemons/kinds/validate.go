@@ -21,6 +21,16 @@ const (
 	notNegativeText = "must be greater than or equal to 0"
 )
 
+// repeated reports of each value of a list whether an earlier one is the same.
+func repeated[T comparable](list []T) []bool {
+	seen, again := make(map[T]struct{}, len(list)), make([]bool, len(list))
+	for i, v := range list {
+		_, again[i] = seen[v]
+		seen[v] = struct{}{}
+	}
+	return again
+}
+
 func oneOf[T comparable](v T, list []T) bool { return slices.Contains(list, v) }
 
 // notSupported names the values that there are in order, as upstream does.

@@ -64,7 +64,7 @@ func overlapDoubts(d *doubts, v *corev1.Volume) {
 	case v.Projected != nil:
 		for i := range v.Projected.Sources {
 			if set(&v.Projected.Sources[i]) == 0 {
-				*d = append(*d, fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
+				d.add(fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
 			}
 			files = append(files, sourceFiles(&v.Projected.Sources[i])...)
 		}
@@ -72,9 +72,9 @@ func overlapDoubts(d *doubts, v *corev1.Volume) {
 	for i := range files {
 		f := &files[i]
 		f.path = strings.TrimRight(f.path, "/")
-		for _, other := range files[:i] {
-			if f.path != "" && other.path != "" && (strings.HasPrefix(f.path+"/", other.path+"/") || strings.HasPrefix(other.path+"/", f.path+"/")) {
-				*d = append(*d, fmt.Sprintf("volume %q (%s): overlapping paths: %s with %s", v.Name, about, f, other))
+		for _, other := range files[max(0, i-maxLooks):i] {
+			if !d.full() && f.path != "" && other.path != "" && (strings.HasPrefix(f.path+"/", other.path+"/") || strings.HasPrefix(other.path+"/", f.path+"/")) {
+				d.add(fmt.Sprintf("volume %q (%s): overlapping paths: %s with %s", v.Name, about, f, other))
 			}
 		}
 	}

@@ -17,7 +17,8 @@ func controllerRoles() []controllerRole {
 	return []controllerRole{
 		c("attachdetach-controller", rule("", "persistentvolumeclaims persistentvolumes nodes pods", read), rule("", "nodes/status", "patch update"),
 			rule("storage.k8s.io", "volumeattachments", "create delete get list watch"), rule("storage.k8s.io", "csidrivers csinodes", read)),
-		c("certificate-controller", rule("certificates.k8s.io", "certificatesigningrequests", "delete get list watch"),
+		// Ours looks whether a new node's name is taken; upstream's role has no nodes.
+		c("certificate-controller", rule("", "nodes", read), rule("certificates.k8s.io", "certificatesigningrequests", "delete get list watch"),
 			rule("certificates.k8s.io", "certificatesigningrequests/approval certificatesigningrequests/status", "update"),
 			rule("certificates.k8s.io", "signers", "approve sign"), rule("authorization.k8s.io", "subjectaccessreviews", "create")),
 		// Upstream has no role for it: each cloud brings one. What machines there are is in kube-system (defaults.go).

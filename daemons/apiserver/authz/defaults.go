@@ -96,6 +96,8 @@ func namespacedDefaults() []runtime.Object {
 	// What machines there are.
 	add("kube-system", "system:controller:cloud-node-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", read), inventory.Name)},
 		account("kube-system", "cloud-node-controller"), user("system:kube-controller-manager"))
+	add("kube-system", "system:controller:certificate-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", "get"), inventory.Name)},
+		account("kube-system", "certificate-controller"), user("system:kube-controller-manager"))
 	// Name servers say where they are, and take the word of those back that died.
 	add("kube-system", "system:kube-dns", []rbacv1.PolicyRule{
 		rule("discovery.k8s.io", "endpointslices", "create update delete"),

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"clusterctl/daemons/api"
 )
@@ -145,8 +144,11 @@ func (e *Escalation) binding(ctx context.Context, a *api.Admission, name string,
 }
 
 func (e *Escalation) covered(a *api.Admission, name string, rules []rbacv1.PolicyRule) error {
-	ok, missing := validation.Covers(e.rbac.Rules(a.User, a.Namespace), rules)
-	if ok {
+	missing, err := newHeld(e.rbac.Rules(a.User, a.Namespace)).missing(rules)
+	if err != nil {
+		return apierrors.NewForbidden(gr(a), name, err)
+	}
+	if len(missing) == 0 {
 		return nil
 	}
 	var list []string
@@ -155,9 +157,18 @@ func (e *Escalation) covered(a *api.Admission, name string, rules []rbacv1.Polic
 	}
 	slices.Sort(list)
 	list = slices.Compact(list)
+	text := strings.Join(list, "\n")
+	if len(text) > maxRefusal {
+		text = strings.ToValidUTF8(text[:maxRefusal], "") + "\n..."
+	} else if len(missing) >= maxMissing {
+		text += "\n..."
+	}
 	return apierrors.NewForbidden(gr(a), name, fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
-		a.User.Name, a.User.Groups, strings.Join(list, "\n")))
+		a.User.Name, a.User.Groups, text))
 }
+
+// maxRefusal bounds the list of missing permissions in an error, in bytes.
+const maxRefusal = 8 << 10
 
 // together makes one rule of those that differ in their verb alone.
 func together(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {

@@ -3,22 +3,30 @@ package certificate
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/client/informers"
+	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/controllers/loop"
 )
 
-// approver approves what kubelets ask for themselves: their first client certificate, with a bootstrap token, and each next one. Who may is
-// said by RBAC on the subresources nodeclient and selfnodeclient. Serving certificates are approved by people: what addresses a
-// machine has, it alone would say.
+// approver approves client certificates of nodes: a node's renewal, requested with its current certificate, and the first
+// certificate of a new node, requested with a bootstrap token. RBAC on the subresources nodeclient and selfnodeclient decides
+// who may request which. Serving certificates need a person's approval, because only the machine states its addresses.
+//
+// A first certificate is approved only for a name that is neither a Node nor a machine of the inventory. Otherwise every
+// holder of a bootstrap token could become an existing node. Such a request stays pending, for a person to decide.
 type approver struct {
 	loop.Context
 	loop.Loop
@@ -27,15 +35,45 @@ type approver struct {
 
 // NewApprover returns that controller.
 func NewApprover(c loop.Context) loop.Controller {
-	requests := informers.CertificateSigningRequests(c.Informers)
+	requests, nodes := informers.CertificateSigningRequests(c.Informers), informers.Nodes(c.Informers)
 	a := &approver{Context: c, requests: requests.Lister()}
-	a.Loop = loop.Loop{Name: "certificate-approval", Context: c, Sync: a.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
+	a.Loop = loop.Loop{Name: "certificate-approval", Context: c, Sync: a.sync,
+		Synced: []cache.InformerSynced{requests.Informer().HasSynced, nodes.Informer().HasSynced}}
 	c.OnChange(requests.Informer(), func(_, obj any) {
 		if obj != nil {
 			a.Add(obj)
 		}
 	})
+	// A deleted Node frees its name for the requests that wait for it.
+	c.OnChange(nodes.Informer(), func(old, obj any) {
+		if node, ok := old.(*corev1.Node); ok && obj == nil {
+			a.retry(node.Name)
+		}
+	})
 	return a
+}
+
+// retry queues the undecided requests for a node's client certificate.
+func (a *approver) retry(node string) {
+	list, err := a.requests.List(labels.Everything())
+	if err != nil {
+		a.Log.Warn("list the certificate requests of a deleted node", "node", node, "err", err)
+		return
+	}
+	for _, request := range list {
+		if !pending(request) {
+			continue
+		}
+		if asked, err := parse(request); err == nil && asked.Subject.CommonName == api.NodeUserPrefix+node {
+			a.Add(request)
+		}
+	}
+}
+
+// pending reports whether a request for a node's client certificate has not been decided.
+func pending(r *certificatesv1.CertificateSigningRequest) bool {
+	return r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && len(r.Status.Certificate) == 0 &&
+		!has(r, certificatesv1.CertificateApproved) && !has(r, certificatesv1.CertificateDenied)
 }
 
 func (a *approver) sync(ctx context.Context, name string) error {
@@ -45,15 +83,15 @@ func (a *approver) sync(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	if len(request.Status.Certificate) > 0 || has(request, certificatesv1.CertificateApproved) || has(request, certificatesv1.CertificateDenied) {
+	if !pending(request) {
 		return nil
 	}
 	asked, err := parse(request)
 	if err != nil {
 		return err
 	}
-	if request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || refusal(request, asked) != nil {
-		return nil // somebody else's to judge
+	if refusal(request, asked) != nil {
+		return nil
 	}
 	for _, rule := range rules(request.Spec.Username, asked.Subject.CommonName) {
 		allowed, err := a.allowed(ctx, request, rule.subresource)
@@ -62,6 +100,18 @@ func (a *approver) sync(ctx context.Context, name string) error {
 		}
 		if !allowed {
 			continue
+		}
+		if rule.newNode {
+			taken, err := a.nameTaken(ctx, strings.TrimPrefix(asked.Subject.CommonName, api.NodeUserPrefix))
+			if err != nil {
+				return err
+			}
+			if taken != "" {
+				a.Log.Warn("not approving a node's first certificate", "request", name, "user", request.Spec.Username, "reason", taken)
+				a.Events.Eventf(request, corev1.EventTypeWarning, "NodeNameTaken",
+					"Not approved automatically: %s. Approve it with kubectl certificate approve if %s is that machine.", taken, request.Spec.Username)
+				return nil
+			}
 		}
 		approved := request.DeepCopy()
 		approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -75,15 +125,42 @@ func (a *approver) sync(ctx context.Context, name string) error {
 	return fmt.Errorf("%s asks for a node's certificate and may not: neither nodeclient nor selfnodeclient of certificatesigningrequests is granted", request.Spec.Username)
 }
 
-// rule is what somebody needs who asks for a node's certificate.
-type rule struct{ subresource, message string }
+// rule is a subresource of certificatesigningrequests that the requester needs the verb create on.
+type rule struct {
+	subresource, message string
+	newNode              bool // the certificate's name must not be that of an existing node
+}
 
-// rules are those by which a node's certificate may be approved, in order: one's own anew, and any node's.
+// rules returns the rules that allow a node's certificate, in order: a node's own renewal, and any new node's.
 func rules(username, name string) (list []rule) {
 	if name == username {
-		list = append(list, rule{"selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."})
+		list = append(list, rule{"selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.", false})
 	}
-	return append(list, rule{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."})
+	return append(list, rule{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", true})
+}
+
+// nameTaken returns why a new node cannot have a name, or "" if it can. It reads the API server, not a cache.
+func (a *approver) nameTaken(ctx context.Context, name string) (string, error) {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Sprintf("%q is not a node name", name), nil
+	}
+	_, err := a.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return fmt.Sprintf("node %s exists", name), nil
+	case !loop.Absent(err, "nodes", name):
+		return "", fmt.Errorf("look for node %s: %w", name, err)
+	}
+	machines, err := a.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, inventory.Name, metav1.GetOptions{})
+	if loop.Absent(err, "configmaps", inventory.Name) {
+		return "", nil // the cluster has no declared machines
+	} else if err != nil {
+		return "", fmt.Errorf("look for machine %s in the inventory: %w", name, err)
+	}
+	if _, declared := machines.Data[name]; declared {
+		return fmt.Sprintf("machine %s is declared, and gets its certificate from clusterctl apply", name), nil
+	}
+	return "", nil
 }
 
 func (a *approver) allowed(ctx context.Context, request *certificatesv1.CertificateSigningRequest, subresource string) (bool, error) {

@@ -3,6 +3,7 @@ package policystatus
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -85,8 +86,11 @@ func (c *checker) warnings(
 	return list, nil
 }
 
-// mostKinds is the number of kinds that a policy is checked against.
-const mostKinds = 10
+// Bounds of a check: a rule names the product of its groups, versions and resources.
+const (
+	mostKinds = 10   // kinds that a policy is checked against
+	mostLooks = 1000 // resources of a policy that are looked up
+)
 
 // kindsOf returns the kinds that a policy names, sorted. A rule with a wildcard names none.
 func (c *checker) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPolicy) []schema.GroupVersionKind {
@@ -94,9 +98,13 @@ func (c *checker) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPol
 		return nil
 	}
 	found := map[schema.GroupVersionKind]bool{}
+	looks := 0
 	renewed := false // what is served is asked for once per policy
 	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
-		for _, r := range named(rule.Rule) {
+		for r := range named(rule.Rule) {
+			if looks++; looks > mostLooks || len(found) >= mostKinds {
+				break
+			}
 			kinds, err := c.kinds.KindsFor(r)
 			if err != nil && !renewed {
 				renewed = true
@@ -121,22 +129,25 @@ func (c *checker) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPol
 	return list
 }
 
-// named returns the resources that a rule names, in order.
-func named(rule admissionregistrationv1.Rule) []schema.GroupVersionResource {
-	if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.APIVersions, "*") {
-		return nil
-	}
-	var list []schema.GroupVersionResource
-	for _, group := range slices.Sorted(slices.Values(rule.APIGroups)) {
-		for _, version := range slices.Sorted(slices.Values(rule.APIVersions)) {
-			for _, resource := range slices.Sorted(slices.Values(rule.Resources)) {
-				if !strings.ContainsAny(resource, "*/") {
-					list = append(list, schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
+// named yields the resources that a rule names, in order.
+func named(rule admissionregistrationv1.Rule) iter.Seq[schema.GroupVersionResource] {
+	return func(yield func(schema.GroupVersionResource) bool) {
+		if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.APIVersions, "*") {
+			return
+		}
+		versions := slices.Sorted(slices.Values(rule.APIVersions))
+		resources := slices.Sorted(slices.Values(rule.Resources))
+		resources = slices.DeleteFunc(resources, func(r string) bool { return strings.ContainsAny(r, "*/") })
+		for _, group := range slices.Sorted(slices.Values(rule.APIGroups)) {
+			for _, version := range versions {
+				for _, resource := range resources {
+					if !yield(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}) {
+						return
+					}
 				}
 			}
 		}
 	}
-	return list
 }
 
 // declared is the type of a variable; nil inside means any.

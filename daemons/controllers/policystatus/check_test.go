@@ -1,6 +1,7 @@
 package policystatus
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -101,5 +102,34 @@ func TestExpressionsAreCheckedAgainstEveryKindThatAPolicyNames(t *testing.T) {
 		case len(got) != 1, got[0].FieldRef != "spec.validations[0]."+field, !strings.Contains(got[0].Warning, test.want):
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// countingMapper knows no kind and counts how often it is asked.
+type countingMapper struct {
+	meta.ResettableRESTMapper
+	asked int
+}
+
+func (m *countingMapper) KindsFor(r schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	m.asked++
+	return nil, &meta.NoResourceMatchError{PartialResource: r}
+}
+
+func (m *countingMapper) Reset() {}
+
+// TestRulesWithManyProductsAreLookedUpWithinBounds checks a rule of a few kilobytes that names eight million resources.
+func TestRulesWithManyProductsAreLookedUpWithinBounds(t *testing.T) {
+	var list []string
+	for i := range 200 {
+		list = append(list, fmt.Sprintf("v%d", i))
+	}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{APIGroups: list, APIVersions: list, Resources: list}}}}}}}
+	mapper := &countingMapper{}
+	c := checker{schemas: served{}, kinds: mapper, log: slog.New(slog.DiscardHandler)}
+	if kinds := c.kindsOf(policy); len(kinds) != 0 || mapper.asked > mostLooks+1 {
+		t.Errorf("%d kinds after %d lookups", len(kinds), mapper.asked)
 	}
 }
