@@ -23,7 +23,7 @@ var layers = []struct {
 	{"edges", []string{
 		"hcl/data", "hcl/load", "hcl/lsp", "provision/host/ssh", "provision/host/local", "provision/agent",
 		"kube", "daemons/store", "daemons/client", "daemons/run", "daemons/floating",
-		"daemons/kubelet/cri", "daemons/kubelet/device", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/flows", "daemons/proxy/iptables", "daemons/proxy/relay", "daemons/nft/kernel", "daemons/dns/upstream",
+		"daemons/kubelet/cri", "daemons/kubelet/image", "daemons/kubelet/device", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/flows", "daemons/proxy/iptables", "daemons/proxy/relay", "daemons/nft/kernel", "daemons/dns/upstream",
 	}},
 	{"loops", []string{"provision", "daemons"}},
 	{"wiring", []string{"cmd", "tests", "examples"}},
