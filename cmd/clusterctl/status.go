@@ -22,6 +22,8 @@ type clusterStatus struct {
 	Nodes    map[string]string `json:"nodes,omitempty"`           // Ready by name
 	Health   map[string]string `json:"health,omitempty"`          // what workloads wait for
 	API      string            `json:"api,omitempty"`             // why it does not answer
+	Members  string            `json:"members,omitempty"`         // how etcd's own list of members differs from the machines
+	Keys     []string          `json:"keys,omitempty"`            // which keys are due for replacement
 	Trouble  map[string]string `json:"snapshotTrouble,omitempty"` // what is wrong with snapshots of the store, by machine
 }
 
@@ -40,20 +42,20 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			machines, s, err := engine.Status(c.Context())
+			seen, err := engine.Status(c.Context())
 			if err != nil {
 				return err
 			}
-			if s == nil {
+			if seen.State == nil {
 				return errNoCluster
 			}
-			status := clusterStatus{Machines: machines, Trouble: map[string]string{}}
-			for _, m := range machines {
+			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: run.DueKeys(seen.State), Trouble: map[string]string{}}
+			for _, m := range seen.Machines {
 				if text := run.SnapshotTrouble(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot, time.Now()); text != "" && slices.Contains(m.Roles, config.RoleControlPlane) {
 					status.Trouble[m.Address] = text
 				}
 			}
-			if err := status.ask(c.Context(), s, configuration.Cluster); err != nil {
+			if err := status.ask(c.Context(), seen.State, configuration.Cluster); err != nil {
 				status.API = err.Error()
 			}
 			if flags.json {
@@ -101,7 +103,7 @@ func (s *clusterStatus) well() bool {
 			return false
 		}
 	}
-	return s.API == "" && len(s.Trouble) == 0
+	return s.API == "" && s.Members == "" && len(s.Trouble) == 0
 }
 
 func (s *clusterStatus) node(m run.Status) string {
@@ -142,6 +144,12 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	}
 	for _, machine := range slices.Sorted(maps.Keys(s.Trouble)) {
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, config.Indented(s.Trouble[machine], "  "))
+	}
+	if s.Members != "" {
+		fmt.Fprintln(c.OutOrStdout(), "The store's members:", config.Indented(s.Members, "  "))
+	}
+	for _, text := range s.Keys {
+		fmt.Fprintln(c.OutOrStdout(), "Note:", text)
 	}
 	if s.API != "" {
 		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", config.Indented(s.API, "  "))

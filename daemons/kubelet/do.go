@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -64,7 +63,7 @@ func (w *worker) removeLog(f *pod.Facts, id string) error {
 			continue
 		}
 		errs = append(errs, w.k.inLogs(func(root *os.Root) error {
-			parts, err := fs.Glob(root.FS(), w.k.logName(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt)))+"*")
+			parts, err := logParts(root, w.k.logName(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt))))
 			for _, part := range parts {
 				err = errors.Join(err, root.Remove(part))
 			}

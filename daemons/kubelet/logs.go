@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -268,11 +266,10 @@ func (k *Kubelet) rotateLogs(ctx context.Context) {
 func (k *Kubelet) rotate(ctx context.Context, path, id string) error {
 	return k.inLogs(func(root *os.Root) error {
 		name := k.logName(path)
-		old, err := fs.Glob(root.FS(), name+".*")
+		old, err := logParts(root, name+".")
 		if err != nil {
 			return err
 		}
-		slices.Sort(old)
 		for len(old) > max(k.file.ContainerLogMaxFiles, 2)-2 {
 			if err := root.Remove(old[0]); err != nil {
 				return err

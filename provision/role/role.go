@@ -91,6 +91,7 @@ func Steps(in Input) ([]step.Step, error) {
 			}
 		}
 	}
+	b.add(former(in)...)
 	return b.release(append(b.files, b.late...)), b.err
 }
 
@@ -174,7 +175,7 @@ func (in Input) etcd() bool { // only the control plane has members, and asking 
 }
 func (in Input) formerEtcd() bool  { return !in.etcd() }
 func (in Input) snapshots() bool   { return in.etcd() && in.Cluster.Etcd.Snapshot != nil }
-func (in Input) noSnapshots() bool { return !in.snapshots() && (in.controlPlane() || in.wasControl()) }
+func (in Input) noSnapshots() bool { return !in.snapshots() }
 func (in Input) dns() bool         { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
 func (in Input) ingress() bool     { return in.Cluster.HasIngress(in.Machine) }
 func (in Input) address() bool     { return in.controlPlane() && in.Cluster.VirtualAddress.IsValid() }

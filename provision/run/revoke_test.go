@@ -25,7 +25,7 @@ func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 		issued[name] = certs.Revoked{CA: name, Serial: string(rune('a' + i)), Until: now.Add(time.Hour)}
 	}
 	p := &Prepared{State: s, engine: &Engine{}}
-	revoked := p.revoked(state.Machine{Issued: issued})
+	revoked := p.revoked(issued)
 	s.Revoke(revoked...)
 	lists, err := s.RevocationLists(now)
 	if err != nil {

@@ -21,10 +21,12 @@ func (p *Prepared) risks() (list []string) {
 	}
 	for _, m := range p.machines {
 		_, member := p.State.Etcd[m.Name]
-		if !member || !m.Has(config.RoleControlPlane) {
+		if !member || !m.Has(config.RoleControlPlane) && !p.demoted(m) {
 			continue
 		}
 		switch {
+		case p.demoted(m):
+			list = append(list, "the removal of "+m.Name+"'s member")
 		case m.action == plan.Remove:
 			list = append(list, "the removal of "+m.Name+"'s member")
 		case m.action == plan.Replace:
