@@ -13,13 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // TestNodeNamesAreApprovedOnce checks which requests for a node's client certificate are approved automatically.
