@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -139,10 +140,14 @@ func (k *Kubelet) discard(ctx context.Context) {
 
 // limitStorage ends pods that take more of the disk than they may: in their volumes, in their containers' own file systems and logs.
 func (k *Kubelet) limitStorage(ctx context.Context) {
-	layers, err := k.layers(ctx)
-	if err != nil {
-		k.env.Log.Warn("look for pods that take too much of the disk", "error", err)
-	}
+	// The runtime asks every container for its statistics: it is asked once, and only where a pod has a limit.
+	layers := sync.OnceValues(func() (map[types.UID]map[string]int64, error) {
+		layers, err := k.layers(ctx)
+		if err != nil {
+			k.env.Log.Warn("look for pods that take too much of the disk", "error", err)
+		}
+		return layers, err
+	})
 	for _, w := range k.all() {
 		w.mu.Lock()
 		p, over := w.pod, w.evicted != nil || w.removed
@@ -152,8 +157,10 @@ func (k *Kubelet) limitStorage(ctx context.Context) {
 			continue
 		}
 		message := k.volumes.Exceeded(p)
-		if message == "" && err == nil {
-			message = overStorage(p, func() storage { return k.stored(p, layers[p.UID]) })
+		if message == "" && limitsStorage(p) {
+			if all, err := layers(); err == nil {
+				message = overStorage(p, k.stored(p, all[p.UID]))
+			}
 		}
 		if message != "" {
 			k.event(p, corev1.EventTypeWarning, "Evicted", "%s", message)
