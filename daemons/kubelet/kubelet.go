@@ -34,6 +34,7 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/device"
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/image"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/volume"
 	"clusterctl/daemons/run"
@@ -95,6 +96,7 @@ type Kubelet struct {
 	logRoot string
 	pulls   *puller
 	metrics *metrics
+	records *image.Records // with what images were pulled
 
 	watches *Watches
 	mirrors *mirrors
@@ -220,6 +222,10 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {
 		r.Finite = k.finite
 	}
+	k.records = &image.Records{Policy: image.NewPolicy(&file), Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
+	if o.Pretended {
+		k.records.Store = &image.Memory{} // as its images are
+	}
 	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.metrics = newMetrics(env.Metrics)
 	env.Metrics.MustRegister(volumeMetrics{k.claimUses})
@@ -296,6 +302,9 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	}
 	if err := k.devices.Load(); err != nil {
 		return err
+	}
+	if err := k.records.Recover(k.imageID(ctx)); err != nil {
+		log.Warn("take in images that were being pulled", "error", err)
 	}
 	if err := k.volumes.NoteProvisioned(); err != nil {
 		return fmt.Errorf("note which volumes are on this machine: %w", err)
