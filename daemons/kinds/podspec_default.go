@@ -148,6 +148,9 @@ func defaultVolume(v *corev1.Volume) {
 			if source.DownwardAPI != nil {
 				defaultDownward(source.DownwardAPI.Items)
 			}
+			if source.PodCertificate != nil {
+				setDefault(&source.PodCertificate.MaxExpirationSeconds, usualPodCertificate)
+			}
 		}
 	}
 	if v.HostPath != nil {

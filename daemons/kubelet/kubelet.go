@@ -202,7 +202,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 			return nil, fmt.Errorf("read the resolver configuration: %w", err)
 		}
 	}
-	k.objects = newObjects(k.client, env.Log, k.changed)
+	k.objects = newObjects(k.client, env.Log, k.name, k.lastNode, k.changed)
 	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Labels: k.nodeLabels, Provisioned: directory.Root,
 		Machine: k.machine.Info().MachineID, Projects: &volume.Projects{}, Unbounded: k.tellUnbounded}
 	if o.Pretended {

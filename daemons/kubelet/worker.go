@@ -31,6 +31,7 @@ type worker struct {
 	removed    bool
 	dirty      bool // the runtime has news
 	refresh    bool // volumes have news
+	hurry      bool // something that the pod's volumes wait for has changed: they are tried at once
 	evicted    *pod.End
 	evictedAt  time.Time            // for what the machine is short of
 	discard    bool                 // the machine wants back what its containers have left
@@ -102,6 +103,10 @@ func (w *worker) facts() *pod.Facts {
 		Prepared: w.prepared, Released: w.released, Discard: w.discard, Probes: maps.Clone(w.probes), Waits: w.waits, Backoff: w.backoff,
 		Evicted: w.evicted, Resize: w.sizing, HostIPs: w.k.ips, RuntimeName: w.k.engine,
 	}
+	if w.hurry && !w.prepared {
+		delete(w.waits, "")
+	}
+	w.hurry = false
 	f.Devices = w.k.deviceStatuses(w.pod)
 	if w.sizing.Begun != w.resized {
 		w.resized = w.sizing.Begun
