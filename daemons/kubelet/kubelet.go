@@ -180,11 +180,12 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 			return nil, err
 		}
 	}
+	groups := &cgroup.Manager{Root: file.CgroupRoot, Driver: file.CgroupDriver}
 	if k.cgroups == nil {
-		k.cgroups = &cgroup.Manager{Root: file.CgroupRoot, Driver: file.CgroupDriver}
+		k.cgroups = groups
 	}
 	if k.machine == nil {
-		k.machine = local{root: cfg.RootDir}
+		k.machine = local{root: cfg.RootDir, groups: groups}
 	}
 	if k.logRoot == "" {
 		k.logRoot = cri.LogRoot
