@@ -75,8 +75,9 @@ type KubeletFile struct {
 	ServerTLSBootstrap             bool              `json:"serverTLSBootstrap,omitempty"` // and its serving certificate, of which somebody has to approve
 	ReadOnlyPort                   int               `json:"readOnlyPort" refused:"is not supported: everything is served at port, to who may ask"`
 
-	ImagePullCredentialsVerificationPolicy string   `json:"imagePullCredentialsVerificationPolicy" setting:"image_pull_credentials_verification_policy" help:"of which images that are on the node a pod must show, by its pull secrets, that it could pull them: NeverVerify (none), NeverVerifyPreloadedImages (those that a kubelet has pulled), NeverVerifyAllowlistedImages (all but those of preloaded_images_verification_allowlist that no kubelet has pulled) or AlwaysVerify (all)"`
-	PreloadedImagesVerificationAllowlist   []string `json:"preloadedImagesVerificationAllowlist,omitempty" setting:"preloaded_images_verification_allowlist" help:"names of images without tag and digest, as registry.example/team/web, or of all below a path, as registry.example/team/*"`
+	ContainerLogMonitorInterval            metav1.Duration `json:"containerLogMonitorInterval,omitempty" setting:"container_log_monitor_interval" range:"3s.." help:"how often it is looked whether logs have to be rotated"`
+	ImagePullCredentialsVerificationPolicy string          `json:"imagePullCredentialsVerificationPolicy" setting:"image_pull_credentials_verification_policy" help:"of which images that are on the node a pod must show, by its pull secrets, that it could pull them: NeverVerify (none), NeverVerifyPreloadedImages (those that a kubelet has pulled), NeverVerifyAllowlistedImages (all but those of preloaded_images_verification_allowlist that no kubelet has pulled) or AlwaysVerify (all)"`
+	PreloadedImagesVerificationAllowlist   []string        `json:"preloadedImagesVerificationAllowlist,omitempty" setting:"preloaded_images_verification_allowlist" help:"names of images without tag and digest, as registry.example/team/web, or of all below a path, as registry.example/team/*"`
 }
 
 // Values of ImagePullCredentialsVerificationPolicy: of which images of the node a pod must show that it could pull them.
@@ -158,6 +159,7 @@ func DefaultKubeletFile() KubeletFile {
 		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"},
 		ImageGCHighThresholdPercent: 85, ImageGCLowThresholdPercent: 80, ImageMinimumGCAge: metav1.Duration{Duration: 2 * time.Minute},
 		ContainerLogMaxSize: "10Mi", ContainerLogMaxFiles: 5, PodPidsLimit: -1, ImagePullCredentialsVerificationPolicy: VerifyPulled,
+		ContainerLogMonitorInterval:    metav1.Duration{Duration: 10 * time.Second},
 		StreamingConnectionIdleTimeout: metav1.Duration{Duration: 4 * time.Hour},
 	}
 	f.Authentication.Webhook.Enabled = true
