@@ -26,10 +26,31 @@ import (
 	"clusterctl/daemons/run"
 )
 
+// stuckTime is how long the kubelet's list of pods may be locked before the kubelet counts as one that hangs.
+const stuckTime = 5 * time.Second
+
+// progresses reports that the kubelet hangs. Everything that it does for a pod needs the list of pods.
+func (k *Kubelet) progresses() error {
+	had := make(chan struct{})
+	go func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		close(had)
+	}()
+	late := time.NewTimer(stuckTime)
+	defer late.Stop()
+	select {
+	case <-had:
+		return nil
+	case <-late.C:
+		return fmt.Errorf("the list of pods has been locked for %s", stuckTime)
+	}
+}
+
 // serve answers on the kubelet's port and on its health port until ctx ends.
 func (k *Kubelet) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	k.env.Health.Live("syncloop", func() error { return nil })
+	k.env.Health.Live("syncloop", k.progresses)
 	k.env.Health.Ready("node", func() error {
 		if k.lastNode() == nil {
 			return errors.New("the node is not registered yet")
