@@ -39,7 +39,10 @@ func (w *worker) do(ctx context.Context, f *pod.Facts, step pod.Step) outcome {
 	case pod.RemoveContainers:
 		var errs []error
 		for _, id := range step.IDs {
-			errs = append(errs, w.k.runtime.RemoveContainer(ctx, id), w.removeLog(f, id))
+			errs = append(errs, w.k.runtime.RemoveContainer(ctx, id))
+			if !step.KeepLogs {
+				errs = append(errs, w.removeLog(f, id))
+			}
 		}
 		return outcome{err: errors.Join(errs...)}
 	case pod.RemoveSandboxes:

@@ -111,8 +111,9 @@ type Kubelet struct {
 	cordoned bool // told last; of who keeps the node's status
 
 	shortages shortages
-	pretended bool // containers are only pretended, see Options
-	unleased  bool // the node has no lease, see Options
+	freeing   reclaim // of the eviction chore
+	pretended bool    // containers are only pretended, see Options
+	unleased  bool    // the node has no lease, see Options
 
 	chores           []chore
 	manifestsMissing atomic.Bool     // there is no such directory, and no record of what was in it

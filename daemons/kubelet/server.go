@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -189,6 +190,23 @@ func (k *Kubelet) findContainer(r *http.Request, previous bool) (*corev1.Pod, po
 	return p, c, nil
 }
 
+// removed returns a container of a pod that has ended, as the API has it, when the runtime has it no more: its log may be there still.
+func removed(p *corev1.Pod, name string, previous bool) (pod.Container, bool) {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+		ended := s.State.Terminated
+		if s.Name != name || ended == nil || previous && s.RestartCount == 0 {
+			continue
+		}
+		attempt := uint32(s.RestartCount)
+		if previous {
+			attempt--
+		}
+		_, id, _ := strings.Cut(ended.ContainerID, "://")
+		return pod.Container{ID: id, Name: name, Attempt: attempt, State: pod.Exited}, true
+	}
+	return pod.Container{}, false
+}
+
 func waitingReason(p *corev1.Pod, name string) string {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
 		if s.Name == name && s.State.Waiting != nil {
@@ -239,6 +257,11 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		q.stream = "stderr"
 	}
 	p, c, err := k.findContainer(r, previous)
+	if err != nil && p != nil {
+		if was, ok := removed(p, r.PathValue("container"), previous); ok {
+			c, err = was, nil
+		}
+	}
 	if err != nil {
 		code := http.StatusBadRequest
 		if p == nil {

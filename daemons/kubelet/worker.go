@@ -34,6 +34,7 @@ type worker struct {
 	hurry      bool // something that the pod's volumes wait for has changed: they are tried at once
 	evicted    *pod.End
 	evictedAt  time.Time            // for what the machine is short of
+	gaveBack   bool                 // nothing of it is left that is being freed, as eviction has seen
 	discard    bool                 // the machine wants back what its containers have left
 	probes     map[string]pod.Probe // by container id
 	containers []pod.Container      // only the worker's goroutine changes these two
