@@ -27,6 +27,7 @@ func (k *Kubelet) housekeeping() []chore {
 		{"shares of burstable pods", 10 * time.Second, 10 * time.Second, func(context.Context) { k.shareCPU() }},
 		{"deferred resizes", 5 * time.Second, 10 * time.Second, func(context.Context) { k.retryResizes() }},
 		{"limits of storage", 10 * time.Second, time.Minute, k.limitStorage},
+		{"use of volumes", time.Minute, time.Minute, func(context.Context) { k.claimUses() }},
 		{"log rotation", k.file.ContainerLogMonitorInterval.Duration, time.Minute, k.rotateLogs},
 		{"image collection", time.Minute, 10 * time.Minute, func(ctx context.Context) { k.collectImages(ctx, unused) }},
 		{"orphaned sandboxes", time.Minute, 2 * time.Minute, func(ctx context.Context) { k.adoptOrphans(ctx, suspects) }},

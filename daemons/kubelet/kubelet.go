@@ -78,25 +78,27 @@ type Kubelet struct {
 	file config.KubeletFile
 	env  run.Env
 
-	name    string
-	ips     []string
-	client  kubernetes.Interface
-	api     *rest.Config
-	runtime cri.Service
-	engine  string // the runtime's name, as in containerd://ID
-	cgroups Cgroups
-	machine Machine
-	volumes *volume.Manager
-	objects *objects
-	devices *device.Manager
-	drivers *device.Registry // nil on nodes that pretend
-	status  *statuses
-	events  record.EventRecorder
-	resolve cri.Resolver
-	logRoot string
-	pulls   *puller
-	metrics *metrics
-	records *image.Records // with what images were pulled
+	name     string
+	ips      []string
+	client   kubernetes.Interface
+	api      *rest.Config
+	runtime  cri.Service
+	engine   string // the runtime's name, as in containerd://ID
+	cgroups  Cgroups
+	machine  Machine
+	volumes  *volume.Manager
+	uses     claimUses     // of volumes
+	patience time.Duration // with volumes, before it is reported that they hang
+	objects  *objects
+	devices  *device.Manager
+	drivers  *device.Registry // nil on nodes that pretend
+	status   *statuses
+	events   record.EventRecorder
+	resolve  cri.Resolver
+	logRoot  string
+	pulls    *puller
+	metrics  *metrics
+	records  *image.Records // with what images were pulled
 
 	watches *Watches
 	mirrors *mirrors
@@ -124,6 +126,9 @@ type Kubelet struct {
 	tearing          sync.Map        // uids of pods whose volumes are being removed
 	unboundedOnce    sync.Once       // volumes without bounds are told of
 }
+
+// hangTime is how long volumes may take before it is reported that they hang.
+const hangTime = 30 * time.Second
 
 // Run is the kubelet of this machine. It returns when ctx ends; pods go on.
 func Run(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env) error {
@@ -164,7 +169,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	}
 	k := &Kubelet{
 		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine,
-		logRoot: o.LogRoot, pretended: o.Pretended, watches: o.Watches, unleased: o.NoLease, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
+		logRoot: o.LogRoot, patience: hangTime, pretended: o.Pretended, watches: o.Watches, unleased: o.NoLease, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
 	if k.client = o.Client; k.client == nil {
 		if err := k.connect(); err != nil {
@@ -230,6 +235,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	}
 	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.metrics = newMetrics(env.Metrics)
+	k.uses = claimUses{measure: k.volumes.Use, hangs: k.tellHanging, hang: hangTime}
 	env.Metrics.MustRegister(volumeMetrics{k.claimUses})
 	k.chores = k.housekeeping()
 	return k, nil

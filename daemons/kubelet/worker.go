@@ -178,6 +178,11 @@ func (w *worker) run(ctx context.Context) {
 		if now != nil {
 			done = now.done
 			until = time.Time{}
+			if !time.Now().Before(now.look) {
+				w.tellHanging(f)
+				now.look = time.Now().Add(4 * w.k.patience)
+			}
+			until = now.look
 			if w.hasNews() {
 				until = now.began.Add(quiet + time.Millisecond)
 			}
@@ -261,7 +266,7 @@ func (w *worker) begin(ctx context.Context, f *pod.Facts, step pod.Step) *underw
 	ctx, cancel := context.WithCancel(ctx)
 	u := &underway{
 		step: step, began: time.Now(), cancel: cancel, done: make(chan outcome, 1), grace: step.Grace,
-		removed: f.Removed || f.Pod.DeletionTimestamp != nil || f.Evicted != nil,
+		removed: f.Removed || f.Pod.DeletionTimestamp != nil || f.Evicted != nil, look: time.Now().Add(w.k.patience),
 	}
 	w.k.env.Log.Debug("step", "pod", key(f.Pod), "step", step.Kind, "container", step.Container)
 	if step.Kind == pod.Prepare {
@@ -272,6 +277,18 @@ func (w *worker) begin(ctx context.Context, f *pod.Facts, step pod.Step) *underw
 	}
 	go func() { u.done <- w.do(ctx, f, step) }()
 	return u
+}
+
+// tellHanging reports what has been done with the pod's volumes for so long that it hangs.
+func (w *worker) tellHanging(f *pod.Facts) {
+	hanging := w.k.volumes.Hanging(string(f.Pod.UID), w.k.patience)
+	for _, what := range hanging {
+		reason := "FailedMount"
+		if strings.HasPrefix(what, "Unmount") {
+			reason = "FailedUnMount"
+		}
+		w.k.event(f.Pod, corev1.EventTypeWarning, reason, "%s takes longer than %s: its disk or server hangs, or another pod's operation on it", what, w.k.patience)
+	}
 }
 
 // observe asks the runtime when it has news. It reports whether the worker knows

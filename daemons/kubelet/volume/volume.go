@@ -67,7 +67,8 @@ type Manager struct {
 	// Unbounded is told of a volume that is used without a bound, and why; nil wants to know of none.
 	Unbounded func(name string, why error)
 
-	changing turns // of provisioned volumes, by name: one is mounted, grown or removed at a time
+	going    operations // of all pods
+	changing turns      // of provisioned volumes, by name: one is mounted, grown or removed at a time
 }
 
 // PodDir returns the directory of all that belongs to a pod.
@@ -87,7 +88,9 @@ func (m *Manager) Setup(ctx context.Context, p *corev1.Pod) (again time.Time, er
 	for i := range p.Spec.Volumes {
 		all.Go(func() {
 			v := &p.Spec.Volumes[i]
+			done := m.going.begin(string(p.UID), fmt.Sprintf("MountVolume.SetUp of volume %q", v.Name))
 			at, err := m.setup(ctx, p, v)
+			done()
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
