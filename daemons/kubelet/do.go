@@ -88,15 +88,15 @@ func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
 	}
 	// The group is written anew when what the pod asks for has changed, and once by each kubelet.
 	limits := w.k.limits(f.Pod)
-	if pod.Resizing(f) {
+	if pod.ContainersResizing(f) {
 		limits = limits.Or(w.limits) // containers are still to be made smaller
 	}
-	if limits != w.limits {
+	if limits, again = w.fitted(ctx, f, limits, again); limits != w.limits {
 		w.k.shareCPU()
 		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
 			return outcome{err: fmt.Errorf("make the pod's cgroup: %w", err)}
 		}
-		w.limits = limits
+		w.setLimits(limits)
 	}
 	if !w.prepared {
 		if err := w.k.makeLogDir(cri.LogDir(w.k.logRoot, f.Pod)); err != nil {

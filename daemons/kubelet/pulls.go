@@ -117,6 +117,16 @@ func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Co
 	return nil
 }
 
+// mountedImage returns the image that a volume of a pod is, empty when it is something else.
+func mountedImage(p *corev1.Pod, name string) string {
+	for i := range p.Spec.Volumes {
+		if v := &p.Spec.Volumes[i]; v.Name == name && v.Image != nil {
+			return v.Image.Reference
+		}
+	}
+	return ""
+}
+
 // credentials returns the credentials to try for an image, from the pod's pull secrets.
 func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name) ([]image.Credential, error) {
 	var secrets []*corev1.Secret

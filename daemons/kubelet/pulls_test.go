@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -143,4 +144,26 @@ func withImageVolume(p *corev1.Pod, image string) *corev1.Pod {
 	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: corev1.PullIfNotPresent}}}}
 	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	return p
+}
+
+func TestEventsAndStatusNameTheImageThatIsMissing(t *testing.T) {
+	const data = "registry.example/data:1"
+	n := newNode(t)
+	r := newRegistry(n)
+	r.wants[data] = "nobody"
+	n.start()
+	n.create(withImageVolume(imagePod("web", "busybox:1"), data))
+	n.until("the back-off of the volume's image", n.told("BackOff", `Back-off pulling image "`+data+`"`))
+	if n.told("BackOff", "busybox:1")() {
+		t.Error("the image of the container is said to be missing")
+	}
+	n.create(imagePod("wrong", "registry.example/UPPER:1"))
+	n.until("the reason", func() bool {
+		s := n.started("wrong")
+		return s != nil && s.Waiting != nil && s.Waiting.Reason == "InvalidImageName" && strings.Contains(s.Waiting.Message, `couldn't parse image name "registry.example/UPPER:1"`)
+	})
+	n.until("the event", n.told("InspectFailed", "Failed to apply default image tag"))
+	if len(r.pulled("registry.example/UPPER:1")) > 0 {
+		t.Error("an image was pulled whose name is invalid")
+	}
 }

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -47,7 +48,7 @@ type worker struct {
 	prepared  bool
 	admitted  string        // the sandbox whose network policies hold, by its id
 	refused   string        // why they did not at the last try
-	limits    cgroup.Limits // of the pod's group, as last written
+	limits    cgroup.Limits // of the pod's group, as last written: by the step under way, under mu
 	again     time.Time     // when volumes need a new look
 	retries   int           // of what concerns the pod as a whole
 	hold      time.Time     // before which no step is tried again
@@ -88,7 +89,7 @@ func (w *worker) tell(change func()) {
 func (w *worker) update(p *corev1.Pod) {
 	w.tell(func() {
 		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) || !equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) ||
-			cgroup.ForPod(w.pod) != cgroup.ForPod(p) {
+			w.k.limits(w.pod) != w.k.limits(p) {
 			w.refresh = true
 		}
 		w.pod = p
@@ -115,6 +116,7 @@ func (w *worker) facts() *pod.Facts {
 		clear(w.tries)
 	}
 	f.Resize.Held = maps.Clone(w.held)
+	f.Resize.Whole = w.sizing.Begun != 0 && w.limits != w.k.limits(w.pod)
 	if f.Admitted = w.admitted; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
 		f.Admitted = f.Sandboxes[0].ID // there is nobody to ask
 	}
@@ -129,6 +131,7 @@ type underway struct {
 	done    chan outcome
 	removed bool // the pod was on its way out when it began
 	grace   time.Duration
+	look    time.Time // when it is looked whether volumes hang
 }
 
 // quiet is how long a step may run before the runtime is asked again meanwhile:
@@ -384,7 +387,7 @@ func (w *worker) tellBackoff(p *corev1.Pod, status *corev1.PodStatus) {
 			case strings.HasPrefix(reason, "CrashLoop"):
 				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID)
 			case reason != "":
-				w.k.containerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", spec.Image)
+				w.k.containerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", cmp.Or(w.waits[c.Name].Image, spec.Image))
 				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 			}
 		}
