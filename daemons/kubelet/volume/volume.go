@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	podresource "k8s.io/component-helpers/resource"
@@ -190,7 +191,7 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 		return err
 	}
 	// Past the umask: any user of the pod's containers may write here.
-	err = os.Chmod(half, openTo(e))
+	err = unix.Chmod(half, openTo(e))
 	if err == nil {
 		err = own(half, fsGroup(p), false)
 	}
@@ -203,12 +204,16 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 	return err
 }
 
-// openTo is who may do what in a directory of the pod's own: everybody everything, unless it says otherwise.
-func openTo(e *corev1.EmptyDirVolumeSource) fs.FileMode {
-	if e.Mode == nil {
-		return 0o777
+// openTo returns the permissions of an emptyDir, as chmod(2) has them: everything for everybody, unless it says otherwise. One in memory has
+// the sticky bit, as a tmpfs has by itself.
+func openTo(e *corev1.EmptyDirVolumeSource) uint32 {
+	switch {
+	case e.Mode != nil:
+		return uint32(*e.Mode) & 0o1777
+	case e.Medium == corev1.StorageMediumMemory:
+		return 0o1777
 	}
-	return fs.FileMode(*e.Mode).Perm()
+	return 0o777
 }
 
 // Exceeded returns why a pod has to go for what is in its volumes, or nothing while each holds as much as it may.
