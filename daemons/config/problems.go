@@ -151,7 +151,9 @@ func (f *KubeletFile) problems() (list []Problem) {
 	refuse(f.APIVersion != "kubelet.config.k8s.io/v1beta1" || f.Kind != "KubeletConfiguration", "kind",
 		"it is of apiVersion %q and kind %q; only kubelet.config.k8s.io/v1beta1 KubeletConfiguration is supported", f.APIVersion, f.Kind)
 	refuse(f.ServerTLSBootstrap && f.TLSCertFile+f.TLSPrivateKeyFile != "", "serverTLSBootstrap", "asks the cluster for the serving certificate that tlsCertFile names: leave one of them out")
-	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs" && f.CgroupDriver != "systemd", "cgroupDriver", "%q is neither cgroupfs nor systemd", f.CgroupDriver)
+	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs", "cgroupDriver", "%q is not carried out: this kubelet makes the groups of pods itself, which is cgroupfs, and the runtime must as well", f.CgroupDriver)
+	reservation := cmp.Or(f.MemoryReservationPolicy, ReserveNone)
+	refuse(reservation != ReserveNone && reservation != ReserveTiered, "memory_reservation_policy", "%q is neither %s nor %s", reservation, ReserveNone, ReserveTiered)
 	refuse(!slices.Contains([]string{"AlwaysAllow", "Webhook", ""}, f.Authorization.Mode), "authorization.mode", "%q is neither Webhook nor AlwaysAllow", f.Authorization.Mode)
 	refuse(f.CgroupRoot != "" && !path.IsAbs(f.CgroupRoot), "cgroup_root", "%q must start with a slash", f.CgroupRoot)
 	refuse(f.ResolverConfig != "" && !path.IsAbs(f.ResolverConfig), "resolv_conf", "%q must start with a slash", f.ResolverConfig)

@@ -151,7 +151,7 @@ func (w *worker) place(p *corev1.Pod) (cri.Place, error) {
 	dns, _ := w.k.resolve.For(p)
 	return cri.Place{
 		LogRoot: w.k.logRoot, CgroupParent: w.k.cgroups.Parent(p), Hostname: host,
-		DNS: dns, Memory: w.k.memory(),
+		DNS: dns, Memory: w.k.memory(), Unified: w.k.unified(),
 		SeccompRoot: filepath.Join(w.k.cfg.RootDir, "seccomp"),
 	}, nil
 }

@@ -71,7 +71,8 @@ func (k *Kubelet) keepDoing(ctx context.Context, c chore) {
 	time.AfterFunc(max(0, c.every-took), func() { k.keepDoing(ctx, c) })
 }
 
-// shareCPU gives the burstable pods as a class what those that have not ended request together.
+// shareCPU gives the burstable pods as a class what those that have not ended request together, and protects the memory that pods request
+// where that is asked for.
 func (k *Kubelet) shareCPU() {
 	k.sharing.Lock()
 	defer k.sharing.Unlock()
@@ -87,5 +88,19 @@ func (k *Kubelet) shareCPU() {
 	k.mu.Unlock()
 	if err := k.cgroups.Burstable(cgroup.BurstableShares(pods)); err != nil {
 		k.env.Log.Warn("set the CPU shares of burstable pods", "error", err)
+	}
+	var guaranteed, burstable int64
+	if k.reserves() {
+		for _, p := range pods {
+			least, low := cgroup.Reserved(p)
+			guaranteed, burstable = guaranteed+least, burstable+low
+		}
+	}
+	if protected := [2]int64{guaranteed, burstable}; k.protected == nil || *k.protected != protected {
+		if err := k.cgroups.Protect(guaranteed, burstable); err != nil {
+			k.env.Log.Warn("protect the memory of pods", "error", err)
+			return
+		}
+		k.protected = &protected
 	}
 }

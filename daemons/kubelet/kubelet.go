@@ -48,6 +48,8 @@ type Cgroups interface {
 	Make(path string, l cgroup.Limits) error
 	Remove(path string) error
 	Pods() (map[string]string, error)
+	Protect(guaranteed, burstable int64) error
+	Unified() bool
 }
 
 // Options replace the kubelet's edges towards its machine. Zero fields mean the
@@ -97,8 +99,8 @@ type Kubelet struct {
 	resolve  cri.Resolver
 	logRoot  string
 	pulls    *puller
-	metrics  *metrics
 	records  *image.Records // with what images were pulled
+	metrics  *metrics
 
 	watches *Watches
 	mirrors *mirrors
@@ -123,6 +125,7 @@ type Kubelet struct {
 	reading          sync.Mutex      // of the directory of static pods, one at a time
 	manifestsRead    atomic.Bool     // which static pods there are is known
 	sharing          sync.Mutex      // one writes the burstable pods' shares at a time
+	protected        *[2]int64       // memory of guaranteed and burstable pods, as last written; under sharing
 	tearing          sync.Map        // uids of pods whose volumes are being removed
 	unboundedOnce    sync.Once       // volumes without bounds are told of
 }
@@ -186,9 +189,12 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 			return nil, err
 		}
 	}
-	groups := &cgroup.Manager{Root: file.CgroupRoot, Driver: file.CgroupDriver}
+	groups := &cgroup.Manager{Root: file.CgroupRoot}
 	if k.cgroups == nil {
 		k.cgroups = groups
+	}
+	if single := file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.Unified() {
+		return nil, errors.New("singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has")
 	}
 	if k.machine == nil {
 		k.machine = local{root: cfg.RootDir, groups: groups}

@@ -105,7 +105,9 @@ func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error 
 	if err := w.widen(f); err != nil {
 		return err
 	}
-	return w.k.runtime.UpdateContainerResources(ctx, step.ID, cri.Resources(spec.Resources))
+	size := cri.Resources(spec.Resources)
+	size.Unified = w.k.unified().Files(f.Pod, spec)
+	return w.k.runtime.UpdateContainerResources(ctx, step.ID, size)
 }
 
 // widen sees to it that the pod as a whole is not narrower than any of its containers, those that are yet to be made smaller and those
