@@ -23,6 +23,7 @@ type clusterStatus struct {
 	Health   map[string]string `json:"health,omitempty"`          // what workloads wait for
 	API      string            `json:"api,omitempty"`             // why it does not answer
 	Trouble  map[string]string `json:"snapshotTrouble,omitempty"` // what is wrong with snapshots of the store, by machine
+	Dropped  map[string]string `json:"droppedTraffic,omitempty"`  // packet rules of others that drop packets of pods, by node
 }
 
 func newStatus() *cobra.Command {
@@ -86,6 +87,9 @@ func (s *clusterStatus) ask(ctx context.Context, st *state.State, c *config.Clus
 	if s.Nodes, err = live.Nodes(ctx); err != nil {
 		return err
 	}
+	if s.Dropped, err = live.Dropped(ctx); err != nil {
+		return err
+	}
 	s.Health, err = live.Health(ctx, c)
 	return err
 }
@@ -101,7 +105,7 @@ func (s *clusterStatus) well() bool {
 			return false
 		}
 	}
-	return s.API == "" && len(s.Trouble) == 0
+	return s.API == "" && len(s.Trouble)+len(s.Dropped) == 0
 }
 
 func (s *clusterStatus) node(m run.Status) string {
@@ -142,6 +146,9 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	}
 	for _, machine := range slices.Sorted(maps.Keys(s.Trouble)) {
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, config.Indented(s.Trouble[machine], "  "))
+	}
+	for _, node := range slices.Sorted(maps.Keys(s.Dropped)) {
+		fmt.Fprintf(c.OutOrStdout(), "%s: packet rules of others drop packets of pods: %s\n", node, config.Indented(s.Dropped[node], "  "))
 	}
 	if s.API != "" {
 		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", config.Indented(s.API, "  "))
