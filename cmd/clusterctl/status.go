@@ -25,6 +25,7 @@ type clusterStatus struct {
 	Members  string            `json:"members,omitempty"`         // how etcd's own list of members differs from the machines
 	Keys     []string          `json:"keys,omitempty"`            // which keys are due for replacement
 	Trouble  map[string]string `json:"snapshotTrouble,omitempty"` // what is wrong with snapshots of the store, by machine
+	Dropped  map[string]string `json:"droppedTraffic,omitempty"`  // packet rules of others that drop packets of pods, by node
 }
 
 func newStatus() *cobra.Command {
@@ -88,6 +89,9 @@ func (s *clusterStatus) ask(ctx context.Context, st *state.State, c *config.Clus
 	if s.Nodes, err = live.Nodes(ctx); err != nil {
 		return err
 	}
+	if s.Dropped, err = live.Dropped(ctx); err != nil {
+		return err
+	}
 	s.Health, err = live.Health(ctx, c)
 	return err
 }
@@ -103,7 +107,7 @@ func (s *clusterStatus) well() bool {
 			return false
 		}
 	}
-	return s.API == "" && s.Members == "" && len(s.Trouble) == 0
+	return s.API == "" && s.Members == "" && len(s.Trouble)+len(s.Dropped) == 0
 }
 
 func (s *clusterStatus) node(m run.Status) string {
@@ -150,6 +154,9 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	}
 	for _, text := range s.Keys {
 		fmt.Fprintln(c.OutOrStdout(), "Note:", text)
+	}
+	for _, node := range slices.Sorted(maps.Keys(s.Dropped)) {
+		fmt.Fprintf(c.OutOrStdout(), "%s: packet rules of others drop packets of pods: %s\n", node, config.Indented(s.Dropped[node], "  "))
 	}
 	if s.API != "" {
 		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", config.Indented(s.API, "  "))

@@ -49,7 +49,7 @@ type KubeletFile struct {
 	ClusterDNS               []string `json:"clusterDNS,omitempty"`
 	ClusterDomain            string   `json:"clusterDomain,omitempty"`
 	ResolverConfig           string   `json:"resolvConf" setting:"resolv_conf" help:"file of the machine with the name servers of pods that do not use the cluster's"`
-	CgroupDriver             string   `json:"cgroupDriver,omitempty"` // cgroupfs or systemd
+	CgroupDriver             string   `json:"cgroupDriver,omitempty"` // cgroupfs
 	CgroupRoot               string   `json:"cgroupRoot,omitempty" setting:"cgroup_root" help:"control group under which pods run; / when empty"`
 	MaxPods                  int      `json:"maxPods,omitempty" setting:"max_pods" range:"1.." help:"how many pods the node takes"`
 
@@ -74,7 +74,28 @@ type KubeletFile struct {
 	RotateCertificates             bool              `json:"rotateCertificates,omitempty"` // the kubelet asks for its next client certificate itself
 	ServerTLSBootstrap             bool              `json:"serverTLSBootstrap,omitempty"` // and its serving certificate, of which somebody has to approve
 	ReadOnlyPort                   int               `json:"readOnlyPort" refused:"is not supported: everything is served at port, to who may ask"`
+
+	SingleProcessOOMKill                   *bool           `json:"singleProcessOOMKill,omitempty" setting:"single_process_oom_kill" help:"on version 2 of control groups, kill single processes of a container that has too little memory, and not all of them; version 1 can do no other"`
+	MemoryReservationPolicy                string          `json:"memoryReservationPolicy" setting:"memory_reservation_policy" help:"on version 2 of control groups, TieredReservation has the kernel never reclaim the memory that guaranteed pods request, and reclaim that of burstable ones last; None protects nothing"`
+	MemoryThrottlingFactor                 float64         `json:"memoryThrottlingFactor,omitempty" setting:"memory_throttling_factor" range:"0..1" help:"on version 2 of control groups, slow down a container that is not guaranteed from this share on of what is between its request of memory and its limit, or the node's memory, as 0.9; 0 slows nothing down"`
+	ContainerLogMonitorInterval            metav1.Duration `json:"containerLogMonitorInterval,omitempty" setting:"container_log_monitor_interval" range:"3s.." help:"how often it is looked whether logs have to be rotated"`
+	ImagePullCredentialsVerificationPolicy string          `json:"imagePullCredentialsVerificationPolicy" setting:"image_pull_credentials_verification_policy" help:"of which images that are on the node a pod must show, by its pull secrets, that it could pull them: NeverVerify (none), NeverVerifyPreloadedImages (those that a kubelet has pulled), NeverVerifyAllowlistedImages (all but those of preloaded_images_verification_allowlist that no kubelet has pulled) or AlwaysVerify (all)"`
+	PreloadedImagesVerificationAllowlist   []string        `json:"preloadedImagesVerificationAllowlist,omitempty" setting:"preloaded_images_verification_allowlist" help:"names of images without tag and digest, as registry.example/team/web, or of all below a path, as registry.example/team/*"`
 }
+
+// Values of ImagePullCredentialsVerificationPolicy: of which images of the node a pod must show that it could pull them.
+const (
+	VerifyNone          = "NeverVerify"
+	VerifyPulled        = "NeverVerifyPreloadedImages"   // those that a kubelet has pulled
+	VerifyAllButAllowed = "NeverVerifyAllowlistedImages" // and those that are not on the list
+	VerifyAll           = "AlwaysVerify"
+)
+
+// Values of MemoryReservationPolicy.
+const (
+	ReserveNone   = "None"
+	ReserveTiered = "TieredReservation"
+)
 
 // KubeletAuthentication says who may call the kubelet.
 type KubeletAuthentication struct {
@@ -146,7 +167,8 @@ func DefaultKubeletFile() KubeletFile {
 		NodeLeaseDurationSeconds:    40,
 		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"},
 		ImageGCHighThresholdPercent: 85, ImageGCLowThresholdPercent: 80, ImageMinimumGCAge: metav1.Duration{Duration: 2 * time.Minute},
-		ContainerLogMaxSize: "10Mi", ContainerLogMaxFiles: 5, PodPidsLimit: -1,
+		ContainerLogMaxSize: "10Mi", ContainerLogMaxFiles: 5, PodPidsLimit: -1, ImagePullCredentialsVerificationPolicy: VerifyPulled, MemoryReservationPolicy: ReserveNone,
+		ContainerLogMonitorInterval:    metav1.Duration{Duration: 10 * time.Second},
 		StreamingConnectionIdleTimeout: metav1.Duration{Duration: 4 * time.Hour},
 	}
 	f.Authentication.Webhook.Enabled = true

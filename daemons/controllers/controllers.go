@@ -106,6 +106,7 @@ var all = []struct {
 	{"validatingadmissionpolicy-status", policystatus.New, "validatingadmissionpolicy-status-controller", ""},
 	{"certificate", certificate.New, "certificate-controller", ""},
 	{"certificate-approval", certificate.NewApprover, "certificate-controller", ""},
+	{"podcertificaterequest-cleaner", certificate.NewPodRequestCleaner, "podcertificaterequest-cleaner", ""},
 	{"clusterrole-aggregation", clusterrole.New, "clusterrole-aggregation-controller", ""},
 	{"token-cleaner", bootstraptoken.NewCleaner, "token-cleaner", ""},
 	{"bootstrap-signer", bootstraptoken.NewSigner, "bootstrap-signer", ""},

@@ -47,7 +47,7 @@ func TestPodsAreToldOfTheirTrustBundles(t *testing.T) {
 		return true, signers, nil
 	})
 	told := make(chan types.UID, 4)
-	o := newObjects(client, slog.New(slog.DiscardHandler), func(uid types.UID) { told <- uid })
+	o := newObjects(client, slog.New(slog.DiscardHandler), "n1", nil, func(uid types.UID) { told <- uid })
 	done := make(chan struct{})
 	go func() { defer close(done); o.run(ctx) }()
 	defer func() { cancel(); <-done }()

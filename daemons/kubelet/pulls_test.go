@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -82,5 +83,87 @@ func TestPullSecretsAreSentToTheirRegistriesOnly(t *testing.T) {
 		case row.server != "" && (len(auths) != 1 || auths[0].GetUsername() != "me" || auths[0].ServerAddress != row.server):
 			t.Errorf("%s was pulled with %v, want the secret's credential for %s", row.image, auths, row.server)
 		}
+	}
+}
+
+// started returns a pod's first container, once it runs or waits with a reason.
+func (n *node) started(name string) *corev1.ContainerState {
+	p := n.pod(name)
+	if p == nil || len(p.Status.ContainerStatuses) == 0 {
+		return nil
+	}
+	s := &p.Status.ContainerStatuses[0].State
+	if s.Running == nil && (s.Waiting == nil || s.Waiting.Reason == "ContainerCreating") {
+		return nil
+	}
+	return s
+}
+
+func TestAnImagePulledWithASecretIsNotForEveryPod(t *testing.T) {
+	const image = "registry.example/web:1"
+	for _, row := range []struct {
+		name, policy string
+		second       *corev1.Pod
+		runs         bool
+	}{
+		{"without the secret", "", imagePod("second", image), false},
+		{"with the secret", "", imagePod("second", image, "pull"), true},
+		{"without the secret, which is never verified", "NeverVerify", imagePod("second", image), true},
+		{"that never pulls", "", withPolicy(imagePod("second", image), corev1.PullNever), false},
+		{"as a volume", "", withImageVolume(imagePod("second", "busybox:1"), image), false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			n := newNode(t, pullSecret("pull", "registry.example", "me"))
+			if row.policy != "" {
+				n.file.ImagePullCredentialsVerificationPolicy = row.policy
+			}
+			r := newRegistry(n)
+			r.wants[image] = "me"
+			n.start()
+			n.create(imagePod("first", image, "pull"))
+			n.until("the first pod to run", func() bool { return isReady(n.pod("first")) })
+			n.create(row.second)
+			var state *corev1.ContainerState
+			n.until("what comes of the second pod", func() bool { state = n.started("second"); return state != nil })
+			if runs := state.Running != nil; runs != row.runs {
+				t.Errorf("a second pod %s runs: %t (%+v)", row.name, runs, state)
+			}
+			if want := 1; row.runs && len(r.pulled(image)) != want {
+				t.Errorf("the image was pulled %d times", len(r.pulled(image)))
+			}
+		})
+	}
+}
+
+func withPolicy(p *corev1.Pod, policy corev1.PullPolicy) *corev1.Pod {
+	p.Spec.Containers[0].ImagePullPolicy = policy
+	return p
+}
+
+func withImageVolume(p *corev1.Pod, image string) *corev1.Pod {
+	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: corev1.PullIfNotPresent}}}}
+	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	return p
+}
+
+func TestEventsAndStatusNameTheImageThatIsMissing(t *testing.T) {
+	const data = "registry.example/data:1"
+	n := newNode(t)
+	r := newRegistry(n)
+	r.wants[data] = "nobody"
+	n.start()
+	n.create(withImageVolume(imagePod("web", "busybox:1"), data))
+	n.until("the back-off of the volume's image", n.told("BackOff", `Back-off pulling image "`+data+`"`))
+	if n.told("BackOff", "busybox:1")() {
+		t.Error("the image of the container is said to be missing")
+	}
+	n.create(imagePod("wrong", "registry.example/UPPER:1"))
+	n.until("the reason", func() bool {
+		s := n.started("wrong")
+		return s != nil && s.Waiting != nil && s.Waiting.Reason == "InvalidImageName" && strings.Contains(s.Waiting.Message, `couldn't parse image name "registry.example/UPPER:1"`)
+	})
+	n.until("the event", n.told("InspectFailed", "Failed to apply default image tag"))
+	if len(r.pulled("registry.example/UPPER:1")) > 0 {
+		t.Error("an image was pulled whose name is invalid")
 	}
 }

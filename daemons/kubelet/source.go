@@ -202,7 +202,7 @@ func (k *Kubelet) changed(uid types.UID) {
 	w := k.workers[uid]
 	k.mu.Unlock()
 	if w != nil {
-		w.tell(func() { w.refresh = true })
+		w.tell(func() { w.refresh, w.hurry = true, true })
 	}
 }
 

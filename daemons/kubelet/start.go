@@ -31,7 +31,10 @@ func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	if err := w.widen(f); err != nil {
 		return err
 	}
-	box := w.sandboxConfig(p, f.Sandboxes[0].Attempt)
+	box, err := w.sandboxConfig(p, f.Sandboxes[0].Attempt)
+	if err != nil {
+		return err
+	}
 	image, err := w.image(ctx, p, spec, box)
 	if err != nil {
 		return err
@@ -150,7 +153,11 @@ func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1
 	if err := k.makeLogDir(filepath.Join(cri.LogDir(k.logRoot, p), spec.Name)); err != nil {
 		return nil, fmt.Errorf("make the container's log directory: %w", err)
 	}
-	return cri.Container(p, spec, w.place(p), cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image, Devices: k.devices.IDs(p, spec), Volumes: devices})
+	place, err := w.place(p)
+	if err != nil {
+		return nil, err
+	}
+	return cri.Container(p, spec, place, cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image, Devices: k.devices.IDs(p, spec), Volumes: devices})
 }
 
 // listServices returns the services for pods' environment, once they are known.

@@ -20,6 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"clusterctl/daemons/run/watchdog"
 )
 
 // Env is what a daemon is started with. Several daemons may run in one process,
@@ -232,34 +234,26 @@ func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result
 	fmt.Fprint(w, "ok")
 }
 
-// Notify tells systemd that the process is ready as soon as h is, pets its
-// watchdog for as long as h is live, and says when it stops. It returns when ctx ends.
-// Outside systemd it does nothing.
+// Notify tells systemd that the process is ready as soon as h is, tells its watchdog that it makes progress for as long as h is live,
+// and says when it stops. It returns when ctx ends. Outside systemd it does nothing.
 func Notify(ctx context.Context, h *Health) {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return
 	}
-	period, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || period == 0 {
-		period = 20 * time.Second
-	}
+	send := func(message string) { _, _ = daemon.SdNotify(false, message) }
+	defer send(daemon.SdNotifyStopping)
 	// Readiness is looked at often, since bring-up waits for it.
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for ready := false; ; {
+	for h.Err(true) != nil {
 		select {
 		case <-ctx.Done():
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 			return
 		case <-tick.C:
 		}
-		if !ready && h.Err(true) == nil {
-			ready = true
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-			tick.Reset(period / 3)
-		}
-		if ready && h.Err(false) == nil {
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
-		}
 	}
+	tick.Stop()
+	send(daemon.SdNotifyReady)
+	watchdog.Watch(ctx, send, func(context.Context) error { return h.Err(false) })
+	<-ctx.Done()
 }

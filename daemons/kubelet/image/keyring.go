@@ -2,7 +2,9 @@ package image
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +31,8 @@ type entry struct {
 // Credential authenticates the pull of one image.
 type Credential struct {
 	Username, Password string
-	Server             string // URL of the registry; the runtime sends the credential to no other host
+	Server             string    // URL of the registry; the runtime sends the credential to no other host
+	Secret             SecretRef // where it is from
 }
 
 // Auth returns the credential as CRI has it.
@@ -122,6 +125,7 @@ func decode(s *corev1.Secret) ([]entry, error) {
 		if e.Username, e.Password, err = a.decode(); err != nil {
 			return nil, fmt.Errorf("entry %q: %w", server, err)
 		}
+		e.Secret = SecretRef{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name, Hash: e.hash()}
 		entries = append(entries, e)
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(b.key(), a.key()) })
@@ -145,6 +149,12 @@ func parseServer(server string) entry {
 		name = hub
 	}
 	return entry{host: name, port: port, path: strings.TrimSuffix(rest, "/")}
+}
+
+// hash identifies what a registry is shown.
+func (c Credential) hash() string {
+	sum := sha256.Sum256([]byte(c.Username + "\x00" + c.Password))
+	return hex.EncodeToString(sum[:])
 }
 
 // decode returns the user and password of an entry. The encoded pair is preferred where there is one.

@@ -65,6 +65,9 @@ func Status(f *Facts) corev1.PodStatus {
 		s.Phase = endPhase(s.ContainerStatuses)
 	}
 	s.AllocatedResources, s.Resources = whole(f.Pod, s.Phase)
+	if f.Resize.Whole && old.Resources != nil {
+		s.Resources = old.Resources // it still has what it had
+	}
 	s.Conditions = conditions(f, &s)
 	return s
 }
