@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -164,7 +165,7 @@ const (
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	get, kind := h.v2, "application/json"
-	accept := r.Header.Get("Accept")
+	accept := header.Joined(r.Header, "Accept")
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
 	case path == "/openapi/v2":
 		w.Header().Add("Vary", "Accept")
@@ -205,7 +206,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if asked == d.hash {
 		w.Header().Set("Cache-Control", "public, immutable")
 	}
-	if r.Header.Get("If-None-Match") == `"`+d.hash+`"` {
+	if header.Unchanged(r, `"`+d.hash+`"`) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

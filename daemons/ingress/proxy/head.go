@@ -113,9 +113,9 @@ func (q *request) check() *malformed {
 				q.host = f.value
 			}
 		case expect:
-			q.expects = equalFold(f.value, "100-continue")
+			q.expects = q.expects || lists(f.value, "100-continue")
 		case te:
-			q.trailers = q.trailers || bytes.Contains(bytes.ToLower(f.value), []byte("trailers"))
+			q.trailers = q.trailers || lists(f.value, "trailers")
 		}
 	}
 	if hosts == 0 && q.minor > 0 || !validHost(q.host) || q.hasHost && len(q.host) == 0 {
@@ -124,8 +124,9 @@ func (q *request) check() *malformed {
 	if q.chunked && q.minor == 0 {
 		return errCodingVersion
 	}
-	if q.minor == 0 {
-		q.upgrading = false
+	if q.upgrading {
+		q.upgradeTo = protocols(q.upgradeTo)
+		q.upgrading = q.minor > 0 && len(q.upgradeTo) > 0
 	}
 	return nil
 }
@@ -230,6 +231,19 @@ func (a *answer) parse(b []byte) (int, *malformed) {
 		}
 	}
 	return a.parseFields(b, next)
+}
+
+// switches reports whether an answer switches to protocols that the request offered.
+func (a *answer) switches(q *request) bool {
+	if !q.upgrading || len(a.upgradeTo) == 0 {
+		return false
+	}
+	for protocol := range elements(a.upgradeTo) {
+		if !lists(q.upgradeTo, string(bytes.ToLower(protocol))) {
+			return false
+		}
+	}
+	return true
 }
 
 // hasBody reports whether an answer to a method can have a body.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/ingress/route"
 )
 
@@ -122,13 +123,10 @@ type stream struct {
 // Method, Header and Query are what rules match.
 func (x *stream) Method() string { return x.r.Method }
 
-// Header returns a field's value.
+// Header returns a field's value. Lines of one name are one list.
 func (x *stream) Header(name string) (string, bool) {
 	values := x.r.Header[textproto.CanonicalMIMEHeaderKey(name)]
-	if len(values) == 0 {
-		return "", false
-	}
-	return values[0], true
+	return strings.Join(values, ", "), len(values) > 0
 }
 
 // Query returns a parameter's value.
@@ -198,8 +196,8 @@ func (x *stream) serve() {
 
 func (x *stream) isSecure() bool {
 	if x.c.trusted {
-		if v := x.r.Header.Get("X-Forwarded-Proto"); v != "" {
-			return v == "https"
+		for v := range header.Elements(x.r.Header, "X-Forwarded-Proto") {
+			return strings.EqualFold(v, "https") // the first is what the client of all proxies spoke
 		}
 	}
 	return x.c.secure
@@ -233,7 +231,7 @@ func (x *stream) outgoing(changes *route.Headers) *outgoing {
 	if x.r.ContentLength != 0 {
 		q.body = x.r.Body
 	}
-	trailers := x.r.Header.Get("Te") == "trailers"
+	trailers := header.Has(x.r.Header, "Te", "trailers")
 	for _, name := range nextHop {
 		delete(q.header, name)
 	}
