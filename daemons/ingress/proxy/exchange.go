@@ -20,10 +20,10 @@ const attempts = 3
 func (c *conn) answer() {
 	q := &c.req
 	c.body.reset()
-	path, scratch, bad := plainPath(q.path, c.scratch)
+	path, scratch, ok := route.PlainPath(q.path, c.scratch)
 	c.scratch = scratch
-	if bad != nil {
-		c.reject(bad.status, bad.why)
+	if !ok {
+		c.reject(errPath.status, errPath.why)
 		return
 	}
 	rule := c.entry.table.Load().Find(hostname(q.host), path, c)

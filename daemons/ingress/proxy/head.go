@@ -171,6 +171,13 @@ func digits(b []byte) bool {
 
 func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}
+
 // hostname is a host without its port and the dot at its end, in lower case. It is the same memory where that will do.
 func hostname(h []byte) []byte {
 	if len(h) > 0 && h[0] == '[' {

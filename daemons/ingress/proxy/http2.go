@@ -150,9 +150,9 @@ func (x *stream) serve() {
 		x.fail(errRequestLine.status, errRequestLine.why)
 		return
 	}
-	path, _, bad := plainPath(raw, nil)
-	if bad != nil {
-		x.fail(bad.status, bad.why)
+	path, _, ok := route.PlainPath(raw, nil)
+	if !ok {
+		x.fail(errPath.status, errPath.why)
 		return
 	}
 	name := []byte(x.r.Host)
