@@ -66,7 +66,7 @@ PATCHES := $(wildcard cmd/containerd/*.patch)
 PATCHED := $(BIN)/.containerd
 
 # After clusterctl's: builds beside each other would both compile what they share.
-$(BIN)/containerd: go.mod go.sum $(PATCHES) $(wildcard cmd/containerd/*.go) $(call flags,containerd,$(CONTAINERD_FLAGS) $(PATCHES)) | build-deps binaries
+$(BIN)/containerd: go.mod go.sum $(PATCHES) $(wildcard cmd/containerd/*.go daemons/run/manager/*.go) $(call flags,containerd,$(CONTAINERD_FLAGS) $(PATCHES)) | build-deps binaries
 	@go mod download github.com/containerd/containerd/v2
 	@rm -rf $(PATCHED) && cp -r $$(go list -m -f '{{.Dir}}' github.com/containerd/containerd/v2) $(PATCHED) && chmod -R u+w $(PATCHED)
 	@for p in $(PATCHES); do patch --silent --fuzz=0 -p1 -d $(PATCHED) <$$p || exit 1; done

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/cmd/containerd/command"
-	"github.com/coreos/go-systemd/v22/daemon"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"clusterctl/daemons/run/manager"
 )
 
 func main() {
@@ -33,8 +34,8 @@ const socket = "unix:///run/containerd/containerd.sock"
 
 // watch pets the watchdog whenever containerd says on its socket that it serves, until ctx ends.
 func watch(ctx context.Context) {
-	period, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || period == 0 {
+	period := manager.Watchdog()
+	if period == 0 || !manager.There() {
 		return // systemd does not ask for it
 	}
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -56,7 +57,7 @@ func watch(ctx context.Context) {
 		answer, err := health.Check(call, &grpc_health_v1.HealthCheckRequest{})
 		cancel()
 		if err == nil && answer.Status == grpc_health_v1.HealthCheckResponse_SERVING {
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+			_ = manager.Tell(manager.Alive)
 		}
 	}
 }

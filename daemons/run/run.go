@@ -4,11 +4,11 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"sort"
 	"strconv"
@@ -16,10 +16,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"clusterctl/daemons/run/manager"
 )
 
 // Env is what a daemon is started with. Several daemons may run in one process,
@@ -236,30 +237,27 @@ func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result
 // watchdog for as long as h is live, and says when it stops. It returns when ctx ends.
 // Outside systemd it does nothing.
 func Notify(ctx context.Context, h *Health) {
-	if os.Getenv("NOTIFY_SOCKET") == "" {
+	if !manager.There() {
 		return
 	}
-	period, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || period == 0 {
-		period = 20 * time.Second
-	}
+	period := cmp.Or(manager.Watchdog(), 20*time.Second)
 	// Readiness is looked at often, since bring-up waits for it.
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for ready := false; ; {
 		select {
 		case <-ctx.Done():
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+			_ = manager.Tell(manager.Stopping)
 			return
 		case <-tick.C:
 		}
 		if !ready && h.Err(true) == nil {
 			ready = true
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+			_ = manager.Tell(manager.Ready)
 			tick.Reset(period / 3)
 		}
 		if ready && h.Err(false) == nil {
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+			_ = manager.Tell(manager.Alive)
 		}
 	}
 }

@@ -47,6 +47,11 @@ func (c *conn) answer() {
 		c.reject(missing(rule), "no backend")
 		return
 	}
+	if bad := c.e.startCall(c); bad != nil {
+		c.reject(bad.status, bad.why)
+		return
+	}
+	defer c.e.endCall(c)
 	c.headers, c.answers = chosen.changes(rule)
 	if p.h2 != nil {
 		c.overHTTP2(rule, p)

@@ -181,11 +181,20 @@ func (x *stream) serve() {
 		x.fail(missing(x.rule), "no backend")
 		return
 	}
+	if bad := x.e.startCall(x.c); bad != nil {
+		x.fail(bad.status, bad.why)
+		return
+	}
+	defer x.e.endCall(x.c)
 	changes, answers := chosen.changes(x.rule)
 	x.answers = answers
 	ctx, cancel := within(x.r.Context(), x.rule)
 	defer cancel()
-	res, ep, bad := p.exchange(ctx, x.rule, x.outgoing(changes))
+	q := x.outgoing(changes)
+	if q.body != nil && p.h2 == nil { // over HTTP/2, a slow body keeps no connection to a backend, and streams are silent for long
+		q.body = &pacedBody{ReadCloser: q.body, at: x.pace.at, pace: paceOf(x.rule), late: &q.late}
+	}
+	res, ep, bad := p.exchange(ctx, x.rule, q)
 	if bad != nil {
 		x.fail(bad.status, bad.why)
 		return
