@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -47,6 +48,7 @@ type daemon struct {
 	families []*family
 	relays   relays // of the mode userspace
 	alone    bool   // whether rules of other modes are gone
+	tracks   bool   // whether the kernel's table of connections was set
 	changed  changed
 	place    rules.Place
 	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
@@ -98,7 +100,7 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	for _, at := range []struct {
 		address string
 		handler http.Handler
-	}{{cfg.HealthzBindAddress, d.healthz()}, {cfg.MetricsBindAddress, env.Local()}} {
+	}{{cfg.HealthzBindAddress, d.healthz()}, {cfg.MetricsBindAddress, d.metrics(env.Local())}} {
 		if at.address == "" {
 			continue
 		}
@@ -151,6 +153,18 @@ func (d *daemon) healthz() http.Handler {
 	}
 	mux.HandleFunc("GET /healthz", answer)
 	mux.HandleFunc("GET /livez", answer)
+	return mux
+}
+
+// metrics adds the proxy's mode, at upstream's path, to what is served beside the metrics.
+func (d *daemon) metrics(rest http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = io.WriteString(w, d.mode) // the client is gone, or has it
+	})
+	mux.Handle("/", rest)
 	return mux
 }
 

@@ -131,6 +131,7 @@ func (d *daemon) sync() error {
 		}
 		f.forget = rules.Forget{}
 	}
+	d.track()
 	d.health.serve()
 	if len(failures) == 0 && !d.alone {
 		if err := retire(d.mode); err != nil {
