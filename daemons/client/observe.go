@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/run/measure"
 )
 
 // requests are the metrics of what a daemon asks the API server, by upstream's names.
@@ -22,7 +24,7 @@ func countRequests(registry prometheus.Registerer) (requests, error) {
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rest_client_requests_total", Help: "Requests to the API server, by what it answered; <error> where it did not.",
 		}, []string{"code", "method", "host"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rest_client_request_duration_seconds", Help: "Time until the API server begins to answer.",
 			Buckets: []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60},
 		}, []string{"verb", "host"}),

@@ -1,6 +1,10 @@
 package kubelet
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/run/measure"
+)
 
 // metrics are the kubelet's own, under upstream's names.
 type metrics struct {
@@ -12,7 +16,7 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
-		startSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		startSeconds: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubelet_pod_start_duration_seconds", Help: "From seeing a pod to its being ready.",
 			Buckets: []float64{.05, .1, .15, .2, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300},
 		}),

@@ -32,6 +32,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/daemons/run"
+	"clusterctl/daemons/run/measure"
 )
 
 // daemon is the proxy of one machine.
@@ -123,7 +124,7 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 }
 
 func newDuration() prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{
+	return measure.NewHistogram(prometheus.HistogramOpts{
 		Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "How long it took to bring the rules up to date.",
 		Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
 	})
