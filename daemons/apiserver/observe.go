@@ -13,6 +13,7 @@ import (
 
 	"clusterctl/daemons/apiserver/webhook"
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/client"
 	"clusterctl/daemons/run/measure"
 )
 
@@ -104,6 +105,9 @@ func newObserved(s *Server) (*observed, error) {
 		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found unavailable.",
 	}, []string{"name", "reason"})
 	var err error
+	if s.reach.Counted, err = client.Counted(s.o.Env.Metrics); err != nil {
+		return nil, err
+	}
 	if o.webhooks, err = webhook.NewCounts(s.o.Env.Metrics); err != nil {
 		return nil, err
 	}

@@ -320,7 +320,7 @@ func (s *Server) answer(q *request) error {
 		return writeVersion(q)
 	case isHealth(q.Path):
 		s.own.ServeHTTP(q.w, s.withReasons(q))
-	case q.Path == "/metrics":
+	case q.Path == "/metrics", q.Path == "/metrics/slis":
 		s.own.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, flow.DebugPath) && s.o.Flow != nil:
 		s.o.Flow.ServeHTTP(q.w, q.http)

@@ -154,7 +154,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	env.About.Config = map[string]any{"kubeletconfig": file}
-	env.About.Paths = []string{"/configz", "/flagz", "/pods", "/statusz"}
+	env.About.Paths = []string{"/configz", "/flagz", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource", "/metrics/slis", "/pods", "/statusz"}
 	name, err := nodeName(cfg.HostnameOverride)
 	if err != nil {
 		return nil, err
@@ -220,9 +220,14 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {
 		r.Finite = k.finite
 	}
-	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
-	k.metrics = newMetrics(env.Metrics)
+	k.metrics = newMetrics(env.Metrics, !o.NoServer)
 	env.Metrics.MustRegister(volumeMetrics{k.claimUses})
+	if !o.NoServer {
+		env.Metrics.MustRegister(nodeMetrics{k})
+		k.runtime = newRuntimeCounts(env.Metrics).counting(k.runtime)
+		k.cgroups = countedCgroups{k.cgroups, k.metrics.groupSeconds}
+	}
+	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.chores = k.housekeeping()
 	return k, nil
 }

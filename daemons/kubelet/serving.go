@@ -21,7 +21,7 @@ import (
 func (k *Kubelet) serving(ctx context.Context) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	switch {
 	case k.file.ServerTLSBootstrap:
-		asking, err := AskServing(ctx, k.client, k.name, k.ips, filepath.Join(k.cfg.RootDir, "pki"))
+		asking, err := AskServing(ctx, k.client, k.name, k.ips, filepath.Join(k.cfg.RootDir, "pki"), k.metrics.serverErrors)
 		if err != nil {
 			return nil, err
 		}
@@ -44,8 +44,9 @@ func (k *Kubelet) serving(ctx context.Context) (func(*tls.ClientHelloInfo) (*tls
 var errUnsigned = errors.New("serverTLSBootstrap: no serving certificate yet: its request (kubectl get csr) waits to be approved")
 
 // AskServing keeps a serving certificate of the cluster's in a directory: it asks for one that has the node's name and addresses, and for the next one
-// before that ends or when the addresses are others, until ctx ends. Somebody has to approve of each.
-func AskServing(ctx context.Context, api kubernetes.Interface, node string, ips []string, dir string) (certificate.Manager, error) {
+// before that ends or when the addresses are others, until ctx ends. Somebody has to approve of each. failures counts those that could not be
+// renewed; nil: nothing does.
+func AskServing(ctx context.Context, api kubernetes.Interface, node string, ips []string, dir string, failures certificate.Counter) (certificate.Manager, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the serving certificate: %w", err)
 	}
@@ -63,7 +64,7 @@ func AskServing(ctx context.Context, api kubernetes.Interface, node string, ips 
 		ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) { return api, nil },
 		GetTemplate: func() *x509.CertificateRequest { return wanted },
 		SignerName:  certificatesv1.KubeletServingSignerName, GetUsages: certificate.DefaultKubeletServingGetUsages,
-		CertificateStore: store, Name: "serving certificate", Ctx: &ctx,
+		CertificateStore: store, Name: "serving certificate", Ctx: &ctx, CertificateRenewFailure: failures,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ask for the serving certificate: %w", err)

@@ -54,6 +54,7 @@ type daemon struct {
 	place    rules.Place
 	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
 	duration prometheus.Histogram
+	age      *programmed
 	health   health
 }
 
@@ -89,8 +90,8 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	if d.client, err = kubernetes.NewForConfig(rest); err != nil {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
-	d.duration = newDuration()
-	env.Metrics.MustRegister(d.duration)
+	d.duration, d.age = newDuration(), newProgrammed(time.Now())
+	env.Metrics.MustRegister(append(d.age.collectors(), d.duration)...)
 	env.Health.Ready("rules", func() error {
 		if d.synced.Load() == 0 {
 			return errors.New("the rules are not there yet")
@@ -197,6 +198,9 @@ func (d *daemon) run(ctx context.Context) error {
 			return fmt.Errorf("watch services: %w", err)
 		}
 	}
+	if _, err := slices.Informer().AddEventHandler(d.age.handler()); err != nil {
+		return fmt.Errorf("watch when slices change: %w", err)
+	}
 	d.health.log = d.env.Log
 	defer d.health.close()
 	for _, f := range []*informers.Factory{ofServices, ofSlices, own} {
@@ -229,6 +233,9 @@ func lean(o any) (any, error) {
 	case *discoveryv1.EndpointSlice:
 		c := *o
 		c.ManagedFields, c.Annotations = nil, nil
+		if at, ok := o.Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
+			c.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at}
+		}
 		return &c, nil
 	case *corev1.Node:
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion, Labels: o.Labels}}, nil

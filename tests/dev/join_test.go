@@ -117,7 +117,7 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		asking, err := kubelet.AskServing(ctx, node, "joined", ips, dir)
+		asking, err := kubelet.AskServing(ctx, node, "joined", ips, dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
