@@ -8,11 +8,11 @@ import (
 	"os"
 
 	"github.com/containerd/containerd/v2/cmd/containerd/command"
-	"github.com/coreos/go-systemd/v22/daemon"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"clusterctl/daemons/run/manager"
 	"clusterctl/daemons/run/watchdog"
 )
 
@@ -34,6 +34,9 @@ const socket = "unix:///run/containerd/containerd.sock"
 
 // watch tells systemd's watchdog whenever containerd says on its socket that it serves, until ctx ends.
 func watch(ctx context.Context) {
+	if manager.Watchdog() == 0 || !manager.There() {
+		return // systemd does not ask for it
+	}
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "containerd: watch over itself:", err)
@@ -41,7 +44,7 @@ func watch(ctx context.Context) {
 	}
 	defer conn.Close()
 	health := grpc_health_v1.NewHealthClient(conn)
-	watchdog.Watch(ctx, func(message string) { _, _ = daemon.SdNotify(false, message) }, func(ctx context.Context) error {
+	watchdog.Watch(ctx, func(message string) { _ = manager.Tell(message) }, func(ctx context.Context) error {
 		answer, err := health.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		if err == nil && answer.Status != grpc_health_v1.HealthCheckResponse_SERVING {
 			err = fmt.Errorf("health is %s", answer.Status)

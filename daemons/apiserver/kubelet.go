@@ -18,6 +18,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"clusterctl/daemons/api/header"
 )
 
 // kubeletPaths are the kubelet's names for pods' subresources.
@@ -192,6 +194,7 @@ func (s *Server) forward(q *request, target *url.URL, transport http.RoundTrippe
 			*r.Out.URL = *target
 			r.Out.Host = ""
 			r.SetXForwarded()
+			header.WithoutHTTP2Upgrade(r.Out.Header)
 			// Who asks has been decided here, and is nobody's business behind.
 			r.Out.Header.Del("Authorization")
 			for name := range r.Out.Header {

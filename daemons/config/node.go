@@ -187,11 +187,22 @@ type Proxy struct {
 	HealthzBindAddress string        `flag:"healthz-bind-address" setting:"healthz_bind_address" help:"host:port of /healthz"`
 	MetricsBindAddress string        `flag:"metrics-bind-address" setting:"metrics_bind_address" help:"host:port of /metrics"`
 	MinSyncPeriod      time.Duration `flag:"min-sync-period" setting:"min_sync_period" range:"0s..1h" help:"shortest time between two changes of the rules"`
+
+	ConntrackMaxPerCore     int           `flag:"conntrack-max-per-core" setting:"conntrack_max_per_core" range:"0..1048576" help:"connections that the kernel tracks for each processor; 0 leaves what the kernel has. A larger limit is not lowered"`
+	ConntrackMin            int           `flag:"conntrack-min" setting:"conntrack_min" range:"0..67108864" help:"connections that the kernel tracks at least, however few processors there are"`
+	ConntrackTCPEstablished time.Duration `flag:"conntrack-tcp-timeout-established" setting:"conntrack_tcp_timeout_established" range:"0s..8760h" help:"how long an idle TCP connection is tracked; 0 leaves what the kernel has"`
+	ConntrackTCPCloseWait   time.Duration `flag:"conntrack-tcp-timeout-close-wait" setting:"conntrack_tcp_timeout_close_wait" range:"0s..8760h" help:"how long a TCP connection is tracked that one end has closed; 0 leaves what the kernel has"`
+	ConntrackTCPBeLiberal   bool          `flag:"conntrack-tcp-be-liberal" setting:"conntrack_tcp_be_liberal" help:"treat packets outside of the window as part of their TCP connection"`
+	ConntrackUDP            time.Duration `flag:"conntrack-udp-timeout" setting:"conntrack_udp_timeout" range:"0s..8760h" help:"how long UDP packets without an answer are tracked; 0 leaves what the kernel has"`
+	ConntrackUDPStream      time.Duration `flag:"conntrack-udp-timeout-stream" setting:"conntrack_udp_timeout_stream" range:"0s..8760h" help:"how long UDP packets in both directions are tracked; 0 leaves what the kernel has"`
 }
 
 // DefaultProxy returns the documented defaults.
 func DefaultProxy() Proxy {
-	return Proxy{ProxyMode: "nftables", HealthzBindAddress: "0.0.0.0:10256", MetricsBindAddress: "127.0.0.1:10249"}
+	return Proxy{
+		ProxyMode: "nftables", HealthzBindAddress: "0.0.0.0:10256", MetricsBindAddress: "127.0.0.1:10249",
+		ConntrackMaxPerCore: 32768, ConntrackMin: 131072, ConntrackTCPEstablished: 24 * time.Hour, ConntrackTCPCloseWait: time.Hour,
+	}
 }
 
 // Network configures the pod network daemon: CNI configuration on this machine

@@ -167,7 +167,11 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 		if !cfg.LeaderElect {
 			return m.run(ctx)
 		}
-		return client.Lead(ctx, leases, Lease, env.Log, m.run)
+		active, err := client.CountLeading(env.Metrics, Lease, m.run)
+		if err != nil {
+			return err
+		}
+		return client.Lead(ctx, leases, Lease, env.Log, active)
 	})
 	return g.Wait()
 }

@@ -198,7 +198,7 @@ func (s systemd) kept(t *testing.T) (string, int) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	name, ok := strings.CutPrefix(string(text[:n]), "FDSTORE=1\nFDNAME=")
+	name, ok := strings.CutPrefix(string(text[:n]), "FDSTORE=1\nFDPOLL=0\nFDNAME=")
 	if !ok {
 		t.Fatalf("%q", text[:n])
 	}

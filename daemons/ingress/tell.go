@@ -35,7 +35,7 @@ const lease = "kube-ingress"
 func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, gateways *gatewayAPI, w *watch) {
 	wait := time.Second
 	for ctx.Err() == nil {
-		err := client.Lead(ctx, clients, lease, env.Log, func(ctx context.Context) error {
+		active, err := client.CountLeading(env.Metrics, lease, func(ctx context.Context) error {
 			wait = time.Second
 			broadcaster := events.NewBroadcaster(ctx, clients)
 			defer broadcaster.Shutdown()
@@ -44,6 +44,9 @@ func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernet
 			t.run(ctx)
 			return nil
 		})
+		if err == nil {
+			err = client.Lead(ctx, clients, lease, env.Log, active)
+		}
 		if err == nil || ctx.Err() != nil {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,7 +82,9 @@ func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
 		return outcome{err: &devicesError{err}}
 	}
 	// A pod of the API has to be wanted there still when its volumes are made.
+	began := time.Now()
 	again, err := w.k.volumes.Setup(forPod(ctx, f.Pod.UID), f.Pod)
+	w.k.metrics.mounted(f.Pod, "volume_mount", began, err)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -213,7 +216,10 @@ func (w *worker) release(ctx context.Context, f *pod.Facts) error {
 		w.k.event(f.Pod, corev1.EventTypeWarning, "FailedUnprepareDynamicResources", "Failed to unprepare dynamic resources: %v", err)
 		return err
 	}
-	if err := w.k.volumes.Teardown(string(f.Pod.UID)); err != nil {
+	began := time.Now()
+	err := w.k.volumes.Teardown(string(f.Pod.UID))
+	w.k.metrics.mounted(f.Pod, "volume_unmount", began, err)
+	if err != nil {
 		return err
 	}
 	return w.k.cgroups.Remove(w.k.cgroups.Parent(f.Pod))

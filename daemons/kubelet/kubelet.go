@@ -165,7 +165,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	env.About.Config = map[string]any{"kubeletconfig": file}
-	env.About.Paths = []string{"/configz", "/flagz", "/pods", "/statusz"}
+	env.About.Paths = []string{"/configz", "/flagz", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource", "/metrics/slis", "/pods", "/statusz"}
 	name, err := nodeName(cfg.HostnameOverride)
 	if err != nil {
 		return nil, err
@@ -239,10 +239,15 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	if o.Pretended {
 		k.records.Store = &image.Memory{} // as its images are
 	}
-	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
-	k.metrics = newMetrics(env.Metrics)
+	k.metrics = newMetrics(env.Metrics, !o.NoServer)
 	k.uses = claimUses{measure: k.volumes.Use, hangs: k.tellHanging, hang: hangTime}
 	env.Metrics.MustRegister(volumeMetrics{k.claimUses})
+	if !o.NoServer {
+		env.Metrics.MustRegister(nodeMetrics{k})
+		k.runtime = newRuntimeCounts(env.Metrics).counting(k.runtime)
+		k.cgroups = countedCgroups{k.cgroups, k.metrics.groupSeconds}
+	}
+	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.chores = k.housekeeping()
 	return k, nil
 }

@@ -20,10 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
 	"clusterctl/daemons/kubelet/volume"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // signer answers requests for certificates as they are created.

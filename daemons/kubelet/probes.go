@@ -104,8 +104,10 @@ func (w *worker) launch(ctx context.Context, at *probing, f *pod.Facts, spec *co
 	at.stop[kind] = cancel
 	one := &probe.Worker{
 		Kind: kind, Probe: p, Target: w.target(f, spec, c.ID), Started: c.Started,
+		Result: func(took time.Duration, err error) {
+			w.k.metrics.probes.probed(f.Pod, spec.Name, strings.ToUpper(string(kind[:1]))+string(kind[1:]), took, err)
+		},
 		Failure: func(err error) {
-			w.k.metrics.probes.WithLabelValues(string(kind), "failed").Inc()
 			name := strings.ToUpper(string(kind[:1])) + string(kind[1:])
 			w.k.containerEvent(f.Pod, spec, corev1.EventTypeWarning, "Unhealthy", "%s probe failed: %s", name, err)
 		},

@@ -83,6 +83,7 @@ func (k *Kubelet) serve(ctx context.Context) error {
 			return nil
 		})
 	}
+	k.metrics.serving.get.Store(&certificate)
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certificate,
 		// Streams are tunnelled raw, which HTTP/2 does not do.
@@ -107,6 +108,9 @@ func (k *Kubelet) routes() http.Handler {
 	mux.HandleFunc("GET /stats/summary", k.serveSummary)
 	mux.HandleFunc("POST /stats/summary", k.serveSummary)
 	mux.HandleFunc("GET /metrics/resource", k.serveResourceMetrics)
+	mux.Handle("GET /metrics/probes", k.metrics.probes.handler())
+	mux.Handle("GET /metrics/cadvisor", k.cadvisor())
+	mux.Handle("GET /metrics/slis", k.env.Handler())
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.serveLogs)
 	for _, method := range []string{"GET", "POST"} {
 		mux.HandleFunc(method+" /exec/{namespace}/{pod}/{container}", k.serveExec)

@@ -28,7 +28,7 @@ import (
 func (k *Kubelet) serving() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context), err error) {
 	switch {
 	case k.file.ServerTLSBootstrap:
-		asking, err := NewServing(k.client, k.name, k.ips, filepath.Join(k.cfg.RootDir, "pki"), k.env.Log)
+		asking, err := NewServing(k.client, k.name, k.ips, filepath.Join(k.cfg.RootDir, "pki"), k.env.Log, k.metrics.serverErrors)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -52,8 +52,9 @@ var errUnsigned = errors.New("serverTLSBootstrap: no serving certificate yet: it
 
 // Serving is a serving certificate that the cluster signs. Its files are named as upstream's kubelet names them.
 type Serving struct {
-	ask signing
-	dir string
+	ask      signing
+	dir      string
+	failures counter // nil counts nothing
 
 	mu      sync.Mutex
 	current *tls.Certificate // nil while there is none
@@ -67,9 +68,14 @@ const (
 	firstPause, lastPause = 2 * time.Second, 32 * time.Second
 )
 
+// counter counts events.
+type counter interface{ Inc() }
+
 // NewServing returns the serving certificate of a node with some addresses. It reads the current one from dir, if there is
-// one.
-func NewServing(api kubernetes.Interface, node string, ips []string, dir string, log *slog.Logger) (*Serving, error) {
+// one. failures counts renewals that failed; nil counts nothing.
+func NewServing(
+	api kubernetes.Interface, node string, ips []string, dir string, log *slog.Logger, failures counter,
+) (*Serving, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of the serving certificate: %w", err)
 	}
@@ -77,7 +83,7 @@ func NewServing(api kubernetes.Interface, node string, ips []string, dir string,
 	for _, ip := range ips {
 		wanted.IPAddresses = append(wanted.IPAddresses, net.ParseIP(ip))
 	}
-	s := &Serving{dir: dir, ask: signing{api: api, log: log, wanted: wanted, signer: certificatesv1.KubeletServingSignerName,
+	s := &Serving{dir: dir, failures: failures, ask: signing{api: api, log: log, wanted: wanted, signer: certificatesv1.KubeletServingSignerName,
 		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}}}
 	path := filepath.Join(dir, currentServing)
 	pair, err := tls.LoadX509KeyPair(path, path)
@@ -112,6 +118,9 @@ func (s *Serving) Keep(ctx context.Context) {
 			continue
 		case ctx.Err() == nil:
 			s.ask.log.Warn("cannot renew the serving certificate", "err", err, "retry", wait)
+			if s.failures != nil {
+				s.failures.Inc()
+			}
 		}
 		if !pause(ctx, wait) {
 			return

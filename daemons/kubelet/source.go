@@ -111,6 +111,7 @@ func (k *Kubelet) launch(w *worker) {
 		}
 		k.objects.forget(uid)
 		k.status.forget(uid)
+		k.metrics.probes.forget(w.pod)
 		k.mu.Lock()
 		delete(k.workers, uid)
 		k.mu.Unlock()

@@ -45,6 +45,7 @@ type worker struct {
 	sandboxes []pod.Sandbox
 	exited    map[string]pod.Container
 	observed  bool
+	asked     time.Time // when the runtime was last asked
 	prepared  bool
 	admitted  string        // the sandbox whose network policies hold, by its id
 	refused   string        // why they did not at the last try
@@ -278,7 +279,11 @@ func (w *worker) begin(ctx context.Context, f *pod.Facts, step pod.Step) *underw
 		w.mu.Unlock()
 		w.again = time.Time{}
 	}
-	go func() { u.done <- w.do(ctx, f, step) }()
+	go func() {
+		out := w.do(ctx, f, step)
+		w.k.metrics.worked(f, step, u.began)
+		u.done <- out
+	}()
 	return u
 }
 
@@ -308,7 +313,10 @@ func (w *worker) observe(ctx context.Context) bool {
 	o := cri.Observer{Runtime: w.k.runtime, Message: func(s *criapi.ContainerStatus) string {
 		return cri.TerminationMessage(s, w.k.tailLog)
 	}}
+	asked := time.Now()
 	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.exited)
+	w.k.metrics.asked(asked, w.asked)
+	w.asked = asked
 	if err != nil {
 		if ctx.Err() == nil {
 			w.k.env.Log.Warn("ask the runtime about a pod", "pod", key(p), "error", err)

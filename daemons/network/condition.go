@@ -92,7 +92,7 @@ func (c *condition) write(ctx context.Context, node string, kind corev1.NodeCond
 	ctx, cancel := context.WithTimeout(ctx, telling)
 	defer cancel()
 	nodes := c.client.CoreV1().Nodes()
-	_, err := nodes.Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = nodes.Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("write the condition %s of node %s: %w", kind, node, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
+	"clusterctl/daemons/run/measure"
 	"clusterctl/kube/kubernetes"
 )
 
@@ -57,7 +58,7 @@ type policies struct {
 func newPolicies(client, machine kubernetes.Interface, node string, log *slog.Logger, kernel func() tables) *policies {
 	p := &policies{
 		log: log, client: client, machine: machine, name: node, kernel: kernel, told: newTold(), uids: map[string]string{}, fed: map[string]uint64{}, kernels: map[nft.Family]tables{},
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "networkpolicy_sync_duration_seconds", Help: "How long it took to bring the rules of network policies up to date.",
 			Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
 		}),

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -30,6 +31,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/daemons/run"
+	"clusterctl/daemons/run/measure"
 	"clusterctl/kube/kubernetes"
 )
 
@@ -47,10 +49,12 @@ type daemon struct {
 	families []*family
 	relays   relays // of the mode userspace
 	alone    bool   // whether rules of other modes are gone
+	tracks   bool   // whether the kernel's table of connections was set
 	changed  changed
 	place    rules.Place
 	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
 	duration prometheus.Histogram
+	age      *programmed
 	health   health
 }
 
@@ -86,8 +90,8 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	if d.client, err = kubernetes.NewForConfig(rest); err != nil {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
-	d.duration = newDuration()
-	env.Metrics.MustRegister(d.duration)
+	d.duration, d.age = newDuration(), newProgrammed(time.Now())
+	env.Metrics.MustRegister(append(d.age.collectors(), d.duration)...)
 	env.Health.Ready("rules", func() error {
 		if d.synced.Load() == 0 {
 			return errors.New("the rules are not there yet")
@@ -98,7 +102,7 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	for _, at := range []struct {
 		address string
 		handler http.Handler
-	}{{cfg.HealthzBindAddress, d.healthz()}, {cfg.MetricsBindAddress, env.Local()}} {
+	}{{cfg.HealthzBindAddress, d.healthz()}, {cfg.MetricsBindAddress, d.metrics(env.Local())}} {
 		if at.address == "" {
 			continue
 		}
@@ -121,7 +125,7 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 }
 
 func newDuration() prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{
+	return measure.NewHistogram(prometheus.HistogramOpts{
 		Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "How long it took to bring the rules up to date.",
 		Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
 	})
@@ -154,6 +158,18 @@ func (d *daemon) healthz() http.Handler {
 	return mux
 }
 
+// metrics adds the proxy's mode, at upstream's path, to what is served beside the metrics.
+func (d *daemon) metrics(rest http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = io.WriteString(w, d.mode) // the client is gone, or has it
+	})
+	mux.Handle("/", rest)
+	return mux
+}
+
 func (d *daemon) run(ctx context.Context) error {
 	labelled := func(selector string) *informers.Factory {
 		return informers.New(d.client, informers.WithTransform(lean),
@@ -181,6 +197,9 @@ func (d *daemon) run(ctx context.Context) error {
 		if _, err := informer.AddEventHandler(each(func(o any) { d.changed.note(serviceOf(o)) })); err != nil {
 			return fmt.Errorf("watch services: %w", err)
 		}
+	}
+	if _, err := slices.Informer().AddEventHandler(d.age.handler()); err != nil {
+		return fmt.Errorf("watch when slices change: %w", err)
 	}
 	d.health.log = d.env.Log
 	defer d.health.close()
@@ -214,6 +233,9 @@ func lean(o any) (any, error) {
 	case *discoveryv1.EndpointSlice:
 		c := *o
 		c.ManagedFields, c.Annotations = nil, nil
+		if at, ok := o.Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
+			c.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at}
+		}
 		return &c, nil
 	case *corev1.Node:
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion, Labels: o.Labels}}, nil

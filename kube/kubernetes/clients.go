@@ -136,6 +136,14 @@ func (g certificatesClient) CertificateSigningRequests() CertificateSigningReque
 	](g.rest, "", "certificatesigningrequests")}
 }
 
+func (g certificatesClient) PodCertificateRequests(namespace string) WithStatus[
+	*certificatesv1.PodCertificateRequest, *certificatesv1.PodCertificateRequestList,
+] {
+	return newObjects[*certificatesv1.PodCertificateRequest, *certificatesv1.PodCertificateRequestList](
+		g.rest, namespace, "podcertificaterequests",
+	)
+}
+
 func (g certificatesClient) ClusterTrustBundles() Objects[
 	*certificatesv1.ClusterTrustBundle, *certificatesv1.ClusterTrustBundleList,
 ] {

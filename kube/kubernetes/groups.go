@@ -50,6 +50,8 @@ type (
 	}
 	CertificatesV1 interface {
 		CertificateSigningRequests() CertificateSigningRequests
+		PodCertificateRequests(namespace string) WithStatus[
+			*certificatesv1.PodCertificateRequest, *certificatesv1.PodCertificateRequestList]
 		ClusterTrustBundles() Objects[*certificatesv1.ClusterTrustBundle, *certificatesv1.ClusterTrustBundleList]
 	}
 	CoordinationV1 interface {

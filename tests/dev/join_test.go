@@ -118,7 +118,7 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		asking, err := kubelet.NewServing(node, "joined", ips, dir, slog.New(slog.DiscardHandler))
+		asking, err := kubelet.NewServing(node, "joined", ips, dir, slog.New(slog.DiscardHandler), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -158,7 +159,7 @@ const (
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	get, kind := h.v2, "application/json"
-	accept := r.Header.Get("Accept")
+	accept := header.Joined(r.Header, "Accept")
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
 	case path == "/openapi/v2":
 		w.Header().Add("Vary", "Accept")
@@ -199,7 +200,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if asked == d.hash {
 		w.Header().Set("Cache-Control", "public, immutable")
 	}
-	if r.Header.Get("If-None-Match") == `"`+d.hash+`"` {
+	if header.Unchanged(r, `"`+d.hash+`"`) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

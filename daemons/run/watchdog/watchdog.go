@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
+	"clusterctl/daemons/run/manager"
 )
 
 // Watch tells systemd, in time for its watchdog, whenever live returns nil, until ctx ends. A live that does not return is a
 // process that hangs. send is one message of sd_notify(3). Watch returns at once when the unit has no watchdog.
 func Watch(ctx context.Context, send func(message string), live func(context.Context) error) {
-	period, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || period == 0 {
+	period := manager.Watchdog()
+	if period == 0 {
 		return
 	}
 	watch(ctx, period, send, live)
@@ -38,7 +38,7 @@ func watch(ctx context.Context, period time.Duration, send func(message string),
 			message = fmt.Sprintf("WATCHDOG_USEC=%d", patience.Microseconds())
 		}
 		if err == nil {
-			message = daemon.SdNotifyWatchdog + "\n" + message
+			message = manager.Alive + "\n" + message
 		}
 		if message != "" {
 			send(message)

@@ -150,6 +150,11 @@ func (g certificatesClient) CertificateSigningRequests() kubernetes.CertificateS
 	return g.client.CertificateSigningRequests()
 }
 
+func (g certificatesClient) PodCertificateRequests(namespace string) kubernetes.WithStatus[
+	*certificatesv1.PodCertificateRequest, *certificatesv1.PodCertificateRequestList] {
+	return g.client.PodCertificateRequests(namespace)
+}
+
 func (g certificatesClient) ClusterTrustBundles() kubernetes.Objects[
 	*certificatesv1.ClusterTrustBundle, *certificatesv1.ClusterTrustBundleList] {
 	return g.client.ClusterTrustBundles()
