@@ -18,18 +18,18 @@ import (
 	"clusterctl/daemons/nft/kernel"
 )
 
-// acceptChain is the chain of iptables that accepts pods' packets. It comes after the rules of others in the chain FORWARD, in place of
-// the policy of that chain, which Docker and ufw set to DROP.
+// acceptChain is an iptables chain that accepts packets of pods. The chain FORWARD jumps to it after the rules of other
+// programs, so that it takes effect instead of the policy DROP, which Docker and ufw set.
 const acceptChain = "CLUSTERCTL-FORWARD"
 
-// proxyMark is the bit of the mark of packets that the service proxy sends on under the machine's address.
+// proxyMark is the mark of packets that the service proxy forwards with the machine's address as their source.
 const proxyMark = "0x4000/0x4000"
 
 // programTime bounds one call of an iptables program.
 const programTime = 20 * time.Second
 
-// foreign looks after the packet filters of others on this machine: an accept of ours does not overrule their drops. It is not for
-// several goroutines at once, but for problems.
+// foreign makes packet filters of other programs accept packets of pods, and finds rules that drop them: an accept in our
+// own tables does not overrule these. Only problems may be read by several goroutines.
 type foreign struct {
 	clusters   []netip.Prefix
 	call       func(input []byte, program string, args ...string) ([]byte, error) // runs a program; nil is the real one
@@ -41,7 +41,7 @@ type foreign struct {
 	problems []string
 }
 
-// protocolOf is what a family of addresses is called by iptables and the kernel.
+// protocolOf holds the names that iptables and the kernel have for a family of addresses.
 type protocolOf struct {
 	program, names string // of iptables, and of the file that names the tables of its older kind
 	family         nftables.TableFamily
@@ -53,8 +53,8 @@ var protocols = []protocolOf{
 	{"ip6tables", "net/ip6_tables_names", nftables.TableFamilyIPv6, false},
 }
 
-// keep has others' packet filters accept pods' packets where that can be done, and finds those that drop them all the same. Between
-// changes of anybody's rules it does nothing, unless it is to look all the same.
+// keep adds accepts for packets of pods where a filter allows that, and records the rules that still drop them. It does
+// nothing when the kernel's rules have not changed since the last call, unless deep is set.
 func (f *foreign) keep(deep bool) error {
 	generation, err := kernel.Generation()
 	if err != nil {
@@ -78,7 +78,6 @@ func (f *foreign) keep(deep bool) error {
 	f.mu.Lock()
 	f.problems = slices.Compact(problems)
 	f.mu.Unlock()
-	// Our own changes are no news the next time.
 	if err := errors.Join(failures...); err != nil {
 		return err
 	}
@@ -86,14 +85,14 @@ func (f *foreign) keep(deep bool) error {
 	return nil
 }
 
-// found returns what drops pods' packets.
+// found returns the rules that drop packets of pods, as text.
 func (f *foreign) found() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.problems)
 }
 
-// older looks at the tables of iptables from before nftables, where there are any.
+// older examines the tables of the legacy iptables, if the kernel has any.
 func (f *foreign) older(p protocolOf) ([]string, error) {
 	proc := f.proc
 	if proc == "" {
@@ -112,7 +111,8 @@ func (f *foreign) older(p protocolOf) ([]string, error) {
 	return []string{"the machine has packet rules of " + p.program + "-legacy, and not the program: install it, or remove the rules by a restart"}, nil
 }
 
-// accept has one kind of iptables accept pods' packets, where its chain FORWARD may drop some. It returns what drops them before that.
+// accept adds acceptChain to one kind of iptables when the policy of its chain FORWARD is DROP. It returns the rules that
+// drop packets of pods before they reach it.
 func (f *foreign) accept(p protocolOf, program, suffix, called string) ([]string, error) {
 	name := program + suffix
 	listed, err := f.run(nil, name, "-w", "5", "-S", "FORWARD")
@@ -162,7 +162,7 @@ func everyPacket(words []string) bool {
 	return len(rest) > 1 && rest[0] == "-j" && (rest[1] == "DROP" || rest[1] == "REJECT")
 }
 
-// fill makes the chain of accepts what it should be.
+// fill writes the rules of acceptChain unless they are already there.
 func (f *foreign) fill(p protocolOf, program, suffix string) error {
 	var rules []string
 	for _, c := range f.clusters {

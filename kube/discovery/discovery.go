@@ -12,7 +12,6 @@ import (
 	"time"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -105,15 +104,15 @@ func (c *Client) get(path, accept string, into any) error {
 
 // groups returns all groups, the core group first, with their versions in order of preference.
 func (c *Client) groups() ([]apidiscovery.APIGroupDiscovery, error) {
-	legacy, err := c.groupsAt("/api")
-	if err != nil && !apierrors.IsNotFound(err) {
+	core, err := c.groupsAt("/api")
+	if err != nil {
 		return nil, err
 	}
 	named, err := c.groupsAt("/apis")
 	if err != nil {
 		return nil, err
 	}
-	return append(legacy, named...), nil
+	return append(core, named...), nil
 }
 
 // groupsAt returns the groups of a document. A document in another format is an error, because it would look like one

@@ -121,6 +121,13 @@ func TestDocumentInAnotherFormatIsNotAServerWithoutGroups(t *testing.T) {
 	}
 }
 
+func TestMissingDocumentIsNotAServerWithoutCoreGroup(t *testing.T) {
+	client := newClient(t, serve(t, map[string]string{"/apis": named}))
+	if lists, err := client.ServerPreferredResources(); err == nil || len(lists) > 0 {
+		t.Errorf("%d lists, %v", len(lists), err)
+	}
+}
+
 func TestMapperFindsKindsAndPrefersTheFirstVersion(t *testing.T) {
 	documents := map[string]string{"/api": core, "/apis": named}
 	mapper := discovery.NewMapper(newClient(t, serve(t, documents)))

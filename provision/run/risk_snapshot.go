@@ -25,9 +25,7 @@ func (p *Prepared) risks() (list []string) {
 			continue
 		}
 		switch {
-		case p.demoted(m):
-			list = append(list, "the removal of "+m.Name+"'s member")
-		case m.action == plan.Remove:
+		case p.demoted(m), m.action == plan.Remove:
 			list = append(list, "the removal of "+m.Name+"'s member")
 		case m.action == plan.Replace:
 			list = append(list, "the replacement of "+m.Name+"'s member")

@@ -292,7 +292,7 @@ func (s *EtcdLeave) means(m host.Member) bool {
 	return m.Name == s.Name
 }
 
-// Check asks the store. From one that does not answer the member is still to be removed, as far as anybody knows.
+// Check reports the removal when the member is in the list, and when etcd does not answer.
 func (s *EtcdLeave) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	leave := Change{Action: Delete, Kind: "etcd", Name: cmp.Or(s.Name, s.ID), Note: "remove the member"}
 	var c Change

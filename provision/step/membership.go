@@ -9,21 +9,21 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Membership compares the store's own list of members with the machines that should have one. It is looked at, never
-// applied.
+// Membership compares etcd's own list of members with the machines that should have one. It is only checked.
 type Membership struct {
 	Store Store `json:"store"`
-	// Known are machines that may have a member, and Wanted those that have to.
+	// Known are the machines that may have a member. Wanted are those that must have one.
 	Known  []string `json:"known"`
 	Wanted []string `json:"wanted"`
 }
 
 func (*Membership) distant() {}
 
-// Label says so.
+// Label returns a fixed text, because a run has one such step.
 func (s *Membership) Label() string { return "members of etcd" }
 
-// Check asks the store. From one that does not answer nothing is known, which its members' health says.
+// Check reports members without a machine and machines without a member. It reports nothing when etcd does not answer: the
+// health of the members reports that.
 func (s *Membership) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	members, err := s.Store.Members(ctx, h, healthTimeout)
 	if err != nil {
@@ -49,5 +49,5 @@ func (s *Membership) Check(ctx context.Context, h host.Host, _ *Walk) (Change, e
 	return Change{Action: Update, Kind: "etcd", Name: "members", Note: strings.Join(found, "; ")}, nil
 }
 
-// Apply does nothing: which member is to go, or to come, is not known from here.
+// Apply changes nothing, because the list does not tell which member to add or remove.
 func (s *Membership) Apply(context.Context, host.Host, *Walk) error { return nil }

@@ -141,7 +141,7 @@ func parameterEncoder(schema encoder) encoder {
 			return one(1, body.encode)(b, v)
 		}
 		if encode := places[place]; encode != nil {
-			return one(2, func(b []byte, v any) []byte { return encode(b, v) })(b, v)
+			return one(2, encoder(encode))(b, v)
 		}
 		return b
 	}
@@ -202,7 +202,7 @@ func schemaMessage() encoder {
 // encodeSecurity encodes one security scheme, which is one of six messages.
 func encodeSecurity(b []byte, v any) []byte {
 	o, _ := v.(map[string]any)
-	scopes := mapOfPlain(text)
+	scopes := mapOfTexts()
 	switch kind, flow := o["type"], o["flow"]; {
 	case kind == "basic":
 		m := &message{extensions: 3, members: map[string]member{"type": text(1), "description": text(2)}}
@@ -237,11 +237,11 @@ func encodeSecurity(b []byte, v any) []byte {
 	return b
 }
 
-// mapOfPlain is the message of an object with arbitrary names and plain values.
-func mapOfPlain(value func(protowire.Number) member) encoder {
+// mapOfTexts returns the encoder of an object with arbitrary names, whose values are texts.
+func mapOfTexts() encoder {
 	each := one(1, func(b []byte, v any) []byte {
 		e, _ := v.(entry)
-		return value(2)(text(1)(b, e.name), e.value)
+		return text(2)(text(1)(b, e.name), e.value)
 	})
 	return (&message{others: each}).encode
 }

@@ -131,7 +131,7 @@ func namedField(n protowire.Number, encode encoder) member {
 	})
 }
 
-// mapOf is the message of an object with arbitrary names.
+// mapOf returns the encoder of an object with arbitrary names, whose values are messages.
 func mapOf(encode encoder) encoder { return (&message{others: namedField(1, encode)}).encode }
 
 // encodeAny appends a value of any type as a text in YAML, of which JSON is a part.

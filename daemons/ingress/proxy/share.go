@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// client is what one client has of the proxy.
+// client counts the connections and requests of one client.
 type client struct {
 	key   netip.Addr
 	conns int          // guarded by the engine's mu
 	calls atomic.Int64 // requests that are being passed on
 }
 
-// clientOf returns whose an address is: hosts have a network of IPv6 to themselves.
+// clientOf returns the key of a client: the address for IPv4, the /64 network for IPv6, which one host has to itself.
 func clientOf(a netip.Addr) netip.Addr {
 	if a.Is6() && !a.Is4In6() {
 		if p, err := a.WithZone("").Prefix(64); err == nil {
@@ -22,7 +22,7 @@ func clientOf(a netip.Addr) netip.Addr {
 	return a.Unmap()
 }
 
-// limits are how much of what a process has may be in use. Everything that takes a file descriptor is counted before it is opened.
+// limits bounds connections and requests. Everything that takes a file descriptor is counted before it is opened.
 type limits struct {
 	conns     int   // connections of clients; 0: any
 	perClient int   // of one client, once half of all are there; 0: any
@@ -103,11 +103,12 @@ func (e *Engine) part(c *conn) {
 }
 
 var (
-	errCalls  = &malformed{503, "as many requests are being passed on as may be"}
-	errCaller = &malformed{429, "as many requests of this client are being passed on as may be"}
+	errCalls  = &malformed{503, "too many requests are being forwarded"}
+	errCaller = &malformed{429, "too many requests of this client are being forwarded"}
 )
 
-// startCall counts a request that is passed on to a backend. It returns why it is not; else endCall is called when it has ended.
+// startCall counts a request that is forwarded to a backend. It returns the answer to a request beyond a limit, otherwise
+// nil; then endCall must be called when the request has ended.
 func (e *Engine) startCall(c *conn) *malformed {
 	if e.limits.calls == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// Policy says of which images that a node has a pod must show that it could pull them.
+// Policy decides for which images on the node a pod must prove that it could pull them.
 type Policy struct {
 	Verify  string   // one of the policies of config
 	Allowed []string // with config.VerifyAllButAllowed: names without a tag or digest, or all below a path that ends with /*
@@ -19,7 +19,7 @@ func NewPolicy(f *config.KubeletFile) Policy {
 	return Policy{Verify: f.ImagePullCredentialsVerificationPolicy, Allowed: f.PreloadedImagesVerificationAllowlist}
 }
 
-// verifies reports whether a pod must show that it could pull an image. pulled says that this kubelet has pulled it.
+// verifies reports whether a pod must prove that it could pull an image. pulled is whether this kubelet pulled it.
 func (p Policy) verifies(image string, pulled bool) bool {
 	switch p.Verify {
 	case config.VerifyNone:

@@ -1,15 +1,15 @@
-// Package manager tells systemd about this process: that it is ready, alive or about to stop, and which sockets to keep for the next
-// one. The socket that carries the messages is opened once, so that a process that has no file descriptor left is still known to be
-// alive.
+// Package manager sends systemd the notifications of this process: ready, alive, stopping, and the sockets to keep for the
+// next process. The socket for the messages is opened once, unlike in go-systemd, so that a process without free file
+// descriptors still reports that it is alive.
 package manager
 
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 )
 
@@ -64,14 +64,12 @@ func Tell(text string, files ...int) error {
 	}
 }
 
-// Watchdog returns how often the service manager wants to be told that the process is alive; zero when it does not ask for that.
+// Watchdog returns the interval within which the service manager expects a notification that the process is alive; zero
+// for none.
 func Watchdog() time.Duration {
-	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
+	period, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
 		return 0
 	}
-	n, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
-	if err != nil || n <= 0 {
-		return 0
-	}
-	return time.Duration(n) * time.Microsecond
+	return period
 }
