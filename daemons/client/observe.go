@@ -54,7 +54,8 @@ func registered[C prometheus.Collector](registry prometheus.Registerer, c C) (C,
 	return c, nil
 }
 
-// CountLeading returns active counted in the metric of who leads: 1 while it runs, by the name of the lease, and 0 before and after.
+// CountLeading returns active counted in the metric of who leads: 1 while it runs, by the name of the lease, and 0
+// before and after.
 func CountLeading(registry prometheus.Registerer, name string, active func(context.Context) error) (func(context.Context) error, error) {
 	leads, err := registered(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status", Help: "1 while this process holds a lease, 0 while it waits for it.",
@@ -70,8 +71,9 @@ func CountLeading(registry prometheus.Registerer, name string, active func(conte
 	}, nil
 }
 
-// Counted returns a function that has what goes through a transport counted in the same metrics, for clients of other servers than the
-// API server. Objects of the API say which servers these are: beyond mostHosts, they are counted as one.
+// Counted returns a function that has what goes through a transport counted in the same metrics, for clients of other
+// servers than the API server. Objects of the API say which servers these are: beyond mostHosts, they are counted as
+// one.
 func Counted(registry prometheus.Registerer) (func(to http.RoundTripper) http.RoundTripper, error) {
 	r, err := countRequests(registry)
 	if err != nil {

@@ -83,7 +83,8 @@ type KubeletFile struct {
 	PreloadedImagesVerificationAllowlist   []string        `json:"preloadedImagesVerificationAllowlist,omitempty" setting:"preloaded_images_verification_allowlist" help:"names of images without tag and digest, as registry.example/team/web, or of all below a path, as registry.example/team/*"`
 }
 
-// Values of ImagePullCredentialsVerificationPolicy: of which images of the node a pod must show that it could pull them.
+// Values of ImagePullCredentialsVerificationPolicy: of which images of the node a pod must show that it could pull
+// them.
 const (
 	VerifyNone          = "NeverVerify"
 	VerifyPulled        = "NeverVerifyPreloadedImages"   // those that a kubelet has pulled

@@ -204,7 +204,8 @@ func newEngine(cfg config.Ingress, env run.Env) (*proxy.Engine, error) {
 	return proxy.New(c), nil
 }
 
-// descriptors is how many files and sockets this process may have open; 0 when that is not known. Go has raised it as far as it may.
+// descriptors is how many files and sockets this process may have open; 0 when that is not known. Go has raised it as
+// far as it may.
 func descriptors() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

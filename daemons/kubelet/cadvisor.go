@@ -17,8 +17,8 @@ import (
 // scrapeTime is how long a runtime has to answer a scrape of /metrics/cadvisor.
 const scrapeTime = 10 * time.Second
 
-// cadvisor serves the metrics of containers by the names that are known from cAdvisor: as the runtime measures them where it does, else
-// those that can be made of what it says that pods use.
+// cadvisor serves the metrics of containers by the names that are known from cAdvisor: as the runtime measures them
+// where it does, else those that can be made of what it says that pods use.
 func (k *Kubelet) cadvisor() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), scrapeTime)
@@ -127,7 +127,8 @@ var (
 	memoryDesc      = prometheus.NewDesc("machine_memory_bytes", "Memory of the machine.", nil, nil)
 )
 
-// containerUses are the metrics that can be made of what the runtime says that pods use, of those that are wanted by their names.
+// containerUses are the metrics that can be made of what the runtime says that pods use, of those that are wanted by
+// their names.
 func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bool) ([]prometheus.Metric, error) {
 	u, err := usedNow(ctx, k.runtime)
 	if err != nil {
@@ -180,7 +181,8 @@ func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bo
 	return out, nil
 }
 
-// machineMetrics are those of the machine as a whole. Its use has the names of a container's, with the id of the root of all cgroups.
+// machineMetrics are those of the machine as a whole. Its use has the names of a container's, with the id of the root
+// of all cgroups.
 func (k *Kubelet) machineMetrics() []prometheus.Metric {
 	out := []prometheus.Metric{prometheus.MustNewConstMetric(coresDesc, prometheus.GaugeValue, float64(k.machine.CPUs()))}
 	root := prometheus.Labels{"id": "/"}

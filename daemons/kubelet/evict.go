@@ -98,8 +98,8 @@ func (k *Kubelet) evict(ctx context.Context) {
 const (
 	// yieldTime is how long the next pod is not evicted while the last one still has something of the machine.
 	yieldTime = 30 * time.Second
-	// freeTime is how long the disk may stay as full as it is after containers were removed: the runtime frees what they have written
-	// afterwards, and mostFreeTime is how long it may take while the disk is getting emptier.
+	// freeTime is how long the disk may stay as full as it is after containers were removed: the runtime frees what
+	// they have written afterwards, and mostFreeTime is how long it may take while the disk is getting emptier.
 	freeTime, mostFreeTime = 30 * time.Second, 5 * time.Minute
 	// discardTime is how long it is waited for the containers of ended pods to be removed.
 	discardTime = 5 * time.Second
@@ -135,7 +135,8 @@ func (k *Kubelet) reclaims(short pressed, now time.Time) bool {
 	return k.freeing.waits(gone, d.Available, now)
 }
 
-// waits takes in how much room there is, and whether a pod's containers are newly gone. It reports whether more room may come.
+// waits takes in how much room there is, and whether a pod's containers are newly gone. It reports whether more room
+// may come.
 func (r *reclaim) waits(gone bool, room int64, now time.Time) bool {
 	switch {
 	case gone:

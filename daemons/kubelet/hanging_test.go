@@ -19,7 +19,8 @@ func claiming(name, claim string) *corev1.Pod {
 	return p
 }
 
-// A volume whose disk or server hangs takes one goroutine with it, however often its use is asked for, and no figure of another volume.
+// A volume whose disk or server hangs takes one goroutine with it, however often its use is asked for, and no figure of
+// another volume.
 func TestAHungVolumeHoldsUpNoFigures(t *testing.T) {
 	end := make(chan struct{})
 	var asked, told atomic.Int32

@@ -128,8 +128,8 @@ func (w *worker) widen(f *pod.Facts) error {
 	return nil
 }
 
-// fitted returns the limits that a pod as a whole can be given now. A limit of memory that is below what it uses has to wait: the kernel
-// would kill something of it.
+// fitted returns the limits that a pod as a whole can be given now. A limit of memory that is below what it uses has to
+// wait: the kernel would kill something of it.
 func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits, time.Time) {
 	had := w.limits.MemoryLimit
 	// A pod that a kubelet before this one has made has the limit that it was given, unless it is resized at once.

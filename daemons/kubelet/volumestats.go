@@ -25,8 +25,8 @@ type mountedClaim struct {
 	volume *corev1.Volume
 }
 
-// claimUses measures how full the volumes of claims are. A file system that hangs takes what asks it with it, for ever perhaps: each
-// volume is asked by one goroutine at a time, and what waits for it does so for a moment.
+// claimUses measures how full the volumes of claims are. A file system that hangs takes what asks it with it, for ever
+// perhaps: each volume is asked by one goroutine at a time, and what waits for it does so for a moment.
 type claimUses struct {
 	measure func(*corev1.Pod, *corev1.Volume) (volume.Use, error)
 	hangs   func(pods []mountedClaim, claim string, since time.Duration) // told once of a volume that does not answer
@@ -50,8 +50,8 @@ const (
 	measureAge  = time.Second            // of a figure that is not measured anew
 )
 
-// of returns how full the volumes of claims are, by the uids of the pods that have them. A volume that does not answer is as full as it
-// was.
+// of returns how full the volumes of claims are, by the uids of the pods that have them. A volume that does not answer
+// is as full as it was.
 func (c *claimUses) of(pods []*corev1.Pod) map[types.UID][]claimUse {
 	claims := map[types.NamespacedName][]mountedClaim{}
 	for _, p := range pods {
@@ -77,7 +77,8 @@ func (c *claimUses) of(pods []*corev1.Pod) map[types.UID][]claimUse {
 	return uses
 }
 
-// begin has every volume measured that is not, and returns what is worth waiting for. Volumes that no pod has any more are forgotten.
+// begin has every volume measured that is not, and returns what is worth waiting for. Volumes that no pod has any more
+// are forgotten.
 func (c *claimUses) begin(claims map[types.NamespacedName][]mountedClaim) (wait []<-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

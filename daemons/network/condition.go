@@ -62,7 +62,8 @@ func (c *condition) tell(ctx context.Context, n *corev1.Node, p Plan, made int) 
 // PodTrafficDropped is the condition of a node on which packet rules of others drop what pods send and get.
 const PodTrafficDropped corev1.NodeConditionType = "PodTrafficDropped"
 
-// tellDropped writes the condition of others' packet rules where the node says something else. A node that never had any says nothing.
+// tellDropped writes the condition of others' packet rules where the node says something else. A node that never had
+// any says nothing.
 func (c *condition) tellDropped(ctx context.Context, n *corev1.Node, problems []string) error {
 	status, reason, message := corev1.ConditionFalse, "NoForeignRules", "no packet rules of others drop packets of pods"
 	if len(problems) > 0 {

@@ -28,8 +28,8 @@ const proxyMark = "0x4000/0x4000"
 // programTime bounds one call of an iptables program.
 const programTime = 20 * time.Second
 
-// foreign makes packet filters of other programs accept packets of pods, and finds rules that drop them: an accept in our
-// own tables does not overrule these. Only problems may be read by several goroutines.
+// foreign makes packet filters of other programs accept packets of pods, and finds rules that drop them: an accept in
+// our own tables does not overrule these. Only problems may be read by several goroutines.
 type foreign struct {
 	clusters   []netip.Prefix
 	call       func(input []byte, program string, args ...string) ([]byte, error) // runs a program; nil is the real one
@@ -111,8 +111,8 @@ func (f *foreign) older(p protocolOf) ([]string, error) {
 	return []string{"the machine has packet rules of " + p.program + "-legacy, and not the program: install it, or remove the rules by a restart"}, nil
 }
 
-// accept adds acceptChain to one kind of iptables when the policy of its chain FORWARD is DROP. It returns the rules that
-// drop packets of pods before they reach it.
+// accept adds acceptChain to one kind of iptables when the policy of its chain FORWARD is DROP. It returns the rules
+// that drop packets of pods before they reach it.
 func (f *foreign) accept(p protocolOf, program, suffix, called string) ([]string, error) {
 	name := program + suffix
 	listed, err := f.run(nil, name, "-w", "5", "-S", "FORWARD")

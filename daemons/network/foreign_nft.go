@@ -19,8 +19,8 @@ var ownTables = []string{"clusterctl-", "kube-proxy", "cni_hostport"}
 // familyNames are what nft calls the families whose tables see packets that a machine forwards.
 var familyNames = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}
 
-// newer looks at the chains of nftables that see packets which the machine forwards. That of iptables is given an accept; what drops
-// packets of pods in others is found.
+// newer looks at the chains of nftables that see packets which the machine forwards. That of iptables is given an
+// accept; what drops packets of pods in others is found.
 func (f *foreign) newer() (problems []string, err error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -68,7 +68,8 @@ func (f *foreign) acceptNewer(p protocolOf, name string) ([]string, error) {
 	return []string{name + " is of iptables, and the machine has no program for it: install iptables, or delete the table"}, nil
 }
 
-// drops finds what drops packets of pods in a chain: the chain's policy, where no rule accepts them before, or a rule for all packets.
+// drops finds what drops packets of pods in a chain: the chain's policy, where no rule accepts them before, or a rule
+// for all packets.
 func (f *foreign) drops(c *nftables.Chain, name string, rules []*nftables.Rule) []string {
 	var problems []string
 	for _, cluster := range f.clusters {
@@ -104,7 +105,8 @@ func (f *foreign) drops(c *nftables.Chain, name string, rules []*nftables.Rule) 
 	return problems
 }
 
-// verdictOf returns what becomes of packets that a rule matches, 0 when it decides nothing, and whether it matches all of them.
+// verdictOf returns what becomes of packets that a rule matches, 0 when it decides nothing, and whether it matches all
+// of them.
 func verdictOf(exprs []expr.Any) (verdict expr.VerdictKind, every bool) {
 	every = true
 	for _, e := range exprs {
@@ -125,8 +127,8 @@ func verdictOf(exprs []expr.Any) (verdict expr.VerdictKind, every bool) {
 	return 0, false
 }
 
-// accepts reports whether a rule that accepts matches packets from pods, and to pods: by their network, or by how their interfaces' names
-// begin.
+// accepts reports whether a rule that accepts matches packets from pods, and to pods: by their network, or by how their
+// interfaces' names begin.
 func accepts(exprs []expr.Any, cluster netip.Prefix) (from, to bool) {
 	source, destination := uint32(12), uint32(16)
 	if cluster.Addr().Is6() {

@@ -409,7 +409,8 @@ func (d *daemon) tell(ctx context.Context, p Plan, made int) error {
 	return err
 }
 
-// tellDropped has the node say which packet rules of others drop what its pods send and get, when it is known to the API.
+// tellDropped has the node say which packet rules of others drop what its pods send and get, when it is known to the
+// API.
 func (d *daemon) tellDropped(ctx context.Context) error {
 	if d.nodes == nil || d.condition.client == nil {
 		return nil

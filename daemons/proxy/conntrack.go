@@ -16,9 +16,10 @@ import (
 // conntrackFiles are the kernel's settings of its table of connections.
 const conntrackFiles = "/proc/sys/net/netfilter"
 
-// setConntrack sets how many connections the kernel tracks, and for how long, in the files of a directory. A table that is larger than
-// asked for stays as it is. Zeros leave what the kernel has. Half-closed connections are kept for an hour in place of a minute: a pod
-// that sends for longer after its peer has closed would else send to an address that nothing translates back.
+// setConntrack sets how many connections the kernel tracks, and for how long, in the files of a directory. A table that
+// is larger than asked for stays as it is. Zeros leave what the kernel has. Half-closed connections are kept for an
+// hour in place of a minute: a pod that sends for longer after its peer has closed would else send to an address that
+// nothing translates back.
 func setConntrack(dir string, cfg *config.Proxy, cores int) error {
 	var failures []error
 	set := func(name string, value int64, atLeast bool) {
@@ -52,8 +53,8 @@ func setConntrack(dir string, cfg *config.Proxy, cores int) error {
 	return errors.Join(failures...)
 }
 
-// track sets the kernel's table of connections once. The files are there from when the first rules are. What cannot be set is reported
-// and left: within a container, some of it belongs to the machine.
+// track sets the kernel's table of connections once. The files are there from when the first rules are. What cannot be
+// set is reported and left: within a container, some of it belongs to the machine.
 func (d *daemon) track() {
 	if d.tracks {
 		return

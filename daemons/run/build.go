@@ -9,7 +9,8 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// features are those of upstream's that daemons themselves have, with the stage that they are in; none for general availability.
+// features are those of upstream's that daemons themselves have, with the stage that they are in; none for general
+// availability.
 var features = []struct{ name, stage string }{
 	{"ComponentSLIs", ""}, {"NativeHistograms", "BETA"}, {"ComponentStatusz", "BETA"}, {"ComponentFlagz", "BETA"},
 }

@@ -14,9 +14,9 @@ import (
 	"clusterctl/daemons/scheduler/cluster"
 )
 
-// podResources are the metrics of what pods request and are limited to, by upstream's names, which are served at /metrics/resources: as
-// many series as there are pods. Pods that have ended, and those that wait for their scheduling gates, are not among them. A scheduler
-// that does not lead knows of none.
+// podResources are the metrics of what pods request and are limited to, by upstream's names, which are served at
+// /metrics/resources: as many series as there are pods. Pods that have ended, and those that wait for their scheduling
+// gates, are not among them. A scheduler that does not lead knows of none.
 type podResources struct{ m *metrics }
 
 var (

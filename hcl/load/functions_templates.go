@@ -41,8 +41,8 @@ func templateFileFunc(f map[string]function.Function, read func(string) ([]byte,
 	})
 }
 
-// templateStringFunc renders the text that a reference leads to. The template is not written where it is rendered: there
-// it would be rendered already.
+// templateStringFunc renders the text that a reference leads to. The template is not written where it is rendered:
+// there it would be rendered already.
 func templateStringFunc(f map[string]function.Function) function.Function {
 	render := func(a []cty.Value) (cty.Value, error) {
 		closure := customdecode.ExpressionClosureFromVal(a[0])
@@ -79,7 +79,8 @@ func templateStringFunc(f map[string]function.Function) function.Function {
 	})
 }
 
-// renderTemplate returns the value of a template: text, or a value of another type when the template is one interpolation.
+// renderTemplate returns the value of a template: text, or a value of another type when the template is one
+// interpolation.
 func renderTemplate(f map[string]function.Function, content, name string, given cty.Value) (cty.Value, error) {
 	expr, diags := hclsyntax.ParseTemplate([]byte(content), name, hcl.InitialPos)
 	if diags.HasErrors() {

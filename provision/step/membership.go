@@ -22,8 +22,8 @@ func (*Membership) distant() {}
 // Label returns a fixed text, because a run has one such step.
 func (s *Membership) Label() string { return "members of etcd" }
 
-// Check reports members without a machine and machines without a member. It reports nothing when etcd does not answer: the
-// health of the members reports that.
+// Check reports members without a machine and machines without a member. It reports nothing when etcd does not answer:
+// the health of the members reports that.
 func (s *Membership) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	members, err := s.Store.Members(ctx, h, healthTimeout)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// An apply tries again what may pass by itself: while the members of etcd elect a leader, the API server answers with Timeout.
+// An apply tries again what may pass by itself: while the members of etcd elect a leader, the API server answers with
+// Timeout.
 func TestErrorsThatPassAreTriedAgain(t *testing.T) {
 	maps := schema.GroupResource{Resource: "configmaps"}
 	for _, c := range []struct {

@@ -22,8 +22,8 @@ import (
 
 // podSecurity enforces the Pod Security Standards: each namespace's labels select a level (privileged, baseline or
 // restricted) to enforce, to warn about and to record in the audit log. Invalid labels are rejected. The checks of each
-// level are those of upstream's package policy. Upstream's package admission is not used, because it links the clients of
-// all versions of all kinds into the program.
+// level are those of upstream's package policy. Upstream's package admission is not used, because it links the clients
+// of all versions of all kinds into the program.
 type podSecurity struct {
 	objects api.Objects
 	checks  policy.Evaluator

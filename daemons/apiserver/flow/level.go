@@ -109,7 +109,8 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 // restingQueues is how many queues are remembered in which nobody waits, besides one for each waiter.
 const restingQueues = 1024
 
-// keep remembers a queue. When there are too many, those in which nobody waits are forgotten, with what they were ahead of others.
+// keep remembers a queue. When there are too many, those in which nobody waits are forgotten, with what they were ahead
+// of others.
 func (l *level) keep(q *queue) {
 	if l.queues[q.index] == q {
 		return

@@ -15,8 +15,8 @@ import (
 // Clients ask for version 2 of the document as a protobuf message, openapi.v2.Document. The message is specified by
 // OpenAPIv2.proto of github.com/google/gnostic-models; its own parser needs several times the memory.
 
-// encodeProtobuf returns the message of a document of version 2 in JSON. Members that the message does not have, or whose
-// values have another type there, are left out.
+// encodeProtobuf returns the message of a document of version 2 in JSON. Members that the message does not have, or
+// whose values have another type there, are left out.
 func encodeProtobuf(document []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()

@@ -114,7 +114,8 @@ func TestHowManyPodsAUtilizationAsksFor(t *testing.T) {
 	}
 }
 
-// A request of a thousandth and a use of terabytes: the share of it is more than an int32, or its hundredfold than an int64, can hold.
+// A request of a thousandth and a use of terabytes: the share of it is more than an int32, or its hundredfold than an
+// int64, can hold.
 func TestAUtilizationIsNeverNegative(t *testing.T) {
 	for _, value := range []int64{1 << 40, 1 << 60} {
 		pods, samples := uses("1 1")

@@ -94,7 +94,8 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 	}
 }
 
-// TestDeletedNodesFreeTheirName checks that the request that waits for a name is looked at again when its Node is deleted.
+// TestDeletedNodesFreeTheirName checks that the request that waits for a name is looked at again when its Node is
+// deleted.
 func TestDeletedNodesFreeTheirName(t *testing.T) {
 	r := request(t, certificatesv1.KubeAPIServerClientKubeletSignerName,
 		x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:a", Organization: []string{"system:nodes"}}}, certificatesv1.UsageClientAuth)

@@ -139,8 +139,8 @@ func restarts(pod *corev1.Pod) (most int32) {
 	return most
 }
 
-// Burst is how many pods one sync of a controller creates, and how many it deletes, at most. Clients choose how many pods there
-// are to be: no list becomes that long, other objects get their turn, and a deletion is noticed in between.
+// Burst is how many pods one sync of a controller creates, and how many it deletes, at most. Clients choose how many
+// pods there are to be: no list becomes that long, other objects get their turn, and a deletion is noticed in between.
 const Burst = 500
 
 // InBatches calls f n times, in batches that double from one while all calls succeed,

@@ -42,7 +42,8 @@ func (e *Engine) leave(c *conn) {
 	e.room.Broadcast()
 }
 
-// makeRoom closes connections that wait, of one client or, for nil, of all, and returns how many it closed. The caller holds mu.
+// makeRoom closes connections that wait, of one client or, for nil, of all, and returns how many it closed. The caller
+// holds mu.
 func (e *Engine) makeRoom(of *client) (closed int) {
 	type waiting struct {
 		*conn

@@ -58,8 +58,8 @@ func limitsOf(cfg *Config) limits {
 	return l
 }
 
-// mayEnter reports whether a client may have one more connection. Once half of all connections are there, one that has its share gives
-// up those that wait for a request, or gets no more. The caller holds mu.
+// mayEnter reports whether a client may have one more connection. Once half of all connections are there, one that has
+// its share gives up those that wait for a request, or gets no more. The caller holds mu.
 func (e *Engine) mayEnter(of *client) bool {
 	if of == nil || e.limits.perClient == 0 || e.limits.conns == 0 || len(e.conns)-e.leaving < (e.limits.conns+1)/2 || of.conns < e.limits.perClient {
 		return true
@@ -107,8 +107,8 @@ var (
 	errCaller = &malformed{429, "too many requests of this client are being forwarded"}
 )
 
-// startCall counts a request that is forwarded to a backend. It returns the answer to a request beyond a limit, otherwise
-// nil; then endCall must be called when the request has ended.
+// startCall counts a request that is forwarded to a backend. It returns the answer to a request beyond a limit,
+// otherwise nil; then endCall must be called when the request has ended.
 func (e *Engine) startCall(c *conn) *malformed {
 	if e.limits.calls == 0 {
 		return nil

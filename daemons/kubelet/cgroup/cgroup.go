@@ -197,8 +197,9 @@ func (m *Manager) makeUnified(path string, l Limits) error {
 	return errors.Join(append(set, protect(at, l.MemoryMin, l.MemoryLow))...)
 }
 
-// Weight returns what version 2 of control groups has for the shares of version 1: 1 for 2, 100 for 1024 and 10000 for 262144, and a curve
-// through them, which container runtimes have as well (https://github.com/kubernetes/kubernetes/issues/131216).
+// Weight returns what version 2 of control groups has for the shares of version 1: 1 for 2, 100 for 1024 and 10000 for
+// 262144, and a curve through them, which container runtimes have as well
+// (https://github.com/kubernetes/kubernetes/issues/131216).
 func Weight(shares int64) int64 {
 	switch {
 	case shares <= 2:

@@ -12,9 +12,9 @@ func (m *Manager) Unified() bool {
 	return err == nil && unified
 }
 
-// Protect protects the memory of pods as a whole: what guaranteed pods request together, which is never reclaimed, and what burstable ones
-// do, which is reclaimed last. A group is protected no further than those that it is in. Zeros take protection back. Version 1 of control
-// groups has none.
+// Protect protects the memory of pods as a whole: what guaranteed pods request together, which is never reclaimed, and
+// what burstable ones do, which is reclaimed last. A group is protected no further than those that it is in. Zeros take
+// protection back. Version 1 of control groups has none.
 func (m *Manager) Protect(guaranteed, burstable int64) error {
 	if !m.Unified() {
 		return nil

@@ -16,8 +16,8 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Keyring holds the credentials of a pod's pull secrets. See https://kubernetes.io/docs/concepts/containers/images/#config-json
-// for the meaning of the keys of a secret.
+// Keyring holds the credentials of a pod's pull secrets. See
+// https://kubernetes.io/docs/concepts/containers/images/#config-json for the meaning of the keys of a secret.
 type Keyring struct {
 	entries []entry // in the order in which they are tried
 }
@@ -80,8 +80,8 @@ func (k *Keyring) Lookup(n Name) []Credential {
 	return found
 }
 
-// matches reports whether an entry is for an image: its host has as many parts as the registry's and each part matches as
-// a pattern, its port is the same, and its path is a prefix.
+// matches reports whether an entry is for an image: its host has as many parts as the registry's and each part matches
+// as a pattern, its port is the same, and its path is a prefix.
 func (e *entry) matches(n Name) bool {
 	host, port, _ := strings.Cut(n.Registry, ":")
 	if e.port != port || !strings.HasPrefix(n.Repository, e.path) {
@@ -132,8 +132,8 @@ func decode(s *corev1.Secret) ([]entry, error) {
 	return entries, nil
 }
 
-// parseServer splits a key of a secret: a scheme and the API versions v1 and v2 are left out, and all names of Docker Hub
-// are one.
+// parseServer splits a key of a secret: a scheme and the API versions v1 and v2 are left out, and all names of Docker
+// Hub are one.
 func parseServer(server string) entry {
 	server = strings.TrimPrefix(strings.TrimPrefix(server, "https://"), "http://")
 	host, rest, _ := strings.Cut(server, "/")

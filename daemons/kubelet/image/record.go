@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Records remembers with which credentials the images of a node were pulled, so that a pod uses only images that it could
-// pull itself (Kubernetes' KubeletEnsureSecretPulledImages). A record is in the format of upstream's kubelet, which reads
-// those of this one and the other way round. Its methods may be called at the same time.
+// Records remembers with which credentials the images of a node were pulled, so that a pod uses only images that it
+// could pull itself (Kubernetes' KubeletEnsureSecretPulledImages). A record is in the format of upstream's kubelet,
+// which reads those of this one and the other way round. Its methods may be called at the same time.
 type Records struct {
 	Policy Policy
 	Store  Store
@@ -94,8 +94,8 @@ func (r *Records) Begin(image string) error {
 }
 
 // End takes in how a pull ended: ref is the image's id, empty when the pull failed, and with the credential that it was
-// pulled with, nil for none. While the record cannot be written the note of Begin stays, which means that nobody is known
-// who may use the image.
+// pulled with, nil for none. While the record cannot be written the note of Begin stays, which means that nobody is
+// known who may use the image.
 func (r *Records) End(image, ref string, with *Credential) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,8 +113,8 @@ func (r *Records) End(image, ref string, with *Credential) error {
 	return r.Store.Remove(pulling, fileName(image))
 }
 
-// Usable reports whether a pod may use an image that the node has without pulling it. credentials returns what the pod has
-// for the image; it is called only where that matters.
+// Usable reports whether a pod may use an image that the node has without pulling it. credentials returns what the pod
+// has for the image; it is called only where that matters.
 func (r *Records) Usable(image, ref string, credentials func() ([]Credential, error)) (bool, error) {
 	open, known, err := r.access(image, ref)
 	if open || err != nil || len(known) == 0 {
@@ -240,8 +240,8 @@ func (r *Records) recoverOne(name string, find func(image string) (string, error
 	return r.Store.Remove(pulling, name)
 }
 
-// Prune removes records of images that the node has no more. It asks has about each whose id is not in refs, since a list
-// of images may be incomplete, and what has no record may be used by all.
+// Prune removes records of images that the node has no more. It asks has about each whose id is not in refs, since a
+// list of images may be incomplete, and what has no record may be used by all.
 func (r *Records) Prune(refs map[string]bool, has func(ref string) (bool, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -101,7 +101,8 @@ func Given(p *corev1.Pod) Allocation {
 	return a
 }
 
-// asReported returns what of a pod's resources its status reports, without what running it costs. What it says nothing of is as wanted.
+// asReported returns what of a pod's resources its status reports, without what running it costs. What it says nothing
+// of is as wanted.
 func asReported(p *corev1.Pod, wanted, reported corev1.ResourceList) corev1.ResourceList {
 	out := wanted.DeepCopy()
 	for name := range wanted {

@@ -70,7 +70,8 @@ func TestEmptyDirsAreOpenToThoseThatTheySay(t *testing.T) {
 	}
 }
 
-// A path that is made in a volume is open to those that the volume is open to: with its group, and only for who owns what is there.
+// A path that is made in a volume is open to those that the volume is open to: with its group, and only for who owns
+// what is there.
 func TestNewSubPathsAreAsOpenAsTheirVolume(t *testing.T) {
 	base := t.TempDir()
 	for _, mode := range []uint32{0o777, 0o2770, 0o3777, 0o1777} {

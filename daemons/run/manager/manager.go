@@ -1,6 +1,6 @@
-// Package manager sends systemd the notifications of this process: ready, alive, stopping, and the sockets to keep for the
-// next process. The socket for the messages is opened once, unlike in go-systemd, so that a process without free file
-// descriptors still reports that it is alive.
+// Package manager sends systemd the notifications of this process: ready, alive, stopping, and the sockets to keep for
+// the next process. The socket for the messages is opened once, unlike in go-systemd, so that a process without free
+// file descriptors still reports that it is alive.
 package manager
 
 import (
@@ -29,7 +29,8 @@ var socket = sync.OnceValues(func() (int, error) {
 	return fd, nil
 })
 
-// There reports whether a service manager listens, and opens the socket for it. It is called before the process has much to do.
+// There reports whether a service manager listens, and opens the socket for it. It is called before the process has
+// much to do.
 func There() bool {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return false

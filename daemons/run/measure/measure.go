@@ -1,6 +1,7 @@
-// Package measure makes the histograms that daemons serve at /metrics. Like upstream's since Kubernetes 1.37, each has exponential
-// buckets beside its own: a scraper that asks for the protobuf form gets them as a native histogram, and all others get text with the
-// classic buckets alone. See https://kubernetes.io/docs/reference/instrumentation/native-histograms/.
+// Package measure makes the histograms that daemons serve at /metrics. Like upstream's since Kubernetes 1.37, each has
+// exponential buckets beside its own: a scraper that asks for the protobuf form gets them as a native histogram, and
+// all others get text with the classic buckets alone. See
+// https://kubernetes.io/docs/reference/instrumentation/native-histograms/.
 package measure
 
 import "github.com/prometheus/client_golang/prometheus"

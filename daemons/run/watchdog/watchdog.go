@@ -1,5 +1,5 @@
-// Package watchdog tells systemd's watchdog that a process makes progress. A process that gets no CPU is not taken for one
-// that hangs: while it runs late, it asks for more patience. Health checks are their caller's.
+// Package watchdog tells systemd's watchdog that a process makes progress. A process that gets no CPU is not taken for
+// one that hangs: while it runs late, it asks for more patience. Health checks are their caller's.
 package watchdog
 
 import (
@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/run/manager"
 )
 
-// Watch tells systemd, in time for its watchdog, whenever live returns nil, until ctx ends. A live that does not return is a
-// process that hangs. send is one message of sd_notify(3). Watch returns at once when the unit has no watchdog.
+// Watch tells systemd, in time for its watchdog, whenever live returns nil, until ctx ends. A live that does not return
+// is a process that hangs. send is one message of sd_notify(3). Watch returns at once when the unit has no watchdog.
 func Watch(ctx context.Context, send func(message string), live func(context.Context) error) {
 	period := manager.Watchdog()
 	if period == 0 {
@@ -64,8 +64,8 @@ func newPace(period time.Duration, now time.Time) *pace {
 	return &pace{usual: period, every: period / reports, last: now}
 }
 
-// at takes in that the process has come to a report, and returns how patient systemd should be from now on and whether that
-// is new. A process that wants CPU comes late, at first by little.
+// at takes in that the process has come to a report, and returns how patient systemd should be from now on and whether
+// that is new. A process that wants CPU comes late, at first by little.
 func (p *pace) at(now time.Time) (patience time.Duration, changed bool) {
 	if late := now.Sub(p.last) - p.every; late > p.every/10 {
 		p.late = now

@@ -1,4 +1,5 @@
-// Package fake implements the clients of package kubernetes with objects in memory, for tests. It wraps client-go's fake.
+// Package fake implements the clients of package kubernetes with objects in memory, for tests. It wraps client-go's
+// fake.
 package fake
 
 import (

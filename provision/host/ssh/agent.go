@@ -28,7 +28,8 @@ type Program struct {
 }
 
 // probe is one command that finds out everything that starting the agent depends on. It is run by /bin/sh, whatever the
-// login shell is, and has no quote, backslash, exclamation mark or line end, which csh and fish read in ways of their own.
+// login shell is, and has no quote, backslash, exclamation mark or line end, which csh and fish read in ways of their
+// own.
 const probe = `/bin/sh -c 'LC_ALL=C; export LC_ALL; echo ` + marker + `; id -u; uname -m; uname -s; ` +
 	`if [ "$(id -u)" = 0 ]; then echo root; ` +
 	`elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then echo nopass; ` +
@@ -314,7 +315,8 @@ func first(text string) string {
 }
 
 // reason returns the line of what a command wrote to its standard error that says why it failed: shells first complain
-// about languages that the machine does not have. The machine may be anybody's: what would control a terminal is left out.
+// about languages that the machine does not have. The machine may be anybody's: what would control a terminal is left
+// out.
 func reason(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsPrint(r) {
