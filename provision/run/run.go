@@ -84,7 +84,7 @@ type Engine struct {
 	Bundle          *bundle.Bundle
 	Dial            func(ctx context.Context, m config.Machine) (Agent, error)
 	Live            func(s *state.State, c *config.Cluster) (Cluster, error)
-	Say             func(Event)      // optional
+	Say             func(Event)      // optional; several goroutines call it at once
 	Parallelism     int              // machines at a time; zero means 32
 	Destroy         bool             // take everything away
 	Look            bool             // only to plan: machines that are not reached are part of the plan
