@@ -82,7 +82,8 @@ func (c *condition) tellDropped(ctx context.Context, n *corev1.Node, problems []
 }
 
 // write writes a condition of the node.
-func (c *condition) write(ctx context.Context, node string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) error {
+func (c *condition) write(ctx context.Context, node string, kind corev1.NodeConditionType,
+	status corev1.ConditionStatus, reason, message string) error {
 	now := metav1.NewTime(c.now().Truncate(time.Second))
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
 		Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,

@@ -215,6 +215,7 @@ func (d *daemon) run(ctx context.Context) error {
 	follower.Go(func() { changes(following, d.env.Log, d.own, d.poke) })
 	if !d.cfg.RoutesOnly {
 		follower.Go(func() { d.guard(following, glance) })
+		follower.Go(func() { d.report(following, glance) })
 		follower.Go(func() {
 			if err := d.announce.Run(following); err != nil {
 				d.env.Log.Error("addresses of services are not announced by this machine", "error", err)
@@ -289,7 +290,7 @@ func (d *daemon) guard(ctx context.Context, every time.Duration) {
 			err = d.outward.restore()
 		}
 		problem := ""
-		if err = errors.Join(err, forward(d.clusters), d.fence.keep(deep), d.foreign.keep(deep), d.tellDropped(ctx)); err != nil {
+		if err = errors.Join(err, forward(d.clusters), d.fence.keep(deep), d.foreign.keep(deep)); err != nil {
 			problem = err.Error()
 		}
 		if problem != last && problem != "" {
@@ -409,17 +410,27 @@ func (d *daemon) tell(ctx context.Context, p Plan, made int) error {
 	return err
 }
 
-// tellDropped has the node say which packet rules of others drop what its pods send and get, when it is known to the
-// API.
-func (d *daemon) tellDropped(ctx context.Context) error {
-	if d.nodes == nil || d.condition.client == nil {
-		return nil
+// report has the node say which packet rules of others drop what its pods send and get. It waits for nobody but the
+// API: rules are put back meanwhile.
+func (d *daemon) report(ctx context.Context, every time.Duration) {
+	wait := time.NewTimer(every)
+	defer wait.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wait.C:
+		}
+		wait.Reset(every)
+		self, err := d.nodes.Get(d.name)
+		if err != nil {
+			continue // there is nothing yet to say it of
+		}
+		if err := d.condition.tellDropped(ctx, self, d.foreign.found()); err != nil && ctx.Err() == nil {
+			d.env.Log.Warn("report packet rules of others", "error", err)
+			wait.Reset(telling)
+		}
 	}
-	self, err := d.nodes.Get(d.name)
-	if err != nil {
-		return nil // there is nothing to say it of
-	}
-	return d.condition.tellDropped(ctx, self, d.foreign.found())
 }
 
 // tellPolicies says behind which interfaces this machine's pods are.
