@@ -18,8 +18,10 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	k8stesting "k8s.io/client-go/testing"
 
 	"clusterctl/daemons/kubelet/volume"
@@ -50,13 +52,26 @@ func newSigner(t *testing.T, client *fake.Clientset) *signer {
 		}
 		return false, nil, nil
 	})
+	// The fake takes no notice of field selectors.
+	client.PrependWatchReactor("podcertificaterequests", func(a k8stesting.Action) (bool, watch.Interface, error) {
+		w, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		return true, watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+			r, ok := e.Object.(*certificatesv1.PodCertificateRequest)
+			of := a.(k8stesting.WatchAction).GetWatchRestrictions().Fields
+			return e, ok && of.Matches(fields.Set{"metadata.name": r.Name, "spec.nodeName": string(r.Spec.NodeName)})
+		}), nil
+	})
 	return s
 }
 
 // issue signs a request's key, or another.
 func (s *signer) issue(r *certificatesv1.PodCertificateRequest, public any) {
 	s.t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(int64(len(s.asked))), NotBefore: s.now, NotAfter: s.now.Add(2 * time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(int64(len(s.asked))), NotBefore: s.now,
+		NotAfter: s.now.Add(2 * time.Hour)}
 	if public == nil {
 		stub, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
 		if err != nil {
@@ -68,16 +83,19 @@ func (s *signer) issue(r *certificatesv1.PodCertificateRequest, public any) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"about": "this"}, Bytes: der})
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"about": "this"},
+		Bytes: der})
 	at := func(d time.Duration) *metav1.Time { t := metav1.NewTime(s.now.Add(d)); return &t }
 	r.Status = certificatesv1.PodCertificateRequestStatus{CertificateChain: "the leaf\n" + string(block) + "the end\n",
 		NotBefore: at(0), BeginRefreshAt: at(time.Hour), NotAfter: at(2 * time.Hour),
-		Conditions: []metav1.Condition{{Type: certificatesv1.PodCertificateRequestConditionTypeIssued, Status: metav1.ConditionTrue}}}
+		Conditions: []metav1.Condition{{Type: certificatesv1.PodCertificateRequestConditionTypeIssued,
+			Status: metav1.ConditionTrue}}}
 }
 
 func refuseAs(kind string) func(*signer, *certificatesv1.PodCertificateRequest) {
 	return func(_ *signer, r *certificatesv1.PodCertificateRequest) {
-		r.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue, Reason: "UnsupportedKeyType", Message: "use ED25519"}}
+		r.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue,
+			Reason: "UnsupportedKeyType", Message: "use ED25519"}}
 	}
 }
 
@@ -86,11 +104,13 @@ func issueAll(s *signer, r *certificatesv1.PodCertificateRequest) { s.issue(r, n
 // certified is a pod with a source of a certificate, and what gets it.
 func certified(t *testing.T) (*signer, *podCertificates, func() (volume.KeyPair, time.Time, error)) {
 	t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "robot", UID: "account-1"}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "robot",
+		UID: "account-1"}}
 	client := fake.NewClientset(account)
 	s := newSigner(t, client)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-1"}}
-	o := newObjects(client, slog.New(slog.DiscardHandler), "n1", func() *corev1.Node { return node }, func(types.UID) {})
+	o := newObjects(client, slog.New(slog.DiscardHandler), "n1", func() *corev1.Node { return node },
+		func(types.UID) {})
 	c := o.certificates
 	c.now = func() time.Time { return s.now }
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,7 +120,8 @@ func certified(t *testing.T) (*signer, *podCertificates, func() (volume.KeyPair,
 	p := simplePod("web")
 	p.Spec.ServiceAccountName = "robot"
 	seconds := int32(7200)
-	want := &corev1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ECDSAP256", MaxExpirationSeconds: &seconds, UserAnnotations: map[string]string{"example.com/a": "b"}}
+	want := &corev1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ECDSAP256",
+		MaxExpirationSeconds: &seconds, UserAnnotations: map[string]string{"example.com/a": "b"}}
 	return s, c, func() (volume.KeyPair, time.Time, error) { return c.Get(forPod(t.Context(), p.UID), p, "v", 0, want) }
 }
 
@@ -111,15 +132,18 @@ func TestAPodGetsACertificateOfItsSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tls.X509KeyPair(pair.Chain, pair.Key); err != nil || strings.Contains(string(pair.Chain), "about") || !strings.HasPrefix(string(pair.Key), "-----BEGIN PRIVATE KEY-----") {
+	if _, err := tls.X509KeyPair(pair.Chain, pair.Key); err != nil || strings.Contains(string(pair.Chain), "about") ||
+		!strings.HasPrefix(string(pair.Key), "-----BEGIN PRIVATE KEY-----") {
 		t.Errorf("the key and certificate are %s%s: %v", pair.Key, pair.Chain, err)
 	}
 	if again.Before(s.now.Add(time.Hour)) || again.After(s.now.Add(time.Hour+mostJitter)) {
 		t.Errorf("it is renewed %s after it was issued", again.Sub(s.now))
 	}
 	spec := s.asked[0].Spec
-	if spec.PodName != "web" || spec.PodUID != "uid-web" || spec.ServiceAccountName != "robot" || spec.ServiceAccountUID != "account-1" || spec.NodeName != "n1" ||
-		spec.NodeUID != "node-1" || *spec.MaxExpirationSeconds != 7200 || spec.UnverifiedUserAnnotations["example.com/a"] != "b" {
+	if spec.PodName != "web" || spec.PodUID != "uid-web" || spec.ServiceAccountName != "robot" ||
+		spec.ServiceAccountUID != "account-1" || spec.NodeName != "n1" ||
+		spec.NodeUID != "node-1" || *spec.MaxExpirationSeconds != 7200 ||
+		spec.UnverifiedUserAnnotations["example.com/a"] != "b" {
 		t.Errorf("the request is %+v", spec)
 	}
 	if second, _, err := get(); err != nil || string(second.Key) != string(pair.Key) || len(s.asked) != 1 {
@@ -140,8 +164,10 @@ func TestACertificateIsRenewedAndServesUntilThen(t *testing.T) {
 	}
 	s.now = again
 	s.answer = refuseAs(certificatesv1.PodCertificateRequestConditionTypeFailed)
-	if pair, next, err := get(); err != nil || string(pair.Key) != string(first.Key) || !next.After(s.now) || len(s.asked) != 2 {
-		t.Errorf("while no new one is issued: the same key is %t, asked %d times, %v", string(pair.Key) == string(first.Key), len(s.asked), err)
+	if pair, next, err := get(); err != nil || string(pair.Key) != string(first.Key) || !next.After(s.now) ||
+		len(s.asked) != 2 {
+		t.Errorf("while no new one is issued: the same key is %t, asked %d times, %v",
+			string(pair.Key) == string(first.Key), len(s.asked), err)
 	}
 	s.answer = issueAll
 	if _, _, err := get(); err != nil || len(s.asked) != 2 {
@@ -150,7 +176,8 @@ func TestACertificateIsRenewedAndServesUntilThen(t *testing.T) {
 	s.now = s.now.Add(refusedAgain)
 	pair, next, err := get()
 	if err != nil || string(pair.Key) == string(first.Key) || next.Before(s.now.Add(time.Hour)) {
-		t.Errorf("the renewed key is the same: %t, renewed again in %s, %v", string(pair.Key) == string(first.Key), next.Sub(s.now), err)
+		t.Errorf("the renewed key is the same: %t, renewed again in %s, %v", string(pair.Key) == string(first.Key),
+			next.Sub(s.now), err)
 	}
 }
 
@@ -165,11 +192,14 @@ func TestAPodWaitsForItsCertificate(t *testing.T) {
 		later  time.Duration // when it is looked again
 		asked  int           // how many requests there are then
 	}{
-		"not answered":     {nil, "waiting for signer example.com/s", time.Minute, 1},
-		"never answered":   {nil, "waiting for signer example.com/s", requestLife + time.Second, 1},
-		"denied":           {refuseAs(certificatesv1.PodCertificateRequestConditionTypeDenied), "is Denied: UnsupportedKeyType: use ED25519", time.Hour, 1},
-		"failed":           {refuseAs(certificatesv1.PodCertificateRequestConditionTypeFailed), "is Failed", time.Hour, 1},
-		"of another's key": {func(s *signer, r *certificatesv1.PodCertificateRequest) { s.issue(r, other.Public()) }, "is of another key", time.Hour, 1},
+		"not answered":   {nil, "waiting for signer example.com/s", time.Minute, 1},
+		"never answered": {nil, "waiting for signer example.com/s", requestLife + time.Second, 1},
+		"denied": {refuseAs(certificatesv1.PodCertificateRequestConditionTypeDenied),
+			"is Denied: UnsupportedKeyType: use ED25519", time.Hour, 1},
+		"failed": {refuseAs(certificatesv1.PodCertificateRequestConditionTypeFailed), "is Failed",
+			time.Hour, 1},
+		"of another's key": {func(s *signer, r *certificatesv1.PodCertificateRequest) { s.issue(r, other.Public()) },
+			"is of another key", time.Hour, 1},
 	} {
 		s, _, get := certified(t)
 		s.answer = row.answer
@@ -210,15 +240,18 @@ func TestKeysAreOfTheTypeThatIsAskedFor(t *testing.T) {
 
 // The pod starts when its certificate is there, without waiting for the next try.
 func TestAPodStartsWhenItsCertificateIsIssued(t *testing.T) {
-	n := newNode(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "robot", UID: "account-1"}})
+	n := newNode(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "robot",
+		UID: "account-1"}})
 	s := newSigner(t, n.client)
 	requested := make(chan string, 10)
 	s.answer = func(_ *signer, r *certificatesv1.PodCertificateRequest) { requested <- r.Name }
 	n.start()
 	p := simplePod("web")
 	p.Spec.ServiceAccountName = "robot"
-	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-		PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519", CredentialBundlePath: "all.pem"}}}}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "v",
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+			PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519",
+				CredentialBundlePath: "all.pem"}}}}}}}
 	n.create(p)
 	var name string
 	select {
