@@ -25,7 +25,8 @@ type clusterStatus struct {
 	Members  string            `json:"members,omitempty"`         // how etcd's own list of members differs from the machines
 	Keys     []string          `json:"keys,omitempty"`            // which keys are due for replacement
 	Trouble  map[string]string `json:"snapshotTrouble,omitempty"` // what is wrong with snapshots of the store, by machine
-	Dropped  map[string]string `json:"droppedTraffic,omitempty"`  // packet rules of others that drop packets of pods, by node
+	// Dropped are packet rules of others that drop packets of pods, by node.
+	Dropped map[string]string `json:"droppedTraffic,omitempty"`
 }
 
 func newStatus() *cobra.Command {
@@ -156,7 +157,8 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 		fmt.Fprintln(c.OutOrStdout(), "Note:", text)
 	}
 	for _, node := range slices.Sorted(maps.Keys(s.Dropped)) {
-		fmt.Fprintf(c.OutOrStdout(), "%s: packet rules of others drop packets of pods: %s\n", node, config.Indented(s.Dropped[node], "  "))
+		fmt.Fprintf(c.OutOrStdout(), "%s: packet rules of others drop packets of pods: %s\n", node,
+			config.Indented(s.Dropped[node], "  "))
 	}
 	if s.API != "" {
 		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", config.Indented(s.API, "  "))

@@ -168,7 +168,8 @@ func DefaultKubeletFile() KubeletFile {
 		NodeLeaseDurationSeconds:    40,
 		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"},
 		ImageGCHighThresholdPercent: 85, ImageGCLowThresholdPercent: 80, ImageMinimumGCAge: metav1.Duration{Duration: 2 * time.Minute},
-		ContainerLogMaxSize: "10Mi", ContainerLogMaxFiles: 5, PodPidsLimit: -1, ImagePullCredentialsVerificationPolicy: VerifyPulled, MemoryReservationPolicy: ReserveNone,
+		ContainerLogMaxSize: "10Mi", ContainerLogMaxFiles: 5, PodPidsLimit: -1,
+		ImagePullCredentialsVerificationPolicy: VerifyPulled, MemoryReservationPolicy: ReserveNone,
 		ContainerLogMonitorInterval:    metav1.Duration{Duration: 10 * time.Second},
 		StreamingConnectionIdleTimeout: metav1.Duration{Duration: 4 * time.Hour},
 	}

@@ -60,7 +60,8 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 	list := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
 	pod := func(whole *corev1.ResourceRequirements) *corev1.Pod {
 		own := corev1.ResourceRequirements{Requests: list("100m"), Limits: list("200m")}
-		p := &corev1.Pod{Spec: corev1.PodSpec{Resources: whole, Containers: []corev1.Container{{Name: "c", Image: "i", Resources: own}}}}
+		p := &corev1.Pod{Spec: corev1.PodSpec{Resources: whole,
+			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: own}}}}
 		defaultPod(p)
 		return p
 	}
@@ -71,13 +72,18 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 		is, was *corev1.ResourceRequirements
 		refused string // field and detail
 	}{
-		"larger":           {both("2"), both("1"), ""},
-		"smaller":          {both("500m"), both("1"), ""},
-		"for the first":    {&corev1.ResourceRequirements{Requests: list("150m"), Limits: list("1")}, nil, ""},
-		"no longer":        {nil, &corev1.ResourceRequirements{Requests: list("150m"), Limits: list("1")}, "spec.resources: pod-level resources cannot be removed"},
-		"without a limit":  {&corev1.ResourceRequirements{Requests: list("1")}, both("1"), "spec.resources.limits[cpu]: resource limits cannot be removed"},
-		"below containers": {both("50m"), both("1"), "spec.resources.requests[cpu]: must be greater than or equal to aggregate container requests of 100m"},
-		"with a device": {&corev1.ResourceRequirements{Requests: list("1"), Limits: corev1.ResourceList{"cpu": resource.MustParse("1"), "example.com/gpu": resource.MustParse("1")}}, both("1"),
+		"larger":        {both("2"), both("1"), ""},
+		"smaller":       {both("500m"), both("1"), ""},
+		"for the first": {&corev1.ResourceRequirements{Requests: list("150m"), Limits: list("1")}, nil, ""},
+		"no longer": {nil, &corev1.ResourceRequirements{Requests: list("150m"), Limits: list("1")},
+			"spec.resources: pod-level resources cannot be removed"},
+		"without a limit": {&corev1.ResourceRequirements{Requests: list("1")}, both("1"),
+			"spec.resources.limits[cpu]: resource limits cannot be removed"},
+		"below containers": {both("50m"), both("1"),
+			"spec.resources.requests[cpu]: must be greater than or equal to aggregate container requests of 100m"},
+		"with a device": {&corev1.ResourceRequirements{Requests: list("1"),
+			Limits: corev1.ResourceList{"cpu": resource.MustParse("1"), "example.com/gpu": resource.MustParse("1")}},
+			both("1"),
 			"spec: only cpu and memory resources are mutable"},
 	} {
 		errs := slices.DeleteFunc(ValidateResize(pod(c.is), pod(c.was)), func(e *field.Error) bool {
@@ -86,7 +92,8 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 		if c.refused == "" && len(errs) > 0 {
 			t.Errorf("%s: %v", name, errs)
 		}
-		if c.refused != "" && !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field+": "+e.Detail == c.refused }) {
+		if c.refused != "" && !slices.ContainsFunc(errs,
+			func(e *field.Error) bool { return e.Field+": "+e.Detail == c.refused }) {
 			t.Errorf("%s: %v, want %s", name, errs, c.refused)
 		}
 	}

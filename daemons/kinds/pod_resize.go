@@ -49,7 +49,8 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 		errs = append(errs, kept(rest.Resources, was.Spec.Resources, at)...)
 		sized(rest.Resources, was.Spec.Resources)
 	} else if rest.Resources != nil {
-		if sized(rest.Resources, &corev1.ResourceRequirements{}); equality.Semantic.DeepEqual(*rest.Resources, corev1.ResourceRequirements{}) {
+		none := corev1.ResourceRequirements{}
+		if sized(rest.Resources, &none); equality.Semantic.DeepEqual(*rest.Resources, none) {
 			rest.Resources = nil
 		}
 	}

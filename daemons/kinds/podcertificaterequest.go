@@ -79,14 +79,17 @@ func validatePodCertificate(p *corev1.PodCertificateProjection, at *field.Path) 
 	if seconds := p.MaxExpirationSeconds; seconds != nil {
 		longest := longestFor(p.SignerName)
 		if *seconds < shortestPodCertificate {
-			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds, fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", shortestPodCertificate)))
+			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds,
+				fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", shortestPodCertificate)))
 		} else if *seconds > longest {
-			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", longest)))
+			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds,
+				fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", longest)))
 		}
 	}
 	paths := 0
 	for _, f := range []struct{ name, path string }{
-		{"credentialBundlePath", p.CredentialBundlePath}, {"keyPath", p.KeyPath}, {"certificateChainPath", p.CertificateChainPath},
+		{"credentialBundlePath", p.CredentialBundlePath}, {"keyPath", p.KeyPath},
+		{"certificateChainPath", p.CertificateChainPath},
 	} {
 		if f.path != "" {
 			paths++
@@ -94,7 +97,8 @@ func validatePodCertificate(p *corev1.PodCertificateProjection, at *field.Path) 
 		}
 	}
 	if paths == 0 {
-		errs = append(errs, field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
+		errs = append(errs,
+			field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
 	}
 	return append(errs, userAnnotations(p.UserAnnotations, at.Child("userAnnotations"))...)
 }

@@ -50,21 +50,25 @@ func validatePodClaims(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 func podTotals(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("resources")
-	together := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{})
+	together := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *spec},
+		resourcehelper.PodResourcesOptions{})
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
 		request := r.Requests[name]
 		if !resourcehelper.IsSupportedPodLevelResource(name) {
-			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), name, "unsupported pod-level resource"))
+			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), name,
+				"unsupported pod-level resource"))
 			continue
 		}
 		if sum := together[name]; sum.Cmp(request) > 0 {
-			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must be greater than or equal to aggregate container requests of "+sum.String()))
+			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), request.String(),
+				"must be greater than or equal to aggregate container requests of "+sum.String()))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
 		limit := r.Limits[name]
 		if !resourcehelper.IsSupportedPodLevelResource(name) {
-			errs = append(errs, field.Invalid(at.Child("limits").Key(string(name)), name, "unsupported pod-level resource"))
+			errs = append(errs, field.Invalid(at.Child("limits").Key(string(name)), name,
+				"unsupported pod-level resource"))
 			continue
 		}
 		for _, list := range []struct {
@@ -74,7 +78,8 @@ func podTotals(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field
 			for i := range list.containers {
 				if own, ok := list.containers[i].Resources.Limits[name]; ok && own.Cmp(limit) > 0 {
 					where := path.Child(list.name).Index(i).Child("resources", "limits").Key(string(name))
-					errs = append(errs, field.Invalid(where, own.String(), "must be less than or equal to pod limits of "+limit.String()))
+					errs = append(errs, field.Invalid(where, own.String(),
+						"must be less than or equal to pod limits of "+limit.String()))
 				}
 			}
 		}

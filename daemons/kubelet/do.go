@@ -195,7 +195,8 @@ func kernelName(p *corev1.Pod, cluster string) (string, error) {
 	if full := p.Spec.SetHostnameAsFQDN; full != nil && *full && domain != "" {
 		host += "." + domain
 		if len(host) > longest {
-			return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)", host, longest, len(host))
+			return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, "+
+				"FQDN %s is too long (%d characters is the max, %d characters requested)", host, longest, len(host))
 		}
 	}
 	return host, nil

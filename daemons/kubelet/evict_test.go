@@ -110,7 +110,8 @@ func TestTheNextPodIsEvictedWhenNoMoreRoomComes(t *testing.T) {
 		at    time.Duration
 		waits bool
 	}{
-		{true, 10, 0, true}, {false, 10, 29 * time.Second, true}, {false, 11, 29 * time.Second, true}, {false, 9, 58 * time.Second, true},
+		{true, 10, 0, true}, {false, 10, 29 * time.Second, true}, {false, 11, 29 * time.Second, true},
+		{false, 9, 58 * time.Second, true},
 		{false, 9, time.Minute, false}, {true, 9, 2 * time.Minute, true}, {false, 9, 3 * time.Minute, false},
 	} {
 		if got := r.waits(row.gone, row.room, at(row.at)); got != row.waits {

@@ -15,7 +15,8 @@ import (
 // claiming is a pod with the volume of a claim.
 func claiming(name, claim string) *corev1.Pod {
 	p := simplePod(name)
-	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "data",
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
 	return p
 }
 
@@ -41,7 +42,8 @@ func TestAHungVolumeHoldsUpNoFigures(t *testing.T) {
 			t.Errorf("claim %s of %d pods hangs", claim, len(pods))
 		}
 	}
-	pods := []*corev1.Pod{claiming("a", "hung"), claiming("b", "hung"), claiming("c", "well"), claiming("unmounted", "well"), claiming("d", "well")}
+	pods := []*corev1.Pod{claiming("a", "hung"), claiming("b", "hung"), claiming("c", "well"),
+		claiming("unmounted", "well"), claiming("d", "well")}
 	for range 5 {
 		uses := c.of(pods)
 		if len(uses["uid-a"]) > 0 || len(uses["uid-c"]) != 1 || len(uses["uid-d"]) != 1 || uses["uid-d"][0].Used != 1 {
@@ -90,7 +92,8 @@ func TestAPodSaysWhichOfItsVolumesHangs(t *testing.T) {
 	n.runs(k)
 	p := simplePod("web")
 	p.Spec.Volumes = []corev1.Volume{
-		{Name: "hangs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+		{Name: "hangs",
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 		{Name: "well", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
 	n.create(p)
@@ -103,7 +106,8 @@ func TestAPodSaysWhichOfItsVolumesHangs(t *testing.T) {
 	if err := n.client.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the event of the unmounting", n.told("FailedUnMount", "UnmountVolume.TearDown of the volumes takes longer than 20ms"))
+	n.until("the event of the unmounting", n.told("FailedUnMount",
+		"UnmountVolume.TearDown of the volumes takes longer than 20ms"))
 	close(s.unmount)
 	n.until("the pod to go", func() bool { return n.pod("web") == nil })
 }

@@ -17,13 +17,16 @@ func TestAPodHasItsNameAndDomainOnce(t *testing.T) {
 		kernel, file string // of the sandbox, and in /etc/hosts
 		fails        string
 	}{
-		"plain":              {func(*corev1.PodSpec) {}, "web", "web", ""},
-		"of its own":         {func(s *corev1.PodSpec) { s.Hostname = "db" }, "db", "db", ""},
-		"below a service":    {func(s *corev1.PodSpec) { s.Subdomain = "sub" }, "web", "web.sub.default.svc.cluster.local\tweb", ""},
-		"with its domain":    {func(s *corev1.PodSpec) { s.Subdomain, s.SetHostnameAsFQDN = "sub", &yes }, "web.sub.default.svc.cluster.local", "web.sub.default.svc.cluster.local\tweb", ""},
-		"without a domain":   {func(s *corev1.PodSpec) { s.SetHostnameAsFQDN = &yes }, "web", "web", ""},
-		"overridden":         {func(s *corev1.PodSpec) { s.HostnameOverride = &override }, override, override, ""},
-		"with a long domain": {func(s *corev1.PodSpec) { s.Subdomain, s.SetHostnameAsFQDN = long, &yes }, "", "", "is too long (64 characters is the max, 70 characters requested)"},
+		"plain":      {func(*corev1.PodSpec) {}, "web", "web", ""},
+		"of its own": {func(s *corev1.PodSpec) { s.Hostname = "db" }, "db", "db", ""},
+		"below a service": {func(s *corev1.PodSpec) { s.Subdomain = "sub" }, "web",
+			"web.sub.default.svc.cluster.local\tweb", ""},
+		"with its domain": {func(s *corev1.PodSpec) { s.Subdomain, s.SetHostnameAsFQDN = "sub", &yes },
+			"web.sub.default.svc.cluster.local", "web.sub.default.svc.cluster.local\tweb", ""},
+		"without a domain": {func(s *corev1.PodSpec) { s.SetHostnameAsFQDN = &yes }, "web", "web", ""},
+		"overridden":       {func(s *corev1.PodSpec) { s.HostnameOverride = &override }, override, override, ""},
+		"with a long domain": {func(s *corev1.PodSpec) { s.Subdomain, s.SetHostnameAsFQDN = long, &yes }, "", "",
+			"is too long (64 characters is the max, 70 characters requested)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -31,7 +34,8 @@ func TestAPodHasItsNameAndDomainOnce(t *testing.T) {
 			p := simplePod("web")
 			row.change(&p.Spec)
 			if row.fails != "" {
-				if _, err := (&worker{k: k}).sandboxConfig(p, 0); err == nil || !strings.Contains(err.Error(), row.fails) {
+				if _, err := (&worker{k: k}).sandboxConfig(p, 0); err == nil ||
+					!strings.Contains(err.Error(), row.fails) {
 					t.Errorf("the sandbox fails with %v", err)
 				}
 				return

@@ -172,7 +172,8 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	}
 	k := &Kubelet{
 		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine,
-		logRoot: o.LogRoot, patience: hangTime, pretended: o.Pretended, watches: o.Watches, unleased: o.NoLease, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
+		logRoot: o.LogRoot, patience: hangTime, pretended: o.Pretended, watches: o.Watches, unleased: o.NoLease,
+		workers: map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
 	if k.client = o.Client; k.client == nil {
 		if err := k.connect(); err != nil {
@@ -235,7 +236,8 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {
 		r.Finite = k.finite
 	}
-	k.records = &image.Records{Policy: image.NewPolicy(&file), Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
+	k.records = &image.Records{Policy: image.NewPolicy(&file),
+		Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
 	if o.Pretended {
 		k.records.Store = &image.Memory{} // as its images are
 	}

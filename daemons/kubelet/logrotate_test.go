@@ -46,7 +46,8 @@ func TestLogsOfEveryContainerAreRotated(t *testing.T) {
 		s := n.pod("web").Status.EphemeralContainerStatuses
 		return len(s) == 1 && s[0].State.Running != nil
 	})
-	for _, c := range []struct{ pod, name string }{{"web", "main"}, {"web", "side"}, {"web", "look"}, {"static-n1", "main"}} {
+	for _, c := range []struct{ pod, name string }{{"web", "main"}, {"web", "side"}, {"web", "look"},
+		{"static-n1", "main"}} {
 		dirs, err := filepath.Glob(filepath.Join(n.options.LogRoot, "default_"+c.pod+"_*", c.name))
 		if err != nil || len(dirs) != 1 {
 			t.Fatalf("the log directories of %s are %v, %v", c, dirs, err)

@@ -163,7 +163,8 @@ func (k *Kubelet) unified() *cri.Memory {
 		return nil
 	}
 	single := k.file.SingleProcessOOMKill
-	m := &cri.Memory{KillGroup: single == nil || !*single, Reserve: k.reserves(), Throttle: k.file.MemoryThrottlingFactor}
+	m := &cri.Memory{KillGroup: single == nil || !*single, Reserve: k.reserves(),
+		Throttle: k.file.MemoryThrottlingFactor}
 	if memory, ok := k.nodeFacts().Allocatable[corev1.ResourceMemory]; ok {
 		m.Allocatable = memory.Value()
 	}

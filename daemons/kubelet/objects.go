@@ -75,9 +75,12 @@ type token struct {
 	renew time.Time
 }
 
-func newObjects(client kubernetes.Interface, log *slog.Logger, node string, registered func() *corev1.Node, changed func(types.UID)) *objects {
-	o := &objects{client: client, log: log, node: node, changed: changed, known: map[ref]*object{}, tokens: map[tokenKey]token{}}
-	o.certificates = &podCertificates{objects: o, node: registered, now: time.Now, known: map[sourceKey]*podCertificate{}}
+func newObjects(client kubernetes.Interface, log *slog.Logger, node string, registered func() *corev1.Node,
+	changed func(types.UID)) *objects {
+	o := &objects{client: client, log: log, node: node, changed: changed, known: map[ref]*object{},
+		tokens: map[tokenKey]token{}}
+	o.certificates = &podCertificates{objects: o, node: registered, now: time.Now,
+		known: map[sourceKey]*podCertificate{}}
 	return o
 }
 
@@ -134,7 +137,8 @@ func (o *objects) TrustBundles(ctx context.Context, name, signer string) ([]cert
 }
 
 // PodCertificate returns the key and certificate of a source of a projected volume, and when to ask again.
-func (o *objects) PodCertificate(ctx context.Context, p *corev1.Pod, name string, index int, source *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
+func (o *objects) PodCertificate(ctx context.Context, p *corev1.Pod, name string, index int,
+	source *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
 	return o.certificates.Get(ctx, p, name, index, source)
 }
 
@@ -186,7 +190,8 @@ func (o *objects) read(ctx context.Context, r ref) (revised, error) {
 	case trustBundles:
 		return o.client.CertificatesV1().ClusterTrustBundles().Get(ctx, r.name, metav1.GetOptions{})
 	case signersBundles:
-		return o.client.CertificatesV1().ClusterTrustBundles().List(ctx, metav1.ListOptions{FieldSelector: r.selector(o.node)})
+		return o.client.CertificatesV1().ClusterTrustBundles().List(ctx,
+			metav1.ListOptions{FieldSelector: r.selector(o.node)})
 	case certificateRequests:
 		return o.client.CertificatesV1().PodCertificateRequests(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
 	}
@@ -205,7 +210,8 @@ func (r ref) selector(node string) string {
 }
 
 func (o *objects) watch(ctx context.Context, r ref, version string) (watch.Interface, error) {
-	options := metav1.ListOptions{FieldSelector: r.selector(o.node), ResourceVersion: version, AllowWatchBookmarks: true}
+	options := metav1.ListOptions{FieldSelector: r.selector(o.node), ResourceVersion: version,
+		AllowWatchBookmarks: true}
 	switch r.kind {
 	case secrets:
 		return o.client.CoreV1().Secrets(r.namespace).Watch(ctx, options)

@@ -72,7 +72,8 @@ type podCertificate struct {
 }
 
 // Get returns the key and certificate of a source, and when to ask again. An error says what it waits for.
-func (c *podCertificates) Get(ctx context.Context, p *corev1.Pod, name string, index int, want *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
+func (c *podCertificates) Get(ctx context.Context, p *corev1.Pod, name string, index int,
+	want *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
 	key := sourceKey{p.UID, name, index}
 	c.mu.Lock()
 	s := c.known[key]
@@ -104,7 +105,8 @@ func (c *podCertificates) Get(ctx context.Context, p *corev1.Pod, name string, i
 }
 
 // advance asks for a certificate, or takes in what came of the request.
-func (c *podCertificates) advance(ctx context.Context, p *corev1.Pod, s *podCertificate, want *corev1.PodCertificateProjection, now time.Time) error {
+func (c *podCertificates) advance(ctx context.Context, p *corev1.Pod, s *podCertificate,
+	want *corev1.PodCertificateProjection, now time.Time) error {
 	if s.request == "" {
 		if now.Before(s.again) {
 			return errors.New(s.refused)
@@ -132,13 +134,15 @@ func (c *podCertificates) advance(ctx context.Context, p *corev1.Pod, s *podCert
 			c.close(p, s, r)
 			return err
 		case certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed:
-			s.refused = fmt.Sprintf("signer %s issues no certificate: PodCertificateRequest %s is %s: %s: %s", want.SignerName, s.request, condition.Type, condition.Reason, condition.Message)
+			s.refused = fmt.Sprintf("signer %s issues no certificate: PodCertificateRequest %s is %s: %s: %s",
+				want.SignerName, s.request, condition.Type, condition.Reason, condition.Message)
 			s.again = now.Add(refusedAgain)
 			c.close(p, s, r)
 			return errors.New(s.refused)
 		}
 	}
-	return fmt.Errorf("waiting for signer %s to issue a certificate for PodCertificateRequest %s", want.SignerName, s.request)
+	return fmt.Errorf("waiting for signer %s to issue a certificate for PodCertificateRequest %s", want.SignerName,
+		s.request)
 }
 
 // close ends a request: it is not watched any more.
@@ -148,14 +152,16 @@ func (c *podCertificates) close(p *corev1.Pod, s *podCertificate, r ref) {
 }
 
 // ask makes a key and creates a request for a certificate of it.
-func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertificate, want *corev1.PodCertificateProjection, now time.Time) error {
+func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertificate,
+	want *corev1.PodCertificateProjection, now time.Time) error {
 	node := c.node()
 	if node == nil || node.UID == "" {
 		return errors.New("the node is not registered yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	account, err := c.objects.client.CoreV1().ServiceAccounts(p.Namespace).Get(ctx, p.Spec.ServiceAccountName, metav1.GetOptions{})
+	account, err := c.objects.client.CoreV1().ServiceAccounts(p.Namespace).Get(ctx, p.Spec.ServiceAccountName,
+		metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read the service account of the pod: %w", err)
 	}
@@ -181,7 +187,8 @@ func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertific
 			StubPKCS10Request: stub, UnverifiedUserAnnotations: want.UserAnnotations,
 		},
 	}
-	made, err := c.objects.client.CertificatesV1().PodCertificateRequests(p.Namespace).Create(ctx, request, metav1.CreateOptions{})
+	made, err := c.objects.client.CertificatesV1().PodCertificateRequests(p.Namespace).Create(ctx, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("request a certificate of signer %s: %w", want.SignerName, err)
 	}
@@ -220,7 +227,8 @@ func (s *podCertificate) issue(r *certificatesv1.PodCertificateRequest, now time
 			if err != nil {
 				return fmt.Errorf("the issued certificate of PodCertificateRequest %s cannot be read: %w", r.Name, err)
 			}
-			if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(s.public) {
+			if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok ||
+				!public.Equal(s.public) {
 				return fmt.Errorf("the issued certificate of PodCertificateRequest %s is of another key than was requested", r.Name)
 			}
 		}

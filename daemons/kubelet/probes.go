@@ -78,7 +78,8 @@ func (at *probing) end(kinds ...probe.Kind) {
 }
 
 // launchStarted runs the probes of a container that has started.
-func (w *worker) launchStarted(ctx context.Context, at *probing, f *pod.Facts, spec *corev1.Container, c pod.Container, going bool) {
+func (w *worker) launchStarted(ctx context.Context, at *probing, f *pod.Facts, spec *corev1.Container, c pod.Container,
+	going bool) {
 	if spec.LivenessProbe != nil && !going {
 		w.launch(ctx, at, f, spec, c, probe.Liveness, spec.LivenessProbe)
 	}

@@ -17,7 +17,8 @@ import (
 )
 
 // image makes sure that a container's image is there, by its pull policy, and that the pod may use it.
-func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Container, box *criapi.PodSandboxConfig) (*criapi.Image, error) {
+func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Container,
+	box *criapi.PodSandboxConfig) (*criapi.Image, error) {
 	k := w.k
 	name, err := image.ParseName(spec.Image)
 	if err != nil {
@@ -45,7 +46,8 @@ func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Containe
 			k.env.Log.Warn("verify that a pod may use an image", "pod", key(p), "image", spec.Image, "error", err)
 		}
 		if usable {
-			k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled", "Container image %q already present on machine and can be accessed by the pod", spec.Image)
+			k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled",
+				"Container image %q already present on machine and can be accessed by the pod", spec.Image)
 			return have, nil
 		}
 		if spec.ImagePullPolicy == corev1.PullNever {
@@ -59,17 +61,20 @@ func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Containe
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %s", spec.Image, cri.Message(err))
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %s", spec.Image,
+			cri.Message(err))
 		return nil, &failure{reason: "ErrImagePull", message: cri.Message(err), image: spec.Image}
 	}
 	took := time.Since(began).Round(time.Millisecond)
-	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.",
+	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled",
+		"Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.",
 		spec.Image, took, took, have.Size)
 	return have, nil
 }
 
 // pull pulls an image with a pod's credentials, and records with which of them it could be pulled.
-func (w *worker) pull(ctx context.Context, name string, credentials func() ([]image.Credential, error), box *criapi.PodSandboxConfig) (have *criapi.Image, err error) {
+func (w *worker) pull(ctx context.Context, name string, credentials func() ([]image.Credential, error),
+	box *criapi.PodSandboxConfig) (have *criapi.Image, err error) {
 	k := w.k
 	offered, err := credentials()
 	if err != nil {
@@ -101,7 +106,8 @@ func (w *worker) pull(ctx context.Context, name string, credentials func() ([]im
 }
 
 // volumeImage makes sure that the image that a container mounts as a volume is there, by the volume's pull policy.
-func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string, box *criapi.PodSandboxConfig) error {
+func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string,
+	box *criapi.PodSandboxConfig) error {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		if v.Name != volume || v.Image == nil {
@@ -111,7 +117,8 @@ func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Co
 		if policy == "" {
 			policy = usualPolicy(v.Image.Reference)
 		}
-		_, err := w.image(ctx, p, &corev1.Container{Name: spec.Name, Image: v.Image.Reference, ImagePullPolicy: policy}, box)
+		_, err := w.image(ctx, p, &corev1.Container{Name: spec.Name, Image: v.Image.Reference, ImagePullPolicy: policy},
+			box)
 		return err
 	}
 	return nil
@@ -170,7 +177,8 @@ func newPuller(images cri.Images, serial bool) *puller {
 }
 
 // pull pulls an image and returns the credential that it was pulled with, nil for none.
-func (q *puller) pull(ctx context.Context, name string, credentials []image.Credential, box *criapi.PodSandboxConfig) (*image.Credential, error) {
+func (q *puller) pull(ctx context.Context, name string, credentials []image.Credential,
+	box *criapi.PodSandboxConfig) (*image.Credential, error) {
 	key := name
 	for _, c := range credentials {
 		key += "\x00" + c.Username + "\x00" + c.Password
@@ -204,7 +212,8 @@ func (q *puller) pull(ctx context.Context, name string, credentials []image.Cred
 }
 
 // try pulls an image with one credential after the other.
-func (q *puller) try(ctx context.Context, name string, credentials []image.Credential, box *criapi.PodSandboxConfig) (with *image.Credential, err error) {
+func (q *puller) try(ctx context.Context, name string, credentials []image.Credential,
+	box *criapi.PodSandboxConfig) (with *image.Credential, err error) {
 	if q.turn != nil {
 		select {
 		case q.turn <- struct{}{}:

@@ -29,7 +29,8 @@ func newRegistry(n *node) *registry {
 	return r
 }
 
-func (r *registry) PullImage(ctx context.Context, image string, auth *criapi.AuthConfig, box *criapi.PodSandboxConfig) (string, error) {
+func (r *registry) PullImage(ctx context.Context, image string, auth *criapi.AuthConfig,
+	box *criapi.PodSandboxConfig) (string, error) {
 	r.mu.Lock()
 	r.pulls[image] = append(r.pulls[image], auth)
 	wants := r.wants[image]
@@ -50,7 +51,8 @@ func (r *registry) pulled(image string) []*criapi.AuthConfig {
 // pullSecret returns a secret with one credential.
 func pullSecret(name, server, user string) *corev1.Secret {
 	data := fmt.Sprintf(`{"auths": {%q: {"username": %q, "password": "secret"}}}`, server, user)
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: "secret-1"}, Type: corev1.SecretTypeDockerConfigJson,
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: "secret-1"},
+		Type: corev1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(data)}}
 }
 
@@ -80,7 +82,8 @@ func TestPullSecretsAreSentToTheirRegistriesOnly(t *testing.T) {
 		switch {
 		case row.server == "" && (len(auths) != 1 || auths[0] != nil):
 			t.Errorf("%s was pulled with %v, want no credential", row.image, auths)
-		case row.server != "" && (len(auths) != 1 || auths[0].GetUsername() != "me" || auths[0].ServerAddress != row.server):
+		case row.server != "" && (len(auths) != 1 || auths[0].GetUsername() != "me" ||
+			auths[0].ServerAddress != row.server):
 			t.Errorf("%s was pulled with %v, want the secret's credential for %s", row.image, auths, row.server)
 		}
 	}
@@ -141,7 +144,9 @@ func withPolicy(p *corev1.Pod, policy corev1.PullPolicy) *corev1.Pod {
 }
 
 func withImageVolume(p *corev1.Pod, image string) *corev1.Pod {
-	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: corev1.PullIfNotPresent}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "data",
+		VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image,
+			PullPolicy: corev1.PullIfNotPresent}}}}
 	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	return p
 }
@@ -160,7 +165,8 @@ func TestEventsAndStatusNameTheImageThatIsMissing(t *testing.T) {
 	n.create(imagePod("wrong", "registry.example/UPPER:1"))
 	n.until("the reason", func() bool {
 		s := n.started("wrong")
-		return s != nil && s.Waiting != nil && s.Waiting.Reason == "InvalidImageName" && strings.Contains(s.Waiting.Message, `couldn't parse image name "registry.example/UPPER:1"`)
+		return s != nil && s.Waiting != nil && s.Waiting.Reason == "InvalidImageName" &&
+			strings.Contains(s.Waiting.Message, `couldn't parse image name "registry.example/UPPER:1"`)
 	})
 	n.until("the event", n.told("InspectFailed", "Failed to apply default image tag"))
 	if len(r.pulled("registry.example/UPPER:1")) > 0 {

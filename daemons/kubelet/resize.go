@@ -130,7 +130,8 @@ func (w *worker) widen(f *pod.Facts) error {
 
 // fitted returns the limits that a pod as a whole can be given now. A limit of memory that is below what it uses has to
 // wait: the kernel would kill something of it.
-func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits, time.Time) {
+func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits,
+	time.Time) {
 	had := w.limits.MemoryLimit
 	// A pod that a kubelet before this one has made has the limit that it was given, unless it is resized at once.
 	fits := w.limits == (cgroup.Limits{}) && f.Resize.Begun == 0
@@ -148,7 +149,8 @@ func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits,
 	switch {
 	case problem == f.Resize.Error:
 	case problem != "":
-		w.k.event(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s", pod.ResizeMessage("Pod resize error", f.Pod, problem))
+		w.k.event(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s",
+			pod.ResizeMessage("Pod resize error", f.Pod, problem))
 		w.tell(func() { w.sizing.Error = problem })
 	case strings.HasPrefix(f.Resize.Error, podMemory):
 		w.tell(func() { w.sizing.Error = "" })

@@ -189,7 +189,8 @@ func (n *node) askAsAWhole(name, cpu, memory string) {
 }
 
 func asAWhole(cpu, memory string) *corev1.ResourceRequirements {
-	l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory)}
 	return &corev1.ResourceRequirements{Requests: l, Limits: l}
 }
 
@@ -208,8 +209,11 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 		return func() bool {
 			l, p := g.of("web"), n.pod("web")
 			r := p.Status.Resources
-			return l.CPUQuota == quota && l.MemoryLimit == memory && r != nil && r.Limits.Cpu().String() == cpu && r.Limits.Memory().Value() == memory &&
-				p.Status.AllocatedResources.Cpu().String() == cpu && podCondition(p, corev1.PodResizeInProgress) == nil && podCondition(p, corev1.PodResizePending) == nil
+			return l.CPUQuota == quota && l.MemoryLimit == memory && r != nil && r.Limits.Cpu().String() == cpu &&
+				r.Limits.Memory().Value() == memory &&
+				p.Status.AllocatedResources.Cpu().String() == cpu &&
+				podCondition(p, corev1.PodResizeInProgress) == nil &&
+				podCondition(p, corev1.PodResizePending) == nil
 		}
 	}
 	n.until("the pod to have one core", has(100000, 128<<20, "1"))
@@ -231,7 +235,8 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 	n.askAsAWhole("web", "1", "32Mi")
 	n.until("the word that the pod uses more memory", func() bool {
 		c := podCondition(n.pod("web"), corev1.PodResizeInProgress)
-		return c != nil && c.Reason == corev1.PodReasonError && strings.Contains(c.Message, "attempting to set pod memory limit (33554432) below current usage")
+		return c != nil && c.Reason == corev1.PodReasonError &&
+			strings.Contains(c.Message, "attempting to set pod memory limit (33554432) below current usage")
 	})
 	if l := g.of("web"); l.MemoryLimit < 64<<20 {
 		t.Errorf("the pod has a limit of %d bytes, and uses 64 MiB", l.MemoryLimit)

@@ -203,7 +203,8 @@ func (k *Kubelet) findContainer(r *http.Request, previous bool) (*corev1.Pod, po
 // removed returns a container of a pod that has ended, as the API has it, when the runtime has it no more: its log may
 // be there still.
 func removed(p *corev1.Pod, name string, previous bool) (pod.Container, bool) {
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses) {
 		ended := s.State.Terminated
 		if s.Name != name || ended == nil || previous && s.RestartCount == 0 {
 			continue

@@ -157,7 +157,8 @@ func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1
 	if err != nil {
 		return nil, err
 	}
-	return cri.Container(p, spec, place, cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image, Devices: k.devices.IDs(p, spec), Volumes: devices})
+	return cri.Container(p, spec, place, cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image,
+		Devices: k.devices.IDs(p, spec), Volumes: devices})
 }
 
 // listServices returns the services for pods' environment, once they are known.

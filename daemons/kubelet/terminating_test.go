@@ -18,7 +18,8 @@ type draining struct {
 	begun, end   chan struct{} // of the preStop hook
 }
 
-func (d *draining) ExecSync(ctx context.Context, id string, command []string, limit time.Duration) ([]byte, []byte, int32, error) {
+func (d *draining) ExecSync(ctx context.Context, id string, command []string, limit time.Duration) ([]byte, []byte,
+	int32, error) {
 	switch command[0] {
 	case "ready":
 		d.ready.Add(1)
@@ -52,7 +53,8 @@ func TestATerminatingPodIsProbedForReadinessAlone(t *testing.T) {
 	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"drain"}}}}
 	n.create(p)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
-	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web", metav1.DeleteOptions{}); err != nil {
+	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	<-d.begun

@@ -154,9 +154,11 @@ func (k *Kubelet) claimUses() map[types.UID][]claimUse {
 
 // tellHanging reports a volume that does not answer to the pods that have it.
 func (k *Kubelet) tellHanging(all []mountedClaim, claim string, since time.Duration) {
-	k.env.Log.Warn("a volume does not answer", "namespace", all[0].pod.Namespace, "claim", claim, "since", since.Round(time.Second))
+	k.env.Log.Warn("a volume does not answer", "namespace", all[0].pod.Namespace, "claim", claim, "since",
+		since.Round(time.Second))
 	for _, at := range all {
-		k.event(at.pod, corev1.EventTypeWarning, "VolumeNotResponding", "volume %q of claim %q has not answered for %s: its disk or server hangs",
+		k.event(at.pod, corev1.EventTypeWarning, "VolumeNotResponding",
+			"volume %q of claim %q has not answered for %s: its disk or server hangs",
 			at.volume.Name, claim, since.Round(time.Second))
 	}
 }

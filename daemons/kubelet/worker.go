@@ -295,7 +295,8 @@ func (w *worker) tellHanging(f *pod.Facts) {
 		if strings.HasPrefix(what, "Unmount") {
 			reason = "FailedUnMount"
 		}
-		w.k.event(f.Pod, corev1.EventTypeWarning, reason, "%s takes longer than %s: its disk or server hangs, or another pod's operation on it", what, w.k.patience)
+		w.k.event(f.Pod, corev1.EventTypeWarning, reason,
+			"%s takes longer than %s: its disk or server hangs, or another pod's operation on it", what, w.k.patience)
 	}
 }
 
@@ -395,7 +396,8 @@ func (w *worker) tellBackoff(p *corev1.Pod, status *corev1.PodStatus) {
 			case strings.HasPrefix(reason, "CrashLoop"):
 				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID)
 			case reason != "":
-				w.k.containerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", cmp.Or(w.waits[c.Name].Image, spec.Image))
+				w.k.containerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q",
+					cmp.Or(w.waits[c.Name].Image, spec.Image))
 				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 			}
 		}

@@ -44,7 +44,8 @@ func TestMessagesOfNeighbourDiscoveryAreNotRoutedPastPolicies(t *testing.T) {
 		r.SetPod(uid, &policy.Pod{Namespace: "shop", Name: uid, Addresses: []netip.Addr{m.at(i, false), m.at(i, true)}})
 	}
 	r.apply(t)
-	victim, neighbour, forger := m.here[0].icmpv6(t, m.at(0, true)), m.here[1].icmpv6(t, m.at(1, true)), m.here[2].icmpv6(t, m.at(2, true))
+	victim, neighbour := m.here[0].icmpv6(t, m.at(0, true)), m.here[1].icmpv6(t, m.at(1, true))
+	forger := m.here[2].icmpv6(t, m.at(2, true))
 	const echoRequest = 128
 	send := func(from net.PacketConn, kind byte, text string) {
 		message := append([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, text...)

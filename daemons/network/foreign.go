@@ -108,7 +108,8 @@ func (f *foreign) older(p protocolOf) ([]string, error) {
 			return f.accept(p, p.program, suffix, "the older tables of "+p.program)
 		}
 	}
-	return []string{"the machine has packet rules of " + p.program + "-legacy, and not the program: install it, or remove the rules by a restart"}, nil
+	return []string{"the machine has packet rules of " + p.program +
+		"-legacy, and not the program: install it, or remove the rules by a restart"}, nil
 }
 
 // accept adds acceptChain to one kind of iptables when the policy of its chain FORWARD is DROP. It returns the rules
@@ -128,7 +129,8 @@ func (f *foreign) accept(p protocolOf, program, suffix, called string) ([]string
 		case slices.Equal(words, []string{"-A", "FORWARD", "-j", acceptChain}):
 			jumps = true
 		case everyPacket(words) && !jumps:
-			problems = append(problems, fmt.Sprintf("the rule %q of %s drops packets of pods", strings.TrimSpace(line), called))
+			problems = append(problems, fmt.Sprintf("the rule %q of %s drops packets of pods", strings.TrimSpace(line),
+				called))
 		}
 	}
 	if !drops {
@@ -167,10 +169,12 @@ func (f *foreign) fill(p protocolOf, program, suffix string) error {
 	var rules []string
 	for _, c := range f.clusters {
 		if c.Addr().Is4() == p.is4 {
-			rules = append(rules, "-A "+acceptChain+" -s "+c.String()+" -j ACCEPT", "-A "+acceptChain+" -d "+c.String()+" -j ACCEPT")
+			rules = append(rules, "-A "+acceptChain+" -s "+c.String()+" -j ACCEPT",
+				"-A "+acceptChain+" -d "+c.String()+" -j ACCEPT")
 		}
 	}
-	rules = append(rules, "-A "+acceptChain+" -m mark --mark "+proxyMark+" -j ACCEPT", "-A "+acceptChain+" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
+	rules = append(rules, "-A "+acceptChain+" -m mark --mark "+proxyMark+" -j ACCEPT",
+		"-A "+acceptChain+" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
 	// A chain that is not there is an error, and has no rules.
 	if has, err := f.run(nil, program+suffix, "-w", "5", "-S", acceptChain); err == nil {
 		var found []string

@@ -17,7 +17,8 @@ import (
 var ownTables = []string{"clusterctl-", "kube-proxy", "cni_hostport"}
 
 // familyNames are what nft calls the families whose tables see packets that a machine forwards.
-var familyNames = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}
+var familyNames = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
+	nftables.TableFamilyINet: "inet"}
 
 // newer looks at the chains of nftables that see packets which the machine forwards. That of iptables is given an
 // accept; what drops packets of pods in others is found.
@@ -37,7 +38,8 @@ func (f *foreign) newer() (problems []string, err error) {
 			continue
 		}
 		name := fmt.Sprintf("the chain %s %s %s", family, c.Table.Name, c.Name)
-		if i := slices.IndexFunc(protocols, func(p protocolOf) bool { return p.family == c.Table.Family }); i >= 0 && c.Table.Name == "filter" && c.Name == "FORWARD" {
+		if i := slices.IndexFunc(protocols, func(p protocolOf) bool { return p.family == c.Table.Family }); i >= 0 &&
+			c.Table.Name == "filter" && c.Name == "FORWARD" {
 			found, err := f.acceptNewer(protocols[i], name)
 			if err != nil {
 				return problems, err
@@ -65,7 +67,8 @@ func (f *foreign) acceptNewer(p protocolOf, name string) ([]string, error) {
 			return f.accept(p, p.program, suffix, name)
 		}
 	}
-	return []string{name + " is of iptables, and the machine has no program for it: install iptables, or delete the table"}, nil
+	return []string{name +
+		" is of iptables, and the machine has no program for it: install iptables, or delete the table"}, nil
 }
 
 // drops finds what drops packets of pods in a chain: the chain's policy, where no rule accepts them before, or a rule
@@ -73,7 +76,8 @@ func (f *foreign) acceptNewer(p protocolOf, name string) ([]string, error) {
 func (f *foreign) drops(c *nftables.Chain, name string, rules []*nftables.Rule) []string {
 	var problems []string
 	for _, cluster := range f.clusters {
-		if c.Table.Family != nftables.TableFamilyINet && cluster.Addr().Is4() != (c.Table.Family == nftables.TableFamilyIPv4) {
+		if c.Table.Family != nftables.TableFamilyINet &&
+			cluster.Addr().Is4() != (c.Table.Family == nftables.TableFamilyIPv4) {
 			continue
 		}
 		from, to, dropped := false, false, ""
@@ -99,7 +103,8 @@ func (f *foreign) drops(c *nftables.Chain, name string, rules []*nftables.Rule) 
 			if cluster.Addr().Is6() {
 				word = "ip6"
 			}
-			problems = append(problems, fmt.Sprintf("%s, and that is what pods of %s send and get: add the rules \"%s saddr %s accept\" and \"%s daddr %s accept\" to it", dropped, cluster, word, cluster, word, cluster))
+			advice := fmt.Sprintf("add the rules \"%s saddr %s accept\" and \"%s daddr %s accept\" to it", word, cluster, word, cluster)
+			problems = append(problems, fmt.Sprintf("%s, and that is what pods of %s send and get: %s", dropped, cluster, advice))
 		}
 	}
 	return problems
@@ -146,7 +151,8 @@ func accepts(exprs []expr.Any, cluster netip.Prefix) (from, to bool) {
 		case *expr.Cmp:
 			switch {
 			case e.Op != expr.CmpOpEq:
-			case payload != nil && payload.Base == expr.PayloadBaseNetworkHeader && len(e.Data)*8 >= cluster.Bits() && len(e.Data) <= len(network) && bytes.Equal(e.Data, network[:len(e.Data)]):
+			case payload != nil && payload.Base == expr.PayloadBaseNetworkHeader && len(e.Data)*8 >= cluster.Bits() &&
+				len(e.Data) <= len(network) && bytes.Equal(e.Data, network[:len(e.Data)]):
 				from, to = from || payload.Offset == source, to || payload.Offset == destination
 			case meta != nil && bytes.HasPrefix(e.Data, []byte(link.Prefix)):
 				from, to = from || meta.Key == expr.MetaKeyIIFNAME, to || meta.Key == expr.MetaKeyOIFNAME

@@ -79,7 +79,8 @@ func TestPodsGetThroughTheForwardingPolicyOfDocker(t *testing.T) {
 	if keep(); !reaches() {
 		t.Fatal("the pod is not reached without any rules of others")
 	}
-	do(t, "iptables-nft -N DOCKER-USER", "iptables-nft -A FORWARD -j DOCKER-USER", "iptables-nft -P FORWARD DROP", "ip6tables-nft -P FORWARD DROP")
+	do(t, "iptables-nft -N DOCKER-USER", "iptables-nft -A FORWARD -j DOCKER-USER", "iptables-nft -P FORWARD DROP",
+		"ip6tables-nft -P FORWARD DROP")
 	if keep(); !reaches() {
 		t.Error("the pod is not reached through a policy that drops")
 	}
@@ -109,7 +110,8 @@ func TestPodsGetThroughTheForwardingPolicyOfDocker(t *testing.T) {
 	}
 	do(t, "iptables-nft -F FORWARD", "iptables-nft -A FORWARD -m comment --comment all -j REJECT")
 	keep()
-	if found := f.found(); len(found) != 1 || !strings.Contains(found[0], "-j REJECT") || !strings.Contains(found[0], "the chain ip filter FORWARD") {
+	if found := f.found(); len(found) != 1 || !strings.Contains(found[0], "-j REJECT") ||
+		!strings.Contains(found[0], "the chain ip filter FORWARD") {
 		t.Errorf("of a rule for all packets before the accept it is said %q", found)
 	}
 }
@@ -121,18 +123,23 @@ func TestRulesOfOthersThatDropPacketsOfPodsAreFound(t *testing.T) {
 		family, policy, rules string
 		found                 []string // the networks of the pods
 	}{
-		"none":                        {"inet", "accept", "", nil},
-		"a policy":                    {"inet", "drop", "", []string{four, six}},
-		"a policy of one family":      {"ip", "drop", "", []string{four}},
-		"a policy with other accepts": {"inet", "drop", "ip saddr 192.0.2.0/24 accept\nct state established accept", []string{four, six}},
-		"accepts for one direction":   {"ip", "drop", "ip saddr 10.1.0.0/16 accept", []string{four}},
-		"accepts for both":            {"ip", "drop", "ip saddr 10.1.0.0/16 accept\nip daddr 10.1.0.0/16 counter accept", nil},
-		"accepts by interfaces":       {"inet", "drop", "iifname \"kpod*\" accept\noifname \"kpod*\" accept", nil},
-		"accepts for all":             {"inet", "drop", "accept", nil},
-		"a reject at the end":         {"inet", "accept", "ct state established accept\nip saddr 192.0.2.1 drop\ncounter reject", []string{four, six}},
-		"a drop after accepts":        {"ip6", "accept", "ip6 saddr fd00:1::/48 accept\nip6 daddr fd00:1::/48 accept\ndrop", nil},
-		"a drop before accepts":       {"ip6", "accept", "drop\nip6 saddr fd00:1::/48 accept\nip6 daddr fd00:1::/48 accept", []string{six}},
-		"drops for some":              {"inet", "accept", "tcp dport 22 drop", nil},
+		"none":                   {"inet", "accept", "", nil},
+		"a policy":               {"inet", "drop", "", []string{four, six}},
+		"a policy of one family": {"ip", "drop", "", []string{four}},
+		"a policy with other accepts": {"inet", "drop", "ip saddr 192.0.2.0/24 accept\nct state established accept",
+			[]string{four, six}},
+		"accepts for one direction": {"ip", "drop", "ip saddr 10.1.0.0/16 accept", []string{four}},
+		"accepts for both": {"ip", "drop",
+			"ip saddr 10.1.0.0/16 accept\nip daddr 10.1.0.0/16 counter accept", nil},
+		"accepts by interfaces": {"inet", "drop", "iifname \"kpod*\" accept\noifname \"kpod*\" accept", nil},
+		"accepts for all":       {"inet", "drop", "accept", nil},
+		"a reject at the end": {"inet", "accept",
+			"ct state established accept\nip saddr 192.0.2.1 drop\ncounter reject", []string{four, six}},
+		"a drop after accepts": {"ip6", "accept",
+			"ip6 saddr fd00:1::/48 accept\nip6 daddr fd00:1::/48 accept\ndrop", nil},
+		"a drop before accepts": {"ip6", "accept",
+			"drop\nip6 saddr fd00:1::/48 accept\nip6 daddr fd00:1::/48 accept", []string{six}},
+		"drops for some": {"inet", "accept", "tcp dport 22 drop", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			load(t, fmt.Sprintf(chain, row.family, row.policy, row.rules))
@@ -146,7 +153,8 @@ func TestRulesOfOthersThatDropPacketsOfPodsAreFound(t *testing.T) {
 			}
 			for _, network := range row.found {
 				if !slices.ContainsFunc(found, func(s string) bool {
-					return strings.Contains(s, "saddr "+network) && strings.Contains(s, "the chain "+row.family+" others through")
+					return strings.Contains(s, "saddr "+network) &&
+						strings.Contains(s, "the chain "+row.family+" others through")
 				}) {
 					t.Errorf("nothing is said of %s: %q", network, found)
 				}
@@ -198,7 +206,8 @@ func TestTheOlderKindOfIPTablesIsKeptAsWell(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(f.proc, "net"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(f.proc, "net", "ip_tables_names"), []byte("nat\nfilter\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(f.proc, "net", "ip_tables_names"), []byte("nat\nfilter\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -206,11 +215,13 @@ func TestTheOlderKindOfIPTablesIsKeptAsWell(t *testing.T) {
 			t.Fatalf("%q, %v", problems, err)
 		}
 	}
-	if len(calls) != 2 || !strings.Contains(chain[acceptChain], "-s 10.1.0.0/16 -j ACCEPT") || !strings.Contains(chain[acceptChain], "-d 10.1.0.0/16 -j ACCEPT") {
+	if len(calls) != 2 || !strings.Contains(chain[acceptChain], "-s 10.1.0.0/16 -j ACCEPT") ||
+		!strings.Contains(chain[acceptChain], "-d 10.1.0.0/16 -j ACCEPT") {
 		t.Errorf("after two looks: %q\n%s", calls, chain)
 	}
 	f.call = func([]byte, string, ...string) ([]byte, error) { return nil, exec.ErrNotFound }
-	if problems, err := f.older(protocols[0]); err != nil || len(problems) != 1 || !strings.Contains(problems[0], "install it") {
+	if problems, err := f.older(protocols[0]); err != nil || len(problems) != 1 ||
+		!strings.Contains(problems[0], "install it") {
 		t.Errorf("without the program: %q, %v", problems, err)
 	}
 }

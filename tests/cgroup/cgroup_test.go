@@ -32,7 +32,8 @@ func run(t *testing.T, env []string, name string, args ...string) []byte {
 func TestVersionTwoOfControlGroups(t *testing.T) {
 	inside := filepath.Join(t.TempDir(), "inside")
 	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside, "./inside")
-	out := run(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=512M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "init="+inside,
+	out := run(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=512M", "root=none", "rootfstype=hostfs",
+		"rootflags=/", "ro", "init="+inside,
 		"con=null", "con0=null,fd:1", "ssl=null", "quiet")
 	outcome := ""
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {

@@ -104,7 +104,8 @@ var (
 		func(c kubernetes.Interface, _ string) source {
 			return typed(c.CertificatesV1().CertificateSigningRequests())
 		}}
-	podCertificateRequests = kind{certificatesv1.SchemeGroupVersion, "podcertificaterequests", &certificatesv1.PodCertificateRequest{},
+	podCertificateRequests = kind{certificatesv1.SchemeGroupVersion, "podcertificaterequests",
+		&certificatesv1.PodCertificateRequest{},
 		func(c kubernetes.Interface, ns string) source {
 			return typed(c.CertificatesV1().PodCertificateRequests(ns))
 		}}

@@ -22,7 +22,8 @@ var candidates = []any{
 	metav1.Duration{Duration: 30 * time.Second}, metav1.Duration{Duration: 20 * time.Minute},
 	[]string{"*", "-job"}, []string{"10.0.0.0/24", "10.1.0.0/16"}, []string{"10.0.0.53", "10.0.0.54:5353"},
 	map[string]string{"memory.available": "200Mi", "nodefs.available": "7%"}, map[string]string{"cpu": "100m", "memory": "200Mi"},
-	"load_balancer", "21000-21099", config.VerifyAll, config.ReserveTiered, []string{"registry.example/team/*", "registry.example:5000/web"},
+	"load_balancer", "21000-21099", config.VerifyAll, config.ReserveTiered,
+	[]string{"registry.example/team/*", "registry.example:5000/web"},
 	map[string]string{"db.corp.example": "10.0.0.53 fd00::53", "x.example": "10.0.0.54"},
 }
 

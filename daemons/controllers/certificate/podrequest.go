@@ -27,7 +27,8 @@ type podRequestCleaner struct {
 func NewPodRequestCleaner(c loop.Context) loop.Controller {
 	requests := informers.PodCertificateRequests(c.Informers)
 	p := &podRequestCleaner{Context: c, requests: requests.Lister()}
-	p.Loop = loop.Loop{Name: "podcertificaterequest-cleaner", Context: c, Workers: 1, Sync: p.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
+	p.Loop = loop.Loop{Name: "podcertificaterequest-cleaner", Context: c, Workers: 1, Sync: p.sync,
+		Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
 	c.OnChange(requests.Informer(), func(_, obj any) {
 		if obj != nil {
 			p.Add(obj)

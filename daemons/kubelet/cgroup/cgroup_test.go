@@ -98,7 +98,8 @@ func TestBurstablePodsTogetherGetWhatTheyRequestS25(t *testing.T) {
 			weight string
 		}{
 			{nil, "2", "1"},
-			{[]*corev1.Pod{asking("a", "500m", "", false), asking("b", "1500m", "", false), asking("c", "", "", false)}, "2048", "174"},
+			{[]*corev1.Pod{asking("a", "500m", "", false), asking("b", "1500m", "", false), asking("c", "", "", false)},
+				"2048", "174"},
 			{[]*corev1.Pod{asking("a", "500m", "", false)}, "512", "59"},
 		} {
 			if err := m.Burstable(BurstableShares(c.pods)); err != nil {

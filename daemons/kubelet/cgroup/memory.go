@@ -25,5 +25,6 @@ func (m *Manager) Protect(guaranteed, burstable int64) error {
 
 // protect writes how much memory of a group of version 2 is protected.
 func protect(dir string, least, low int64) error {
-	return errors.Join(put(filepath.Join(dir, "memory.min"), strconv.FormatInt(least, 10)), put(filepath.Join(dir, "memory.low"), strconv.FormatInt(low, 10)))
+	return errors.Join(put(filepath.Join(dir, "memory.min"), strconv.FormatInt(least, 10)),
+		put(filepath.Join(dir, "memory.low"), strconv.FormatInt(low, 10)))
 }

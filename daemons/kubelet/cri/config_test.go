@@ -93,10 +93,13 @@ func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
 		searches int
 		omitted  []string // how each message begins and ends
 	}{
-		{"as many as there can be", corev1.PodDNSConfig{Nameservers: []string{"10.0.0.2", "10.0.0.3"}, Searches: many[:32]}, 2, 32, nil},
-		{"servers", corev1.PodDNSConfig{Nameservers: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}}, 3, 0,
+		{"as many as there can be", corev1.PodDNSConfig{Nameservers: []string{"10.0.0.2", "10.0.0.3"},
+			Searches: many[:32]}, 2, 32, nil},
+		{"servers", corev1.PodDNSConfig{Nameservers: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5",
+			"10.0.0.6"}}, 3, 0,
 			[]string{"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 10.0.0.2 10.0.0.3 10.0.0.4"}},
-		{"searches", corev1.PodDNSConfig{Searches: many}, 0, 32, []string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: s0.example s1.example"}},
+		{"searches", corev1.PodDNSConfig{Searches: many}, 0, 32,
+			[]string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: s0.example s1.example"}},
 		{"long ones", corev1.PodDNSConfig{Searches: large}, 0, 8, []string{"Search Line limits were exceeded"}},
 		{"one that is no domain", corev1.PodDNSConfig{Searches: []string{"a.example", long + long, "b.example"}}, 0, 2,
 			[]string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: a.example b.example"}},

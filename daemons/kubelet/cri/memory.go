@@ -11,10 +11,11 @@ import (
 
 // Memory is how containers use memory on a node with version 2 of control groups.
 type Memory struct {
-	KillGroup   bool    // all processes of a container are killed when it has too little
-	Reserve     bool    // what containers request is protected, by the class of their pod
-	Throttle    float64 // from which share on of what is between request and limit a container is slowed down; 0 is never
-	Allocatable int64   // bytes that stand for a limit that there is not
+	KillGroup bool // all processes of a container are killed when it has too little
+	Reserve   bool // what containers request is protected, by the class of their pod
+	// from which share on of what is between request and limit a container is slowed down; 0 is never
+	Throttle    float64
+	Allocatable int64 // bytes that stand for a limit that there is not
 }
 
 // Files returns what the runtime writes into files of a container's group; nil for a node with version 1. See

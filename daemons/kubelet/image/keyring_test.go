@@ -21,7 +21,8 @@ func secret(t *testing.T, keys ...string) *corev1.Secret {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: data}}
+	return &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{corev1.DockerConfigJsonKey: data}}
 }
 
 func users(t *testing.T, image string, secrets ...*corev1.Secret) []string {
@@ -48,18 +49,27 @@ func TestCredentialsGoOnlyToTheRegistriesThatTheirKeysName(t *testing.T) {
 		images []string // that the key is for
 		others []string // that it is not for
 	}{
-		{dockerHub, []string{"private/web:1", "web", "docker.io/private/web:1", "index.docker.io/private/web", "docker.io/library/web@sha256:" + strings.Repeat("a", 64)},
-			[]string{"registry:5000/web", "localhost:5000/web", "localhost/web", "evildocker.io/web", "docker.io.evil.example/web", "evil.docker.io/web", "registry.example/web"}},
-		{"docker.io", []string{"private/web:1", "docker.io/private/web:1"}, []string{"registry:5000/web", "evildocker.io/web"}},
+		{dockerHub, []string{"private/web:1", "web", "docker.io/private/web:1", "index.docker.io/private/web",
+			"docker.io/library/web@sha256:" + strings.Repeat("a", 64)},
+			[]string{"registry:5000/web", "localhost:5000/web", "localhost/web", "evildocker.io/web",
+				"docker.io.evil.example/web", "evil.docker.io/web", "registry.example/web"}},
+		{"docker.io", []string{"private/web:1", "docker.io/private/web:1"},
+			[]string{"registry:5000/web", "evildocker.io/web"}},
 		{"docker.io/private", []string{"private/web", "docker.io/private/web"}, []string{"public/web", "web"}},
-		{"registry:5000", []string{"registry:5000/web", "registry:5000/team/web:1"}, []string{"registry:5001/web", "registry/web", "web"}},
+		{"registry:5000", []string{"registry:5000/web", "registry:5000/team/web:1"},
+			[]string{"registry:5001/web", "registry/web", "web"}},
 		{"http://localhost:5000", []string{"localhost:5000/web"}, []string{"localhost/web", "localhost:5001/web"}},
 		{"localhost", []string{"localhost/web"}, []string{"localhost:5000/web"}},
-		{"https://registry.example/v2/", []string{"registry.example/web", "registry.example/v2web"}, []string{"registry.example:443/web"}},
+		{"https://registry.example/v2/", []string{"registry.example/web", "registry.example/v2web"},
+			[]string{"registry.example:443/web"}},
 		{"https://registry.example/v1/team", []string{"registry.example/team/web"}, []string{"registry.example/web"}},
-		{"registry.example/team", []string{"registry.example/team/web", "registry.example/team"}, []string{"registry.example/other/web", "registry.example/a/team"}},
-		{"*.registry.example", []string{"a.registry.example/web"}, []string{"registry.example/web", "a.b.registry.example/web", "a.registry.example.evil/web", "a.registry.example:5000/web"}},
-		{"*.*.registry.example:5000/team", []string{"a.b.registry.example:5000/team/web"}, []string{"a.registry.example:5000/team/web", "a.b.registry.example/team/web"}},
+		{"registry.example/team", []string{"registry.example/team/web", "registry.example/team"},
+			[]string{"registry.example/other/web", "registry.example/a/team"}},
+		{"*.registry.example", []string{"a.registry.example/web"},
+			[]string{"registry.example/web", "a.b.registry.example/web", "a.registry.example.evil/web",
+				"a.registry.example:5000/web"}},
+		{"*.*.registry.example:5000/team", []string{"a.b.registry.example:5000/team/web"},
+			[]string{"a.registry.example:5000/team/web", "a.b.registry.example/team/web"}},
 		{"app*.registry.*", []string{"app1.registry.example/web"}, []string{"ap.registry.example/web"}},
 		{"a[b-c]?.example", []string{"abx.example/web"}, []string{"adx.example/web", "ab.example/web"}},
 		{"[.example", nil, []string{"a.example/web"}},
@@ -81,7 +91,8 @@ func TestCredentialsGoOnlyToTheRegistriesThatTheirKeysName(t *testing.T) {
 func TestTheMostSpecificCredentialIsTriedFirst(t *testing.T) {
 	one := secret(t, "registry.example", "registry.example/team", "*.example", "registry.example/team/web")
 	two := secret(t, "https://registry.example/team")
-	want := []string{"registry.example/team/web", "registry.example/team", "https://registry.example/team", "registry.example", "*.example"}
+	want := []string{"registry.example/team/web", "registry.example/team", "https://registry.example/team",
+		"registry.example", "*.example"}
 	if got := users(t, "registry.example/team/web:1", one, two); !slices.Equal(got, want) {
 		t.Errorf("tried in the order %q, want %q", got, want)
 	}
@@ -116,13 +127,20 @@ func TestPullSecretsAreDecoded(t *testing.T) {
 		user, password string // empty: no credential
 		fails          string
 	}{
-		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey, data: pair(base64.StdEncoding, "me:pass:word"), user: "me", password: "pass:word"},
-		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey, data: pair(base64.RawStdEncoding, "me:password"), user: "me", password: "password"},
-		{kind: corev1.SecretTypeDockercfg, key: corev1.DockerConfigKey, data: `{"a.example": {"username": "me", "password": "p"}}`, user: "me", password: "p"},
-		{kind: corev1.SecretTypeOpaque, key: corev1.DockerConfigJsonKey, data: `{"auths": {"a.example": {"username": "me", "password": "p"}}}`},
-		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey, data: `{"auths": {"a.example": {"auth": "!"}}}`, fails: "not valid base64"},
-		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey, data: pair(base64.StdEncoding, "alone"), fails: "separated by a colon"},
-		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey, data: `{"auths": "hidden"}`, fails: "not valid JSON"},
+		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey,
+			data: pair(base64.StdEncoding, "me:pass:word"), user: "me", password: "pass:word"},
+		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey,
+			data: pair(base64.RawStdEncoding, "me:password"), user: "me", password: "password"},
+		{kind: corev1.SecretTypeDockercfg, key: corev1.DockerConfigKey,
+			data: `{"a.example": {"username": "me", "password": "p"}}`, user: "me", password: "p"},
+		{kind: corev1.SecretTypeOpaque, key: corev1.DockerConfigJsonKey,
+			data: `{"auths": {"a.example": {"username": "me", "password": "p"}}}`},
+		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey,
+			data: `{"auths": {"a.example": {"auth": "!"}}}`, fails: "not valid base64"},
+		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey,
+			data: pair(base64.StdEncoding, "alone"), fails: "separated by a colon"},
+		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey, data: `{"auths": "hidden"}`,
+			fails: "not valid JSON"},
 	} {
 		ring, err := NewKeyring([]*corev1.Secret{{Type: row.kind, Data: map[string][]byte{row.key: []byte(row.data)}}})
 		if row.fails != "" {

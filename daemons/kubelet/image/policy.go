@@ -10,8 +10,9 @@ import (
 
 // Policy decides for which images on the node a pod must prove that it could pull them.
 type Policy struct {
-	Verify  string   // one of the policies of config
-	Allowed []string // with config.VerifyAllButAllowed: names without a tag or digest, or all below a path that ends with /*
+	Verify string // one of the policies of config
+	// Allowed is for config.VerifyAllButAllowed: names without a tag or digest, or all below a path that ends with /*
+	Allowed []string
 }
 
 // NewPolicy returns the policy of a kubelet's configuration.

@@ -174,7 +174,8 @@ const mostSecrets = 100
 func (r *Records) add(image, ref string, with *Credential) error {
 	have, err := r.read(ref)
 	if err != nil || have == nil {
-		have = &record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref} // one that cannot be read is replaced
+		// one that cannot be read is replaced
+		have = &record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref}
 	}
 	if have.Credentials == nil {
 		have.Credentials = map[string]access{}
@@ -230,8 +231,9 @@ func (r *Records) recoverOne(name string, find func(image string) (string, error
 	}
 	if ref != "" {
 		if have, err := r.read(ref); err == nil && have == nil {
-			unknown := record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref, LastUpdatedTime: metav1.Now(),
-				Credentials: map[string]access{Untagged(begun.Image): {}}}
+			unknown := record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref,
+				LastUpdatedTime: metav1.Now(),
+				Credentials:     map[string]access{Untagged(begun.Image): {}}}
 			if err := r.write(pulled, ref, unknown); err != nil {
 				return err
 			}

@@ -96,8 +96,10 @@ func TestPoliciesSayWhichImagesAreVerified(t *testing.T) {
 		{config.VerifyPulled, "busybox:1", true, false}, {config.VerifyPulled, "busybox:1", false, true},
 		{"", "busybox:1", true, false}, {"", "busybox:1", false, true},
 		{config.VerifyAllButAllowed, "busybox:1", true, false}, {config.VerifyAllButAllowed, "busybox:1", false, true},
-		{config.VerifyAllButAllowed, web, false, true}, {config.VerifyAllButAllowed, "registry.example/team/a/b@sha256:" + strings.Repeat("0", 64), false, true},
-		{config.VerifyAllButAllowed, "registry.example/teams/web", false, false}, {config.VerifyAllButAllowed, "busybox2", false, false},
+		{config.VerifyAllButAllowed, web, false, true},
+		{config.VerifyAllButAllowed, "registry.example/team/a/b@sha256:" + strings.Repeat("0", 64), false, true},
+		{config.VerifyAllButAllowed, "registry.example/teams/web", false, false},
+		{config.VerifyAllButAllowed, "busybox2", false, false},
 		{config.VerifyAllButAllowed, "evil.example/registry.example/team/web", false, false},
 		{config.VerifyAll, "busybox:1", true, false}, {config.VerifyAll, "busybox:1", false, false},
 	} {
@@ -123,7 +125,9 @@ func TestAnInterruptedPullLeavesNoImageForAll(t *testing.T) {
 	if usable(t, r, web, webID) {
 		t.Error("the image may be used before what was interrupted is taken in")
 	}
-	if err := r.Recover(func(image string) (string, error) { return map[string]string{web: webID}[image], nil }); err != nil {
+	if err := r.Recover(func(image string) (string, error) {
+		return map[string]string{web: webID}[image], nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := store.List(pulling); err != nil || len(left) > 0 {
@@ -181,7 +185,8 @@ func TestRecordsGoWithTheirImages(t *testing.T) {
 			}
 			left[ref] = have != nil
 		}
-		if want := map[string]bool{"listed": true, "there": true, "gone": false, "unknown": true}; !reflect.DeepEqual(left, want) {
+		want := map[string]bool{"listed": true, "there": true, "gone": false, "unknown": true}
+		if !reflect.DeepEqual(left, want) {
 			t.Errorf("%T: left are %v", store, left)
 		}
 	}
@@ -201,9 +206,11 @@ func TestRecordsHaveThePublishedFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(got, "lastUpdatedTime")
-	want := map[string]any{"kind": "ImagePulledRecord", "apiVersion": "kubelet.config.k8s.io/v1beta1", "imageRef": webID,
+	want := map[string]any{"kind": "ImagePulledRecord", "apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"imageRef": webID,
 		"credentialMapping": map[string]any{"registry.example/team/web": map[string]any{"kubernetesSecrets": []any{
-			map[string]any{"uid": "1", "namespace": "shop", "name": "pull", "credentialHash": from("pull", "1", "secret").Secret.Hash}}}}}
+			map[string]any{"uid": "1", "namespace": "shop", "name": "pull",
+				"credentialHash": from("pull", "1", "secret").Secret.Hash}}}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the record is %v, want %v", got, want)
 	}

@@ -45,7 +45,8 @@ func TestConditionsNameTheContainersThatThePodWaitsFor(t *testing.T) {
 		}, []string{"m"}, "", "containers with unready status: [s]"},
 		{"all is well", func(f *Facts) {
 			f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s"), container("a")}
-			f.Containers = []Container{ran("m", 0, Running, 0, 0), ran("a", 0, Exited, 0, time.Minute), ran("s", 0, Running, 0, 0)}
+			f.Containers = []Container{ran("m", 0, Running, 0, 0), ran("a", 0, Exited, 0, time.Minute),
+				ran("s", 0, Running, 0, 0)}
 		}, []string{"s", "a", "m"}, "", ""},
 	} {
 		s := Status(facts(row.change))

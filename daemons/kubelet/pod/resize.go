@@ -96,7 +96,8 @@ func Given(p *corev1.Pod) Allocation {
 		a[s.Name] = was
 	}
 	if r := p.Spec.Resources; r != nil && p.Status.Resources != nil {
-		a[podLevel] = corev1.ResourceRequirements{Requests: asReported(p, r.Requests, p.Status.AllocatedResources), Limits: asReported(p, r.Limits, p.Status.Resources.Limits), Claims: r.Claims}
+		a[podLevel] = corev1.ResourceRequirements{Requests: asReported(p, r.Requests, p.Status.AllocatedResources),
+			Limits: asReported(p, r.Limits, p.Status.Resources.Limits), Claims: r.Claims}
 	}
 	return a
 }

@@ -42,17 +42,22 @@ func TestEmptyDirsAreOpenToThoseThatTheySay(t *testing.T) {
 		mode   uint32 // of a directory
 		memory string // or how a tmpfs is mounted
 	}{
-		"on the disk":                 {corev1.EmptyDirVolumeSource{}, nil, 0o777, ""},
-		"on the disk, for a group":    {corev1.EmptyDirVolumeSource{}, &group, 0o2777, ""},
-		"on the disk, as it says":     {corev1.EmptyDirVolumeSource{Mode: &own}, nil, 0o750, ""},
-		"on the disk, sticky":         {corev1.EmptyDirVolumeSource{Mode: &sticky}, nil, 0o1777, ""},
-		"in memory":                   {corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}, nil, 0, "mode=01777"},
-		"in memory, for a group":      {corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}, &group, 0, "mode=03777,gid="},
-		"in memory, as it says":       {corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, Mode: &own}, nil, 0, "mode=0750"},
-		"in memory, for both of them": {corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, Mode: &own}, &group, 0, "mode=02770,gid="},
+		"on the disk":              {corev1.EmptyDirVolumeSource{}, nil, 0o777, ""},
+		"on the disk, for a group": {corev1.EmptyDirVolumeSource{}, &group, 0o2777, ""},
+		"on the disk, as it says":  {corev1.EmptyDirVolumeSource{Mode: &own}, nil, 0o750, ""},
+		"on the disk, sticky":      {corev1.EmptyDirVolumeSource{Mode: &sticky}, nil, 0o1777, ""},
+		"in memory": {corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}, nil, 0,
+			"mode=01777"},
+		"in memory, for a group": {corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}, &group, 0,
+			"mode=03777,gid="},
+		"in memory, as it says": {corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, Mode: &own},
+			nil, 0, "mode=0750"},
+		"in memory, for both of them": {corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, Mode: &own},
+			&group, 0, "mode=02770,gid="},
 	} {
 		mounts := &inMemory{options: map[string]string{}}
-		m := &Manager{Root: t.TempDir(), Source: &source{}, Mounter: mounts, Node: func() pod.Node { return pod.Node{} }}
+		m := &Manager{Root: t.TempDir(), Source: &source{}, Mounter: mounts,
+			Node: func() pod.Node { return pod.Node{} }}
 		p := &corev1.Pod{Spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{FSGroup: row.group},
 			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &row.source}}}}}
 		p.UID = "u"
@@ -79,7 +84,8 @@ func TestNewSubPathsAreAsOpenAsTheirVolume(t *testing.T) {
 			t.Fatal(err)
 		}
 		sub := filepath.Join(base, "new")
-		if err := (&Manager{Mounter: Plain{}}).subPath(base, "new/below", filepath.Join(t.TempDir(), "target")); err != nil {
+		if err := (&Manager{Mounter: Plain{}}).subPath(base, "new/below",
+			filepath.Join(t.TempDir(), "target")); err != nil {
 			t.Fatal(err)
 		}
 		for _, path := range []string{sub, filepath.Join(sub, "below")} {

@@ -47,7 +47,8 @@ func mode(m *int32) fs.FileMode {
 	return fs.FileMode(*m)
 }
 
-func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume, all map[string]file) (again time.Time, err error) {
+func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume, all map[string]file,
+) (again time.Time, err error) {
 	perm := mode(v.Projected.DefaultMode)
 	soonest := func(t time.Time) {
 		if again.IsZero() || t.Before(again) {
@@ -96,7 +97,8 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume
 				owner = c.User
 			}
 			for path, data := range map[string][]byte{
-				c.CredentialBundlePath: slices.Concat(pair.Key, pair.Chain), c.KeyPath: pair.Key, c.CertificateChainPath: pair.Chain,
+				c.CredentialBundlePath: slices.Concat(pair.Key, pair.Chain),
+				c.KeyPath:              pair.Key, c.CertificateChainPath: pair.Chain,
 			} {
 				if path != "" {
 					all[path] = file{data, only, owner}

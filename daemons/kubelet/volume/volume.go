@@ -31,7 +31,8 @@ type Source interface {
 	TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error)
 	// PodCertificate returns the key and certificate of a source of a projected volume, which is the index-th of the
 	// volume, and when to ask again.
-	PodCertificate(ctx context.Context, p *corev1.Pod, volume string, index int, source *corev1.PodCertificateProjection) (pair KeyPair, renew time.Time, err error)
+	PodCertificate(ctx context.Context, p *corev1.Pod, volume string, index int,
+		source *corev1.PodCertificateProjection) (pair KeyPair, renew time.Time, err error)
 	// Claim and Volume return a claim and a persistent volume as the API has them now.
 	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)

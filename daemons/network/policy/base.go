@@ -58,7 +58,8 @@ func base(f nft.Family, m Machine) *nft.Fragment {
 	// Neighbour discovery stays on one link (RFC 4861, section 7.1: its receivers refuse messages that a router has
 	// forwarded). In the forward chain these are messages between pods of the former bridge; routed ones are packets
 	// like all others.
-	discovery := nft.Rule{nft.Is{Protocol: nft.ICMPv6}, nft.ICMPv6Types{First: firstDiscovery, Last: lastDiscovery}, nft.OnLink{}, accept}
+	discovery := nft.Rule{nft.Is{Protocol: nft.ICMPv6}, nft.ICMPv6Types{First: firstDiscovery, Last: lastDiscovery},
+		nft.OnLink{}, accept}
 	var through, in []nft.Rule
 	if f == nft.IPv6 {
 		through, in = append(through, discovery), append(in, discovery)

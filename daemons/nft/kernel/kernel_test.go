@@ -110,7 +110,8 @@ func TestWhatIsPutThereIsReadBackS28(t *testing.T) {
 			t.Fatalf("nft list: %s", out)
 		}
 		hops := map[nft.Family]string{nft.IPv4: "ip ttl 255", nft.IPv6: "ip6 hoplimit 255"}[f]
-		for _, want := range []string{hops, "to numgen random mod 2 map { 0 : ", "vmap { 0 : goto last, 1 : goto one }", "masquerade fully-random", "goto each", "timeout 1m", "flags interval", "tcp dport 80-90", "reject"} {
+		for _, want := range []string{hops, "to numgen random mod 2 map { 0 : ", "vmap { 0 : goto last, 1 : goto one }",
+			"masquerade fully-random", "goto each", "timeout 1m", "flags interval", "tcp dport 80-90", "reject"} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("no %q in\n%s", want, out)
 			}

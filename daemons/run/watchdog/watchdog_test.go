@@ -12,7 +12,8 @@ import (
 const period = 20 * time.Second
 
 // heard runs a watchdog for some time, and returns what systemd hears and when.
-func heard(t *testing.T, during time.Duration, live func(ctx context.Context, since time.Duration) error) (list []string) {
+func heard(t *testing.T, during time.Duration,
+	live func(ctx context.Context, since time.Duration) error) (list []string) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), during)
@@ -28,7 +29,8 @@ func TestAProcessThatIsLiveSaysSo(t *testing.T) {
 	if want := []string{"5s WATCHDOG=1\n", "10s WATCHDOG=1\n", "15s WATCHDOG=1\n"}; !slices.Equal(got, want) {
 		t.Errorf("systemd hears %q", got)
 	}
-	if got := heard(t, 18*time.Second, func(context.Context, time.Duration) error { return errors.New("stuck") }); len(got) > 0 {
+	stuck := func(context.Context, time.Duration) error { return errors.New("stuck") }
+	if got := heard(t, 18*time.Second, stuck); len(got) > 0 {
 		t.Errorf("of a process that is not live systemd hears %q", got)
 	}
 	hangs := func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); time.Sleep(time.Hour); return nil }

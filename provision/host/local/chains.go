@@ -58,7 +58,8 @@ func chains(ctx context.Context, program string, prefixes []string) (found []str
 // has tables of its own, are asked only where the kernel has such tables: they would make them.
 func programs() map[string]nftables.TableFamily {
 	all := map[string]nftables.TableFamily{"iptables": nftables.TableFamilyIPv4, "ip6tables": nftables.TableFamilyIPv6}
-	for program, names := range map[string]string{"iptables": "/proc/net/ip_tables_names", "ip6tables": "/proc/net/ip6_tables_names"} {
+	for program, names := range map[string]string{"iptables": "/proc/net/ip_tables_names",
+		"ip6tables": "/proc/net/ip6_tables_names"} {
 		if text, err := os.ReadFile(names); err == nil && slices.Contains(strings.Fields(string(text)), "filter") {
 			all[program+"-legacy"] = all[program]
 		}

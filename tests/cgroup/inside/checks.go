@@ -40,15 +40,19 @@ func (n *node) made(p *corev1.Pod, l, container cgroup.Limits) (pod, inside stri
 }
 
 func limits(n *node) error {
-	guaranteed, burstable := pod("g", list("500m", "64Mi"), list("500m", "64Mi")), pod("b", list("250m", "32Mi"), list("", "64Mi"))
+	guaranteed := pod("g", list("500m", "64Mi"), list("500m", "64Mi"))
+	burstable := pod("b", list("250m", "32Mi"), list("", "64Mi"))
 	least := pod("l", nil, nil)
 	for p, row := range map[*corev1.Pod]struct {
 		path  string
 		files map[string]string
 	}{
-		guaranteed: {"/kubepods/podg", map[string]string{"cpu.weight": "59", "cpu.max": "50000 100000", "memory.max": strconv.Itoa(64 * mebi), "pids.max": "100"}},
-		burstable:  {"/kubepods/burstable/podb", map[string]string{"cpu.weight": "35", "cpu.max": "max 100000", "memory.max": strconv.Itoa(64 * mebi), "pids.max": "100"}},
-		least:      {"/kubepods/besteffort/podl", map[string]string{"cpu.weight": "1", "cpu.max": "max 100000", "memory.max": "max", "pids.max": "100"}},
+		guaranteed: {"/kubepods/podg", map[string]string{"cpu.weight": "59", "cpu.max": "50000 100000",
+			"memory.max": strconv.Itoa(64 * mebi), "pids.max": "100"}},
+		burstable: {"/kubepods/burstable/podb", map[string]string{"cpu.weight": "35", "cpu.max": "max 100000",
+			"memory.max": strconv.Itoa(64 * mebi), "pids.max": "100"}},
+		least: {"/kubepods/besteffort/podl", map[string]string{"cpu.weight": "1", "cpu.max": "max 100000",
+			"memory.max": "max", "pids.max": "100"}},
 	} {
 		l := cgroup.ForPod(p)
 		l.Pids = 100
@@ -63,12 +67,15 @@ func limits(n *node) error {
 		return err
 	}
 	return errors.Join(
-		says("/kubepods", map[string]string{"cpu.weight": "174", "memory.max": strconv.Itoa(400 * mebi), "pids.max": "5000"}),
-		says("/kubepods/burstable", map[string]string{"cpu.weight": "35"}), says("/kubepods/besteffort", map[string]string{"cpu.weight": "1"}))
+		says("/kubepods", map[string]string{"cpu.weight": "174", "memory.max": strconv.Itoa(400 * mebi),
+			"pids.max": "5000"}),
+		says("/kubepods/burstable", map[string]string{"cpu.weight": "35"}),
+		says("/kubepods/besteffort", map[string]string{"cpu.weight": "1"}))
 }
 
 func controllers(n *node) error {
-	_, inside, err := n.made(pod("p", list("1", "64Mi"), nil), cgroup.Limits{CPUShares: 1024}, cgroup.Limits{CPUShares: 1024})
+	_, inside, err := n.made(pod("p", list("1", "64Mi"), nil), cgroup.Limits{CPUShares: 1024},
+		cgroup.Limits{CPUShares: 1024})
 	if err != nil {
 		return err
 	}
@@ -101,12 +108,14 @@ func processes(n *node) error {
 
 // taking starts two processes in a container of 64 MiB, one of which takes more.
 func (n *node) taking(oomGroup string) (idle, taking, neighbour *process, inside string, err error) {
-	_, inside, err = n.made(pod("p", nil, list("", "128Mi")), cgroup.Limits{MemoryLimit: 128 * mebi}, cgroup.Limits{MemoryLimit: 64 * mebi})
+	_, inside, err = n.made(pod("p", nil, list("", "128Mi")), cgroup.Limits{MemoryLimit: 128 * mebi},
+		cgroup.Limits{MemoryLimit: 64 * mebi})
 	if err != nil {
 		return nil, nil, nil, "", err
 	}
 	other := filepath.Join(filepath.Dir(inside), "other")
-	if err := errors.Join(n.Make(other, cgroup.Limits{}), os.WriteFile(filepath.Join(at(inside), "memory.oom.group"), []byte(oomGroup), 0o644)); err != nil {
+	if err := errors.Join(n.Make(other, cgroup.Limits{}),
+		os.WriteFile(filepath.Join(at(inside), "memory.oom.group"), []byte(oomGroup), 0o644)); err != nil {
 		return nil, nil, nil, "", err
 	}
 	if idle, err = n.start(inside, "/bin/sleep", "100000"); err == nil {
@@ -142,8 +151,10 @@ func single(n *node) error {
 	if err := taking.killed(); err != nil {
 		return err
 	}
-	if kills, err := counter(inside, "memory.events", "oom_kill"); err != nil || kills != 1 || !idle.runs() || !neighbour.runs() {
-		return fmt.Errorf("%d kills, the idle process runs: %t, the neighbour: %t, %w", kills, idle.runs(), neighbour.runs(), err)
+	if kills, err := counter(inside, "memory.events", "oom_kill"); err != nil || kills != 1 || !idle.runs() ||
+		!neighbour.runs() {
+		return fmt.Errorf("%d kills, the idle process runs: %t, the neighbour: %t, %w", kills, idle.runs(),
+			neighbour.runs(), err)
 	}
 	return nil
 }
@@ -158,18 +169,22 @@ func resized(n *node) error {
 	if err != nil {
 		return err
 	}
-	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("1", "256Mi"), Limits: list("1", "256Mi")}
-	if err := errors.Join(n.Make(pod, cgroup.ForPod(p)), n.Make(inside, cgroup.Limits{MemoryLimit: 256 * mebi})); err != nil {
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("1", "256Mi"),
+		Limits: list("1", "256Mi")}
+	if err := errors.Join(n.Make(pod, cgroup.ForPod(p)),
+		n.Make(inside, cgroup.Limits{MemoryLimit: 256 * mebi})); err != nil {
 		return err
 	}
-	if err := says(pod, map[string]string{"cpu.max": "100000 100000", "cpu.weight": "100", "memory.max": strconv.Itoa(256 * mebi)}); err != nil {
+	if err := says(pod, map[string]string{"cpu.max": "100000 100000", "cpu.weight": "100",
+		"memory.max": strconv.Itoa(256 * mebi)}); err != nil {
 		return err
 	}
 	// What it was too small for before fits now.
 	if err := n.holds(inside, 128*mebi); err != nil {
 		return err
 	}
-	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("250m", "256Mi"), Limits: list("250m", "256Mi")}
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("250m", "256Mi"),
+		Limits: list("250m", "256Mi")}
 	if err := n.Make(pod, cgroup.ForPod(p)); err != nil {
 		return err
 	}
@@ -199,7 +214,8 @@ func (n *node) holds(path string, bytes int) error {
 }
 
 func throttled(n *node) error {
-	pod, inside, err := n.made(pod("p", list("100m", ""), list("100m", "")), cgroup.Limits{CPUShares: 102, CPUQuota: 10000}, cgroup.Limits{})
+	pod, inside, err := n.made(pod("p", list("100m", ""), list("100m", "")),
+		cgroup.Limits{CPUShares: 102, CPUQuota: 10000}, cgroup.Limits{})
 	if err != nil {
 		return err
 	}
@@ -214,22 +230,28 @@ func throttled(n *node) error {
 
 func protected(n *node) error {
 	guaranteed, burstable := "/kubepods/podg", "/kubepods/burstable/podb"
-	if err := errors.Join(n.Make(guaranteed, cgroup.Limits{MemoryMin: 32 * mebi}), n.Make(burstable, cgroup.Limits{MemoryLow: 16 * mebi}), n.Protect(32*mebi, 16*mebi)); err != nil {
+	if err := errors.Join(n.Make(guaranteed, cgroup.Limits{MemoryMin: 32 * mebi}),
+		n.Make(burstable, cgroup.Limits{MemoryLow: 16 * mebi}), n.Protect(32*mebi, 16*mebi)); err != nil {
 		return err
 	}
 	text := func(n int) string { return strconv.Itoa(n * mebi) }
 	if err := errors.Join(
-		says(guaranteed, map[string]string{"memory.min": text(32), "memory.low": "0"}), says(burstable, map[string]string{"memory.min": "0", "memory.low": text(16)}),
-		says("/kubepods", map[string]string{"memory.min": text(32), "memory.low": text(16)}), says("/kubepods/burstable", map[string]string{"memory.min": "0", "memory.low": text(16)}),
+		says(guaranteed, map[string]string{"memory.min": text(32), "memory.low": "0"}),
+		says(burstable, map[string]string{"memory.min": "0", "memory.low": text(16)}),
+		says("/kubepods", map[string]string{"memory.min": text(32), "memory.low": text(16)}),
+		says("/kubepods/burstable", map[string]string{"memory.min": "0", "memory.low": text(16)}),
 	); err != nil {
 		return err
 	}
 	// A kubelet that protects nothing takes back what one before it did.
-	if err := errors.Join(n.Make(guaranteed, cgroup.Limits{}), n.Make(burstable, cgroup.Limits{}), n.Protect(0, 0)); err != nil {
+	if err := errors.Join(n.Make(guaranteed, cgroup.Limits{}), n.Make(burstable, cgroup.Limits{}),
+		n.Protect(0, 0)); err != nil {
 		return err
 	}
-	return errors.Join(says(guaranteed, map[string]string{"memory.min": "0"}), says(burstable, map[string]string{"memory.low": "0"}),
-		says("/kubepods", map[string]string{"memory.min": "0", "memory.low": "0"}), says("/kubepods/burstable", map[string]string{"memory.low": "0"}))
+	return errors.Join(says(guaranteed, map[string]string{"memory.min": "0"}),
+		says(burstable, map[string]string{"memory.low": "0"}),
+		says("/kubepods", map[string]string{"memory.min": "0", "memory.low": "0"}),
+		says("/kubepods/burstable", map[string]string{"memory.low": "0"}))
 }
 
 func removed(n *node) error {
@@ -251,7 +273,8 @@ func removed(n *node) error {
 }
 
 func found(n *node) error {
-	for _, p := range []*corev1.Pod{pod("g", list("1", "1Mi"), list("1", "1Mi")), pod("b", list("1", ""), nil), pod("l", nil, nil)} {
+	for _, p := range []*corev1.Pod{pod("g", list("1", "1Mi"), list("1", "1Mi")), pod("b", list("1", ""), nil),
+		pod("l", nil, nil)} {
 		if err := n.Make(n.Parent(p), cgroup.Limits{}); err != nil {
 			return err
 		}

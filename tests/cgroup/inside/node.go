@@ -41,7 +41,8 @@ type process struct {
 // pod is a pod of one container.
 func pod(uid string, requests, limits corev1.ResourceList) *corev1.Pod {
 	c := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)}, Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
 }
 
 func list(cpu, memory string) corev1.ResourceList {

@@ -76,7 +76,8 @@ func (source) TrustBundles(context.Context, string, string) ([]certificatesv1.Cl
 	return nil, errNone
 }
 
-func (source) PodCertificate(context.Context, *corev1.Pod, string, int, *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
+func (source) PodCertificate(context.Context, *corev1.Pod, string, int,
+	*corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
 	return volume.KeyPair{}, time.Time{}, errNone
 }
 
