@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -20,12 +21,17 @@ import (
 	"clusterctl/provision/run"
 )
 
+// init keeps main on the process's first thread until a daemon has its timer slack.
+func init() { runtime.LockOSThread() }
+
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	root := linked(os.Args[0])
 	if root != nil || len(os.Args) > 1 && os.Args[1] == "daemon" {
 		slacken()
 	}
+	runtime.UnlockOSThread()
+	// A signal before this ends the process. One that is caught before it starts over would be lost.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	if root == nil {
 		root = newRoot()
 		root.SetArgs(long(root, os.Args[1:]))
