@@ -132,7 +132,8 @@ func (k *Kubelet) reclaims(short pressed, now time.Time) bool {
 	if err != nil {
 		return false
 	}
-	return k.freeing.waits(gone, d.Available, now)
+	waits := k.freeing.waits(gone, d.Available, now)
+	return waits && !short.memory // for which the kernel would kill something meanwhile
 }
 
 // waits takes in how much room there is, and whether a pod's containers are newly gone. It reports whether more room

@@ -129,6 +129,19 @@ func TestTheNextPodIsEvictedWhenNoMoreRoomComes(t *testing.T) {
 	}
 }
 
+// The kernel does not wait for the disk when it is out of memory.
+func TestMemoryIsNotWaitedForWhileTheDiskIsFreed(t *testing.T) {
+	n := newNode(t)
+	k, now := n.built(), time.Now()
+	k.freeing = reclaim{began: now, grew: now, most: 1 << 62}
+	if !k.reclaims(pressed{disk: true}, now) {
+		t.Error("a pod goes while the disk is freed")
+	}
+	if k.reclaims(pressed{disk: true, memory: true}, now) {
+		t.Error("no pod goes for memory while the disk is freed")
+	}
+}
+
 // Nor has anybody to go for what a pod has left that has come to its end.
 func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvictedS26(t *testing.T) {
 	job := simplePod("job")
