@@ -3,6 +3,7 @@ package network
 import (
 	"bytes"
 	"fmt"
+	bitcount "math/bits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -47,11 +48,13 @@ func (f *foreign) newer() (problems []string, err error) {
 			problems = append(problems, found...)
 			continue
 		}
-		rules, err := conn.GetRules(c.Table, c)
+		found, err := f.drops(c, name, func(chain string) ([]*nftables.Rule, error) {
+			return conn.GetRules(c.Table, &nftables.Chain{Name: chain, Table: c.Table})
+		})
 		if err != nil {
 			return problems, fmt.Errorf("list the rules of %s: %w", name, err)
 		}
-		problems = append(problems, f.drops(c, name, rules)...)
+		problems = append(problems, found...)
 	}
 	return problems, nil
 }
@@ -73,91 +76,191 @@ func (f *foreign) acceptNewer(p protocolOf, name string) ([]string, error) {
 
 // drops finds what drops packets of pods in a chain: the chain's policy, where no rule accepts them before, or a rule
 // for all packets.
-func (f *foreign) drops(c *nftables.Chain, name string, rules []*nftables.Rule) []string {
-	var problems []string
+func (f *foreign) drops(c *nftables.Chain, name string, list func(chain string) ([]*nftables.Rule, error)) (problems []string,
+	err error) {
+	// The rules of a chain are listed once, however many rules lead to it.
+	listed := map[string][]*nftables.Rule{}
+	rules := func(chain string) ([]*nftables.Rule, error) {
+		if list, ok := listed[chain]; ok {
+			return list, nil
+		}
+		list, err := list(chain)
+		listed[chain] = list
+		return list, err
+	}
 	for _, cluster := range f.clusters {
 		if c.Table.Family != nftables.TableFamilyINet &&
 			cluster.Addr().Is4() != (c.Table.Family == nftables.TableFamilyIPv4) {
 			continue
 		}
-		from, to, dropped := false, false, ""
-		for i, r := range rules {
-			switch verdict, every := verdictOf(r.Exprs); {
-			case verdict == expr.VerdictAccept && every:
-				from, to = true, true
-			case verdict == expr.VerdictAccept:
-				of, towards := accepts(r.Exprs, cluster)
-				from, to = from || of, to || towards
-			case verdict == expr.VerdictDrop && every:
-				dropped = fmt.Sprintf("rule %d of %s drops all packets", i+1, name)
-			}
-			if dropped != "" || from && to {
-				break
-			}
+		w := &chainWalk{cluster: cluster, rules: rules, left: mostRules}
+		if err := w.chain(c.Name, nil, true, 0); err != nil {
+			return problems, err
 		}
-		if dropped == "" && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop {
+		dropped := ""
+		if w.dropped.rule > 0 {
+			dropped = fmt.Sprintf("rule %d of the chain %s, which %s leads to, drops all packets", w.dropped.rule,
+				w.dropped.chain, name)
+			if w.dropped.chain == c.Name {
+				dropped = fmt.Sprintf("rule %d of %s drops all packets", w.dropped.rule, name)
+			}
+		} else if c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop {
 			dropped = name + " drops what none of its rules accepts"
 		}
-		if dropped != "" && !(from && to) {
-			word := "ip"
-			if cluster.Addr().Is6() {
-				word = "ip6"
-			}
-			advice := fmt.Sprintf("add the rules \"%s saddr %s accept\" and \"%s daddr %s accept\" to it", word, cluster, word, cluster)
-			problems = append(problems, fmt.Sprintf("%s, and that is what pods of %s send and get: %s", dropped, cluster, advice))
+		if dropped == "" || w.from && w.to {
+			continue
 		}
+		word := "ip"
+		if cluster.Addr().Is6() {
+			word = "ip6"
+		}
+		problems = append(problems, fmt.Sprintf("%s, and that is what pods of %s send and get: add the rules "+
+			"\"%s saddr %s accept\" and \"%s daddr %s accept\" to it", dropped, cluster, word, cluster, word, cluster))
 	}
-	return problems
+	return problems, nil
 }
 
-// verdictOf returns what becomes of packets that a rule matches, 0 when it decides nothing, and whether it matches all
+const (
+	// mostRules bounds the rules that are read of one chain and those that it leads to. Where there are more, nothing is
+	// said of the chain.
+	mostRules = 10000
+	// mostJumps is how deep chains may lead to others (NFT_JUMP_STACK_SIZE of Linux).
+	mostJumps = 16
+)
+
+// chainWalk follows packets of pods through a chain and those that it leads to. What accepts only some of them is taken
+// for an accept, so that only what surely drops them is reported.
+type chainWalk struct {
+	cluster netip.Prefix
+	rules   func(chain string) ([]*nftables.Rule, error)
+	left    int
+
+	from, to bool // packets from pods, and to pods, are accepted
+	dropped  struct {
+		chain string
+		rule  int // from 1; 0 when no rule drops all packets
+	}
+}
+
+// chain follows packets through a chain. path are the conditions under which they come to it, and every reports whether
+// all do.
+func (w *chainWalk) chain(name string, path []expr.Any, every bool, depth int) error {
+	rules, err := w.rules(name)
+	if err != nil {
+		return err
+	}
+	for i, r := range rules {
+		if w.left--; w.left < 0 || depth > mostJumps {
+			w.from, w.to = true, true
+		}
+		if w.dropped.rule > 0 || w.from && w.to {
+			return nil
+		}
+		verdict, all := verdictOf(r.Exprs)
+		all = all && every
+		where := slices.Concat(path, r.Exprs)
+		switch {
+		case verdict == nil:
+		case verdict.Kind == expr.VerdictAccept && all:
+			w.from, w.to = true, true
+		case verdict.Kind == expr.VerdictAccept:
+			from, to := accepts(where, w.cluster)
+			w.from, w.to = w.from || from, w.to || to
+		case verdict.Kind == expr.VerdictDrop && all:
+			w.dropped.chain, w.dropped.rule = name, i+1
+		case verdict.Kind == expr.VerdictJump, verdict.Kind == expr.VerdictGoto:
+			if err := w.chain(verdict.Chain, where, all, depth+1); err != nil {
+				return err
+			}
+			if verdict.Kind == expr.VerdictGoto && all {
+				return nil
+			}
+		case verdict.Kind == expr.VerdictReturn && all:
+			return nil
+		}
+	}
+	return nil
+}
+
+// verdictOf returns what becomes of packets that a rule matches, nil when it decides nothing, and whether it matches all
 // of them.
-func verdictOf(exprs []expr.Any) (verdict expr.VerdictKind, every bool) {
+func verdictOf(exprs []expr.Any) (verdict *expr.Verdict, every bool) {
 	every = true
 	for _, e := range exprs {
 		switch e := e.(type) {
 		case *expr.Verdict:
-			verdict = e.Kind
+			verdict = e
 		case *expr.Reject:
-			verdict = expr.VerdictDrop
+			verdict = &expr.Verdict{Kind: expr.VerdictDrop}
 		case *expr.Counter, *expr.Log:
 		default:
 			every = false
 		}
 	}
-	switch verdict {
-	case expr.VerdictAccept, expr.VerdictDrop:
-		return verdict, every
-	}
-	return 0, false
+	return verdict, every
 }
 
-// accepts reports whether a rule that accepts matches packets from pods, and to pods: by their network, or by how their
-// interfaces' names begin.
+// accepts reports whether a rule that accepts matches packets from pods, and to pods: by their network or a part of it,
+// or by how their interfaces' names begin. A set may have either.
 func accepts(exprs []expr.Any, cluster netip.Prefix) (from, to bool) {
 	source, destination := uint32(12), uint32(16)
 	if cluster.Addr().Is6() {
 		source, destination = 8, 24
 	}
-	network := cluster.Masked().Addr().AsSlice()
 	var payload *expr.Payload
 	var meta *expr.Meta
+	var mask []byte
+	matches := func() {
+		if payload != nil && payload.Base == expr.PayloadBaseNetworkHeader {
+			from, to = from || payload.Offset == source, to || payload.Offset == destination
+		}
+		if meta != nil {
+			from, to = from || meta.Key == expr.MetaKeyIIFNAME, to || meta.Key == expr.MetaKeyOIFNAME
+		}
+	}
 	for _, e := range exprs {
 		switch e := e.(type) {
 		case *expr.Payload:
-			payload, meta = e, nil
+			payload, meta, mask = e, nil, nil
 		case *expr.Meta:
-			payload, meta = nil, e
+			payload, meta, mask = nil, e, nil
+		case *expr.Ct:
+			payload, meta, mask = nil, nil, nil
+		case *expr.Bitwise:
+			mask = e.Mask
 		case *expr.Cmp:
-			switch {
-			case e.Op != expr.CmpOpEq:
-			case payload != nil && payload.Base == expr.PayloadBaseNetworkHeader && len(e.Data)*8 >= cluster.Bits() &&
-				len(e.Data) <= len(network) && bytes.Equal(e.Data, network[:len(e.Data)]):
-				from, to = from || payload.Offset == source, to || payload.Offset == destination
-			case meta != nil && bytes.HasPrefix(e.Data, []byte(link.Prefix)):
-				from, to = from || meta.Key == expr.MetaKeyIIFNAME, to || meta.Key == expr.MetaKeyOIFNAME
+			if e.Op == expr.CmpOpEq && (payload != nil && networkOf(e.Data, mask, cluster).Overlaps(cluster) ||
+				meta != nil && bytes.HasPrefix(e.Data, []byte(link.Prefix))) {
+				matches()
+			}
+		case *expr.Lookup:
+			if !e.Invert {
+				matches()
+			}
+		case *expr.Range:
+			if e.Op == expr.CmpOpEq {
+				matches()
 			}
 		}
 	}
 	return from, to
+}
+
+// networkOf returns the network that a comparison of an address's first bytes, of which a mask was taken, stands for. It
+// is invalid where that is none of the cluster's family.
+func networkOf(first, mask []byte, cluster netip.Prefix) netip.Prefix {
+	bits := len(first) * 8
+	if mask != nil {
+		bits = 0
+		for _, b := range mask {
+			bits += bitcount.OnesCount8(b)
+		}
+	}
+	address := make([]byte, len(cluster.Addr().AsSlice()))
+	if len(first) > len(address) || bits > len(address)*8 {
+		return netip.Prefix{}
+	}
+	copy(address, first)
+	parsed, _ := netip.AddrFromSlice(address)
+	return netip.PrefixFrom(parsed, bits)
 }

@@ -140,6 +140,26 @@ func TestRulesOfOthersThatDropPacketsOfPodsAreFound(t *testing.T) {
 		"a drop before accepts": {"ip6", "accept",
 			"drop\nip6 saddr fd00:1::/48 accept\nip6 daddr fd00:1::/48 accept", []string{six}},
 		"drops for some": {"inet", "accept", "tcp dport 22 drop", nil},
+		"accepts for a larger network": {"ip", "drop",
+			"ip saddr 10.0.0.0/8 accept\nip daddr 10.0.0.0/12 accept", nil},
+		"accepts for the machine's own pods": {"ip", "drop",
+			"ip saddr 10.1.3.0/24 accept\nip daddr 10.1.3.0/24 accept", nil},
+		"accepts for another network": {"ip", "drop",
+			"ip saddr 10.2.0.0/16 accept\nip daddr 10.0.0.0/16 accept", []string{four}},
+		"accepts for a set": {"ip", "drop",
+			"ip saddr {10.1.0.0/16, 192.0.2.0/24} accept\nip daddr {10.1.0.0/16, 192.0.2.0/24} accept", nil},
+		"accepts for a state": {"ip", "drop", "ct state {established, related} accept", []string{four}},
+		// firewalld has the zones of networks and interfaces in chains of their own, and rejects what is in none.
+		"accepts in chains of zones": {"inet", "accept",
+			"jump zones\nreject\n}\nchain trusted {\naccept\n}\nchain public {\n}\n" +
+				"chain zones {\nip saddr 10.1.0.0/16 goto trusted\nip daddr 10.1.0.0/16 jump trusted\ngoto public",
+			[]string{six}},
+		"chains that accept nothing": {"inet", "accept",
+			"jump zones\nreject\n}\nchain public {\n}\nchain zones {\niifname \"eth0\" jump public\n",
+			[]string{four, six}},
+		"a drop in another chain": {"ip", "accept", "jump every\n}\nchain every {\ncounter drop", []string{four}},
+		"a drop for some in another chain": {"ip", "accept",
+			"ip saddr 192.0.2.1 jump every\n}\nchain every {\ncounter drop", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			load(t, fmt.Sprintf(chain, row.family, row.policy, row.rules))
