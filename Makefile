@@ -318,6 +318,10 @@ flood: build test-tools ## Have strangers flood every listener of a cluster for 
 bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
 	$(SUDO) $(BIN)/marks
 
+.PHONY: bench-idle
+bench-idle: build test-tools ## Measure what 100 idle pods with probes cost their node, in kubelet, containerd and shims together
+	$(SUDO) $(BIN)/marks -idle
+
 .PHONY: bench-api
 bench-api: binaries ## Measure the API server against upstream's figures into docs/benchmarks-api.md
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/bench/kubebench ./tests/bench/api

@@ -23,12 +23,16 @@ import (
 
 func main() {
 	onlyMemory := flag.Bool("memory", false, "print the memory of idle daemons, kube-ingress included, and measure nothing else")
+	onlyIdle := flag.Bool("idle", false, "print what 100 idle pods with probes cost their node, and measure nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	run := bench
-	if *onlyMemory {
+	switch {
+	case *onlyMemory:
 		run = memory
+	case *onlyIdle:
+		run = idleCost
 	}
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -115,10 +119,8 @@ func memory(ctx context.Context) (err error) {
 // idle returns what daemons hold after they have had nothing to do for a minute.
 func idle(ctx context.Context, c *cluster.Cluster) (list []cluster.Memory, err error) {
 	fmt.Println("memory after 60 idle seconds …")
-	select {
-	case <-time.After(time.Minute): // what is measured is what idling costs
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := pause(ctx, time.Minute); err != nil { // what is measured is what idling costs
+		return nil, err
 	}
 	for _, m := range c.Lab.Machines[:2] { // the two nodes are alike
 		of, err := cluster.Memories(ctx, m)

@@ -17,20 +17,10 @@ import (
 
 // podStarts measures n pods, one after another.
 func podStarts(ctx context.Context, c *cluster.Cluster, n int) ([]time.Duration, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	client, image, err := administrator(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Dial, cfg.QPS = c.Lab.Dial, -1
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, err
-	}
-	web, err := client.AppsV1().Deployments("shop").Get(ctx, "web", metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	image := web.Spec.Template.Spec.Containers[0].Image
 	var out []time.Duration
 	for i := range n {
 		took, err := podStart(ctx, client, fmt.Sprintf("start-%d", i), image)
@@ -40,6 +30,23 @@ func podStarts(ctx context.Context, c *cluster.Cluster, n int) ([]time.Duration,
 		out = append(out, took)
 	}
 	return out, nil
+}
+
+// administrator returns a client of the cluster, and the image of its workload.
+func administrator(ctx context.Context, c *cluster.Cluster) (client kubernetes.Interface, image string, err error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return nil, "", err
+	}
+	cfg.Dial, cfg.QPS = c.Lab.Dial, -1
+	if client, err = kubernetes.NewForConfig(cfg); err != nil {
+		return nil, "", err
+	}
+	web, err := client.AppsV1().Deployments("shop").Get(ctx, "web", metav1.GetOptions{})
+	if err != nil {
+		return nil, "", err
+	}
+	return client, web.Spec.Template.Spec.Containers[0].Image, nil
 }
 
 func podStart(ctx context.Context, client kubernetes.Interface, name, image string) (time.Duration, error) {
