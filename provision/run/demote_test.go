@@ -18,6 +18,7 @@ import (
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
 	"clusterctl/provision/state"
+	"clusterctl/tests/amount"
 )
 
 var planeAddresses = map[string]string{"a": "10.0.0.11", "b": "10.0.0.12", "c": "10.0.0.13"}
@@ -166,7 +167,7 @@ func TestWhatAnEarlierDemotionLeftIsRemovedAndReported(t *testing.T) {
 }
 
 func TestADemotionThatIsCutOffGoesOnWithTheNextApply(t *testing.T) {
-	for at := 1; ; at += 7 {
+	for at := 1; ; at += amount.Of(7, 28) {
 		w, store, declare := demotable(t)
 		declare("a")
 		ctx, cancel := context.WithCancel(t.Context())

@@ -20,6 +20,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/state"
+	"clusterctl/tests/amount"
 )
 
 const pkiDir = "/etc/kubernetes/pki/"
@@ -311,7 +312,7 @@ func TestAReplacementThatIsCutOffIsGoneOnWith(t *testing.T) {
 	if steps < 30 {
 		t.Fatalf("only %d daemons were started anew", steps)
 	}
-	for fail := 1; fail <= steps; fail += 11 {
+	for fail := 1; fail <= steps; fail += amount.Of(11, 44) {
 		former := w.state()
 		w.wish(0)
 		w.calls, w.fail = 0, fail
