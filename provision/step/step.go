@@ -119,6 +119,7 @@ var Kinds = map[string]func() Step{
 	"etcd-leave":  func() Step { return &EtcdLeave{} },
 	"etcd-health": func() Step { return &MemberHealth{} },
 	"api-health":  func() Step { return &ServerHealth{} },
+	"api-reach":   func() Step { return &APIReach{} },
 	"rotation":    func() Step { return &Rotation{} },
 	"answer":      func() Step { return &Answer{} },
 	"present":     func() Step { return &Present{} },
