@@ -155,7 +155,13 @@ func (p *Prepared) last(ctx context.Context, removed, replaced []*machine) error
 			return err
 		}
 	}
-	if len(removed)+len(replaced) > 0 {
+	retired := p.retire()
+	if retired {
+		if err := p.write(func() {}); err != nil {
+			return err
+		}
+	}
+	if len(removed)+len(replaced) > 0 || retired {
 		if err := p.ship(ctx); err != nil {
 			return err
 		}

@@ -28,10 +28,46 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 	for k, v := range known.Issued {
 		issued[k] = v
 	}
-	issued[label] = certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, Until: cert.NotAfter}
+	next := certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, Until: cert.NotAfter}
+	if was, ok := issued[label]; ok && was.Name != next.Name {
+		issued[label+superseded] = was
+	}
+	issued[label] = next
 	known.Issued = issued
 	p.State.Machines[m.Address] = known
 	return nil
+}
+
+// superseded marks the label of a certificate that was replaced by one for another name. It is revoked when the machine uses the
+// new one.
+const superseded = " (superseded)"
+
+// retire revokes the certificates for other names that machines no longer use, and reports whether there were some.
+func (p *Prepared) retire() bool {
+	writing.Lock()
+	defer writing.Unlock()
+	some := false
+	for _, m := range p.machines {
+		known, ok := p.State.Machines[m.Address]
+		if !ok || m.agent == nil || m.dead != nil || m.left != nil {
+			continue
+		}
+		issued := maps.Clone(known.Issued)
+		for label, was := range known.Issued {
+			if !strings.HasSuffix(label, superseded) {
+				continue
+			}
+			if now := p.engine.now(); now.Before(was.Until) {
+				was.At = now
+				p.State.Revoke(was)
+				some = true
+			}
+			delete(issued, label)
+		}
+		known.Issued = issued
+		p.State.Machines[m.Address] = known
+	}
+	return some
 }
 
 // issuedStill leaves out the certificates that steps have taken away.

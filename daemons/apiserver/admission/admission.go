@@ -34,7 +34,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 	}
 	lifecycle, accounts, ranges := &namespaceLifecycle{objects: objects}, &serviceAccount{objects}, &limitRanger{objects}
 	nodes, priorities := &nodeRestriction{objects, may}, &priority{objects}
-	validators := []api.Validator{ranges, accounts, nodes, security, priorities,
+	validators := []api.Validator{ranges, accounts, nodes, &replicas{objects}, security, priorities,
 		&certificateApproval{may}, &certificateSigning{may}, certificateSubjectRestriction{}, authz.NewEscalation(objects, may), &claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}, &deviceStatus{may}}
 	external, err := newExternalIPs(cfg, objects)
 	if err != nil {
