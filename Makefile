@@ -12,7 +12,7 @@ CNI      := bandwidth loopback host-local portmap
 # What a fresh Debian or Ubuntu machine with Go, git and make lacks: to build, to run machines, and to run the tests.
 PACKAGES      := gcc patch libc6-dev pkg-config libseccomp-dev
 LAB_PACKAGES  := mmdebstrap systemd-container iproute2 openssh-client busybox-static e2fsprogs
-TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-linux bird2
+TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-linux bird2 fish tcsh sudo
 
 .PHONY: help
 help: ## List the targets
@@ -66,7 +66,7 @@ PATCHES := $(wildcard cmd/containerd/*.patch)
 PATCHED := $(BIN)/.containerd
 
 # After clusterctl's: builds beside each other would both compile what they share.
-$(BIN)/containerd: go.mod go.sum $(PATCHES) $(wildcard cmd/containerd/*.go) $(call flags,containerd,$(CONTAINERD_FLAGS) $(PATCHES)) | build-deps binaries
+$(BIN)/containerd: go.mod go.sum $(PATCHES) $(wildcard cmd/containerd/*.go daemons/run/watchdog/*.go daemons/run/manager/*.go) $(call flags,containerd,$(CONTAINERD_FLAGS) $(PATCHES)) | build-deps binaries
 	@go mod download github.com/containerd/containerd/v2
 	@rm -rf $(PATCHED) && cp -r $$(go list -m -f '{{.Dir}}' github.com/containerd/containerd/v2) $(PATCHED) && chmod -R u+w $(PATCHED)
 	@for p in $(PATCHES); do patch --silent --fuzz=0 -p1 -d $(PATCHED) <$$p || exit 1; done
@@ -103,9 +103,9 @@ lab-deps: build-deps
 deps: lab-deps ## Install the Debian packages that the build, the lab and the tests need
 	$(call packages,$(TEST_PACKAGES))
 
-# What tests drive a cluster with: a current kubectl, Debian's, a stock etcdctl and helm, an operator of controller-runtime's, and an API server to aggregate.
+# What tests drive a cluster with: a current kubectl, Debian's, Debian's Prometheus, a stock etcdctl and helm, an operator of controller-runtime's, and an API server to aggregate.
 .PHONY: test-tools
-test-tools: deps demo-tools releases $(addprefix $(BIN)/,kubectl kubectl-debian etcdctl helm h2spec gofakes3)
+test-tools: deps demo-tools releases $(addprefix $(BIN)/,kubectl kubectl-debian prometheus etcdctl helm h2spec gofakes3)
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/bookshop ./tests/issuer ./tests/reviewer ./tests/kmsplugin
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/chaos ./tests/bench/marks
 
@@ -138,6 +138,10 @@ $(BIN)/kubectl: go.mod go.sum tests/kubectl/main.go $(call flags,kubectl,$(KUBEC
 $(BIN)/kubectl-debian:
 	@mkdir -p $(BIN)/.debian && cd $(BIN)/.debian && $(SUDO) apt-get download -qq -o APT::Sandbox::User=root kubernetes-client >/dev/null && dpkg -x kubernetes-client_*.deb . \
 		&& mv usr/bin/kubectl ../kubectl-debian && cd .. && rm -rf .debian
+
+$(BIN)/prometheus:
+	@mkdir -p $(BIN)/.debian-prometheus && cd $(BIN)/.debian-prometheus && $(SUDO) apt-get download -qq -o APT::Sandbox::User=root prometheus >/dev/null && dpkg -x prometheus_*.deb . \
+		&& mv usr/bin/prometheus ../prometheus && cd .. && rm -rf .debian-prometheus
 
 # Programs that tests use from a module of their own.
 TOOL_FLAGS := -trimpath -ldflags '-s -w'
@@ -190,7 +194,7 @@ race-bundle:
 	@cd $(BIN)/race && for f in ../*; do case $$f in ../race|../packed|../clusterctl|../test-logs|../tests) ;; *) ln -sfn $$f . ;; esac; done
 	@ln -f $(BIN)/packed/* $(BIN)/race/packed/
 	CGO_ENABLED=1 go build $(MODFLAGS) -race -ldflags '$(LDFLAGS)' -o $(BIN)/race/clusterctl ./cmd/clusterctl
-	$(BIN)/race/clusterctl pack
+	$(BIN)/clusterctl pack $(BIN)/race/clusterctl
 
 # tests/runner has the list of suites; ONLY=roll,e2e chooses some of a target's.
 RUNNER := go run $(MODFLAGS) ./tests/runner $(if $(ONLY),-only $(ONLY))

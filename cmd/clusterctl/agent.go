@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,8 @@ func newAgent() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			// Daemons with users of their own go through folders that the agent makes, whatever umask the login has.
+			syscall.Umask(0o022)
 			h := &local.Host{}
 			defer h.Close()
 			return agent.Serve(c.Context(), h, os.Stdin, os.Stdout)

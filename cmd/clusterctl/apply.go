@@ -48,6 +48,7 @@ func applyCommand(destroy bool) *cobra.Command {
 			if saved.Path != "" {
 				args = []string{saved.Path}
 			}
+			flags.now = saved.Time
 			flags.vars, flags.varFiles, flags.targets, flags.excludes = saved.Vars, saved.VarFiles, saved.Targets, saved.Excludes
 			flags.replaces, flags.refreshOnly, flags.losses = saved.Replaces, saved.Refresh, append(flags.losses, saved.Losses...)
 			flags.downgrade = cmp.Or(flags.downgrade, saved.Downgrade)

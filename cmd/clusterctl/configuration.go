@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
@@ -21,8 +22,9 @@ type configFlags struct {
 	varFiles []string
 	noColor  bool
 	stateDir string
-	json     bool // what is wrong is told as JSON
-	told     bool // something was wrong, and that has been told
+	now      time.Time // of the run; a saved plan's, when one is applied
+	json     bool      // what is wrong is told as JSON
+	told     bool      // something was wrong, and that has been told
 }
 
 func (f *configFlags) add(c *cobra.Command) {
@@ -43,7 +45,10 @@ func (f *configFlags) look(c *cobra.Command, args []string) (*load.Configuration
 }
 
 func (f *configFlags) read(c *cobra.Command, args []string, all bool) (*load.Configuration, error) {
-	o := load.Options{Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ(), Programs: all}
+	if f.now.IsZero() {
+		f.now = time.Now()
+	}
+	o := load.Options{Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ(), Programs: all, Now: f.now}
 	if len(args) > 0 {
 		o.Path = args[0]
 	}

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -29,6 +28,7 @@ import (
 	"clusterctl/daemons/metrics"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/scheduler"
+	"clusterctl/kube/kubernetes"
 )
 
 // dev is a cluster in one process, with etcd beside it.

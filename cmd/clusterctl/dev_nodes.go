@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
@@ -22,6 +21,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 // hollowPods is the network of pods' addresses, with room for 8,192 nodes.

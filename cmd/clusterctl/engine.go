@@ -125,8 +125,17 @@ func openBundle() (*bundle.Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
+	return openBundleOf(executable)
+}
+
+// openBundleOf returns the bundle that a program named clusterctl is part of.
+func openBundleOf(program string) (*bundle.Bundle, error) {
+	executable, err := filepath.Abs(program)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", program, err)
+	}
 	if executable, err = filepath.EvalSymlinks(executable); err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
+		return nil, fmt.Errorf("find %s: %w", program, err)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {

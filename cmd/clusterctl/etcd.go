@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ func newEtcd() *cobra.Command {
 		Use: "etcd", Short: "Look after the cluster's store: members, snapshots, what it holds",
 		Long: "Look after the cluster's store, etcd. Everything goes through SSH and the machines' agents, so that its ports need not be reached from here.",
 	}
-	c.AddCommand(newEtcdStatus(), newEtcdMembers(), newSnapshot(), newDefrag(), newAlarm(), newCompact())
+	c.AddCommand(newEtcdStatus(), newEtcdMembers(), newEtcdRemove(), newSnapshot(), newDefrag(), newAlarm(), newCompact())
 	return c
 }
 
@@ -251,6 +252,30 @@ func newEtcdMembers() *cobra.Command {
 					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.ID, m.Name, is, m.Endpoint)
 				}
 				return w.Flush()
+			})
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+func newEtcdRemove() *cobra.Command {
+	var flags storeFlags
+	c := &cobra.Command{
+		Use: "remove MEMBER", Short: "Remove a member from the store that no machine of the control plane has",
+		Long: "Remove a member from the store that no machine of the control plane has, by its name or its ID. The member of a machine is removed by taking the machine, or its role, out of the configuration and applying.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+				m, err := a.Remove(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if flags.json {
+					return flags.print(c, m)
+				}
+				_, err = fmt.Fprintf(c.OutOrStdout(), "removed %s (%s)\n", cmp.Or(m.Name, "a member that has never started"), m.ID)
+				return err
 			})
 		},
 	}

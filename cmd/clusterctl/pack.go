@@ -1,16 +1,24 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
 
-// newPack prepares the bundle beside this program, when that is built.
+	"clusterctl/provision/bundle"
+)
+
+// newPack compresses the programs of a bundle when it is built: of the one beside this program, or beside another.
 func newPack() *cobra.Command {
 	return &cobra.Command{
-		Use:    "pack",
+		Use:    "pack [PROGRAM]",
 		Short:  "Put the programs' compressed forms beside them, so that no first apply has to make them",
-		Args:   cobra.NoArgs,
+		Args:   cobra.MaximumNArgs(1),
 		Hidden: true,
-		RunE: func(*cobra.Command, []string) error {
-			files, err := openBundle()
+		RunE: func(_ *cobra.Command, args []string) error {
+			open := openBundle
+			if len(args) > 0 {
+				open = func() (*bundle.Bundle, error) { return openBundleOf(args[0]) }
+			}
+			files, err := open()
 			if err != nil {
 				return err
 			}

@@ -135,7 +135,7 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 		}
 	}
 	saved := plan.Saved{
-		Format: plan.SavedFormat, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
+		Format: plan.SavedFormat, Time: f.now, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
 		Targets: f.targets, Excludes: excludes, Replaces: f.replaces, Refresh: f.refreshOnly, Losses: f.losses, Downgrade: f.downgrade, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(p.Secrets),
 	}
 	if len(args) > 0 {

@@ -22,7 +22,10 @@ type clusterStatus struct {
 	Nodes    map[string]string `json:"nodes,omitempty"`           // Ready by name
 	Health   map[string]string `json:"health,omitempty"`          // what workloads wait for
 	API      string            `json:"api,omitempty"`             // why it does not answer
+	Members  string            `json:"members,omitempty"`         // how etcd's own list of members differs from the machines
+	Keys     []string          `json:"keys,omitempty"`            // which keys are due for replacement
 	Trouble  map[string]string `json:"snapshotTrouble,omitempty"` // what is wrong with snapshots of the store, by machine
+	Dropped  map[string]string `json:"droppedTraffic,omitempty"`  // packet rules of others that drop packets of pods, by node
 }
 
 func newStatus() *cobra.Command {
@@ -40,20 +43,20 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			machines, s, err := engine.Status(c.Context())
+			seen, err := engine.Status(c.Context())
 			if err != nil {
 				return err
 			}
-			if s == nil {
+			if seen.State == nil {
 				return errNoCluster
 			}
-			status := clusterStatus{Machines: machines, Trouble: map[string]string{}}
-			for _, m := range machines {
+			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: run.DueKeys(seen.State), Trouble: map[string]string{}}
+			for _, m := range seen.Machines {
 				if text := run.SnapshotTrouble(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot, time.Now()); text != "" && slices.Contains(m.Roles, config.RoleControlPlane) {
 					status.Trouble[m.Address] = text
 				}
 			}
-			if err := status.ask(c.Context(), s, configuration.Cluster); err != nil {
+			if err := status.ask(c.Context(), seen.State, configuration.Cluster); err != nil {
 				status.API = err.Error()
 			}
 			if flags.json {
@@ -86,6 +89,9 @@ func (s *clusterStatus) ask(ctx context.Context, st *state.State, c *config.Clus
 	if s.Nodes, err = live.Nodes(ctx); err != nil {
 		return err
 	}
+	if s.Dropped, err = live.Dropped(ctx); err != nil {
+		return err
+	}
 	s.Health, err = live.Health(ctx, c)
 	return err
 }
@@ -101,7 +107,7 @@ func (s *clusterStatus) well() bool {
 			return false
 		}
 	}
-	return s.API == "" && len(s.Trouble) == 0
+	return s.API == "" && s.Members == "" && len(s.Trouble)+len(s.Dropped) == 0
 }
 
 func (s *clusterStatus) node(m run.Status) string {
@@ -147,6 +153,15 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	}
 	for _, machine := range slices.Sorted(maps.Keys(s.Trouble)) {
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, config.Indented(s.Trouble[machine], "  "))
+	}
+	if s.Members != "" {
+		fmt.Fprintln(c.OutOrStdout(), "The store's members:", config.Indented(s.Members, "  "))
+	}
+	for _, text := range s.Keys {
+		fmt.Fprintln(c.OutOrStdout(), "Note:", text)
+	}
+	for _, node := range slices.Sorted(maps.Keys(s.Dropped)) {
+		fmt.Fprintf(c.OutOrStdout(), "%s: packet rules of others drop packets of pods: %s\n", node, config.Indented(s.Dropped[node], "  "))
 	}
 	if s.API != "" {
 		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", config.Indented(s.API, "  "))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -60,7 +61,7 @@ With it a kubelet asks for its node's client certificate, which is approved by i
 			}
 			token.Description, token.Groups = description, groups
 			for _, g := range groups {
-				if !tokenGroup.MatchString(g) {
+				if !tokenGroup().MatchString(g) {
 					return fmt.Errorf("-group=%s: a group of tokens begins with %q", g, "system:bootstrappers:")
 				}
 			}
@@ -96,10 +97,15 @@ With it a kubelet asks for its node's client certificate, which is approved by i
 }
 
 var (
-	bootstrapToken = regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
-	tokenID        = regexp.MustCompile(`^[a-z0-9]{6}$`)
-	tokenGroup     = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	bootstrapToken = pattern(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
+	tokenID        = pattern(`^[a-z0-9]{6}$`)
+	tokenGroup     = pattern(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
 )
+
+// pattern returns a regular expression that is compiled on first use, because most processes never use it.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // newBootstrapToken reads a token, or makes one.
 func newBootstrapToken(text string, ttl time.Duration, now time.Time) (t workload.Token, err error) {
@@ -107,7 +113,7 @@ func newBootstrapToken(text string, ttl time.Duration, now time.Time) (t workloa
 		drawn := strings.ToLower(rand.Text() + rand.Text()) // of the alphabet of base 32
 		text = drawn[:6] + "." + drawn[6:22]
 	}
-	parts := bootstrapToken.FindStringSubmatch(text)
+	parts := bootstrapToken().FindStringSubmatch(text)
 	if parts == nil {
 		return t, errors.New("a token is six of a-z0-9, a dot, and sixteen of a-z0-9")
 	}
@@ -177,7 +183,7 @@ func newTokenDelete() *cobra.Command {
 			var ids []string
 			for _, arg := range args {
 				id, _, _ := strings.Cut(arg, ".")
-				if !tokenID.MatchString(id) {
+				if !tokenID().MatchString(id) {
 					return fmt.Errorf("%q is neither a token nor its first half", arg)
 				}
 				ids = append(ids, id)

@@ -6,13 +6,14 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/containerd/containerd/v2/cmd/containerd/command"
-	"github.com/coreos/go-systemd/v22/daemon"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"clusterctl/daemons/run/manager"
+	"clusterctl/daemons/run/watchdog"
 )
 
 func main() {
@@ -31,10 +32,9 @@ func main() {
 // socket is where containerd listens unless its configuration says otherwise.
 const socket = "unix:///run/containerd/containerd.sock"
 
-// watch pets the watchdog whenever containerd says on its socket that it serves, until ctx ends.
+// watch tells systemd's watchdog whenever containerd says on its socket that it serves, until ctx ends.
 func watch(ctx context.Context) {
-	period, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || period == 0 {
+	if manager.Watchdog() == 0 || !manager.There() {
 		return // systemd does not ask for it
 	}
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -44,19 +44,11 @@ func watch(ctx context.Context) {
 	}
 	defer conn.Close()
 	health := grpc_health_v1.NewHealthClient(conn)
-	tick := time.NewTicker(period / 4)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+	watchdog.Watch(ctx, func(message string) { _ = manager.Tell(message) }, func(ctx context.Context) error {
+		answer, err := health.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+		if err == nil && answer.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+			err = fmt.Errorf("health is %s", answer.Status)
 		}
-		call, cancel := context.WithTimeout(ctx, period/4)
-		answer, err := health.Check(call, &grpc_health_v1.HealthCheckRequest{})
-		cancel()
-		if err == nil && answer.Status == grpc_health_v1.HealthCheckResponse_SERVING {
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
-		}
-	}
+		return err
+	})
 }

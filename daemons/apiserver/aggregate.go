@@ -20,6 +20,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/kinds"
@@ -62,6 +63,7 @@ func (s *Server) passOn(q *request) error {
 			r.Out.URL = &url.URL{Scheme: "https", Host: a.target.Name(), Path: q.http.URL.Path, RawPath: q.http.URL.RawPath, RawQuery: q.http.URL.RawQuery}
 			r.Out.Host = a.target.Name()
 			r.SetXForwarded()
+			header.WithoutHTTP2Upgrade(r.Out.Header)
 			speakFor(r.Out.Header, q.user)
 		},
 		ModifyResponse: func(r *http.Response) error {

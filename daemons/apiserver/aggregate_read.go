@@ -68,7 +68,7 @@ var errUnchanged = errors.New("the document has not changed")
 func (s *Server) readFrom(ctx context.Context, target backend.Target, path, etag string) (data []byte, newEtag string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	transport, err := s.reach.To(target, false)
+	transport, err := s.reach.Own(target)
 	if err != nil {
 		return nil, "", err
 	}

@@ -16,6 +16,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/audit"
 )
 
@@ -216,10 +217,8 @@ func sourceIPs(r *http.Request) (list []string) {
 			list = append(list, ip.String())
 		}
 	}
-	for _, header := range r.Header.Values("X-Forwarded-For") {
-		for _, text := range strings.Split(header, ",") {
-			add(text)
-		}
+	for text := range header.Elements(r.Header, "X-Forwarded-For") {
+		add(text)
 	}
 	if len(list) == 0 {
 		add(r.Header.Get("X-Real-Ip"))

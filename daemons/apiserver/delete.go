@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
@@ -213,13 +214,13 @@ func (w *write) mark(o *metav1.DeleteOptions) error {
 		if was == nil || o.GracePeriodSeconds == nil || grace >= *was {
 			return nil
 		}
-		now = began.Add(-time.Duration(*was) * time.Second)
+		now = began.Add(-api.Seconds(*was))
 	} else if w.q.served.HasGeneration || w.q.served.GracePeriod != nil {
 		if m.GetGeneration() > 0 {
 			m.SetGeneration(m.GetGeneration() + 1)
 		}
 	}
-	at := metav1.Time{Time: now.Add(time.Duration(grace) * time.Second)}
+	at := metav1.Time{Time: now.Add(api.Seconds(grace))}
 	m.SetDeletionTimestamp(&at)
 	m.SetDeletionGracePeriodSeconds(&grace)
 	if ns, ok := w.obj.(*corev1.Namespace); ok {

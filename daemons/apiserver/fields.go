@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -52,7 +51,13 @@ type accounted struct {
 func (f *fieldManagers) init(s *Server) {
 	f.s = s
 	f.managers, f.described = map[accounted]*managedfields.FieldManager{}, map[*kinds.Kind]managedfields.TypeConverter{}
-	f.converter = sync.OnceValue(func() managedfields.TypeConverter { return inOrder{applyconfigurations.NewTypeConverter(s.scheme)} })
+	f.converter = sync.OnceValue(func() managedfields.TypeConverter {
+		parser, err := managed.Schema()
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		return inOrder{managedfields.NewSchemeTypeConverter(s.scheme, parser)}
+	})
 	f.scale = sync.OnceValues(f.makeScale)
 	f.keys = sync.OnceValue(f.listKeys)
 }

@@ -18,6 +18,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"clusterctl/daemons/api/header"
 )
 
 // kubeletPaths are the kubelet's names for pods' subresources.
@@ -100,8 +102,8 @@ func (s *Server) kubeletStream(q *request) error {
 	return nil
 }
 
-// requireCreate returns an error if the user may not create the resource that the request names. The stage authorize has
-// authorized the verb that follows from the method, and a stream to a container can begin with a GET.
+// requireCreate returns an error if the user may not create the resource that the request names. The stage authorize
+// has authorized the verb that follows from the method, and a stream to a container can begin with a GET.
 func (s *Server) requireCreate(q *request) error {
 	if q.Verb == "create" || len(s.o.Authorizers) == 0 {
 		return nil
@@ -192,6 +194,7 @@ func (s *Server) forward(q *request, target *url.URL, transport http.RoundTrippe
 			*r.Out.URL = *target
 			r.Out.Host = ""
 			r.SetXForwarded()
+			header.WithoutHTTP2Upgrade(r.Out.Header)
 			// Who asks has been decided here, and is nobody's business behind.
 			r.Out.Header.Del("Authorization")
 			for name := range r.Out.Header {

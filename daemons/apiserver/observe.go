@@ -13,6 +13,8 @@ import (
 
 	"clusterctl/daemons/apiserver/webhook"
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/run/measure"
 )
 
 // observed is what the server counts, under upstream's names. Every label has a closed set of values: what clients send
@@ -70,10 +72,10 @@ func newObserved(s *Server) (*observed, error) {
 		terminations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_terminations_total", Help: "Requests that were refused to protect the server.",
 		}, append(barely[:len(barely):len(barely)], "code")),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_request_duration_seconds", Help: "How long requests took, besides watches and streams.", Buckets: durations,
 		}, aboutLabels),
-		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		sli: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_request_sli_duration_seconds", Help: "How long requests took, besides watches and streams, without waiting for their turn or for webhooks. Dry runs are not counted.", Buckets: sliDurations,
 		}, barely),
 		long: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -85,7 +87,7 @@ func newObserved(s *Server) (*observed, error) {
 		tunnelled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_stream_tunnel_requests_total", Help: "Requests to forward ports over SPDY within a WebSocket.",
 		}, []string{"code"}),
-		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		sizes: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_response_sizes", Help: "Bytes of answers to reads.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
 		}, barely),
 		deprecated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -94,7 +96,7 @@ func newObserved(s *Server) (*observed, error) {
 		handshakes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "apiserver_tls_handshake_errors_total", Help: "Connections that ended before their TLS was agreed upon.",
 		}),
-		certificates: prometheus.NewHistogram(prometheus.HistogramOpts{
+		certificates: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "apiserver_client_certificate_expiration_seconds", Help: "How long the certificates of requests are still valid.", Buckets: lifetimes,
 		}),
 	}
@@ -103,6 +105,9 @@ func newObserved(s *Server) (*observed, error) {
 		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found unavailable.",
 	}, []string{"name", "reason"})
 	var err error
+	if s.reach.Counted, err = client.Counted(s.o.Env.Metrics); err != nil {
+		return nil, err
+	}
 	if o.webhooks, err = webhook.NewCounts(s.o.Env.Metrics); err != nil {
 		return nil, err
 	}

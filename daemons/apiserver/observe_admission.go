@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/run/measure"
 )
 
 // admissions is how long admission's plugins took, one by one and together.
@@ -19,10 +20,10 @@ type admissions struct {
 
 func (m *admissions) init() {
 	buckets := []float64{.005, .025, .1, .5, 1, 2.5}
-	m.steps = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	m.steps = measure.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "apiserver_admission_step_admission_duration_seconds", Help: "How long admission's plugins took together.", Buckets: buckets,
 	}, []string{"type", "operation", "rejected"})
-	m.plugins = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	m.plugins = measure.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "apiserver_admission_controller_admission_duration_seconds", Help: "How long each of admission's plugins took.", Buckets: buckets,
 	}, []string{"name", "type", "operation", "rejected"})
 	m.together.vec = m.steps

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/run/measure"
 )
 
 // reads is what is counted of lists, and of what watches begin with, by resources that were asked for.
@@ -34,7 +36,7 @@ func (r *reads) of(q *request) *readCounts {
 	if c, ok := r.all.Load(gr); ok {
 		return c.(*readCounts)
 	}
-	c := &readCounts{gr: gr, lists: make([]listCounts, 1+len(q.served.IndexedFields)), waited: prometheus.NewHistogram(prometheus.HistogramOpts{
+	c := &readCounts{gr: gr, lists: make([]listCounts, 1+len(q.served.IndexedFields)), waited: measure.NewHistogram(prometheus.HistogramOpts{
 		Name: "apiserver_watch_cache_read_wait_seconds", Help: "How long reads waited for the cache.", ConstLabels: prometheus.Labels{"group": gr.Group, "resource": gr.Resource},
 		Buckets: []float64{.005, .025, .05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3},
 	})}

@@ -280,3 +280,32 @@ func TestServiceLevelsLeaveOutWhatWebhooksTakeS33(t *testing.T) {
 		t.Errorf("%f requests are counted, want the one that is no dry run", n)
 	}
 }
+
+// S33: what is served beside /metrics, to whoever may read it.
+func TestDebuggingPathsAreServedToWhoMayReadThem(t *testing.T) {
+	c, _ := audited(t, auditEverything)
+	admin := c.as(certs.SuperAdmin())
+	for path, wanted := range map[string][]string{
+		"/metrics/slis": {`kubernetes_healthcheck{name="ping",type="livez"} 1`, `kubernetes_healthchecks_total{name="ping",status="success",type="readyz"}`},
+		"/debug/api_priority_and_fairness/dump_priority_levels":                  {"PriorityLevelName", "exempt", "workload-low"},
+		"/debug/api_priority_and_fairness/dump_queues":                           {"PriorityLevelName", "Index"},
+		"/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1": {"RequestIndexInQueue"},
+		"/": {`"/metrics/slis"`, `"/debug/api_priority_and_fairness/dump_queues"`},
+	} {
+		code, text := ask(t, admin, "GET", path, "")
+		for _, want := range wanted {
+			if code != http.StatusOK || !strings.Contains(text, want) {
+				t.Errorf("%s is answered %d %s, without %s", path, code, text, want)
+			}
+		}
+		if path == "/" {
+			continue
+		}
+		if code, _ := ask(t, c.as(certs.Request{CommonName: "ann"}), "GET", path, ""); code != http.StatusForbidden {
+			t.Errorf("%s is answered %d to somebody", path, code)
+		}
+	}
+	if code, _ := ask(t, admin, "GET", "/debug/api_priority_and_fairness/other", ""); code != http.StatusNotFound {
+		t.Errorf("another path is answered %d", code)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/run/measure"
 	"clusterctl/daemons/store"
 )
 
@@ -37,7 +38,7 @@ func newCountedStore(s store.Store) *countedStore {
 	labels := []string{"operation", "group", "resource"}
 	return &countedStore{
 		Store: s,
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "etcd_request_duration_seconds", Help: "How long the store took to answer.", Buckets: durations,
 		}, labels),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_requests_total", Help: "What the store was asked."}, labels),

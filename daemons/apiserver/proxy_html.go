@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/html"
+
+	"clusterctl/daemons/api/header"
 )
 
 // linked are the attributes of HTML's elements that lead somewhere.
@@ -24,15 +26,10 @@ var linked = map[string][]string{
 
 // acceptsRewritable has who is proxied to answer so that a page can be read here: compressed by gzip at most.
 func acceptsRewritable(h http.Header) {
-	encodings := h.Values("Accept-Encoding")
+	zips := header.Accepts(header.Joined(h, "Accept-Encoding"), "gzip")
 	h.Del("Accept-Encoding")
-	for _, list := range encodings {
-		for one := range strings.SplitSeq(list, ",") {
-			name, weight, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(one, " ", "")), ";")
-			if (name == "gzip" || name == "*") && strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != "" || name == "gzip" && weight == "" {
-				h.Set("Accept-Encoding", "gzip")
-			}
-		}
+	if zips {
+		h.Set("Accept-Encoding", "gzip")
 	}
 }
 

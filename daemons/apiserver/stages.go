@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/run"
 )
@@ -319,8 +320,10 @@ func (s *Server) answer(q *request) error {
 		return writeVersion(q)
 	case isHealth(q.Path):
 		s.own.ServeHTTP(q.w, s.withReasons(q))
-	case q.Path == "/metrics":
+	case q.Path == "/metrics", q.Path == "/metrics/slis":
 		s.own.ServeHTTP(q.w, q.http)
+	case strings.HasPrefix(q.Path, flow.DebugPath) && s.o.Flow != nil:
+		s.o.Flow.ServeHTTP(q.w, q.http)
 	case q.Path == "/statusz", q.Path == "/flagz":
 		s.pages.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.o.Profiling:

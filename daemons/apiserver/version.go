@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/version"
 
+	"clusterctl/daemons/apiserver/flow"
 	release "clusterctl/daemons/version"
 )
 
@@ -45,7 +46,10 @@ func writeJSON(q *request, v any) error {
 
 // writePaths answers / with what there is.
 func (s *Server) writePaths(q *request) error {
-	paths := []string{"/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+	paths := []string{"/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+	if s.o.Flow != nil {
+		paths = append(paths, flow.DebugPaths()...)
+	}
 	for gvr := range s.serving.Load().resources {
 		if gvr.Group != "" {
 			paths = append(paths, "/apis/"+gvr.Group, "/apis/"+gvr.Group+"/"+gvr.Version)

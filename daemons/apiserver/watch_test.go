@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
+	ownclients "clusterctl/kube/kubernetes"
 )
 
 func configMap(name string) *corev1.ConfigMap {
@@ -205,7 +206,7 @@ func TestInformersFollow(t *testing.T) {
 	over(t, func(t *testing.T, cfg *rest.Config) {
 		ctx, cancel := context.WithCancel(bounded(t))
 		client := kubernetes.NewForConfigOrDie(cfg)
-		factory := informers.New(client)
+		factory := informers.New(ownclients.NewForConfigOrDie(cfg))
 		informer := informers.ConfigMaps(factory).Informer()
 		factory.StartWithContext(ctx)
 		defer factory.Shutdown()

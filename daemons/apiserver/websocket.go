@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +21,8 @@ import (
 	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"clusterctl/daemons/api/header"
 )
 
 // channelProtocols are those that are spoken with clients here. A kubelet has the older
@@ -39,13 +40,7 @@ func speaksChannels(r *http.Request) bool {
 
 // offered lists the WebSocket protocols that a client would take.
 func offered(r *http.Request) []string {
-	var out []string
-	for _, header := range r.Header.Values(wsstream.WebSocketProtocolHeader) {
-		for p := range strings.SplitSeq(header, ",") {
-			out = append(out, strings.TrimSpace(p))
-		}
-	}
-	return out
+	return slices.Collect(header.Elements(r.Header, wsstream.WebSocketProtocolHeader))
 }
 
 // translate serves exec and attach over a WebSocket's channels to the client, and asks the

@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
-	lock "k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"clusterctl/kube/kubernetes"
 )
 
 // How leases are held, as by upstream's daemons.
@@ -21,23 +21,19 @@ const (
 	retryJitter   = 1.2 // candidates wait up to this part of retryPeriod longer
 )
 
-// candidate holds a lease, or waits for it. Package leaderelection of client-go does the same, and imports all generated
-// informers.
+// candidate holds a lease, or waits for it. Package leaderelection of client-go does the same, and imports all versions
+// of all kinds.
 type candidate struct {
-	lock *lock.LeaseLock
+	lock *leaseLock
 	log  *slog.Logger
 
-	held  lock.LeaderElectionRecord // the lease as it was last seen or written
+	held  leaseRecord // the lease as it was last seen or written
 	raw   []byte
 	since time.Time // when it was first seen so, by this process's clock: others' clocks do not matter
 }
 
 func newCandidate(client kubernetes.Interface, name, identity string, log *slog.Logger) *candidate {
-	return &candidate{log: log, lock: &lock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
-		Client:     client.CoordinationV1(),
-		LockConfig: lock.ResourceLockConfig{Identity: identity},
-	}}
+	return &candidate{log: log, lock: &leaseLock{client: client, name: name, identity: identity}}
 }
 
 // acquire waits until the candidate holds the lease, and reports whether it does; it does not when ctx ends first.
@@ -79,19 +75,17 @@ func (c *candidate) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, renewDeadline)
 	defer cancel()
 	for {
-		record, _, err := c.lock.Get(ctx)
-		if err == nil && record.HolderIdentity != c.lock.Identity() {
+		record, _, err := c.lock.get(ctx)
+		if err == nil && record.holder != c.lock.identity {
 			return
 		}
 		if err == nil {
 			now := metav1.Now()
-			err = c.lock.Update(ctx, lock.LeaderElectionRecord{
-				LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
-			})
+			err = c.lock.update(ctx, leaseRecord{transitions: record.transitions, duration: time.Second, renewed: now, acquired: now})
 		}
 		if !apierrors.IsConflict(err) { // a renewal that was under way may have come between
 			if err != nil {
-				c.log.Info("cannot let a lease go: it runs out", "lease", c.lock.LeaseMeta.Name, "err", err)
+				c.log.Info("cannot let a lease go: it runs out", "lease", c.lock.name, "err", err)
 			}
 			return
 		}
@@ -102,50 +96,49 @@ func (c *candidate) release(ctx context.Context) {
 func (c *candidate) try(ctx context.Context) bool {
 	if c.holds() && time.Since(c.since) < leaseDuration {
 		// No other candidate may have written to it: it need not be read first.
-		next, _ := claim(c.held, c.lock.Identity(), c.since, time.Now())
-		if c.write(ctx, next, c.lock.Update) {
+		next, _ := claim(c.held, c.lock.identity, c.since, time.Now())
+		if c.write(ctx, next, c.lock.update) {
 			return true
 		}
 	}
-	seen, raw, err := c.lock.Get(ctx)
+	seen, raw, err := c.lock.get(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		next, _ := claim(lock.LeaderElectionRecord{}, c.lock.Identity(), time.Time{}, time.Now())
-		next.LeaderTransitions = 0
-		return c.write(ctx, next, c.lock.Create)
+		next, _ := claim(leaseRecord{}, c.lock.identity, time.Time{}, time.Now())
+		next.transitions = 0
+		return c.write(ctx, next, c.lock.create)
 	case err != nil:
-		c.log.Info("cannot read a lease", "lease", c.lock.LeaseMeta.Name, "err", err)
+		c.log.Info("cannot read a lease", "lease", c.lock.name, "err", err)
 		return false
 	}
 	if !bytes.Equal(raw, c.raw) {
-		c.observe(*seen, raw)
+		c.observe(seen, raw)
 	}
-	next, free := claim(c.held, c.lock.Identity(), c.since, time.Now())
-	return free && c.write(ctx, next, c.lock.Update)
+	next, free := claim(c.held, c.lock.identity, c.since, time.Now())
+	return free && c.write(ctx, next, c.lock.update)
 }
 
 // claim returns what a candidate writes into a lease that is held since some time, and reports whether it may.
-func claim(held lock.LeaderElectionRecord, me string, since, now time.Time) (lock.LeaderElectionRecord, bool) {
-	next := lock.LeaderElectionRecord{
-		HolderIdentity: me, LeaseDurationSeconds: int(leaseDuration / time.Second),
-		AcquireTime: metav1.NewTime(now), RenewTime: metav1.NewTime(now),
-		LeaderTransitions: held.LeaderTransitions + 1,
+func claim(held leaseRecord, me string, since, now time.Time) (leaseRecord, bool) {
+	next := leaseRecord{
+		holder: me, duration: leaseDuration, acquired: metav1.NewTime(now), renewed: metav1.NewTime(now),
+		transitions: held.transitions + 1,
 	}
-	if held.HolderIdentity == me {
-		next.AcquireTime, next.LeaderTransitions = held.AcquireTime, held.LeaderTransitions
+	if held.holder == me {
+		next.acquired, next.transitions = held.acquired, held.transitions
 		return next, true
 	}
-	ends := since.Add(time.Duration(held.LeaseDurationSeconds) * time.Second)
-	return next, held.HolderIdentity == "" || !ends.After(now)
+	ends := since.Add(held.duration)
+	return next, held.holder == "" || !ends.After(now)
 }
 
 // write writes a record to the lease, and reports whether it is written.
 func (c *candidate) write(
-	ctx context.Context, record lock.LeaderElectionRecord, by func(context.Context, lock.LeaderElectionRecord) error,
+	ctx context.Context, record leaseRecord, by func(context.Context, leaseRecord) error,
 ) bool {
 	if err := by(ctx, record); err != nil {
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // another was faster
-			c.log.Info("cannot write a lease", "lease", c.lock.LeaseMeta.Name, "err", err)
+			c.log.Info("cannot write a lease", "lease", c.lock.name, "err", err)
 		}
 		return false
 	}
@@ -153,14 +146,14 @@ func (c *candidate) write(
 	return true
 }
 
-func (c *candidate) observe(record lock.LeaderElectionRecord, raw []byte) {
-	if record.HolderIdentity != c.held.HolderIdentity && record.HolderIdentity != "" {
-		c.log.Info("leader elected", "lease", c.lock.LeaseMeta.Name, "leader", record.HolderIdentity)
+func (c *candidate) observe(record leaseRecord, raw []byte) {
+	if record.holder != c.held.holder && record.holder != "" {
+		c.log.Info("leader elected", "lease", c.lock.name, "leader", record.holder)
 	}
 	c.held, c.raw, c.since = record, raw, time.Now()
 }
 
-func (c *candidate) holds() bool { return c.held.HolderIdentity == c.lock.Identity() }
+func (c *candidate) holds() bool { return c.held.holder == c.lock.identity }
 
 // pause waits for a while, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {

@@ -13,9 +13,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	lock "k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // longestWait is what a candidate waits between two looks at a lease.
@@ -39,9 +39,7 @@ func TestALeaseIsClaimedWhenItIsFree(t *testing.T) {
 		"from the start": {"", time.Time{}, true, 4},
 	} {
 		acquired := metav1.NewTime(now.Add(-2 * time.Hour))
-		held := lock.LeaderElectionRecord{
-			HolderIdentity: c.holder, LeaseDurationSeconds: int(leaseDuration / time.Second), LeaderTransitions: 3, AcquireTime: acquired,
-		}
+		held := leaseRecord{holder: c.holder, duration: leaseDuration, transitions: 3, acquired: acquired}
 		next, free := claim(held, "me", c.since, now)
 		if free != c.free {
 			t.Errorf("%s: %v", name, free)
@@ -49,20 +47,20 @@ func TestALeaseIsClaimedWhenItIsFree(t *testing.T) {
 		if !free {
 			continue
 		}
-		if next.HolderIdentity != "me" || next.LeaderTransitions != c.transitions || !next.RenewTime.Time.Equal(now) {
+		if next.holder != "me" || next.transitions != c.transitions || !next.renewed.Time.Equal(now) {
 			t.Errorf("%s: %+v", name, next)
 		}
-		if kept := next.AcquireTime.Equal(&acquired); kept != (c.holder == "me") {
-			t.Errorf("%s: acquired at %v", name, next.AcquireTime)
+		if kept := next.acquired.Equal(&acquired); kept != (c.holder == "me") {
+			t.Errorf("%s: acquired at %v", name, next.acquired)
 		}
 	}
 }
 
 // lease is one that another holds.
 func lease(holder string) *coordinationv1.Lease {
-	record := lock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: int(leaseDuration / time.Second), RenewTime: metav1.Now()}
+	record := leaseRecord{holder: holder, duration: leaseDuration, renewed: metav1.Now()}
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "x"}, Spec: lock.LeaderElectionRecordToLeaseSpec(&record),
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "x"}, Spec: record.spec(),
 	}
 }
 

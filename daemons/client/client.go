@@ -61,7 +61,7 @@ func Config(o Options) (*rest.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		cfg.Wrap(func(to http.RoundTripper) http.RoundTripper { return observed{counts, to} })
+		cfg.Wrap(func(to http.RoundTripper) http.RoundTripper { return observed{requests: counts, to: to} })
 	}
 	return cfg, nil
 }

@@ -11,9 +11,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"clusterctl/daemons/api"
+	"clusterctl/kube/kubernetes"
 )
 
 // Judge asks the API server whose a token is and who may read a daemon's own pages. Its zero value is not used; NewJudge makes one.

@@ -9,10 +9,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"clusterctl/daemons/api"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // S33: who may read a daemon's metrics is asked of the API server, whose answers are kept for a moment and whose silence is not.

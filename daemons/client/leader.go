@@ -7,7 +7,8 @@ import (
 	"os"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/kube/kubernetes"
 )
 
 // Lead runs active while this process holds the lease kube-system/name. It returns

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
+
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // S14

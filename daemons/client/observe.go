@@ -1,13 +1,17 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/run/measure"
 )
 
 // requests are the metrics of what a daemon asks the API server, by upstream's names.
@@ -22,7 +26,7 @@ func countRequests(registry prometheus.Registerer) (requests, error) {
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rest_client_requests_total", Help: "Requests to the API server, by what it answered; <error> where it did not.",
 		}, []string{"code", "method", "host"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rest_client_request_duration_seconds", Help: "Time until the API server begins to answer.",
 			Buckets: []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60},
 		}, []string{"verb", "host"}),
@@ -50,14 +54,62 @@ func registered[C prometheus.Collector](registry prometheus.Registerer, c C) (C,
 	return c, nil
 }
 
+// CountLeading returns active counted in the metric of who leads: 1 while it runs, by the name of the lease, and 0
+// before and after.
+func CountLeading(registry prometheus.Registerer, name string, active func(context.Context) error) (func(context.Context) error, error) {
+	leads, err := registered(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "leader_election_master_status", Help: "1 while this process holds a lease, 0 while it waits for it.",
+	}, []string{"name"}))
+	if err != nil {
+		return nil, err
+	}
+	leads.WithLabelValues(name).Set(0)
+	return func(ctx context.Context) error {
+		leads.WithLabelValues(name).Set(1)
+		defer leads.WithLabelValues(name).Set(0)
+		return active(ctx)
+	}, nil
+}
+
+// Counted returns a function that has what goes through a transport counted in the same metrics, for clients of other
+// servers than the API server. Objects of the API say which servers these are: beyond mostHosts, they are counted as
+// one.
+func Counted(registry prometheus.Registerer) (func(to http.RoundTripper) http.RoundTripper, error) {
+	r, err := countRequests(registry)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	hosts := map[string]bool{}
+	host := func(name string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		if !hosts[name] && len(hosts) >= mostHosts {
+			return otherHosts
+		}
+		hosts[name] = true
+		return name
+	}
+	return func(to http.RoundTripper) http.RoundTripper { return observed{r, to, host} }, nil
+}
+
+const (
+	mostHosts  = 256
+	otherHosts = "other"
+)
+
 // observed counts what goes through a transport.
 type observed struct {
 	requests
-	to http.RoundTripper
+	to   http.RoundTripper
+	host func(string) string // the label of a host; nil: the host
 }
 
 func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	began, host := time.Now(), r.URL.Host
+	if o.host != nil {
+		host = o.host(host)
+	}
 	answer, err := o.to.RoundTrip(r)
 	code := "<error>"
 	if err == nil {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,7 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/kube/kubernetes"
 )
 
 func TestRequestsAreCountedByWhatIsAnswered(t *testing.T) {
@@ -53,5 +55,29 @@ rest_client_requests_total{code="<error>",host="` + host + `",method="DELETE"} 2
 	}
 	if n, err := testutil.GatherAndCount(registry, "rest_client_request_duration_seconds"); err != nil || n != 2 {
 		t.Errorf("%d series of durations, %v; want one of each verb", n, err)
+	}
+}
+
+func TestWhoLeadsIsASeries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	leads := func(want string) {
+		t.Helper()
+		text := "# HELP leader_election_master_status 1 while this process holds a lease, 0 while it waits for it.\n" +
+			"# TYPE leader_election_master_status gauge\nleader_election_master_status{name=\"x\"} " + want + "\n"
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(text), "leader_election_master_status"); err != nil {
+			t.Error(err)
+		}
+	}
+	active, err := CountLeading(registry, "x", func(context.Context) error { leads("1"); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	leads("0")
+	if err := active(t.Context()); err != nil {
+		t.Error(err)
+	}
+	leads("0")
+	if _, err := CountLeading(registry, "y", active); err != nil { // a daemon may stand for several leases
+		t.Error(err)
 	}
 }

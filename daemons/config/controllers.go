@@ -14,7 +14,7 @@ var Controllers = []string{
 	"endpointslice", "endpointslice-mirroring", "networkpolicy", "presence", "service", "disruption", "podgc", "garbage", "resourcequota", "persistentvolume-binder",
 	"directory-provisioner", "ephemeral-volume", "resourceclaim", "device-taint-eviction", "persistentvolume-expander", "pvc-protection", "pv-protection", "vac-protection",
 	"validatingadmissionpolicy-status",
-	"certificate", "certificate-approval", "clusterrole-aggregation", "token-cleaner", "bootstrap-signer", "service-cidr",
+	"certificate", "certificate-approval", "podcertificaterequest-cleaner", "clusterrole-aggregation", "token-cleaner", "bootstrap-signer", "service-cidr",
 	"legacy-serviceaccount-token-cleaner", "storage-version-migrator",
 }
 

@@ -29,9 +29,11 @@ type Ingress struct {
 	ConnectTimeout   time.Duration `flag:"connect-timeout" setting:"connect_timeout" range:"100ms..1m" help:"how long connecting to an endpoint may take, unless an Ingress says otherwise"`
 	ReadTimeout      time.Duration `flag:"read-timeout" setting:"read_timeout" range:"1s..24h" help:"how long an endpoint may be silent, unless an Ingress says otherwise; the same of both sides of a WebSocket"`
 	SendTimeout      time.Duration `flag:"send-timeout" setting:"send_timeout" range:"1s..24h" help:"how long a piece of a request's body may take to come and to be sent, unless an Ingress says otherwise"`
+	MinBodyRate      int           `flag:"min-body-rate" setting:"min_body_rate" range:"0..1048576" help:"bytes of a request's body that come in a second, at least: a body may take send-timeout and a second for each as many bytes of it, unless an Ingress says otherwise; 0: any"`
 	HeadTimeout      time.Duration `flag:"head-timeout" setting:"head_timeout" range:"1s..5m" help:"how long a request's head may take to come"`
 	IdleTimeout      time.Duration `flag:"idle-timeout" setting:"idle_timeout" range:"1s..1h" help:"how long a client's connection may be without a request"`
 	MaxConnections   int           `flag:"max-connections" setting:"max_connections" range:"64..1048576" help:"connections of clients at a time. Where there are as many, those that have waited longest for a request are closed; while all are being answered, new ones wait until one ends"`
+	ClientShare      int           `flag:"client-share" setting:"client_share" range:"1..100" help:"percent of max-connections that one client has at most once half of them are taken; networks of trusted-cidrs and proxy-protocol-from have no share"`
 	KeepIdle         int           `flag:"keep-idle" setting:"keep_idle" range:"0..10000" help:"connections without a request that are kept to each endpoint"`
 	KeepTimeout      time.Duration `flag:"keep-timeout" setting:"keep_timeout" range:"1s..1h" help:"how long such a connection is kept"`
 	MinTLSVersion    string        `flag:"tls-min-version" setting:"tls_min_version" help:"oldest version of TLS that clients may speak: 1.2 or 1.3"`
@@ -43,7 +45,7 @@ type Ingress struct {
 // DefaultIngress returns the documented defaults.
 func DefaultIngress() Ingress {
 	return Ingress{
-		HTTPPort: 80, HTTPSPort: 443, HealthAddress: "127.0.0.1:10262", LoadBalance: RoundRobin, SSLRedirect: true, MaxHeadKiB: 32, MaxConnections: 8192,
+		HTTPPort: 80, HTTPSPort: 443, HealthAddress: "127.0.0.1:10262", LoadBalance: RoundRobin, SSLRedirect: true, MaxHeadKiB: 32, MaxConnections: 8192, ClientShare: 10, MinBodyRate: 512,
 		ConnectTimeout: 5 * time.Second, ReadTimeout: time.Minute, SendTimeout: time.Minute, HeadTimeout: 15 * time.Second, IdleTimeout: 75 * time.Second,
 		GatewayAddresses: OfMachines, GatewayPorts: "20000-20511", KeepIdle: 320, KeepTimeout: time.Minute, MinTLSVersion: "1.2", DrainTimeout: 10 * time.Second,
 	}

@@ -49,7 +49,7 @@ type KubeletFile struct {
 	ClusterDNS               []string `json:"clusterDNS,omitempty"`
 	ClusterDomain            string   `json:"clusterDomain,omitempty"`
 	ResolverConfig           string   `json:"resolvConf" setting:"resolv_conf" help:"file of the machine with the name servers of pods that do not use the cluster's"`
-	CgroupDriver             string   `json:"cgroupDriver,omitempty"` // cgroupfs or systemd
+	CgroupDriver             string   `json:"cgroupDriver,omitempty"` // cgroupfs
 	CgroupRoot               string   `json:"cgroupRoot,omitempty" setting:"cgroup_root" help:"control group under which pods run; / when empty"`
 	MaxPods                  int      `json:"maxPods,omitempty" setting:"max_pods" range:"1.." help:"how many pods the node takes"`
 
@@ -74,7 +74,29 @@ type KubeletFile struct {
 	RotateCertificates             bool              `json:"rotateCertificates,omitempty"` // the kubelet asks for its next client certificate itself
 	ServerTLSBootstrap             bool              `json:"serverTLSBootstrap,omitempty"` // and its serving certificate, of which somebody has to approve
 	ReadOnlyPort                   int               `json:"readOnlyPort" refused:"is not supported: everything is served at port, to who may ask"`
+
+	SingleProcessOOMKill                   *bool           `json:"singleProcessOOMKill,omitempty" setting:"single_process_oom_kill" help:"on version 2 of control groups, kill single processes of a container that has too little memory, and not all of them; version 1 can do no other"`
+	MemoryReservationPolicy                string          `json:"memoryReservationPolicy" setting:"memory_reservation_policy" help:"on version 2 of control groups, TieredReservation has the kernel never reclaim the memory that guaranteed pods request, and reclaim that of burstable ones last; None protects nothing"`
+	MemoryThrottlingFactor                 float64         `json:"memoryThrottlingFactor,omitempty" setting:"memory_throttling_factor" range:"0..1" help:"on version 2 of control groups, slow down a container that is not guaranteed from this share on of what is between its request of memory and its limit, or the node's memory, as 0.9; 0 slows nothing down"`
+	ContainerLogMonitorInterval            metav1.Duration `json:"containerLogMonitorInterval,omitempty" setting:"container_log_monitor_interval" range:"3s.." help:"how often it is looked whether logs have to be rotated"`
+	ImagePullCredentialsVerificationPolicy string          `json:"imagePullCredentialsVerificationPolicy" setting:"image_pull_credentials_verification_policy" help:"of which images that are on the node a pod must show, by its pull secrets, that it could pull them: NeverVerify (none), NeverVerifyPreloadedImages (those that a kubelet has pulled), NeverVerifyAllowlistedImages (all but those of preloaded_images_verification_allowlist that no kubelet has pulled) or AlwaysVerify (all)"`
+	PreloadedImagesVerificationAllowlist   []string        `json:"preloadedImagesVerificationAllowlist,omitempty" setting:"preloaded_images_verification_allowlist" help:"names of images without tag and digest, as registry.example/team/web, or of all below a path, as registry.example/team/*"`
 }
+
+// Values of ImagePullCredentialsVerificationPolicy: of which images of the node a pod must show that it could pull
+// them.
+const (
+	VerifyNone          = "NeverVerify"
+	VerifyPulled        = "NeverVerifyPreloadedImages"   // those that a kubelet has pulled
+	VerifyAllButAllowed = "NeverVerifyAllowlistedImages" // and those that are not on the list
+	VerifyAll           = "AlwaysVerify"
+)
+
+// Values of MemoryReservationPolicy.
+const (
+	ReserveNone   = "None"
+	ReserveTiered = "TieredReservation"
+)
 
 // KubeletAuthentication says who may call the kubelet.
 type KubeletAuthentication struct {
@@ -146,7 +168,8 @@ func DefaultKubeletFile() KubeletFile {
 		NodeLeaseDurationSeconds:    40,
 		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"},
 		ImageGCHighThresholdPercent: 85, ImageGCLowThresholdPercent: 80, ImageMinimumGCAge: metav1.Duration{Duration: 2 * time.Minute},
-		ContainerLogMaxSize: "10Mi", ContainerLogMaxFiles: 5, PodPidsLimit: -1,
+		ContainerLogMaxSize: "10Mi", ContainerLogMaxFiles: 5, PodPidsLimit: -1, ImagePullCredentialsVerificationPolicy: VerifyPulled, MemoryReservationPolicy: ReserveNone,
+		ContainerLogMonitorInterval:    metav1.Duration{Duration: 10 * time.Second},
 		StreamingConnectionIdleTimeout: metav1.Duration{Duration: 4 * time.Hour},
 	}
 	f.Authentication.Webhook.Enabled = true
@@ -165,11 +188,22 @@ type Proxy struct {
 	HealthzBindAddress string        `flag:"healthz-bind-address" setting:"healthz_bind_address" help:"host:port of /healthz"`
 	MetricsBindAddress string        `flag:"metrics-bind-address" setting:"metrics_bind_address" help:"host:port of /metrics"`
 	MinSyncPeriod      time.Duration `flag:"min-sync-period" setting:"min_sync_period" range:"0s..1h" help:"shortest time between two changes of the rules"`
+
+	ConntrackMaxPerCore     int           `flag:"conntrack-max-per-core" setting:"conntrack_max_per_core" range:"0..1048576" help:"connections that the kernel tracks for each processor; 0 leaves what the kernel has. A larger limit is not lowered"`
+	ConntrackMin            int           `flag:"conntrack-min" setting:"conntrack_min" range:"0..67108864" help:"connections that the kernel tracks at least, however few processors there are"`
+	ConntrackTCPEstablished time.Duration `flag:"conntrack-tcp-timeout-established" setting:"conntrack_tcp_timeout_established" range:"0s..8760h" help:"how long an idle TCP connection is tracked; 0 leaves what the kernel has"`
+	ConntrackTCPCloseWait   time.Duration `flag:"conntrack-tcp-timeout-close-wait" setting:"conntrack_tcp_timeout_close_wait" range:"0s..8760h" help:"how long a TCP connection is tracked that one end has closed; 0 leaves what the kernel has"`
+	ConntrackTCPBeLiberal   bool          `flag:"conntrack-tcp-be-liberal" setting:"conntrack_tcp_be_liberal" help:"treat packets outside of the window as part of their TCP connection"`
+	ConntrackUDP            time.Duration `flag:"conntrack-udp-timeout" setting:"conntrack_udp_timeout" range:"0s..8760h" help:"how long UDP packets without an answer are tracked; 0 leaves what the kernel has"`
+	ConntrackUDPStream      time.Duration `flag:"conntrack-udp-timeout-stream" setting:"conntrack_udp_timeout_stream" range:"0s..8760h" help:"how long UDP packets in both directions are tracked; 0 leaves what the kernel has"`
 }
 
 // DefaultProxy returns the documented defaults.
 func DefaultProxy() Proxy {
-	return Proxy{ProxyMode: "nftables", HealthzBindAddress: "0.0.0.0:10256", MetricsBindAddress: "127.0.0.1:10249"}
+	return Proxy{
+		ProxyMode: "nftables", HealthzBindAddress: "0.0.0.0:10256", MetricsBindAddress: "127.0.0.1:10249",
+		ConntrackMaxPerCore: 32768, ConntrackMin: 131072, ConntrackTCPEstablished: 24 * time.Hour, ConntrackTCPCloseWait: time.Hour,
+	}
 }
 
 // Network configures the pod network daemon: CNI configuration on this machine

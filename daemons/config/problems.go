@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -150,7 +151,9 @@ func (f *KubeletFile) problems() (list []Problem) {
 	refuse(f.APIVersion != "kubelet.config.k8s.io/v1beta1" || f.Kind != "KubeletConfiguration", "kind",
 		"it is of apiVersion %q and kind %q; only kubelet.config.k8s.io/v1beta1 KubeletConfiguration is supported", f.APIVersion, f.Kind)
 	refuse(f.ServerTLSBootstrap && f.TLSCertFile+f.TLSPrivateKeyFile != "", "serverTLSBootstrap", "asks the cluster for the serving certificate that tlsCertFile names: leave one of them out")
-	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs" && f.CgroupDriver != "systemd", "cgroupDriver", "%q is neither cgroupfs nor systemd", f.CgroupDriver)
+	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs", "cgroupDriver", "%q is not carried out: this kubelet makes the groups of pods itself, which is cgroupfs, and the runtime must as well", f.CgroupDriver)
+	reservation := cmp.Or(f.MemoryReservationPolicy, ReserveNone)
+	refuse(reservation != ReserveNone && reservation != ReserveTiered, "memory_reservation_policy", "%q is neither %s nor %s", reservation, ReserveNone, ReserveTiered)
 	refuse(!slices.Contains([]string{"AlwaysAllow", "Webhook", ""}, f.Authorization.Mode), "authorization.mode", "%q is neither Webhook nor AlwaysAllow", f.Authorization.Mode)
 	refuse(f.CgroupRoot != "" && !path.IsAbs(f.CgroupRoot), "cgroup_root", "%q must start with a slash", f.CgroupRoot)
 	refuse(f.ResolverConfig != "" && !path.IsAbs(f.ResolverConfig), "resolv_conf", "%q must start with a slash", f.ResolverConfig)
@@ -161,6 +164,20 @@ func (f *KubeletFile) problems() (list []Problem) {
 	refuse(f.PodPidsLimit == 0 || f.PodPidsLimit < -1, "pod_pids_limit", "must be at least 1, or -1 for no limit, and is %d", f.PodPidsLimit)
 	q, err := resource.ParseQuantity(f.ContainerLogMaxSize)
 	refuse(err != nil || q.Value() < 1, "container_log_max_size", "%q is no size, as \"10Mi\"", f.ContainerLogMaxSize)
+	policies := []string{VerifyNone, VerifyPulled, VerifyAllButAllowed, VerifyAll}
+	policy := cmp.Or(f.ImagePullCredentialsVerificationPolicy, VerifyPulled)
+	refuse(!slices.Contains(policies, policy), "image_pull_credentials_verification_policy", "%q is not known: %s are", policy, strings.Join(policies, ", "))
+	const allowlist = "preloaded_images_verification_allowlist"
+	if len(f.PreloadedImagesVerificationAllowlist) > 0 && policy != VerifyAllButAllowed {
+		list = append(list, Problem{Name: allowlist, With: "image_pull_credentials_verification_policy",
+			Text: fmt.Sprintf("is for the image_pull_credentials_verification_policy %s alone, and that is %s", VerifyAllButAllowed, policy)})
+	}
+	for _, pattern := range f.PreloadedImagesVerificationAllowlist {
+		name := strings.TrimSuffix(pattern, "/*")
+		tagged := strings.LastIndexByte(name, ':') > strings.LastIndexByte(name, '/') && strings.Contains(name, "/")
+		refuse(name == "" || strings.ContainsAny(name, "*@ ") || tagged, allowlist,
+			"%q is not the name of an image without tag and digest, as \"registry.example/team/web\", or of all below a path, as \"registry.example/team/*\"", pattern)
+	}
 	for name, reserved := range map[string]map[string]string{"system_reserved": f.SystemReserved, "kube_reserved": f.KubeReserved} {
 		for _, what := range slices.Sorted(maps.Keys(reserved)) {
 			q, err := resource.ParseQuantity(reserved[what])

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -61,6 +60,7 @@ import (
 	"clusterctl/daemons/controllers/storagemigration"
 	"clusterctl/daemons/controllers/taint"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 // all is every controller, by the name that --controllers knows it by, with the service account that it is, whose role has the same name, and
@@ -108,6 +108,7 @@ var all = []struct {
 	{"validatingadmissionpolicy-status", policystatus.New, "validatingadmissionpolicy-status-controller", ""},
 	{"certificate", certificate.New, "certificate-controller", ""},
 	{"certificate-approval", certificate.NewApprover, "certificate-controller", ""},
+	{"podcertificaterequest-cleaner", certificate.NewPodRequestCleaner, "podcertificaterequest-cleaner", ""},
 	{"clusterrole-aggregation", clusterrole.New, "clusterrole-aggregation-controller", ""},
 	{"token-cleaner", bootstraptoken.NewCleaner, "token-cleaner", ""},
 	{"bootstrap-signer", bootstraptoken.NewSigner, "bootstrap-signer", ""},
@@ -168,7 +169,11 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 		if !cfg.LeaderElect {
 			return m.run(ctx)
 		}
-		return client.Lead(ctx, leases, Lease, env.Log, m.run)
+		active, err := client.CountLeading(env.Metrics, Lease, m.run)
+		if err != nil {
+			return err
+		}
+		return client.Lead(ctx, leases, Lease, env.Log, active)
 	})
 	return g.Wait()
 }

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/record"
@@ -17,6 +16,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/garbage"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // What the collector of garbage takes from the shared caches is there anyway, and nothing that is there does it watch a second time.

@@ -13,11 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
+	"clusterctl/kube/kubernetes"
 )
 
 // clients are who is answered: the cluster's pods, its machines, and the networks that the configuration adds. Everybody else who reaches the

@@ -17,13 +17,13 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/dns/upstream"
 	"clusterctl/daemons/dns/zone"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 // resolvConf has the machine's name servers.

@@ -16,12 +16,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // other is a server that stands for the world outside.

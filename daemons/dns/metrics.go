@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clusterctl/daemons/dns/wire"
+	"clusterctl/daemons/run/measure"
 	"clusterctl/daemons/version"
 )
 
@@ -89,10 +90,10 @@ func newTold(name, domain string) *told {
 		requests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_requests_total", Help: "Queries by protocol, family of addresses and type."}, with("proto", "family", "type")),
 		responses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_responses_total", Help: "Answers by their code."}, with("rcode", "plugin")),
 		wishes:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_do_requests_total", Help: "Queries for DNSSEC's records as well."}, zone),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_request_duration_seconds", Help: "How long answers took.",
+		duration: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_request_duration_seconds", Help: "How long answers took.",
 			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16)}, zone),
-		asked: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_request_size_bytes", Help: "Size of queries.", Buckets: sizes}, with("proto")),
-		given: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_response_size_bytes", Help: "Size of answers.", Buckets: sizes}, with("proto")),
+		asked: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_request_size_bytes", Help: "Size of queries.", Buckets: sizes}, with("proto")),
+		given: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_response_size_bytes", Help: "Size of answers.", Buckets: sizes}, with("proto")),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "coredns_build_info", Help: "Which release this is.",
 		ConstLabels: prometheus.Labels{"version": version.Kubernetes, "revision": version.Version, "goversion": runtime.Version()}})

@@ -8,12 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/client/presence"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 // newPublisher is who puts this server behind the cluster's service.

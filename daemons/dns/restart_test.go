@@ -22,9 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // TestMain is, by its environment, another process of a test: a server, or clients.

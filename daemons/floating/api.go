@@ -6,10 +6,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/client"
+	"clusterctl/kube/kubernetes"
 )
 
 // API is a client for leases, which forgets connections on which nothing answers. Nothing else goes over them: one that has a

@@ -17,6 +17,7 @@ import (
 	"clusterctl/daemons/ingress/proxy"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/ingress/route/gateway"
+	"clusterctl/daemons/run"
 )
 
 // fronts are the entries of the engine: the two that Ingresses have, which Gateways share when they have the machines' addresses, and
@@ -150,7 +151,7 @@ func (f *fronts) listen(entry gateway.Entry, port int) (*net.TCPListener, error)
 		}
 		found = ln.(*net.TCPListener)
 	}
-	if err := keep(name, found); err != nil {
+	if _, err := run.Keep(name, found); err != nil {
 		f.log.Warn("have the service manager keep a socket: connections may be lost at a restart", "name", name, "err", err)
 	}
 	return found, nil
@@ -183,7 +184,7 @@ func (f *fronts) shut(entry gateway.Entry) {
 }
 
 func (f *fronts) letGo(name string) {
-	if err := tellManager("FDSTOREREMOVE=1\nFDNAME="+name, nil); err != nil {
+	if err := run.Drop(name); err != nil {
 		f.log.Warn("have the service manager let a socket go", "name", name, "err", err)
 	}
 }

@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -26,13 +24,15 @@ import (
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/ingress/route"
+	"clusterctl/kube/discovery"
+	"clusterctl/kube/kubernetes"
 )
 
 // gatewayAPI reads and writes the kinds of Gateway API, where they are installed.
 type gatewayAPI struct {
 	rest        rest.Interface
 	core        kubernetes.Interface
-	discovery   discovery.DiscoveryInterface
+	discovery   discovery.Interface
 	definitions metadata.Interface
 }
 

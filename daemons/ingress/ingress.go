@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -18,8 +19,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/certs"
@@ -29,6 +30,7 @@ import (
 	"clusterctl/daemons/ingress/proxy"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 // Run is the proxy of one machine. It serves until ctx ends, and then until the requests that have begun are answered, within bounds.
@@ -167,7 +169,7 @@ func front(ctx, inner context.Context, cfg config.Ingress, env run.Env, engine *
 
 func policyOf(cfg config.Ingress) route.Policy {
 	return route.Policy{
-		Connect: cfg.ConnectTimeout, Read: cfg.ReadTimeout, Send: cfg.SendTimeout, MaxBody: int64(cfg.MaxBodyMiB) << 20, Protocol: route.HTTP, RedirectTLS: cfg.SSLRedirect,
+		Connect: cfg.ConnectTimeout, Read: cfg.ReadTimeout, Send: cfg.SendTimeout, MaxBody: int64(cfg.MaxBodyMiB) << 20, MinRate: int64(cfg.MinBodyRate), Protocol: route.HTTP, RedirectTLS: cfg.SSLRedirect,
 	}
 }
 
@@ -179,7 +181,8 @@ func newEngine(cfg config.Ingress, env run.Env) (*proxy.Engine, error) {
 	c := proxy.Config{
 		Log: env.Log, Default: own, LeastConns: cfg.LoadBalance == config.LeastConnections,
 		MaxHead: cfg.MaxHeadKiB << 10, HeadTime: cfg.HeadTimeout, Idle: cfg.IdleTimeout, UpIdle: cfg.KeepTimeout, MaxIdle: cfg.KeepIdle,
-		HTTPSPort: cfg.HTTPSPort, MinTLS: tls.VersionTLS12, MaxStreams: 250, MaxConns: cfg.MaxConnections, HandshakeIn: cfg.HeadTimeout,
+		HTTPSPort: cfg.HTTPSPort, MinTLS: tls.VersionTLS12, MaxStreams: 250, MaxConns: cfg.MaxConnections, ClientShare: cfg.ClientShare,
+		Descriptors: descriptors(), HandshakeIn: cfg.HeadTimeout,
 	}
 	if cfg.MinTLSVersion == "1.3" {
 		c.MinTLS = tls.VersionTLS13
@@ -200,6 +203,16 @@ func newEngine(cfg config.Ingress, env run.Env) (*proxy.Engine, error) {
 		}
 	}
 	return proxy.New(c), nil
+}
+
+// descriptors is how many files and sockets this process may have open; 0 when that is not known. Go has raised it as
+// far as it may.
+func descriptors() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return int(min(limit.Cur, math.MaxInt32))
 }
 
 // ownCertificate is what clients are shown who ask for a name that nobody has a certificate for. No client believes it.

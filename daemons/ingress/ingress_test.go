@@ -22,12 +22,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // freePorts are two that nobody listens on.
@@ -198,7 +198,7 @@ func (s systemd) kept(t *testing.T) (string, int) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	name, ok := strings.CutPrefix(string(text[:n]), "FDSTORE=1\nFDNAME=")
+	name, ok := strings.CutPrefix(string(text[:n]), "FDSTORE=1\nFDPOLL=0\nFDNAME=")
 	if !ok {
 		t.Fatalf("%q", text[:n])
 	}

@@ -5,10 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/ingress/route"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // A Gateway's own addresses are of all families that the cluster's services have, also where its service is from a release that asked for

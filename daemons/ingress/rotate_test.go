@@ -18,9 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"clusterctl/certs"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // rotation is certificates of one name that follow each other.

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 
 	"clusterctl/daemons/ingress/route"
+	"clusterctl/kube/kubernetes"
 )
 
 // secrets follows single Secrets: a proxy may read those that Ingresses and Gateways refer to, and no others. The first ones have

@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"clusterctl/daemons/ingress/route"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 func tlsSecret(name, content string) *corev1.Secret {

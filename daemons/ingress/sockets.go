@@ -5,13 +5,11 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
 )
 
 // sockets are those that clients connect to. The service manager keeps them while the daemon restarts, so that connections
@@ -39,7 +37,7 @@ func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger
 			continue
 		}
 		if len(kept[one.name]) > 0 { // of another port
-			if err := tellManager("FDSTOREREMOVE=1\nFDNAME="+one.name, nil); err != nil {
+			if err := run.Drop(one.name); err != nil {
 				log.Warn("have the service manager let a socket go", "name", one.name, "err", err)
 			}
 		}
@@ -49,7 +47,7 @@ func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger
 			return nil, fmt.Errorf("listen for clients: %w", err)
 		}
 		*one.to = ln.(*net.TCPListener)
-		if err := keep(one.name, *one.to); err != nil {
+		if _, err := run.Keep(one.name, *one.to); err != nil {
 			log.Warn("have the service manager keep a socket: connections may be lost at a restart", "name", one.name, "err", err)
 		}
 	}
@@ -66,54 +64,6 @@ func listensOn(ln *net.TCPListener, host string, port int) bool {
 	}
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap() == at.Addr().Unmap()
-}
-
-// keep gives a socket to the service manager, which hands it to the next process.
-func keep(name string, ln *net.TCPListener) error {
-	raw, err := ln.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("look at the socket: %w", err)
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) { failed = tellManager("FDSTORE=1\nFDNAME="+name, []int{int(fd)}) })
-	if err == nil {
-		err = failed
-	}
-	return err
-}
-
-// tellManager writes to systemd, where that is there.
-func tellManager(text string, files []int) error {
-	path := os.Getenv("NOTIFY_SOCKET")
-	if path == "" {
-		return nil
-	}
-	nc, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		return fmt.Errorf("reach the service manager: %w", err)
-	}
-	defer nc.Close()
-	var rights []byte
-	if len(files) > 0 {
-		rights = unix.UnixRights(files...)
-	}
-	// A connected socket is written to without an address.
-	raw, err := nc.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("reach the service manager: %w", err)
-	}
-	var failed error
-	err = raw.Write(func(fd uintptr) bool {
-		failed = unix.Sendmsg(int(fd), []byte(text), rights, nil, 0)
-		return failed != unix.EAGAIN
-	})
-	if err == nil {
-		err = failed
-	}
-	if err != nil {
-		return fmt.Errorf("write to the service manager: %w", err)
-	}
-	return nil
 }
 
 // stopAccepting ends Accept. The sockets stay open: what comes waits in them.

@@ -15,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client"
@@ -24,6 +22,8 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
+	"clusterctl/kube/scheme"
 )
 
 // lease is that of the one proxy that tells Ingresses of themselves.
@@ -35,15 +35,18 @@ const lease = "kube-ingress"
 func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, gateways *gatewayAPI, w *watch) {
 	wait := time.Second
 	for ctx.Err() == nil {
-		err := client.Lead(ctx, clients, lease, env.Log, func(ctx context.Context) error {
+		active, err := client.CountLeading(env.Metrics, lease, func(ctx context.Context) error {
 			wait = time.Second
 			broadcaster := events.NewBroadcaster(ctx, clients)
 			defer broadcaster.Shutdown()
 			t := &teller{cfg: cfg, env: env, clients: clients, gateways: gateways, w: w, told: map[route.Key]string{},
-				events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kube-ingress", Host: cfg.NodeName})}
+				events: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: "kube-ingress", Host: cfg.NodeName})}
 			t.run(ctx)
 			return nil
 		})
+		if err == nil {
+			err = client.Lead(ctx, clients, lease, env.Log, active)
+		}
 		if err == nil || ctx.Err() != nil {
 			continue
 		}

@@ -12,7 +12,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
@@ -20,6 +19,7 @@ import (
 	"clusterctl/daemons/ingress/proxy"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/ingress/route/gateway"
+	"clusterctl/kube/kubernetes"
 )
 
 // watch keeps the engine's table as the API's objects are.

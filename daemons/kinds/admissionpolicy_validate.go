@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -116,7 +115,7 @@ func validateConstraints(at *field.Path, m *admissionregistrationv1.MatchResourc
 	return errs
 }
 
-var variableName = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
+var variableName = pattern(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 
 func validateVariables(at *field.Path, list []admissionregistrationv1.Variable, scope *expression.Scope) field.ErrorList {
 	var errs field.ErrorList
@@ -126,7 +125,7 @@ func validateVariables(at *field.Path, list []admissionregistrationv1.Variable, 
 		switch {
 		case v.Name == "":
 			errs = append(errs, field.Required(where.Child("name"), "name is not specified"))
-		case !variableName.MatchString(v.Name):
+		case !variableName().MatchString(v.Name):
 			errs = append(errs, field.Invalid(where.Child("name"), v.Name, "name is not a valid CEL identifier"))
 		case seen.Has(v.Name):
 			errs = append(errs, field.Duplicate(where.Child("name"), v.Name))

@@ -79,7 +79,7 @@ func validateTrustProjection(p *corev1.ClusterTrustBundleProjection, at *field.P
 	if p.Path == "" {
 		return append(errs, field.Required(at.Child("path"), ""))
 	}
-	return append(errs, descending(p.Path, at.Child("path"))...)
+	return append(errs, projectedPath(p.Path, at.Child("path"))...)
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -90,9 +90,14 @@ func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 		if r == nil {
 			return append(errs, field.Required(at.Child("rollingUpdate"), ""))
 		}
-		errs = append(errs, validateRolling(r.MaxUnavailable, r.MaxSurge, "maxSurge", at.Child("rollingUpdate"))...)
-		if !isZero(r.MaxUnavailable) && !isZero(r.MaxSurge) {
-			errs = append(errs, field.Invalid(at.Child("rollingUpdate", "maxSurge"), r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
+		unavailable, surge := at.Child("rollingUpdate", "maxUnavailable"), at.Child("rollingUpdate", "maxSurge")
+		errs = append(errs, countOrShare(r.MaxUnavailable, unavailable)...)
+		errs = append(errs, countOrShare(r.MaxSurge, surge)...)
+		switch {
+		case !isZero(r.MaxUnavailable) && !isZero(r.MaxSurge):
+			errs = append(errs, field.Invalid(surge, r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
+		case isZero(r.MaxUnavailable) && isZero(r.MaxSurge):
+			errs = append(errs, field.Required(unavailable, "cannot be 0 when maxSurge is 0"))
 		}
 	default:
 		errs = append(errs, notSupported(at.Child("type"), s.Type, []appsv1.DaemonSetUpdateStrategyType{

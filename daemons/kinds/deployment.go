@@ -92,26 +92,18 @@ func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) 
 		if s.RollingUpdate == nil {
 			return field.ErrorList{field.Required(path.Child("rollingUpdate"), "this should be defaulted and never be nil")}
 		}
-		return validateRolling(s.RollingUpdate.MaxUnavailable, s.RollingUpdate.MaxSurge, "maxSurge", path.Child("rollingUpdate"))
+		r, at := s.RollingUpdate, path.Child("rollingUpdate")
+		errs := countOrShare(r.MaxUnavailable, at.Child("maxUnavailable"))
+		errs = append(errs, countOrPercent(r.MaxSurge, at.Child("maxSurge"))...)
+		if isZero(r.MaxUnavailable) && isZero(r.MaxSurge) {
+			errs = append(errs, field.Invalid(at.Child("maxUnavailable"), r.MaxUnavailable, "may not be 0 when `maxSurge` is 0"))
+		}
+		return errs
 	default:
 		return field.ErrorList{notSupported(path, s, []appsv1.DeploymentStrategyType{
 			appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType,
 		})}
 	}
-}
-
-// validateRolling demands that a roll-out can take a step.
-func validateRolling(unavailable, surge *intstr.IntOrString, surgeName string, path *field.Path) field.ErrorList {
-	share, errs := countOrPercent(unavailable, path.Child("maxUnavailable"))
-	_, more := countOrPercent(surge, path.Child(surgeName))
-	errs = append(errs, more...)
-	if share > 100 {
-		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable.String(), "must not be greater than 100%"))
-	}
-	if isZero(unavailable) && isZero(surge) {
-		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable, "may not be 0 when `"+surgeName+"` is 0"))
-	}
-	return errs
 }
 
 func controllerRevisions() *Kind {

@@ -3,7 +3,6 @@ package kinds
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,7 +44,7 @@ func poolName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var identifier = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // qualifiedName demands an identifier as C has them, with or without a domain before it.
 func qualifiedName(name resourcev1.QualifiedName, path *field.Path) field.ErrorList {
@@ -74,7 +73,7 @@ func cIdentifier(id string, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, id, "the name must not be empty")}
 	case len(id) > resourcev1.DeviceMaxIDLength:
 		return field.ErrorList{field.TooLong(path, id, resourcev1.DeviceMaxIDLength)}
-	case !identifier.MatchString(id):
+	case !identifier().MatchString(id):
 		return invalid(path, id, validation.IsCIdentifier(id))
 	}
 	return nil

@@ -169,7 +169,7 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 	if s.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	} else {
-		errs = append(errs, invalid(path.Child("name"), s.Name, validation.IsDNS1035Label(s.Name))...)
+		errs = append(errs, invalid(path.Child("name"), s.Name, validation.IsDNS1123Label(s.Name))...)
 	}
 	switch {
 	case s.Port.Name != "" && s.Port.Number != 0:

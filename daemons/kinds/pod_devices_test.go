@@ -55,16 +55,39 @@ func TestWhatAStatusSaysOfDevicesIsJudged(t *testing.T) {
 	}
 }
 
-// What a pod has as a whole is not resized by anybody, and so is refused: nothing of it is dropped.
-func TestAResizeOfAPodAsAWholeIsRefused(t *testing.T) {
-	sized := func(cpu string) *corev1.Pod {
-		list := corev1.ResourceList{"cpu": resource.MustParse(cpu)}
-		return &corev1.Pod{Spec: corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: list, Limits: list},
-			Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+// What a pod has as a whole is resized within what its containers have, and never taken away.
+func TestAPodIsResizedAsAWhole(t *testing.T) {
+	list := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
+	pod := func(whole *corev1.ResourceRequirements) *corev1.Pod {
+		own := corev1.ResourceRequirements{Requests: list("100m"), Limits: list("200m")}
+		p := &corev1.Pod{Spec: corev1.PodSpec{Resources: whole, Containers: []corev1.Container{{Name: "c", Image: "i", Resources: own}}}}
+		defaultPod(p)
+		return p
 	}
-	if errs := ValidateResize(sized("2"), sized("1")); !slices.ContainsFunc(errs, func(e *field.Error) bool {
-		return e.Type == field.ErrorTypeForbidden && e.Field == "spec" && e.Detail == "only cpu and memory resources are mutable"
-	}) {
-		t.Errorf("%v", errs)
+	both := func(cpu string) *corev1.ResourceRequirements {
+		return &corev1.ResourceRequirements{Requests: list(cpu), Limits: list(cpu)}
+	}
+	for name, c := range map[string]struct {
+		is, was *corev1.ResourceRequirements
+		refused string // field and detail
+	}{
+		"larger":           {both("2"), both("1"), ""},
+		"smaller":          {both("500m"), both("1"), ""},
+		"for the first":    {&corev1.ResourceRequirements{Requests: list("150m"), Limits: list("1")}, nil, ""},
+		"no longer":        {nil, &corev1.ResourceRequirements{Requests: list("150m"), Limits: list("1")}, "spec.resources: pod-level resources cannot be removed"},
+		"without a limit":  {&corev1.ResourceRequirements{Requests: list("1")}, both("1"), "spec.resources.limits[cpu]: resource limits cannot be removed"},
+		"below containers": {both("50m"), both("1"), "spec.resources.requests[cpu]: must be greater than or equal to aggregate container requests of 100m"},
+		"with a device": {&corev1.ResourceRequirements{Requests: list("1"), Limits: corev1.ResourceList{"cpu": resource.MustParse("1"), "example.com/gpu": resource.MustParse("1")}}, both("1"),
+			"spec: only cpu and memory resources are mutable"},
+	} {
+		errs := slices.DeleteFunc(ValidateResize(pod(c.is), pod(c.was)), func(e *field.Error) bool {
+			return e.Field == "metadata.name" || e.Field == "metadata.namespace"
+		})
+		if c.refused == "" && len(errs) > 0 {
+			t.Errorf("%s: %v", name, errs)
+		}
+		if c.refused != "" && !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field+": "+e.Detail == c.refused }) {
+			t.Errorf("%s: %v, want %s", name, errs, c.refused)
+		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateResize checks what the subresource resize makes of a pod: cpu and memory of its containers, and
-// of its sidecars, may change, and nothing else; none of them goes, and the quality of service stays.
+// ValidateResize checks what the subresource resize makes of a pod: cpu and memory of its containers, of its sidecars
+// and of the pod as a whole may change, and nothing else; none of them goes, and the quality of service stays.
 func ValidateResize(obj, old runtime.Object) field.ErrorList {
 	pod, ok := obj.(*corev1.Pod)
 	was, also := old.(*corev1.Pod)
@@ -39,6 +39,19 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 		before := &was.Spec.InitContainers[i].Resources
 		errs = append(errs, kept(&rest.InitContainers[i].Resources, before, path.Child("initContainers").Index(i).Child("resources"))...)
 		sized(&rest.InitContainers[i].Resources, before)
+	}
+	if was.Spec.Resources != nil {
+		at := path.Child("resources")
+		if rest.Resources == nil {
+			errs = append(errs, field.Forbidden(at, "pod-level resources cannot be removed"))
+			rest.Resources = &corev1.ResourceRequirements{}
+		}
+		errs = append(errs, kept(rest.Resources, was.Spec.Resources, at)...)
+		sized(rest.Resources, was.Spec.Resources)
+	} else if rest.Resources != nil {
+		if sized(rest.Resources, &corev1.ResourceRequirements{}); equality.Semantic.DeepEqual(*rest.Resources, corev1.ResourceRequirements{}) {
+			rest.Resources = nil
+		}
 	}
 	if !equality.Semantic.DeepEqual(*rest, was.Spec) {
 		errs = append(errs, field.Forbidden(path, "only cpu and memory resources are mutable"))

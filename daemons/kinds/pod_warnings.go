@@ -70,7 +70,8 @@ const (
 // doubts gathers what is said of the fields of one object.
 type doubts []string
 
-// Bounds of what is said. A client chooses how many ports and files an object has, and each can be compared with all others.
+// Bounds of what is said. A client chooses how many ports and files an object has, and each can be compared with all
+// others.
 const (
 	maxDoubts = 256 // more than an answer has room for
 	maxLooks  = 128 // earlier ports, or files of a volume, that one is compared with

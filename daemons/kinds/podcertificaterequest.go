@@ -4,10 +4,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
@@ -64,6 +67,62 @@ var podCertificateEnds = []string{
 	certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed, certificatesv1.PodCertificateRequestConditionTypeIssued,
 }
 
+// podKeyTypes are the keys that a kubelet can make for a pod.
+var podKeyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
+
+// validatePodCertificate checks a source of a projected volume.
+func validatePodCertificate(p *corev1.PodCertificateProjection, at *field.Path) field.ErrorList {
+	errs := signerName(p.SignerName, at.Child("signerName"))
+	if !slices.Contains(podKeyTypes, p.KeyType) {
+		errs = append(errs, notSupported(at.Child("keyType"), p.KeyType, podKeyTypes))
+	}
+	if seconds := p.MaxExpirationSeconds; seconds != nil {
+		longest := longestFor(p.SignerName)
+		if *seconds < shortestPodCertificate {
+			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds, fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", shortestPodCertificate)))
+		} else if *seconds > longest {
+			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", longest)))
+		}
+	}
+	paths := 0
+	for _, f := range []struct{ name, path string }{
+		{"credentialBundlePath", p.CredentialBundlePath}, {"keyPath", p.KeyPath}, {"certificateChainPath", p.CertificateChainPath},
+	} {
+		if f.path != "" {
+			paths++
+			errs = append(errs, projectedPath(f.path, at.Child(f.name))...)
+		}
+	}
+	if paths == 0 {
+		errs = append(errs, field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
+	}
+	return append(errs, userAnnotations(p.UserAnnotations, at.Child("userAnnotations"))...)
+}
+
+// longestFor is for how long certificates of a signer may be asked for, in seconds.
+func longestFor(signer string) int32 {
+	if strings.HasPrefix(signer, "kubernetes.io/") {
+		return usualPodCertificate
+	}
+	return longestPodCertificate
+}
+
+// userAnnotations checks what is said to a signer: as annotations, with a domain in each key.
+func userAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		at := path.Key(key)
+		if !strings.Contains(key, "/") {
+			errs = append(errs, field.Invalid(at, key, "must be domain-prefixed"))
+		}
+		errs = append(errs, invalid(at, key, validation.IsQualifiedName(strings.ToLower(key)))...)
+	}
+	if err := apivalidation.ValidateAnnotationsSize(annotations); err != nil {
+		errs = append(errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
+	}
+	return errs
+}
+
 func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) field.ErrorList {
 	path, s := field.NewPath("spec"), &r.Spec
 	errs := signerName(s.SignerName, path.Child("signerName"))
@@ -78,10 +137,7 @@ func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) fiel
 			errs = append(errs, field.TooLong(path.Child(f.name), f.text, 128))
 		}
 	}
-	longest := int32(longestPodCertificate)
-	if strings.HasPrefix(s.SignerName, "kubernetes.io/") {
-		longest = usualPodCertificate
-	}
+	longest := longestFor(s.SignerName)
 	switch seconds := s.MaxExpirationSeconds; {
 	case seconds == nil:
 		errs = append(errs, field.Required(path.Child("maxExpirationSeconds"), "must be set"))
@@ -93,14 +149,7 @@ func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) fiel
 	} else if err := request.CheckSignature(); err != nil {
 		errs = append(errs, field.Invalid(path.Child("stubPKCS10Request"), "<value omitted>", "must be signed by the key that it carries: "+err.Error()))
 	}
-	for key := range s.UnverifiedUserAnnotations {
-		at := path.Child("unverifiedUserAnnotations").Key(key)
-		if !strings.Contains(key, "/") {
-			errs = append(errs, field.Invalid(at, key, "must be domain-prefixed"))
-		}
-		errs = append(errs, invalid(at, key, validation.IsQualifiedName(strings.ToLower(key)))...)
-	}
-	return errs
+	return append(errs, userAnnotations(s.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))...)
 }
 
 func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {

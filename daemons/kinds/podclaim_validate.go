@@ -1,8 +1,12 @@
 package kinds
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // validatePodClaims checks which devices a pod claims, and what it asks for as a whole.
@@ -36,6 +40,43 @@ func validatePodClaims(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, validateRequirements(r, at)...)
 		if len(r.Claims) > 0 {
 			errs = append(errs, field.Forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level"))
+		}
+		errs = append(errs, podTotals(r, spec, path)...)
+	}
+	return errs
+}
+
+// podTotals demands of a pod that says what it has as a whole that its containers have no more than that.
+func podTotals(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	at := path.Child("resources")
+	together := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{})
+	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
+		request := r.Requests[name]
+		if !resourcehelper.IsSupportedPodLevelResource(name) {
+			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), name, "unsupported pod-level resource"))
+			continue
+		}
+		if sum := together[name]; sum.Cmp(request) > 0 {
+			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must be greater than or equal to aggregate container requests of "+sum.String()))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
+		limit := r.Limits[name]
+		if !resourcehelper.IsSupportedPodLevelResource(name) {
+			errs = append(errs, field.Invalid(at.Child("limits").Key(string(name)), name, "unsupported pod-level resource"))
+			continue
+		}
+		for _, list := range []struct {
+			name       string
+			containers []corev1.Container
+		}{{"initContainers", spec.InitContainers}, {"containers", spec.Containers}} {
+			for i := range list.containers {
+				if own, ok := list.containers[i].Resources.Limits[name]; ok && own.Cmp(limit) > 0 {
+					where := path.Child(list.name).Index(i).Child("resources", "limits").Key(string(name))
+					errs = append(errs, field.Invalid(where, own.String(), "must be less than or equal to pod limits of "+limit.String()))
+				}
+			}
 		}
 	}
 	return errs

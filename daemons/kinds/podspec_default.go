@@ -3,6 +3,7 @@ package kinds
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // defaultPod fills in what only a pod itself gets, and not a template.
@@ -17,10 +18,26 @@ func defaultPod(pod *corev1.Pod) {
 		defaultRequests(&pod.Spec.Containers[i].Resources)
 		defaultHostPorts(&pod.Spec, &pod.Spec.Containers[i])
 	}
-	if pod.Spec.Resources != nil {
-		defaultRequests(pod.Spec.Resources)
-	}
+	defaultPodRequests(pod)
 	setEmpty(&pod.Status.Phase, corev1.PodPending)
+}
+
+// defaultPodRequests lets what a pod's containers request together stand for what the pod as a whole does not, or else
+// its limits.
+func defaultPodRequests(pod *corev1.Pod) {
+	r := pod.Spec.Resources
+	if r == nil || len(r.Limits)+len(r.Requests) == 0 {
+		return
+	}
+	for name, sum := range resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if _, ok := r.Requests[name]; !ok && !sum.IsZero() && resourcehelper.IsSupportedPodLevelResource(name) {
+			if r.Requests == nil {
+				r.Requests = corev1.ResourceList{}
+			}
+			r.Requests[name] = sum
+		}
+	}
+	defaultRequests(r)
 }
 
 // defaultHostPorts says of a pod in its node's network which of the node's ports it takes. Templates are left as they are written.
@@ -147,6 +164,9 @@ func defaultVolume(v *corev1.Volume) {
 			}
 			if source.DownwardAPI != nil {
 				defaultDownward(source.DownwardAPI.Items)
+			}
+			if source.PodCertificate != nil {
+				setDefault(&source.PodCertificate.MaxExpirationSeconds, usualPodCertificate)
 			}
 		}
 	}

@@ -70,15 +70,8 @@ func validateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 	if b.Spec.MinAvailable != nil && b.Spec.MaxUnavailable != nil {
 		errs = append(errs, field.Invalid(path, b.Spec, "minAvailable and maxUnavailable cannot be both set"))
 	}
-	for _, bound := range []struct {
-		name string
-		errs func(*field.Path) field.ErrorList
-	}{
-		{"minAvailable", func(p *field.Path) field.ErrorList { _, e := countOrPercent(b.Spec.MinAvailable, p); return e }},
-		{"maxUnavailable", func(p *field.Path) field.ErrorList { _, e := countOrPercent(b.Spec.MaxUnavailable, p); return e }},
-	} {
-		errs = append(errs, bound.errs(path.Child(bound.name))...)
-	}
+	errs = append(errs, countOrShare(b.Spec.MinAvailable, path.Child("minAvailable"))...)
+	errs = append(errs, countOrShare(b.Spec.MaxUnavailable, path.Child("maxUnavailable"))...)
 	if b.Spec.Selector != nil {
 		errs = append(errs, metavalidation.ValidateLabelSelector(b.Spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 	}

@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"net/netip"
-	"regexp"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -113,11 +112,11 @@ func validateAllocation(a *resourcev1.AllocationResult, names map[string]bool, p
 	return errs
 }
 
-var shareUUID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var shareUUID = pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // shareID demands a UUID as the scheduler makes them.
 func shareID(id string, path *field.Path) field.ErrorList {
-	if !shareUUID.MatchString(id) {
+	if !shareUUID().MatchString(id) {
 		return field.ErrorList{field.Invalid(path, id, "must be a lowercase UUID in 8-4-4-4-12 format")}
 	}
 	return nil

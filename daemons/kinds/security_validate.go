@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"math"
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,7 @@ import (
 
 const longestSysctl = 253
 
-var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+var sysctlName = pattern(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 // validatePodSecurity checks under what rights all containers of a pod run.
 func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
@@ -102,8 +101,8 @@ func validateSysctls(list []corev1.Sysctl, spec *corev1.PodSpec, path *field.Pat
 		switch {
 		case sysctl.Name == "":
 			errs = append(errs, field.Required(at, ""))
-		case len(sysctl.Name) > longestSysctl || !sysctlName.MatchString(sysctl.Name):
-			errs = append(errs, field.Invalid(at, sysctl.Name, "must have at most 253 characters and match regex "+sysctlName.String()))
+		case len(sysctl.Name) > longestSysctl || !sysctlName().MatchString(sysctl.Name):
+			errs = append(errs, field.Invalid(at, sysctl.Name, "must have at most 253 characters and match regex "+sysctlName().String()))
 		case seen[sysctl.Name]:
 			errs = append(errs, field.Duplicate(at, sysctl.Name))
 		case spec.HostNetwork && strings.HasPrefix(name, "net."):

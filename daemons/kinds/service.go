@@ -20,7 +20,7 @@ func services() *Kind {
 		Default:       does(defaultService),
 		PrepareCreate: does(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
 		PrepareUpdate: updates(prepareServiceUpdate),
-		NameErrors:    dns1035Name,
+		NameErrors:    dns1123LabelName,
 		Warnings:      warns(serviceWarnings),
 		Validate:      checks(func(s *corev1.Service) field.ErrorList { return validateService(s, nil) }), ValidateUpdate: compares(validateServiceUpdate),
 		Fields: selectable(func(s *corev1.Service) fields.Set {
@@ -33,15 +33,7 @@ func services() *Kind {
 	}
 }
 
-// dns1035Name is for names that become the first label of a DNS name and may not
-// begin with a digit.
-func dns1035Name(name string, prefix bool) []string {
-	if prefix {
-		name = strings.TrimSuffix(name, "-") + "a"
-	}
-	return validation.IsDNS1035Label(name)
-}
-
+// dns1123LabelName is for names that become a label of a DNS name, which may begin with a digit.
 func dns1123LabelName(name string, prefix bool) []string {
 	if prefix {
 		name = strings.TrimSuffix(name, "-") + "a"

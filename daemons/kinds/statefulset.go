@@ -84,13 +84,9 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		if r := strategy.RollingUpdate; r != nil {
 			errs = append(errs, notNegative(int64(value(r.Partition)), update.Child("rollingUpdate", "partition"))...)
 			at := update.Child("rollingUpdate", "maxUnavailable")
-			share, more := countOrPercent(r.MaxUnavailable, at)
-			errs = append(errs, more...)
+			errs = append(errs, countOrShare(r.MaxUnavailable, at)...)
 			if r.MaxUnavailable != nil && isZero(r.MaxUnavailable) {
 				errs = append(errs, field.Invalid(at, r.MaxUnavailable, "cannot be 0"))
-			}
-			if share > 100 {
-				errs = append(errs, field.Invalid(at, r.MaxUnavailable, "must not be greater than 100%"))
 			}
 		}
 	default:

@@ -130,19 +130,27 @@ func labelValue(v string, path *field.Path) field.ErrorList {
 	return invalid(path, v, validation.IsValidLabelValue(v))
 }
 
-// countOrPercent checks a number of pods, or a share of them, and returns the share.
-func countOrPercent(v *intstr.IntOrString, path *field.Path) (percent int, errs field.ErrorList) {
+// countOrPercent checks a number of pods, or a percentage of them, which may be above 100.
+func countOrPercent(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	if v == nil {
-		return 0, nil
+		return nil
 	}
 	if v.Type == intstr.Int {
-		return 0, notNegative(int64(v.IntVal), path)
+		return notNegative(int64(v.IntVal), path)
 	}
-	if msgs := validation.IsValidPercent(v.StrVal); len(msgs) > 0 {
-		return 0, invalid(path, v.String(), msgs)
+	return invalid(path, v.String(), validation.IsValidPercent(v.StrVal))
+}
+
+// countOrShare checks a number of pods, or a percentage of them, which may not be above 100.
+func countOrShare(v *intstr.IntOrString, path *field.Path) field.ErrorList {
+	errs := countOrPercent(v, path)
+	if len(errs) > 0 || v == nil || v.Type == intstr.Int {
+		return errs
 	}
-	percent, _ = strconv.Atoi(strings.TrimSuffix(v.StrVal, "%"))
-	return percent, nil
+	if percent, err := strconv.Atoi(strings.TrimSuffix(v.StrVal, "%")); err != nil || percent > 100 {
+		return field.ErrorList{field.Invalid(path, v.String(), "must not be greater than 100%")}
+	}
+	return nil
 }
 
 // isZero says whether a number of pods, or a share of them, is none.

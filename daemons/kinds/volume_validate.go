@@ -142,6 +142,8 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			}
 		case s.ClusterTrustBundle != nil:
 			errs = append(errs, validateTrustProjection(s.ClusterTrustBundle, where.Child("clusterTrustBundle"))...)
+		case s.PodCertificate != nil:
+			errs = append(errs, validatePodCertificate(s.PodCertificate, where.Child("podCertificate"))...)
 		}
 	}
 	return errs

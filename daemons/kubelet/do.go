@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +39,10 @@ func (w *worker) do(ctx context.Context, f *pod.Facts, step pod.Step) outcome {
 	case pod.RemoveContainers:
 		var errs []error
 		for _, id := range step.IDs {
-			errs = append(errs, w.k.runtime.RemoveContainer(ctx, id), w.removeLog(f, id))
+			errs = append(errs, w.k.runtime.RemoveContainer(ctx, id))
+			if !step.KeepLogs {
+				errs = append(errs, w.removeLog(f, id))
+			}
 		}
 		return outcome{err: errors.Join(errs...)}
 	case pod.RemoveSandboxes:
@@ -64,7 +67,7 @@ func (w *worker) removeLog(f *pod.Facts, id string) error {
 			continue
 		}
 		errs = append(errs, w.k.inLogs(func(root *os.Root) error {
-			parts, err := fs.Glob(root.FS(), w.k.logName(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt)))+"*")
+			parts, err := logParts(root, w.k.logName(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt))))
 			for _, part := range parts {
 				err = errors.Join(err, root.Remove(part))
 			}
@@ -79,21 +82,23 @@ func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
 		return outcome{err: &devicesError{err}}
 	}
 	// A pod of the API has to be wanted there still when its volumes are made.
+	began := time.Now()
 	again, err := w.k.volumes.Setup(forPod(ctx, f.Pod.UID), f.Pod)
+	w.k.metrics.mounted(f.Pod, "volume_mount", began, err)
 	if err != nil {
 		return outcome{err: err}
 	}
 	// The group is written anew when what the pod asks for has changed, and once by each kubelet.
 	limits := w.k.limits(f.Pod)
-	if pod.Resizing(f) {
+	if pod.ContainersResizing(f) {
 		limits = limits.Or(w.limits) // containers are still to be made smaller
 	}
-	if limits != w.limits {
+	if limits, again = w.fitted(ctx, f, limits, again); limits != w.limits {
 		w.k.shareCPU()
 		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
 			return outcome{err: fmt.Errorf("make the pod's cgroup: %w", err)}
 		}
-		w.limits = limits
+		w.setLimits(limits)
 	}
 	if !w.prepared {
 		if err := w.k.makeLogDir(cri.LogDir(w.k.logRoot, f.Pod)); err != nil {
@@ -121,7 +126,15 @@ func (w *worker) runSandbox(ctx context.Context, f *pod.Facts, attempt uint32) e
 	if err != nil {
 		return err
 	}
-	_, err = w.k.runtime.RunPodSandbox(ctx, w.sandboxConfig(f.Pod, attempt), handler)
+	box, err := w.sandboxConfig(f.Pod, attempt)
+	if err != nil {
+		return err
+	}
+	_, omitted := w.k.resolve.For(f.Pod)
+	for _, message := range omitted {
+		w.k.event(f.Pod, corev1.EventTypeWarning, "DNSConfigForming", "%s", message)
+	}
+	_, err = w.k.runtime.RunPodSandbox(ctx, box, handler)
 	return err
 }
 
@@ -132,17 +145,25 @@ func (w *worker) admit(ctx context.Context, f *pod.Facts) error {
 	})
 }
 
-func (w *worker) place(p *corev1.Pod) cri.Place {
-	host, _ := hostname(p, w.k.file.ClusterDomain)
+func (w *worker) place(p *corev1.Pod) (cri.Place, error) {
+	host, err := kernelName(p, w.k.file.ClusterDomain)
+	if err != nil {
+		return cri.Place{}, err
+	}
+	dns, _ := w.k.resolve.For(p)
 	return cri.Place{
 		LogRoot: w.k.logRoot, CgroupParent: w.k.cgroups.Parent(p), Hostname: host,
-		DNS: w.k.resolve.For(p), Memory: w.k.memory(),
+		DNS: dns, Memory: w.k.memory(), Unified: w.k.unified(),
 		SeccompRoot: filepath.Join(w.k.cfg.RootDir, "seccomp"),
-	}
+	}, nil
 }
 
-func (w *worker) sandboxConfig(p *corev1.Pod, attempt uint32) *criapi.PodSandboxConfig {
-	return cri.Sandbox(p, w.place(p), attempt)
+func (w *worker) sandboxConfig(p *corev1.Pod, attempt uint32) (*criapi.PodSandboxConfig, error) {
+	place, err := w.place(p)
+	if err != nil {
+		return nil, err
+	}
+	return cri.Sandbox(p, place, attempt), nil
 }
 
 // hostname returns a pod's host name and, when it has a subdomain, its domain.
@@ -163,11 +184,21 @@ func hostname(p *corev1.Pod, cluster string) (host, domain string) {
 	}
 	if p.Spec.Subdomain != "" {
 		domain = p.Spec.Subdomain + "." + p.Namespace + ".svc." + cluster
-		if full := p.Spec.SetHostnameAsFQDN; full != nil && *full {
-			host = host + "." + domain
-		}
 	}
 	return host, domain
+}
+
+// kernelName returns what the kernel has as the host name of a pod: with its domain when the pod wants that.
+func kernelName(p *corev1.Pod, cluster string) (string, error) {
+	const longest = 64 // HOST_NAME_MAX of Linux
+	host, domain := hostname(p, cluster)
+	if full := p.Spec.SetHostnameAsFQDN; full != nil && *full && domain != "" {
+		host += "." + domain
+		if len(host) > longest {
+			return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)", host, longest, len(host))
+		}
+	}
+	return host, nil
 }
 
 func (w *worker) removeSandbox(ctx context.Context, id string) error {
@@ -185,7 +216,10 @@ func (w *worker) release(ctx context.Context, f *pod.Facts) error {
 		w.k.event(f.Pod, corev1.EventTypeWarning, "FailedUnprepareDynamicResources", "Failed to unprepare dynamic resources: %v", err)
 		return err
 	}
-	if err := w.k.volumes.Teardown(string(f.Pod.UID)); err != nil {
+	began := time.Now()
+	err := w.k.volumes.Teardown(string(f.Pod.UID))
+	w.k.metrics.mounted(f.Pod, "volume_unmount", began, err)
+	if err != nil {
 		return err
 	}
 	return w.k.cgroups.Remove(w.k.cgroups.Parent(f.Pod))

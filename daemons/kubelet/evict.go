@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
+	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
 )
 
@@ -21,7 +23,7 @@ import (
 func (k *Kubelet) evict(ctx context.Context) {
 	now := k.short()
 	signal, what := "", corev1.ResourceMemory
-	if slices.ContainsFunc(k.all(), (*worker).yields) {
+	if k.reclaims(now, time.Now()) {
 		return // what the last one gives back may be enough
 	}
 	switch {
@@ -29,10 +31,15 @@ func (k *Kubelet) evict(ctx context.Context) {
 		signal = "memory.available"
 	case now.disk:
 		signal, what = "nodefs.available", corev1.ResourceEphemeralStorage
-		k.discard(ctx)
-		k.collectImages(ctx, nil)
+		freed := k.discard(ctx)
+		freed = k.collectImages(ctx, nil) || freed
 		if !k.short().disk {
 			return
+		}
+		if freed { // the runtime frees that later, as what an evicted pod has left
+			if d, err := k.machine.Disk(); err == nil && k.freeing.waits(true, d.Available, time.Now()) {
+				return
+			}
 		}
 	case now.pids:
 		signal = "pid.available"
@@ -91,15 +98,53 @@ func (k *Kubelet) evict(ctx context.Context) {
 const (
 	// yieldTime is how long the next pod is not evicted while the last one still has something of the machine.
 	yieldTime = 30 * time.Second
+	// freeTime is how long the disk may stay as full as it is after containers were removed: the runtime frees what
+	// they have written afterwards, and mostFreeTime is how long it may take while the disk is getting emptier.
+	freeTime, mostFreeTime = 30 * time.Second, 5 * time.Minute
 	// discardTime is how long it is waited for the containers of ended pods to be removed.
 	discardTime = 5 * time.Second
 )
 
-// yields reports whether a pod that was evicted a moment ago has not given everything back yet.
-func (w *worker) yields() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.evicted != nil && w.evicted.Pressed && time.Since(w.evictedAt) < yieldTime && (!w.released || len(w.containers) > 0)
+// reclaim follows how the disk gets emptier after containers of an evicted pod were removed.
+type reclaim struct {
+	began, grew time.Time // when they were gone, and when there was last more room than before
+	most        int64     // room that there was
+}
+
+// reclaims reports whether a pod that was evicted a moment ago is still giving back what the machine is short of.
+func (k *Kubelet) reclaims(short pressed, now time.Time) bool {
+	gone := false
+	for _, w := range k.all() {
+		w.mu.Lock()
+		evicted, at, left := w.evicted, w.evictedAt, !w.released || len(w.containers) > 0
+		first := evicted != nil && evicted.Pressed && !left && !w.gaveBack
+		w.gaveBack = w.gaveBack || first
+		w.mu.Unlock()
+		if left && evicted != nil && evicted.Pressed && now.Sub(at) < yieldTime {
+			return true
+		}
+		gone = gone || first
+	}
+	if !short.disk {
+		return false
+	}
+	d, err := k.machine.Disk()
+	if err != nil {
+		return false
+	}
+	return k.freeing.waits(gone, d.Available, now)
+}
+
+// waits takes in how much room there is, and whether a pod's containers are newly gone. It reports whether more room
+// may come.
+func (r *reclaim) waits(gone bool, room int64, now time.Time) bool {
+	switch {
+	case gone:
+		*r = reclaim{began: now, grew: now, most: room}
+	case room > r.most:
+		r.grew, r.most = now, room
+	}
+	return !r.began.IsZero() && now.Sub(r.grew) < freeTime && now.Sub(r.began) < mostFreeTime
 }
 
 // remains reports whether there are containers of a pod that has ended.
@@ -110,6 +155,17 @@ func (w *worker) remains() bool {
 	return over && w.released && len(w.containers) > 0 && !pod.Static(w.pod)
 }
 
+// logsAlone returns the pod when it has ended and nothing of its containers is left but their logs.
+func (w *worker) logsAlone() *corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	over := w.pod.Status.Phase == corev1.PodFailed || w.pod.Status.Phase == corev1.PodSucceeded
+	if !over || !w.released || len(w.containers) > 0 || pod.Static(w.pod) {
+		return nil
+	}
+	return w.pod
+}
+
 // all are the workers that there are.
 func (k *Kubelet) all() []*worker {
 	k.mu.Lock()
@@ -118,10 +174,16 @@ func (k *Kubelet) all() []*worker {
 }
 
 // discard has the containers of pods that have ended removed, with what they have written and their logs, and waits a moment for that.
-func (k *Kubelet) discard(ctx context.Context) {
+// Logs of evicted pods, whose containers are gone, go too. It reports whether there was anything.
+func (k *Kubelet) discard(ctx context.Context) (found bool) {
 	for _, w := range k.all() {
 		if w.remains() {
 			w.tell(func() { w.discard = true })
+			found = true
+		} else if p := w.logsAlone(); p != nil {
+			if err := k.removeLogs(cri.LogDir(k.logRoot, p)); err != nil {
+				k.env.Log.Warn("remove the logs of an evicted pod", "pod", key(p), "error", err)
+			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, discardTime)
@@ -131,18 +193,23 @@ func (k *Kubelet) discard(ctx context.Context) {
 	for slices.ContainsFunc(k.all(), (*worker).remains) {
 		select {
 		case <-ctx.Done():
-			return
+			return found
 		case <-tick.C:
 		}
 	}
+	return found
 }
 
 // limitStorage ends pods that take more of the disk than they may: in their volumes, in their containers' own file systems and logs.
 func (k *Kubelet) limitStorage(ctx context.Context) {
-	layers, err := k.layers(ctx)
-	if err != nil {
-		k.env.Log.Warn("look for pods that take too much of the disk", "error", err)
-	}
+	// The runtime asks every container for its statistics: it is asked once, and only where a pod has a limit.
+	layers := sync.OnceValues(func() (map[types.UID]map[string]int64, error) {
+		layers, err := k.layers(ctx)
+		if err != nil {
+			k.env.Log.Warn("look for pods that take too much of the disk", "error", err)
+		}
+		return layers, err
+	})
 	for _, w := range k.all() {
 		w.mu.Lock()
 		p, over := w.pod, w.evicted != nil || w.removed
@@ -152,8 +219,10 @@ func (k *Kubelet) limitStorage(ctx context.Context) {
 			continue
 		}
 		message := k.volumes.Exceeded(p)
-		if message == "" && err == nil {
-			message = overStorage(p, func() storage { return k.stored(p, layers[p.UID]) })
+		if message == "" && limitsStorage(p) {
+			if all, err := layers(); err == nil {
+				message = overStorage(p, k.stored(p, all[p.UID]))
+			}
 		}
 		if message != "" {
 			k.event(p, corev1.EventTypeWarning, "Evicted", "%s", message)

@@ -17,13 +17,16 @@ import (
 // fullBy is a machine whose disk is full as long as the runtime has a container of a pod.
 type fullBy struct {
 	hollowMachine
-	pod  string
-	told atomic.Bool // what the pod has written is more than the disk has
+	pod   string
+	told  atomic.Bool  // what the pod has written is more than the disk has
+	slow  atomic.Bool  // the disk stays full when the container is gone
+	looks atomic.Int32 // how often the disk was looked at
 }
 
 func (m *fullBy) Disk() (Disk, error) {
 	d := Disk{Available: 90 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}
-	if m.told.Load() && m.has() {
+	m.looks.Add(1)
+	if m.told.Load() && (m.has() || m.slow.Load()) {
 		d.Available = 1 << 30
 	}
 	return d, nil
@@ -75,6 +78,54 @@ func TestOnePodThatFillsTheDiskCostsNoOtherS26(t *testing.T) {
 		t.Errorf("of the pod that went it is said %+v", p.Status)
 	}
 	n.stays("web")
+}
+
+// The runtime frees what containers have written some time after it has removed them.
+func TestNoOtherPodGoesWhileTheRuntimeFreesTheDisk(t *testing.T) {
+	hog, least := simplePod("hog"), int32(-1)
+	hog.Spec.Priority = &least
+	n, m := full(t, hog)
+	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("hog")) })
+	m.slow.Store(true)
+	m.told.Store(true)
+	n.until("its containers to go", func() bool { return !m.has() })
+	seen := m.looks.Load()
+	n.until("more looks at the disk", func() bool { return m.looks.Load() > seen+50 })
+	n.stays("web")
+	m.slow.Store(false)
+	if logs := n.logs("hog", "main"); logs == nil {
+		t.Error("there is no directory of the evicted pod's logs")
+	}
+}
+
+func TestTheNextPodIsEvictedWhenNoMoreRoomComes(t *testing.T) {
+	at := func(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
+	var r reclaim
+	if r.waits(false, 10, at(0)) {
+		t.Error("it is waited although no pod was evicted")
+	}
+	for _, row := range []struct {
+		gone  bool
+		room  int64
+		at    time.Duration
+		waits bool
+	}{
+		{true, 10, 0, true}, {false, 10, 29 * time.Second, true}, {false, 11, 29 * time.Second, true}, {false, 9, 58 * time.Second, true},
+		{false, 9, time.Minute, false}, {true, 9, 2 * time.Minute, true}, {false, 9, 3 * time.Minute, false},
+	} {
+		if got := r.waits(row.gone, row.room, at(row.at)); got != row.waits {
+			t.Errorf("after %s with %d: it is waited: %t", row.at, row.room, got)
+		}
+	}
+	r.waits(true, 0, at(0))
+	for d := time.Duration(0); d < mostFreeTime; d += 10 * time.Second {
+		if !r.waits(false, int64(d), at(d)) {
+			t.Errorf("after %s it is not waited while there is more and more room", d)
+		}
+	}
+	if r.waits(false, 1<<62, at(mostFreeTime)) {
+		t.Error("it is waited for ever")
+	}
 }
 
 // Nor has anybody to go for what a pod has left that has come to its end.

@@ -27,7 +27,8 @@ func (k *Kubelet) housekeeping() []chore {
 		{"shares of burstable pods", 10 * time.Second, 10 * time.Second, func(context.Context) { k.shareCPU() }},
 		{"deferred resizes", 5 * time.Second, 10 * time.Second, func(context.Context) { k.retryResizes() }},
 		{"limits of storage", 10 * time.Second, time.Minute, k.limitStorage},
-		{"log rotation", time.Minute, time.Minute, k.rotateLogs},
+		{"use of volumes", time.Minute, time.Minute, func(context.Context) { k.claimUses() }},
+		{"log rotation", k.file.ContainerLogMonitorInterval.Duration, time.Minute, k.rotateLogs},
 		{"image collection", time.Minute, 10 * time.Minute, func(ctx context.Context) { k.collectImages(ctx, unused) }},
 		{"orphaned sandboxes", time.Minute, 2 * time.Minute, func(ctx context.Context) { k.adoptOrphans(ctx, suspects) }},
 		{"orphaned volumes", time.Minute, time.Minute, k.sweepVolumes},
@@ -70,7 +71,8 @@ func (k *Kubelet) keepDoing(ctx context.Context, c chore) {
 	time.AfterFunc(max(0, c.every-took), func() { k.keepDoing(ctx, c) })
 }
 
-// shareCPU gives the burstable pods as a class what those that have not ended request together.
+// shareCPU gives the burstable pods as a class what those that have not ended request together, and protects the memory
+// that pods request where that is asked for.
 func (k *Kubelet) shareCPU() {
 	k.sharing.Lock()
 	defer k.sharing.Unlock()
@@ -86,5 +88,19 @@ func (k *Kubelet) shareCPU() {
 	k.mu.Unlock()
 	if err := k.cgroups.Burstable(cgroup.BurstableShares(pods)); err != nil {
 		k.env.Log.Warn("set the CPU shares of burstable pods", "error", err)
+	}
+	var guaranteed, burstable int64
+	if k.reserves() {
+		for _, p := range pods {
+			least, low := cgroup.Reserved(p)
+			guaranteed, burstable = guaranteed+least, burstable+low
+		}
+	}
+	if protected := [2]int64{guaranteed, burstable}; k.protected == nil || *k.protected != protected {
+		if err := k.cgroups.Protect(guaranteed, burstable); err != nil {
+			k.env.Log.Warn("protect the memory of pods", "error", err)
+			return
+		}
+		k.protected = &protected
 	}
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"clusterctl/daemons/kubelet/hollow"
 	"clusterctl/daemons/kubelet/volume"
@@ -42,6 +43,16 @@ func (n *node) runs(k *Kubelet) {
 			n.t.Errorf("kubelet ended with %v", err)
 		}
 	})
+}
+
+// sandboxOf is the configuration of a pod's first sandbox.
+func (n *node) sandboxOf(k *Kubelet, p *corev1.Pod) *criapi.PodSandboxConfig {
+	n.t.Helper()
+	box, err := (&worker{k: k}).sandboxConfig(p, 0)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return box
 }
 
 // hangs is a Mounter for which the volumes of one pod are on a file server that is gone.
@@ -187,7 +198,7 @@ func TestOrphanedSandboxIsFoundWhileTheKubeletRunsS05(t *testing.T) {
 	}
 	left := func(uid string) {
 		t.Helper()
-		if _, err := n.runtime.RunPodSandbox(context.Background(), (&worker{k: k}).sandboxConfig(simplePod(uid), 0), ""); err != nil {
+		if _, err := n.runtime.RunPodSandbox(context.Background(), n.sandboxOf(k, simplePod(uid)), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -219,7 +230,7 @@ func TestNothingIsCleanedBeforeAllPodsAreKnownS05(t *testing.T) {
 	k := n.built()
 	k.chores = nil
 	stray := simplePod("stray")
-	if _, err := n.runtime.RunPodSandbox(context.Background(), (&worker{k: k}).sandboxConfig(stray, 0), ""); err != nil {
+	if _, err := n.runtime.RunPodSandbox(context.Background(), n.sandboxOf(k, stray), ""); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(n.cfg.RootDir, "pods", "stray")

@@ -4,12 +4,14 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // collectImages removes images that no container uses, those unused for longest
 // first, while the disk is fuller than it should be. Without a memory of when each was
-// last used (unused nil), all unused ones may go.
-func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time) {
+// last used (unused nil), all unused ones may go. It reports whether any was removed.
+func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time) (removed bool) {
 	full := func() int64 {
 		d, err := k.machine.Disk()
 		if err != nil || d.Capacity == 0 {
@@ -19,11 +21,12 @@ func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time
 	}
 	images, err := k.runtime.ListImages(ctx)
 	if err != nil {
-		return
+		return false
 	}
+	k.pruneRecords(ctx, images)
 	containers, err := k.runtime.ListContainers(ctx, nil)
 	if err != nil {
-		return
+		return false
 	}
 	used := map[string]bool{}
 	for _, c := range containers {
@@ -32,7 +35,7 @@ func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time
 	for ref := range k.volumeImages() {
 		image, err := k.runtime.ImageStatus(ctx, ref)
 		if err != nil {
-			return
+			return false
 		}
 		if image != nil {
 			used[image.Id] = true
@@ -61,18 +64,43 @@ func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time
 		}
 	}
 	if full() < int64(k.file.ImageGCHighThresholdPercent) && unused != nil {
-		return
+		return false
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int { return a.since.Compare(b.since) })
 	for _, c := range candidates {
 		if full() < int64(k.file.ImageGCLowThresholdPercent) {
-			return
+			return removed
 		}
 		if err := k.runtime.RemoveImage(ctx, c.id); err != nil {
 			k.env.Log.Warn("remove an unused image", "image", c.id, "error", err)
 			continue
 		}
+		removed = true
 		k.env.Log.Info("removed an unused image", "image", c.id)
+	}
+	return removed
+}
+
+// imageID returns what tells the id of an image of the node, empty when it does not have it.
+func (k *Kubelet) imageID(ctx context.Context) func(name string) (string, error) {
+	return func(name string) (string, error) {
+		have, err := k.runtime.ImageStatus(ctx, name)
+		return have.GetId(), err
+	}
+}
+
+// pruneRecords removes the records of images that are gone.
+func (k *Kubelet) pruneRecords(ctx context.Context, images []*criapi.Image) {
+	refs := map[string]bool{}
+	for _, i := range images {
+		refs[i.Id] = true
+	}
+	find := k.imageID(ctx)
+	if err := k.records.Prune(refs, func(ref string) (bool, error) {
+		id, err := find(ref)
+		return id != "", err
+	}); err != nil {
+		k.env.Log.Warn("remove records of images that are gone", "error", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
@@ -12,16 +13,13 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/certificate/csr"
-	"k8s.io/client-go/util/keyutil"
 
 	"clusterctl/certs"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
+	"clusterctl/kube/kubernetes"
 )
 
 // Join sees to it that the node's kubeconfig has a client certificate that is good for a while. Where it has none, or one that has ended, one
@@ -57,28 +55,16 @@ func Join(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 	return writeCredentials(cfg.Kubeconfig, with, "system:node:"+node, pair)
 }
 
-// Ask has the cluster sign a new key.
+// Ask returns a new key of a node with a client certificate that the cluster signs.
 func Ask(ctx context.Context, api kubernetes.Interface, node string, log *slog.Logger) (certs.Pair, error) {
-	text, err := keyutil.MakeEllipticPrivateKeyPEM()
-	if err != nil {
-		return certs.Pair{}, err
-	}
-	key, err := keyutil.ParsePrivateKeyPEM(text)
-	if err != nil {
-		return certs.Pair{}, err
-	}
-	request, err := certutil.MakeCSR(key, &pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, nil, nil)
-	if err != nil {
-		return certs.Pair{}, err
-	}
-	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, api, request, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil, usages, key)
-	if err != nil {
-		return certs.Pair{}, err
-	}
-	log.Info("waiting for the node's client certificate to be approved and signed", "request", name, "node", node)
-	cert, err := csr.WaitForCertificate(ctx, api, name, uid)
-	return certs.Pair{Cert: cert, Key: text}, err
+	return signing{api: api, log: log, signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
+		wanted: x509.CertificateRequest{Subject: nodeSubject(node)},
+		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}.sign(ctx)
+}
+
+// nodeSubject returns the subject of a node's certificates.
+func nodeSubject(node string) pkix.Name {
+	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 }
 
 // lifetime returns when the client certificate in a kubeconfig is due, at four fifths of its life, and when it ends.

@@ -20,8 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -34,9 +32,12 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/device"
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/image"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/volume"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
+	"clusterctl/kube/scheme"
 )
 
 // Cgroups are the control groups of pods; *cgroup.Manager is the real one.
@@ -47,6 +48,8 @@ type Cgroups interface {
 	Make(path string, l cgroup.Limits) error
 	Remove(path string) error
 	Pods() (map[string]string, error)
+	Protect(guaranteed, burstable int64) error
+	Unified() bool
 }
 
 // Options replace the kubelet's edges towards its machine. Zero fields mean the
@@ -77,24 +80,27 @@ type Kubelet struct {
 	file config.KubeletFile
 	env  run.Env
 
-	name    string
-	ips     []string
-	client  kubernetes.Interface
-	api     *rest.Config
-	runtime cri.Service
-	engine  string // the runtime's name, as in containerd://ID
-	cgroups Cgroups
-	machine Machine
-	volumes *volume.Manager
-	objects *objects
-	devices *device.Manager
-	drivers *device.Registry // nil on nodes that pretend
-	status  *statuses
-	events  record.EventRecorder
-	resolve cri.Resolver
-	logRoot string
-	pulls   *puller
-	metrics *metrics
+	name     string
+	ips      []string
+	client   kubernetes.Interface
+	api      *rest.Config
+	runtime  cri.Service
+	engine   string // the runtime's name, as in containerd://ID
+	cgroups  Cgroups
+	machine  Machine
+	volumes  *volume.Manager
+	uses     claimUses     // of volumes
+	patience time.Duration // with volumes, before it is reported that they hang
+	objects  *objects
+	devices  *device.Manager
+	drivers  *device.Registry // nil on nodes that pretend
+	status   *statuses
+	events   record.EventRecorder
+	resolve  cri.Resolver
+	logRoot  string
+	pulls    *puller
+	records  *image.Records // with what images were pulled
+	metrics  *metrics
 
 	watches *Watches
 	mirrors *mirrors
@@ -109,8 +115,9 @@ type Kubelet struct {
 	cordoned bool // told last; of who keeps the node's status
 
 	shortages shortages
-	pretended bool // containers are only pretended, see Options
-	unleased  bool // the node has no lease, see Options
+	freeing   reclaim // of the eviction chore
+	pretended bool    // containers are only pretended, see Options
+	unleased  bool    // the node has no lease, see Options
 
 	chores           []chore
 	manifestsMissing atomic.Bool     // there is no such directory, and no record of what was in it
@@ -118,9 +125,13 @@ type Kubelet struct {
 	reading          sync.Mutex      // of the directory of static pods, one at a time
 	manifestsRead    atomic.Bool     // which static pods there are is known
 	sharing          sync.Mutex      // one writes the burstable pods' shares at a time
+	protected        *[2]int64       // memory of guaranteed and burstable pods, as last written; under sharing
 	tearing          sync.Map        // uids of pods whose volumes are being removed
 	unboundedOnce    sync.Once       // volumes without bounds are told of
 }
+
+// hangTime is how long volumes may take before it is reported that they hang.
+const hangTime = 30 * time.Second
 
 // Run is the kubelet of this machine. It returns when ctx ends; pods go on.
 func Run(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env) error {
@@ -154,14 +165,14 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	env.About.Config = map[string]any{"kubeletconfig": file}
-	env.About.Paths = []string{"/configz", "/flagz", "/pods", "/statusz"}
+	env.About.Paths = []string{"/configz", "/flagz", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource", "/metrics/slis", "/pods", "/statusz"}
 	name, err := nodeName(cfg.HostnameOverride)
 	if err != nil {
 		return nil, err
 	}
 	k := &Kubelet{
 		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine,
-		logRoot: o.LogRoot, pretended: o.Pretended, watches: o.Watches, unleased: o.NoLease, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
+		logRoot: o.LogRoot, patience: hangTime, pretended: o.Pretended, watches: o.Watches, unleased: o.NoLease, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
 	if k.client = o.Client; k.client == nil {
 		if err := k.connect(); err != nil {
@@ -178,11 +189,15 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 			return nil, err
 		}
 	}
+	groups := &cgroup.Manager{Root: file.CgroupRoot}
 	if k.cgroups == nil {
-		k.cgroups = &cgroup.Manager{Root: file.CgroupRoot, Driver: file.CgroupDriver}
+		k.cgroups = groups
+	}
+	if single := file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.Unified() {
+		return nil, errors.New("singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has")
 	}
 	if k.machine == nil {
-		k.machine = local{root: cfg.RootDir}
+		k.machine = local{root: cfg.RootDir, groups: groups}
 	}
 	if k.logRoot == "" {
 		k.logRoot = cri.LogRoot
@@ -200,7 +215,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 			return nil, fmt.Errorf("read the resolver configuration: %w", err)
 		}
 	}
-	k.objects = newObjects(k.client, env.Log, k.changed)
+	k.objects = newObjects(k.client, env.Log, k.name, k.lastNode, k.changed)
 	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Labels: k.nodeLabels, Provisioned: directory.Root,
 		Machine: k.machine.Info().MachineID, Projects: &volume.Projects{}, Unbounded: k.tellUnbounded}
 	if o.Pretended {
@@ -220,9 +235,19 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {
 		r.Finite = k.finite
 	}
-	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
-	k.metrics = newMetrics(env.Metrics)
+	k.records = &image.Records{Policy: image.NewPolicy(&file), Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
+	if o.Pretended {
+		k.records.Store = &image.Memory{} // as its images are
+	}
+	k.metrics = newMetrics(env.Metrics, !o.NoServer)
+	k.uses = claimUses{measure: k.volumes.Use, hangs: k.tellHanging, hang: hangTime}
 	env.Metrics.MustRegister(volumeMetrics{k.claimUses})
+	if !o.NoServer {
+		env.Metrics.MustRegister(nodeMetrics{k})
+		k.runtime = newRuntimeCounts(env.Metrics).counting(k.runtime)
+		k.cgroups = countedCgroups{k.cgroups, k.metrics.groupSeconds}
+	}
+	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.chores = k.housekeeping()
 	return k, nil
 }
@@ -297,6 +322,9 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	if err := k.devices.Load(); err != nil {
 		return err
 	}
+	if err := k.records.Recover(k.imageID(ctx)); err != nil {
+		log.Warn("take in images that were being pulled", "error", err)
+	}
 	if err := k.volumes.NoteProvisioned(); err != nil {
 		return fmt.Errorf("note which volumes are on this machine: %w", err)
 	}
@@ -310,7 +338,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		broadcaster = events.NewBroadcaster(ctx, k.client)
 		defer broadcaster.Shutdown()
 	}
-	k.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: k.name})
+	k.events = broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: "kubelet", Host: k.name})
 
 	g.Go(func() error { k.objects.run(ctx); return nil })
 	g.Go(func() error { k.status.run(ctx); return nil })

@@ -20,13 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/hollow"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // node is a hollow node under test, over a client that pretends to be the API.

@@ -1,9 +1,12 @@
 package kubelet
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,6 +58,23 @@ func (k *Kubelet) logName(path string) string {
 		return path
 	}
 	return rel
+}
+
+// logParts returns the names of the files below the logs whose names begin with name, sorted.
+func logParts(root *os.Root, name string) ([]string, error) {
+	dir, begin := filepath.Split(name)
+	dir = filepath.Clean(dir)
+	entries, err := fs.ReadDir(root.FS(), dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var parts []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), begin) {
+			parts = append(parts, filepath.Join(dir, e.Name()))
+		}
+	}
+	return parts, err
 }
 
 func (k *Kubelet) makeLogDir(path string) error {

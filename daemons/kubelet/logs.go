@@ -7,15 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"clusterctl/daemons/kubelet/cri"
@@ -239,26 +235,19 @@ func (k *Kubelet) rotateLogs(ctx context.Context) {
 		k.env.Log.Error("logs are not rotated", "containerLogMaxSize", k.file.ContainerLogMaxSize, "error", err)
 		return
 	}
-	k.mu.Lock()
-	all := make([]*worker, 0, len(k.workers))
-	for _, w := range k.workers {
-		all = append(all, w)
-	}
-	k.mu.Unlock()
-	for _, w := range all {
+	for _, w := range k.all() {
 		w.mu.Lock()
-		p := w.pod
+		p, containers := w.pod, w.containers
 		w.mu.Unlock()
-		for _, c := range append(append([]corev1.ContainerStatus{}, p.Status.InitContainerStatuses...), p.Status.ContainerStatuses...) {
-			if c.State.Running == nil {
+		for _, c := range containers {
+			if c.State != pod.Running {
 				continue
 			}
-			path := filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(c.Name, uint32(c.RestartCount)))
+			path := filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(c.Name, c.Attempt))
 			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() < most.Value() {
 				continue
 			}
-			_, id, _ := strings.Cut(c.ContainerID, "://")
-			if err := k.rotate(ctx, path, id); err != nil {
+			if err := k.rotate(ctx, path, c.ID); err != nil {
 				k.env.Log.Warn("rotate log", "path", path, "error", err)
 			}
 		}
@@ -268,11 +257,10 @@ func (k *Kubelet) rotateLogs(ctx context.Context) {
 func (k *Kubelet) rotate(ctx context.Context, path, id string) error {
 	return k.inLogs(func(root *os.Root) error {
 		name := k.logName(path)
-		old, err := fs.Glob(root.FS(), name+".*")
+		old, err := logParts(root, name+".")
 		if err != nil {
 			return err
 		}
-		slices.Sort(old)
 		for len(old) > max(k.file.ContainerLogMaxFiles, 2)-2 {
 			if err := root.Remove(old[0]); err != nil {
 				return err

@@ -2,8 +2,10 @@ package kubelet
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -33,7 +35,11 @@ type Disk struct {
 }
 
 // local is the machine that the kubelet runs on.
-type local struct{ root string }
+type local struct {
+	root   string
+	groups *cgroup.Manager // of the pods
+	procfs string          // /proc when empty
+}
 
 // Info implements Machine.
 func (local) Info() corev1.NodeSystemInfo {
@@ -90,21 +96,34 @@ func (l local) Disk() (Disk, error) {
 	}, nil
 }
 
-// Processes implements Machine.
-func (local) Processes() (used, capacity int64, err error) {
-	capacity, err = strconv.ParseInt(firstLine("/proc/sys/kernel/pid_max"), 10, 64)
-	if err != nil {
-		return 0, 0, fmt.Errorf("read the highest process id: %w", err)
+// Processes implements Machine. What ends first counts: process ids, the kernel's tasks, or the limit of a group that
+// pods are in.
+func (l local) Processes() (used, capacity int64, err error) {
+	for _, limit := range []string{"pid_max", "threads-max"} {
+		most, err := strconv.ParseInt(firstLine(filepath.Join(l.proc(), "sys/kernel", limit)), 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("read the kernel's %s: %w", limit, err)
+		}
+		if capacity == 0 || most < capacity {
+			capacity = most
+		}
 	}
 	// The fourth field of loadavg is running/all tasks.
-	fields := strings.Fields(firstLine("/proc/loadavg"))
+	fields := strings.Fields(firstLine(filepath.Join(l.proc(), "loadavg")))
 	if len(fields) < 4 {
 		return 0, capacity, fmt.Errorf("read the number of processes: /proc/loadavg has %d fields", len(fields))
 	}
 	_, all, _ := strings.Cut(fields[3], "/")
-	used, err = strconv.ParseInt(all, 10, 64)
-	return used, capacity, err
+	if used, err = strconv.ParseInt(all, 10, 64); err != nil {
+		return 0, capacity, fmt.Errorf("read the number of processes: %w", err)
+	}
+	if inside, most, ok := l.groups.Tasks(); ok && most-inside < capacity-used {
+		return inside, most, nil
+	}
+	return used, capacity, nil
 }
+
+func (l local) proc() string { return cmp.Or(l.procfs, "/proc") }
 
 // CPU implements Machine.
 func (local) CPU() (uint64, error) {

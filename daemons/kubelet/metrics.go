@@ -1,25 +1,183 @@
 package kubelet
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/run/measure"
+)
 
 // metrics are the kubelet's own, under upstream's names.
 type metrics struct {
-	startSeconds  prometheus.Histogram
-	probes        *prometheus.CounterVec
-	leaseRenewals prometheus.Counter
-	evictions     *prometheus.CounterVec
+	startSeconds               prometheus.Histogram
+	leaseRenewals              prometheus.Counter
+	evictions                  *prometheus.CounterVec
+	clientErrors, serverErrors prometheus.Counter // of renewals of certificates
+	serving                    servingCertificate
+
+	// Nil where metrics are not served.
+	workSeconds, groupSeconds, mountSeconds *prometheus.HistogramVec
+	askSeconds, askInterval                 prometheus.Histogram
+	mountErrors                             *prometheus.CounterVec
+	probes                                  *probeCounts
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+// evictionSignals are what pods are evicted for. Their series exist from the start: a rate needs a value from before
+// the first eviction.
+var evictionSignals = []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "pid.available"}
+
+// newMetrics returns the metrics of a kubelet. Where they are not served, most are not kept either: one process may
+// have thousands of kubelets that only pretend.
+func newMetrics(r prometheus.Registerer, served bool) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
 	m := &metrics{
-		startSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		startSeconds: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubelet_pod_start_duration_seconds", Help: "From seeing a pod to its being ready.",
 			Buckets: []float64{.05, .1, .15, .2, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300},
 		}),
-		probes:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "prober_probe_total", Help: "Probes that did not succeed."}, []string{"probe_type", "result"}),
-		leaseRenewals: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_lease_renewals_total", Help: "Renewals of the node's lease."}),
+		leaseRenewals: counter("kubelet_lease_renewals_total", "Renewals of the node's lease."),
 		evictions:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_evictions", Help: "Pods ended because the node ran short."}, []string{"eviction_signal"}),
+		clientErrors:  counter("kubelet_certificate_manager_client_expiration_renew_errors", "Failures to renew the client certificate."),
+		serverErrors:  counter("kubelet_server_expiration_renew_errors", "Failures to renew the serving certificate."),
 	}
-	r.MustRegister(m.startSeconds, m.probes, m.leaseRenewals, m.evictions)
+	r.MustRegister(m.startSeconds, m.leaseRenewals, m.evictions, m.clientErrors, m.serverErrors)
+	if !served {
+		return m
+	}
+	for _, signal := range evictionSignals {
+		m.evictions.WithLabelValues(signal)
+	}
+	m.probes = newProbeCounts()
+	buckets := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 60, 120}
+	m.workSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "kubelet_pod_worker_duration_seconds", Help: "How long steps of pods' lives took.", Buckets: buckets,
+	}, []string{"operation_type"})
+	m.askSeconds = measure.NewHistogram(prometheus.HistogramOpts{
+		Name: "kubelet_pleg_relist_duration_seconds", Help: "How long it took to ask the runtime what has become of a pod.", Buckets: buckets,
+	})
+	m.askInterval = measure.NewHistogram(prometheus.HistogramOpts{
+		Name: "kubelet_pleg_relist_interval_seconds", Help: "Time between two times that the runtime was asked what has become of a pod.", Buckets: buckets,
+	})
+	m.groupSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "kubelet_cgroup_manager_duration_seconds", Help: "How long operations on cgroups took.", Buckets: prometheus.DefBuckets,
+	}, []string{"operation_type"})
+	m.mountSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "storage_operation_duration_seconds", Help: "How long it took to set volumes up and to take them down.",
+		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
+	}, []string{"migrated", "operation_name", "status", "volume_plugin"})
+	m.mountErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "storage_operation_errors_total", Help: "Failures to set volumes up or to take them down.",
+	}, []string{"operation_name", "volume_plugin"})
+	r.MustRegister(m.workSeconds, m.askSeconds, m.askInterval, m.groupSeconds, m.mountSeconds, m.mountErrors)
 	return m
+}
+
+// worked takes in a step of a pod's life.
+func (m *metrics) worked(f *pod.Facts, step pod.Step, began time.Time) {
+	if m.workSeconds == nil {
+		return
+	}
+	operation := "sync"
+	switch {
+	case f.Removed || f.Pod.DeletionTimestamp != nil || f.Evicted != nil:
+		operation = "terminate"
+	case step.Kind == pod.ResizeContainer:
+		operation = "update"
+	case len(f.Sandboxes) == 0:
+		operation = "create"
+	}
+	m.workSeconds.WithLabelValues(operation).Observe(time.Since(began).Seconds())
+}
+
+// asked takes in that the runtime was asked about a pod, and when it was last; zero: never.
+func (m *metrics) asked(began, last time.Time) {
+	if m.askSeconds == nil {
+		return
+	}
+	m.askSeconds.Observe(time.Since(began).Seconds())
+	if !last.IsZero() {
+		m.askInterval.Observe(began.Sub(last).Seconds())
+	}
+}
+
+// mounted takes in that the volumes of a pod were set up or taken down, by the plugins that it has.
+func (m *metrics) mounted(p *corev1.Pod, operation string, began time.Time, err error) {
+	if m.mountSeconds == nil {
+		return
+	}
+	status, took := "success", time.Since(began).Seconds()
+	if err != nil {
+		status = "fail-unknown"
+	}
+	seen := map[string]bool{}
+	for i := range p.Spec.Volumes {
+		plugin := volumePlugin(p, &p.Spec.Volumes[i])
+		if seen[plugin] {
+			continue
+		}
+		seen[plugin] = true
+		m.mountSeconds.WithLabelValues("false", operation, status, plugin).Observe(took)
+		if err != nil {
+			m.mountErrors.WithLabelValues(operation, plugin).Inc()
+		}
+	}
+}
+
+// probeCounts are the metrics of probes, which are served at /metrics/probes: several series for each container that is
+// probed.
+type probeCounts struct {
+	registry *prometheus.Registry
+	total    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+func newProbeCounts() *probeCounts {
+	container := []string{"probe_type", "container", "pod", "namespace"}
+	c := &probeCounts{
+		registry: prometheus.NewRegistry(),
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "prober_probe_total", Help: "Results of the probes of a container."},
+			append(container[:len(container):len(container)], "pod_uid", "result")),
+		seconds: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "prober_probe_duration_seconds", Help: "How long the probes of a container took.",
+			Buckets: prometheus.DefBuckets}, container),
+	}
+	c.registry.MustRegister(c.total, c.seconds)
+	return c
+}
+
+func (c *probeCounts) handler() http.Handler {
+	if c == nil {
+		return http.NotFoundHandler()
+	}
+	return promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{})
+}
+
+// probed takes in a result of a probe.
+func (c *probeCounts) probed(p *corev1.Pod, container, kind string, took time.Duration, err error) {
+	if c == nil {
+		return
+	}
+	result := "successful"
+	if err != nil {
+		result = "failed"
+	}
+	c.total.WithLabelValues(kind, container, p.Name, p.Namespace, string(p.UID), result).Inc()
+	if err == nil {
+		c.seconds.WithLabelValues(kind, container, p.Name, p.Namespace).Observe(took.Seconds())
+	}
+}
+
+// forget drops the series of a pod that is gone.
+func (c *probeCounts) forget(p *corev1.Pod) {
+	if c == nil {
+		return
+	}
+	c.total.DeletePartialMatch(prometheus.Labels{"pod_uid": string(p.UID)})
+	c.seconds.DeletePartialMatch(prometheus.Labels{"pod": p.Name, "namespace": p.Namespace})
 }

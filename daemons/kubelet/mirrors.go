@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/kube/kubernetes"
 )
 
 // mirrors keeps a pod in the API for every static one, so that it can be seen there.

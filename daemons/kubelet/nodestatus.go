@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/cgroup"
+	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/version"
 )
 
@@ -146,7 +148,26 @@ func threshold(s string, capacity int64) int64 {
 func (k *Kubelet) limits(p *corev1.Pod) cgroup.Limits {
 	l := cgroup.ForPod(p)
 	l.Pids = max(int64(k.file.PodPidsLimit), 0)
+	if k.reserves() {
+		l.MemoryMin, l.MemoryLow = cgroup.Reserved(p)
+	}
 	return l
+}
+
+// reserves reports whether the memory that pods request is protected.
+func (k *Kubelet) reserves() bool { return k.file.MemoryReservationPolicy == config.ReserveTiered }
+
+// unified returns how containers use memory, nil on a node with version 1 of control groups.
+func (k *Kubelet) unified() *cri.Memory {
+	if !k.cgroups.Unified() {
+		return nil
+	}
+	single := k.file.SingleProcessOOMKill
+	m := &cri.Memory{KillGroup: single == nil || !*single, Reserve: k.reserves(), Throttle: k.file.MemoryThrottlingFactor}
+	if memory, ok := k.nodeFacts().Allocatable[corev1.ResourceMemory]; ok {
+		m.Allocatable = memory.Value()
+	}
+	return m
 }
 
 // podLimits is what all pods together may use.

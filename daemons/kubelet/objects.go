@@ -16,16 +16,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/daemons/kubelet/volume"
+	"clusterctl/kube/kubernetes"
 )
 
 // objects reads configMaps, secrets and trust bundles that this node's pods refer to. One that is
 // asked for is watched by its name from then on (all that a node is allowed), for as
 // long as a pod uses it.
 type objects struct {
-	client  kubernetes.Interface
-	log     *slog.Logger
-	changed func(types.UID)
+	client       kubernetes.Interface
+	log          *slog.Logger
+	node         string // this node's name
+	changed      func(types.UID)
+	certificates *podCertificates
 
 	mu     sync.Mutex
 	wg     sync.WaitGroup
@@ -41,6 +45,8 @@ const (
 	secrets        = "secrets"
 	trustBundles   = "clustertrustbundles"
 	signersBundles = "clustertrustbundles of signer" // all of them
+
+	certificateRequests = "podcertificaterequests"
 )
 
 // revised is an object, or a list of some.
@@ -69,8 +75,10 @@ type token struct {
 	renew time.Time
 }
 
-func newObjects(client kubernetes.Interface, log *slog.Logger, changed func(types.UID)) *objects {
-	return &objects{client: client, log: log, changed: changed, known: map[ref]*object{}, tokens: map[tokenKey]token{}}
+func newObjects(client kubernetes.Interface, log *slog.Logger, node string, registered func() *corev1.Node, changed func(types.UID)) *objects {
+	o := &objects{client: client, log: log, node: node, changed: changed, known: map[ref]*object{}, tokens: map[tokenKey]token{}}
+	o.certificates = &podCertificates{objects: o, node: registered, now: time.Now, known: map[sourceKey]*podCertificate{}}
+	return o
 }
 
 // run lets objects be watched until ctx ends.
@@ -125,6 +133,20 @@ func (o *objects) TrustBundles(ctx context.Context, name, signer string) ([]cert
 	return []certificatesv1.ClusterTrustBundle{*v.(*certificatesv1.ClusterTrustBundle)}, nil
 }
 
+// PodCertificate returns the key and certificate of a source of a projected volume, and when to ask again.
+func (o *objects) PodCertificate(ctx context.Context, p *corev1.Pod, name string, index int, source *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
+	return o.certificates.Get(ctx, p, name, index, source)
+}
+
+// certificateRequest returns a request for a pod's certificate as it is now.
+func (o *objects) certificateRequest(ctx context.Context, r ref) (*certificatesv1.PodCertificateRequest, error) {
+	v, err := o.get(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return v.(*certificatesv1.PodCertificateRequest), nil
+}
+
 func (o *objects) get(ctx context.Context, r ref) (revised, error) {
 	uid, _ := ctx.Value(user{}).(types.UID)
 	if uid == "" {
@@ -164,25 +186,33 @@ func (o *objects) read(ctx context.Context, r ref) (revised, error) {
 	case trustBundles:
 		return o.client.CertificatesV1().ClusterTrustBundles().Get(ctx, r.name, metav1.GetOptions{})
 	case signersBundles:
-		return o.client.CertificatesV1().ClusterTrustBundles().List(ctx, metav1.ListOptions{FieldSelector: r.selector()})
+		return o.client.CertificatesV1().ClusterTrustBundles().List(ctx, metav1.ListOptions{FieldSelector: r.selector(o.node)})
+	case certificateRequests:
+		return o.client.CertificatesV1().PodCertificateRequests(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
 	}
 	return o.client.CoreV1().ConfigMaps(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
 }
 
-func (r ref) selector() string {
-	if r.kind == signersBundles {
+// selector selects an object, or several, among those that the node may watch.
+func (r ref) selector(node string) string {
+	switch r.kind {
+	case signersBundles:
 		return fields.OneTermEqualSelector("spec.signerName", r.name).String()
+	case certificateRequests:
+		return fields.SelectorFromSet(fields.Set{"metadata.name": r.name, "spec.nodeName": node}).String()
 	}
 	return fields.OneTermEqualSelector("metadata.name", r.name).String()
 }
 
 func (o *objects) watch(ctx context.Context, r ref, version string) (watch.Interface, error) {
-	options := metav1.ListOptions{FieldSelector: r.selector(), ResourceVersion: version, AllowWatchBookmarks: true}
+	options := metav1.ListOptions{FieldSelector: r.selector(o.node), ResourceVersion: version, AllowWatchBookmarks: true}
 	switch r.kind {
 	case secrets:
 		return o.client.CoreV1().Secrets(r.namespace).Watch(ctx, options)
 	case trustBundles, signersBundles:
 		return o.client.CertificatesV1().ClusterTrustBundles().Watch(ctx, options)
+	case certificateRequests:
+		return o.client.CertificatesV1().PodCertificateRequests(r.namespace).Watch(ctx, options)
 	}
 	return o.client.CoreV1().ConfigMaps(r.namespace).Watch(ctx, options)
 }
@@ -270,8 +300,21 @@ func (o *objects) learn(x *object, value revised, err error) {
 	}
 }
 
+// drop ends the use of an object by a pod.
+func (o *objects) drop(uid types.UID, r ref) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if x := o.known[r]; x != nil {
+		if delete(x.users, uid); len(x.users) == 0 {
+			x.cancel()
+			delete(o.known, r)
+		}
+	}
+}
+
 // forget drops what only the given pod used.
 func (o *objects) forget(uid types.UID) {
+	o.certificates.forget(uid)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for r, x := range o.known {

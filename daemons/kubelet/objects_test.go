@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // S30: pods are told when a bundle that they use changes, and when their signer has another.
@@ -46,7 +47,7 @@ func TestPodsAreToldOfTheirTrustBundles(t *testing.T) {
 		return true, signers, nil
 	})
 	told := make(chan types.UID, 4)
-	o := newObjects(client, slog.New(slog.DiscardHandler), func(uid types.UID) { told <- uid })
+	o := newObjects(client, slog.New(slog.DiscardHandler), "n1", nil, func(uid types.UID) { told <- uid })
 	done := make(chan struct{})
 	go func() { defer close(done); o.run(ctx) }()
 	defer func() { cancel(); <-done }()

@@ -114,10 +114,12 @@ func (k *Kubelet) sweepLogs(context.Context) {
 			}
 		}
 	}
-	links, _ := filepath.Glob(filepath.Join(filepath.Dir(k.logRoot), "containers", "*.log"))
+	containers := filepath.Join(filepath.Dir(k.logRoot), "containers")
+	links, _ := os.ReadDir(containers) // links whose logs are gone stay until the folder can be read
 	for _, link := range links {
-		if _, err := os.Stat(link); os.IsNotExist(err) {
-			_ = os.Remove(link)
+		path := filepath.Join(containers, link.Name())
+		if _, err := os.Stat(path); strings.HasSuffix(path, ".log") && os.IsNotExist(err) {
+			_ = os.Remove(path)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,13 +15,14 @@ import (
 
 // probing is the set of probes that run for one container.
 type probing struct {
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	startd bool // the startup probe is over, the others run
+	stop    map[probe.Kind]context.CancelFunc // of those that were launched
+	wg      sync.WaitGroup
+	started bool // the container has started: its liveness and readiness probes were launched
 }
 
-// syncProbes has a probe run for every container that is up and has one: the
-// startup probe alone first, then the others. Probes of what has ended are stopped.
+// syncProbes has a probe run for every container that is up and has one: the startup probe alone first, then the
+// others. Probes of containers that have ended are stopped. While a pod terminates, liveness and startup probes are
+// stopped and readiness probes go on: a container that drains says so by them.
 func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 	alive := map[string]bool{}
 	going := f.Removed || f.Pod.DeletionTimestamp != nil || pod.Ended(f) != nil
@@ -35,8 +37,7 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 		alive[c.ID] = true
 		at := w.probing[c.ID]
 		if at == nil {
-			pctx, cancel := context.WithCancel(ctx)
-			at = &probing{cancel: cancel}
+			at = &probing{stop: map[probe.Kind]context.CancelFunc{}}
 			w.probing[c.ID] = at
 			// Nobody has found anything yet; a kubelet that was restarted keeps what the
 			// API says of a container it finds running, until a probe says otherwise.
@@ -45,39 +46,40 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 				known = was
 			}
 			w.found(c.ID, func(p *pod.Probe) { *p = known })
-			if spec.StartupProbe != nil && !known.Started {
-				w.launch(pctx, at, f, spec, c, probe.Startup, spec.StartupProbe)
+			if spec.StartupProbe != nil && !known.Started && !going {
+				w.launch(ctx, at, f, spec, c, probe.Startup, spec.StartupProbe)
 			}
-			at.start(w, pctx, f, spec, c, known.Started && !going)
-			continue
 		}
 		w.mu.Lock()
 		started := w.probes[c.ID].Started
 		w.mu.Unlock()
-		if !at.startd && started && !going {
-			at.start(w, ctx, f, spec, c, true)
+		if started && !at.started {
+			at.started = true
+			w.launchStarted(ctx, at, f, spec, c, going)
 		}
 	}
 	for id, at := range w.probing {
-		if !alive[id] || going {
-			at.cancel()
-			if !alive[id] {
-				delete(w.probing, id)
-			}
+		if !alive[id] {
+			at.end()
+			delete(w.probing, id)
+		} else if going {
+			at.end(probe.Liveness, probe.Startup)
 		}
 	}
 }
 
-// start runs liveness and readiness probes once the container has started.
-func (at *probing) start(w *worker, ctx context.Context, f *pod.Facts, spec *corev1.Container, c pod.Container, now bool) {
-	if at.startd || !now {
-		return
+// end stops probes of the given kinds, or all without any.
+func (at *probing) end(kinds ...probe.Kind) {
+	for kind, stop := range at.stop {
+		if len(kinds) == 0 || slices.Contains(kinds, kind) {
+			stop()
+		}
 	}
-	at.startd = true
-	outer := at.cancel
-	ctx, cancel := context.WithCancel(ctx)
-	at.cancel = func() { cancel(); outer() }
-	if spec.LivenessProbe != nil {
+}
+
+// launchStarted runs the probes of a container that has started.
+func (w *worker) launchStarted(ctx context.Context, at *probing, f *pod.Facts, spec *corev1.Container, c pod.Container, going bool) {
+	if spec.LivenessProbe != nil && !going {
 		w.launch(ctx, at, f, spec, c, probe.Liveness, spec.LivenessProbe)
 	}
 	if spec.ReadinessProbe != nil {
@@ -99,10 +101,13 @@ func reported(f *pod.Facts, c pod.Container) (pod.Probe, bool) {
 // launch starts one probe of a container.
 func (w *worker) launch(ctx context.Context, at *probing, f *pod.Facts, spec *corev1.Container, c pod.Container, kind probe.Kind, p *corev1.Probe) {
 	ctx, cancel := context.WithCancel(ctx)
+	at.stop[kind] = cancel
 	one := &probe.Worker{
 		Kind: kind, Probe: p, Target: w.target(f, spec, c.ID), Started: c.Started,
+		Result: func(took time.Duration, err error) {
+			w.k.metrics.probes.probed(f.Pod, spec.Name, strings.ToUpper(string(kind[:1]))+string(kind[1:]), took, err)
+		},
 		Failure: func(err error) {
-			w.k.metrics.probes.WithLabelValues(string(kind), "failed").Inc()
 			name := strings.ToUpper(string(kind[:1])) + string(kind[1:])
 			w.k.containerEvent(f.Pod, spec, corev1.EventTypeWarning, "Unhealthy", "%s probe failed: %s", name, err)
 		},
@@ -152,7 +157,7 @@ func (w *worker) forgetProbes() {
 
 func (w *worker) stopProbes() {
 	for _, at := range w.probing {
-		at.cancel()
+		at.end()
 	}
 	for _, at := range w.probing {
 		at.wg.Wait()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,7 +105,9 @@ func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error 
 	if err := w.widen(f); err != nil {
 		return err
 	}
-	return w.k.runtime.UpdateContainerResources(ctx, step.ID, cri.Resources(spec.Resources))
+	size := cri.Resources(spec.Resources)
+	size.Unified = w.k.unified().Files(f.Pod, spec)
+	return w.k.runtime.UpdateContainerResources(ctx, step.ID, size)
 }
 
 // widen sees to it that the pod as a whole is not narrower than any of its containers, those that are yet to be made smaller and those
@@ -120,10 +123,58 @@ func (w *worker) widen(f *pod.Facts) error {
 	if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
 		return fmt.Errorf("resize the pod's cgroup: %w", err)
 	}
-	w.limits = limits
+	w.setLimits(limits)
 	w.tell(func() { w.refresh = true }) // to what it is to be in the end
 	return nil
 }
+
+// fitted returns the limits that a pod as a whole can be given now. A limit of memory that is below what it uses has to
+// wait: the kernel would kill something of it.
+func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits, time.Time) {
+	had := w.limits.MemoryLimit
+	// A pod that a kubelet before this one has made has the limit that it was given, unless it is resized at once.
+	fits := w.limits == (cgroup.Limits{}) && f.Resize.Begun == 0
+	if fits || limits.MemoryLimit == 0 || had != 0 && limits.MemoryLimit >= had {
+		return limits, again
+	}
+	used, err := w.k.memoryByPod(ctx)
+	problem := ""
+	switch {
+	case err != nil:
+		problem = podMemory + ": " + cri.Message(err)
+	case used[f.Pod.UID] > limits.MemoryLimit:
+		problem = fmt.Sprintf("%s (%d) below current usage (%d)", podMemory, limits.MemoryLimit, used[f.Pod.UID])
+	}
+	switch {
+	case problem == f.Resize.Error:
+	case problem != "":
+		w.k.event(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s", pod.ResizeMessage("Pod resize error", f.Pod, problem))
+		w.tell(func() { w.sizing.Error = problem })
+	case strings.HasPrefix(f.Resize.Error, podMemory):
+		w.tell(func() { w.sizing.Error = "" })
+	}
+	if problem == "" {
+		return limits, again
+	}
+	limits.MemoryLimit = had // which is not written when it is not known
+	if retry := time.Now().Add(resizeAgain); again.IsZero() || retry.Before(again) {
+		again = retry
+	}
+	return limits, again
+}
+
+// podMemory is how an error begins that is about the memory of a pod as a whole.
+const podMemory = "attempting to set pod memory limit"
+
+// setLimits notes the limits that the pod's group has.
+func (w *worker) setLimits(l cgroup.Limits) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.limits = l
+}
+
+// resizeAgain is when a limit of memory that a pod did not fit in is tried again.
+const resizeAgain = 10 * time.Second
 
 // fitsIn refuses a limit of memory that is below what the container uses: the kernel would kill it.
 func (w *worker) fitsIn(ctx context.Context, f *pod.Facts, spec *corev1.Container, id string) error {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/kubelet/cgroup"
+	"clusterctl/daemons/kubelet/hollow"
 )
 
 func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
@@ -148,4 +152,91 @@ func TestFailureToResizeIsToldAndTriedAgain(t *testing.T) {
 		return c != nil && c.Reason == corev1.PodReasonError && c.Message == "no such cgroup"
 	})
 	n.until("the next try", n.runsWith("web", "2"))
+}
+
+// groups records the limits of pods' groups.
+type groups struct {
+	hollow.Cgroups
+	mu   sync.Mutex
+	made map[string]cgroup.Limits
+}
+
+func (g *groups) Parent(p *corev1.Pod) string { return p.Name }
+
+func (g *groups) Make(path string, l cgroup.Limits) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l.MemoryLimit == 0 {
+		l.MemoryLimit = g.made[path].MemoryLimit // what is no limit is not written
+	}
+	g.made[path] = l
+	return nil
+}
+
+func (g *groups) of(path string) cgroup.Limits {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.made[path]
+}
+
+// askAsAWhole changes what a pod has as a whole.
+func (n *node) askAsAWhole(name, cpu, memory string) {
+	n.t.Helper()
+	p := n.pod(name).DeepCopy()
+	p.Generation++
+	p.Spec.Resources = asAWhole(cpu, memory)
+	n.update(p)
+}
+
+func asAWhole(cpu, memory string) *corev1.ResourceRequirements {
+	l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return &corev1.ResourceRequirements{Requests: l, Limits: l}
+}
+
+// Proves S23.
+func TestAPodIsResizedAsAWhole(t *testing.T) {
+	n := newNode(t)
+	g := &groups{made: map[string]cgroup.Limits{}}
+	n.options.Cgroups = g
+	n.start()
+	p := simplePod("web", "stress-ng", "--vm-bytes", "64M")
+	p.Generation, p.Spec.Resources = 1, asAWhole("1", "128Mi")
+	n.create(p)
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	id := n.pod("web").Status.ContainerStatuses[0].ContainerID
+	has := func(quota, memory int64, cpu string) func() bool {
+		return func() bool {
+			l, p := g.of("web"), n.pod("web")
+			r := p.Status.Resources
+			return l.CPUQuota == quota && l.MemoryLimit == memory && r != nil && r.Limits.Cpu().String() == cpu && r.Limits.Memory().Value() == memory &&
+				p.Status.AllocatedResources.Cpu().String() == cpu && podCondition(p, corev1.PodResizeInProgress) == nil && podCondition(p, corev1.PodResizePending) == nil
+		}
+	}
+	n.until("the pod to have one core", has(100000, 128<<20, "1"))
+	n.askAsAWhole("web", "2", "256Mi")
+	n.until("the pod to have two cores", has(200000, 256<<20, "2"))
+	n.until("the event of its begin", n.told("ResizeStarted", `"resources":{"limits":{"cpu":"2"`))
+	n.until("the event of its end", n.told("ResizeCompleted", "Pod resize completed: "))
+	n.askAsAWhole("web", "5", "256Mi")
+	n.until("the word that the node has no five cores", func() bool {
+		c := podCondition(n.pod("web"), corev1.PodResizePending)
+		return c != nil && c.Reason == corev1.PodReasonInfeasible
+	})
+	// A kubelet that is started again keeps the size that it gave.
+	n.stop()
+	n.start()
+	n.until("the same word again", func() bool {
+		return podCondition(n.pod("web"), corev1.PodResizePending) != nil && g.of("web").CPUQuota == 200000
+	})
+	n.askAsAWhole("web", "1", "32Mi")
+	n.until("the word that the pod uses more memory", func() bool {
+		c := podCondition(n.pod("web"), corev1.PodResizeInProgress)
+		return c != nil && c.Reason == corev1.PodReasonError && strings.Contains(c.Message, "attempting to set pod memory limit (33554432) below current usage")
+	})
+	if l := g.of("web"); l.MemoryLimit < 64<<20 {
+		t.Errorf("the pod has a limit of %d bytes, and uses 64 MiB", l.MemoryLimit)
+	}
+	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
+		t.Errorf("the container was made anew: %+v", s)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,10 +27,31 @@ import (
 	"clusterctl/daemons/run"
 )
 
+// stuckTime is how long the kubelet's list of pods may be locked before the kubelet counts as one that hangs.
+const stuckTime = 5 * time.Second
+
+// progresses reports that the kubelet hangs. Everything that it does for a pod needs the list of pods.
+func (k *Kubelet) progresses() error {
+	had := make(chan struct{})
+	go func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		close(had)
+	}()
+	late := time.NewTimer(stuckTime)
+	defer late.Stop()
+	select {
+	case <-had:
+		return nil
+	case <-late.C:
+		return fmt.Errorf("the list of pods has been locked for %s", stuckTime)
+	}
+}
+
 // serve answers on the kubelet's port and on its health port until ctx ends.
 func (k *Kubelet) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	k.env.Health.Live("syncloop", func() error { return nil })
+	k.env.Health.Live("syncloop", k.progresses)
 	k.env.Health.Ready("node", func() error {
 		if k.lastNode() == nil {
 			return errors.New("the node is not registered yet")
@@ -51,10 +73,17 @@ func (k *Kubelet) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
-	certificate, err := k.serving(ctx)
+	certificate, keep, err := k.serving()
 	if err != nil {
 		return err
 	}
+	if keep != nil {
+		g.Go(func() error {
+			keep(ctx)
+			return nil
+		})
+	}
+	k.metrics.serving.get.Store(&certificate)
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certificate,
 		// Streams are tunnelled raw, which HTTP/2 does not do.
@@ -79,6 +108,9 @@ func (k *Kubelet) routes() http.Handler {
 	mux.HandleFunc("GET /stats/summary", k.serveSummary)
 	mux.HandleFunc("POST /stats/summary", k.serveSummary)
 	mux.HandleFunc("GET /metrics/resource", k.serveResourceMetrics)
+	mux.Handle("GET /metrics/probes", k.metrics.probes.handler())
+	mux.Handle("GET /metrics/cadvisor", k.cadvisor())
+	mux.Handle("GET /metrics/slis", k.env.Handler())
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.serveLogs)
 	for _, method := range []string{"GET", "POST"} {
 		mux.HandleFunc(method+" /exec/{namespace}/{pod}/{container}", k.serveExec)
@@ -168,6 +200,24 @@ func (k *Kubelet) findContainer(r *http.Request, previous bool) (*corev1.Pod, po
 	return p, c, nil
 }
 
+// removed returns a container of a pod that has ended, as the API has it, when the runtime has it no more: its log may
+// be there still.
+func removed(p *corev1.Pod, name string, previous bool) (pod.Container, bool) {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+		ended := s.State.Terminated
+		if s.Name != name || ended == nil || previous && s.RestartCount == 0 {
+			continue
+		}
+		attempt := uint32(s.RestartCount)
+		if previous {
+			attempt--
+		}
+		_, id, _ := strings.Cut(ended.ContainerID, "://")
+		return pod.Container{ID: id, Name: name, Attempt: attempt, State: pod.Exited}, true
+	}
+	return pod.Container{}, false
+}
+
 func waitingReason(p *corev1.Pod, name string) string {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
 		if s.Name == name && s.State.Waiting != nil {
@@ -218,6 +268,11 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		q.stream = "stderr"
 	}
 	p, c, err := k.findContainer(r, previous)
+	if err != nil && p != nil {
+		if was, ok := removed(p, r.PathValue("container"), previous); ok {
+			c, err = was, nil
+		}
+	}
 	if err != nil {
 		code := http.StatusBadRequest
 		if p == nil {

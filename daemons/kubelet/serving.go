@@ -1,73 +1,193 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/certificate"
+
+	"clusterctl/certs"
+	"clusterctl/kube/kubernetes"
 )
 
-// serving returns how the kubelet's server finds its certificate: in the file that its configuration names, which is read anew when it changes; by
-// asking the cluster for it; or made by itself.
-func (k *Kubelet) serving(ctx context.Context) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+// serving returns the source of the server's certificate: the file of the configuration, which is read again when it
+// changes; the cluster, which signs it while keep runs; or a self-signed one. keep is nil where nothing has to run.
+func (k *Kubelet) serving() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context), err error) {
 	switch {
 	case k.file.ServerTLSBootstrap:
-		asking, err := AskServing(ctx, k.client, k.name, k.ips, filepath.Join(k.cfg.RootDir, "pki"))
+		asking, err := NewServing(k.client, k.name, k.ips, filepath.Join(k.cfg.RootDir, "pki"), k.env.Log, k.metrics.serverErrors)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if current := asking.Current(); current != nil {
 				return current, nil
 			}
 			return nil, errUnsigned
-		}, nil
+		}, asking.Keep, nil
 	case k.file.TLSCertFile != "":
 		file := &keyPair{cert: k.file.TLSCertFile, key: k.file.TLSPrivateKeyFile}
 		_, err := file.get(nil)
-		return file.get, err
+		return file.get, nil, err
 	}
 	own := &keyPair{}
-	return own.get, own.selfSigned(k.name, k.ips)
+	return own.get, nil, own.selfSigned(k.name, k.ips)
 }
 
-// errUnsigned is that nobody has approved of the serving certificate yet.
+// errUnsigned is the error of handshakes before the first serving certificate is approved and signed.
 var errUnsigned = errors.New("serverTLSBootstrap: no serving certificate yet: its request (kubectl get csr) waits to be approved")
 
-// AskServing keeps a serving certificate of the cluster's in a directory: it asks for one that has the node's name and addresses, and for the next one
-// before that ends or when the addresses are others, until ctx ends. Somebody has to approve of each.
-func AskServing(ctx context.Context, api kubernetes.Interface, node string, ips []string, dir string) (certificate.Manager, error) {
+// Serving is a serving certificate that the cluster signs. Its files are named as upstream's kubelet names them.
+type Serving struct {
+	ask      signing
+	dir      string
+	failures counter // nil counts nothing
+
+	mu      sync.Mutex
+	current *tls.Certificate // nil while there is none
+}
+
+const (
+	currentServing = "kubelet-server-current.pem"
+	// signedWithin limits how long one request waits for its approval. Then another is created.
+	signedWithin = 15 * time.Minute
+	// Pauses between failed attempts grow from firstPause to lastPause.
+	firstPause, lastPause = 2 * time.Second, 32 * time.Second
+)
+
+// counter counts events.
+type counter interface{ Inc() }
+
+// NewServing returns the serving certificate of a node with some addresses. It reads the current one from dir, if there
+// is one. failures counts renewals that failed; nil counts nothing.
+func NewServing(
+	api kubernetes.Interface, node string, ips []string, dir string, log *slog.Logger, failures counter,
+) (*Serving, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of the serving certificate: %w", err)
+		return nil, fmt.Errorf("create the directory of the serving certificate: %w", err)
 	}
-	store, err := certificate.NewFileStore("kubelet-server", dir, dir, "", "")
-	if err != nil {
-		return nil, fmt.Errorf("keep the serving certificate in %s: %w", dir, err)
-	}
-	wanted := &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, DNSNames: []string{node},
-	}
+	wanted := x509.CertificateRequest{Subject: nodeSubject(node), DNSNames: []string{node}}
 	for _, ip := range ips {
 		wanted.IPAddresses = append(wanted.IPAddresses, net.ParseIP(ip))
 	}
-	asking, err := certificate.NewManager(&certificate.Config{
-		ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) { return api, nil },
-		GetTemplate: func() *x509.CertificateRequest { return wanted },
-		SignerName:  certificatesv1.KubeletServingSignerName, GetUsages: certificate.DefaultKubeletServingGetUsages,
-		CertificateStore: store, Name: "serving certificate", Ctx: &ctx,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("ask for the serving certificate: %w", err)
+	s := &Serving{dir: dir, failures: failures, ask: signing{api: api, log: log, wanted: wanted, signer: certificatesv1.KubeletServingSignerName,
+		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}}}
+	path := filepath.Join(dir, currentServing)
+	pair, err := tls.LoadX509KeyPair(path, path)
+	switch {
+	case err == nil:
+		s.current = &pair
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("read the serving certificate: %w", err)
 	}
-	asking.Start()
-	return asking, nil
+	return s, nil
+}
+
+// Current returns the certificate, nil if there is none or it has expired.
+func (s *Serving) Current() *tls.Certificate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil || time.Now().After(s.current.Leaf.NotAfter) {
+		return nil
+	}
+	return s.current
+}
+
+// Keep requests a certificate with the node's name and addresses, and renews it before it expires, until ctx ends. Each
+// request has to be approved.
+func (s *Serving) Keep(ctx context.Context) {
+	wait := firstPause
+	for pause(ctx, time.Until(s.due())) {
+		err := s.renew(ctx)
+		switch {
+		case err == nil:
+			wait = firstPause
+			continue
+		case ctx.Err() == nil:
+			s.ask.log.Warn("cannot renew the serving certificate", "err", err, "retry", wait)
+			if s.failures != nil {
+				s.failures.Inc()
+			}
+		}
+		if !pause(ctx, wait) {
+			return
+		}
+		wait = min(2*wait, lastPause)
+	}
+}
+
+// due returns when the next certificate is to be requested: at once when there is none, or when it lacks a name or an
+// address, otherwise after 70 to 90 % of its lifetime, so that the nodes do not request theirs at the same time.
+func (s *Serving) due() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil || !satisfies(s.current.Leaf, &s.ask.wanted) {
+		return time.Time{}
+	}
+	life := s.current.Leaf.NotAfter.Sub(s.current.Leaf.NotBefore)
+	return s.current.Leaf.NotBefore.Add(time.Duration((0.7 + 0.2*rand.Float64()) * float64(life)))
+}
+
+// satisfies reports whether a certificate has the subject, names and addresses of a request.
+func satisfies(cert *x509.Certificate, wanted *x509.CertificateRequest) bool {
+	missing := func(ip net.IP) bool { return !slices.ContainsFunc(cert.IPAddresses, ip.Equal) }
+	lacks := func(have, want []string) bool {
+		return slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(have, s) })
+	}
+	return cert.Subject.CommonName == wanted.Subject.CommonName && !slices.ContainsFunc(wanted.IPAddresses, missing) &&
+		!lacks(cert.DNSNames, wanted.DNSNames) && !lacks(cert.Subject.Organization, wanted.Subject.Organization)
+}
+
+func (s *Serving) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, signedWithin)
+	defer cancel()
+	pair, err := s.ask.sign(ctx)
+	if err != nil {
+		return err
+	}
+	loaded, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return fmt.Errorf("read the signed certificate: %w", err)
+	}
+	if err := s.write(pair); err != nil {
+		return fmt.Errorf("write the serving certificate to %s: %w", s.dir, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = &loaded
+	return nil
+}
+
+// write stores a pair in a new file, and then points the link to the current one at it.
+func (s *Serving) write(pair certs.Pair) error {
+	name := "kubelet-server-" + time.Now().Format("2006-01-02-15-04-05") + ".pem"
+	f, err := os.OpenFile(filepath.Join(s.dir, name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(slices.Concat(bytes.TrimRight(pair.Cert, "\n"), []byte("\n"), pair.Key))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	next := filepath.Join(s.dir, "."+currentServing)
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(filepath.Join(s.dir, name), next); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(s.dir, currentServing))
 }

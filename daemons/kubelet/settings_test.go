@@ -17,14 +17,19 @@ import (
 
 func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*config.KubeletFile){
-		"":                    func(*config.KubeletFile) {},
-		"podCIDR":             func(f *config.KubeletFile) { f.PodCIDR = "10.0.0.0/24" },
-		"shutdownGracePeriod": func(f *config.KubeletFile) { f.ShutdownGracePeriod.Duration = time.Second },
-		"readOnlyPort":        func(f *config.KubeletFile) { f.ReadOnlyPort = 10255 },
-		"cgroupDriver":        func(f *config.KubeletFile) { f.CgroupDriver = "other" },
-		"authorization.mode":  func(f *config.KubeletFile) { f.Authorization.Mode = "other" },
-		"kind":                func(f *config.KubeletFile) { f.Kind = "KubeProxyConfiguration" },
-		"serverTLSBootstrap":  func(f *config.KubeletFile) { f.ServerTLSBootstrap, f.TLSCertFile = true, "kubelet.crt" },
+		"":                                       func(*config.KubeletFile) {},
+		"podCIDR":                                func(f *config.KubeletFile) { f.PodCIDR = "10.0.0.0/24" },
+		"shutdownGracePeriod":                    func(f *config.KubeletFile) { f.ShutdownGracePeriod.Duration = time.Second },
+		"readOnlyPort":                           func(f *config.KubeletFile) { f.ReadOnlyPort = 10255 },
+		"cgroupDriver":                           func(f *config.KubeletFile) { f.CgroupDriver = "systemd" },
+		"imagePullCredentialsVerificationPolicy": func(f *config.KubeletFile) { f.ImagePullCredentialsVerificationPolicy = "Sometimes" },
+		"preloadedImagesVerificationAllowlist: is for": func(f *config.KubeletFile) { f.PreloadedImagesVerificationAllowlist = []string{"a"} },
+		"preloadedImagesVerificationAllowlist: \"a/b:1\"": func(f *config.KubeletFile) {
+			f.ImagePullCredentialsVerificationPolicy, f.PreloadedImagesVerificationAllowlist = config.VerifyAllButAllowed, []string{"registry:5000/a/*", "a", "a/b:1"}
+		},
+		"authorization.mode": func(f *config.KubeletFile) { f.Authorization.Mode = "other" },
+		"kind":               func(f *config.KubeletFile) { f.Kind = "KubeProxyConfiguration" },
+		"serverTLSBootstrap": func(f *config.KubeletFile) { f.ServerTLSBootstrap, f.TLSCertFile = true, "kubelet.crt" },
 	} {
 		f := config.DefaultKubeletFile()
 		change(&f)
@@ -78,7 +83,10 @@ func TestImagesArePulledOneAfterTheOtherWhereThatIsAsked(t *testing.T) {
 		q := newPuller(s, serial)
 		done := make(chan error, 2)
 		for _, image := range []string{"a", "b"} {
-			go func() { done <- q.pull(t.Context(), image, nil, nil) }()
+			go func() {
+				_, err := q.pull(t.Context(), image, nil, nil)
+				done <- err
+			}()
 		}
 		if !serial {
 			for s.now.Load() < 2 {

@@ -133,6 +133,9 @@ func (w *worker) settleStart(f *pod.Facts, step pod.Step, err error, now time.Ti
 		delete(w.waits, name)
 		if spec != nil {
 			delete(w.pulls, spec.Image)
+			for _, m := range spec.VolumeMounts {
+				delete(w.pulls, mountedImage(f.Pod, m.Name))
+			}
 		}
 		return
 	case !errors.As(err, &fail):
@@ -144,7 +147,7 @@ func (w *worker) settleStart(f *pod.Facts, step pod.Step, err error, now time.Ti
 		b := w.pulls[fail.image].Next(now)
 		w.pulls[fail.image] = b
 		wait.Until = now.Add(b.Delay)
-		wait.BackoffReason = "ImagePullBackOff"
+		wait.BackoffReason, wait.Image = "ImagePullBackOff", fail.image
 		wait.BackoffMessage = fmt.Sprintf("Back-off pulling image %q: %s: %s", fail.image, fail.reason, fail.message)
 		w.k.event(f.Pod, corev1.EventTypeWarning, "Failed", "Error: %s", fail.reason)
 	case fail.quick:

@@ -111,6 +111,7 @@ func (k *Kubelet) launch(w *worker) {
 		}
 		k.objects.forget(uid)
 		k.status.forget(uid)
+		k.metrics.probes.forget(w.pod)
 		k.mu.Lock()
 		delete(k.workers, uid)
 		k.mu.Unlock()
@@ -202,7 +203,7 @@ func (k *Kubelet) changed(uid types.UID) {
 	w := k.workers[uid]
 	k.mu.Unlock()
 	if w != nil {
-		w.tell(func() { w.refresh = true })
+		w.tell(func() { w.refresh, w.hurry = true, true })
 	}
 }
 

@@ -2,17 +2,13 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -35,7 +31,10 @@ func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	if err := w.widen(f); err != nil {
 		return err
 	}
-	box := w.sandboxConfig(p, f.Sandboxes[0].Attempt)
+	box, err := w.sandboxConfig(p, f.Sandboxes[0].Attempt)
+	if err != nil {
+		return err
+	}
 	image, err := w.image(ctx, p, spec, box)
 	if err != nil {
 		return err
@@ -100,87 +99,6 @@ func seeTarget(config *criapi.ContainerConfig, f *pod.Facts, name string) error 
 	return fmt.Errorf("unable to find target container %q: it does not run", target)
 }
 
-// image makes sure that a container's image is there, by its pull policy.
-func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Container, box *criapi.PodSandboxConfig) (*criapi.Image, error) {
-	k := w.k
-	have, err := k.runtime.ImageStatus(ctx, spec.Image)
-	if err != nil {
-		return nil, &failure{reason: "ImageInspectError", message: cri.Message(err), image: spec.Image}
-	}
-	switch {
-	case have != nil && spec.ImagePullPolicy != corev1.PullAlways:
-		k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled", "Container image %q already present on machine", spec.Image)
-		return have, nil
-	case spec.ImagePullPolicy == corev1.PullNever:
-		message := fmt.Sprintf("Container image %q is not present with pull policy of Never", spec.Image)
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "ErrImageNeverPull", "%s", message)
-		return nil, &failure{reason: "ErrImageNeverPull", message: message, quick: true}
-	}
-	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
-	began := time.Now()
-	if err := k.pulls.pull(ctx, spec.Image, w.credentials(ctx, p, spec.Image), box); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %s", spec.Image, cri.Message(err))
-		return nil, &failure{reason: "ErrImagePull", message: cri.Message(err), image: spec.Image}
-	}
-	took := time.Since(began).Round(time.Millisecond)
-	have, err = k.runtime.ImageStatus(ctx, spec.Image)
-	if err != nil || have == nil {
-		return nil, &failure{reason: "ImageInspectError", message: fmt.Sprintf("image %q is not there after it was pulled", spec.Image), image: spec.Image}
-	}
-	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.",
-		spec.Image, took, took, have.Size)
-	return have, nil
-}
-
-// volumeImage makes sure that the image that a container mounts as a volume is there, by the volume's pull policy.
-func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string, box *criapi.PodSandboxConfig) error {
-	for i := range p.Spec.Volumes {
-		v := &p.Spec.Volumes[i]
-		if v.Name != volume || v.Image == nil {
-			continue
-		}
-		policy := v.Image.PullPolicy
-		if policy == "" {
-			policy = usualPolicy(v.Image.Reference)
-		}
-		_, err := w.image(ctx, p, &corev1.Container{Name: spec.Name, Image: v.Image.Reference, ImagePullPolicy: policy}, box)
-		return err
-	}
-	return nil
-}
-
-// credentials returns what the pod's pull secrets have for an image's registry.
-func (w *worker) credentials(ctx context.Context, p *corev1.Pod, image string) []*criapi.AuthConfig {
-	var found []*criapi.AuthConfig
-	for _, ref := range p.Spec.ImagePullSecrets {
-		s, err := w.k.objects.Secret(ctx, p.Namespace, ref.Name)
-		if err != nil {
-			w.k.event(p, corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
-				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name)
-			continue
-		}
-		var file struct {
-			Auths map[string]struct{ Username, Password, Auth string }
-		}
-		if data, ok := s.Data[corev1.DockerConfigJsonKey]; ok {
-			_ = json.Unmarshal(data, &file)
-		} else if data, ok := s.Data[corev1.DockerConfigKey]; ok {
-			_ = json.Unmarshal(data, &file.Auths)
-		}
-		for server, a := range file.Auths {
-			host := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(server, "https://"), "http://"), "/")
-			host = strings.TrimSuffix(strings.TrimSuffix(host, "/v1"), "/v2")
-			if strings.HasPrefix(image, host+"/") || strings.HasSuffix(host, "docker.io") && !strings.Contains(strings.SplitN(image, "/", 2)[0], ".") {
-				found = append(found, &criapi.AuthConfig{Username: a.Username, Password: a.Password, Auth: a.Auth})
-			}
-		}
-	}
-	return found
-}
-
 // containerConfig gathers what a container gets from outside its specification.
 func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1.Container, attempt uint32, image *criapi.Image) (*criapi.ContainerConfig, error) {
 	k := w.k
@@ -235,7 +153,11 @@ func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1
 	if err := k.makeLogDir(filepath.Join(cri.LogDir(k.logRoot, p), spec.Name)); err != nil {
 		return nil, fmt.Errorf("make the container's log directory: %w", err)
 	}
-	return cri.Container(p, spec, w.place(p), cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image, Devices: k.devices.IDs(p, spec), Volumes: devices})
+	place, err := w.place(p)
+	if err != nil {
+		return nil, err
+	}
+	return cri.Container(p, spec, place, cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image, Devices: k.devices.IDs(p, spec), Volumes: devices})
 }
 
 // listServices returns the services for pods' environment, once they are known.
@@ -286,80 +208,4 @@ func (k *Kubelet) linkLog(p *corev1.Pod, container string, attempt uint32, id st
 		return
 	}
 	_ = os.Symlink(log, link)
-}
-
-// puller pulls images; pods that want the same one wait for one pull.
-type puller struct {
-	images cri.Images
-	turn   chan struct{} // of the one that may pull, where that is one at a time; nil otherwise
-	mu     sync.Mutex
-	going  map[string]*pull
-}
-
-type pull struct {
-	done chan struct{}
-	err  error
-}
-
-// newPuller returns a puller that pulls several images at once, or one after the other.
-func newPuller(images cri.Images, serial bool) *puller {
-	q := &puller{images: images, going: map[string]*pull{}}
-	if serial {
-		q.turn = make(chan struct{}, 1)
-	}
-	return q
-}
-
-func (q *puller) pull(ctx context.Context, image string, auths []*criapi.AuthConfig, box *criapi.PodSandboxConfig) error {
-	key := image
-	for _, a := range auths {
-		key += "\x00" + a.Username + "\x00" + a.Password + "\x00" + a.Auth
-	}
-	for {
-		q.mu.Lock()
-		one, ok := q.going[key]
-		if !ok {
-			one = &pull{done: make(chan struct{})}
-			q.going[key] = one
-		}
-		q.mu.Unlock()
-		if !ok {
-			one.err = q.try(ctx, image, auths, box)
-			q.mu.Lock()
-			delete(q.going, key)
-			q.mu.Unlock()
-			close(one.done)
-			return one.err
-		}
-		select {
-		case <-one.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		// When the pod that pulled is given up, those that waited pull themselves.
-		if status.Code(errors.Unwrap(one.err)) != codes.Canceled {
-			return one.err
-		}
-	}
-}
-
-// try pulls an image with one credential after the other.
-func (q *puller) try(ctx context.Context, image string, auths []*criapi.AuthConfig, box *criapi.PodSandboxConfig) (err error) {
-	if q.turn != nil {
-		select {
-		case q.turn <- struct{}{}:
-			defer func() { <-q.turn }()
-		case <-ctx.Done():
-			return fmt.Errorf("wait for another image: %w", status.FromContextError(ctx.Err()).Err())
-		}
-	}
-	if len(auths) == 0 {
-		auths = []*criapi.AuthConfig{nil}
-	}
-	for _, a := range auths {
-		if _, err = q.images.PullImage(ctx, image, a, box); err == nil {
-			return nil
-		}
-	}
-	return err
 }

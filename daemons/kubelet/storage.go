@@ -91,15 +91,16 @@ func (k *Kubelet) logBytes(p *corev1.Pod, container string) (sum int64) {
 	return sum // what could not be counted whole is as much at least
 }
 
-// overStorage returns why a pod has to go for what it takes of the disk, or nothing. A pod without limits is not counted.
-func overStorage(p *corev1.Pod, count func() storage) string {
+// limitsStorage reports whether a pod may take a limited amount of the disk.
+func limitsStorage(p *corev1.Pod) bool {
+	_, limited := resource.PodLimits(p, resource.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
+	return limited
+}
+
+// overStorage returns why a pod that has limits has to go for what it takes of the disk, or nothing.
+func overStorage(p *corev1.Pod, s storage) string {
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{})
-	whole, limited := limits[corev1.ResourceEphemeralStorage]
-	if !limited {
-		return ""
-	}
-	s := count()
-	if s.sum() > whole.Value() {
+	if whole, limited := limits[corev1.ResourceEphemeralStorage]; limited && s.sum() > whole.Value() {
 		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", whole.String())
 	}
 	for i := range p.Spec.Containers {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func TestLimitsOfStorageHoldForPodsAndContainersS26(t *testing.T) {
 		"the other's beside": {"1Mi", "", storage{map[string]int64{"b": 2 * mib}, 0}, "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "},
 	} {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: limit(c.a)}, {Name: "b", Resources: limit(c.b)}}}}
-		if got := overStorage(p, func() storage { return c.used }); got != c.want {
+		if got := overStorage(p, c.used); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
@@ -89,6 +90,33 @@ func TestPodsThatWriteMoreThanTheyMayAreEvictedS26(t *testing.T) {
 				return s.Phase == corev1.PodFailed && s.Reason == "Evicted" && strings.Contains(s.Message, "3Mi")
 			})
 		})
+	}
+}
+
+// The runtime reads the statistics of every container for an answer, so that it is asked only where a pod has a limit.
+func TestStatisticsAreReadOnlyForPodsWithLimits(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		n := newNode(t)
+		k := n.built()
+		var looks atomic.Int32
+		for i := range k.chores {
+			if c := &k.chores[i]; c.name == "limits of storage" {
+				do := c.do
+				c.every, c.do = time.Millisecond, func(ctx context.Context) { do(ctx); looks.Add(1) }
+			}
+		}
+		n.runs(k)
+		p := simplePod("web")
+		if limited {
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("3Mi")}
+		}
+		n.create(p)
+		n.until("the pod to run", func() bool { return isReady(n.pod("web")) })
+		begun := looks.Load()
+		n.until("more looks at what pods store", func() bool { return looks.Load() > begun+2 })
+		if calls := n.runtime.Calls("ListPodSandboxStats"); limited != (calls > 0) {
+			t.Errorf("with limits %t: the runtime was asked %d times", limited, calls)
+		}
 	}
 }
 

@@ -1,6 +1,10 @@
 package kubelet
 
 import (
+	"errors"
+	"sync"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,31 +19,146 @@ type claimUse struct {
 	volume.Use
 }
 
-// claimUses returns how full the volumes of claims are, by the uids of the pods that have them.
-func (k *Kubelet) claimUses() map[types.UID][]claimUse {
-	k.mu.Lock()
-	all := make([]*worker, 0, len(k.workers))
-	for _, w := range k.workers {
-		all = append(all, w)
-	}
-	k.mu.Unlock()
-	uses := map[types.UID][]claimUse{}
-	for _, w := range all {
-		w.mu.Lock()
-		p := w.pod
-		w.mu.Unlock()
+// mountedClaim is a volume of a claim as a pod has it.
+type mountedClaim struct {
+	pod    *corev1.Pod
+	volume *corev1.Volume
+}
+
+// claimUses measures how full the volumes of claims are. A file system that hangs takes what asks it with it, for ever
+// perhaps: each volume is asked by one goroutine at a time, and what waits for it does so for a moment.
+type claimUses struct {
+	measure func(*corev1.Pod, *corev1.Volume) (volume.Use, error)
+	hangs   func(pods []mountedClaim, claim string, since time.Duration) // told once of a volume that does not answer
+	hang    time.Duration                                                // after how long that is so
+
+	mu    sync.Mutex
+	known map[types.NamespacedName]*measuredClaim
+}
+
+// measuredClaim is what is known of one volume.
+type measuredClaim struct {
+	use   volume.Use
+	ok    bool          // use is as it was last measured
+	done  chan struct{} // closed when the measuring that is under way ends; nil when none is
+	began time.Time     // of the last measuring
+	told  bool          // it is known to hang
+}
+
+const (
+	measureWait = 500 * time.Millisecond // for a volume
+	measureAge  = time.Second            // of a figure that is not measured anew
+)
+
+// of returns how full the volumes of claims are, by the uids of the pods that have them. A volume that does not answer
+// is as full as it was.
+func (c *claimUses) of(pods []*corev1.Pod) map[types.UID][]claimUse {
+	claims := map[types.NamespacedName][]mountedClaim{}
+	for _, p := range pods {
 		for i := range p.Spec.Volumes {
 			v := &p.Spec.Volumes[i]
-			name := volume.ClaimName(p, v)
-			if name == "" {
-				continue
+			if name := volume.ClaimName(p, v); name != "" {
+				key := types.NamespacedName{Namespace: p.Namespace, Name: name}
+				claims[key] = append(claims[key], mountedClaim{p, v})
 			}
-			if u, err := k.volumes.Use(p, v); err == nil { // else it is not mounted yet, or not any more
-				uses[p.UID] = append(uses[p.UID], claimUse{v.Name, p.Namespace, name, u})
+		}
+	}
+	c.await(c.begin(claims))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uses := map[types.UID][]claimUse{}
+	for key, all := range claims {
+		if m := c.known[key]; m != nil && m.ok {
+			for _, at := range all {
+				uses[at.pod.UID] = append(uses[at.pod.UID], claimUse{at.volume.Name, key.Namespace, key.Name, m.use})
 			}
 		}
 	}
 	return uses
+}
+
+// begin has every volume measured that is not, and returns what is worth waiting for. Volumes that no pod has any more
+// are forgotten.
+func (c *claimUses) begin(claims map[types.NamespacedName][]mountedClaim) (wait []<-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, m := range c.known {
+		if claims[key] == nil && m.done == nil {
+			delete(c.known, key)
+		}
+	}
+	for key, all := range claims {
+		m := c.known[key]
+		if m == nil {
+			if c.known == nil {
+				c.known = map[types.NamespacedName]*measuredClaim{}
+			}
+			m = &measuredClaim{}
+			c.known[key] = m
+		}
+		since := time.Since(m.began)
+		switch {
+		case m.done == nil && since > measureAge:
+			m.began, m.done = time.Now(), make(chan struct{})
+			go c.ask(m, all)
+			wait = append(wait, m.done)
+		case m.done != nil && since < measureWait:
+			wait = append(wait, m.done)
+		case m.done != nil && since > c.hang && !m.told:
+			m.told = true
+			c.hangs(all, key.Name, since)
+		}
+	}
+	return wait
+}
+
+// ask measures a volume, by the first pod that has it mounted.
+func (c *claimUses) ask(m *measuredClaim, all []mountedClaim) {
+	var use volume.Use
+	err := errors.New("no pod has it")
+	for _, at := range all {
+		if use, err = c.measure(at.pod, at.volume); err == nil {
+			break // else it is not mounted yet, or not any more
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.use, m.ok, m.told = use, err == nil, false
+	close(m.done)
+	m.done = nil
+}
+
+// await waits for what is being measured, for a moment in all.
+func (c *claimUses) await(all []<-chan struct{}) {
+	timer := time.NewTimer(measureWait)
+	defer timer.Stop()
+	for _, done := range all {
+		select {
+		case <-done:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// claimUses returns how full the volumes of the claims of this node's pods are, by the uids of the pods.
+func (k *Kubelet) claimUses() map[types.UID][]claimUse {
+	var pods []*corev1.Pod
+	for _, w := range k.all() {
+		w.mu.Lock()
+		pods = append(pods, w.pod)
+		w.mu.Unlock()
+	}
+	return k.uses.of(pods)
+}
+
+// tellHanging reports a volume that does not answer to the pods that have it.
+func (k *Kubelet) tellHanging(all []mountedClaim, claim string, since time.Duration) {
+	k.env.Log.Warn("a volume does not answer", "namespace", all[0].pod.Namespace, "claim", claim, "since", since.Round(time.Second))
+	for _, at := range all {
+		k.event(at.pod, corev1.EventTypeWarning, "VolumeNotResponding", "volume %q of claim %q has not answered for %s: its disk or server hangs",
+			at.volume.Name, claim, since.Round(time.Second))
+	}
 }
 
 // volumeStats are a pod's volumes as the summary has them.

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
+	"clusterctl/kube/kubernetes"
 )
 
 // Watches follow what kubelets need to know of the API: the pods that are on nodes, and the services that pods find in their

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -31,8 +32,10 @@ type worker struct {
 	removed    bool
 	dirty      bool // the runtime has news
 	refresh    bool // volumes have news
+	hurry      bool // something that the pod's volumes wait for has changed: they are tried at once
 	evicted    *pod.End
 	evictedAt  time.Time            // for what the machine is short of
+	gaveBack   bool                 // nothing of it is left that is being freed, as eviction has seen
 	discard    bool                 // the machine wants back what its containers have left
 	probes     map[string]pod.Probe // by container id
 	containers []pod.Container      // only the worker's goroutine changes these two
@@ -42,10 +45,11 @@ type worker struct {
 	sandboxes []pod.Sandbox
 	exited    map[string]pod.Container
 	observed  bool
+	asked     time.Time // when the runtime was last asked
 	prepared  bool
 	admitted  string        // the sandbox whose network policies hold, by its id
 	refused   string        // why they did not at the last try
-	limits    cgroup.Limits // of the pod's group, as last written
+	limits    cgroup.Limits // of the pod's group, as last written: by the step under way, under mu
 	again     time.Time     // when volumes need a new look
 	retries   int           // of what concerns the pod as a whole
 	hold      time.Time     // before which no step is tried again
@@ -86,7 +90,7 @@ func (w *worker) tell(change func()) {
 func (w *worker) update(p *corev1.Pod) {
 	w.tell(func() {
 		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) || !equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) ||
-			cgroup.ForPod(w.pod) != cgroup.ForPod(p) {
+			w.k.limits(w.pod) != w.k.limits(p) {
 			w.refresh = true
 		}
 		w.pod = p
@@ -102,6 +106,10 @@ func (w *worker) facts() *pod.Facts {
 		Prepared: w.prepared, Released: w.released, Discard: w.discard, Probes: maps.Clone(w.probes), Waits: w.waits, Backoff: w.backoff,
 		Evicted: w.evicted, Resize: w.sizing, HostIPs: w.k.ips, RuntimeName: w.k.engine,
 	}
+	if w.hurry && !w.prepared {
+		delete(w.waits, "")
+	}
+	w.hurry = false
 	f.Devices = w.k.deviceStatuses(w.pod)
 	if w.sizing.Begun != w.resized {
 		w.resized = w.sizing.Begun
@@ -109,6 +117,7 @@ func (w *worker) facts() *pod.Facts {
 		clear(w.tries)
 	}
 	f.Resize.Held = maps.Clone(w.held)
+	f.Resize.Whole = w.sizing.Begun != 0 && w.limits != w.k.limits(w.pod)
 	if f.Admitted = w.admitted; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
 		f.Admitted = f.Sandboxes[0].ID // there is nobody to ask
 	}
@@ -123,6 +132,7 @@ type underway struct {
 	done    chan outcome
 	removed bool // the pod was on its way out when it began
 	grace   time.Duration
+	look    time.Time // when it is looked whether volumes hang
 }
 
 // quiet is how long a step may run before the runtime is asked again meanwhile:
@@ -172,6 +182,11 @@ func (w *worker) run(ctx context.Context) {
 		if now != nil {
 			done = now.done
 			until = time.Time{}
+			if !time.Now().Before(now.look) {
+				w.tellHanging(f)
+				now.look = time.Now().Add(4 * w.k.patience)
+			}
+			until = now.look
 			if w.hasNews() {
 				until = now.began.Add(quiet + time.Millisecond)
 			}
@@ -255,7 +270,7 @@ func (w *worker) begin(ctx context.Context, f *pod.Facts, step pod.Step) *underw
 	ctx, cancel := context.WithCancel(ctx)
 	u := &underway{
 		step: step, began: time.Now(), cancel: cancel, done: make(chan outcome, 1), grace: step.Grace,
-		removed: f.Removed || f.Pod.DeletionTimestamp != nil || f.Evicted != nil,
+		removed: f.Removed || f.Pod.DeletionTimestamp != nil || f.Evicted != nil, look: time.Now().Add(w.k.patience),
 	}
 	w.k.env.Log.Debug("step", "pod", key(f.Pod), "step", step.Kind, "container", step.Container)
 	if step.Kind == pod.Prepare {
@@ -264,8 +279,24 @@ func (w *worker) begin(ctx context.Context, f *pod.Facts, step pod.Step) *underw
 		w.mu.Unlock()
 		w.again = time.Time{}
 	}
-	go func() { u.done <- w.do(ctx, f, step) }()
+	go func() {
+		out := w.do(ctx, f, step)
+		w.k.metrics.worked(f, step, u.began)
+		u.done <- out
+	}()
 	return u
+}
+
+// tellHanging reports what has been done with the pod's volumes for so long that it hangs.
+func (w *worker) tellHanging(f *pod.Facts) {
+	hanging := w.k.volumes.Hanging(string(f.Pod.UID), w.k.patience)
+	for _, what := range hanging {
+		reason := "FailedMount"
+		if strings.HasPrefix(what, "Unmount") {
+			reason = "FailedUnMount"
+		}
+		w.k.event(f.Pod, corev1.EventTypeWarning, reason, "%s takes longer than %s: its disk or server hangs, or another pod's operation on it", what, w.k.patience)
+	}
 }
 
 // observe asks the runtime when it has news. It reports whether the worker knows
@@ -282,7 +313,10 @@ func (w *worker) observe(ctx context.Context) bool {
 	o := cri.Observer{Runtime: w.k.runtime, Message: func(s *criapi.ContainerStatus) string {
 		return cri.TerminationMessage(s, w.k.tailLog)
 	}}
+	asked := time.Now()
 	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.exited)
+	w.k.metrics.asked(asked, w.asked)
+	w.asked = asked
 	if err != nil {
 		if ctx.Err() == nil {
 			w.k.env.Log.Warn("ask the runtime about a pod", "pod", key(p), "error", err)
@@ -361,7 +395,7 @@ func (w *worker) tellBackoff(p *corev1.Pod, status *corev1.PodStatus) {
 			case strings.HasPrefix(reason, "CrashLoop"):
 				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID)
 			case reason != "":
-				w.k.containerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", spec.Image)
+				w.k.containerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", cmp.Or(w.waits[c.Name].Image, spec.Image))
 				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 			}
 		}

@@ -20,13 +20,13 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/client/presence"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 // Options are other edges than the network's.

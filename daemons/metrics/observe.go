@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/run/measure"
 )
 
 // observed is what the daemon counts of itself, under upstream's names.
@@ -14,7 +16,7 @@ type observed struct {
 
 func observe(r prometheus.Registerer) *observed {
 	o := &observed{
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		seconds: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "metrics_server_kubelet_request_duration_seconds", Help: "How long nodes take to say what they use.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"clusterctl/daemons/api/header"
 )
 
 // question is what is asked of the group version.
@@ -118,11 +120,10 @@ const (
 
 // formOf takes the first of the forms that the client would have and that is had.
 func formOf(r *http.Request) (form, error) {
-	wanted := r.Header.Values("Accept")
-	if len(wanted) == 0 {
+	if len(r.Header.Values("Accept")) == 0 {
 		return form{}, nil
 	}
-	for _, one := range strings.Split(strings.Join(wanted, ","), ",") {
+	for one := range header.Elements(r.Header, "Accept") {
 		switch offered(one) {
 		case plainly:
 			return form{}, nil
@@ -140,8 +141,15 @@ func formOf(r *http.Request) (form, error) {
 
 // accepts says whether a client takes one kind of answer.
 func accepts(r *http.Request, kind string) bool {
-	wanted := r.Header.Values("Accept")
-	return len(wanted) == 0 || slices.ContainsFunc(strings.Split(strings.Join(wanted, ","), ","), func(one string) bool { return offered(one) == kind })
+	if len(r.Header.Values("Accept")) == 0 {
+		return true
+	}
+	for one := range header.Elements(r.Header, "Accept") {
+		if offered(one) == kind {
+			return true
+		}
+	}
+	return false
 }
 
 // offered returns which kind of answer a media range is met by; empty for none.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/run"
 )
 
@@ -119,7 +120,7 @@ func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User,
 		return notAcceptable()
 	}
 	w.Header().Set("ETag", d.etag)
-	if r.Header.Get("If-None-Match") == d.etag {
+	if header.Unchanged(r, d.etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}

@@ -12,13 +12,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/api/peers"
 	"clusterctl/daemons/network/link"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft/kernel"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 const (

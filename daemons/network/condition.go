@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/kube/kubernetes"
 )
 
 const (
@@ -53,17 +56,46 @@ func (c *condition) tell(ctx context.Context, n *corev1.Node, p Plan, made int) 
 			return nil
 		}
 	}
+	return c.write(ctx, n.Name, corev1.NodeNetworkUnavailable, status, reason, message)
+}
+
+// PodTrafficDropped is the condition of a node on which packet rules of others drop what pods send and get.
+const PodTrafficDropped corev1.NodeConditionType = "PodTrafficDropped"
+
+// tellDropped writes the condition of others' packet rules where the node says something else. A node that never had
+// any says nothing.
+func (c *condition) tellDropped(ctx context.Context, n *corev1.Node, problems []string) error {
+	status, reason, message := corev1.ConditionFalse, "NoForeignRules", "no packet rules of others drop packets of pods"
+	if len(problems) > 0 {
+		status, reason, message = corev1.ConditionTrue, "ForeignRules", strings.Join(problems, "; ")
+	}
+	said := ""
+	for _, is := range n.Status.Conditions {
+		if is.Type == PodTrafficDropped {
+			said = is.Message
+		}
+	}
+	if said == message || said == "" && len(problems) == 0 {
+		return nil
+	}
+	return c.write(ctx, n.Name, PodTrafficDropped, status, reason, message)
+}
+
+// write writes a condition of the node.
+func (c *condition) write(ctx context.Context, node string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) error {
 	now := metav1.NewTime(c.now().Truncate(time.Second))
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
-		Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
+		Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
 	}}}})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, telling)
 	defer cancel()
-	if _, err := c.client.CoreV1().Nodes().PatchStatus(ctx, n.Name, patch); err != nil {
-		return fmt.Errorf("say whether the node %s has a network: %w", n.Name, err)
+	nodes := c.client.CoreV1().Nodes()
+	_, err = nodes.Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("write the condition %s of node %s: %w", kind, node, err)
 	}
 	return nil
 }

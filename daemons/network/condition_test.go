@@ -6,7 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
+
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // What a node says of its network is so: a missing one is said after a while, one that is back at once, and nothing is written twice.

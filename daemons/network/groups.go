@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/api/peers"
 	"clusterctl/daemons/network/policy"
+	"clusterctl/kube/kubernetes"
 )
 
 const (

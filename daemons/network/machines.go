@@ -9,12 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/inventory"
+	"clusterctl/kube/kubernetes"
 )
 
 // inventoryPatience is how long the first look at the network waits for the inventory, which an API server of a former release refuses.

@@ -10,9 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"clusterctl/daemons/config/inventory"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // An inventory that is broken or gone is not taken for one without machines: who was answered still is.

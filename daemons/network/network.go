@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -31,6 +30,7 @@ import (
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft/kernel"
 	"clusterctl/daemons/run"
+	"clusterctl/kube/kubernetes"
 )
 
 const (
@@ -56,6 +56,7 @@ type daemon struct {
 	exceptions []netip.Prefix // that pods reach under their own addresses
 	outward    *masquerade    // nil on a machine that has no pods
 	fence      fence          // around the overlay
+	foreign    foreign        // packet filters of others
 	client     kubernetes.Interface
 	nodes      corelisters.NodeLister
 	condition  condition
@@ -178,6 +179,7 @@ func (d *daemon) run(ctx context.Context) error {
 		if d.outward, err = newMasquerade(d.clusters, d.exceptions); err != nil {
 			return err
 		}
+		d.foreign.clusters = d.clusters
 		if err := errors.Join(forward(d.clusters), deafen(), d.answer()); err != nil {
 			return err
 		}
@@ -287,7 +289,7 @@ func (d *daemon) guard(ctx context.Context, every time.Duration) {
 			err = d.outward.restore()
 		}
 		problem := ""
-		if err = errors.Join(err, forward(d.clusters), d.fence.keep(deep)); err != nil {
+		if err = errors.Join(err, forward(d.clusters), d.fence.keep(deep), d.foreign.keep(deep), d.tellDropped(ctx)); err != nil {
 			problem = err.Error()
 		}
 		if problem != last && problem != "" {
@@ -405,6 +407,19 @@ func (d *daemon) tell(ctx context.Context, p Plan, made int) error {
 		time.AfterFunc(patience, d.poke)
 	}
 	return err
+}
+
+// tellDropped has the node say which packet rules of others drop what its pods send and get, when it is known to the
+// API.
+func (d *daemon) tellDropped(ctx context.Context) error {
+	if d.nodes == nil || d.condition.client == nil {
+		return nil
+	}
+	self, err := d.nodes.Get(d.name)
+	if err != nil {
+		return nil // there is nothing to say it of
+	}
+	return d.condition.tellDropped(ctx, self, d.foreign.found())
 }
 
 // tellPolicies says behind which interfaces this machine's pods are.

@@ -13,12 +13,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
+	"clusterctl/daemons/run/measure"
+	"clusterctl/kube/kubernetes"
 )
 
 // wholeLook is how often the rules of policies are compared one by one with what the kernel has, while others change theirs.
@@ -57,7 +58,7 @@ type policies struct {
 func newPolicies(client, machine kubernetes.Interface, node string, log *slog.Logger, kernel func() tables) *policies {
 	p := &policies{
 		log: log, client: client, machine: machine, name: node, kernel: kernel, told: newTold(), uids: map[string]string{}, fed: map[string]uint64{}, kernels: map[nft.Family]tables{},
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "networkpolicy_sync_duration_seconds", Help: "How long it took to bring the rules of network policies up to date.",
 			Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
 		}),

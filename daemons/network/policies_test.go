@@ -19,13 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"clusterctl/daemons/api/admitpod"
 	"clusterctl/daemons/api/peers"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // table is the kernel's, as it was last put there.

@@ -55,6 +55,9 @@ type (
 	ToPorts struct{ First, Last uint16 }
 	// ICMPv6Types matches messages of ICMPv6, which Is has matched, from First to Last.
 	ICMPv6Types struct{ First, Last uint8 }
+	// OnLink matches packets that no router has forwarded: their hop limit is the highest that there is, and each
+	// router lowers it before the packet passes its forward chains.
+	OnLink struct{}
 	// Through matches packets that came in by an interface whose name begins so, or did not.
 	Through struct {
 		Prefix string
@@ -171,6 +174,13 @@ func (s ToPorts) text(Family) string {
 
 func (s ICMPv6Types) text(Family) string {
 	return fmt.Sprintf("icmpv6 type %d-%d", s.First, s.Last)
+}
+
+func (OnLink) text(f Family) string {
+	if f == IPv4 {
+		return "ip ttl 255"
+	}
+	return "ip6 hoplimit 255"
 }
 
 func (s Remember) text(f Family) string {

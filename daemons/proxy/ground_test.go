@@ -263,7 +263,7 @@ func probe(from *netns.Stack, network, to string, wait time.Duration) (o outcome
 // machineA starts the daemon's loop by hand on machine a: it has services and slices, and no API server.
 func machineA(t testing.TB, mode string) *daemon {
 	t.Helper()
-	d := &daemon{cfg: config.DefaultProxy(), env: run.Env{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}, name: "a", mode: mode, changed: newChanged(),
+	d := &daemon{cfg: config.DefaultProxy(), env: run.Env{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}, name: "a", mode: mode, changed: newChanged(), age: newProgrammed(time.Now()),
 		machine:  rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")}},
 		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), duration: newDuration(),
 		slices: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byService: sliceService})}

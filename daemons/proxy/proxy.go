@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,7 +25,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -33,6 +33,8 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/daemons/run"
+	"clusterctl/daemons/run/measure"
+	"clusterctl/kube/kubernetes"
 )
 
 // daemon is the proxy of one machine.
@@ -49,10 +51,12 @@ type daemon struct {
 	families []*family
 	relays   relays // of the mode userspace
 	alone    bool   // whether rules of other modes are gone
+	tracks   bool   // whether the kernel's table of connections was set
 	changed  changed
 	place    rules.Place
 	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
 	duration prometheus.Histogram
+	age      *programmed
 	health   health
 }
 
@@ -89,8 +93,8 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	if d.client, err = kubernetes.NewForConfig(rest); err != nil {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
-	d.duration = newDuration()
-	env.Metrics.MustRegister(d.duration)
+	d.duration, d.age = newDuration(), newProgrammed(time.Now())
+	env.Metrics.MustRegister(append(d.age.collectors(), d.duration)...)
 	env.Health.Ready("rules", func() error {
 		if d.synced.Load() == 0 {
 			return errors.New("the rules are not there yet")
@@ -101,7 +105,7 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	for _, at := range []struct {
 		address string
 		handler http.Handler
-	}{{cfg.HealthzBindAddress, d.healthz()}, {cfg.MetricsBindAddress, env.Local()}} {
+	}{{cfg.HealthzBindAddress, d.healthz()}, {cfg.MetricsBindAddress, d.metrics(env.Local())}} {
 		if at.address == "" {
 			continue
 		}
@@ -138,7 +142,7 @@ func endpointsOf(host string, servers []string) (list []netip.AddrPort) {
 }
 
 func newDuration() prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{
+	return measure.NewHistogram(prometheus.HistogramOpts{
 		Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "How long it took to bring the rules up to date.",
 		Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
 	})
@@ -171,6 +175,18 @@ func (d *daemon) healthz() http.Handler {
 	return mux
 }
 
+// metrics adds the proxy's mode, at upstream's path, to what is served beside the metrics.
+func (d *daemon) metrics(rest http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = io.WriteString(w, d.mode) // the client is gone, or has it
+	})
+	mux.Handle("/", rest)
+	return mux
+}
+
 func (d *daemon) run(ctx context.Context) error {
 	labelled := func(selector string) *informers.Factory {
 		return informers.New(d.client, informers.WithTransform(lean),
@@ -198,6 +214,9 @@ func (d *daemon) run(ctx context.Context) error {
 		if _, err := informer.AddEventHandler(each(func(o any) { d.changed.note(serviceOf(o)) })); err != nil {
 			return fmt.Errorf("watch services: %w", err)
 		}
+	}
+	if _, err := slices.Informer().AddEventHandler(d.age.handler()); err != nil {
+		return fmt.Errorf("watch when slices change: %w", err)
 	}
 	d.health.log = d.env.Log
 	defer d.health.close()
@@ -231,6 +250,9 @@ func lean(o any) (any, error) {
 	case *discoveryv1.EndpointSlice:
 		c := *o
 		c.ManagedFields, c.Annotations = nil, nil
+		if at, ok := o.Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
+			c.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at}
+		}
 		return &c, nil
 	case *corev1.Node:
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion, Labels: o.Labels}}, nil

@@ -64,6 +64,7 @@ func (d *daemon) loop(ctx context.Context) error {
 			}
 		case <-again:
 		case <-d.changed.wake:
+			d.age.queued.SetToCurrentTime()
 			if d.cfg.MinSyncPeriod > 0 {
 				select {
 				case <-ctx.Done():
@@ -107,8 +108,10 @@ func (d *daemon) intact(whole bool) bool {
 // sync makes the kernel's rules what services and endpoints say.
 func (d *daemon) sync() error {
 	began := time.Now()
+	changes := d.age.take()
 	names, err := d.concerned()
 	if err != nil {
+		d.age.failed(changes)
 		return err
 	}
 	var failures []error
@@ -131,6 +134,7 @@ func (d *daemon) sync() error {
 		}
 		f.forget = rules.Forget{}
 	}
+	d.track()
 	d.health.serve()
 	if len(failures) == 0 && !d.alone {
 		if err := retire(d.mode); err != nil {
@@ -140,12 +144,14 @@ func (d *daemon) sync() error {
 		}
 	}
 	if err := errors.Join(failures...); err != nil {
+		d.age.failed(changes)
 		return err
 	}
 	if d.synced.Swap(time.Now().UnixNano()) == 0 {
 		d.env.Log.Info("rules are there", "mode", d.mode, "services", len(names))
 	}
 	d.duration.Observe(time.Since(began).Seconds())
+	d.age.done(changes, time.Now())
 	return nil
 }
 

@@ -9,6 +9,21 @@ import (
 	"clusterctl/daemons/version"
 )
 
+// features are those of upstream's that daemons themselves have, with the stage that they are in; none for general
+// availability.
+var features = []struct{ name, stage string }{
+	{"ComponentSLIs", ""}, {"NativeHistograms", "BETA"}, {"ComponentStatusz", "BETA"}, {"ComponentFlagz", "BETA"},
+}
+
+// newFeatures is the metric of which features are on.
+func newFeatures() prometheus.Collector {
+	on := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubernetes_feature_enabled", Help: "Whether a feature is on, and its stage."}, []string{"name", "stage"})
+	for _, f := range features {
+		on.WithLabelValues(f.name, f.stage).Set(1)
+	}
+	return on
+}
+
 // newBuildInfo is the metric by which it is told which releases run together.
 func newBuildInfo() prometheus.Collector {
 	numbers := strings.SplitN(strings.TrimPrefix(version.Kubernetes, "v"), ".", 3)

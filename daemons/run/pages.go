@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/version"
 )
 
@@ -107,7 +108,7 @@ func (a *About) configuration(w http.ResponseWriter, _ *http.Request) {
 // page writes one of the pages as text or, for who asks for that, as an object of config.k8s.io.
 func (a *About) page(w http.ResponseWriter, r *http.Request, kind string, object map[string]any, text func()) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	accept := r.Header.Get("Accept")
+	accept := header.Joined(r.Header, "Accept")
 	if accept == "" {
 		accept = "*/*"
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"sort"
 	"strconv"
@@ -16,10 +15,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"clusterctl/daemons/run/manager"
+	"clusterctl/daemons/run/watchdog"
 )
 
 // Env is what a daemon is started with. Several daemons may run in one process,
@@ -30,12 +31,15 @@ type Env struct {
 	Health  *Health              // required
 	Rest    *Rest                // required; what the daemon tidies up when it has nothing to do
 	About   *About               // required; what the daemon tells of itself
+	// MoreMetrics are served besides /metrics, by their paths below it. Access to them is guarded as access to /metrics
+	// is.
+	MoreMetrics map[string]http.Handler
 }
 
 // NewEnv returns an Env with nothing registered but the process' own metrics.
 func NewEnv(log *slog.Logger) Env {
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo())
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(), newFeatures())
 	return Env{Log: log, Metrics: metrics, Health: &Health{}, Rest: &Rest{}, About: &About{Started: time.Now()}}
 }
 
@@ -49,6 +53,9 @@ type Health struct {
 	ready map[string]Check
 	told  map[string]Check
 	said  map[string]string // why checks failed when last asked
+
+	once   sync.Once
+	counts *slis
 }
 
 // Live adds a check to /livez, /healthz and /readyz: when it fails, only a restart helps.
@@ -121,7 +128,7 @@ func (h *Health) results(ready bool, single string) []result {
 	return results
 }
 
-// Handler serves the health endpoints and /metrics. A single check is at
+// Handler serves the health endpoints, /metrics and /metrics/slis. A single check is at
 // /livez/NAME; ?verbose lists them all and ?exclude=NAME leaves one out, as upstream.
 // As there, no matter by which method they are asked for.
 func (e Env) Handler() http.Handler {
@@ -131,6 +138,10 @@ func (e Env) Handler() http.Handler {
 		mux.Handle(path+"/{check}", e.Health.endpoint(path, path == "/readyz", e.Log))
 	}
 	mux.Handle("/metrics", promhttp.HandlerFor(e.Metrics, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics/slis", e.Health.slis())
+	for path, handler := range e.MoreMetrics {
+		mux.Handle(path, handler)
+	}
 	return mux
 }
 
@@ -164,14 +175,18 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if single := r.PathValue("check"); single != "" {
-			h.single(w, r, h.results(ready, single), log)
+			results := h.results(ready, single)
+			h.counted().count(name, results)
+			h.single(w, r, results, log)
 			return
 		}
 		query := r.URL.Query()
 		unknown := slices.Clone(query["exclude"])
 		var out strings.Builder
 		failed := false
-		for _, res := range h.results(ready, "") {
+		results := h.results(ready, "")
+		h.counted().count(name, results)
+		for _, res := range results {
 			if slices.Contains(query["exclude"], res.name) {
 				unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == res.name })
 				fmt.Fprintf(&out, "[+]%s excluded: ok\n", res.name)
@@ -232,34 +247,26 @@ func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result
 	fmt.Fprint(w, "ok")
 }
 
-// Notify tells systemd that the process is ready as soon as h is, pets its
-// watchdog for as long as h is live, and says when it stops. It returns when ctx ends.
-// Outside systemd it does nothing.
+// Notify tells systemd that the process is ready as soon as h is, tells its watchdog that it makes progress for as long
+// as h is live, and says when it stops. It returns when ctx ends. Outside systemd it does nothing.
 func Notify(ctx context.Context, h *Health) {
-	if os.Getenv("NOTIFY_SOCKET") == "" {
+	if !manager.There() {
 		return
 	}
-	period, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || period == 0 {
-		period = 20 * time.Second
-	}
+	send := func(message string) { _ = manager.Tell(message) }
+	defer send(manager.Stopping)
 	// Readiness is looked at often, since bring-up waits for it.
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for ready := false; ; {
+	for h.Err(true) != nil {
 		select {
 		case <-ctx.Done():
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 			return
 		case <-tick.C:
 		}
-		if !ready && h.Err(true) == nil {
-			ready = true
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-			tick.Reset(period / 3)
-		}
-		if ready && h.Err(false) == nil {
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
-		}
 	}
+	tick.Stop()
+	send(manager.Ready)
+	watchdog.Watch(ctx, send, func(context.Context) error { return h.Err(false) })
+	<-ctx.Done()
 }

@@ -108,7 +108,7 @@ func (e Env) Guarded(metrics, profiling bool, judge Judge) http.Handler {
 	open, pages := e.Handler(), e.Pages(profiling)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := isPage(r.URL.Path)
-		guarded := page || r.URL.Path == "/metrics" && metrics
+		guarded := page || isMetrics(r.URL.Path) && metrics
 		if !guarded {
 			if len(r.TLS.VerifiedChains) > 0 {
 				VisitorOf(r.Context()).Identify()
@@ -138,6 +138,9 @@ func (e Env) Guarded(metrics, profiling bool, judge Judge) http.Handler {
 		}
 	})
 }
+
+// isMetrics reports whether a path is that of metrics, of any kind.
+func isMetrics(path string) bool { return path == "/metrics" || strings.HasPrefix(path, "/metrics/") }
 
 var errNobody = errors.New("neither a certificate nor a token says who asks")
 

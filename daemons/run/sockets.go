@@ -8,7 +8,8 @@ import (
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/activation"
-	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/run/manager"
 )
 
 // inherited are the sockets that systemd had kept from the process before.
@@ -29,15 +30,14 @@ func Inherited(name string) (list []*os.File) {
 // Keep gives systemd a socket to keep for the process that comes after this one when the unit is restarted or fails: what arrives between the
 // two waits in the socket. It reports whether there is a systemd. The unit must allow it, by FileDescriptorStoreMax.
 func Keep(name string, socket syscall.Conn) (bool, error) {
-	at := os.Getenv("NOTIFY_SOCKET")
-	if at == "" {
+	if !manager.There() {
 		return false, nil
 	}
 	raw, err := socket.SyscallConn()
 	if err == nil {
 		// FDPOLL: an error that is pending on the socket is no reason to drop it.
 		var failed error
-		err = raw.Control(func(fd uintptr) { failed = tell(at, "FDSTORE=1\nFDPOLL=0\nFDNAME="+name, unix.UnixRights(int(fd))) })
+		err = raw.Control(func(fd uintptr) { failed = manager.Tell("FDSTORE=1\nFDPOLL=0\nFDNAME="+name, int(fd)) })
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
@@ -48,19 +48,8 @@ func Keep(name string, socket syscall.Conn) (bool, error) {
 
 // Drop has systemd close the sockets of a name that it keeps.
 func Drop(name string) error {
-	if at := os.Getenv("NOTIFY_SOCKET"); at != "" {
-		if err := tell(at, "FDSTOREREMOVE=1\nFDNAME="+name, nil); err != nil {
-			return fmt.Errorf("have the socket %s dropped: %w", name, err)
-		}
+	if err := manager.Tell("FDSTOREREMOVE=1\nFDNAME=" + name); err != nil {
+		return fmt.Errorf("have the socket %s dropped: %w", name, err)
 	}
 	return nil
-}
-
-func tell(at, text string, rights []byte) error {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	err = unix.Sendmsg(fd, []byte(text), rights, &unix.SockaddrUnix{Name: at}, 0)
-	return errors.Join(err, unix.Close(fd))
 }

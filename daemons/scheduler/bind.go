@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	storage "k8s.io/component-helpers/storage/volume"
 
+	"clusterctl/daemons/api/storage"
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
 )

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"clusterctl/daemons/run/measure"
 	"clusterctl/daemons/scheduler/cluster"
 )
 
@@ -31,23 +32,23 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "scheduler_schedule_attempts_total", Help: "Attempts to schedule pods, by result.",
 		}, []string{"result", "profile"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "scheduler_scheduling_attempt_duration_seconds", Help: "Time from taking up a pod to its binding.", Buckets: buckets,
 		}, []string{"result", "profile"}),
-		algorithm: prometheus.NewHistogram(prometheus.HistogramOpts{
+		algorithm: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "scheduler_scheduling_algorithm_duration_seconds", Help: "Time that choosing a node takes.", Buckets: buckets,
 		}),
-		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		sli: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "scheduler_pod_scheduling_sli_duration_seconds", Help: "Time from when a pod was first seen without a node to its binding, by the attempts that it took.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20),
 		}, []string{"attempts"}),
-		tries: prometheus.NewHistogram(prometheus.HistogramOpts{
+		tries: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "scheduler_pod_scheduling_attempts", Help: "Attempts that it took to bind a pod.", Buckets: prometheus.ExponentialBuckets(1, 2, 5),
 		}),
 		preemptions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "scheduler_preemption_attempts_total", Help: "Attempts to make room for a pod by removing others.",
 		}),
-		victims: prometheus.NewHistogram(prometheus.HistogramOpts{
+		victims: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "scheduler_preemption_victims", Help: "Pods removed by one preemption.", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
 		}),
 		incoming: prometheus.NewCounterVec(prometheus.CounterOpts{

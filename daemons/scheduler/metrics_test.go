@@ -9,9 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"clusterctl/daemons/scheduler/profile"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 func gatedBy(name string) func(*corev1.Pod) {
@@ -104,6 +105,40 @@ scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="unsche
 scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 2
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "scheduler_queue_incoming_pods_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatPodsRequestIsASeriesOfEach(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := newMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	collector := podResources{m}
+	if n := testutil.CollectAndCount(collector); n != 0 {
+		t.Errorf("a scheduler that does not lead serves %d series", n)
+	}
+	s := newScheduler(fake.NewClientset(), slog.New(slog.DiscardHandler), m, profile.DefaultSettings())
+	bounded := func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), "example.com/gpu": resource.MustParse("1")}
+	}
+	s.sees(node("n1"), pod("there", asks("cpu", "250m"), asks("memory", "1Gi"), bounded, on("n1")), pod("ended", asks("cpu", "1"), on("n1"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		pod("waits", asks("cpu", "1500m")), pod("same", asks("cpu", "1500m"), bounded), pod("nothing"))
+	want := `# HELP kube_pod_resource_limit What a pod may use of a resource at most.
+# TYPE kube_pod_resource_limit gauge
+kube_pod_resource_limit{namespace="default",node="",pod="same",priority="0",resource="cpu",scheduler="default-scheduler",unit="cores"} 2
+kube_pod_resource_limit{namespace="default",node="",pod="same",priority="0",resource="example.com/gpu",scheduler="default-scheduler",unit="integer"} 1
+kube_pod_resource_limit{namespace="default",node="n1",pod="there",priority="0",resource="cpu",scheduler="default-scheduler",unit="cores"} 2
+kube_pod_resource_limit{namespace="default",node="n1",pod="there",priority="0",resource="example.com/gpu",scheduler="default-scheduler",unit="integer"} 1
+# HELP kube_pod_resource_request What a pod requests of a resource.
+# TYPE kube_pod_resource_request gauge
+kube_pod_resource_request{namespace="default",node="",pod="same",priority="0",resource="cpu",scheduler="default-scheduler",unit="cores"} 1.5
+kube_pod_resource_request{namespace="default",node="",pod="waits",priority="0",resource="cpu",scheduler="default-scheduler",unit="cores"} 1.5
+kube_pod_resource_request{namespace="default",node="n1",pod="there",priority="0",resource="cpu",scheduler="default-scheduler",unit="cores"} 0.25
+kube_pod_resource_request{namespace="default",node="n1",pod="there",priority="0",resource="memory",scheduler="default-scheduler",unit="bytes"} 1.073741824e+09
+`
+	if err := testutil.CollectAndCompare(collector, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }

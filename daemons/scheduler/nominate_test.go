@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/profile"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 func nominated(node string) func(*corev1.Pod) {

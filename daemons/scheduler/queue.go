@@ -72,6 +72,17 @@ func newQueue(now func() time.Time, settings profile.Settings) *queue {
 	}
 }
 
+// all returns the pods that wait for a node.
+func (q *queue) all() []*cluster.Pod {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := make([]*cluster.Pod, 0, len(q.pods))
+	for _, it := range q.pods {
+		list = append(list, it.pod)
+	}
+	return list
+}
+
 // classKey is the same for pods that may share a refusal. A pod that was promised a node waits for that alone.
 func classKey(p *cluster.Pod) string {
 	if p.Nominated != "" {

@@ -7,12 +7,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/client"
@@ -21,6 +21,7 @@ import (
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/profile"
+	"clusterctl/kube/kubernetes"
 )
 
 // Lease is the name of the lease in kube-system whose holder is active.
@@ -48,6 +49,11 @@ func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
+	resources, err := podResourceMetrics(m)
+	if err != nil {
+		return fmt.Errorf("register the metrics of pods' resources: %w", err)
+	}
+	env.MoreMetrics = map[string]http.Handler{"/metrics/resources": resources}
 	active := func(ctx context.Context) error { return newScheduler(api, env.Log, m, settings).run(ctx) }
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -57,6 +63,10 @@ func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
 		env.Health.Ready("started", func() error { return nil }) // a standby is ready to lead
 		if !cfg.LeaderElect {
 			return active(ctx)
+		}
+		active, err := client.CountLeading(env.Metrics, Lease, active)
+		if err != nil {
+			return err
 		}
 		return client.Lead(ctx, leases, Lease, env.Log, active)
 	})

@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clusterctl/daemons/scheduler/profile"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // start runs a scheduler over a fake API that carries bindings out.

@@ -6,16 +6,21 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	strict "k8s.io/apimachinery/pkg/runtime/serializer/json"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"clusterctl/kube/scheme"
 )
 
 // strictly decodes the kinds of Kubernetes' own groups, and refuses fields that they
 // do not have.
-var strictly = strict.NewSerializerWithOptions(strict.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, strict.SerializerOptions{Strict: true})
+var strictly = sync.OnceValue(func() *strict.Serializer {
+	kinds := scheme.Scheme()
+	return strict.NewSerializerWithOptions(strict.DefaultMetaFactory, kinds, kinds, strict.SerializerOptions{Strict: true})
+})
 
 // checkObject says what is wrong with an object of one of Kubernetes' own groups, so
 // that it does not stop a run half way. Other groups are known to the cluster alone.
@@ -29,7 +34,7 @@ func checkObject(content map[string]any) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = strictly.Decode(text, nil, nil)
+	_, _, err = strictly().Decode(text, nil, nil)
 	if err == nil {
 		return nil
 	}
@@ -50,13 +55,13 @@ func checkKind(version, kind string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%q is not an API version, as \"v1\" or \"apps/v1\"", version)
 	}
-	if scheme.Scheme.Recognizes(gv.WithKind(kind)) {
+	if scheme.Scheme().Recognizes(gv.WithKind(kind)) {
 		return true, nil
 	}
-	versions := scheme.Scheme.PrioritizedVersionsForGroup(gv.Group)
+	versions := scheme.Scheme().PrioritizedVersionsForGroup(gv.Group)
 	if len(versions) == 0 {
 		groups := map[string]bool{}
-		for _, v := range scheme.Scheme.PrioritizedVersionsAllGroups() {
+		for _, v := range scheme.Scheme().PrioritizedVersionsAllGroups() {
 			groups[v.Group] = true
 		}
 		if hint := Suggest(gv.Group, slices.Sorted(maps.Keys(groups))); hint != "" && !strings.Contains(gv.Group, ".") {
@@ -66,14 +71,14 @@ func checkKind(version, kind string) (bool, error) {
 	}
 	var elsewhere, kinds []string
 	for _, v := range versions {
-		if scheme.Scheme.Recognizes(v.WithKind(kind)) {
+		if scheme.Scheme().Recognizes(v.WithKind(kind)) {
 			elsewhere = append(elsewhere, v.String())
 		}
 	}
 	if len(elsewhere) > 0 {
 		return false, fmt.Errorf("%s has no kind %s; it is in %s", version, kind, strings.Join(elsewhere, " and "))
 	}
-	for name := range scheme.Scheme.KnownTypes(gv) {
+	for name := range scheme.Scheme().KnownTypes(gv) {
 		if !strings.HasSuffix(name, "List") && !strings.HasSuffix(name, "Options") && name != "WatchEvent" {
 			kinds = append(kinds, name)
 		}

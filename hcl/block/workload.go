@@ -56,7 +56,7 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 		Labels: raw.Labels, Annotations: raw.Annotations, NodeSelector: raw.NodeSelector,
 		ServiceAccount: raw.ServiceAccount, HostNetwork: raw.HostNetwork, Config: raw.Config, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b),
 	}
-	if errs := validation.IsDNS1035Label(w.Name); len(errs) > 0 {
+	if errs := validation.IsDNS1123Label(w.Name); len(errs) > 0 {
 		diags = append(diags, fail(labelOr(b, "name"), "Invalid workload name", "%q: %s.", w.Name, errs[0]))
 	}
 	if errs := validation.IsDNS1123Label(w.Namespace); len(errs) > 0 {

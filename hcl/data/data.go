@@ -4,18 +4,15 @@
 package data
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
-	"sigs.k8s.io/yaml"
 )
 
 // MaxBytes is how much a file may have.
@@ -69,52 +66,6 @@ func JSON(text []byte) (cty.Value, error) {
 		return cty.DynamicVal, err
 	}
 	return ctyjson.Unmarshal(text, ty)
-}
-
-// YAML is the value of a YAML text; several documents are a list.
-func YAML(text []byte) (cty.Value, error) {
-	var list []cty.Value
-	for n, doc := range documents(text) {
-		plain, err := yaml.YAMLToJSONStrict(doc)
-		if err != nil {
-			return cty.DynamicVal, fmt.Errorf("document %d: %w", n+1, err)
-		}
-		v, err := JSON(plain)
-		if err != nil {
-			return cty.DynamicVal, fmt.Errorf("document %d: %w", n+1, err)
-		}
-		list = append(list, v)
-	}
-	if len(list) == 1 {
-		return list[0], nil
-	}
-	return cty.TupleVal(list), nil
-}
-
-// documents cuts a YAML text at the lines that separate documents; empty ones are left out.
-func documents(text []byte) (list [][]byte) {
-	var doc bytes.Buffer
-	end := func() {
-		for line := range strings.Lines(doc.String()) {
-			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-				list = append(list, bytes.Clone(doc.Bytes()))
-				break
-			}
-		}
-		doc.Reset()
-	}
-	for line := range bytes.Lines(text) {
-		if word := strings.TrimRight(string(line), " \t\r\n"); word == "---" || strings.HasPrefix(word, "--- ") || word == "..." {
-			end()
-			line = bytes.TrimPrefix(bytes.TrimPrefix(line, []byte("---")), []byte("..."))
-		}
-		doc.Write(line)
-	}
-	end()
-	if len(list) == 0 {
-		list = [][]byte{[]byte("null")}
-	}
-	return list
 }
 
 // Value is the value of what encoding/json decodes to.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"clusterctl/hcl/config"
+	"clusterctl/hcl/data"
 )
 
 // Print writes diagnostics with the lines that they are about.
@@ -67,7 +67,10 @@ func Format(path string) (map[string][]byte, error) {
 		return nil, err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		vars, _ := filepath.Glob(filepath.Join(dir, "*.clustervars"))
+		vars, err := data.Listed(dir, ".clustervars")
+		if err != nil {
+			return nil, err
+		}
 		paths = append(paths, vars...)
 	}
 	changed := map[string][]byte{}

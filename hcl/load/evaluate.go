@@ -50,14 +50,14 @@ type node struct {
 	failed     bool            // it, or what it needs, is wrong, and that has been said
 }
 
-func newEvaluator(c *Configuration, dir string) *evaluator {
+func newEvaluator(c *Configuration, dir, root string) *evaluator {
 	e := &evaluator{c: c, dir: dir, nodes: map[string]*node{}, kinds: map[string]*kind{}}
 	for _, r := range append([]string{"output"}, roots...) {
 		e.kinds[r] = &kind{values: map[string]cty.Value{}}
 	}
-	e.paths = paths(dir, dir)
-	e.functions = Functions(dir)
-	e.context = &block.Context{Digest: digest, Path: inDir(dir), Glob: glob(dir), YAML: readYAML}
+	e.paths = paths(dir, root)
+	e.functions = Functions(dir, c.now)
+	e.context = &block.Context{Digest: digest, Path: inDir(dir), Glob: glob(dir, root), YAML: readYAML}
 	return e
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -49,10 +50,13 @@ func digest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// glob finds files; a folder stands for the YAML files in it.
-func glob(dir string) func(string) ([]string, error) {
+// glob returns a function that finds the files of a pattern, which is relative to dir; a folder stands for the YAML and
+// JSON files in it. The paths that expressions can put before a pattern (path.module, path.root, path.cwd and the home
+// folder) are not part of it.
+func glob(dir, root string) func(string) ([]string, error) {
 	return func(pattern string) ([]string, error) {
-		matches, err := filepath.Glob(inDir(dir)(pattern))
+		base, rest := cutPath(inDir(dir)(pattern), pattern, dir, root)
+		matches, err := data.Matches(base, rest)
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +68,8 @@ func glob(dir string) func(string) ([]string, error) {
 				list = append(list, m)
 				continue
 			}
-			for _, ext := range []string{"*.yaml", "*.yml", "*.json"} {
-				inside, err := filepath.Glob(filepath.Join(m, ext))
+			for _, suffix := range []string{".yaml", ".yml", ".json"} {
+				inside, err := data.Listed(m, suffix)
 				if err != nil {
 					return nil, err
 				}
@@ -73,8 +77,27 @@ func glob(dir string) func(string) ([]string, error) {
 			}
 		}
 		sort.Strings(list)
-		return list, nil
+		return slices.Compact(list), nil
 	}
+}
+
+// cutPath cuts the place of a pattern into the folder that it starts at and the pattern below that.
+func cutPath(place, pattern, dir, root string) (base, rest string) {
+	if place == filepath.Join(dir, pattern) && !filepath.IsAbs(pattern) {
+		return dir, pattern
+	}
+	home, _ := os.UserHomeDir()
+	base, rest = string(filepath.Separator), place
+	for _, folder := range []string{dir, root, ".", home} {
+		absolute, err := filepath.Abs(folder)
+		if folder == "" || err != nil || len(absolute) < len(base) {
+			continue
+		}
+		if below, ok := strings.CutPrefix(place, absolute); ok && (below == "" || below[0] == filepath.Separator) {
+			base, rest = absolute, below
+		}
+	}
+	return base, rest
 }
 
 // readYAML returns the objects of a file of YAML documents, lists taken apart.

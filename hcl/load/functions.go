@@ -1,6 +1,8 @@
 package load
 
 import (
+	"time"
+
 	"github.com/hashicorp/hcl/v2/ext/tryfunc"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
@@ -11,8 +13,8 @@ import (
 )
 
 // Functions returns the functions of the language: Terraform's, by the same names.
-// Files are read relative to dir.
-func Functions(dir string) map[string]function.Function {
+// Files are read relative to dir, and now is the time of the run.
+func Functions(dir string, now time.Time) map[string]function.Function {
 	f := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
 		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc, "signum": stdlib.SignumFunc,
@@ -24,30 +26,35 @@ func Functions(dir string) map[string]function.Function {
 		"trimsuffix": stdlib.TrimSuffixFunc, "trimspace": stdlib.TrimSpaceFunc, "startswith": affix(true), "endswith": affix(false),
 		"strcontains": strContainsFunc,
 
-		"chunklist": stdlib.ChunklistFunc, "coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
+		"chunklist": stdlib.ChunklistFunc, "coalesce": coalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
 		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": stdlib.DistinctFunc, "element": stdlib.ElementFunc,
-		"flatten": stdlib.FlattenFunc, "index": stdlib.IndexFunc, "keys": stdlib.KeysFunc, "values": stdlib.ValuesFunc, "length": lengthFunc,
+		"flatten": stdlib.FlattenFunc, "index": indexFunc, "keys": stdlib.KeysFunc, "values": stdlib.ValuesFunc, "length": lengthFunc,
 		"lookup": lookupFunc, "merge": stdlib.MergeFunc, "range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc,
 		"setintersection": stdlib.SetIntersectionFunc, "setproduct": setProductFunc, "setsubtract": stdlib.SetSubtractFunc,
 		"setunion": stdlib.SetUnionFunc, "slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "zipmap": stdlib.ZipmapFunc,
-		"alltrue": allOrAny(true), "anytrue": allOrAny(false), "one": oneFunc, "sum": sumFunc,
+		"alltrue": allTrueFunc, "anytrue": anyTrueFunc, "one": oneFunc, "sum": sumFunc,
+		"matchkeys": matchKeysFunc, "transpose": transposeFunc,
 
 		"csvdecode": stdlib.CSVDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "jsondecode": stdlib.JSONDecodeFunc,
 		"yamlencode": yamlEncodeFunc, "yamldecode": yamlDecodeFunc,
-		"base64encode": base64EncodeFunc, "base64decode": base64DecodeFunc, "urlencode": urlEncodeFunc,
+		"base64encode": base64EncodeFunc, "base64decode": base64DecodeFunc, "urlencode": urlEncodeFunc, "urldecode": urlDecodeFunc,
+		"base64gzip": base64GzipFunc, "base64gunzip": base64GunzipFunc, "textencodebase64": textEncodeFunc, "textdecodebase64": textDecodeFunc,
+		"bcrypt": bcryptFunc, "rsadecrypt": rsaDecryptFunc,
 		"sha256": hashFunc("sha256", false), "sha512": hashFunc("sha512", false), "sha1": hashFunc("sha1", false), "md5": hashFunc("md5", false),
 		"base64sha256": hashFunc("sha256", true), "base64sha512": hashFunc("sha512", true), "uuidv5": uuidV5Func,
 
-		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc,
+		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc, "timecmp": timeCompareFunc,
 
 		"cidrhost": cidrHostFunc, "cidrnetmask": cidrNetmaskFunc, "cidrsubnet": cidrSubnetFunc, "cidrsubnets": cidrSubnetsFunc,
 
 		"tostring": to(cty.String), "tonumber": to(cty.Number), "tobool": to(cty.Bool),
 		"tolist": to(cty.List(cty.DynamicPseudoType)), "toset": to(cty.Set(cty.DynamicPseudoType)), "tomap": to(cty.Map(cty.DynamicPseudoType)),
 		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc, "nonsensitive": marking(false), "sensitive": marking(true),
+		"issensitive": isSensitiveFunc, "ephemeralasnull": ephemeralAsNullFunc, "type": typeFunc,
 
 		"abspath": absPathFunc, "basename": baseNameFunc, "dirname": dirNameFunc, "pathexpand": pathExpandFunc,
 	}
+	addRun(f, now)
 	addFiles(f, dir)
 	return f
 }
@@ -85,8 +92,9 @@ func marking(hide bool) function.Function {
 			if hide {
 				return args[0].Mark(block.Sensitive), nil
 			}
-			v, _ := args[0].UnmarkDeep()
-			return v, nil
+			v, marks := args[0].Unmark()
+			delete(marks, block.Sensitive)
+			return v.WithMarks(marks), nil
 		},
 	})
 }

@@ -13,10 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
-	ctyjson "github.com/zclconf/go-cty/cty/json"
-	"sigs.k8s.io/yaml"
 )
 
 var (
@@ -58,47 +55,4 @@ func sum(name string, asBase64 bool, content []byte) string {
 		return base64.StdEncoding.EncodeToString(h.Sum(nil))
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-var yamlEncodeFunc = function.New(&function.Spec{
-	Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowDynamicType: true}},
-	Type:   function.StaticReturnType(cty.String),
-	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
-		if !a[0].IsWhollyKnown() {
-			return cty.UnknownVal(cty.String), nil
-		}
-		text, err := ctyjson.Marshal(a[0], a[0].Type())
-		if err != nil {
-			return cty.NilVal, function.NewArgError(0, err)
-		}
-		out, err := yaml.JSONToYAML(text)
-		if err != nil {
-			return cty.NilVal, function.NewArgError(0, err)
-		}
-		return cty.StringVal(string(out)), nil
-	},
-})
-
-var yamlDecodeFunc = function.New(&function.Spec{
-	Params: []function.Parameter{{Name: "text", Type: cty.String}},
-	Type: func(a []cty.Value) (cty.Type, error) {
-		if !a[0].IsKnown() {
-			return cty.DynamicPseudoType, nil
-		}
-		v, err := decodeYAML(a[0].AsString())
-		return v.Type(), err
-	},
-	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) { return decodeYAML(a[0].AsString()) },
-})
-
-func decodeYAML(text string) (cty.Value, error) {
-	out, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		return cty.DynamicVal, function.NewArgError(0, err)
-	}
-	ty, err := ctyjson.ImpliedType(out)
-	if err != nil {
-		return cty.DynamicVal, function.NewArgError(0, err)
-	}
-	return ctyjson.Unmarshal(out, ty)
 }

@@ -10,10 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
 
 	"clusterctl/hcl/data"
@@ -24,9 +21,9 @@ var (
 	baseNameFunc   = text(1, func(a []string) (string, error) { return filepath.Base(a[0]), nil })
 	dirNameFunc    = text(1, func(a []string) (string, error) { return filepath.Dir(a[0]), nil })
 	pathExpandFunc = text(1, func(a []string) (string, error) {
-		if rest, ok := strings.CutPrefix(a[0], "~/"); ok {
+		if a[0] == "~" || strings.HasPrefix(a[0], "~/") {
 			home, err := os.UserHomeDir()
-			return filepath.Join(home, rest), err
+			return filepath.Join(home, a[0][1:]), err
 		}
 		return a[0], nil
 	})
@@ -54,6 +51,12 @@ func addFiles(f map[string]function.Function, dir string) {
 			content, err := data.UpTo(inDir(dir)(a[0]), maxDigested)
 			return sum(name, false, content), err
 		})
+		if name == "sha256" || name == "sha512" {
+			f["filebase64"+name] = text(1, func(a []string) (string, error) {
+				content, err := data.UpTo(inDir(dir)(a[0]), maxDigested)
+				return sum(name, true, content), err
+			})
+		}
 	}
 	f["fileexists"] = function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "path", Type: cty.String}},
@@ -75,7 +78,7 @@ func addFiles(f map[string]function.Function, dir string) {
 			if _, err := os.ReadDir(base); err != nil {
 				return cty.NilVal, function.NewArgError(0, err)
 			}
-			matches, err := filepath.Glob(filepath.Join(base, a[1].AsString()))
+			matches, err := data.Matches(base, a[1].AsString())
 			if err != nil {
 				return cty.NilVal, function.NewArgError(1, err)
 			}
@@ -99,49 +102,6 @@ func addFiles(f map[string]function.Function, dir string) {
 			return cty.SetVal(list), nil
 		},
 	})
-	f["templatefile"] = templateFunc(f, read)
-}
-
-// templateFunc renders a file with the given variables and all functions but itself.
-func templateFunc(f map[string]function.Function, read func(string) ([]byte, error)) function.Function {
-	render := func(a []cty.Value) (cty.Value, error) {
-		path := a[0].AsString()
-		content, err := read(path)
-		if err != nil {
-			return cty.DynamicVal, function.NewArgError(0, err)
-		}
-		expr, diags := hclsyntax.ParseTemplate(content, path, hcl.InitialPos)
-		if diags.HasErrors() {
-			return cty.DynamicVal, function.NewArgErrorf(0, "%v", diags)
-		}
-		vars := map[string]cty.Value{}
-		if a[1].CanIterateElements() {
-			for it := a[1].ElementIterator(); it.Next(); {
-				k, v := it.Element()
-				vars[k.AsString()] = v
-			}
-		}
-		inner := map[string]function.Function{}
-		for name, fn := range f {
-			if name != "templatefile" {
-				inner[name] = fn
-			}
-		}
-		v, diags := expr.Value(&hcl.EvalContext{Variables: vars, Functions: inner})
-		if diags.HasErrors() {
-			return cty.DynamicVal, function.NewArgErrorf(1, "%v", diags)
-		}
-		return v, nil
-	}
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "vars", Type: cty.DynamicPseudoType}},
-		Type:   function.StaticReturnType(cty.String),
-		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
-			v, err := render(a)
-			if err != nil {
-				return cty.NilVal, err
-			}
-			return convert.Convert(v, cty.String)
-		},
-	})
+	f["templatefile"] = templateFileFunc(f, read)
+	f["templatestring"] = templateStringFunc(f)
 }

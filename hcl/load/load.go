@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
@@ -30,6 +31,7 @@ type Options struct {
 	VarFiles []string // in order, before Vars
 	Environ  []string // as os.Environ
 
+	Now       time.Time                     // of the run, which timestamp() gives; zero means the time of the call
 	Programs  bool                          // run those of data "external"; otherwise what they say is unknown
 	Texts     map[string]string             // of files, by absolute path, in place of what is on the disk
 	Module    bool                          // the folder may be a module: it needs no cluster block, and values that nobody gives are unknown
@@ -54,14 +56,22 @@ type Configuration struct {
 	programs  bool
 	overrides map[string]cty.Value
 	live      map[LiveObject]map[string]any
+	now       time.Time
 	uncertain bool // there are unknown values
 	hidden    bool // there are sensitive values: diagnostics must not show any
+}
+
+func (o Options) now() time.Time {
+	if o.Now.IsZero() {
+		return time.Now()
+	}
+	return o.Now
 }
 
 // Load reads, evaluates and validates a configuration. The Configuration is never
 // nil, so that diagnostics can be printed with their source.
 func Load(o Options) (*Configuration, hcl.Diagnostics) {
-	c := &Configuration{Cluster: &config.Cluster{}, Dir: o.Path, parser: hclparse.NewParser(), headers: map[config.Source]*hcl.Range{}, texts: o.Texts, module: o.Module, programs: o.Programs, overrides: o.Overrides, live: o.Live}
+	c := &Configuration{Cluster: &config.Cluster{}, Dir: o.Path, parser: hclparse.NewParser(), headers: map[config.Source]*hcl.Range{}, texts: o.Texts, module: o.Module, programs: o.Programs, overrides: o.Overrides, live: o.Live, now: o.now()}
 	defer func() { c.Files = c.parser.Files() }()
 	paths, dir, err := files(o.Path)
 	c.Dir = dir
@@ -72,7 +82,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return c, diags
 	}
-	e := newEvaluator(c, dir)
+	e := newEvaluator(c, dir, dir)
 	e.fetched = &fetched{root: dir}
 	diags = append(diags, e.declare(blocks)...)
 	if diags.HasErrors() {

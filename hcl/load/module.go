@@ -103,10 +103,9 @@ func (e *evaluator) enter(n *node, key string, path []string) (diags hcl.Diagnos
 		return diags
 	}
 	for _, i := range instances {
-		child := newEvaluator(e.c, dir)
+		child := newEvaluator(e.c, dir, e.root().dir)
 		child.parent, child.call, child.instance, child.depth, child.fetched = e, n, i, e.depth+1, e.fetched
 		child.prefix = e.prefix + key + i.Suffix() + "."
-		child.paths = paths(dir, e.root().dir)
 		child.context.Module, child.context.ModuleNames = child.prefix, append(slices.Clone(e.context.ModuleNames), n.name)
 		if i.Repeated() {
 			child.context.ModuleNames = append(child.context.ModuleNames, i.Key)

@@ -1,6 +1,8 @@
 package load
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -45,8 +47,11 @@ func Tests(path string) ([]*Test, hcl.Diagnostics, map[string]*hcl.File) {
 		return nil, hcl.Diagnostics{problem(nil, "No configuration", "%v", err)}, nil
 	}
 	var paths []string
-	for _, pattern := range []string{dir, filepath.Join(dir, "tests")} {
-		list, _ := filepath.Glob(filepath.Join(pattern, "*"+TestExtension))
+	for _, folder := range []string{dir, filepath.Join(dir, "tests")} {
+		list, err := data.Listed(folder, TestExtension)
+		if err != nil && !(errors.Is(err, fs.ErrNotExist) && folder != dir) {
+			return nil, hcl.Diagnostics{problem(nil, "Tests that cannot be listed", "%v", err)}, nil
+		}
 		paths = append(paths, list...)
 	}
 	var tests []*Test
@@ -130,7 +135,7 @@ func decodeTest(path string, body hcl.Body) (*Test, hcl.Diagnostics) {
 
 // Load loads the configuration of a run. before is what runs before it gave, by name.
 func (r *TestRun) Load(o Options, before map[string]cty.Value) (*Configuration, hcl.Diagnostics) {
-	scope := &hcl.EvalContext{Functions: Functions(o.Path), Variables: map[string]cty.Value{"run": cty.ObjectVal(before)}}
+	scope := &hcl.EvalContext{Functions: Functions(o.Path, o.now()), Variables: map[string]cty.Value{"run": cty.ObjectVal(before)}}
 	o.Values, o.Overrides = map[string]cty.Value{}, map[string]cty.Value{}
 	var diags hcl.Diagnostics
 	for _, name := range slices.Sorted(maps.Keys(r.vars)) {

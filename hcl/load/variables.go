@@ -3,7 +3,6 @@ package load
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"sort"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"clusterctl/hcl/block"
+	"clusterctl/hcl/data"
 )
 
 // EnvPrefix starts the names of environment variables that set variables.
@@ -104,9 +104,14 @@ func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]given
 			}
 		}
 	}
-	auto, _ := filepath.Glob(filepath.Join(e.dir, "*"+AutoExtension))
-	asJSON, _ := filepath.Glob(filepath.Join(e.dir, "*"+AutoExtension+".json"))
-	auto = append(auto, asJSON...)
+	var auto []string
+	for _, suffix := range []string{AutoExtension, AutoExtension + ".json"} {
+		list, err := data.Listed(e.dir, suffix)
+		if err != nil {
+			return nil, hcl.Diagnostics{problem(nil, "Files of variables that cannot be listed", "%v", err)}
+		}
+		auto = append(auto, list...)
+	}
 	sort.Strings(auto)
 	for _, path := range append(auto, o.VarFiles...) {
 		text, err := os.ReadFile(path)

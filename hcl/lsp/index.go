@@ -1,7 +1,6 @@
 package lsp
 
 import (
-	"path/filepath"
 	"sort"
 	"strings"
 
@@ -24,8 +23,7 @@ func (d declaration) String() string { return d.root + "." + d.name }
 
 // index lists what the files of a folder declare, as far as they can be read.
 func (s *server) index(dir string) (list []declaration) {
-	paths, _ := filepath.Glob(filepath.Join(dir, "*"+load.Extension))
-	sort.Strings(paths)
+	paths, _ := data.Listed(dir, load.Extension) // an editor's folder that cannot be read declares nothing
 	for _, path := range paths {
 		list = append(list, s.declarations(path)...)
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"clusterctl/provision/step"
 )
@@ -155,20 +156,21 @@ func (p *Plan) Fingerprint() string {
 
 // Saved is a plan in a file: what was shown, and what it was made from.
 type Saved struct {
-	Format      int      `json:"format"`
-	Path        string   `json:"path"` // of the configuration
-	Vars        []string `json:"vars"`
-	VarFiles    []string `json:"varFiles"`
-	Destroy     bool     `json:"destroy,omitempty"`
-	Targets     []string `json:"targets,omitempty"`
-	Excludes    []string `json:"excludes,omitempty"`
-	Replaces    []string `json:"replaces,omitempty"`
-	Refresh     bool     `json:"refresh,omitempty"` // of the state alone
-	Losses      []string `json:"losses,omitempty"`
-	Downgrade   string   `json:"downgrade,omitempty"`
-	Serial      int64    `json:"serial"` // of the state
-	Fingerprint string   `json:"fingerprint"`
-	Plan        *Plan    `json:"plan"`
+	Format      int       `json:"format"`
+	Time        time.Time `json:"time,omitzero"` // what timestamp() gave
+	Path        string    `json:"path"`          // of the configuration
+	Vars        []string  `json:"vars"`
+	VarFiles    []string  `json:"varFiles"`
+	Destroy     bool      `json:"destroy,omitempty"`
+	Targets     []string  `json:"targets,omitempty"`
+	Excludes    []string  `json:"excludes,omitempty"`
+	Replaces    []string  `json:"replaces,omitempty"`
+	Refresh     bool      `json:"refresh,omitempty"` // of the state alone
+	Losses      []string  `json:"losses,omitempty"`
+	Downgrade   string    `json:"downgrade,omitempty"`
+	Serial      int64     `json:"serial"` // of the state
+	Fingerprint string    `json:"fingerprint"`
+	Plan        *Plan     `json:"plan"`
 }
 
 // SavedFormat is the format of saved plans that this release reads and writes.

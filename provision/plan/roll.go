@@ -201,3 +201,31 @@ func ControlOrder(names []string, list []Health) []string {
 	})
 	return order
 }
+
+// MayLeave says why a machine may not be taken out of the control plane, nil when it may. list has the machines that
+// stay.
+func MayLeave(name string, list []Health) error {
+	members, answering, servers := 0, 0, 0
+	var ill []string
+	for _, h := range list {
+		if h.API == "" {
+			servers++
+		}
+		if h.Member {
+			members++
+		}
+		if h.Member && h.Etcd == "" {
+			answering++
+		}
+		if !h.well() {
+			ill = append(ill, fmt.Sprintf("%s: %s", h.Name, strings.TrimSpace(h.Etcd+" "+h.API)))
+		}
+	}
+	switch {
+	case answering <= members/2:
+		return fmt.Errorf("without %s the store would have no majority: %s", name, strings.Join(ill, "; "))
+	case servers == 0:
+		return fmt.Errorf("without %s no API server would answer: %s", name, strings.Join(ill, "; "))
+	}
+	return nil
+}

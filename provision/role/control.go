@@ -62,6 +62,12 @@ func StopServers() []step.Step {
 	return []step.Step{&step.Stopped{Unit: "kube-apiserver.service"}, noStaticPod("kube-apiserver")}
 }
 
+// StopControlPlane has a machine stop what clients of the API reach on it: the virtual address first, which another
+// machine takes then.
+func StopControlPlane() []step.Step {
+	return append([]step.Step{&step.Stopped{Unit: "kube-address.service"}}, StopServers()...)
+}
+
 // StopMembers is described above.
 func StopMembers() []step.Step {
 	return []step.Step{&step.Stopped{Unit: snapshotTimer}, &step.Stopped{Unit: "etcd.service"}, noStaticPod("etcd")}
@@ -113,11 +119,11 @@ func etcd(b *builder) {
 	}
 }
 
-// formerEtcd takes a member away from a machine that stays, when there are fewer than
-// there were: it leaves the store while it still runs, so that the majority is
-// always of those that are there.
+// formerEtcd removes the member of a machine that stays. The member leaves the store while it still runs, so that the
+// majority is always of members that are there. A machine that leaves the control plane has no credentials left to do
+// that by when its files are removed: a run has another machine remove the member first, and this step shows it.
 func formerEtcd(b *builder) {
-	if _, had := b.State.Etcd[b.Machine.Name]; had && b.controlPlane() {
+	if _, had := b.State.Etcd[b.Machine.Name]; had && (b.controlPlane() || b.wasControl()) {
 		b.add(&step.EtcdLeave{Store: Store(b.Cluster, b.State), Name: b.Machine.Name})
 	}
 	b.add(noStaticPod("etcd"), &step.NoUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"}, &step.Absent{Path: etcdData + "/member"})

@@ -40,6 +40,9 @@ func (b *builder) release(steps []step.Step) []step.Step {
 				keep.Paths = append(keep.Paths, s.Path)
 			}
 		case *step.Absent:
+			if s.NoCopy {
+				continue
+			}
 			if s.LinkInto != "" || strings.HasPrefix(s.Path, Kubernetes+"/") && !strings.HasPrefix(s.Path, PKI+"/") {
 				keep.Paths = append(keep.Paths, s.Path)
 			}

@@ -91,6 +91,7 @@ func Steps(in Input) ([]step.Step, error) {
 			}
 		}
 	}
+	b.add(former(in)...)
 	return b.release(append(b.files, b.late...)), b.err
 }
 
@@ -145,9 +146,10 @@ func given() map[string]string {
 // formerBridge is what pods were on by former releases.
 const formerBridge = "cni0"
 
-// chains are what those of iptables are called: the proxy's, where that is its mode, and portmap's, on a machine that has iptables.
+// chains are what those of iptables are called: the proxy's, where that is its mode, portmap's and the network's, on a
+// machine that has iptables.
 var chains = []string{"CNI-HOSTPORT-", "CNI-DN-", "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-MARK-OUTSIDE", "KUBE-PROXY-FIREWALL", "KUBE-FIREWALL",
-	"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-SEP-", "KUBE-FW-"}
+	"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-SEP-", "KUBE-FW-", "CLUSTERCTL-FORWARD"}
 
 // Network is what the network's daemon, the proxy and the CNI plugins put into the kernel. portmap has a table of its own for the ports
 // of pods that their machine has, unless there is iptables on it.
@@ -174,7 +176,7 @@ func (in Input) etcd() bool { // only the control plane has members, and asking 
 }
 func (in Input) formerEtcd() bool  { return !in.etcd() }
 func (in Input) snapshots() bool   { return in.etcd() && in.Cluster.Etcd.Snapshot != nil }
-func (in Input) noSnapshots() bool { return !in.snapshots() && (in.controlPlane() || in.wasControl()) }
+func (in Input) noSnapshots() bool { return !in.snapshots() }
 func (in Input) dns() bool         { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
 func (in Input) ingress() bool     { return in.Cluster.HasIngress(in.Machine) }
 func (in Input) address() bool     { return in.controlPlane() && in.Cluster.VirtualAddress.IsValid() }

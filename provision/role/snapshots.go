@@ -95,12 +95,11 @@ func snapshots(b *builder) {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }
 
-// noSnapshots is that none are taken on a machine. Those that were stay.
+// noSnapshots has no snapshots taken on a machine. Those that were taken stay.
 func noSnapshots(b *builder) {
 	for _, name := range []string{snapshotTimer, snapshotService} {
 		b.add(&step.NoUnit{Name: name, Path: step.UnitDir + name})
 	}
-	b.add(&step.Absent{Path: SnapshotSettings}, &step.Absent{Path: snapshotCA})
 }
 
 // StoreProgram is the program that looks after the store, where it is on a machine once it has been sent.

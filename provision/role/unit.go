@@ -81,8 +81,9 @@ func (b *builder) unit(s service) {
 		"Restart=always", "RestartSec=" + cmp.Or(s.again, defaultAgain), "TimeoutStartSec=180", "TimeoutStopSec=30", "LimitNOFILE=1048576",
 	}
 	if s.watchdog {
-		// A kubelet that hangs is back before its node is taken for lost, after 40 seconds.
-		text = append(text, "WatchdogSec=20")
+		// A kubelet that hangs is back before its node is taken for lost, after 40 seconds. One that only gets no CPU
+		// asks for more (daemons/run/watchdog).
+		text = append(text, "WatchdogSec=30")
 	}
 	if !s.hosts {
 		text = append(text, slack)

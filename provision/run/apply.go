@@ -109,7 +109,8 @@ func (p *Prepared) change(ctx context.Context) error {
 	}
 	active := p.with(plan.Create, plan.Change)
 	control := p.control(active)
-	nodes := slices.DeleteFunc(slices.Clone(active), func(m *machine) bool { return slices.Contains(control, m) })
+	demoted := matching(active, p.demoted)
+	nodes := slices.DeleteFunc(slices.Clone(active), func(m *machine) bool { return slices.Contains(control, m) || slices.Contains(demoted, m) })
 	removed := p.with(plan.Remove)
 	if err := p.leave(ctx, removed, true); err != nil {
 		return err
@@ -122,7 +123,7 @@ func (p *Prepared) change(ctx context.Context) error {
 		m.makes = true
 	}
 	for _, m := range p.with(plan.Change) {
-		m.makes = blank(m)
+		m.makes = blank(m) || p.demoted(m) && !p.known(m).Machine.Has(config.RoleNode)
 	}
 	// The control plane of a cluster that is there changes strictly one by one, each
 	// being ready again before the next.
@@ -142,12 +143,15 @@ func (p *Prepared) change(ctx context.Context) error {
 	if err != nil || !p.whole() {
 		return errors.Join(err, refused)
 	}
-	return errors.Join(refused, p.last(ctx, removed, replaced))
+	return errors.Join(refused, p.last(ctx, demoted, removed, replaced))
 }
 
 // last is what comes when everything that is declared is there.
-func (p *Prepared) last(ctx context.Context, removed, replaced []*machine) error {
+func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machine) error {
 	if err := p.encrypt(ctx); err != nil {
+		return err
+	}
+	if err := p.demote(ctx, demoted); err != nil {
 		return err
 	}
 	for _, m := range removed {
@@ -161,7 +165,7 @@ func (p *Prepared) last(ctx context.Context, removed, replaced []*machine) error
 			return err
 		}
 	}
-	if len(removed)+len(replaced) > 0 || retired {
+	if len(removed)+len(replaced) > 0 || retired || p.revokes {
 		if err := p.ship(ctx); err != nil {
 			return err
 		}
@@ -358,8 +362,16 @@ func (p *Prepared) join(m *machine) {
 	release := p.engine.Bundle.Release()
 	p.State.Had(release)
 	known := p.State.Machines[m.Address]
+	still, gone := withdrawn(known.Issued, m.steps)
+	if list := p.revoked(gone); len(list) > 0 {
+		p.State.Revoke(list...)
+		p.revokes = true
+	}
+	if known.Machine.Has(config.RoleControlPlane) && !m.Has(config.RoleControlPlane) {
+		p.State.Expose(m.Address, p.engine.now())
+	}
 	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Identity: m.facts.Identity, Origin: known.Origin, Release: &release,
-		Cordoned: known.Cordoned, Issued: issuedStill(known.Issued, m.steps)}
+		Cordoned: known.Cordoned, Issued: still}
 	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
 		delete(p.State.Etcd, m.Name)
 	}
@@ -367,7 +379,11 @@ func (p *Prepared) join(m *machine) {
 
 func (p *Prepared) forget(m *machine) error {
 	return p.write(func() {
-		p.State.Revoke(p.revoked(p.State.Machines[m.Address])...)
+		known := p.State.Machines[m.Address]
+		p.State.Revoke(p.revoked(known.Issued)...)
+		if known.Joined && known.Machine.Has(config.RoleControlPlane) && !m.makes {
+			p.State.Expose(m.Address, p.engine.now())
+		}
 		delete(p.State.Machines, m.Address)
 		delete(p.State.Etcd, m.Name)
 	})

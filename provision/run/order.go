@@ -46,7 +46,8 @@ func (p *Prepared) stages() (list []plan.Stage) {
 			list = append(list, objects)
 		}
 	}
-	together, ahead, rolled := p.split(matching(active, func(m *machine) bool { return !slices.Contains(control, m) }))
+	demoted := matching(active, p.demoted)
+	together, ahead, rolled := p.split(matching(active, func(m *machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }))
 	if p.fresh {
 		add("All machines", 0, together)
 		bring()
@@ -57,6 +58,7 @@ func (p *Prepared) stages() (list []plan.Stage) {
 	add("The first node of those whose daemons restart, with the new release", 1, ahead)
 	add("Nodes whose daemons restart", p.budget(), rolled)
 	add("Machines that are replaced: drained, cleaned and made anew", 1, p.with(plan.Replace))
+	add("Machines that leave the control plane and stay: the member leaves the store, then its files are removed", 1, demoted)
 	add("Machines that are removed: drained and cleaned, once all that is declared is there", 1, removed)
 	var names []string
 	for _, r := range p.Plan.Rotations {

@@ -42,6 +42,7 @@ type Prepared struct {
 	anew     []state.Object    // objects that were taken away by this run, to be made anew
 	refused  Refused           // objects that the API does not take
 	skipped  []skipped         // machines that were not reached, and are left out
+	revokes  bool              // this run has revoked certificates of machines that stay
 	ended    []state.Object    // that a run which was cut off has removed, and the state still names
 }
 
@@ -167,6 +168,12 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 	}
 	p.summarize()
 	p.showRotations()
+	if !e.Destroy {
+		if found := p.membership(ctx); found != "" {
+			p.Plan.Waits = append(p.Plan.Waits, found)
+		}
+		p.Plan.Waits = append(p.Plan.Waits, DueKeys(p.State)...)
+	}
 	err = p.compare(ctx)
 	if err == nil {
 		err = p.protected()
@@ -370,6 +377,9 @@ func (p *Prepared) summarize() {
 				entry.Changes = append(entry.Changes, c)
 			}
 		}
+		if c := p.withdrawnChange(m); c != nil && m.dead == nil && m.action == plan.Change {
+			entry.Changes = append(entry.Changes, *c)
+		}
 		switch {
 		case m.dead != nil && (m.action != plan.Remove || p.engine.Destroy):
 			entry.Action, entry.Note = plan.Unreachable, m.dead.Error()
@@ -389,6 +399,8 @@ func (p *Prepared) summarize() {
 			if entry.Action = plan.None; p.former[m.Address] != "" {
 				entry.Action, entry.Note = plan.Move, "nothing changes on it"
 			}
+		case p.demoted(m):
+			entry.Note = "leaves the control plane: its API server stops, its member leaves the store, its keys are removed; " + p.restarts(m, entry.Changes)
 		case m.action == plan.Change:
 			entry.Note = p.restarts(m, entry.Changes)
 			if update := p.updateLine(m, &entry); update != "" {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,11 +22,7 @@ func (p *Prepared) leave(ctx context.Context, removed []*machine, dead bool) err
 		if !m.Has(config.RoleControlPlane) || (m.dead != nil) != dead {
 			continue
 		}
-		through := p.survivor()
-		if through == nil {
-			return fmt.Errorf("%s: no machine of the control plane is left to ask", m.Address)
-		}
-		if err := through.agent.Apply(ctx, []step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, p.unstarted()...), Name: m.Name}}, nil); err != nil {
+		if err := p.leaveOne(ctx, m); err != nil {
 			return fmt.Errorf("%s: %w", m.Address, err)
 		}
 		if err := p.left(m); err != nil {
@@ -33,6 +30,15 @@ func (p *Prepared) leave(ctx context.Context, removed []*machine, dead bool) err
 		}
 	}
 	return nil
+}
+
+// leaveOne takes a machine's member out of the store, asked through a machine that stays.
+func (p *Prepared) leaveOne(ctx context.Context, m *machine) error {
+	through := p.survivor()
+	if through == nil {
+		return errors.New("no machine of the control plane that stays is part of this run: select one, too")
+	}
+	return through.agent.Apply(ctx, []step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, p.unstarted()...), Name: m.Name}}, nil)
 }
 
 // left writes down at once that a member is gone: were it to start again as what it
@@ -76,6 +82,12 @@ func (p *Prepared) remove(ctx context.Context, m *machine) (err error) {
 	case m.tended():
 		if err := p.drain(ctx, m); err != nil {
 			return err
+		}
+	}
+	if m.dead == nil && m.Has(config.RoleControlPlane) {
+		// Its API server ends what it serves before the store is gone under it.
+		if err := m.agent.Apply(ctx, role.StopControlPlane(), nil); err != nil {
+			return fmt.Errorf("stop its API server: %w", err)
 		}
 	}
 	if err := p.leave(ctx, []*machine{m}, false); err != nil {

@@ -12,7 +12,6 @@ import (
 	"clusterctl/certs"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
-	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
 
@@ -38,8 +37,8 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 	return nil
 }
 
-// superseded marks the label of a certificate that was replaced by one for another name. It is revoked when the machine uses the
-// new one.
+// superseded marks the label of a certificate that was replaced by one for another name. It is revoked when the machine
+// uses the new one.
 const superseded = " (superseded)"
 
 // retire revokes the certificates for other names that machines no longer use, and reports whether there were some.
@@ -70,27 +69,55 @@ func (p *Prepared) retire() bool {
 	return some
 }
 
-// issuedStill leaves out the certificates that steps have taken away.
-func issuedStill(issued map[string]certs.Revoked, steps []step.Step) map[string]certs.Revoked {
-	still := maps.Clone(issued)
+// withdrawn divides the certificates that a machine has got into those that stay on it and those that steps remove.
+func withdrawn(issued map[string]certs.Revoked, steps []step.Step) (still, gone map[string]certs.Revoked) {
+	still, gone = maps.Clone(issued), map[string]certs.Revoked{}
 	for _, s := range steps {
-		if gone, ok := s.(*step.Absent); ok {
-			delete(still, (&step.Certificate{Path: strings.TrimSuffix(gone.Path, ".crt")}).Label())
+		absent, ok := s.(*step.Absent)
+		if !ok {
+			continue
+		}
+		for label, r := range issued {
+			_, file, _ := strings.Cut(strings.TrimSuffix(label, superseded), " ")
+			if file == absent.Path || strings.HasPrefix(file, absent.Path+"/") {
+				delete(still, label)
+				gone[label] = r
+			}
 		}
 	}
-	return still
+	return still, gone
 }
 
-// revoked are the certificates of a machine that goes.
-func (p *Prepared) revoked(m state.Machine) (list []certs.Revoked) {
+// revoked returns the certificates that are to be refused from now on, of those that were issued: what has expired is
+// refused anyway.
+func (p *Prepared) revoked(issued map[string]certs.Revoked) (list []certs.Revoked) {
 	now := p.engine.now()
-	for _, r := range m.Issued {
-		if now.Before(r.Until) {
+	for _, label := range slices.Sorted(maps.Keys(issued)) {
+		if r := issued[label]; now.Before(r.Until) {
 			r.At = now
 			list = append(list, r)
 		}
 	}
 	return list
+}
+
+// withdrawnChange shows in the plan which certificates of a machine are revoked, because the machine has the role no
+// longer that they were for; nil when there are none.
+func (p *Prepared) withdrawnChange(m *machine) *step.Change {
+	_, gone := withdrawn(p.known(m).Issued, m.steps)
+	var names []string
+	for label, r := range gone {
+		if p.engine.now().Before(r.Until) {
+			_, file, _ := strings.Cut(strings.TrimSuffix(label, superseded), " ")
+			names = append(names, CertificateName(file))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return &step.Change{Action: step.Delete, Kind: "certificate", Name: strings.Join(names, ", "), Note: "revoke"}
 }
 
 // revocationLists are what authorities have signed of what is revoked: the same for all machines, until something is revoked or an authority
@@ -119,7 +146,7 @@ func (p *Prepared) revocations() (map[string][]byte, error) {
 	return lists, nil
 }
 
-// ship has all machines refuse what was revoked in this run. One that is not reached
+// ship has all machines refuse what was revoked by this run. One that is not reached
 // gets the list with its next apply.
 func (p *Prepared) ship(ctx context.Context) error {
 	writing.Lock()
@@ -137,7 +164,7 @@ func (p *Prepared) ship(ctx context.Context) error {
 	return p.each(ctx, stay, func(ctx context.Context, m *machine) error {
 		steps := role.Revocations(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Revoked: lists})
 		if err := m.agent.Apply(ctx, steps, nil); err != nil {
-			return fmt.Errorf("have the machine refuse the certificates of those that were removed: %w", err)
+			return fmt.Errorf("send the machine the list of revoked certificates: %w", err)
 		}
 		return nil
 	})

@@ -27,7 +27,7 @@ func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 		issued[name] = certs.Revoked{CA: name, Serial: string(rune('a' + i)), Until: now.Add(time.Hour)}
 	}
 	p := &Prepared{State: s, engine: &Engine{}}
-	revoked := p.revoked(state.Machine{Issued: issued})
+	revoked := p.revoked(issued)
 	s.Revoke(revoked...)
 	lists, err := s.RevocationLists(now)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	if len(p.State.Revoked) > 0 {
 		t.Errorf("revoked before the machine uses the new ones: %v", p.State.Revoked)
 	}
-	if revoked := p.revoked(p.State.Machines["machine.a"]); len(revoked) != 3 {
+	if revoked := p.revoked(p.State.Machines["machine.a"].Issued); len(revoked) != 3 {
 		t.Errorf("of a machine that goes now are revoked %v", revoked)
 	}
 	m.left = errors.New("not reached")

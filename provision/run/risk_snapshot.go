@@ -21,11 +21,11 @@ func (p *Prepared) risks() (list []string) {
 	}
 	for _, m := range p.machines {
 		_, member := p.State.Etcd[m.Name]
-		if !member || !m.Has(config.RoleControlPlane) {
+		if !member || !m.Has(config.RoleControlPlane) && !p.demoted(m) {
 			continue
 		}
 		switch {
-		case m.action == plan.Remove:
+		case p.demoted(m), m.action == plan.Remove:
 			list = append(list, "the removal of "+m.Name+"'s member")
 		case m.action == plan.Replace:
 			list = append(list, "the replacement of "+m.Name+"'s member")

@@ -23,25 +23,31 @@ type Status struct {
 	NoAPI   string        `json:"noAPI,omitempty"`   // why it reaches no API server
 }
 
+// Overview is how a cluster's machines are.
+type Overview struct {
+	State    *state.State // nil when there is no cluster yet
+	Machines []Status
+	Members  string // how etcd's own list of members differs from the machines
+}
+
 // Status asks every machine how it is. One that does not answer is no reason to stop.
-// The state is nil when there is no cluster yet.
-func (e *Engine) Status(ctx context.Context) ([]Status, *state.State, error) {
-	s, err := e.Store.Read()
-	if err != nil || s == nil {
-		return nil, s, err
+func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
+	if o.State, err = e.Store.Read(); err != nil || o.State == nil {
+		return o, err
 	}
 	for _, i := range e.Config.Images {
 		if _, err := e.Bundle.Add(i.Reference, i.Archive); err != nil {
-			return nil, nil, err
+			return o, err
 		}
 	}
-	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{}}
+	p := &Prepared{engine: e, State: o.State, Plan: &plan.Plan{}}
 	defer p.Close()
 	if err := p.selectable(); err != nil {
-		return nil, nil, err
+		return o, err
 	}
 	p.choose()
-	list := make([]Status, len(p.machines))
+	o.Machines = make([]Status, len(p.machines))
+	list := o.Machines
 	index := map[*machine]int{}
 	for i, m := range p.machines {
 		index[m] = i
@@ -66,7 +72,8 @@ func (e *Engine) Status(ctx context.Context) ([]Status, *state.State, error) {
 		own.NoAPI = p.noAPI(ctx, m)
 		return nil
 	})
-	return list, s, nil
+	o.Members = p.membership(ctx)
+	return o, nil
 }
 
 // noAPI returns why a machine reaches no API server, or "" if it reaches one.

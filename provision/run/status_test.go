@@ -13,7 +13,7 @@ func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
 	w := newWorld(t, control)
 	w.mustApply()
 	w.engine.Targets = []string{"machine.other"}
-	if list, _, err := w.engine.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "-target machine.other: there is no such machine") {
+	if list, err := w.engine.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "-target machine.other: there is no such machine") {
 		t.Errorf("the status of a machine that is not declared is %v, %v", list, err)
 	}
 }
@@ -23,17 +23,17 @@ func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
 	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": errors.New("connect: connection timed out")}
-	list, _, err := w.engine.Status(t.Context())
+	o, err := w.engine.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range list {
+	for _, s := range o.Machines {
 		if want := s.Address == "machine.a"; strings.Contains(s.NoAPI, "timed out") != want {
 			t.Errorf("%s reaches no API server: %q, want one: %v", s.Address, s.NoAPI, want)
 		}
 	}
 	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": host.StatusError(401)}
-	if list, _, err = w.engine.Status(t.Context()); err != nil || list[0].NoAPI+list[1].NoAPI != "" {
-		t.Errorf("a server that answers is reached: %+v, %v", list, err)
+	if o, err = w.engine.Status(t.Context()); err != nil || o.Machines[0].NoAPI+o.Machines[1].NoAPI != "" {
+		t.Errorf("a server that answers is reached: %+v, %v", o.Machines, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -31,6 +31,7 @@ type Entry struct {
 
 const (
 	journalFolder = "journal"
+	journalEnd    = ".jsonl"
 	journalsKept  = 20
 )
 
@@ -41,21 +42,38 @@ func OpenJournal(dir string, now time.Time) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the journal's folder: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, now.UTC().Format("2006-01-02T150405.000Z")+".jsonl"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, now.UTC().Format("2006-01-02T150405.000Z")+journalEnd), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("begin the journal: %w", err)
 	}
-	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	names, err := journals(dir)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	slices.Sort(names) // by time
 	for _, old := range names[:max(0, len(names)-journalsKept)] {
 		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(fmt.Errorf("remove an old journal: %w", err), f.Close())
 		}
 	}
 	return &Journal{f: f}, nil
+}
+
+// journals returns the paths of the journals in a folder, the oldest first.
+func journals(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the journals: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), journalEnd) {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
+	return names, nil
 }
 
 // Write adds a line. A run does not end because its journal cannot be written: the error

@@ -56,7 +56,9 @@ type State struct {
 	Fixed Fixed `json:"fixed,omitzero"`
 	// Revoked certificates are refused everywhere until they end by themselves.
 	Revoked []certs.Revoked `json:"revoked,omitempty"`
-	Sealed  []byte          `json:"sealed"` // keys, encrypted with age
+	// Exposed are keys that were on machines which have left the control plane.
+	Exposed []Exposed `json:"exposed,omitempty"`
+	Sealed  []byte    `json:"sealed"` // keys, encrypted with age
 
 	Keys Keys `json:"-"` // what Sealed holds
 

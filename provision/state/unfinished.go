@@ -79,11 +79,11 @@ func LastRun(dir string) (*Unfinished, error) {
 }
 
 func newest(dir string) (string, error) {
-	names, err := filepath.Glob(filepath.Join(dir, journalFolder, "*.jsonl"))
+	names, err := journals(filepath.Join(dir, journalFolder))
 	if err != nil || len(names) == 0 {
 		return "", err
 	}
-	return slices.Max(names), nil
+	return names[len(names)-1], nil
 }
 
 // unfinished decides what a journal's entries say of its run.

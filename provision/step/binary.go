@@ -42,16 +42,55 @@ func (s *Binary) Check(ctx context.Context, h host.Host, w *Walk) (Change, error
 	case err != nil:
 		return Change{}, err
 	}
-	if c.Action == "" {
-		return Change{}, nil
+	if c.Action != "" {
+		return c, nil
 	}
-	return c, nil
+	for _, p := range s.passed() {
+		info, err := h.Stat(p)
+		if err != nil {
+			return Change{}, err
+		}
+		if note := programPermissions(info); note != "" {
+			c.Action, c.Note = Update, p+": "+note
+			return c, nil
+		}
+	}
+	return Change{}, nil
+}
+
+// programMode is that of programs and of their folders: some daemons have users of their own, who run them.
+const programMode = 0o755
+
+// programPermissions is permissions for programs and their folders. A folder that an administrator has put elsewhere is
+// left to the administrator.
+func programPermissions(info host.Info) string {
+	if info.Mode&fs.ModeSymlink != 0 {
+		return ""
+	}
+	return permissions(info, programMode)
+}
+
+// passed are the program and the folders that are of this project, on the way to it.
+func (s *Binary) passed() []string {
+	return []string{host.Library, path.Dir(s.Target()), s.Target()}
 }
 
 // Apply moves the link; the program has been sent before.
 func (s *Binary) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	if _, err := h.Stat(s.Target()); err != nil {
 		return fmt.Errorf("%s was not sent: %w", s.Name, err)
+	}
+	for _, p := range s.passed() {
+		info, err := h.Stat(p)
+		if err != nil {
+			return err
+		}
+		if programPermissions(info) == "" {
+			continue
+		}
+		if err := h.Chmod(p, programMode, 0, 0); err != nil {
+			return err
+		}
 	}
 	return h.Symlink(s.Target(), s.Link)
 }

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -277,32 +278,43 @@ func (s *EtcdVote) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 type EtcdLeave struct {
 	Store Store  `json:"store"`
 	Name  string `json:"name"`
+	// ID is the member's in hex, where its name says too little.
+	ID string `json:"id,omitempty"`
 }
 
 // Label names the member.
-func (s *EtcdLeave) Label() string { return "no etcd member " + s.Name }
+func (s *EtcdLeave) Label() string { return "no etcd member " + cmp.Or(s.Name, s.ID) }
 
-// Check asks the store.
+func (s *EtcdLeave) means(m host.Member) bool {
+	if s.ID != "" {
+		return strconv.FormatUint(m.ID, 16) == s.ID
+	}
+	return m.Name == s.Name
+}
+
+// Check reports the removal when the member is in the list, and when etcd does not answer.
 func (s *EtcdLeave) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+	leave := Change{Action: Delete, Kind: "etcd", Name: cmp.Or(s.Name, s.ID), Note: "remove the member"}
 	var c Change
 	err := s.Store.with(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
-		for _, m := range members {
-			if m.Name == s.Name {
-				c = Change{Action: Delete, Kind: "etcd", Name: s.Name, Note: "remove the member"}
-			}
+		if slices.ContainsFunc(members, s.means) {
+			c = leave
 		}
 		return nil
 	})
-	return c, err
+	if err != nil {
+		return leave, nil
+	}
+	return c, nil
 }
 
 // Apply removes the member. etcd itself refuses what would cost the majority.
 func (s *EtcdLeave) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return s.Store.with(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
 		for _, m := range members {
-			if m.Name == s.Name {
+			if s.means(m) {
 				if err := settled(ctx, func() error { return etcd.Remove(ctx, m.ID) }); err != nil {
-					return fmt.Errorf("remove %s from etcd: %w", s.Name, err)
+					return fmt.Errorf("remove %s from etcd: %w", cmp.Or(s.Name, s.ID), err)
 				}
 			}
 		}

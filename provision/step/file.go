@@ -165,6 +165,8 @@ type Absent struct {
 	Path string `json:"path"`
 	// LinkInto spares what is not a link to somewhere below, which is somebody else's.
 	LinkInto string `json:"linkInto,omitempty"`
+	// NoCopy is that a former release which is put back does not bring it back: no copy stays on the machine.
+	NoCopy bool `json:"noCopy,omitempty"`
 }
 
 // Label names the path.

@@ -1,7 +1,6 @@
 package support
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,13 +11,13 @@ var (
 	// What names with these ends hold tells where or how long, not what.
 	plainParts = []string{"file", "path", "dir", "directory", "name", "namespace", "ttl", "timeout", "duration", "expiration", "seconds"}
 
-	parts = regexp.MustCompile(`[A-Z]*[a-z0-9]+|[A-Z0-9]+`)
-	place = regexp.MustCompile(`^/(?:etc|var|run|usr|opt|srv|home|mnt|tmp|secrets?|config|data)/`)
+	parts = pattern(`[A-Z]*[a-z0-9]+|[A-Z0-9]+`)
+	place = pattern(`^/(?:etc|var|run|usr|opt|srv|home|mnt|tmp|secrets?|config|data)/`)
 )
 
 // speaksOfSecrets reports whether a variable, a header or a flag of that name has a value to hide.
 func speaksOfSecrets(name string) bool {
-	words := parts.FindAllString(name, -1)
+	words := parts().FindAllString(name, -1)
 	for i, w := range words {
 		words[i] = strings.ToLower(w)
 	}
@@ -33,7 +32,7 @@ func speaksOfSecrets(name string) bool {
 // secretField reports whether an object's field of that name is a secret. "key" alone is none:
 // selectors and tolerations have one.
 func secretField(name string) bool {
-	joined := strings.ToLower(strings.Join(parts.FindAllString(name, -1), ""))
+	joined := strings.ToLower(strings.Join(parts().FindAllString(name, -1), ""))
 	return joined == "secret" || slices.ContainsFunc([]string{
 		"password", "passwd", "passphrase", "token", "apikey", "privatekey", "accesskey", "secretkey", "clientsecret", "credential", "credentials", "clientkeydata",
 	}, func(w string) bool { return strings.HasSuffix(joined, w) })
@@ -41,5 +40,5 @@ func secretField(name string) bool {
 
 // plainValue reports whether a value is no secret whatever its name: a switch, or a file's place.
 func plainValue(value string) bool {
-	return value == "" || value == "true" || value == "false" || strings.HasPrefix(value, hidden) || place.MatchString(value)
+	return value == "" || value == "true" || value == "false" || strings.HasPrefix(value, hidden) || place().MatchString(value)
 }

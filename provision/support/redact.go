@@ -3,54 +3,60 @@ package support
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // hidden stands for what was taken out.
 const hidden = "(hidden)"
 
 // patterns are what secrets look like wherever they stand.
-var patterns = []*regexp.Regexp{
+var patterns = []func() *regexp.Regexp{
 	// private keys, as PEM and on one line of JSON or YAML
-	regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END [A-Z ]*PRIVATE KEY-----|\z)`),
+	pattern(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END [A-Z ]*PRIVATE KEY-----|\z)`),
 	// the same in base64, as kubeconfigs have it: LS0tLS1CRUdJTi is "-----BEGIN "
-	regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=]{40,}`),
+	pattern(`LS0tLS1CRUdJTi[A-Za-z0-9+/=]{40,}`),
 	// tokens of service accounts and of whoever speaks OpenID
-	regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
+	pattern(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
 	// bootstrap tokens
-	regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`),
-	regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Z]+`),
+	pattern(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`),
+	pattern(`AGE-SECRET-KEY-1[0-9A-Z]+`),
 }
 
 // fields are names whose value is hidden, in JSON, YAML, flags and headers.
-var fields = regexp.MustCompile(`(?i)((?:password|passwd|passphrase|client-key-data|secret[_-]?key|api[_-]?key|access[_-]?key|auth[_-]?token|\btoken)["']?\s*[:=]\s*["']?)([^\s"',}]{4,})`)
+var fields = pattern(`(?i)((?:password|passwd|passphrase|client-key-data|secret[_-]?key|api[_-]?key|access[_-]?key|auth[_-]?token|\btoken)["']?\s*[:=]\s*["']?)([^\s"',}]{4,})`)
 
-var bearer = regexp.MustCompile(`(?i)((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{12,}`)
+var bearer = pattern(`(?i)((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{12,}`)
 
 // named are a name, what stands between, and a value, which is hidden when the name speaks of secrets.
-var named = []*regexp.Regexp{
+var named = []func() *regexp.Regexp{
 	// a flag with its value: on one line, as two items of a list of YAML, or of JSON
-	regexp.MustCompile(`(?m:^|[\s"'\[(,=])(--?[A-Za-z][A-Za-z0-9_.-]*)(=["']?|[ \t]+["']?|["']?[ \t]*\n[ \t]*-[ \t]+["']?|["'][ \t\n]*,[ \t\n]*["'])([^\s"'-][^\s"']*)`),
+	pattern(`(?m:^|[\s"'\[(,=])(--?[A-Za-z][A-Za-z0-9_.-]*)(=["']?|[ \t]+["']?|["']?[ \t]*\n[ \t]*-[ \t]+["']?|["'][ \t\n]*,[ \t\n]*["'])([^\s"'-][^\s"']*)`),
 	// a variable of an environment
-	regexp.MustCompile(`\b([A-Z][A-Z0-9_]*)(=["']?)([^\s"']+)`),
+	pattern(`\b([A-Z][A-Z0-9_]*)(=["']?)([^\s"']+)`),
 	// the same in the list of a container
-	regexp.MustCompile(`\bname["']?:[ \t]*["']?([A-Za-z0-9_.-]+)(["']?(?:[ \t]*\n[ \t]*|[ \t]*,[ \t\n]*)["']?value["']?:[ \t]*)("(?:[^"\\\n]|\\.)*"|[^\n"][^\n]*)`),
+	pattern(`\bname["']?:[ \t]*["']?([A-Za-z0-9_.-]+)(["']?(?:[ \t]*\n[ \t]*|[ \t]*,[ \t\n]*)["']?value["']?:[ \t]*)("(?:[^"\\\n]|\\.)*"|[^\n"][^\n]*)`),
+}
+
+// pattern returns a regular expression that is compiled on first use, because most processes never use it.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
 // Redact hides what looks like a secret.
 func Redact(text string) string {
 	for _, p := range patterns {
-		text = p.ReplaceAllString(text, hidden)
+		text = p().ReplaceAllString(text, hidden)
 	}
-	text = bearer.ReplaceAllString(text, "${1}"+hidden)
-	text = fields.ReplaceAllStringFunc(text, func(found string) string {
-		parts := fields.FindStringSubmatch(found)
+	text = bearer().ReplaceAllString(text, "${1}"+hidden)
+	text = fields().ReplaceAllStringFunc(text, func(found string) string {
+		parts := fields().FindStringSubmatch(found)
 		if strings.HasPrefix(parts[2], hidden) {
 			return found
 		}
 		return parts[1] + hidden
 	})
 	for _, p := range named {
-		text = redactNamed(text, p)
+		text = redactNamed(text, p())
 	}
 	return text
 }

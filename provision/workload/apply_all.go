@@ -158,7 +158,7 @@ func soon(err error) bool {
 	if !errors.As(err, &status) {
 		return true // the connection, or a kind that is not served yet
 	}
-	return apierrors.IsNotFound(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
+	return apierrors.IsNotFound(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsConflict(err) ||
 		apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "service account") || strings.Contains(err.Error(), "not yet"))
 }

@@ -11,13 +11,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 
 	"clusterctl/certs"
+	"clusterctl/kube/discovery"
 	"clusterctl/provision/run"
 )
 
@@ -28,6 +26,7 @@ const Manager = "clusterctl"
 type Live struct {
 	rest    *rest.Config
 	dynamic dynamic.Interface
+	served  *discovery.Client
 	mapper  meta.ResettableRESTMapper
 
 	settled settled // what was compared, and is as declared
@@ -60,13 +59,13 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
 	}
-	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
+	served, err := discovery.New(cfg, client)
 	if err != nil {
 		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
 	}
-	l := &Live{rest: cfg, dynamic: d, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))}
+	l := &Live{rest: cfg, dynamic: d, served: served, mapper: discovery.NewMapper(served)}
 	l.settled.version = func() (string, error) {
-		v, err := disco.ServerVersion()
+		v, err := served.ServerVersion()
 		if err != nil {
 			return "", err
 		}

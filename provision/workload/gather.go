@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/yaml"
 
 	"clusterctl/provision/support"
@@ -49,11 +48,7 @@ type listedKind struct {
 
 // listed are all of them; events are the core group's alone.
 func (l *Live) listed() (kinds []listedKind, problems []string, err error) {
-	disco, err := discovery.NewDiscoveryClientForConfig(l.REST())
-	if err != nil {
-		return nil, nil, fmt.Errorf("prepare to list the API's objects: %w", err)
-	}
-	lists, err := disco.ServerPreferredResources()
+	lists, err := l.served.ServerPreferredResources()
 	if err != nil && len(lists) == 0 {
 		return nil, nil, fmt.Errorf("ask the API for its kinds: %w", err)
 	}

@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 
+	"clusterctl/kube/scheme"
 	"clusterctl/provision/state"
 )
 
@@ -134,7 +134,7 @@ func nameOf(d Desired) string {
 
 // digest is of what is declared, of what there is, and of the API; empty for what is not carried on.
 func (s *settled) digest(d Desired, live *unstructured.Unstructured) string {
-	if !scheme.Scheme.Recognizes(d.Object.GroupVersionKind()) || d.Object.GetKind() == "Secret" {
+	if !scheme.Scheme().Recognizes(d.Object.GroupVersionKind()) || d.Object.GetKind() == "Secret" {
 		return ""
 	}
 	text, err := json.Marshal([]any{s.api, versionOf(live), d.Object.Object})

@@ -47,6 +47,27 @@ func (l *Live) Nodes(ctx context.Context) (map[string]string, error) {
 	return ready, nil
 }
 
+// podTrafficDropped is the condition by which kube-network reports packet rules of others.
+const podTrafficDropped = "PodTrafficDropped"
+
+// Dropped returns which packet rules of others drop what pods send and get, by the nodes that they are on.
+func (l *Live) Dropped(ctx context.Context) (map[string]string, error) {
+	list, err := l.dynamic.Resource(nodes).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	dropped := map[string]string{}
+	for _, n := range list.Items {
+		conditions, _, _ := unstructured.NestedSlice(n.Object, "status", "conditions")
+		for _, c := range conditions {
+			if m, ok := c.(map[string]any); ok && m["type"] == podTrafficDropped && m["status"] == "True" {
+				dropped[n.GetName()] = fmt.Sprint(m["message"])
+			}
+		}
+	}
+	return dropped, nil
+}
+
 // Health says for every declared object with replicas what it waits for, "" when it is well.
 func (l *Live) Health(ctx context.Context, c *config.Cluster) (map[string]string, error) {
 	desired, err := Objects(c)

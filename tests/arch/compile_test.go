@@ -6,8 +6,20 @@ import (
 	"testing"
 )
 
-// Some packages take so long to compile that a first build would cost a quarter more. Tests may import them.
-func TestProgramsImportNothingThatIsSlowToCompile(t *testing.T) {
+// unwanted are prefixes of packages that programs do not import, with what replaces them. They take long to compile, or
+// link all versions of all kinds into a program. Tests may import them.
+var unwanted = map[string]string{
+	"k8s.io/client-go/informers":                   "daemons/client/informers",
+	"k8s.io/client-go/kubernetes":                  "kube/kubernetes and kube/scheme",
+	"k8s.io/client-go/discovery":                   "kube/discovery",
+	"k8s.io/client-go/restmapper":                  "kube/discovery",
+	"k8s.io/client-go/applyconfigurations":         "daemons/apiserver/managed",
+	"k8s.io/client-go/tools/leaderelection":        "daemons/client",
+	"k8s.io/client-go/util/certificate":            "daemons/kubelet",
+	"k8s.io/pod-security-admission/admission/test": "nothing: it is for tests",
+}
+
+func TestProgramsImportNothingLarge(t *testing.T) {
 	cmd := exec.Command("go", "list", "-tags", "grpcnotrace", "-deps", "./cmd/...")
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
@@ -16,10 +28,12 @@ func TestProgramsImportNothingThatIsSlowToCompile(t *testing.T) {
 	}
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
-		switch {
-		case path == "k8s.io/client-go/informers" || strings.HasPrefix(path, "k8s.io/client-go/informers/"):
-			t.Errorf("cmd/... imports %s: use daemons/client/informers", path)
-		case strings.HasPrefix(path, "k8s.io/client-go/") && strings.HasSuffix(path, "/fake"):
+		for prefix, instead := range unwanted {
+			if path == prefix || strings.HasPrefix(path, prefix+"/") {
+				t.Errorf("cmd/... imports %s: use %s", path, instead)
+			}
+		}
+		if strings.HasPrefix(path, "k8s.io/client-go/") && strings.HasSuffix(path, "/fake") {
 			t.Errorf("cmd/... imports %s, which is for tests", path)
 		}
 	}

@@ -15,15 +15,15 @@ var layers = []struct {
 	name     string
 	packages []string
 }{
-	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs"}},
+	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs", "kube/scheme"}},
 	{"decisions", []string{
 		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle", "provision/packet", "provision/state", "provision/support",
 		"daemons/kinds", "daemons/scheduler/cluster", "daemons/scheduler/device", "daemons/scheduler/plugin", "daemons/scheduler/profile", "daemons/kubelet/pod", "daemons/ingress/route", "daemons/nft", "daemons/proxy/rules", "daemons/network/policy", "daemons/dns/wire", "daemons/dns/zone",
 	}},
 	{"edges", []string{
 		"hcl/data", "hcl/load", "hcl/lsp", "provision/host/ssh", "provision/host/local", "provision/agent",
-		"daemons/store", "daemons/client", "daemons/run", "daemons/floating",
-		"daemons/kubelet/cri", "daemons/kubelet/device", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/flows", "daemons/proxy/iptables", "daemons/proxy/relay", "daemons/nft/kernel", "daemons/dns/upstream",
+		"kube", "daemons/store", "daemons/client", "daemons/run", "daemons/floating",
+		"daemons/kubelet/cri", "daemons/kubelet/image", "daemons/kubelet/device", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/flows", "daemons/proxy/iptables", "daemons/proxy/relay", "daemons/nft/kernel", "daemons/dns/upstream",
 	}},
 	{"loops", []string{"provision", "daemons"}},
 	{"wiring", []string{"cmd", "tests", "examples"}},

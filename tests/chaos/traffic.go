@@ -14,8 +14,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// every is how often a client of the workload makes a request.
-const every = 10 * time.Millisecond
+// every is the interval between two requests of one client of the workload. Each request is a connection of its own,
+// and six clients that made one every 10 ms took half of a machine with two processors.
+const every = 50 * time.Millisecond
 
 const probeUnit = `[Unit]
 Description=client of the workload

@@ -177,12 +177,14 @@ func Output(cmd *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// Eventually runs try until it returns nil, and returns its last error when that takes
-// longer than limit.
+// Pauses between attempts of Eventually grow from the first of these to the second: most attempts start a program.
+const firstPause, lastPause = 50 * time.Millisecond, 400 * time.Millisecond
+
+// Eventually runs try until it returns nil. It returns the last error of try when that takes longer than limit.
 func Eventually(ctx context.Context, limit time.Duration, try func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for {
+	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
 		err := try(ctx)
 		if err == nil {
 			return nil
@@ -190,7 +192,7 @@ func Eventually(ctx context.Context, limit time.Duration, try func(ctx context.C
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -184,6 +184,37 @@ func TestPodsAreResized(t *testing.T) {
 	c.refused(t, patch(path, "strategic-merge-patch+json", object{"spec": object{"containers": []any{object{"name": "c", "resources": object{"requests": object{"cpu": "1"}}}}}}), 422, "Invalid", "pod updates may not change fields other than")
 }
 
+// S11: what a pod has as a whole is resized likewise.
+func TestPodsAreResizedAsAWhole(t *testing.T) {
+	c := shared(t)
+	c.namespace(t, "whole")
+	const pods = "/api/v1/namespaces/whole/pods"
+	pod := func(name string, whole, own object) object {
+		container := object{"name": "c", "image": "i", "resources": own}
+		return object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name}, "spec": object{"resources": whole, "containers": []any{container}}}
+	}
+	own := object{"requests": object{"cpu": "100m"}}
+	c.refused(t, post(pods, pod("more", object{"requests": object{"cpu": "50m"}}, own)), 422, "Invalid",
+		`spec.resources.requests[cpu]: Invalid value: "50m": must be greater than or equal to aggregate container requests of 100m`)
+	c.refused(t, post(pods, pod("wide", object{"limits": object{"cpu": "1"}}, object{"limits": object{"cpu": "2"}})), 422, "Invalid", "must be less than or equal to pod limits of 1")
+	c.refused(t, post(pods, pod("other", object{"requests": object{"ephemeral-storage": "1Gi"}}, own)), 422, "Invalid", "unsupported pod-level resource")
+	a := c.must(t, 201, post(pods, pod("p", object{"limits": object{"cpu": "1", "memory": "64Mi"}}, own)))
+	if a.text("spec.resources.requests.cpu") != "100m" || a.text("spec.resources.requests.memory") != "64Mi" {
+		t.Errorf("as a whole it requests %v", a.at("spec.resources.requests"))
+	}
+	resize := func(resources any) call {
+		return patch(pods+"/p/resize", "merge-patch+json", object{"spec": object{"resources": resources}})
+	}
+	a = c.must(t, 200, resize(object{"requests": object{"cpu": "500m"}, "limits": object{"cpu": "2"}}))
+	if a.text("spec.resources.requests.cpu") != "500m" || a.text("spec.resources.limits.cpu") != "2" || a.text("spec.resources.limits.memory") != "64Mi" || a.at("metadata.generation") != 2.0 {
+		t.Errorf("resized to %v, generation %v", a.at("spec.resources"), a.at("metadata.generation"))
+	}
+	c.refused(t, resize(object{"requests": object{"cpu": "50m"}}), 422, "Invalid", "must be greater than or equal to aggregate container requests of 100m")
+	c.refused(t, resize(object{"limits": object{"memory": nil}}), 422, "Invalid", "spec.resources.limits[memory]: Forbidden: resource limits cannot be removed")
+	c.refused(t, resize(nil), 422, "Invalid", "pod-level resources cannot be removed")
+	c.refused(t, resize(object{"limits": object{"hugepages-2Mi": "2Mi"}, "requests": object{"hugepages-2Mi": "2Mi"}}), 422, "Invalid", "only cpu and memory resources are mutable")
+}
+
 func merge(a, b object) object {
 	out := clone(a)
 	for k, v := range b {

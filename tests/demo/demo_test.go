@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/machines"
 )
 
 // limit is what one command may take.
@@ -58,6 +60,7 @@ func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 	if len(lines) != len(list) {
 		t.Fatalf("demo up prints %d commands, and the list has %d: build it with make demo-tools", len(lines), len(list))
 	}
+	idle(t, name)
 	for i, command := range list {
 		if lines[i][1] != command.line {
 			t.Fatalf("demo up prints %q, and the list has %q: build it with make demo-tools", lines[i][1], command.line)
@@ -74,6 +77,50 @@ func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 	}
 	if out, err := shell(demo + " ssh"); err == nil || !strings.Contains(out, "name a machine") {
 		t.Errorf("demo ssh without a machine: %v\n%s", err, out)
+	}
+}
+
+// anonymous are the limits of the anonymous memory of idle daemons, in KiB: a quarter more than what was measured.
+var anonymous = map[string]int{
+	"etcd": 20_000, "kube-apiserver": 31_000, "kube-controller-manager": 23_000, "kube-scheduler": 12_500, "kube-dns": 11_600,
+	"metrics-server": 12_000, "containerd": 26_000, "kubelet": 17_500, "kube-proxy": 10_900, "kube-network": 12_200,
+}
+
+// idle waits until the anonymous memory of each daemon is below its limit. A daemon returns memory when it has been at
+// rest for half a minute.
+func idle(t *testing.T, name string) {
+	t.Helper()
+	lab, err := machines.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured := map[string]int{}
+	err = cluster.Eventually(t.Context(), limit, func(ctx context.Context) error {
+		var large []string
+		for _, m := range lab.Machines {
+			list, err := cluster.Memories(ctx, m)
+			if err != nil {
+				return err
+			}
+			for _, of := range list {
+				measured[of.Unit] = of.Anonymous
+				if most, ok := anonymous[of.Unit]; !ok || of.Anonymous > most {
+					large = append(large, fmt.Sprintf("%s of %s has %d KiB of %d", of.Unit, m.Name, of.Anonymous, most))
+				}
+			}
+		}
+		if len(large) > 0 {
+			return errors.New(strings.Join(large, ", "))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("anonymous memory of idle daemons: %v", err)
+	}
+	for unit := range anonymous {
+		if measured[unit] == 0 {
+			t.Errorf("%s was not measured", unit)
+		}
 	}
 }
 

@@ -7,19 +7,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"clusterctl/certs"
 	daemonsconfig "clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet"
+	"clusterctl/kube/kubernetes"
 	"clusterctl/provision/workload"
 )
 
@@ -76,7 +77,7 @@ func TestAKubeletJoinsByATokenS21(t *testing.T) {
 	if err != nil || cert.Subject.CommonName != "system:node:joined" || cert.Subject.Organization[0] != "system:nodes" {
 		t.Fatalf("it got the certificate of %v: %v", cert, err)
 	}
-	node := kubernetes.NewForConfigOrDie(own)
+	node := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(own))
 	if _, err := node.CoreV1().Nodes().Get(t.Context(), "joined", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("it may not look for its own node: %v", err)
 	}
@@ -117,10 +118,14 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		asking, err := kubelet.AskServing(ctx, node, "joined", ips, dir)
+		asking, err := kubelet.NewServing(node, "joined", ips, dir, slog.New(slog.DiscardHandler), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		var kept sync.WaitGroup
+		defer kept.Wait()
+		defer cancel()
+		kept.Go(func() { asking.Keep(ctx) })
 		for {
 			if c := asking.Current(); c != nil && len(c.Leaf.IPAddresses) == addresses {
 				return c.Leaf

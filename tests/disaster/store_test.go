@@ -13,11 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/store"
+	"clusterctl/kube/kubernetes"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/lab/machines"
 )

@@ -37,7 +37,7 @@ type nodes struct {
 
 func (w *world) startNodes(t *testing.T) {
 	t.Helper()
-	factory := informers.New(w.client)
+	factory := informers.New(w.watches)
 	informer := informers.Pods(factory).Informer()
 	n := &nodes{world: w, pods: informer.GetStore(), queue: workqueue.NewTypedDelayingQueue[string](), failed: map[string]bool{}}
 	add := func(obj any) {

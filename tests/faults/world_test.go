@@ -27,11 +27,13 @@ import (
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store/memory"
+	ownclients "clusterctl/kube/kubernetes"
 )
 
 // world is an API server, nodes that only pretend, and a client that nothing happens to.
 type world struct {
 	client     *kubernetes.Clientset
+	watches    ownclients.Interface // of the daemons' own clients, for their informers
 	kubeconfig string
 	clock      clock.WithTicker
 	faults     *faults
@@ -92,8 +94,11 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 	if err := clientcmd.WriteToFile(*cluster, w.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	w.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"}})
+	api := &rest.Config{
+		Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"},
+	}
+	w.client, w.watches = kubernetes.NewForConfigOrDie(api), ownclients.NewForConfigOrDie(api)
 	for _, name := range nodeNames {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
 		made, err := w.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})

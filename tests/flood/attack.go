@@ -39,6 +39,8 @@ var floods = []struct {
 	{"bodies that are announced and do not come", 16, announced},
 	{"frames that carry nothing", 4, frames},
 	{"HTTP/1.1 that comes a byte at a time", 100, trickle},
+	{"heads that come a byte at a time, to the ingress", 200, slowly("GET / HTTP/1.1\r\nHost: shop\r\nX-Long: ")},
+	{"bodies that come a byte at a time, to the ingress", 400, slowly("POST / HTTP/1.1\r\nHost: shop\r\nContent-Length: 200000\r\n\r\n")},
 	{"tokens that are nobody's", 4, tokens},
 	{"names that do not exist", 4, names},
 }
@@ -115,7 +117,7 @@ func oneOf[T any](list []T) T {
 func word(n int) string { return rand.Text()[:min(n, 26)] }
 
 func idle(ctx context.Context) error {
-	conn, err := dial(ctx, oneOf(append([]string{node + ":10256", node + ":53"}, tlsAddresses...)))
+	conn, err := dial(ctx, oneOf(append([]string{node + ":10256", node + ":53", node + ":80"}, tlsAddresses...)))
 	if err != nil {
 		return err
 	}
@@ -275,6 +277,26 @@ func trickle(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// slowly says something to the ingress, and then a byte after the other for as long as it takes them.
+func slowly(first string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := dial(ctx, node+":80")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, first); err != nil {
+			return nil
+		}
+		for pause(ctx, 200*time.Millisecond) {
+			if _, err := conn.Write([]byte("y")); err != nil {
+				return nil
+			}
+		}
+		return nil
+	}
 }
 
 func tokens(ctx context.Context) error {

@@ -4,7 +4,7 @@
 //	go run ./tests/flood -minutes 10    # brings a lab up, floods it, takes it down
 //
 // It ends with status 1 when a daemon took more memory than docs/operations.md says, was restarted, or when the
-// administrator was not answered.
+// administrator, or a client of the ingress, was not answered.
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"clusterctl/tests/cluster"
+	"clusterctl/tests/webimage"
 )
 
 func main() {
@@ -80,7 +81,17 @@ func run(ctx context.Context, length time.Duration) (err error) {
 	}
 }
 
-// up brings examples/small up.
+// routed has the workload of tests/demo behind the ingress.
+const routed = `
+object "networking.k8s.io/v1" "Ingress" "web" {
+  namespace = "shop"
+  spec = {
+    rules = [{ http = { paths = [{ path = "/", pathType = "Prefix", backend = { service = { name = "web", port = { number = 80 } } } }] } }]
+  }
+}
+`
+
+// up brings examples/small up, with an ingress and a workload behind it.
 func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	root, err := cluster.Root()
 	if err != nil {
@@ -90,10 +101,22 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := cluster.New(ctx, cluster.Options{Name: name, Log: os.Stderr, Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
-		Files: map[string]string{"cluster.hcl": string(small)}})
+	const networks = `service_cidrs = ["10.96.0.0/16"]` + "\n"
+	declared := strings.Replace(string(small), networks, networks+"  ingress {}\n", 1)
+	if declared == string(small) {
+		return nil, fmt.Errorf("examples/small has no %q", networks)
+	}
+	web, err := os.ReadFile(filepath.Join(root, "tests/demo/web.hcl"))
 	if err != nil {
 		return nil, err
+	}
+	c, err := cluster.New(ctx, cluster.Options{Name: name, Log: os.Stderr, Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
+		Files: map[string]string{"cluster.hcl": declared, "web.hcl": string(web) + routed}})
+	if err != nil {
+		return nil, err
+	}
+	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
+		return c, err
 	}
 	return c, c.Apply(ctx, os.Stderr)
 }
@@ -136,8 +159,11 @@ type watcher struct {
 	slowest   time.Duration
 }
 
-const memory = `for u in kube-apiserver kube-controller-manager kube-scheduler etcd kubelet kube-proxy kube-network kube-dns metrics-server containerd; do
+const memory = `for u in kube-apiserver kube-controller-manager kube-scheduler etcd kubelet kube-proxy kube-network kube-dns kube-ingress metrics-server containerd; do
   pid=$(systemctl show -p MainPID --value $u.service); [ "${pid:-0}" = 0 ] || echo $u $pid $(awk '/^VmRSS/{print $2}' /proc/$pid/status); done`
+
+// fetch asks the ingress that is flooded, as a client of another address.
+const fetch = `timeout 20 bash -c 'exec 3<>/dev/tcp/` + node + `/80; printf "GET / HTTP/1.0\r\nHost: shop\r\n\r\n" >&3; head -1 <&3' | grep -q " 200 "`
 
 func (w *watcher) look(ctx context.Context) error {
 	for _, name := range []string{"control", "a", "b"} {
@@ -171,6 +197,9 @@ func (w *watcher) look(ctx context.Context) error {
 		w.findings = append(w.findings, fmt.Errorf("the administrator was not answered: %w", err))
 	}
 	w.slowest = max(w.slowest, time.Since(began))
+	if _, err := cluster.Output(w.c.Lab.Machine("b").SSH(asking, "root", fetch)); err != nil && ctx.Err() == nil {
+		w.findings = append(w.findings, fmt.Errorf("a client of the ingress was not answered: %w", err))
+	}
 	return nil
 }
 

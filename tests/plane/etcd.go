@@ -14,6 +14,9 @@ import (
 	"go.uber.org/zap"
 )
 
+// Store is the host and port of the first member, which serves its metrics there, too.
+func (p *Plane) Store() string { return strings.TrimPrefix(p.urls[0], "https://") }
+
 // Metric is the sum of a member's samples whose line begins with name and has all the texts.
 func (p *Plane) Metric(ctx context.Context, member int, name string, texts ...string) (float64, error) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: p.etcdTLS()}}

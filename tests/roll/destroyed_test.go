@@ -23,7 +23,7 @@ var traces = []string{
 	"systemctl list-units --all --state=failed --no-legend --plain | awk '{print $1}' | sort",
 	"ls -d /sys/fs/cgroup/kubepods /sys/fs/cgroup/*/kubepods 2>/dev/null || true",
 	"cat /proc/mounts | awk '{print $2}' | grep -E 'kube|containerd|netns|cni' | sort",
-	"find /etc /opt /usr/local /var/lib /run /var/log /root -xdev -not -path '/run/systemd/*' -not -path '/run/udev/*' -not -path '/run/log/*' -not -path '/var/log/journal*' -not -path '/run/user*' -not -path '/var/lib/systemd/*' -not -path '/run/sshd*' -not -path '/etc/.updated' | sort",
+	"find /etc /opt /usr/local /var/lib /run /var/log /root -xdev -not -path '/run/systemd/*' -not -path '/run/udev/*' -not -path '/run/log/*' -not -path '/var/log/journal*' -not -path '/run/user*' -not -path '/var/lib/systemd/*' -not -path '/run/sshd*' -not -path '/run/motd.dynamic' -not -path '/etc/.updated' | sort",
 }
 
 func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string][]string {

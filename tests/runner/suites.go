@@ -63,6 +63,9 @@ var suites = []suite{
 		packages: []string{"./tests/faults"}, run: "GoesByTheClock", timeout: "10m"},
 	{name: "dev", about: "controllers on a development cluster", targets: []string{check},
 		packages: []string{"./tests/dev"}, timeout: "10m"},
+	{name: "prometheus", about: "rules and alerts of Debian's Prometheus over a control plane and a node that pretends",
+		targets:    []string{all},
+		background: true, packages: []string{"./tests/prometheus"}, timeout: "40m"},
 
 	{name: "e2e", about: "scripts of kubectl and clusterctl on three machines", targets: []string{test},
 		packages: []string{"./tests/e2e"}, lab: true, apart: "TestClusterctl", timeout: "25m"},

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"clusterctl/kube/scheme"
 )
 
 // Objects holds objects of the kinds that client-go knows, and of others as unstructured ones.
@@ -59,7 +60,7 @@ func (o *Objects) Remove(obj runtime.Object) {
 }
 
 func locate(obj runtime.Object) (schema.GroupResource, string, bool) {
-	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+	kinds, _, err := scheme.Scheme().ObjectKinds(obj)
 	if custom, ok := obj.(*unstructured.Unstructured); ok {
 		kinds, err = []schema.GroupVersionKind{custom.GroupVersionKind()}, nil
 	}

@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	storage "k8s.io/component-helpers/storage/volume"
+
+	"clusterctl/daemons/api/storage"
 )
 
 const (

@@ -2,27 +2,35 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	security "k8s.io/pod-security-admission/admission"
 	securityconfig "k8s.io/pod-security-admission/admission/api"
+	securityvalidation "k8s.io/pod-security-admission/admission/api/validation"
 	securityapi "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
 	"clusterctl/daemons/api"
 )
 
-// podSecurity holds pods to the security level that their namespace's labels demand: privileged (anything), baseline or
-// restricted. It warns of pods and templates below the level of warnings, notes in the audit log what is below the level of
-// audits, and refuses labels that mean nothing.
-type podSecurity struct{ rules *security.Admission }
+// podSecurity enforces the Pod Security Standards: each namespace's labels select a level (privileged, baseline or
+// restricted) to enforce, to warn about and to record in the audit log. Invalid labels are rejected. The checks of each
+// level are those of upstream's package policy. Upstream's package admission is not used, because it links the clients
+// of all versions of all kinds into the program.
+type podSecurity struct {
+	objects api.Objects
+	checks  policy.Evaluator
+	usual   securityapi.Policy // for namespaces without labels
+	exempt  securityconfig.PodSecurityExemptions
+	counts  *securityCounts
+}
 
 func newPodSecurity(objects api.Objects, c *securityconfig.PodSecurityConfiguration, counts prometheus.Registerer) (*podSecurity, error) {
 	checks, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -33,82 +41,226 @@ func newPodSecurity(objects api.Objects, c *securityconfig.PodSecurityConfigurat
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
-	rules := &security.Admission{Configuration: c, Evaluator: checks, Metrics: counted, NamespaceGetter: secured{objects}, PodLister: secured{objects}}
-	if err := rules.CompleteConfiguration(); err != nil {
+	if err := securityvalidation.ValidatePodSecurityConfiguration(c).ToAggregate(); err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
-	if err := rules.ValidateConfiguration(); err != nil {
+	usual, err := securityconfig.ToPolicy(c.Defaults)
+	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
-	return &podSecurity{rules}, nil
+	return &podSecurity{objects: objects, checks: checks, usual: usual, exempt: c.Exemptions, counts: counted}, nil
 }
 
-// Validate looks at pods, at what pods are made of, and at namespaces.
+// Validate checks pods, objects with a pod template, and namespaces.
 func (p *podSecurity) Validate(ctx context.Context, a *api.Admission) error {
-	gr := a.Resource.GroupResource()
-	if a.Operation != "CREATE" && a.Operation != "UPDATE" || gr != namespacesGR && !p.rules.PodSpecExtractor.HasPodSpec(gr) {
+	if a.Operation != "CREATE" && a.Operation != "UPDATE" {
 		return nil
 	}
-	says := p.rules.Validate(ctx, written{a})
+	switch gr := a.Resource.GroupResource(); {
+	case gr == namespacesGR:
+		return p.namespace(ctx, a)
+	case gr == podsGR:
+		return p.pod(a)
+	case makesPods[gr]:
+		return p.maker(a)
+	}
+	return nil
+}
+
+// harmless are subresources of pods that do not change their security settings.
+var harmless = []string{"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"}
+
+func (p *podSecurity) pod(a *api.Admission) error {
+	if slices.Contains(harmless, a.Subresource) || p.exempted(a) {
+		return nil
+	}
+	labels, err := p.labels(a.Namespace)
+	if err != nil {
+		p.counts.failed(true, a)
+		p.annotate(a, "error", fmt.Sprintf("failed to lookup namespace %q: %v", a.Namespace, err))
+		return apierrors.NewInternalError(fmt.Errorf("failed to lookup namespace %q", a.Namespace))
+	}
+	demanded, mistakes := securityapi.PolicyToEvaluate(labels, p.usual)
+	if len(mistakes) == 0 && demanded.FullyPrivileged() {
+		p.counts.evaluated("allow", demanded.Enforce, "enforce", a)
+		privileged := securityapi.LevelVersion{Level: securityapi.LevelPrivileged, Version: securityapi.LatestVersion()}
+		p.annotate(a, securityapi.EnforcedPolicyAnnotationKey, privileged.String())
+		return nil
+	}
+	pod, ok := a.Object.(*corev1.Pod)
+	if !ok {
+		p.counts.failed(true, a)
+		return apierrors.NewBadRequest("failed to decode pod")
+	}
+	if a.Operation == "UPDATE" {
+		old, ok := a.Old.(*corev1.Pod)
+		if !ok {
+			p.counts.failed(true, a)
+			return apierrors.NewBadRequest("failed to decode old pod")
+		}
+		if !runsOthers(pod, old) {
+			return nil
+		}
+	}
+	return p.evaluate(a, demanded, mistakes.ToAggregate(), &pod.ObjectMeta, &pod.Spec, true)
+}
+
+// maker checks an object with a pod template. Violations are warned about and audited, never rejected.
+func (p *podSecurity) maker(a *api.Admission) error {
+	if a.Subresource != "" || p.exempted(a) {
+		return nil
+	}
+	labels, err := p.labels(a.Namespace)
+	if err != nil {
+		p.counts.failed(true, a)
+		p.annotate(a, "error", fmt.Sprintf("failed to lookup namespace %q: %v", a.Namespace, err))
+		return nil
+	}
+	demanded, mistakes := securityapi.PolicyToEvaluate(labels, p.usual)
+	if len(mistakes) == 0 && demanded.Warn.Level == securityapi.LevelPrivileged && demanded.Audit.Level == securityapi.LevelPrivileged {
+		return nil
+	}
+	template, ok := templateOf(a.Object)
+	if !ok {
+		p.counts.failed(true, a)
+		p.annotate(a, "error", fmt.Sprintf("failed to extract pod template: unexpected object type: %s", a.Kind))
+		return nil
+	}
+	if template == nil {
+		return nil
+	}
+	return p.evaluate(a, demanded, mistakes.ToAggregate(), &template.ObjectMeta, &template.Spec, false)
+}
+
+// evaluate checks a pod against a namespace's policy. mistake is the error of the namespace's labels, nil for none.
+func (p *podSecurity) evaluate(
+	a *api.Admission, demanded securityapi.Policy, mistake error, meta *metav1.ObjectMeta, spec *corev1.PodSpec, enforce bool,
+) error {
+	if spec.RuntimeClassName != nil && *spec.RuntimeClassName != "" && slices.Contains(p.exempt.RuntimeClasses, *spec.RuntimeClassName) {
+		p.exemption(a, "runtimeClass")
+		return nil
+	}
+	if mistake != nil {
+		p.annotate(a, "error", fmt.Sprintf("Failed to parse policy: %v", mistake))
+		p.counts.failed(false, a)
+	}
+	results := map[securityapi.LevelVersion]policy.AggregateCheckResult{}
+	against := func(level securityapi.LevelVersion) policy.AggregateCheckResult {
+		if _, known := results[level]; !known {
+			results[level] = policy.AggregateCheckResults(p.checks.EvaluatePod(level, meta, spec))
+		}
+		return results[level]
+	}
+	var refused error
+	if enforce {
+		p.annotate(a, securityapi.EnforcedPolicyAnnotationKey, demanded.Enforce.String())
+		if r := against(demanded.Enforce); r.Allowed {
+			p.counts.evaluated("allow", demanded.Enforce, "enforce", a)
+		} else {
+			p.counts.evaluated("deny", demanded.Enforce, "enforce", a)
+			refused = forbidden(a, fmt.Errorf("violates PodSecurity %q: %s", demanded.Enforce.String(), r.ForbiddenDetail()))
+		}
+	}
+	if r := against(demanded.Audit); !r.Allowed {
+		text := fmt.Sprintf("would violate PodSecurity %q: %s", demanded.Audit.String(), r.ForbiddenDetail())
+		p.annotate(a, securityapi.AuditViolationsAnnotationKey, text)
+		p.counts.evaluated("deny", demanded.Audit, "audit", a)
+	}
+	if refused != nil {
+		return refused
+	}
+	if r := against(demanded.Warn); !r.Allowed {
+		warn(a, fmt.Sprintf("would violate PodSecurity %q: %s", demanded.Warn.String(), r.ForbiddenDetail()))
+		p.counts.evaluated("deny", demanded.Warn, "warn", a)
+	}
+	return nil
+}
+
+// exempted reports whether the configuration exempts the namespace or the user of a write.
+func (p *podSecurity) exempted(a *api.Admission) bool {
+	switch {
+	case a.Namespace != "" && slices.Contains(p.exempt.Namespaces, a.Namespace):
+		p.exemption(a, "namespace")
+	case a.User.Name != "" && slices.Contains(p.exempt.Usernames, a.User.Name):
+		p.exemption(a, "user")
+	default:
+		return false
+	}
+	return true
+}
+
+func (p *podSecurity) exemption(a *api.Admission, reason string) {
+	p.counts.exempted(a)
+	p.annotate(a, securityapi.ExemptionReasonAnnotationKey, reason)
+}
+
+func (p *podSecurity) annotate(a *api.Admission, key, value string) {
 	if a.Origin != nil {
-		for key, value := range says.AuditAnnotations {
-			a.Origin.Annotate(securityapi.AuditAnnotationPrefix+key, value)
-		}
+		a.Origin.Annotate(securityapi.AuditAnnotationPrefix+key, value)
 	}
-	if says.Allowed {
-		for _, text := range says.Warnings {
-			if a.Warn != nil {
-				a.Warn(text)
-			}
-		}
-		return nil
-	}
-	if says.Result == nil {
-		return forbidden(a, errors.New("not allowed by pod security"))
-	}
-	return &apierrors.StatusError{ErrStatus: *says.Result}
 }
 
-// secured finds namespaces and the pods in them.
-type secured struct{ objects api.Objects }
+func warn(a *api.Admission, text string) {
+	if a.Warn != nil {
+		a.Warn(text)
+	}
+}
 
-// GetNamespace implements security.NamespaceGetter.
-func (s secured) GetNamespace(_ context.Context, name string) (*corev1.Namespace, error) {
-	if obj, ok := s.objects.Get(namespacesGR, "", name); ok {
+// labels returns the labels of a namespace.
+func (p *podSecurity) labels(namespace string) (map[string]string, error) {
+	if obj, ok := p.objects.Get(namespacesGR, "", namespace); ok {
 		if ns, ok := obj.(*corev1.Namespace); ok {
-			return ns, nil
+			return ns.Labels, nil
 		}
 	}
-	return nil, apierrors.NewNotFound(namespacesGR, name)
+	return nil, apierrors.NewNotFound(namespacesGR, namespace)
 }
 
-// ListPods implements security.PodLister.
-func (s secured) ListPods(_ context.Context, namespace string) ([]*corev1.Pod, error) {
-	var pods []*corev1.Pod
-	for _, obj := range s.objects.List(podsGR, namespace) {
-		if pod, ok := obj.(*corev1.Pod); ok {
-			pods = append(pods, pod)
-		}
+// runsOthers reports whether an update of a pod adds a container or changes an image.
+func runsOthers(pod, old *corev1.Pod) bool {
+	others := func(a, b []corev1.Container) bool {
+		return !slices.EqualFunc(a, b, func(a, b corev1.Container) bool { return a.Image == b.Image })
 	}
-	return pods, nil
-}
-
-// written is a write as the rules of pod security see it.
-type written struct{ *api.Admission }
-
-// GetNamespace is of a namespace the namespace itself, which may be exempt.
-func (w written) GetNamespace() string {
-	if w.Resource.GroupResource() == namespacesGR {
-		return w.Name
+	if others(pod.Spec.Containers, old.Spec.Containers) || others(pod.Spec.InitContainers, old.Spec.InitContainers) {
+		return true
 	}
-	return w.Namespace
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool {
+		same := func(o corev1.EphemeralContainer) bool { return o.Name == c.Name && o.Image == c.Image }
+		return !slices.ContainsFunc(old.Spec.EphemeralContainers, same)
+	})
 }
 
-func (w written) GetName() string                          { return w.Name }
-func (w written) GetResource() schema.GroupVersionResource { return w.Resource }
-func (w written) GetKind() schema.GroupVersionKind         { return w.Kind }
-func (w written) GetSubresource() string                   { return w.Subresource }
-func (w written) GetOperation() admissionv1.Operation      { return admissionv1.Operation(w.Operation) }
-func (w written) GetObject() (runtime.Object, error)       { return w.Object, nil }
-func (w written) GetOldObject() (runtime.Object, error)    { return w.Old, nil }
-func (w written) GetUserName() string                      { return w.User.Name }
+// makesPods are the resources whose objects have a pod template.
+var makesPods = map[resource]bool{
+	{Resource: "replicationcontrollers"}:      true,
+	{Resource: "podtemplates"}:                true,
+	{Group: "apps", Resource: "replicasets"}:  true,
+	{Group: "apps", Resource: "deployments"}:  true,
+	{Group: "apps", Resource: "statefulsets"}: true,
+	{Group: "apps", Resource: "daemonsets"}:   true,
+	{Group: "batch", Resource: "jobs"}:        true,
+	{Group: "batch", Resource: "cronjobs"}:    true,
+}
+
+// templateOf returns the pod template of an object, nil for none, and reports whether the kind has one.
+func templateOf(obj runtime.Object) (*corev1.PodTemplateSpec, bool) {
+	switch o := obj.(type) {
+	case *corev1.PodTemplate:
+		return &o.Template, true
+	case *corev1.ReplicationController:
+		return o.Spec.Template, true
+	case *appsv1.ReplicaSet:
+		return &o.Spec.Template, true
+	case *appsv1.Deployment:
+		return &o.Spec.Template, true
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template, true
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template, true
+	case *batchv1.Job:
+		return &o.Spec.Template, true
+	case *batchv1.CronJob:
+		return &o.Spec.JobTemplate.Spec.Template, true
+	}
+	return nil, false
+}

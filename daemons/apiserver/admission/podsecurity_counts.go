@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	securityapi "k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/metrics"
 
+	"clusterctl/daemons/api"
 	release "clusterctl/daemons/version"
 )
 
@@ -39,8 +39,8 @@ func newSecurityCounts(register prometheus.Registerer) (*securityCounts, error) 
 	return c, errors.Join(register.Register(c.evaluations), register.Register(c.exemptions), register.Register(c.errors))
 }
 
-// RecordEvaluation implements metrics.Recorder.
-func (c *securityCounts) RecordEvaluation(decision metrics.Decision, held securityapi.LevelVersion, mode metrics.Mode, a securityapi.Attributes) {
+// evaluated counts a decision (allow or deny) in a mode (enforce, audit or warn).
+func (c *securityCounts) evaluated(decision string, held securityapi.LevelVersion, mode string, a *api.Admission) {
 	version := held.Version.String()
 	switch {
 	case held.Version.Latest() || held.Level == securityapi.LevelPrivileged:
@@ -48,27 +48,25 @@ func (c *securityCounts) RecordEvaluation(decision metrics.Decision, held securi
 	case c.known.Older(held.Version):
 		version = "future"
 	}
-	c.evaluations.WithLabelValues(securityLabels(a, string(decision), string(held.Level), version, string(mode))...).Inc()
+	c.evaluations.WithLabelValues(securityLabels(a, decision, string(held.Level), version, mode)...).Inc()
 }
 
-// RecordExemption implements metrics.Recorder.
-func (c *securityCounts) RecordExemption(a securityapi.Attributes) {
+func (c *securityCounts) exempted(a *api.Admission) {
 	c.exemptions.WithLabelValues(securityLabels(a)...).Inc()
 }
 
-// RecordError implements metrics.Recorder.
-func (c *securityCounts) RecordError(fatal bool, a securityapi.Attributes) {
+func (c *securityCounts) failed(fatal bool, a *api.Admission) {
 	c.errors.WithLabelValues(securityLabels(a, strconv.FormatBool(fatal))...).Inc()
 }
 
 // securityLabels appends what a request is about to a count's labels.
-func securityLabels(a securityapi.Attributes, labels ...string) []string {
+func securityLabels(a *api.Admission, labels ...string) []string {
 	about := "controller"
-	switch a.GetResource().GroupResource() {
+	switch a.Resource.GroupResource() {
 	case podsGR:
 		about = "pod"
 	case namespacesGR:
 		about = "namespace"
 	}
-	return append(labels, strings.ToLower(string(a.GetOperation())), about, a.GetSubresource())
+	return append(labels, strings.ToLower(a.Operation), about, a.Subresource)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -157,7 +158,7 @@ func lines(t *testing.T, path string) (n int) {
 }
 
 func TestTheLogIsRotatedAndOldOnesGo(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit", "audit.log")
+	path := filepath.Join(t.TempDir(), "audit [1]", "audit.log")
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	l := &logFile{path: path, most: 10_000, backups: 2, age: 3 * time.Hour, now: func() time.Time { return now }}
 	if err := l.open(); err != nil {
@@ -168,7 +169,7 @@ func TestTheLogIsRotatedAndOldOnesGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	backups := func() int {
-		list, err := filepath.Glob(filepath.Join(filepath.Dir(path), "audit-20*.log"))
+		list, err := fs.Glob(os.DirFS(filepath.Dir(path)), "audit-20*.log")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -118,22 +118,25 @@ func (l *logFile) prefix() string { return strings.TrimSuffix(l.path, filepath.E
 
 // sweep removes rotated files that are too old or too many.
 func (l *logFile) sweep() error {
-	files, err := filepath.Glob(l.prefix() + "*" + filepath.Ext(l.path))
+	files, err := os.ReadDir(filepath.Dir(l.path))
 	if err != nil {
-		return nil // the path has signs of a pattern: then all are kept
+		return fmt.Errorf("list old audit logs: %w", err)
 	}
-	slices.Sort(files)
 	slices.Reverse(files)
 	var errs []error
 	kept := 0
-	for _, f := range files {
-		text := strings.TrimSuffix(strings.TrimPrefix(f, l.prefix()), filepath.Ext(l.path))
+	for _, entry := range files {
+		text, ok := strings.CutPrefix(entry.Name(), filepath.Base(l.prefix()))
+		if !ok {
+			continue
+		}
+		text = strings.TrimSuffix(text, filepath.Ext(l.path))
 		at, err := time.Parse(stamp, text)
 		if err != nil {
 			continue // somebody else's
 		}
 		if kept++; l.backups > 0 && kept > l.backups || l.age > 0 && l.now().Sub(at) > l.age {
-			if err := os.Remove(f); err != nil {
+			if err := os.Remove(filepath.Join(filepath.Dir(l.path), entry.Name())); err != nil {
 				errs = append(errs, fmt.Errorf("remove an old audit log: %w", err))
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/header"
 )
 
 // errForeign says that a token is none of a way's own.
@@ -76,19 +77,16 @@ func bearerToken(r *http.Request) (token string, websocket bool) {
 	if token = strings.TrimSpace(token); strings.EqualFold(scheme, "bearer") && token != "" {
 		return token, false
 	}
-	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+	if !header.Has(r.Header, "Upgrade", "websocket") {
 		return "", false
 	}
 	var rest []string
-	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
-		for _, p := range strings.Split(header, ",") {
-			p = strings.TrimSpace(p)
-			encoded, ok := strings.CutPrefix(p, socketToken)
-			if !ok {
-				rest = append(rest, p)
-			} else if text, err := base64.RawURLEncoding.DecodeString(encoded); err == nil && utf8.Valid(text) && token == "" {
-				token = string(text)
-			}
+	for p := range header.Elements(r.Header, "Sec-WebSocket-Protocol") {
+		encoded, ok := strings.CutPrefix(p, socketToken)
+		if !ok {
+			rest = append(rest, p)
+		} else if text, err := base64.RawURLEncoding.DecodeString(encoded); err == nil && utf8.Valid(text) && token == "" {
+			token = string(text)
 		}
 	}
 	if token != "" { // the other end must not choose it as the protocol to speak

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +23,14 @@ const (
 )
 
 var (
-	bootstrapToken  = regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
-	bootstrapGroups = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	bootstrapToken  = pattern(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
+	bootstrapGroups = pattern(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
 )
+
+// pattern compiles an expression when it is first needed: most processes of the program never do.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // bootstrap knows the tokens with which machines join, which lie as secrets in kube-system.
 type bootstrap struct {
@@ -34,7 +40,7 @@ type bootstrap struct {
 }
 
 func (b *bootstrap) verify(_ context.Context, token string, wanted []string) (api.User, []string, error) {
-	parts := bootstrapToken.FindStringSubmatch(token)
+	parts := bootstrapToken().FindStringSubmatch(token)
 	if parts == nil {
 		return api.User{}, nil, errForeign
 	}
@@ -58,7 +64,7 @@ func (b *bootstrap) verify(_ context.Context, token string, wanted []string) (ap
 		if g = strings.TrimSpace(g); g == "" {
 			continue
 		}
-		if !bootstrapGroups.MatchString(g) {
+		if !bootstrapGroups().MatchString(g) {
 			return api.User{}, nil, fmt.Errorf("%w: the bootstrap token %s names the group %q, which does not begin with %q", errToken, id, g, bootstrapGroup+":")
 		}
 		groups = append(groups, g)

@@ -63,6 +63,7 @@ func controllerRoles() []controllerRole {
 			rule("", "persistentvolumeclaims", "get list patch update watch"), rule("storage.k8s.io", "storageclasses", read), rule("", "pods", "create delete get list watch"),
 			rule("", "endpoints services", "create delete get update"), rule("", "secrets", "get list watch"), rule("", "nodes", read)),
 		c("pod-garbage-collector", rule("", "pods", "delete list watch"), rule("", "pods/status", "patch"), rule("", "nodes", "get list watch")),
+		c("podcertificaterequest-cleaner", rule("certificates.k8s.io", "podcertificaterequests", "delete get list watch")),
 		c("pv-protection-controller", rule("", "persistentvolumes", "get list patch update watch")),
 		c("pvc-protection-controller", rule("", "persistentvolumeclaims", "get list patch update watch"), rule("", "persistentvolumeclaims/status", "patch update"), rule("", "pods", read)),
 		c("replicaset-controller", rule("apps", "replicasets", "get list update patch watch"), rule("apps", "replicasets/status replicasets/finalizers", "update patch"), pods),

@@ -9,10 +9,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// A rule grants the product of its groups, resources, verbs and names. A short rule can stand for millions of grants, so
-// that rules are compared as products: in each dimension, the demanded values that the same held rules contain are one
-// class, and only combinations of classes are visited. Their number depends on the rules that the user holds, not on the
-// demanded ones.
+// A rule grants the product of its groups, resources, verbs and names. A short rule can stand for millions of grants,
+// so that rules are compared as products: in each dimension, the demanded values that the same held rules contain are
+// one class, and only combinations of classes are visited. Their number depends on the rules that the user holds, not
+// on the demanded ones.
 
 // Bounds of a comparison.
 const (
@@ -171,8 +171,8 @@ func (h *held) findPath(path string, into bits) {
 	}
 }
 
-// missing returns grants of the demanded rules that no held rule contains, at most about maxMissing of them, and none if
-// the held rules contain all. Each has one group and resource, or one path.
+// missing returns grants of the demanded rules that no held rule contains, at most about maxMissing of them, and none
+// if the held rules contain all. Each has one group and resource, or one path.
 func (h *held) missing(demanded []rbacv1.PolicyRule) ([]rbacv1.PolicyRule, error) {
 	var out []rbacv1.PolicyRule
 	for i := range demanded {

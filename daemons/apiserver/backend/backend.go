@@ -47,6 +47,9 @@ func (t Target) Name() string {
 
 // Reach knows the ways. Its connections are kept and shared.
 type Reach struct {
+	// Counted has the requests counted that this server sends by itself, rather than passes on; nil: they are not.
+	Counted func(http.RoundTripper) http.RoundTripper
+
 	objects api.Objects
 
 	mu         sync.Mutex
@@ -100,6 +103,15 @@ func (r *Reach) To(t Target, upgrades bool) (http.RoundTripper, error) {
 		return transport, nil
 	}
 	return &balanced{r, t, transport}, nil
+}
+
+// Own returns what carries the server's own requests to a target.
+func (r *Reach) Own(t Target) (http.RoundTripper, error) {
+	transport, err := r.To(t, false)
+	if err == nil && r.Counted != nil {
+		transport = r.Counted(transport)
+	}
+	return transport, err
 }
 
 func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, error) {

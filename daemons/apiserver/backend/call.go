@@ -65,7 +65,7 @@ func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, o
 	if err != nil {
 		return fmt.Errorf("encode what is sent: %w", err)
 	}
-	transport, err := r.To(w.Target, false)
+	transport, err := r.Own(w.Target)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -146,7 +147,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("ETag", document.tag)
-	if r.Header.Get("If-None-Match") == document.tag {
+	if header.Unchanged(r, document.tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -156,7 +157,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // wantsAggregated says whether the aggregated form comes before the plain one in what
 // the client accepts.
 func wantsAggregated(r *http.Request) bool {
-	for _, clause := range strings.Split(strings.Join(r.Header.Values("Accept"), ","), ",") {
+	for clause := range header.Elements(r.Header, "Accept") {
 		clause = strings.ReplaceAll(clause, " ", "")
 		switch {
 		case strings.Contains(clause, "as=APIGroupDiscoveryList") && strings.Contains(clause, "v=v2") && !strings.Contains(clause, "v=v2beta1"):

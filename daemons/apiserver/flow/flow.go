@@ -219,8 +219,8 @@ func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.R
 		c.mu.Unlock()
 		return t, nil
 	}
-	w := &waiter{schema: s, work: work, granted: make(chan struct{})}
-	queued := l.enqueue(w, hash(s.Name, s.flowOf(u, r)))
+	w := &waiter{schema: s, work: work, flow: s.flowOf(u, r), request: r, user: u.Name, came: time.Now(), granted: make(chan struct{})}
+	queued := l.enqueue(w, hash(s.Name, w.flow))
 	if queued {
 		c.waiting++
 		c.dispatch() // others' waiters may be what it seemed to wait for

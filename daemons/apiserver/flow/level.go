@@ -2,9 +2,13 @@ package flow
 
 import (
 	"hash/maphash"
+	"maps"
 	"math"
+	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+
+	"clusterctl/daemons/api"
 )
 
 // level is a priority level: its seats, and who waits for one. Everything in it is
@@ -20,13 +24,14 @@ type level struct {
 	used    int
 
 	queuing *flowcontrolv1.QueuingConfiguration // nil: nobody waits
-	queues  []queue                             // made when first needed
+	queues  map[int]*queue                      // those that somebody waits in, or did a while ago: a level may have millions
 	waiting int
 	clock   float64 // virtual time: what has been started
 }
 
 // queue is who waits, in order, of the flows that were dealt this queue.
 type queue struct {
+	index   int
 	waiters []*waiter
 	seats   int     // that its waiters want
 	start   float64 // virtual time at which its next waiter's turn is
@@ -36,6 +41,10 @@ type queue struct {
 type waiter struct {
 	schema  *Schema
 	work    Work
+	flow    string // of the schema, by which requests are told apart
+	request *api.Request
+	user    string
+	came    time.Time
 	queue   *queue
 	granted chan struct{} // closed when it may go on
 	done    bool          // granted
@@ -63,9 +72,6 @@ func (l *level) settle(o *flowcontrolv1.PriorityLevelConfiguration, seats int, s
 	}
 	if limited.LimitResponse.Type == flowcontrolv1.LimitResponseTypeQueue && limited.LimitResponse.Queuing != nil {
 		l.queuing = limited.LimitResponse.Queuing
-		if len(l.queues) != int(l.queuing.Queues) && l.waiting == 0 {
-			l.queues = nil
-		}
 	}
 }
 
@@ -75,18 +81,20 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 	if l.queuing == nil {
 		return false
 	}
-	if l.queues == nil {
-		l.queues = make([]queue, l.queuing.Queues)
-	}
 	var best *queue
-	for _, i := range deal(flow, len(l.queues), int(l.queuing.HandSize)) {
-		if q := &l.queues[i]; best == nil || q.seats < best.seats || q.seats == best.seats && q.start < best.start {
+	for _, i := range deal(flow, int(l.queuing.Queues), int(l.queuing.HandSize)) {
+		q := l.queues[i]
+		if q == nil {
+			q = &queue{index: i}
+		}
+		if best == nil || q.seats < best.seats || q.seats == best.seats && q.start < best.start {
 			best = q
 		}
 	}
 	if len(best.waiters) >= int(l.queuing.QueueLengthLimit) {
 		return false
 	}
+	l.keep(best)
 	if len(best.waiters) == 0 {
 		best.start = max(best.start, l.clock) // an idle flow saves up nothing
 	}
@@ -98,12 +106,30 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 	return true
 }
 
+// restingQueues is how many queues are remembered in which nobody waits, besides one for each waiter.
+const restingQueues = 1024
+
+// keep remembers a queue. When there are too many, those in which nobody waits are forgotten, with what they were ahead
+// of others.
+func (l *level) keep(q *queue) {
+	if l.queues[q.index] == q {
+		return
+	}
+	if len(l.queues) >= restingQueues+2*l.waiting {
+		maps.DeleteFunc(l.queues, func(_ int, q *queue) bool { return len(q.waiters) == 0 })
+	}
+	if l.queues == nil {
+		l.queues = map[int]*queue{}
+	}
+	l.queues[q.index] = q
+}
+
 // next is the waiter whose turn it is: of the queue that has been given least. Lists for
 // which there is no memory let others pass, also those behind them in their queue.
 func (l *level) next(bytes int64) *waiter {
 	var next *waiter
-	for i := range l.queues {
-		if q := &l.queues[i]; next == nil || q.start < next.queue.start {
+	for _, q := range l.queues {
+		if next == nil || q.start < next.queue.start || q.start == next.queue.start && q.index < next.queue.index {
 			if w := q.first(bytes); w != nil {
 				next = w
 			}

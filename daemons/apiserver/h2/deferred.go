@@ -67,12 +67,12 @@ func (d *Deferred) sendAll() {
 	d.st.c.over()
 }
 
-// Flush sends what has been answered on the connection. It does not wait.
+// Flush sends what has been answered on the connection, unless that has ended. It does not wait.
 func (d *Deferred) Flush() {
 	c := d.st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.out.flushing && len(c.out.buf) > 0 {
+	if c.failed == nil && !c.out.flushing && len(c.out.buf) > 0 {
 		c.flushAside()
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http2"
+
+	fields "clusterctl/daemons/api/header"
 )
 
 // onHeaders begins a stream, or ends the body of one with trailers.
@@ -144,7 +146,7 @@ func (st *stream) announce(ended bool) bool {
 		}
 		st.body.announced, st.req.ContentLength = int64(n), int64(n)
 	}
-	if strings.EqualFold(header.Get("Expect"), "100-continue") {
+	if fields.Has(header, "Expect", "100-continue") {
 		st.body.expected = true
 		delete(header, "Expect")
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	fields "clusterctl/daemons/api/header"
 )
 
 // response is a stream's http.ResponseWriter. What is written goes into the connection's buffer
@@ -89,7 +91,7 @@ func (r *response) begin(code int, first []byte) {
 	r.finished = (r.bare || r.length == 0) && len(r.trailers) == 0
 	r.st.c.out.headers(r.st.id, scratch, r.finished)
 	r.st.c.out.scratch = scratch
-	if strings.EqualFold(header.Get("Connection"), "close") {
+	if fields.Has(header, "Connection", "close") {
 		r.st.c.part()
 	}
 }

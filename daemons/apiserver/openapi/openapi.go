@@ -14,10 +14,9 @@ import (
 	"strings"
 	"sync"
 
-	openapi_v2 "github.com/google/gnostic-models/openapiv2"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -102,11 +101,7 @@ func (h *Handler) with(was *Handler, more []resource, elsewhere []Elsewhere) *Ha
 		if err != nil {
 			return plain, err
 		}
-		parsed, err := openapi_v2.ParseDocument(plain.data)
-		if err != nil {
-			return document{}, fmt.Errorf("read the OpenAPI document: %w", err)
-		}
-		data, err := proto.Marshal(parsed)
+		data, err := encodeProtobuf(plain.data)
 		return document{data, plain.hash}, err
 	})
 	next.index = sync.OnceValues(next.list)
@@ -164,7 +159,7 @@ const (
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	get, kind := h.v2, "application/json"
-	accept := r.Header.Get("Accept")
+	accept := header.Joined(r.Header, "Accept")
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
 	case path == "/openapi/v2":
 		w.Header().Add("Vary", "Accept")
@@ -205,7 +200,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if asked == d.hash {
 		w.Header().Set("Cache-Control", "public, immutable")
 	}
-	if r.Header.Get("If-None-Match") == `"`+d.hash+`"` {
+	if header.Unchanged(r, `"`+d.hash+`"`) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/run/measure"
 )
 
 // Counts are upstream's metrics of webhooks. Their labels are names of webhooks that the cluster configures, and closed sets.
@@ -23,7 +24,7 @@ type Counts struct {
 // NewCounts returns the metrics, registered.
 func NewCounts(metrics prometheus.Registerer) (*Counts, error) {
 	c := &Counts{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_admission_webhook_admission_duration_seconds", Help: "How long webhooks took to answer.",
 			Buckets: []float64{.005, .025, .1, .5, 1, 2.5, 10, 25},
 		}, []string{"name", "type", "operation", "rejected"}),

@@ -4,8 +4,9 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
+
+	"clusterctl/daemons/api/header"
 )
 
 // worthZipping is the size from which an answer is compressed for those who accept it.
@@ -22,7 +23,7 @@ func WriteDocument(w http.ResponseWriter, r *http.Request, data []byte) error {
 		_, err := to.Write(data)
 		return err
 	}
-	if zips(len(data), r.Header.Get("Accept-Encoding")) {
+	if zips(len(data), header.Joined(r.Header, "Accept-Encoding")) {
 		return zipped(w, write)
 	}
 	return write(w)
@@ -30,15 +31,7 @@ func WriteDocument(w http.ResponseWriter, r *http.Request, data []byte) error {
 
 // zips says whether an answer of a size is compressed for a client that takes some codings.
 func zips(size int, codings string) bool {
-	if size <= worthZipping {
-		return false
-	}
-	for coding := range strings.SplitSeq(codings, ",") {
-		if name, _, _ := strings.Cut(strings.TrimSpace(coding), ";"); name == "gzip" {
-			return true
-		}
-	}
-	return false
+	return size > worthZipping && header.Accepts(codings, "gzip")
 }
 
 // zipped answers with what write writes, compressed.

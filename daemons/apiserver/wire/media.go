@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"clusterctl/daemons/api/header"
 )
 
 // Format is an encoding.
@@ -46,11 +48,8 @@ func (m Media) ContentType() string { return types[m.Format] }
 // Negotiate finds the media type of the Accept header that the client likes best of those that can be sent. Whole
 // objects of kinds without a protobuf form cannot be sent in it, and what is answered and has no columns not as a table.
 func Negotiate(r *http.Request, protobuf, tables bool) (Media, error) {
-	m := Media{Pretty: wantsPretty(r), Codings: r.Header.Get("Accept-Encoding")}
-	accept := r.Header.Get("Accept")
-	if several := r.Header.Values("Accept"); len(several) > 1 {
-		accept = strings.Join(several, ",")
-	}
+	m := Media{Pretty: wantsPretty(r), Codings: header.Joined(r.Header, "Accept-Encoding")}
+	accept := header.Joined(r.Header, "Accept")
 	if accept == "" {
 		return m, nil
 	}

@@ -16,12 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"clusterctl/kube/kubernetes"
 )
 
 // One that cannot be written is tried so many times, with so much time between.
@@ -38,14 +39,31 @@ const (
 // NewBroadcaster returns what recorders are made of, whose events are written through the client until ctx ends or it is shut down.
 func NewBroadcaster(ctx context.Context, client kubernetes.Interface) record.EventBroadcaster {
 	b := record.NewBroadcaster(record.WithContext(ctx))
-	w := newWriter(&typedcore.EventSinkImpl{Interface: client.CoreV1().Events("")}, pause)
+	w := newWriter(api{client}, pause)
 	b.StartEventWatcher(func(e *corev1.Event) { w.tell(ctx, e) })
 	return b
 }
 
+// destination is what events are written to.
+type destination interface {
+	Create(event *corev1.Event) (*corev1.Event, error)
+	Patch(event *corev1.Event, data []byte) (*corev1.Event, error)
+}
+
+// api writes events by a client.
+type api struct{ client kubernetes.Interface }
+
+func (a api) Create(e *corev1.Event) (*corev1.Event, error) {
+	return a.client.CoreV1().Events(e.Namespace).Create(context.Background(), e, metav1.CreateOptions{})
+}
+
+func (a api) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
+	return a.client.CoreV1().Events(e.Namespace).Patch(context.Background(), e.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
+}
+
 // writer writes events: those about one object one after the other, for a later one may be counted in an earlier.
 type writer struct {
-	to        record.EventSink
+	to        destination
 	correlate *correlator
 	pause     time.Duration
 	seed      maphash.Seed
@@ -66,7 +84,7 @@ type entry struct {
 	again bool
 }
 
-func newWriter(to record.EventSink, pause time.Duration) *writer {
+func newWriter(to destination, pause time.Duration) *writer {
 	return &writer{to: to, correlate: newCorrelator(clock.RealClock{}), pause: pause, seed: maphash.MakeSeed(), room: make(chan struct{}, most)}
 }
 

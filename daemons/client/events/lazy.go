@@ -6,9 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
+
+	"clusterctl/kube/kubernetes"
+	"clusterctl/kube/scheme"
 )
 
 // Lazy is a recorder whose broadcaster is made by its first event. Most of a process's controllers never tell anything, and a broadcaster has
@@ -36,7 +37,7 @@ func (l *Lazy) recorder() record.EventRecorder {
 	defer l.mu.Unlock()
 	if l.to == nil && !l.over {
 		l.broadcaster = l.make()
-		l.to = l.broadcaster.NewRecorder(scheme.Scheme, l.from)
+		l.to = l.broadcaster.NewRecorder(scheme.Scheme(), l.from)
 	}
 	return l.to
 }

@@ -5,8 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
+
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // A recorder that tells nothing makes nothing; what it is told is written, from the first event on until it is shut down.

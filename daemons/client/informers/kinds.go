@@ -15,7 +15,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
-	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/kube/kubernetes"
 )
 
 // kinds are all kinds that can be watched.
@@ -102,6 +103,10 @@ var (
 		&certificatesv1.CertificateSigningRequest{},
 		func(c kubernetes.Interface, _ string) source {
 			return typed(c.CertificatesV1().CertificateSigningRequests())
+		}}
+	podCertificateRequests = kind{certificatesv1.SchemeGroupVersion, "podcertificaterequests", &certificatesv1.PodCertificateRequest{},
+		func(c kubernetes.Interface, ns string) source {
+			return typed(c.CertificatesV1().PodCertificateRequests(ns))
 		}}
 )
 

@@ -127,6 +127,11 @@ func CertificateSigningRequests(f *Factory) Of[certificateslisters.CertificateSi
 	return of(f, certificateSigningRequests, certificateslisters.NewCertificateSigningRequestLister)
 }
 
+// PodCertificateRequests returns the informer of PodCertificateRequests.
+func PodCertificateRequests(f *Factory) Of[certificateslisters.PodCertificateRequestLister] {
+	return of(f, podCertificateRequests, certificateslisters.NewPodCertificateRequestLister)
+}
+
 // Leases returns the informer of Leases.
 func Leases(f *Factory) Of[coordinationlisters.LeaseLister] {
 	return of(f, leases, coordinationlisters.NewLeaseLister)

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"clusterctl/daemons/api/replica"
+	"clusterctl/kube/kubernetes"
 )
 
 // Publisher keeps a server's endpoints in a service: endpoint slices of its own, one for each family, so that servers on several machines

@@ -14,8 +14,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
+
+	"clusterctl/kube/kubernetes"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 func server(client kubernetes.Interface, node string, addrs ...string) *Publisher {

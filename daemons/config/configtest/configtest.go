@@ -4,6 +4,7 @@ package configtest
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,12 +22,14 @@ var candidates = []any{
 	metav1.Duration{Duration: 30 * time.Second}, metav1.Duration{Duration: 20 * time.Minute},
 	[]string{"*", "-job"}, []string{"10.0.0.0/24", "10.1.0.0/16"}, []string{"10.0.0.53", "10.0.0.54:5353"},
 	map[string]string{"memory.available": "200Mi", "nodefs.available": "7%"}, map[string]string{"cpu": "100m", "memory": "200Mi"},
-	"load_balancer", "21000-21099",
+	"load_balancer", "21000-21099", config.VerifyAll, config.ReserveTiered, []string{"registry.example/team/*", "registry.example:5000/web"},
 	map[string]string{"db.corp.example": "10.0.0.53 fd00::53", "x.example": "10.0.0.54"},
 }
 
 // Others are the values, of those that are tried, that a setting may have in the configuration that cfg points to and does not have there.
+// Where there is none, they are those that it may have together with another setting.
 func Others(cfg any, s config.Setting) (list []any) {
+	var together []any
 	for _, value := range candidates {
 		if reflect.TypeOf(value) != reflect.TypeOf(s.Default) || reflect.DeepEqual(value, s.Of(cfg)) {
 			continue
@@ -34,9 +37,16 @@ func Others(cfg any, s config.Setting) (list []any) {
 		changed := reflect.New(reflect.TypeOf(cfg).Elem())
 		changed.Elem().Set(reflect.ValueOf(cfg).Elem())
 		s.Put(changed.Interface(), value)
-		if len(config.Problems(changed.Interface())) == 0 {
+		problems := config.Problems(changed.Interface())
+		if len(problems) == 0 {
 			list = append(list, value)
 		}
+		if !slices.ContainsFunc(problems, func(p config.Problem) bool { return p.With == "" }) {
+			together = append(together, value)
+		}
+	}
+	if len(list) == 0 {
+		return together
 	}
 	return list
 }

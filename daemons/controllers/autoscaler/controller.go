@@ -19,14 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery/cached/memory"
 	autoscalinglisters "k8s.io/client-go/listers/autoscaling/v2"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/discovery"
 )
 
 type controller struct {
@@ -52,7 +51,7 @@ type memoryOf struct {
 func New(c loop.Context) loop.Controller {
 	autoscalers, pods := informers.HorizontalPodAutoscalers(c.Informers), informers.Pods(c.Informers)
 	a := &controller{Context: c, autoscalers: autoscalers.Lister(), pods: pods.Lister(), known: map[string]*memoryOf{},
-		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery())),
+		mapper:  discovery.NewMapper(c.Client.Discovery()),
 		metrics: served{c.Client.Discovery().RESTClient()}}
 	a.counts = newCounts(c)
 	c.Count(autoscalersThere{a.autoscalers})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,22 @@ func TestHowManyPodsAUtilizationAsksFor(t *testing.T) {
 		got, err := byUtilization(int32(len(pods)), c.target, pods, samples, corev1.ResourceCPU, "", usually, epoch)
 		if err != nil || got.Replicas != c.want {
 			t.Errorf("%s at %d%%: %d, %v; want %d", c.pods, c.target, got.Replicas, err, c.want)
+		}
+	}
+}
+
+// A request of a thousandth and a use of terabytes: the share of it is more than an int32, or its hundredfold than an
+// int64, can hold.
+func TestAUtilizationIsNeverNegative(t *testing.T) {
+	for _, value := range []int64{1 << 40, 1 << 60} {
+		pods, samples := uses("1 1")
+		for i := range pods {
+			pods[i].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1m")
+			samples[pods[i].Name] = Sample{Value: value, At: epoch, Window: time.Minute}
+		}
+		got, err := byUtilization(2, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch)
+		if err != nil || got.Utilization != math.MaxInt32 || got.Replicas != math.MaxInt32 {
+			t.Errorf("a use of %d: %+v, %v", value, got, err)
 		}
 	}
 }

@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"path"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
 
@@ -55,7 +58,8 @@ type metricValueList struct {
 	} `json:"items"`
 }
 
-func (s served) get(ctx context.Context, into any, query url.Values, parts ...string) error {
+// get reads what is asked of an API by the name of a resource.
+func (s served) get(ctx context.Context, into any, of schema.GroupResource, query url.Values, parts ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	request := s.client.Get().AbsPath(path.Join(append([]string{"/apis"}, parts...)...)).Timeout(answerTimeout)
@@ -66,7 +70,11 @@ func (s served) get(ctx context.Context, into any, query url.Values, parts ...st
 			}
 		}
 	}
-	raw, err := request.DoRaw(ctx)
+	answer := request.Do(ctx)
+	if err := answer.Error(); err != nil {
+		return about(of, err)
+	}
+	raw, err := answer.Raw()
 	if err != nil {
 		return err
 	}
@@ -76,9 +84,35 @@ func (s served) get(ctx context.Context, into any, query url.Values, parts ...st
 	return nil
 }
 
+// about returns the error of a request with the resource that was asked for in its message. Where the server answers
+// with a Status of its own, that says enough. Where no server answers for the API of custom metrics, whose resources
+// are the objects' own, the message is of the API.
+func about(of schema.GroupResource, err error) error {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		return err
+	}
+	cause, generic := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	switch {
+	case !generic:
+		return err
+	case of.Group == customMetrics && status.ErrStatus.Code == http.StatusNotFound:
+		return fmt.Errorf("no custom metrics API (%s) registered", customMetrics)
+	}
+	return apierrors.NewGenericServerResponse(int(status.ErrStatus.Code), "get", of, "", cause.Message, 0, true)
+}
+
+// The groups of the APIs that metrics are read from.
+const (
+	resourceMetrics = "metrics.k8s.io"
+	customMetrics   = "custom.metrics.k8s.io"
+	externalMetrics = "external.metrics.k8s.io"
+)
+
 func (s served) Resource(ctx context.Context, namespace string, selector labels.Selector, name corev1.ResourceName, container string) (map[string]Sample, error) {
 	var list podMetricsList
-	err := s.get(ctx, &list, url.Values{"labelSelector": {selector.String()}}, "metrics.k8s.io/v1beta1/namespaces", namespace, "pods")
+	err := s.get(ctx, &list, schema.GroupResource{Group: resourceMetrics, Resource: "pods"}, url.Values{"labelSelector": {selector.String()}},
+		resourceMetrics+"/v1beta1/namespaces", namespace, "pods")
 	if err != nil {
 		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w", err)
 	}
@@ -114,7 +148,8 @@ func (s served) Pods(ctx context.Context, namespace string, selector labels.Sele
 	if metric.Selector == nil {
 		query.Del("metricLabelSelector")
 	}
-	if err := s.get(ctx, &list, query, "custom.metrics.k8s.io/v1beta2/namespaces", namespace, "pods/*", metric.Name); err != nil {
+	of := schema.GroupResource{Group: customMetrics, Resource: "pods"}
+	if err := s.get(ctx, &list, of, query, customMetrics+"/v1beta2/namespaces", namespace, "pods/*", metric.Name); err != nil {
 		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
 	}
 	if len(list.Items) == 0 {
@@ -137,7 +172,8 @@ func (s served) Object(ctx context.Context, at string, metric autoscalingv2.Metr
 	if metric.Selector != nil {
 		query.Set("metricLabelSelector", metav1.FormatLabelSelector(metric.Selector))
 	}
-	if err := s.get(ctx, &list, query, "custom.metrics.k8s.io/v1beta2", at, metric.Name); err != nil {
+	of := schema.GroupResource{Group: customMetrics, Resource: metric.Name}
+	if err := s.get(ctx, &list, of, query, customMetrics+"/v1beta2", at, metric.Name); err != nil {
 		return 0, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
 	}
 	if len(list.Items) == 0 {
@@ -152,7 +188,8 @@ func (s served) External(ctx context.Context, namespace string, metric autoscali
 	if metric.Selector != nil {
 		query.Set("labelSelector", metav1.FormatLabelSelector(metric.Selector))
 	}
-	if err := s.get(ctx, &list, query, "external.metrics.k8s.io/v1beta1/namespaces", namespace, metric.Name); err != nil {
+	of := schema.GroupResource{Group: externalMetrics, Resource: metric.Name}
+	if err := s.get(ctx, &list, of, query, externalMetrics+"/v1beta1/namespaces", namespace, metric.Name); err != nil {
 		return 0, fmt.Errorf("unable to fetch metrics from external metrics API: %w", err)
 	}
 	if len(list.Items) == 0 {

@@ -11,8 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"clusterctl/kube/discovery"
 )
 
 // answers serves what servers of metrics say, by path and query.
@@ -36,7 +37,7 @@ func answers(t *testing.T, by map[string]string) served {
 		}
 	}))
 	t.Cleanup(server.Close)
-	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	client, err := discovery.New(&rest.Config{Host: server.URL}, server.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,5 +79,57 @@ func TestMetricsAreReadFromTheirAPIs(t *testing.T) {
 	}
 	if _, err := s.External(t.Context(), "n", autoscalingv2.MetricIdentifier{Name: "none"}); err == nil || !strings.Contains(err.Error(), "no metrics returned from external metrics API") {
 		t.Errorf("no answer: %v", err)
+	}
+}
+
+// An API that no server answers for is named as upstream names it: people look for these messages.
+func TestAnAPIThatIsMissingIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		code                          int
+		kind, body                    string
+		resource, pods, object, queue string
+	}{
+		{404, "text/plain", "404 page not found\n",
+			"unable to fetch metrics from resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)",
+			"unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered",
+			"unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered",
+			"unable to fetch metrics from external metrics API: the server could not find the requested resource (get queue.external.metrics.k8s.io)"},
+		{503, "text/plain", "service unavailable\n",
+			"unable to fetch metrics from resource metrics API: the server is currently unable to handle the request (get pods.metrics.k8s.io)",
+			"unable to fetch metrics from custom metrics API: the server is currently unable to handle the request (get pods.custom.metrics.k8s.io)",
+			"unable to fetch metrics from custom metrics API: the server is currently unable to handle the request (get hits.custom.metrics.k8s.io)",
+			"unable to fetch metrics from external metrics API: the server is currently unable to handle the request (get queue.external.metrics.k8s.io)"},
+		{404, "application/json", `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "nothing measures that"}`,
+			"unable to fetch metrics from resource metrics API: nothing measures that",
+			"unable to fetch metrics from custom metrics API: nothing measures that",
+			"unable to fetch metrics from custom metrics API: nothing measures that",
+			"unable to fetch metrics from external metrics API: nothing measures that"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", c.kind)
+			w.WriteHeader(c.code)
+			if _, err := w.Write([]byte(c.body)); err != nil {
+				t.Error(err)
+			}
+		}))
+		t.Cleanup(server.Close)
+		client, err := discovery.New(&rest.Config{Host: server.URL}, server.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := served{client.RESTClient()}
+		hits := autoscalingv2.MetricIdentifier{Name: "hits"}
+		_, resource := s.Resource(t.Context(), "n", labels.Everything(), corev1.ResourceCPU, "")
+		_, pods := s.Pods(t.Context(), "n", labels.Everything(), hits)
+		_, object := s.Object(t.Context(), "namespaces/n/ingresses.networking.k8s.io/i", hits)
+		_, queue := s.External(t.Context(), "n", autoscalingv2.MetricIdentifier{Name: "queue"})
+		for _, one := range []struct {
+			got  error
+			want string
+		}{{resource, c.resource}, {pods, c.pods}, {object, c.object}, {queue, c.queue}} {
+			if one.got == nil || one.got.Error() != one.want {
+				t.Errorf("%d %s: %v, want %s", c.code, c.kind, one.got, one.want)
+			}
+		}
 	}
 }

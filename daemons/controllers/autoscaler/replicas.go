@@ -96,12 +96,14 @@ func byUtilization(current, target int32, pods []*corev1.Pod, samples map[string
 	if wanted == 0 {
 		return Use{}, errors.New("no metrics returned matched known pods")
 	}
-	ratio := func() float64 { return float64(used*100/wanted) / float64(target) }
-	u := Use{Utilization: int32(used * 100 / wanted), Average: used / int64(len(g.measured))}
+	// Whole percents, by floating point: a hundredfold of bytes in thousandths may be more than an int64 can hold.
+	percent := func() float64 { return math.Trunc(float64(used) * 100 / float64(wanted)) }
+	ratio := func() float64 { return percent() / float64(target) }
+	u := Use{Utilization: int32(min(percent(), math.MaxInt32)), Average: used / int64(len(g.measured))}
 	u.Replicas = g.replicas(current, ratio(), tolerance, func(pod *corev1.Pod, full bool) float64 {
 		wanted += requests[pod.Name]
 		if full {
-			used += requests[pod.Name] * int64(max(100, target)) / 100
+			used += int64(float64(requests[pod.Name]) * float64(max(100, target)) / 100)
 		}
 		return ratio()
 	})

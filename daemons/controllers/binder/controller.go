@@ -14,8 +14,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
-	storage "k8s.io/component-helpers/storage/volume"
 
+	"clusterctl/daemons/api/storage"
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
 )

@@ -5,7 +5,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	storage "k8s.io/component-helpers/storage/volume"
+
+	"clusterctl/daemons/api/storage"
 )
 
 // volumeCount are the metrics of how many volumes and claims there are, counted when somebody asks.

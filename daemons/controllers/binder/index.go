@@ -3,7 +3,8 @@ package binder
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	storage "k8s.io/component-helpers/storage/volume"
+
+	"clusterctl/daemons/api/storage"
 )
 
 // index finds the claims and volumes that a change concerns without looking at all of them.

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	storage "k8s.io/component-helpers/storage/volume"
+
+	"clusterctl/daemons/api/storage"
 )
 
 // match returns the volume that a claim without one gets, nil when there is none. What is reserved for the claim comes first; then

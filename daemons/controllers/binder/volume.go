@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storage "k8s.io/component-helpers/storage/volume"
+
+	"clusterctl/daemons/api/storage"
 )
 
 // VolumeDecision is what is to be done about a volume.

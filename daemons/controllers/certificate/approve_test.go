@@ -13,13 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // TestNodeNamesAreApprovedOnce checks which requests for a node's client certificate are approved automatically.
@@ -94,7 +94,8 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 	}
 }
 
-// TestDeletedNodesFreeTheirName checks that the request that waits for a name is looked at again when its Node is deleted.
+// TestDeletedNodesFreeTheirName checks that the request that waits for a name is looked at again when its Node is
+// deleted.
 func TestDeletedNodesFreeTheirName(t *testing.T) {
 	r := request(t, certificatesv1.KubeAPIServerClientKubeletSignerName,
 		x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:a", Organization: []string{"system:nodes"}}}, certificatesv1.UsageClientAuth)

@@ -13,13 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // world is a controller whose caches are what the test puts there, and a server that may say otherwise.

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/api"
 )
 
 // Decision is what one look at a CronJob asks for, besides its status.
@@ -67,8 +69,7 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 	var deadline time.Duration
 	counted := after
 	if seconds := cj.Spec.StartingDeadlineSeconds; seconds != nil {
-		// More seconds than a Duration can count are as good as a century.
-		deadline = time.Duration(min(*seconds, 100*366*24*3600)) * time.Second
+		deadline = api.Seconds(*seconds)
 		if limit := now.Add(-deadline); limit.After(after) {
 			counted = limit
 		}

@@ -144,8 +144,13 @@ func (d *controller) fresh(set *appsv1.DaemonSet) func(context.Context) (metav1.
 }
 
 func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonSet, hash string, a Actions) error {
+	a.Create, a.Delete = a.Create[:min(len(a.Create), loop.Burst)], a.Delete[:min(len(a.Delete), loop.Burst)]
+	still := func() bool {
+		is, err := d.sets.DaemonSets(set.Namespace).Get(set.Name)
+		return err == nil && loop.SameSpec(is, set)
+	}
 	d.expect.Expect(key, len(a.Create), uids(a.Delete)...)
-	created, err := loop.InBatches(ctx, len(a.Create), func(ctx context.Context, i int) error {
+	created, err := loop.InBatches(ctx, len(a.Create), still, func(ctx context.Context, i int) error {
 		err := loop.CreatePod(ctx, d.Context, set, newPod(set, a.Create[i], hash))
 		if err != nil {
 			d.expect.Created(key)
@@ -163,7 +168,7 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 			d.Events.Eventf(set, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", pod.Namespace, pod.Name, target(pod))
 		}
 	}
-	deleted, deleteErr := loop.InBatches(ctx, len(a.Delete), func(ctx context.Context, i int) error {
+	deleted, deleteErr := loop.InBatches(ctx, len(a.Delete), still, func(ctx context.Context, i int) error {
 		err := loop.DeletePod(ctx, d.Context, set, a.Delete[i])
 		if err != nil {
 			d.expect.Deleted(key, string(a.Delete[i].UID))

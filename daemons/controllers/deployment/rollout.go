@@ -48,41 +48,43 @@ func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 	if errS != nil || errU != nil || s == 0 && u == 0 {
 		return max(int32(s), 0), 1
 	}
-	return int32(s), int32(min(u, wanted))
+	return replicaCount(int64(s)), int32(min(u, wanted))
 }
 
 // step returns the replicas that each set should have next, for a rolling update:
 // the new set grows as far as surge allows, counting pods that sets are yet to
 // delete, old ones shrink as far as availability
 // allows, sets without a healthy pod first. Sets whose number stays are left out.
+//
+// Sums are computed in 64 bits: replicas and maxSurge may each be as large as an int32 can be.
 func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) map[*appsv1.ReplicaSet]int32 {
-	wanted := replicas(d.Spec.Replicas)
+	wanted := int64(replicas(d.Spec.Replicas))
 	surge, unavailable := limits(d)
 	next := map[*appsv1.ReplicaSet]int32{}
-	total := replicas(newSet.Spec.Replicas)
-	available := newSet.Status.AvailableReplicas
-	var oldTotal int32
-	there := max(total, newSet.Status.Replicas)
+	total := int64(replicas(newSet.Spec.Replicas))
+	available := int64(newSet.Status.AvailableReplicas)
+	var oldTotal int64
+	there := max(total, int64(newSet.Status.Replicas))
 	for _, set := range old {
-		oldTotal += replicas(set.Spec.Replicas)
-		there += max(replicas(set.Spec.Replicas), set.Status.Replicas)
-		available += set.Status.AvailableReplicas
+		oldTotal += int64(replicas(set.Spec.Replicas))
+		there += int64(max(replicas(set.Spec.Replicas), set.Status.Replicas))
+		available += int64(set.Status.AvailableReplicas)
 	}
 	total += oldTotal
-	switch have := replicas(newSet.Spec.Replicas); {
+	switch have := int64(replicas(newSet.Spec.Replicas)); {
 	case have > wanted:
-		next[newSet] = wanted
+		next[newSet] = int32(wanted)
 		return next
-	case have < wanted && there < wanted+surge:
-		next[newSet] = have + min(wanted+surge-there, wanted-have)
+	case have < wanted && there < wanted+int64(surge):
+		next[newSet] = int32(have + min(wanted+int64(surge)-there, wanted-have))
 		return next
 	}
 	if oldTotal == 0 {
 		return next
 	}
 	// The new set's pods that are not yet available count against what may go.
-	minAvailable := wanted - unavailable
-	newUnavailable := replicas(newSet.Spec.Replicas) - newSet.Status.AvailableReplicas
+	minAvailable := wanted - int64(unavailable)
+	newUnavailable := int64(replicas(newSet.Spec.Replicas) - newSet.Status.AvailableReplicas)
 	room := total - minAvailable - newUnavailable
 	if room <= 0 {
 		return next
@@ -92,8 +94,8 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 	// Broken pods of old sets serve nobody: they go first.
 	for _, set := range byAge {
 		have := replicas(set.Spec.Replicas)
-		if broken := min(have-set.Status.AvailableReplicas, room); broken > 0 {
-			next[set] = have - broken
+		if broken := min(int64(have-set.Status.AvailableReplicas), room); broken > 0 {
+			next[set] = have - int32(broken)
 			room -= broken
 		}
 	}
@@ -106,8 +108,8 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 		if planned, ok := next[set]; ok {
 			have = planned
 		}
-		if gone := min(have, room); gone > 0 {
-			next[set] = have - gone
+		if gone := min(int64(have), room); gone > 0 {
+			next[set] = have - int32(gone)
 			room -= gone
 		}
 	}
@@ -117,20 +119,20 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 // proportional returns the replicas that each set should have after the wanted
 // number changed in the middle of a rollout: every set grows or shrinks in
 // proportion to its size, what rounding leaves goes to the largest.
-func proportional(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, before func(*appsv1.ReplicaSet) int32) map[*appsv1.ReplicaSet]int32 {
+func proportional(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, before func(*appsv1.ReplicaSet) int64) map[*appsv1.ReplicaSet]int32 {
 	next := map[*appsv1.ReplicaSet]int32{}
 	var active []*appsv1.ReplicaSet
-	var total int32
+	var total int64
 	for _, set := range sets {
 		if n := replicas(set.Spec.Replicas); n > 0 {
 			active = append(active, set)
-			total += n
+			total += int64(n)
 		}
 	}
 	surge, _ := limits(d)
-	allowed := int32(0)
+	allowed := int64(0)
 	if wanted := replicas(d.Spec.Replicas); wanted > 0 {
-		allowed = wanted + surge
+		allowed = int64(wanted) + int64(surge)
 	}
 	change := allowed - total
 	if change == 0 || total == 0 {
@@ -145,21 +147,21 @@ func proportional(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, before func(*
 	})
 	left := change
 	for _, set := range active {
-		have := replicas(set.Spec.Replicas)
-		var share int32
+		have := int64(replicas(set.Spec.Replicas))
+		var share int64
 		if was := before(set); was > 0 {
-			share = int32(math.Round(float64(have)*float64(allowed)/float64(was))) - have
+			share = int64(math.Round(float64(have)*float64(allowed)/float64(was))) - have
 		}
 		if change > 0 {
 			share = max(min(share, left), 0)
 		} else {
 			share = min(max(share, left), 0)
 		}
-		next[set] = max(have+share, 0)
+		next[set] = replicaCount(have + share)
 		left -= share
 	}
 	if left != 0 {
-		next[active[0]] = max(next[active[0]]+left, 0)
+		next[active[0]] = replicaCount(int64(next[active[0]]) + left)
 	}
 	for set, n := range next {
 		if n == replicas(set.Spec.Replicas) {
@@ -168,6 +170,9 @@ func proportional(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, before func(*
 	}
 	return next
 }
+
+// replicaCount returns a number as a ReplicaSet can have it.
+func replicaCount(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 func replicas(n *int32) int32 {
 	if n == nil {

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -46,6 +47,10 @@ func TestStepMovesWithinTheLimits(t *testing.T) { // S19
 		{"without surge, old ones first", rolling(2, zero, one), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{"old": 1}},
 		{"without unavailability, wait for the new one", rolling(2, one, zero), set1("new", 0, 1, 0), []*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{}},
 		{"broken old ones go at once", rolling(4, one, zero), set1("new", 0, 1, 1), []*appsv1.ReplicaSet{set1("old", 9, 4, 3)}, map[string]int32{"old": 3}},
+		{"a surge of all that a number can be", rolling(10, intstr.FromInt32(math.MaxInt32), zero), set1("new", 0, 0, 0),
+			[]*appsv1.ReplicaSet{set1("old", 9, 10, 10)}, map[string]int32{"new": 10}},
+		{"a share of all that a number can be", rolling(math.MaxInt32, intstr.FromString("300%"), zero), set1("new", 0, 3, 3),
+			[]*appsv1.ReplicaSet{set1("old", 9, math.MaxInt32, 5)}, map[string]int32{"new": math.MaxInt32}},
 		{"done", rolling(4, percent, percent), set1("new", 0, 4, 4), []*appsv1.ReplicaSet{set1("old", 9, 0, 0)}, map[string]int32{}},
 		{"too many new ones", rolling(2, percent, percent), set1("new", 0, 4, 4), nil, map[string]int32{"new": 2}},
 		{"zero and zero still moves", rolling(4, zero, zero), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"old": 3}},
@@ -105,10 +110,19 @@ func TestRolloutsEndWithinTheLimits(t *testing.T) {
 	})
 }
 
+func TestScalingToAllThatANumberCanBe(t *testing.T) {
+	d := rolling(math.MaxInt32, intstr.FromString("25%"), intstr.FromString("25%"))
+	sets := []*appsv1.ReplicaSet{set1("new", 0, 4, 4), set1("old", 9, 8, 8)}
+	next := proportional(d, sets, func(*appsv1.ReplicaSet) int64 { return 12 })
+	if next[sets[0]] <= 4 || next[sets[1]] <= 8 {
+		t.Errorf("new %d, old %d", next[sets[0]], next[sets[1]])
+	}
+}
+
 func TestScalingInTheMiddleOfARolloutKeepsProportions(t *testing.T) { // S19
 	d := rolling(20, intstr.FromInt32(2), intstr.FromInt32(2))
 	sets := []*appsv1.ReplicaSet{set1("new", 0, 4, 4), set1("old", 9, 8, 8)}
-	next := proportional(d, sets, func(*appsv1.ReplicaSet) int32 { return 12 })
+	next := proportional(d, sets, func(*appsv1.ReplicaSet) int64 { return 12 })
 	var total int32
 	for _, set := range sets {
 		n, changed := next[set]

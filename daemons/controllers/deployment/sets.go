@@ -236,7 +236,7 @@ func remembered(history, revision string) string {
 func sizes(deployment *appsv1.Deployment) map[string]string {
 	surge, _ := limits(deployment)
 	wanted := replicas(deployment.Spec.Replicas)
-	return map[string]string{desiredAnnotation: strconv.Itoa(int(wanted)), maxAnnotation: strconv.Itoa(int(wanted + surge))}
+	return map[string]string{desiredAnnotation: strconv.Itoa(int(wanted)), maxAnnotation: strconv.Itoa(int(wanted) + int(surge))}
 }
 
 // scaled says whether the wanted number changed since the sets were last sized.
@@ -282,12 +282,12 @@ func (d *controller) scaleAll(ctx context.Context, deployment *appsv1.Deployment
 	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
 		return nil
 	}
-	next := proportional(deployment, active, func(set *appsv1.ReplicaSet) int32 {
-		before, err := strconv.ParseInt(set.Annotations[maxAnnotation], 10, 32)
+	next := proportional(deployment, active, func(set *appsv1.ReplicaSet) int64 {
+		before, err := strconv.ParseInt(set.Annotations[maxAnnotation], 10, 64)
 		if err != nil || before == 0 {
-			return deployment.Status.Replicas
+			return int64(deployment.Status.Replicas)
 		}
-		return int32(before)
+		return before
 	})
 	for _, set := range active {
 		n, changed := next[set]

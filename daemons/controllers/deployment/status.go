@@ -35,9 +35,9 @@ func status(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.Repl
 		TerminatingReplicas: terminating(sets),
 		Conditions:          append([]appsv1.DeploymentCondition(nil), d.Status.Conditions...),
 	}
-	var asked int32
+	var asked int64
 	for _, set := range sets {
-		asked += replicas(set.Spec.Replicas)
+		asked += int64(replicas(set.Spec.Replicas))
 		s.Replicas += set.Status.Replicas
 		s.ReadyReplicas += set.Status.ReadyReplicas
 		s.AvailableReplicas += set.Status.AvailableReplicas
@@ -45,7 +45,7 @@ func status(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.Repl
 	if newSet != nil {
 		s.UpdatedReplicas = newSet.Status.Replicas
 	}
-	s.UnavailableReplicas = max(asked-s.AvailableReplicas, 0)
+	s.UnavailableReplicas = replicaCount(asked - int64(s.AvailableReplicas))
 
 	_, unavailable := limits(d)
 	if s.AvailableReplicas >= replicas(d.Spec.Replicas)-unavailable {

@@ -62,7 +62,7 @@ func until(tolerations []resourcev1.DeviceToleration, taint *resourcev1.DeviceTa
 	case tolerated && limit == nil:
 		return time.Time{}, false
 	case tolerated && taint.TimeAdded != nil:
-		return taint.TimeAdded.Add(time.Duration(max(*limit, 0)) * time.Second), true
+		return taint.TimeAdded.Add(api.Seconds(max(*limit, 0))), true
 	}
 	return time.Time{}, true
 }

@@ -1,6 +1,7 @@
 package devicetaint
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -26,15 +27,16 @@ func TestUsersOfTaintedDevicesGoWhenNothingToleratesThatAnyLonger(t *testing.T) 
 		evict       bool
 		after       time.Duration // since it was tainted; negative: at once
 	}{
-		"no taint":                 {nil, nil, nil, false, 0},
-		"no new pods":              {[]resourcev1.DeviceTaint{quiet}, nil, nil, false, 0},
-		"tainted by its driver":    {[]resourcev1.DeviceTaint{bad}, nil, nil, true, -1},
-		"tainted by a rule":        {nil, rule(ptr.To("x.io")), nil, true, -1},
-		"tainted by a rule of all": {nil, rule(nil), nil, true, -1},
-		"another driver's rule":    {nil, rule(ptr.To("y.io")), nil, false, 0},
-		"tolerated":                {[]resourcev1.DeviceTaint{bad}, nil, []resourcev1.DeviceToleration{tolerate(nil)}, false, 0},
-		"tolerated for a while":    {[]resourcev1.DeviceTaint{bad}, nil, []resourcev1.DeviceToleration{tolerate(ptr.To(int64(60))), tolerate(ptr.To(int64(30)))}, true, 30 * time.Second},
-		"another taint tolerated":  {[]resourcev1.DeviceTaint{bad}, nil, []resourcev1.DeviceToleration{{Key: "other", Operator: resourcev1.DeviceTolerationOpExists}}, true, -1},
+		"no taint":                      {nil, nil, nil, false, 0},
+		"no new pods":                   {[]resourcev1.DeviceTaint{quiet}, nil, nil, false, 0},
+		"tainted by its driver":         {[]resourcev1.DeviceTaint{bad}, nil, nil, true, -1},
+		"tainted by a rule":             {nil, rule(ptr.To("x.io")), nil, true, -1},
+		"tainted by a rule of all":      {nil, rule(nil), nil, true, -1},
+		"another driver's rule":         {nil, rule(ptr.To("y.io")), nil, false, 0},
+		"tolerated":                     {[]resourcev1.DeviceTaint{bad}, nil, []resourcev1.DeviceToleration{tolerate(nil)}, false, 0},
+		"tolerated for a while":         {[]resourcev1.DeviceTaint{bad}, nil, []resourcev1.DeviceToleration{tolerate(ptr.To(int64(60))), tolerate(ptr.To(int64(30)))}, true, 30 * time.Second},
+		"longer than a duration can be": {[]resourcev1.DeviceTaint{bad}, nil, []resourcev1.DeviceToleration{tolerate(ptr.To(int64(math.MaxInt64)))}, true, 100 * 366 * 24 * time.Hour},
+		"another taint tolerated":       {[]resourcev1.DeviceTaint{bad}, nil, []resourcev1.DeviceToleration{{Key: "other", Operator: resourcev1.DeviceTolerationOpExists}}, true, -1},
 	} {
 		claim := &resourcev1.ResourceClaim{Status: resourcev1.ResourceClaimStatus{Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 			Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "x.io", Pool: "p", Device: "d", Tolerations: c.tolerations}}}}}}

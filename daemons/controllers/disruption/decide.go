@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ func Status(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod, expected int, n
 	}
 	status = *b.Status.DeepCopy()
 	status.ObservedGeneration = b.Generation
-	status.ExpectedPods, status.DesiredHealthy, status.CurrentHealthy = int32(expected), int32(desired), 0
+	status.ExpectedPods, status.DesiredHealthy, status.CurrentHealthy = count(expected), count(desired), 0
 	status.DisruptedPods = nil
 	for _, pod := range pods {
 		evicted, ok := b.Status.DisruptedPods[pod.Name]
@@ -59,6 +60,9 @@ func Status(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod, expected int, n
 	apimeta.SetStatusCondition(&status.Conditions, condition)
 	return status, again, nil
 }
+
+// count returns a number as a status can have it: what clients ask for may add up to more than an int32 can hold.
+func count(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 // failed is the status of a budget that cannot be worked out: nothing may be evicted. Its generation stays unobserved.
 func failed(b *policyv1.PodDisruptionBudget, why error, now time.Time) policyv1.PodDisruptionBudgetStatus {

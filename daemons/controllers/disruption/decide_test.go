@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) { // S14
 		{"a minimum", "1", "", three, 3, nil, "2/1 1"},
 		{"more than there are", "5", "", three, 3, nil, "2/5 0"},
 		{"a share, rounded up", "50%", "", three, 3, nil, "2/2 0"},
+		{"more are wanted than a number can be", "", "1%", three, 3 * math.MaxInt32, nil, "2/2147483647 0"},
 		{"a maximum", "", "2", three, 3, nil, "2/1 1"},
 		{"a share that may go, rounded up", "", "40%", three, 3, nil, "2/1 1"},
 		{"more may go than there are", "", "9", three, 3, nil, "2/0 2"},

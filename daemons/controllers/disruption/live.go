@@ -10,24 +10,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/restmapper"
 
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/discovery"
 )
 
 // live asks the API server for the scale of controllers that are not watched: those of any kind that serves one.
 type live struct {
 	objects dynamic.Interface
-	kinds   discovery.DiscoveryInterface
+	kinds   discovery.Interface
 	mapper  meta.ResettableRESTMapper
 }
 
 func newLive(c loop.Context) live {
 	kinds := c.Client.Discovery()
-	return live{c.Dynamic, kinds, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}
+	return live{c.Dynamic, kinds, discovery.NewMapper(kinds)}
 }
 
 // of returns a controller's scale, nil if the controller is not there or is another one by now.

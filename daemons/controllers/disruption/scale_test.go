@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes"
 )
 
 // Owners count by their scale, whatever their kind; one that cannot be told makes the whole unknown, and never smaller.
@@ -26,9 +26,12 @@ func TestAnOwnerOfAnyKindCountsByItsScale(t *testing.T) { // S14
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
 		case "/api":
-			fmt.Fprint(w, `{"kind":"APIVersions","versions":[]}`)
+			fmt.Fprint(w, `{"kind":"APIGroupDiscoveryList","items":[]}`)
 		case "/apis":
-			fmt.Fprint(w, `{"kind":"APIGroupList","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}]}]}`)
+			fmt.Fprint(w, `{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"example.com"},"versions":[{"version":"v1","resources":[
+				{"resource":"shops","responseKind":{"kind":"Shop"},"scope":"Namespaced","verbs":["get"],"subresources":[
+					{"subresource":"scale","responseKind":{"group":"autoscaling","version":"v1","kind":"Scale"},"verbs":["get"]}]},
+				{"resource":"books","responseKind":{"kind":"Book"},"scope":"Namespaced","verbs":["get"]}]}]}]}`)
 		case "/apis/example.com/v1":
 			fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[
 				{"name":"shops","kind":"Shop","namespaced":true,"verbs":["get"]},{"name":"shops/scale","kind":"Scale","group":"autoscaling","version":"v1","namespaced":true,"verbs":["get"]},

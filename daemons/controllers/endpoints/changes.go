@@ -3,14 +3,16 @@ package endpoints
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes"
 )
 
 // Changes are the slices that have to be written.
@@ -44,6 +46,35 @@ func (c Changes) Write(ctx context.Context, client kubernetes.Interface, expect 
 		}
 	}
 	return nil
+}
+
+// Replace makes updates of pairs of a slice to create and one to delete. What the API does not let change has to be the
+// same: the address type, and the object that the slice belongs to, since slices of a former one are deleted with it.
+func (c *Changes) Replace() {
+	c.Create = slices.DeleteFunc(c.Create, func(created *discoveryv1.EndpointSlice) bool {
+		at := slices.IndexFunc(c.Delete, func(gone *discoveryv1.EndpointSlice) bool {
+			return gone.AddressType == created.AddressType && controllerUID(gone) == controllerUID(created)
+		})
+		if at < 0 {
+			return false
+		}
+		bare := *c.Delete[at]
+		bare.Endpoints, bare.Ports = nil, nil
+		updated := bare.DeepCopy()
+		updated.Labels, updated.Ports, updated.Endpoints = created.Labels, created.Ports, created.Endpoints
+		if created.Annotations != nil {
+			updated.Annotations = created.Annotations
+		}
+		c.Update, c.Delete = append(c.Update, updated), slices.Delete(c.Delete, at, at+1)
+		return true
+	})
+}
+
+func controllerUID(slice *discoveryv1.EndpointSlice) types.UID {
+	if ref := metav1.GetControllerOfNoCopy(slice); ref != nil {
+		return ref.UID
+	}
+	return ""
 }
 
 // Moved counts the endpoints that come to all slices, change and go, by their keys; one that goes from a slice to another does neither come nor go.

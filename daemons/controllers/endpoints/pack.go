@@ -71,7 +71,9 @@ func (p Packing) Fill(g Group, existing []*discoveryv1.EndpointSlice) []*discove
 	})
 }
 
-// Differences are the writes that make kept of the slices that exist: those without a name are new, and what is not among them goes.
+// Differences are the writes that make kept of the slices that exist: those without a name are new, and what is not
+// among them goes. A new slice takes the place of one that goes, so that watchers see one change and no moment between
+// the two.
 func (p Packing) Differences(kept, existing []*discoveryv1.EndpointSlice) (c Changes) {
 	there := make(map[string]*discoveryv1.EndpointSlice, len(existing))
 	for _, slice := range existing {
@@ -93,6 +95,7 @@ func (p Packing) Differences(kept, existing []*discoveryv1.EndpointSlice) (c Cha
 			c.Delete = append(c.Delete, slice)
 		}
 	}
+	c.Replace()
 	return c
 }
 

@@ -57,6 +57,51 @@ func TestASliceFollowsItsPods(t *testing.T) { // S20
 	}
 }
 
+// Watchers see a service's slices at every moment: what has other ports than before takes the place of what was there.
+func TestASliceWithOtherPortsTakesThePlaceOfTheFormerOne(t *testing.T) {
+	ready, other := pod(1, true), pod(2, true)
+	other.Spec.Containers[0].Ports[0].ContainerPort = 9090
+	names := 0
+	of := func(pods ...*corev1.Pod) []*discoveryv1.EndpointSlice {
+		list := apply(nil, Plan(service(), pods, nil, nowhere), &names)
+		for _, s := range list {
+			s.UID, s.ResourceVersion = types.UID("of-"+s.Name), "7"
+		}
+		return list
+	}
+	former := of(ready)
+	former[0].OwnerReferences[0].UID = "former"
+	deleted := of(ready)
+	deleted[0].DeletionTimestamp = &metav1.Time{}
+	named := of(ready)
+	named[0].AddressType = discoveryv1.AddressTypeIPv6
+	for name, c := range map[string]struct {
+		existing []*discoveryv1.EndpointSlice
+		pods     []*corev1.Pod
+		want     string // created, updated, deleted
+	}{
+		"the placeholder":                   {of(), []*corev1.Pod{ready}, "0 1 0"},
+		"the placeholder of pods of two":    {of(), []*corev1.Pod{ready, other}, "1 1 0"},
+		"the last pod goes":                 {of(ready), nil, "0 1 0"},
+		"all pods have another port":        {of(ready), []*corev1.Pod{other}, "0 1 0"},
+		"two become one":                    {of(ready, other), []*corev1.Pod{other}, "0 0 1"},
+		"two become none":                   {of(ready, other), nil, "0 1 1"},
+		"of a former service":               {former, []*corev1.Pod{other}, "1 0 1"},
+		"of another family":                 {named, []*corev1.Pod{other}, "1 0 1"},
+		"one that is being deleted already": {deleted, []*corev1.Pod{other}, "1 0 0"},
+	} {
+		p := Plan(service(), c.pods, c.existing, nowhere)
+		if got := fmt.Sprint(len(p.Create), len(p.Update), len(p.Delete)); got != c.want {
+			t.Errorf("%s: created, updated, deleted are %s, want %s", name, got, c.want)
+		}
+		for _, s := range p.Update {
+			if s.UID == "" || s.ResourceVersion != "7" || len(c.pods) > 0 && (len(s.Ports) != 1 || len(s.Endpoints) != 1) || len(c.pods) == 0 && len(s.Ports)+len(s.Endpoints) > 0 {
+				t.Errorf("%s: the updated slice is %+v", name, s)
+			}
+		}
+	}
+}
+
 // Applying a plan and planning again finds nothing to do, every pod with an address is
 // in exactly one slice, and no slice is over its size. S20
 func TestPlansConverge(t *testing.T) {

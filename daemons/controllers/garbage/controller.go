@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/discovery"
 )
 
 type controller struct {
@@ -140,7 +140,7 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 	var failed error
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch", "delete"}}, lists) {
+	for _, list := range discovery.WithVerbs(lists, "list", "watch", "delete") {
 		gv, parseErr := schema.ParseGroupVersion(list.GroupVersion)
 		if parseErr != nil {
 			continue

@@ -14,7 +14,7 @@ var held = func() map[schema.GroupVersionResource]bool {
 		{Group: "apps", Version: "v1"}:                         {"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"},
 		{Group: "autoscaling", Version: "v2"}:                  {"horizontalpodautoscalers"},
 		{Group: "batch", Version: "v1"}:                        {"cronjobs", "jobs"},
-		{Group: "certificates.k8s.io", Version: "v1"}:          {"certificatesigningrequests"},
+		{Group: "certificates.k8s.io", Version: "v1"}:          {"certificatesigningrequests", "podcertificaterequests"},
 		{Group: "coordination.k8s.io", Version: "v1"}:          {"leases"},
 		{Group: "discovery.k8s.io", Version: "v1"}:             {"endpointslices"},
 		{Group: "networking.k8s.io", Version: "v1"}:            {"ipaddresses", "networkpolicies", "servicecidrs"},

@@ -8,19 +8,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/discovery"
+	"clusterctl/kube/kubernetes"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // silent is an API that does not say which kinds it has.
 type silent struct{ kubernetes.Interface }
 
-func (silent) Discovery() discovery.DiscoveryInterfaces { return nothing{} }
+func (silent) Discovery() discovery.Interface { return nothing{} }
 
-type nothing struct{ discovery.DiscoveryInterfaces }
+type nothing struct{ discovery.Interface }
 
 func (nothing) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
 	return nil, errors.New("the API is away")

@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"clusterctl/kube/kubernetes"
 )
 
 // Another token is asked for when a fifth of a token's life is left. That is twelve minutes in which the API server may be away or
@@ -30,7 +31,7 @@ const (
 // account is a service account and the token that it has now.
 type account struct {
 	name     string
-	accounts typedcore.ServiceAccountInterface // asked by the manager's user
+	accounts kubernetes.ServiceAccounts // asked by the manager's user
 	now      func() time.Time
 	after    func(time.Duration) <-chan time.Time
 	turn     chan struct{} // held by the one of many requests that asks for a token

@@ -10,19 +10,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes"
 )
 
 // Identities makes the clients of controllers.
 type Identities struct {
 	context  loop.Context
-	accounts typedcore.ServiceAccountInterface
+	accounts kubernetes.ServiceAccounts
 	rest     *rest.Config
 	shared   http.RoundTripper
 }

@@ -183,8 +183,9 @@ func (j *controller) reconcile(ctx context.Context, key string, job *batchv1.Job
 		j.counts.ruled(d.Ruled, func(uid types.UID) bool { return !d.Release[uid] })
 		job = written
 	}
+	named := uncounted(job)
 	if err := j.letGo(ctx, pods, func(pod *corev1.Pod) bool {
-		return uncounted(job, pod.UID) || d.Release[pod.UID]
+		return named.Has(pod.UID) || d.Release[pod.UID]
 	}); err != nil {
 		return err
 	}
@@ -200,8 +201,12 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 	for i, pod := range d.Delete {
 		uids[i] = string(pod.UID)
 	}
+	still := func() bool {
+		is, err := j.jobs.Jobs(job.Namespace).Get(job.Name)
+		return err == nil && loop.SameSpec(is, job)
+	}
 	j.expect.Expect(key, len(d.Create), uids...)
-	deleted, deleteErr := loop.InBatches(ctx, len(d.Delete), func(ctx context.Context, i int) error {
+	deleted, deleteErr := loop.InBatches(ctx, len(d.Delete), still, func(ctx context.Context, i int) error {
 		err := j.stop(ctx, job, d.Delete[i])
 		if err != nil {
 			j.expect.Deleted(key, uids[i])
@@ -211,7 +216,7 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 	for _, uid := range uids[deleted:] {
 		j.expect.Deleted(key, uid)
 	}
-	created, err := loop.InBatches(ctx, len(d.Create), func(ctx context.Context, i int) error {
+	created, err := loop.InBatches(ctx, len(d.Create), still, func(ctx context.Context, i int) error {
 		err := loop.CreatePod(ctx, j.Context, job, newPod(job, d.Create[i], d.Replaces[d.Create[i]]))
 		if err != nil {
 			j.expect.Created(key)

@@ -1,16 +1,26 @@
 package job
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
+
+// mostUncounted is how many finished pods the status names at once; the others follow when these are counted. Without
+// this limit, the status of a Job whose pods all end together outgrows what can be stored.
+const mostUncounted = 500
 
 // tally is what counting found besides the status.
 type tally struct {
+	// succeeded and failed count finished pods that the status neither names nor counts yet. Succeeded pods of an
+	// indexed Job are not among them: their indexes are in the status at once.
+	succeeded, failed int32
+
 	release map[types.UID]bool  // pods that end uncounted
 	held    map[int]*corev1.Pod // by index: the failed pod that says how often it failed, until its replacement says so
 	failing string              // the podFailurePolicy has the job fail, for this reason
@@ -31,28 +41,30 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 	if u == nil {
 		u = &batchv1.UncountedTerminatedPods{}
 	}
-	next := &batchv1.UncountedTerminatedPods{}
+	next, named := &batchv1.UncountedTerminatedPods{}, map[types.UID]bool{}
 	for _, uid := range u.Succeeded {
 		if here[uid] {
-			next.Succeeded = append(next.Succeeded, uid)
+			next.Succeeded, named[uid] = append(next.Succeeded, uid), true
 		} else if !indexed(job) {
 			job.Status.Succeeded++
 		}
 	}
 	for _, uid := range u.Failed {
 		if here[uid] {
-			next.Failed = append(next.Failed, uid)
+			next.Failed, named[uid] = append(next.Failed, uid), true
 		} else {
 			job.Status.Failed++
 		}
 	}
 	var failures []*corev1.Pod
-	done := map[int]bool{}
+	full := func() bool { return len(next.Succeeded)+len(next.Failed) >= mostUncounted }
+	var done intervals
+	var ended []int // indexes
 	if indexed(job) {
 		done = completed(job)
 	}
 	for _, pod := range pods {
-		if !tracked(pod) || slices.Contains(next.Succeeded, pod.UID) || slices.Contains(next.Failed, pod.UID) {
+		if !tracked(pod) || named[pod.UID] {
 			continue
 		}
 		i, hasIndex := index(job, pod)
@@ -63,17 +75,23 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 		case indexed(job) && !hasIndex: // of an index that the job no longer has
 			t.release[pod.UID] = true
 		case pod.Status.Phase == corev1.PodSucceeded:
-			next.Succeeded = append(next.Succeeded, pod.UID)
 			if hasIndex {
-				done[i] = true
+				ended = append(ended, i)
+			}
+			switch {
+			case !full():
+				next.Succeeded = append(next.Succeeded, pod.UID)
+			case !hasIndex:
+				t.succeeded++
 			}
 		default:
 			failures = append(failures, pod)
 		}
 	}
 	if indexed(job) {
-		job.Status.CompletedIndexes = formatIndexes(done)
-		job.Status.Succeeded = int32(len(done))
+		done = done.with(ended)
+		job.Status.CompletedIndexes = done.String()
+		job.Status.Succeeded = int32(done.count())
 	}
 	if perIndex(job) && !ending(job) {
 		t.hold(job, pods, failures, done)
@@ -86,10 +104,15 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 		if i, _ := index(job, pod); t.held[i] == pod {
 			continue
 		}
+		ignored := action == batchv1.PodFailurePolicyActionIgnore
+		if !ignored && full() {
+			t.failed++
+			continue
+		}
 		if why != "" {
 			t.ruled[pod.UID] = action
 		}
-		if action == batchv1.PodFailurePolicyActionIgnore {
+		if ignored {
 			t.release[pod.UID] = true
 		} else {
 			next.Failed = append(next.Failed, pod.UID)
@@ -100,17 +123,17 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 }
 
 // hold gives up the indexes that have failed too often, and keeps of each other one that failed the pod that says how often.
-func (t *tally) hold(job *batchv1.Job, pods, failures []*corev1.Pod, done map[int]bool) {
-	lost := givenUp(job)
+func (t *tally) hold(job *batchv1.Job, pods, failures []*corev1.Pod, done intervals) {
+	var lost []int
 	for _, pod := range failures {
 		i, _ := index(job, pod)
-		if done[i] {
+		if done.has(i) {
 			continue
 		}
 		switch action, _ := verdict(job, pod); {
 		case action == batchv1.PodFailurePolicyActionFailIndex,
 			action != batchv1.PodFailurePolicyActionIgnore && annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex):
-			lost[i] = true
+			lost = append(lost, i)
 		case t.held[i] == nil || attempt(pod) > attempt(t.held[i]):
 			t.held[i] = pod
 		}
@@ -120,10 +143,13 @@ func (t *tally) hold(job *batchv1.Job, pods, failures []*corev1.Pod, done map[in
 			delete(t.held, i) // replaced
 		}
 	}
-	for i := range lost {
-		delete(t.held, i)
+	all := givenUp(job).with(lost)
+	for i := range t.held {
+		if all.has(i) {
+			delete(t.held, i)
+		}
 	}
-	text := formatIndexes(lost)
+	text := all.String()
 	job.Status.FailedIndexes = &text
 }
 
@@ -149,12 +175,14 @@ func attempt(pod *corev1.Pod) int {
 	return annotated(pod, batchv1.JobIndexFailureCountAnnotation) + annotated(pod, batchv1.JobIndexIgnoredFailureCountAnnotation)
 }
 
+// annotated returns a count that the controller keeps in a pod's annotation. Clients may have changed it: a negative
+// one is zero, and one that an int32 cannot hold is the largest.
 func annotated(pod *corev1.Pod, key string) int {
-	n, err := strconv.Atoi(pod.Annotations[key])
-	if err != nil {
+	n, err := strconv.ParseInt(pod.Annotations[key], 10, 32)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0
 	}
-	return n
+	return int(max(n, 0))
 }
 
 func perIndex(job *batchv1.Job) bool { return indexed(job) && job.Spec.BackoffLimitPerIndex != nil }
@@ -182,7 +210,11 @@ func forced(pod *corev1.Pod) bool {
 
 func suspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
 
-func uncounted(job *batchv1.Job, uid types.UID) bool {
+// uncounted returns the pods that the status names and does not count yet.
+func uncounted(job *batchv1.Job) sets.Set[types.UID] {
 	u := job.Status.UncountedTerminatedPods
-	return u != nil && (slices.Contains(u.Succeeded, uid) || slices.Contains(u.Failed, uid))
+	if u == nil {
+		return nil
+	}
+	return sets.New(slices.Concat(u.Succeeded, u.Failed)...)
 }

@@ -65,7 +65,7 @@ func (c *counts) counted(job *batchv1.Job, before *batchv1.JobStatus) {
 			if s.FailedIndexes == nil {
 				return 0
 			}
-			return len(parseIndexes(*s.FailedIndexes, int(ptr.Deref(job.Spec.Completions, 0))))
+			return parseIndexes(*s.FailedIndexes, int(ptr.Deref(job.Spec.Completions, 0))).count()
 		}
 		c.indexes.WithLabelValues("succeeded", limit).Add(float64(max(job.Status.Succeeded-before.Succeeded, 0)))
 		c.indexes.WithLabelValues("failed", limit).Add(float64(max(lost(&job.Status)-lost(before), 0)))

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/controllers/loop"
 )
 
@@ -39,7 +40,7 @@ func Decide(job *batchv1.Job, pods []*corev1.Pod, now time.Time) Decision {
 		begin(s, now)
 	}
 	if timed {
-		deadlineLeft = s.StartTime.Add(time.Duration(min(*job.Spec.ActiveDeadlineSeconds, longest)) * time.Second).Sub(now)
+		deadlineLeft = s.StartTime.Add(api.Seconds(*job.Spec.ActiveDeadlineSeconds)).Sub(now)
 	}
 	if !ending(job) {
 		if c, ok := verdictOf(job, &seen, t, timed && deadlineLeft <= 0); ok {
@@ -74,9 +75,6 @@ func begin(s *batchv1.JobStatus, now time.Time) {
 	}
 }
 
-// longest is more seconds than anybody waits, and fewer than a Duration can count.
-const longest = 100 * 366 * 24 * 3600
-
 // view is what the pods of a job show.
 type view struct {
 	active                       []*corev1.Pod
@@ -86,11 +84,17 @@ type view struct {
 	lastFailure                  time.Time
 }
 
-// stopAll returns the pods that run, and counts them as stopping.
+// stopAll returns pods that run, as many as are stopped in one sync, and counts them as terminating. The others stay
+// active.
 func (v *view) stopAll() []*corev1.Pod {
-	out := v.active
+	out := v.active[:min(len(v.active), loop.Burst)]
 	v.terminating += int32(len(out))
-	v.active, v.ready = nil, 0
+	v.active, v.ready = v.active[len(out):], 0
+	for _, pod := range v.active {
+		if is, _ := loop.Ready(pod); is {
+			v.ready++
+		}
+	}
 	return out
 }
 
@@ -138,7 +142,7 @@ func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobC
 	if spec.BackoffLimit != nil {
 		limit = *spec.BackoffLimit
 	}
-	failed := s.Failed + int32(len(s.UncountedTerminatedPods.Failed))
+	failed := s.Failed + int32(len(s.UncountedTerminatedPods.Failed)) + t.failed
 	for _, pod := range t.held {
 		if action, _ := verdict(job, pod); action != batchv1.PodFailurePolicyActionIgnore {
 			failed++
@@ -147,7 +151,7 @@ func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobC
 	onFailure := spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	var lost int
 	if perIndex(job) {
-		lost = len(givenUp(job))
+		lost = givenUp(job).count()
 	}
 	fail := func(reason, message string) (batchv1.JobCondition, bool) {
 		return batchv1.JobCondition{Type: batchv1.JobFailureTarget, Reason: reason, Message: message}, true
@@ -172,24 +176,24 @@ func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobC
 			return succeed(batchv1.JobReasonSuccessPolicy, message)
 		}
 	}
-	if enough(job, succeeded(job), len(seen.active)) {
+	if enough(job, succeeded(job, t), len(seen.active)) {
 		return succeed(batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods")
 	}
 	return c, false
 }
 
-func succeeded(job *batchv1.Job) int32 {
+func succeeded(job *batchv1.Job, t tally) int32 {
 	if indexed(job) {
 		return job.Status.Succeeded
 	}
-	return job.Status.Succeeded + int32(len(job.Status.UncountedTerminatedPods.Succeeded))
+	return job.Status.Succeeded + int32(len(job.Status.UncountedTerminatedPods.Succeeded)) + t.succeeded
 }
 
-// manage has as many pods run as the job asks for now.
+// manage has as many pods run as the job asks for now. One sync creates and deletes loop.Burst pods at most, whatever
+// the job asks for; the next one follows when these are seen.
 func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
-	wanted := wantedActive(job, succeeded(job), len(seen.active))
-	excess := unfit(job, seen.active)
-	rest := slices.DeleteFunc(slices.Clone(seen.active), func(pod *corev1.Pod) bool { return slices.Contains(excess, pod) })
+	wanted := wantedActive(job, succeeded(job, t), len(seen.active))
+	excess, rest := unfit(job, seen.active)
 	if over := len(rest) - wanted; over > 0 {
 		together := map[string]int{}
 		for _, pod := range rest {
@@ -198,12 +202,12 @@ func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
 		loop.DeletionOrder(rest, together, now)
 		excess = append(excess, rest[:over]...)
 	}
-	d.Delete = excess
+	d.Delete = excess[:min(len(excess), loop.Burst)]
 	occupied := rest
 	if onlyFailedAreReplaced(job) {
 		occupied = slices.Concat(rest, seen.stopping)
 	}
-	room := wanted - len(occupied)
+	room := min(wanted-len(occupied), loop.Burst)
 	if room <= 0 {
 		return
 	}
@@ -229,25 +233,33 @@ func predecessors(job *batchv1.Job, stopping []*corev1.Pod, held map[int]*corev1
 	return out
 }
 
-// unfit returns the active pods that no index of the job is for: of an index that it no longer has, or that another has already.
-func unfit(job *batchv1.Job, active []*corev1.Pod) (out []*corev1.Pod) {
+// unfit splits the active pods into those that no index of the job is for (of an index that it no longer has, or that
+// is done, or that another pod has already), and the rest.
+func unfit(job *batchv1.Job, active []*corev1.Pod) (unfit, rest []*corev1.Pod) {
 	if !indexed(job) {
-		return nil
+		return nil, slices.Clone(active)
 	}
-	taken := completed(job)
-	if perIndex(job) {
-		maps.Copy(taken, givenUp(job))
-	}
+	done, taken := over(job), map[int]bool{}
 	for _, pod := range slices.SortedStableFunc(slices.Values(active), func(a, b *corev1.Pod) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) // the older one stays
 	}) {
 		i, ok := index(job, pod)
-		if !ok || taken[i] {
-			out = append(out, pod)
+		if !ok || taken[i] || done.has(i) {
+			unfit = append(unfit, pod)
+		} else {
+			rest = append(rest, pod)
 		}
 		taken[i] = true
 	}
-	return out
+	return unfit, rest
+}
+
+// over returns the indexes that need no more pods: they have succeeded, or failed for good.
+func over(job *batchv1.Job) intervals {
+	if perIndex(job) {
+		return completed(job).union(givenUp(job))
+	}
+	return completed(job)
 }
 
 func ending(job *batchv1.Job) bool {
@@ -296,7 +308,7 @@ func wantedActive(job *batchv1.Job, succeeded int32, active int) int {
 	}
 	left := int(*job.Spec.Completions - succeeded)
 	if perIndex(job) {
-		left -= len(givenUp(job))
+		left -= givenUp(job).count()
 	}
 	return max(0, min(parallelism, left))
 }
@@ -321,32 +333,27 @@ func missing(job *batchv1.Job, occupied []*corev1.Pod, n int, before map[int]*co
 		}
 		return out, 0
 	}
-	taken := completed(job)
-	if perIndex(job) {
-		maps.Copy(taken, givenUp(job))
-	}
+	var held []int
 	for _, pod := range occupied {
 		if i, ok := index(job, pod); ok {
-			taken[i] = true
+			held = append(held, i)
 		}
 	}
-	for i := 0; len(out) < n && i < int(*job.Spec.Completions); i++ {
-		if taken[i] {
-			continue
-		}
+	over(job).with(held).gaps(int(*job.Spec.Completions), func(i int) bool {
 		if pod := before[i]; pod != nil {
 			if !finished(pod) && annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex) {
-				continue // the index is given up when this one has stopped
+				return true // the index is given up when this one has stopped
 			}
 			if wait := backoff(attempt(pod)+1, finishedAt(pod), now); wait > 0 {
 				if again == 0 || wait < again {
 					again = wait
 				}
-				continue
+				return true
 			}
 		}
 		out = append(out, i)
-	}
+		return len(out) < n
+	})
 	return out, again
 }
 
@@ -368,7 +375,7 @@ func finishedAt(pod *corev1.Pod) time.Time {
 		if pod.DeletionGracePeriodSeconds != nil {
 			grace = *pod.DeletionGracePeriodSeconds
 		}
-		return pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
+		return pod.DeletionTimestamp.Add(-api.Seconds(grace))
 	}
 	return pod.CreationTimestamp.Time
 }

@@ -1,8 +1,9 @@
 package job
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -20,61 +21,129 @@ func index(job *batchv1.Job, pod *corev1.Pod) (int, bool) {
 	return i, err == nil && i >= 0 && indexed(job) && i < int(*job.Spec.Completions)
 }
 
-// completed and givenUp are the indexes that the status says have succeeded and failed.
-func completed(job *batchv1.Job) map[int]bool {
+// completed returns the indexes that have succeeded according to the status.
+func completed(job *batchv1.Job) intervals {
 	return parseIndexes(job.Status.CompletedIndexes, int(*job.Spec.Completions))
 }
 
-func givenUp(job *batchv1.Job) map[int]bool {
+// givenUp returns the indexes that have failed according to the status.
+func givenUp(job *batchv1.Job) intervals {
 	if job.Status.FailedIndexes == nil {
-		return map[int]bool{}
+		return nil
 	}
 	return parseIndexes(*job.Status.FailedIndexes, int(*job.Spec.Completions))
 }
 
-// parseIndexes reads those of "1,3-5" that are below a limit.
-func parseIndexes(text string, limit int) map[int]bool {
-	out := map[int]bool{}
+// interval holds the indexes from first to last, both included.
+type interval struct{ first, last int }
+
+// intervals is a set of indexes: ascending intervals that neither overlap nor touch. Clients choose how many indexes
+// there are (up to two billion), so no list of single indexes is made from them. Methods do not change their receiver.
+type intervals []interval
+
+// parseIndexes returns those indexes of a text such as "1,3-5" that are below limit.
+func parseIndexes(text string, limit int) intervals {
+	var out intervals
 	for part := range strings.SplitSeq(text, ",") {
 		from, to, ranged := strings.Cut(part, "-")
-		a, err := strconv.Atoi(from)
-		if err != nil {
+		first, err := strconv.Atoi(from)
+		if err != nil || first < 0 {
 			continue
 		}
-		b := a
+		last := first
 		if ranged {
-			if b, err = strconv.Atoi(to); err != nil {
+			if last, err = strconv.Atoi(to); err != nil {
 				continue
 			}
 		}
-		for i := a; i <= b && i < limit; i++ {
-			out[i] = true
+		if last = min(last, limit-1); first <= last {
+			out = append(out, interval{first, last})
+		}
+	}
+	return out.normalize()
+}
+
+// normalize sorts and joins intervals in place.
+func (s intervals) normalize() intervals {
+	if len(s) == 0 {
+		return nil
+	}
+	slices.SortFunc(s, func(a, b interval) int { return cmp.Compare(a.first, b.first) })
+	out := s[:1]
+	for _, next := range s[1:] {
+		if last := &out[len(out)-1]; next.first <= last.last+1 {
+			last.last = max(last.last, next.last)
+		} else {
+			out = append(out, next)
 		}
 	}
 	return out
 }
 
-func formatIndexes(set map[int]bool) string {
-	all := make([]int, 0, len(set))
-	for i := range set {
-		all = append(all, i)
+// with returns the set with some indexes added.
+func (s intervals) with(indexes []int) intervals {
+	out := slices.Clone(s)
+	for _, i := range indexes {
+		out = append(out, interval{i, i})
 	}
-	slices.Sort(all)
-	var parts []string
-	for i := 0; i < len(all); {
-		j := i
-		for j+1 < len(all) && all[j+1] == all[j]+1 {
+	return out.normalize()
+}
+
+func (s intervals) union(other intervals) intervals {
+	return slices.Concat(s, other).normalize()
+}
+
+func (s intervals) has(i int) bool {
+	at := sort.Search(len(s), func(k int) bool { return s[k].last >= i })
+	return at < len(s) && s[at].first <= i
+}
+
+// count returns the number of indexes.
+func (s intervals) count() (n int) {
+	for _, r := range s {
+		n += r.last - r.first + 1
+	}
+	return n
+}
+
+// overlap returns how many indexes two sets share.
+func (s intervals) overlap(other intervals) (n int) {
+	for i, j := 0, 0; i < len(s) && j < len(other); {
+		n += max(0, min(s[i].last, other[j].last)-max(s[i].first, other[j].first)+1)
+		if s[i].last < other[j].last {
+			i++
+		} else {
 			j++
 		}
-		switch j - i {
-		case 0:
-			parts = append(parts, strconv.Itoa(all[i]))
-		case 1:
-			parts = append(parts, strconv.Itoa(all[i]), strconv.Itoa(all[j]))
-		default:
-			parts = append(parts, fmt.Sprintf("%d-%d", all[i], all[j]))
-		}
-		i = j + 1
 	}
-	return strings.Join(parts, ",")
+	return n
+}
+
+// gaps calls yield for the indexes below limit that are not in the set, in ascending order, until yield returns false.
+func (s intervals) gaps(limit int, yield func(i int) bool) {
+	next := 0
+	for _, r := range append(slices.Clip(s), interval{limit, limit}) {
+		for i := next; i < min(r.first, limit); i++ {
+			if !yield(i) {
+				return
+			}
+		}
+		next = r.last + 1
+	}
+}
+
+// String returns the set as a Job's status has it: "1,3-5". Two neighbours are written as two numbers.
+func (s intervals) String() string {
+	var b strings.Builder
+	for _, r := range s {
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(r.first))
+		if r.last > r.first {
+			b.WriteByte(",-"[min(r.last-r.first-1, 1)])
+			b.WriteString(strconv.Itoa(r.last))
+		}
+	}
+	return b.String()
 }

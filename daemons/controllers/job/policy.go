@@ -49,20 +49,15 @@ func exited(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequiremen
 }
 
 // succeededBy returns the first rule of a job's successPolicy that the indexes satisfy, in words.
-func succeededBy(job *batchv1.Job, done map[int]bool) (string, bool) {
+func succeededBy(job *batchv1.Job, done intervals) (string, bool) {
 	if job.Spec.SuccessPolicy == nil || !indexed(job) {
 		return "", false
 	}
 	for i, rule := range job.Spec.SuccessPolicy.Rules {
-		have, want := len(done), int(*job.Spec.Completions)
+		have, want := done.count(), int(*job.Spec.Completions)
 		if rule.SucceededIndexes != nil {
 			wanted := parseIndexes(*rule.SucceededIndexes, want)
-			have, want = 0, len(wanted)
-			for k := range wanted {
-				if done[k] {
-					have++
-				}
-			}
+			have, want = done.overlap(wanted), wanted.count()
 		}
 		if rule.SucceededCount != nil {
 			want = int(*rule.SucceededCount)

@@ -122,7 +122,7 @@ func (b *behind) sync(t *rapid.T) {
 			b.job = job.DeepCopy()
 			b.events = append(b.events, event{name: "job", job: job.DeepCopy()})
 		}
-		released = func(pod *corev1.Pod) bool { return uncounted(job, pod.UID) || d.Release[pod.UID] }
+		released = func(pod *corev1.Pod) bool { return uncounted(job).Has(pod.UID) || d.Release[pod.UID] }
 	}
 	if rapid.IntRange(0, 9).Draw(t, "cut") == 0 {
 		return

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
+
+	"clusterctl/daemons/run/measure"
 )
 
 // queueCounts are the metrics of queues, by upstream's names, each with the queue's name as its label.
@@ -24,7 +26,7 @@ func CountQueues(registry prometheus.Registerer) (workqueue.MetricsProvider, err
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, label)
 	}
 	histogram := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, label)
+		return measure.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, label)
 	}
 	c := queueCounts{
 		depth:      gauge("workqueue_depth", "Keys that wait in a queue."),

@@ -7,10 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // told is what one follower of a cache has heard.

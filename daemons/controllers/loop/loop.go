@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -28,6 +27,7 @@ import (
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
+	"clusterctl/kube/kubernetes"
 )
 
 // Context is what every controller is made from.

@@ -1,6 +1,10 @@
 package loop
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/run/measure"
+)
 
 // Counter returns a counter of what a controller does, which is served.
 func (c Context) Counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -11,7 +15,7 @@ func (c Context) Counter(name, help string, labels ...string) *prometheus.Counte
 
 // Histogram returns a histogram of what a controller does, which is served.
 func (c Context) Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	v := measure.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	c.Count(v)
 	return v
 }

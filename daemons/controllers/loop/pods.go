@@ -139,13 +139,17 @@ func restarts(pod *corev1.Pod) (most int32) {
 	return most
 }
 
+// Burst is how many pods one sync of a controller creates, and how many it deletes, at most. Clients choose how many
+// pods there are to be: no list becomes that long, other objects get their turn, and a deletion is noticed in between.
+const Burst = 500
+
 // InBatches calls f n times, in batches that double from one while all calls succeed,
-// so that a quota or a broken webhook is hit once and not a thousand times. It returns
-// how many calls were made and their errors.
-func InBatches(ctx context.Context, n int, f func(ctx context.Context, i int) error) (int, error) {
+// so that a quota or a broken webhook is hit once and not a thousand times. It stops
+// before a batch for which still is false. It returns how many calls were made and their errors.
+func InBatches(ctx context.Context, n int, still func() bool, f func(ctx context.Context, i int) error) (int, error) {
 	const widest = 64
 	done := 0
-	for batch := 1; done < n; batch = min(batch*2, widest) {
+	for batch := 1; done < n && still(); batch = min(batch*2, widest) {
 		size := min(batch, n-done)
 		errs := make([]error, size)
 		var wg sync.WaitGroup
@@ -159,6 +163,11 @@ func InBatches(ctx context.Context, n int, f func(ctx context.Context, i int) er
 		}
 	}
 	return done, nil
+}
+
+// SameSpec reports whether an object is the one that was decided about, with the same spec, and not being deleted.
+func SameSpec(is, was metav1.Object) bool {
+	return is.GetUID() == was.GetUID() && is.GetGeneration() == was.GetGeneration() && is.GetDeletionTimestamp() == nil
 }
 
 func deletionCost(pod *corev1.Pod) int {

@@ -97,7 +97,7 @@ func TestPodsAreMadeInBatchesThatDouble(t *testing.T) {
 		n, failsFrom, calls int
 	}{{10, 99, 10}, {10, 0, 1}, {10, 2, 3}, {10, 3, 7}, {0, 0, 0}} {
 		calls := make(chan int, c.n)
-		done, err := InBatches(t.Context(), c.n, func(_ context.Context, i int) error {
+		done, err := InBatches(t.Context(), c.n, func() bool { return true }, func(_ context.Context, i int) error {
 			calls <- i
 			if i >= c.failsFrom {
 				return fmt.Errorf("%d", i)
@@ -112,6 +112,17 @@ func TestPodsAreMadeInBatchesThatDouble(t *testing.T) {
 		slices.Sort(seen)
 		if done != c.calls || len(seen) != c.calls || (err != nil) != (c.calls > c.failsFrom) {
 			t.Errorf("of %d, failing from %d: %d calls %v, %v", c.n, c.failsFrom, done, seen, err)
+		}
+	}
+}
+
+func TestBatchesEndWhenTheyAreNotWantedAnyMore(t *testing.T) {
+	for wanted, calls := range []int{0, 1, 3, 7} {
+		asked := 0
+		done, err := InBatches(t.Context(), 100, func() bool { asked++; return asked <= wanted },
+			func(context.Context, int) error { return nil })
+		if done != calls || err != nil {
+			t.Errorf("after %d batches %d calls were made, %v; want %d", wanted, done, err, calls)
 		}
 	}
 }

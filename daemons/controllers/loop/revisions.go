@@ -21,8 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
+
+	"clusterctl/kube/kubernetes"
 )
 
 // Revisions keeps the templates that an owner has had as ControllerRevisions, the newest with the highest number.

@@ -7,9 +7,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // A leader whose cache does not have the revisions of the one before makes no other of the same template, for which all pods would be replaced, and

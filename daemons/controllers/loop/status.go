@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/kube/kubernetes"
 )
 
 // PatchPodStatus writes fields of a pod's status, as long as the pod is what it was seen as. Conditions are merged by their types.

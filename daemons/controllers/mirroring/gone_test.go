@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes"
 )
 
 // Slices go when the server says that the Endpoints or the service are gone, and not because they have not been seen here yet.

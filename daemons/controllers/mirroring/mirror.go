@@ -58,6 +58,7 @@ func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored
 		}
 	}
 	m.Delete = free
+	m.Replace()
 	return m
 }
 

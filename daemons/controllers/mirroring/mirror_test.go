@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // subset has a port and addresses; those that end in ! are not ready.
@@ -137,7 +136,7 @@ func TestAMirrorFollows(t *testing.T) {
 		}, 0, 0, 0},
 		{"a host name", func() { e.Subsets[0].Addresses[0].Hostname = "first" }, 0, 1, 0},
 		{"made again", func() { e.UID = "again" }, 0, 1, 0},
-		{"another port", func() { e.Subsets = []corev1.EndpointSubset{subset(81, "192.0.2.1")} }, 1, 0, 1},
+		{"another port", func() { e.Subsets = []corev1.EndpointSubset{subset(81, "192.0.2.1")} }, 0, 1, 0},
 		{"nothing left", func() { e.Subsets = nil }, 0, 0, 1},
 	} {
 		step.change()
@@ -175,7 +174,7 @@ func TestWhatIsMirrored(t *testing.T) {
 		"told not to": {func(e *corev1.Endpoints) { e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"} }, false},
 		"not told":    {func(e *corev1.Endpoints) { e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "false"} }, true},
 		"a lock": {func(e *corev1.Endpoints) {
-			e.Annotations = map[string]string{resourcelock.LeaderElectionRecordAnnotationKey: ""}
+			e.Annotations = map[string]string{leaderAnnotation: ""}
 		}, false},
 		"another note": {func(e *corev1.Endpoints) { e.Annotations = map[string]string{"note": ""} }, true},
 	} {

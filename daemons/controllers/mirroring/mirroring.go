@@ -14,7 +14,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/endpoints"
@@ -69,13 +68,16 @@ func selects(s *corev1.Service) bool {
 	return s != nil && (s.Spec.Selector != nil || s.Spec.Type == corev1.ServiceTypeExternalName)
 }
 
+// leaderAnnotation is where candidates for leadership once kept their lock.
+const leaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
+
 // wanted says whether Endpoints are to be mirrored, as far as they themselves say. Those that candidates for leadership keep their
 // lock in change every few seconds.
 func wanted(e *corev1.Endpoints) bool {
 	if e == nil || e.Labels[discoveryv1.LabelSkipMirror] == "true" {
 		return false
 	}
-	_, lock := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
+	_, lock := e.Annotations[leaderAnnotation]
 	return !lock
 }
 

@@ -19,12 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/discovery"
 )
 
 type controller struct {
@@ -127,7 +127,7 @@ func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) rem
 	}
 	lists, err := n.Client.Discovery().ServerPreferredNamespacedResources()
 	var all []kind
-	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists) {
+	for _, list := range discovery.WithVerbs(lists, "list", "delete") {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			continue

@@ -11,11 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/discovery"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 func TestWhatANamespaceThatGoesSaysOfWhatIsLeft(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/run/measure"
 )
 
 // counts are the metrics of nodes' health, as dashboards and alerts know them.
@@ -19,7 +21,7 @@ func newCounts() counts {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "node_collector_" + name, Help: help}, []string{"zone"})
 	}
 	histogram := func(name, help string, factor float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "node_collector_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(factor, 4, 8)})
+		return measure.NewHistogram(prometheus.HistogramOpts{Name: "node_collector_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(factor, 4, 8)})
 	}
 	return counts{
 		size:   gauge("zone_size", "Nodes of the zone."),

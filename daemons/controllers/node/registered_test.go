@@ -8,11 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // Who describes a node sees since when it is watched over, and events say when one has gone.
@@ -26,7 +26,7 @@ func TestNodesThatComeAndGoAreTold(t *testing.T) {
 		select {
 		case e := <-events.Events:
 			return e
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("nothing is told")
 		}
 		return ""

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -21,6 +20,7 @@ import (
 
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/controllers/node"
+	"clusterctl/kube/kubernetes"
 )
 
 // indexed is an empty cache of pods with the indexes that the controller goes by.

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/apiserver/pkg/cel/openapi"
-	"k8s.io/apiserver/pkg/cel/openapi/resolver"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"clusterctl/daemons/kinds/expression"
 )
@@ -28,10 +28,18 @@ import (
 // checker checks the expressions of policies against the schemas of the kinds that the policies name. The one of
 // k8s.io/apiserver/pkg/admission/plugin/policy/validating does the same, and imports all of client-go's fakes.
 type checker struct {
-	schemas resolver.SchemaResolver
+	schemas schemaResolver
 	kinds   meta.ResettableRESTMapper
 	log     *slog.Logger
 }
+
+// schemaResolver returns the schema of a kind, with all references replaced. The error is errSchemaNotFound for a
+// kind that is not served.
+type schemaResolver interface {
+	ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error)
+}
+
+var errSchemaNotFound = errors.New("schema not found")
 
 // warnings returns what is wrong with the types of a policy's expressions, as its status has it.
 // A kind whose schema is not known is left out.
@@ -149,7 +157,7 @@ type declared struct{ *apiservercel.DeclType }
 func (c *checker) typeOf(kind schema.GroupVersionKind, name string) (t *apiservercel.DeclType, known bool) {
 	s, err := c.schemas.ResolveSchema(kind)
 	if err != nil {
-		if !errors.Is(err, resolver.ErrSchemaNotFound) {
+		if !errors.Is(err, errSchemaNotFound) {
 			c.log.Info("a kind's schema cannot be read: policies are not checked against it", "kind", kind, "err", err)
 		}
 		return nil, false

@@ -10,14 +10,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/cel/openapi/resolver"
-	"k8s.io/client-go/discovery/cached/memory"
 	admissionlisters "k8s.io/client-go/listers/admissionregistration/v1"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/discovery"
 )
 
 type controller struct {
@@ -32,9 +30,9 @@ func New(c loop.Context) loop.Controller {
 	policies := informers.ValidatingAdmissionPolicies(c.Informers)
 	known := c.Client.Discovery()
 	p := &controller{Context: c, policies: policies.Lister(), checker: checker{
-		schemas: &resolver.ClientDiscoveryResolver{Discovery: known},
+		schemas: documents{known.RESTClient()},
 		// Kinds that are not known are looked for once more for each policy.
-		kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known)),
+		kinds: discovery.NewMapper(known),
 		log:   c.Log,
 	}}
 	p.Loop = loop.Loop{Name: "validatingadmissionpolicy-status", Context: c, Sync: p.sync, Workers: 1, Synced: []cache.InformerSynced{policies.Informer().HasSynced}}

@@ -6,10 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"clusterctl/daemons/api/directory"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // TestAVolumeSaysThatAPodHasHadIt is what keeps a machine that was installed anew from giving a claim with data an empty directory (S30).

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	storage "k8s.io/component-helpers/storage/volume"
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/api/directory"
+	"clusterctl/daemons/api/storage"
 )
 
 // wanted says whether a claim waits for a volume of ours.

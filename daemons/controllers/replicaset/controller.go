@@ -135,17 +135,14 @@ func (r *controller) claim(ctx context.Context, set *set, selector labels.Select
 	})
 }
 
-// burst bounds how many pods one sync makes or deletes, so that other sets get their turn.
-const burst = 500
-
 // manage makes the pods that are missing, or deletes those that are too many.
 func (r *controller) manage(ctx context.Context, key string, set *set, active []*corev1.Pod) error {
 	want := int(replicas(set.ReplicaSet))
 	switch missing := want - len(active); {
 	case missing > 0:
-		missing = min(missing, burst)
+		missing = min(missing, loop.Burst)
 		r.expect.Expect(key, missing)
-		called, err := loop.InBatches(ctx, missing, func(ctx context.Context, _ int) error {
+		called, err := loop.InBatches(ctx, missing, r.still(set), func(ctx context.Context, _ int) error {
 			err := loop.CreatePod(ctx, r.Context, set.object, loop.PodFromTemplate(&set.Spec.Template, set, r.gvk))
 			if err != nil {
 				r.expect.Created(key)
@@ -160,9 +157,17 @@ func (r *controller) manage(ctx context.Context, key string, set *set, active []
 		}
 		return err
 	case missing < 0:
-		return r.deleteSome(ctx, key, set, active, min(-missing, burst))
+		return r.deleteSome(ctx, key, set, active, min(-missing, loop.Burst))
 	}
 	return nil
+}
+
+// still reports whether a set is as it was decided about.
+func (r *controller) still(set *set) func() bool {
+	return func() bool {
+		is, err := r.get(set.Namespace, set.Name)
+		return err == nil && loop.SameSpec(is, set)
+	}
 }
 
 func (r *controller) deleteSome(ctx context.Context, key string, set *set, active []*corev1.Pod, n int) error {
@@ -173,7 +178,7 @@ func (r *controller) deleteSome(ctx context.Context, key string, set *set, activ
 		uids[i] = string(pod.UID)
 	}
 	r.expect.Expect(key, 0, uids...)
-	called, err := loop.InBatches(ctx, n, func(ctx context.Context, i int) error {
+	called, err := loop.InBatches(ctx, n, r.still(set), func(ctx context.Context, i int) error {
 		err := loop.DeletePod(ctx, r.Context, set.object, doomed[i])
 		if err != nil {
 			r.expect.Deleted(key, uids[i])

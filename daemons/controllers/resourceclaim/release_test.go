@@ -14,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 func pod(name string, change func(*corev1.Pod)) *corev1.Pod {

@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // A pod whose kubelet takes longer to end it than it was given falls out of its quota when it is gone at the latest, not with the

@@ -9,14 +9,14 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/discovery"
+	"clusterctl/kube/kubernetes"
 )
 
 // watched are the objects that are counted. Pods, services and claims are watched anyway.
@@ -166,7 +166,7 @@ func (w *watched) served() (served map[schema.GroupResource]schema.GroupVersionR
 		w.log.Info("some kinds cannot be counted for quotas", "controller", "resourcequota", "reason", err)
 	}
 	served = map[schema.GroupResource]schema.GroupVersionResource{}
-	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"create", "list", "watch", "delete"}}, lists) {
+	for _, list := range discovery.WithVerbs(lists, "create", "list", "watch", "delete") {
 		gv, parseErr := schema.ParseGroupVersion(list.GroupVersion)
 		if parseErr != nil {
 			continue

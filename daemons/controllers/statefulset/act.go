@@ -17,10 +17,18 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 	if err := r.settle(ctx, set, pods); err != nil {
 		return err
 	}
-	if _, err := loop.InBatches(ctx, len(d.Create), func(ctx context.Context, i int) error { return r.create(ctx, set, d.Create[i]) }); err != nil {
+	still := func() bool {
+		is, err := r.sets.StatefulSets(set.Namespace).Get(set.Name)
+		return err == nil && loop.SameSpec(is, set)
+	}
+	create := func(ctx context.Context, i int) error { return r.create(ctx, set, d.Create[i]) }
+	if _, err := loop.InBatches(ctx, len(d.Create), still, create); err != nil {
 		return err
 	}
 	for _, pod := range d.Mend {
+		if !still() {
+			return nil
+		}
 		if _, err := r.Client.CoreV1().Pods(pod.Namespace).Update(ctx, pod, metav1.UpdateOptions{}); err != nil {
 			r.Events.Eventf(set, corev1.EventTypeWarning, "FailedUpdate", "update Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
 			return fmt.Errorf("mend pod %s: %w", pod.Name, err)
@@ -28,6 +36,9 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 		r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulUpdate", "update Pod %s in StatefulSet %s successful", pod.Name, set.Name)
 	}
 	for _, pod := range d.Delete {
+		if !still() {
+			return nil
+		}
 		if err := r.remove(ctx, set, pod); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ type revision struct {
 	template *corev1.PodTemplateSpec
 }
 
-// Decision is what is to be done about a set now.
+// Decision is what is to be done about a set now. Each list has at most loop.Burst pods.
 type Decision struct {
 	Create []*corev1.Pod
 	Mend   []*corev1.Pod // pods that lack the labels that say which they are, as they should be
@@ -53,36 +53,45 @@ func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Po
 	available := func(o one) bool {
 		return o.healthy() && loop.Available(o.Pod, minReady, now)
 	}
-	missing := 0
-	for n := first(set); n < first(set)+replicas(set); n++ {
-		i := slices.IndexFunc(there, func(o one) bool { return o.n == n })
+	missing := replicas(set) - len(there) // and those that have ended
+	next := first(set)                    // the number that is looked at; no number below it is looked at again
+	create := func(until int) {
+		for ; next < until && len(d.Create) < loop.Burst; next++ {
+			d.Create = append(d.Create, newPod(set, next, wanted(set, next, current, update)))
+			if ordered {
+				return
+			}
+		}
+	}
+	for _, o := range there {
+		if create(o.n); ordered && len(d.Create) > 0 {
+			return d
+		}
+		next = o.n + 1
 		switch {
-		case i < 0:
-			missing++
-			d.Create = append(d.Create, newPod(set, n, wanted(set, n, current, update)))
-			if ordered {
-				return d
-			}
-			continue
-		case there[i].ended() && !there[i].going():
-			d.Delete = append(d.Delete, there[i].Pod) // and is made anew
+		case o.ended() && !o.going():
+			d.Delete = append(d.Delete, o.Pod) // and is made anew
 			missing++
 			if ordered {
 				return d
 			}
 			continue
-		case !there[i].going() && !identified(there[i].Pod, n):
-			mended := there[i].DeepCopy()
+		case !o.going() && !identified(o.Pod, o.n) && len(d.Mend) < loop.Burst:
+			mended := o.DeepCopy()
 			if mended.Labels == nil {
 				mended.Labels = map[string]string{}
 			}
-			identify(set, mended, n)
+			identify(set, mended, o.n)
 			d.Mend = append(d.Mend, mended)
 		}
-		if ordered && !available(there[i]) {
+		if ordered && !available(o) {
 			return d
 		}
 	}
+	if create(first(set) + replicas(set)); ordered && len(d.Create) > 0 {
+		return d
+	}
+	defer func() { d.Delete = d.Delete[:min(len(d.Delete), loop.Burst)] }()
 	if stop := d.shrink(condemned, there, ordered, available); stop {
 		return d
 	}
@@ -156,9 +165,13 @@ func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, m
 		return
 	}
 	budget, down := maxUnavailable(set), missing
+	gone := map[*corev1.Pod]bool{}
+	for _, pod := range d.Delete {
+		gone[pod] = true
+	}
 	var old []one
 	for _, o := range there {
-		if slices.Contains(d.Delete, o.Pod) {
+		if gone[o.Pod] {
 			continue // and is missing
 		}
 		if !available(o) { // below the partition too

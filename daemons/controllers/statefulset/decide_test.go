@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
+
+	"clusterctl/daemons/controllers/loop"
 )
 
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -148,6 +151,51 @@ func TestWhatIsDoneAboutASet(t *testing.T) {
 		if got := said(Decide(set, was, is, podsOf(set, row.pods), now)); got != row.want {
 			t.Errorf("%s: of %q %q is done, want %q", row.name, row.pods, got, row.want)
 		}
+	}
+}
+
+// Clients choose these amounts. None of them may become a list of that length.
+func TestASetOfAnySizeIsMadeInBatches(t *testing.T) {
+	parallel := func(change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+		return web(math.MaxInt32, func(s *appsv1.StatefulSet) {
+			s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+			if change != nil {
+				change(s)
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		set              *appsv1.StatefulSet
+		pods             int
+		creates, deletes int
+	}{
+		"none is there":   {parallel(nil), 0, loop.Burst, 0},
+		"some are there":  {parallel(nil), 700, loop.Burst, 0},
+		"numbers go high": {parallel(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: math.MaxInt32} }), 0, loop.Burst, 0},
+		"too many":        {web(1, func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }), 700, 0, loop.Burst},
+		"all are outdated": {parallel(func(s *appsv1.StatefulSet) {
+			s.Spec.Replicas, s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To[int32](700), ptr.To(intstr.FromString("100%"))
+			s.Spec.Template = *template("newer")
+		}), 700, 0, loop.Burst},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var pods []*corev1.Pod
+			for i := range c.pods {
+				pod := newPod(c.set, i, is)
+				pod.UID, pod.Status.Phase = types.UID(pod.Name), corev1.PodRunning
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+					LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
+				pods = append(pods, pod)
+			}
+			update := is
+			if c.pods > 0 && c.set.Spec.Template.Spec.Containers[0].Image == "newer" {
+				update = revision{"web-newer", &c.set.Spec.Template}
+			}
+			d := Decide(c.set, is, update, pods, now)
+			if len(d.Create) != c.creates || len(d.Delete) != c.deletes {
+				t.Errorf("%d to create, %d to delete; want %d and %d", len(d.Create), len(d.Delete), c.creates, c.deletes)
+			}
+		})
 	}
 }
 

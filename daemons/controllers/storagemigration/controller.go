@@ -20,13 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery/cached/memory"
 	migrationlisters "k8s.io/client-go/listers/storagemigration/v1"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/discovery"
 )
 
 // Reasons and messages of conditions, as upstream words them.
@@ -56,7 +55,7 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	migrations := informers.StorageVersionMigrations(c.Informers)
 	m := &controller{Context: c, migrations: migrations.Lister(), at: map[types.UID]string{},
-		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery()))}
+		mapper: discovery.NewMapper(c.Client.Discovery())}
 	m.rewritten = m.askServer
 	m.Loop = loop.Loop{Name: "storage-version-migrator", Counted: "storage-version-migrator-controller", Context: c, Sync: m.sync,
 		Synced: []cache.InformerSynced{migrations.Informer().HasSynced}}

@@ -157,7 +157,7 @@ func Deadline(pod *corev1.Pod, taints []corev1.Taint, begun time.Time) (at time.
 			if begun.After(from) {
 				from = begun
 			}
-			due = from.Add(time.Duration(max(*limit, 0)) * time.Second)
+			due = from.Add(api.Seconds(max(*limit, 0)))
 		}
 		if !evict || due.Before(at) {
 			at = due

@@ -3,12 +3,12 @@ package taint
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -16,6 +16,7 @@ import (
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
@@ -36,6 +37,8 @@ func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
 		{"tolerated for good", []corev1.Toleration{tolerate(nil)}, []corev1.Taint{unreachable}, time.Time{}, false},
 		{"tolerated for a while", []corev1.Toleration{tolerate(ptr.To[int64](300))}, []corev1.Taint{unreachable}, added.Add(300 * time.Second), true},
 		{"the shortest counts", []corev1.Toleration{tolerate(ptr.To[int64](300)), tolerate(nil), tolerate(ptr.To[int64](5))}, []corev1.Taint{unreachable}, added.Add(5 * time.Second), true},
+		{"longer than a duration can be", []corev1.Toleration{tolerate(ptr.To[int64](math.MaxInt64))}, []corev1.Taint{unreachable},
+			added.Add(100 * 366 * 24 * time.Hour), true},
 		{"zero is at once", []corev1.Toleration{tolerate(ptr.To[int64](0))}, []corev1.Taint{unreachable}, added, true},
 		{"a key of one's own", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, false},
 		{"another value", []corev1.Toleration{{Key: "x", Value: "a"}}, []corev1.Taint{{Key: "x", Value: "b", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, true},

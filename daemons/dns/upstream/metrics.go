@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/run/measure"
 )
 
 // metrics has CoreDNS' names, as dashboards select them.
@@ -39,9 +41,9 @@ func newMetrics(r *Resolver) *metrics {
 		requests:  vector("coredns_forward_requests_total", "Questions to each other server.", "to"),
 		responses: vector("coredns_forward_responses_total", "Answers of each other server by their code.", "to", "rcode"),
 		failures:  vector("coredns_forward_healthcheck_failures_total", "Probes that each other server did not answer.", "to"),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_forward_request_duration_seconds",
+		duration: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_forward_request_duration_seconds",
 			Help: "How long each other server took.", Buckets: buckets}, []string{"to", "rcode"}),
-		proxied: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_proxy_request_duration_seconds",
+		proxied: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_proxy_request_duration_seconds",
 			Help: "How long each other server took.", Buckets: buckets}, []string{"proxy_name", "to", "rcode"}),
 		of:        r.cache,
 		entries:   prometheus.NewDesc("coredns_cache_entries", "Answers that are kept.", []string{"type"}, fixed),

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -19,7 +20,7 @@ func (c *conn) passLength(rule *route.Rule, up *upstream, left int64) (bool, err
 		return true, nil
 	}
 	if left >= long && c.tcp != nil && up.tcp != nil && up.buf.r == up.buf.w && c.until == 0 {
-		n, err := splice(c.tcp, up.tcp, left, rule.Policy.Read, writeTime, nil)
+		n, err := splice(c.tcp, up.tcp, left, rule.Policy.Read, writeTime, nil, nil)
 		up.reading, c.writing = deadline{}, deadline{}
 		c.sent += n
 		return err == nil, err
@@ -49,9 +50,13 @@ func (c *conn) passLength(rule *route.Rule, up *upstream, left int64) (bool, err
 }
 
 // splice moves n bytes from one socket to another in the kernel, until stop is set. Each socket has its time to get on, again and again.
-func splice(to, from *net.TCPConn, n int64, read, write time.Duration, stop *atomic.Bool) (moved int64, err error) {
+// With a pace, it returns errSlowBody when from is slower than that and to has taken all that came.
+func splice(to, from *net.TCPConn, n int64, read, write time.Duration, stop *atomic.Bool, pace *bodyPace) (moved int64, err error) {
 	for moved < n {
 		now := time.Now()
+		if pace != nil {
+			read = pace.within()
+		}
 		_ = from.SetReadDeadline(now.Add(read))
 		_ = to.SetWriteDeadline(now.Add(max(2*read, write)))
 		if stop != nil && stop.Load() {
@@ -60,6 +65,16 @@ func splice(to, from *net.TCPConn, n int64, read, write time.Duration, stop *ato
 		var done int64
 		done, err = to.ReadFrom(&io.LimitedReader{R: from, N: n - moved})
 		moved += done
+		if pace != nil {
+			if waits := isTimeout(err) && !unsent(to); waits {
+				pace.took(done, time.Since(now))
+				if stop.Load() || done > 0 && pace.within() > 0 {
+					continue
+				}
+				return moved, errSlowBody
+			}
+			pace.took(done, 0)
+		}
 		switch {
 		case err == nil && done == 0:
 			return moved, io.ErrUnexpectedEOF
@@ -122,9 +137,15 @@ func (c *conn) stopPump(up *upstream) error {
 
 func (c *conn) pumpBody(p *pump, rule *route.Rule, up *upstream, left rest) {
 	if left.length >= long && c.tcp != nil && up.tcp != nil {
-		_, err := splice(up.tcp, c.tcp, left.length, rule.Policy.Send, rule.Policy.Send, &p.stop)
-		p.all = err == nil
-		p.gone = err != nil && !p.stop.Load() && peek(c.tcp) == peekClosed
+		pace := paceOf(rule)
+		_, err := splice(up.tcp, c.tcp, left.length, rule.Policy.Send, rule.Policy.Send, &p.stop, &pace)
+		switch p.all = err == nil; {
+		case p.all || p.stop.Load():
+		case errors.Is(err, errSlowBody):
+			p.err = errSlowBody
+		default:
+			p.gone = peek(c.tcp) == peekClosed
+		}
 		return
 	}
 	size := copyBuffer
@@ -133,22 +154,25 @@ func (c *conn) pumpBody(p *pump, rule *route.Rule, up *upstream, left rest) {
 	}
 	b := getBuffer(size)
 	defer b.free()
+	pace := paceOf(rule)
 	for left.any() {
 		room := b.b
 		if !left.chunked {
 			room = room[:min(int64(len(room)), left.length)]
 		}
-		_ = c.nc.SetReadDeadline(time.Now().Add(rule.Policy.Send))
+		began := time.Now()
+		_ = c.nc.SetReadDeadline(began.Add(pace.within()))
 		if p.stop.Load() {
 			return
 		}
 		n, err := c.nc.Read(room)
+		pace.took(int64(n), time.Since(began))
 		switch {
 		case n > 0:
 		case p.stop.Load():
 			return
 		case isTimeout(err):
-			p.err = &malformed{408, "the body took too long"}
+			p.err = errSlowBody
 			return
 		default:
 			p.gone = true

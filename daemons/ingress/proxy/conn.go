@@ -26,6 +26,7 @@ type conn struct {
 	secure          bool
 	port            int
 	client          netip.Addr
+	of              *client // with its other connections; nil where clients have no share
 	trusted         bool
 	ip              []byte // client as text
 	proto, portText []byte // fields that say how the client asks, with the end of the line before them
@@ -70,15 +71,15 @@ func (c *conn) serve() {
 			_ = c.nc.Close()
 		}
 	}()
-	peer, _ := netip.ParseAddrPort(c.nc.RemoteAddr().String())
-	c.client = peer.Addr().Unmap()
 	c.trusted = contains(c.e.cfg.Trusted, c.client)
 	if contains(c.e.cfg.ProxyFrom, c.client) {
 		if err := c.readProxy(); err != nil {
 			c.e.cfg.Log.Debug("read the PROXY protocol", "client", c.client, "err", err)
 			return
 		}
-		c.trusted = contains(c.e.cfg.Trusted, c.client)
+		if c.trusted = contains(c.e.cfg.Trusted, c.client); !c.trusted && !c.e.join(c, c.client) {
+			return
+		}
 	}
 	c.identify()
 	if c.secure {

@@ -52,6 +52,7 @@ func (e *endpoint) take(certain bool) *upstream {
 		e.idle[n-1] = nil
 		e.idle = e.idle[:n-1]
 		e.mu.Unlock()
+		e.pool.e.idle.Add(-1)
 		if certain && !u.open() {
 			_ = u.nc.Close()
 			continue
@@ -71,7 +72,7 @@ func (e *endpoint) put(u *upstream) {
 	u.buf = nil
 	u.since = e.pool.e.clock()
 	e.mu.Lock()
-	if e.gone || len(e.idle) >= e.pool.e.cfg.MaxIdle {
+	if e.gone || len(e.idle) >= e.pool.e.cfg.MaxIdle || !e.pool.e.mayIdle() {
 		e.mu.Unlock()
 		_ = u.nc.Close()
 		return
@@ -137,6 +138,7 @@ func (e *endpoint) retire() {
 	idle := e.idle
 	e.gone, e.idle = true, nil
 	e.mu.Unlock()
+	e.pool.e.idle.Add(-int64(len(idle)))
 	for _, u := range idle {
 		_ = u.nc.Close()
 	}
@@ -154,6 +156,7 @@ func (e *endpoint) expire(before int64) bool {
 	clear(e.idle[len(e.idle):cap(e.idle)])
 	left := len(e.idle) > 0
 	e.mu.Unlock()
+	e.pool.e.idle.Add(-int64(len(old)))
 	for _, u := range old {
 		_ = u.nc.Close()
 	}

@@ -34,6 +34,8 @@ type Config struct {
 	MinTLS      uint16
 	MaxStreams  int // of one HTTP/2 connection
 	MaxConns    int // connections of clients at a time, of all listeners; 0: any number
+	ClientShare int // percent of MaxConns that one client may have once half of them are there; 0 or 100: any number
+	Descriptors int // how many files and sockets the process may have open; 0: any number
 	HandshakeIn time.Duration
 	WriteTime   time.Duration // for a client of HTTP/2 to take a part of an answer, or a byte of what its connection has for it; 0: a minute
 }
@@ -52,13 +54,17 @@ type Engine struct {
 	closing  atomic.Bool
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
-	leaving  int          // of conns, those that were closed to make room
-	last     bool         // nobody waits for room any more
-	room     sync.Cond    // somebody has left, or begun to wait for a request
-	wanting  atomic.Int64 // who waits for room
+	clients  map[netip.Addr]*client // who has connections, where each has a share
+	leaving  int                    // of conns, those that were closed to make room
+	last     bool                   // nobody waits for room any more
+	room     sync.Cond              // somebody has left, or begun to wait for a request
+	wanting  atomic.Int64           // who waits for room
 	tunnels  map[net.Conn]struct{}
 	wg       sync.WaitGroup
 	old, now atomic.Int64 // requests that began before the drain, and since
+	limits   limits
+	calls    atomic.Int64 // requests that are being passed on
+	idle     atomic.Int64 // connections to backends that wait for a request
 }
 
 // New returns an Engine with an empty table.
@@ -66,7 +72,12 @@ func New(cfg Config) *Engine {
 	if cfg.WriteTime == 0 {
 		cfg.WriteTime = writeTime
 	}
-	e := &Engine{cfg: cfg, started: time.Now(), conns: map[*conn]struct{}{}, tunnels: map[net.Conn]struct{}{}}
+	e := &Engine{cfg: cfg, started: time.Now(), conns: map[*conn]struct{}{}, clients: map[netip.Addr]*client{}, tunnels: map[net.Conn]struct{}{}}
+	e.limits = limitsOf(&cfg)
+	if e.limits.conns < cfg.MaxConns {
+		cfg.Log.Warn("fewer connections of clients than configured: the process may not have enough files open",
+			"connections", e.limits.conns, "configured", cfg.MaxConns, "files", cfg.Descriptors)
+	}
 	e.janitor.engine = e
 	e.room.L = &e.mu
 	if cfg.AccessLog != nil {
@@ -82,7 +93,8 @@ func (e *Engine) clock() int64 { return int64(time.Since(e.started)) }
 // at is a moment of the clock as deadlines are set.
 func (e *Engine) at(clock int64) time.Time { return e.started.Add(time.Duration(clock)) }
 
-// Serve accepts connections of an entry until the listener is closed.
+// Serve accepts connections of an entry until the listener is closed. Each listener has at most one connection that is
+// accepted and not counted yet: while there is no room for it, the next ones wait in the socket.
 func (e *Engine) Serve(ln net.Listener, at *Entry) error {
 	wait := time.Millisecond
 	for {
@@ -101,6 +113,13 @@ func (e *Engine) Serve(ln net.Listener, at *Entry) error {
 		e.counters.accepted.Add(1)
 		c := &conn{e: e, entry: at, nc: nc, under: nc, port: at.port, secure: at.secure}
 		c.tcp, _ = nc.(*net.TCPConn)
+		peer, _ := netip.ParseAddrPort(nc.RemoteAddr().String())
+		c.client = peer.Addr().Unmap()
+		// Proxies before this one speak for many clients.
+		if !contains(e.cfg.Trusted, c.client) && !contains(e.cfg.ProxyFrom, c.client) && !e.join(c, c.client) {
+			_ = nc.Close()
+			continue
+		}
 		e.enter(c)
 		e.wg.Go(func() {
 			c.serve()

@@ -20,10 +20,10 @@ const attempts = 3
 func (c *conn) answer() {
 	q := &c.req
 	c.body.reset()
-	path, scratch, bad := plainPath(q.path, c.scratch)
+	path, scratch, ok := route.PlainPath(q.path, c.scratch)
 	c.scratch = scratch
-	if bad != nil {
-		c.reject(bad.status, bad.why)
+	if !ok {
+		c.reject(errPath.status, errPath.why)
 		return
 	}
 	rule := c.entry.table.Load().Find(hostname(q.host), path, c)
@@ -47,6 +47,11 @@ func (c *conn) answer() {
 		c.reject(missing(rule), "no backend")
 		return
 	}
+	if bad := c.e.startCall(c); bad != nil {
+		c.reject(bad.status, bad.why)
+		return
+	}
+	defer c.e.endCall(c)
 	c.headers, c.answers = chosen.changes(rule)
 	if p.h2 != nil {
 		c.overHTTP2(rule, p)
@@ -65,14 +70,19 @@ func (c *conn) answer() {
 // Method, Header and Query are what rules match beyond host and path.
 func (c *conn) Method() string { return string(c.req.method) }
 
-// Header returns a field's value.
-func (c *conn) Header(name string) (string, bool) {
+// Header returns a field's value. Lines of one name are one list.
+func (c *conn) Header(name string) (value string, found bool) {
 	for i := range c.req.fields {
-		if f := &c.req.fields[i]; len(f.name) == len(name) && bytes.EqualFold(f.name, []byte(name)) {
-			return string(f.value), true
+		f := &c.req.fields[i]
+		switch {
+		case len(f.name) != len(name) || !bytes.EqualFold(f.name, []byte(name)):
+		case found:
+			value += ", " + string(f.value)
+		default:
+			value, found = string(f.value), true
 		}
 	}
-	return "", false
+	return value, found
 }
 
 // Query returns a parameter's value.
@@ -142,8 +152,10 @@ func (c *conn) redirects(rule *route.Rule) bool {
 // isSecure reports whether the client asks over TLS, here or at somebody who is trusted to say so.
 func (c *conn) isSecure() bool {
 	if c.trusted {
-		if v, ok := c.req.value("x-forwarded-proto"); ok {
-			return equalFold(v, "https")
+		if list, ok := c.req.value("x-forwarded-proto"); ok {
+			for v := range elements(list) {
+				return equalFold(v, "https") // the first is what the client of all proxies spoke
+			}
 		}
 	}
 	return c.secure
@@ -310,7 +322,7 @@ func (c *conn) converse(rule *route.Rule, up *upstream, left rest) error {
 			}
 			return err
 		}
-		if c.ans.status == 101 && !c.req.upgrading {
+		if c.ans.status == 101 && !c.ans.switches(&c.req) {
 			c.stopPump(up)
 			return &malformed{502, "the backend switches protocols unasked"}
 		}

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"bytes"
+	"iter"
 	"math"
+	"slices"
 )
 
 // Heads are read strictly, as RFC 9112 lets a proxy: what two programs could read in two ways is refused, since a client could else
@@ -155,8 +157,8 @@ type message struct {
 	minor     byte // HTTP/1.minor
 	close     bool
 	keepAlive bool
-	upgrading bool // Connection names Upgrade
-	upgradeTo []byte
+	upgrading bool   // Connection names Upgrade
+	upgradeTo []byte // the list of protocols of Upgrade
 }
 
 func (m *message) reset() {
@@ -266,7 +268,11 @@ func (m *message) known(f *field) (bool, *malformed) {
 		return m.connection(f.value), nil
 	case upgrade:
 		f.dropped = true
-		m.upgradeTo = f.value
+		if len(m.upgradeTo) > 0 { // lines of one name are one list
+			m.upgradeTo = slices.Concat(m.upgradeTo, comma, f.value)
+		} else {
+			m.upgradeTo = f.value
+		}
 	case keepAlive, proxyConnection, http2Settings, httpoxy, te:
 		f.dropped = true
 	}
@@ -290,17 +296,15 @@ func decimal(b []byte) (int64, bool) {
 
 // connection reads what is said of the connection, and returns whether fields are named that are only for the next hop.
 func (m *message) connection(value []byte) (named bool) {
-	for len(value) > 0 {
-		var option []byte
-		option, value, _ = bytes.Cut(value, comma)
-		switch option = trim(option); {
+	for option := range elements(value) {
+		switch {
 		case equalFold(option, "close"):
 			m.close = true
 		case equalFold(option, "keep-alive"):
 			m.keepAlive = true
 		case equalFold(option, "upgrade"):
 			m.upgrading = true
-		case len(option) > 0:
+		default:
 			named = true
 		}
 	}
@@ -309,16 +313,64 @@ func (m *message) connection(value []byte) (named bool) {
 
 var comma = []byte(",")
 
+// elements returns the elements of a list, without the spaces around them. Empty elements are left out.
+func elements(list []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(list) > 0 {
+			var element []byte
+			element, list, _ = bytes.Cut(list, comma)
+			if element = trim(element); len(element) > 0 && !yield(element) {
+				return
+			}
+		}
+	}
+}
+
+// lists reports whether a list has an element, given in lower case.
+func lists(list []byte, element string) bool {
+	for e := range elements(list) {
+		if equalFold(e, element) {
+			return true
+		}
+	}
+	return false
+}
+
+// passedOn reports whether a protocol that a client wants to switch to is offered to the backend: not HTTP/2, whose requests would
+// pass by the rules, and nothing that is not written as a protocol is.
+func passedOn(protocol []byte) bool {
+	name, version, found := bytes.Cut(protocol, slash)
+	return len(name) > 0 && isAll(&isToken, name) && isAll(&isToken, version) && found == (len(version) > 0) && !equalFold(name, "h2c")
+}
+
+// protocols returns the protocols of an Upgrade that are offered to the backend, as a list.
+func protocols(list []byte) []byte {
+	whole := true
+	for protocol := range elements(list) {
+		whole = whole && passedOn(protocol)
+	}
+	if whole {
+		return list
+	}
+	var out []byte
+	for protocol := range elements(list) {
+		if passedOn(protocol) {
+			if len(out) > 0 {
+				out = append(out, ", "...)
+			}
+			out = append(out, protocol...)
+		}
+	}
+	return out
+}
+
 // dropNamed drops the fields that Connection names, but none that say what the message is.
 func (m *message) dropNamed() {
 	for i := range m.fields {
 		if m.fields[i].kind != connection {
 			continue
 		}
-		for value := m.fields[i].value; len(value) > 0; {
-			var option []byte
-			option, value, _ = bytes.Cut(value, comma)
-			option = trim(option)
+		for option := range elements(m.fields[i].value) {
 			for j := range m.fields {
 				if f := &m.fields[j]; (f.kind == other || f.kind == trailer || f.kind == expect) && bytes.EqualFold(f.name, option) {
 					f.dropped = true

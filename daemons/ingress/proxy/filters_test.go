@@ -26,13 +26,18 @@ func (p *proxied) listens(rule *route.Rule) {
 
 // backend is one with the addresses of servers.
 func (p *proxied) backend(name string, servers ...*httptest.Server) *route.Backend {
-	key := route.BackendKey{Service: route.Key{Namespace: "default", Name: name}, Port: "80", Protocol: route.HTTP}
-	b := &route.Backend{Key: key, Targets: p.e.Targets(key)}
 	var list []string
 	for _, s := range servers {
 		list = append(list, s.Listener.Addr().String())
 	}
-	update(b, list...)
+	return p.at(name, list...)
+}
+
+// at is a backend with addresses.
+func (p *proxied) at(name string, addresses ...string) *route.Backend {
+	key := route.BackendKey{Service: route.Key{Namespace: "default", Name: name}, Port: "80", Protocol: route.HTTP}
+	b := &route.Backend{Key: key, Targets: p.e.Targets(key)}
+	update(b, addresses...)
 	return b
 }
 

@@ -61,7 +61,7 @@ func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 	if q.chunked {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
-	if q.upgrading && len(q.upgradeTo) > 0 && !equalFold(q.upgradeTo, "h2c") {
+	if q.upgrading {
 		out = append(out, "Connection: upgrade\r\nUpgrade: "...)
 		out = append(out, q.upgradeTo...)
 		out = append(out, '\r', '\n')

@@ -113,9 +113,9 @@ func (q *request) check() *malformed {
 				q.host = f.value
 			}
 		case expect:
-			q.expects = equalFold(f.value, "100-continue")
+			q.expects = q.expects || lists(f.value, "100-continue")
 		case te:
-			q.trailers = q.trailers || bytes.Contains(bytes.ToLower(f.value), []byte("trailers"))
+			q.trailers = q.trailers || lists(f.value, "trailers")
 		}
 	}
 	if hosts == 0 && q.minor > 0 || !validHost(q.host) || q.hasHost && len(q.host) == 0 {
@@ -124,8 +124,9 @@ func (q *request) check() *malformed {
 	if q.chunked && q.minor == 0 {
 		return errCodingVersion
 	}
-	if q.minor == 0 {
-		q.upgrading = false
+	if q.upgrading {
+		q.upgradeTo = protocols(q.upgradeTo)
+		q.upgrading = q.minor > 0 && len(q.upgradeTo) > 0
 	}
 	return nil
 }
@@ -169,6 +170,13 @@ func digits(b []byte) bool {
 }
 
 func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}
 
 // hostname is a host without its port and the dot at its end, in lower case. It is the same memory where that will do.
 func hostname(h []byte) []byte {
@@ -230,6 +238,19 @@ func (a *answer) parse(b []byte) (int, *malformed) {
 		}
 	}
 	return a.parseFields(b, next)
+}
+
+// switches reports whether an answer switches to protocols that the request offered.
+func (a *answer) switches(q *request) bool {
+	if !q.upgrading || len(a.upgradeTo) == 0 {
+		return false
+	}
+	for protocol := range elements(a.upgradeTo) {
+		if !lists(q.upgradeTo, string(bytes.ToLower(protocol))) {
+			return false
+		}
+	}
+	return true
 }
 
 // hasBody reports whether an answer to a method can have a body.

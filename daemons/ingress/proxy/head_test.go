@@ -120,18 +120,6 @@ func TestChunkedBodiesAreReadStrictlyInPiecesOfAnySize(t *testing.T) {
 	}
 }
 
-func TestPathsAreComparedDecodedAndWithoutDots(t *testing.T) {
-	for path, want := range map[string]string{
-		"/a/b": "/a/b", "/a//b": "/a/b", "/a/./b": "/a/b", "/a/../b": "/b", "/a/%2e%2E/b": "/b", "/%61": "/a", "/a%2fb": "/a/b", "/a/..": "/", "/a/.": "/a/", "//": "/",
-		"/..": "!", "/a/../../b": "!", "/%2e%2e": "!", "/%": "!", "/%4": "!", "/%zz": "!", "/%00": "!", "/.a/..b": "/.a/..b", "/a..": "/a..",
-	} {
-		got, _, err := plainPath([]byte(path), nil)
-		if (want == "!") != (err != nil) || err == nil && string(got) != want {
-			t.Errorf("%s: %q, %v, want %s", path, got, err, want)
-		}
-	}
-}
-
 // What is taken for one request is one to the standard library as well, with the same host, body and length.
 func FuzzRequestHead(f *testing.F) {
 	for _, text := range []string{

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/ingress/route"
 )
 
@@ -122,13 +123,10 @@ type stream struct {
 // Method, Header and Query are what rules match.
 func (x *stream) Method() string { return x.r.Method }
 
-// Header returns a field's value.
+// Header returns a field's value. Lines of one name are one list.
 func (x *stream) Header(name string) (string, bool) {
 	values := x.r.Header[textproto.CanonicalMIMEHeaderKey(name)]
-	if len(values) == 0 {
-		return "", false
-	}
-	return values[0], true
+	return strings.Join(values, ", "), len(values) > 0
 }
 
 // Query returns a parameter's value.
@@ -152,9 +150,9 @@ func (x *stream) serve() {
 		x.fail(errRequestLine.status, errRequestLine.why)
 		return
 	}
-	path, _, bad := plainPath(raw, nil)
-	if bad != nil {
-		x.fail(bad.status, bad.why)
+	path, _, ok := route.PlainPath(raw, nil)
+	if !ok {
+		x.fail(errPath.status, errPath.why)
 		return
 	}
 	name := []byte(x.r.Host)
@@ -183,11 +181,20 @@ func (x *stream) serve() {
 		x.fail(missing(x.rule), "no backend")
 		return
 	}
+	if bad := x.e.startCall(x.c); bad != nil {
+		x.fail(bad.status, bad.why)
+		return
+	}
+	defer x.e.endCall(x.c)
 	changes, answers := chosen.changes(x.rule)
 	x.answers = answers
 	ctx, cancel := within(x.r.Context(), x.rule)
 	defer cancel()
-	res, ep, bad := p.exchange(ctx, x.rule, x.outgoing(changes))
+	q := x.outgoing(changes)
+	if q.body != nil && p.h2 == nil { // over HTTP/2, a slow body keeps no connection to a backend, and streams are silent for long
+		q.body = &pacedBody{ReadCloser: q.body, at: x.pace.at, pace: paceOf(x.rule), late: &q.late}
+	}
+	res, ep, bad := p.exchange(ctx, x.rule, q)
 	if bad != nil {
 		x.fail(bad.status, bad.why)
 		return
@@ -198,8 +205,8 @@ func (x *stream) serve() {
 
 func (x *stream) isSecure() bool {
 	if x.c.trusted {
-		if v := x.r.Header.Get("X-Forwarded-Proto"); v != "" {
-			return v == "https"
+		for v := range header.Elements(x.r.Header, "X-Forwarded-Proto") {
+			return strings.EqualFold(v, "https") // the first is what the client of all proxies spoke
 		}
 	}
 	return x.c.secure
@@ -233,7 +240,7 @@ func (x *stream) outgoing(changes *route.Headers) *outgoing {
 	if x.r.ContentLength != 0 {
 		q.body = x.r.Body
 	}
-	trailers := x.r.Header.Get("Te") == "trailers"
+	trailers := header.Has(x.r.Header, "Te", "trailers")
 	for _, name := range nextHop {
 		delete(q.header, name)
 	}

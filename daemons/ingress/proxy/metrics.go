@@ -14,13 +14,14 @@ import (
 // counters are the metrics of an engine. Labels are the objects that rules are from, and closed sets.
 type counters struct {
 	accepted, handshakes, closedForRoom atomic.Uint64
+	refused, refusedCalls               atomic.Uint64 // connections and requests of clients that have their share, or of all
 	mu                                  sync.Mutex
 	rules                               map[route.Source]*counter
 	none                                counter // requests that no rule is for
 }
 
-// limits are the upper ends of the histogram's buckets.
-var limits = [...]time.Duration{
+// bounds are the upper ends of the histogram's buckets.
+var bounds = [...]time.Duration{
 	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 }
@@ -28,7 +29,7 @@ var limits = [...]time.Duration{
 // counter is what is counted of one rule's source.
 type counter struct {
 	classes [6]atomic.Uint64 // by the first digit of the status
-	buckets [len(limits) + 1]atomic.Uint64
+	buckets [len(bounds) + 1]atomic.Uint64
 	sum     atomic.Int64
 	bytes   atomic.Int64
 }
@@ -36,7 +37,7 @@ type counter struct {
 func (c *counter) add(status int, took time.Duration, sent int64) {
 	c.classes[min(max(status/100, 0), 5)].Add(1)
 	i := 0
-	for i < len(limits) && took > limits[i] {
+	for i < len(bounds) && took > bounds[i] {
 		i++
 	}
 	c.buckets[i].Add(1)
@@ -121,11 +122,13 @@ var (
 	openDesc     = prometheus.NewDesc("ingress_connections", "Connections of clients that are open.", nil, nil)
 	closedDesc   = prometheus.NewDesc("ingress_connections_closed_for_room_total", "Connections without a request that were closed because there were as many as may be.", nil, nil)
 	failedDesc   = prometheus.NewDesc("ingress_tls_handshake_failures_total", "Handshakes of TLS that failed.", nil, nil)
+	refusedDesc  = prometheus.NewDesc("ingress_connections_refused_total", "Connections that were closed at once because their client had its share.", nil, nil)
+	callsDesc    = prometheus.NewDesc("ingress_requests_refused_total", "Requests that were not passed on because as many were as may be, of all or of their client.", nil, nil)
 )
 
 // Describe is of prometheus.Collector.
 func (e *Engine) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, acceptedDesc, openDesc, closedDesc, failedDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, acceptedDesc, openDesc, closedDesc, failedDesc, refusedDesc, callsDesc} {
 		to <- d
 	}
 }
@@ -146,11 +149,11 @@ func (e *Engine) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 		buckets, count := map[float64]uint64{}, uint64(0)
-		for i := range limits {
+		for i := range bounds {
 			count += c.buckets[i].Load()
-			buckets[limits[i].Seconds()] = count
+			buckets[bounds[i].Seconds()] = count
 		}
-		count += c.buckets[len(limits)].Load()
+		count += c.buckets[len(bounds)].Load()
 		to <- prometheus.MustNewConstHistogram(secondsDesc, count, time.Duration(c.sum.Load()).Seconds(), buckets, names...)
 		to <- prometheus.MustNewConstMetric(bytesDesc, prometheus.CounterValue, float64(c.bytes.Load()), names...)
 	}
@@ -161,4 +164,6 @@ func (e *Engine) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
 	to <- prometheus.MustNewConstMetric(closedDesc, prometheus.CounterValue, float64(e.counters.closedForRoom.Load()))
 	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue, float64(e.counters.handshakes.Load()))
+	to <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(e.counters.refused.Load()))
+	to <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(e.counters.refusedCalls.Load()))
 }

@@ -23,6 +23,7 @@ type outgoing struct {
 	body                 io.ReadCloser // nil: none; closing it ends a read
 	length               int64         // -1: not known
 	trailer              http.Header   // filled when the body is at its end
+	late                 atomic.Bool   // the body came too slowly
 }
 
 // incoming is the answer to it.
@@ -161,6 +162,8 @@ func (p *pool) exchange(ctx context.Context, rule *route.Rule, q *outgoing) (*in
 		switch {
 		case limit != nil && limit.over.Load():
 			return nil, ep, errTooLarge
+		case q.late.Load():
+			return nil, ep, errSlowBody
 		case errors.Is(context.Cause(ctx), errTotal):
 			return nil, ep, errTotal
 		case ctx.Err() != nil:

@@ -28,7 +28,7 @@ func (c *conn) overHTTP2(rule *route.Rule, p *pool) {
 	q.filter(rule, c.headers, string(c.req.path), string(c.req.query))
 	var body *connBody
 	if c.req.chunked || c.req.length > 0 {
-		body = &connBody{c: c, wait: rule.Policy.Send, left: c.req.length, busy: make(chan struct{}, 1)}
+		body = &connBody{c: c, pace: paceOf(rule), late: &q.late, left: c.req.length, busy: make(chan struct{}, 1)}
 		q.body, q.length = body, c.req.length
 	}
 	ctx, cancel := within(context.Background(), rule)
@@ -111,7 +111,8 @@ func (c *conn) passIncoming(res *incoming) {
 // connBody reads the body of the request that a connection is at.
 type connBody struct {
 	c      *conn
-	wait   time.Duration
+	pace   bodyPace
+	late   *atomic.Bool
 	left   int64         // -1: in chunks
 	busy   chan struct{} // has one while somebody reads
 	closed atomic.Bool
@@ -171,11 +172,18 @@ func (b *connBody) fill() error {
 		c.buf = getBuffer(upstreamBuffer)
 	}
 	c.buf.room(len(c.buf.b))
-	_ = c.nc.SetReadDeadline(time.Now().Add(b.wait))
+	began := time.Now()
+	_ = c.nc.SetReadDeadline(began.Add(b.pace.within()))
 	if b.closed.Load() {
 		return http.ErrBodyReadAfterClose
 	}
-	return c.read()
+	err := c.read()
+	b.pace.took(int64(len(c.buf.bytes())), time.Since(began))
+	if isTimeout(err) && !b.closed.Load() {
+		b.late.Store(true)
+		err = errSlowBody
+	}
+	return err
 }
 
 // Close is of io.Closer. It ends a read.

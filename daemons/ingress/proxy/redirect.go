@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -62,15 +61,7 @@ func rewritten(r *route.Rewrite, path []byte) (string, bool) {
 	case r.Prefix == nil:
 		return "", false
 	}
-	plain, _, bad := plainPath(path, nil)
-	if bad != nil { // rules are looked for by the same
-		return "", false
-	}
-	to := r.Prefix.Of(string(plain))
-	if !bytes.Equal(plain, path) {
-		to = (&url.URL{Path: to}).EscapedPath()
-	}
-	return to, true
+	return r.Prefix.Of(path)
 }
 
 func queryValue(query, name string) (string, bool) {

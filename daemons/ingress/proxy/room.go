@@ -16,10 +16,10 @@ const share = 64
 func (e *Engine) enter(c *conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.cfg.MaxConns > 0 && !e.last && len(e.conns) >= e.cfg.MaxConns {
+	for e.limits.conns > 0 && !e.last && len(e.conns) >= e.limits.conns {
 		e.wanting.Add(1) // seen by whoever begins to wait for a request from here on
-		if len(e.conns)-e.leaving >= e.cfg.MaxConns {
-			e.makeRoom()
+		if len(e.conns)-e.leaving >= e.limits.conns {
+			e.makeRoom(nil)
 		}
 		e.room.Wait()
 		e.wanting.Add(-1)
@@ -35,33 +35,37 @@ func (e *Engine) leave(c *conn) {
 		return
 	}
 	delete(e.conns, c)
+	e.part(c)
 	if c.since.Load() == closedForRoom {
 		e.leaving--
 	}
 	e.room.Broadcast()
 }
 
-// makeRoom closes connections that wait, if any do. The caller holds mu.
-func (e *Engine) makeRoom() {
+// makeRoom closes connections that wait, of one client or, for nil, of all, and returns how many it closed. The caller
+// holds mu.
+func (e *Engine) makeRoom(of *client) (closed int) {
 	type waiting struct {
 		*conn
 		since int64
 	}
 	var all []waiting
 	for c := range e.conns {
-		if since := c.since.Load(); since > 0 {
+		if since := c.since.Load(); since > 0 && (of == nil || c.of == of) {
 			all = append(all, waiting{c, since})
 		}
 	}
 	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.since, b.since) })
-	for _, w := range all[:min(len(all), max(e.cfg.MaxConns/share, 1))] {
+	for _, w := range all[:min(len(all), max(e.limits.conns/share, 1))] {
 		if !w.conn.since.CompareAndSwap(w.since, closedForRoom) {
 			continue // its request came just now
 		}
 		e.leaving++
+		closed++
 		e.counters.closedForRoom.Add(1)
 		_ = w.under.Close()
 	}
+	return closed
 }
 
 // waits notes that a connection waits for its next request.

@@ -29,6 +29,14 @@ var settings = map[string]setting{
 		p.MaxBody, err = size(value)
 		return err
 	},
+	"min-body-rate": func(p *Policy, value string) error {
+		n, err := strconv.ParseUint(value, 10, 31)
+		if err != nil {
+			return fmt.Errorf("%q is not a number of bytes in a second", value)
+		}
+		p.MinRate = int64(n)
+		return nil
+	},
 	"ssl-redirect":       boolean(func(p *Policy) *bool { return &p.RedirectTLS }),
 	"force-ssl-redirect": boolean(func(p *Policy) *bool { return &p.ForceTLS }),
 	"backend-protocol": func(p *Policy, value string) error {

@@ -20,7 +20,7 @@ type Listener struct {
 // Place is a rule at a path: of the path alone when Exact, else of all paths below it by segments. Where places are alike, those that
 // come first count.
 type Place struct {
-	Path  string
+	Path  string // as declared
 	Exact bool
 	Rule  *Rule
 }
@@ -54,11 +54,12 @@ func (l *Listener) With(hosts map[string][]Place) *Listener {
 func hostOf(places []Place) *host {
 	exact, prefix := map[string][]*Rule{}, map[string][]*Rule{}
 	for _, p := range places {
+		at := declaredPath(p.Path)
 		if p.Exact {
-			exact[p.Path] = add(exact[p.Path], p.Rule)
+			exact[at] = add(exact[at], p.Rule)
 			continue
 		}
-		at := strings.TrimRight(p.Path, "/")
+		at = strings.TrimRight(at, "/")
 		prefix[at] = add(prefix[at], p.Rule)
 	}
 	return &host{exact: paths{few: exact}, prefix: paths{few: prefix}}

@@ -1,5 +1,10 @@
 package route
 
+import (
+	"net/url"
+	"strings"
+)
+
 // Match is what a request must have beyond its host and path. The zero value accepts everything.
 type Match struct {
 	Method  string // empty: any
@@ -62,16 +67,34 @@ type Rewrite struct {
 	Prefix     *Swap // where Path is empty
 }
 
-// Swap puts one prefix of a path, by segments, in the place of another. Neither ends in a slash.
+// Swap puts one prefix of a path, by segments, in the place of another. Neither ends in a slash. From is as PlainPath
+// returns paths, To as it is sent.
 type Swap struct{ From, To string }
 
-// Of returns a path, whose beginning is From, with To in its place.
-func (s *Swap) Of(path string) string {
-	rest := path[min(len(s.From), len(path)):]
-	if to := s.To + rest; to != "" && to[0] == '/' {
-		return to
+// NewSwap returns the swap of the prefix that a rule has, in the form that the rule has it in.
+func NewSwap(prefix, to string) *Swap {
+	return &Swap{From: strings.TrimRight(declaredPath(prefix), "/"), To: strings.TrimRight(to, "/")}
+}
+
+// Of returns the path of a request, which begins with From, with To in its place. What follows is as the client sent
+// it, unless its path had dots or empty segments. It returns false for a path that no rule matches.
+func (s *Swap) Of(sent []byte) (string, bool) {
+	plain, _, ok := PlainPath(sent, nil)
+	if !ok {
+		return "", false
 	}
-	return "/" + s.To + rest
+	n := min(len(s.From), len(plain))
+	var rest string
+	if kept, ok := encodedRest(sent, plain, n); ok && (len(kept) == 0 || kept[0] == '/') {
+		rest = string(kept)
+	} else {
+		rest = (&url.URL{Path: string(plain[n:])}).EscapedPath()
+	}
+	to := s.To + rest
+	if to == "" || to[0] != '/' {
+		to = "/" + to
+	}
+	return to, true
 }
 
 // Headers are the changes of a head.

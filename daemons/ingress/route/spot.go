@@ -26,9 +26,9 @@ func spotOf(host string, p path) spot {
 	case p.rest:
 		return spot{host, otherwise, ""}
 	case p.kind == networkingv1.PathTypeExact:
-		return spot{host, exactly, p.path}
+		return spot{host, exactly, declaredPath(p.path)}
 	}
-	return spot{host, below, strings.TrimRight(p.path, "/")}
+	return spot{host, below, strings.TrimRight(declaredPath(p.path), "/")}
 }
 
 // claim is what an Ingress wants at a spot.

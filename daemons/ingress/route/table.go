@@ -67,6 +67,7 @@ type Policy struct {
 	Connect, Read, Send time.Duration // to connect; between two reads and two writes
 	Total               time.Duration // from a request's head to the end of its answer; 0: any
 	MaxBody             int64         // bytes of a request's body; 0: any
+	MinRate             int64         // bytes of a request's body that come in a second; 0: any
 	Protocol            Protocol      // of the backend
 	RedirectTLS         bool          // plain requests are redirected where the Ingress has TLS for the host
 	ForceTLS            bool          // and everywhere

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -59,8 +60,11 @@ func TestWhatAnObjectTakes(t *testing.T) {
 		"a pod": {"pods", pod(list("cpu", "100m", "memory", "1Gi", "example.com/gpu", "2", "hugepages-2Mi", "4Mi"), list("cpu", "1", "example.com/gpu", "2")),
 			list("count/pods", "1", "pods", "1", "cpu", "100m", "requests.cpu", "100m", "memory", "1Gi", "requests.memory", "1Gi",
 				"requests.example.com/gpu", "2", "hugepages-2Mi", "4Mi", "requests.hugepages-2Mi", "4Mi", "limits.cpu", "1")},
-		"a pod that ended":                   {"pods", pod(list("cpu", "1"), nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), list("count/pods", "1")},
-		"a pod that is ending":               {"pods", pod(list("cpu", "1"), nil, going(time.Second)), list("count/pods", "1", "pods", "1", "cpu", "1", "requests.cpu", "1")},
+		"a pod that ended":     {"pods", pod(list("cpu", "1"), nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), list("count/pods", "1")},
+		"a pod that is ending": {"pods", pod(list("cpu", "1"), nil, going(time.Second)), list("count/pods", "1", "pods", "1", "cpu", "1", "requests.cpu", "1")},
+		"a pod that takes its time, longer than a duration can be": {"pods", pod(list("cpu", "1"), nil, func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(-time.Second)}, ptr(int64(math.MaxInt64))
+		}), list("count/pods", "1", "pods", "1", "cpu", "1", "requests.cpu", "1")},
 		"a pod that should have ended":       {"pods", pod(list("cpu", "1"), nil, going(-time.Minute)), list("count/pods", "1")},
 		"a service inside":                   {"services", service("ClusterIP", func(*corev1.Service) {}), list("count/services", "1", "services", "1", "services.nodeports", "0", "services.loadbalancers", "0")},
 		"a service on nodes":                 {"services", service("NodePort", func(*corev1.Service) {}), list("count/services", "1", "services", "1", "services.nodeports", "2", "services.loadbalancers", "0")},

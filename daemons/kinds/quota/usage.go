@@ -9,6 +9,8 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"clusterctl/daemons/api"
 )
 
 // Usage is what one object of a resource takes of each thing that quotas can bound, at a
@@ -51,7 +53,7 @@ func running(p *corev1.Pod, now time.Time) bool {
 		return true
 	}
 	// The timestamp has the grace period in it; upstream adds it once more, which is kept.
-	return now.Before(p.DeletionTimestamp.Add(time.Duration(*p.DeletionGracePeriodSeconds) * time.Second))
+	return now.Before(p.DeletionTimestamp.Add(api.Seconds(*p.DeletionGracePeriodSeconds)))
 }
 
 func podUsage(p *corev1.Pod, out corev1.ResourceList) {

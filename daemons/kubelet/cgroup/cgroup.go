@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,9 +23,8 @@ import (
 
 // Manager makes and removes pods' groups.
 type Manager struct {
-	Mount  string // /sys/fs/cgroup unless given
-	Root   string // below which kubepods is; / unless given
-	Driver string // cgroupfs, or systemd to leave the making to systemd
+	Mount string // /sys/fs/cgroup unless given
+	Root  string // below which kubepods is; / unless given
 }
 
 // PodsName is the group of all pods below Root.
@@ -33,25 +33,14 @@ const PodsName = "kubepods"
 // Parent returns the cgroup parent of a pod in the notation that CRI wants.
 func (m *Manager) Parent(p *corev1.Pod) string {
 	class := strings.ToLower(string(pod.QOS(p)))
-	uid := string(p.UID)
-	if m.Driver == "systemd" {
-		uid = strings.ReplaceAll(uid, "-", "_")
-		if class == "guaranteed" {
-			return PodsName + "-pod" + uid + ".slice"
-		}
-		return PodsName + "-" + class + "-pod" + uid + ".slice"
-	}
 	if class == "guaranteed" {
 		class = ""
 	}
-	return filepath.Join("/", m.Root, PodsName, class, "pod"+uid)
+	return filepath.Join("/", m.Root, PodsName, class, "pod"+string(p.UID))
 }
 
 // Setup makes the groups of all pods and of the quality classes.
 func (m *Manager) Setup(all Limits) error {
-	if m.Driver == "systemd" {
-		return nil
-	}
 	base := filepath.Join("/", m.Root, PodsName)
 	if err := m.Make(base, all); err != nil {
 		return err
@@ -66,9 +55,6 @@ func (m *Manager) Burstable(shares int64) error {
 
 // Make makes a group (given by its path from the tree's root) with its limits.
 func (m *Manager) Make(path string, l Limits) error {
-	if m.Driver == "systemd" {
-		return nil
-	}
 	trees, unified, err := m.trees()
 	if err != nil {
 		return err
@@ -197,8 +183,7 @@ func (m *Manager) makeUnified(path string, l Limits) error {
 	}
 	var set []error
 	if l.CPUShares > 0 {
-		weight := 1 + (l.CPUShares-2)*9999/262142
-		set = append(set, put(filepath.Join(at, "cpu.weight"), strconv.FormatInt(weight, 10)))
+		set = append(set, put(filepath.Join(at, "cpu.weight"), strconv.FormatInt(Weight(l.CPUShares), 10)))
 	}
 	if l.CPUQuota > 0 {
 		set = append(set, put(filepath.Join(at, "cpu.max"), fmt.Sprintf("%d %d", l.CPUQuota, pod.CPUPeriod)))
@@ -209,7 +194,21 @@ func (m *Manager) makeUnified(path string, l Limits) error {
 	if l.Pids > 0 {
 		set = append(set, put(filepath.Join(at, "pids.max"), strconv.FormatInt(l.Pids, 10)))
 	}
-	return errors.Join(set...)
+	return errors.Join(append(set, protect(at, l.MemoryMin, l.MemoryLow))...)
+}
+
+// Weight returns what version 2 of control groups has for the shares of version 1: 1 for 2, 100 for 1024 and 10000 for
+// 262144, and a curve through them, which container runtimes have as well
+// (https://github.com/kubernetes/kubernetes/issues/131216).
+func Weight(shares int64) int64 {
+	switch {
+	case shares <= 2:
+		return 1
+	case shares >= 262144:
+		return 10000
+	}
+	l := math.Log2(float64(shares))
+	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
 func put(path, value string) error { return os.WriteFile(path, []byte(value), 0o644) }
@@ -218,9 +217,6 @@ func put(path, value string) error { return os.WriteFile(path, []byte(value), 0o
 // still is no container's that the runtime knows of, and is killed: a runtime that
 // was cut short leaves some.
 func (m *Manager) Remove(path string) error {
-	if m.Driver == "systemd" {
-		return nil
-	}
 	trees, err := m.allTrees()
 	if err != nil {
 		return err
@@ -280,9 +276,6 @@ func killAll(dir string) error {
 
 // Pods returns the uids of the pods that have a group.
 func (m *Manager) Pods() (map[string]string, error) {
-	if m.Driver == "systemd" {
-		return nil, nil
-	}
 	trees, err := m.allTrees()
 	if err != nil {
 		return nil, err

@@ -60,10 +60,10 @@ func TestPodsGetTheShareOfCPUThatTheyRequestS25(t *testing.T) {
 		shares string
 		weight string
 	}{
-		{"burstable", asking("a", "500m", "", false), "512", "20"},
-		{"burstable with a limit", asking("a", "2", "4", false), "2048", "79"},
+		{"burstable", asking("a", "500m", "", false), "512", "59"},
+		{"burstable with a limit", asking("a", "2", "4", false), "2048", "174"},
 		{"best effort", asking("a", "", "", false), "2", "1"},
-		{"static with a limit alone", asking("a", "", "1", true), "1024", "39"},
+		{"static with a limit alone", asking("a", "", "1", true), "1024", "100"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, unified := range []bool{false, true} {
@@ -98,8 +98,8 @@ func TestBurstablePodsTogetherGetWhatTheyRequestS25(t *testing.T) {
 			weight string
 		}{
 			{nil, "2", "1"},
-			{[]*corev1.Pod{asking("a", "500m", "", false), asking("b", "1500m", "", false), asking("c", "", "", false)}, "2048", "79"},
-			{[]*corev1.Pod{asking("a", "500m", "", false)}, "512", "20"},
+			{[]*corev1.Pod{asking("a", "500m", "", false), asking("b", "1500m", "", false), asking("c", "", "", false)}, "2048", "174"},
+			{[]*corev1.Pod{asking("a", "500m", "", false)}, "512", "59"},
 		} {
 			if err := m.Burstable(BurstableShares(c.pods)); err != nil {
 				t.Fatal(err)

@@ -16,6 +16,8 @@ type Limits struct {
 	CPUQuota    int64 // microseconds of each pod.CPUPeriod
 	MemoryLimit int64 // bytes
 	Pids        int64
+	// Bytes that are never reclaimed, or last, on version 2.
+	MemoryMin, MemoryLow int64
 }
 
 // Or returns limits that leave room for what either allows.
@@ -29,6 +31,7 @@ func (l Limits) Or(other Limits) Limits {
 	return Limits{
 		CPUShares: max(l.CPUShares, other.CPUShares), CPUQuota: wider(l.CPUQuota, other.CPUQuota),
 		MemoryLimit: wider(l.MemoryLimit, other.MemoryLimit), Pids: wider(l.Pids, other.Pids),
+		MemoryMin: max(l.MemoryMin, other.MemoryMin), MemoryLow: max(l.MemoryLow, other.MemoryLow),
 	}
 }
 
@@ -65,6 +68,19 @@ func requests(p *corev1.Pod) corev1.ResourceList {
 		}
 	}
 	return resource.PodRequests(p, resource.PodResourcesOptions{})
+}
+
+// Reserved returns how much memory of a pod is never reclaimed, and reclaimed last: what a guaranteed or burstable pod
+// requests.
+func Reserved(p *corev1.Pod) (least, low int64) {
+	memory := requests(p)[corev1.ResourceMemory]
+	switch pod.QOS(p) {
+	case corev1.PodQOSGuaranteed:
+		return memory.Value(), 0
+	case corev1.PodQOSBurstable:
+		return 0, memory.Value()
+	}
+	return 0, 0
 }
 
 // ForPod returns the limits of a pod as a whole.

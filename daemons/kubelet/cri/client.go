@@ -27,6 +27,9 @@ const (
 	listenTime = time.Second // in which the runtime has begun to listen to its own events
 )
 
+// ErrNoMetrics is returned by a runtime that does not measure its containers by itself.
+var ErrNoMetrics = errors.New("the runtime has no metrics of pods")
+
 // ErrNoEvents says that the runtime does not tell of changes by itself.
 var ErrNoEvents = errors.New("the runtime has no container events")
 
@@ -243,6 +246,19 @@ func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 func (c *Client) ListPodSandboxStats(ctx context.Context) ([]*runtime.PodSandboxStats, error) {
 	r, err := call(ctx, askTime, "list usage", c.run.ListPodSandboxStats, &runtime.ListPodSandboxStatsRequest{})
 	return r.GetStats(), err
+}
+
+// PodMetrics implements Runtime.
+func (c *Client) PodMetrics(ctx context.Context) ([]*runtime.MetricDescriptor, []*runtime.PodSandboxMetrics, error) {
+	about, err := call(ctx, askTime, "list the descriptions of metrics", c.run.ListMetricDescriptors, &runtime.ListMetricDescriptorsRequest{})
+	if err != nil {
+		if status.Code(errors.Unwrap(err)) == codes.Unimplemented {
+			err = ErrNoMetrics
+		}
+		return nil, nil, err
+	}
+	r, err := call(ctx, askTime, "list the metrics of pods", c.run.ListPodSandboxMetrics, &runtime.ListPodSandboxMetricsRequest{})
+	return about.GetDescriptors(), r.GetPodMetrics(), err
 }
 
 // Events implements Runtime.

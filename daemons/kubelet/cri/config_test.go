@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -65,10 +66,50 @@ func TestResolverFollowsThePolicyS31(t *testing.T) {
 		{"none", corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}}}, "1.1.1.1 |  | "},
 		{"overridden", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst, DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &two}}}}, "10.96.0.10 | d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:2"},
 	} {
-		d := r.For(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}, Spec: c.spec})
+		d, omitted := r.For(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}, Spec: c.spec})
+		if len(omitted) > 0 {
+			t.Errorf("%s: %q", c.name, omitted)
+		}
 		got := strings.Join(d.Servers, " ") + " | " + strings.Join(d.Searches, " ") + " | " + strings.Join(d.Options, " ")
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
+	long := strings.Repeat("a234567890.", 22) // 242 characters
+	var many, large []string
+	for i := range 40 {
+		many = append(many, fmt.Sprintf("s%d.example", i))
+	}
+	for i := range 10 {
+		large = append(large, fmt.Sprintf("%s%d", long, i))
+	}
+	for _, c := range []struct {
+		name     string
+		config   corev1.PodDNSConfig
+		servers  int
+		searches int
+		omitted  []string // how each message begins and ends
+	}{
+		{"as many as there can be", corev1.PodDNSConfig{Nameservers: []string{"10.0.0.2", "10.0.0.3"}, Searches: many[:32]}, 2, 32, nil},
+		{"servers", corev1.PodDNSConfig{Nameservers: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}}, 3, 0,
+			[]string{"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 10.0.0.2 10.0.0.3 10.0.0.4"}},
+		{"searches", corev1.PodDNSConfig{Searches: many}, 0, 32, []string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: s0.example s1.example"}},
+		{"long ones", corev1.PodDNSConfig{Searches: large}, 0, 8, []string{"Search Line limits were exceeded"}},
+		{"one that is no domain", corev1.PodDNSConfig{Searches: []string{"a.example", long + long, "b.example"}}, 0, 2,
+			[]string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: a.example b.example"}},
+	} {
+		d, omitted := Resolver{}.For(&corev1.Pod{Spec: corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: &c.config}})
+		if len(d.Servers) != c.servers || len(d.Searches) != c.searches || len(omitted) != len(c.omitted) {
+			t.Errorf("%s: %d servers, %d searches, %q", c.name, len(d.Servers), len(d.Searches), omitted)
+			continue
+		}
+		for i, want := range c.omitted {
+			if !strings.HasPrefix(omitted[i], want) {
+				t.Errorf("%s: %q, want %q", c.name, omitted[i], want)
+			}
 		}
 	}
 }

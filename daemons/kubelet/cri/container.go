@@ -31,6 +31,7 @@ func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*
 		lookup[kv.Key] = string(kv.Value)
 	}
 	res := resources(spec.Resources.Requests, spec.Resources.Limits)
+	res.Unified = place.Unified.Files(p, spec)
 	res.OomScoreAdj = pod.OOMScoreAdj(p, spec, place.Memory)
 	config := &runtime.ContainerConfig{
 		Metadata: &runtime.ContainerMetadata{Name: spec.Name, Attempt: in.Attempt},

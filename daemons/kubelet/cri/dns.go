@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -17,15 +18,20 @@ type Resolver struct {
 	Host    *runtime.DNSConfig // what the node itself uses
 }
 
-const maxServers = 3
+// Bounds of what resolvers read.
+const (
+	maxServers     = 3
+	maxSearches    = 32
+	maxSearchChars = 2048 // with a space between
+)
 
-// For returns the resolver configuration of a pod by its DNS policy.
-func (r Resolver) For(p *corev1.Pod) *runtime.DNSConfig {
+// For returns the resolver configuration of a pod by its DNS policy, and what of it had to be left out.
+func (r Resolver) For(p *corev1.Pod) (d *runtime.DNSConfig, omitted []string) {
 	host := r.Host
 	if host == nil {
 		host = &runtime.DNSConfig{}
 	}
-	d := &runtime.DNSConfig{}
+	d = &runtime.DNSConfig{}
 	policy := p.Spec.DNSPolicy
 	if policy == corev1.DNSClusterFirst && p.Spec.HostNetwork || policy == "" {
 		policy = corev1.DNSDefault
@@ -63,8 +69,28 @@ func (r Resolver) For(p *corev1.Pod) *runtime.DNSConfig {
 	d.Servers, d.Searches = unique(d.Servers), unique(d.Searches)
 	if len(d.Servers) > maxServers {
 		d.Servers = d.Servers[:maxServers]
+		omitted = append(omitted, "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: "+strings.Join(d.Servers, " "))
 	}
-	return d
+	if fitting := fit(d.Searches); len(fitting) < len(d.Searches) {
+		d.Searches = fitting
+		omitted = append(omitted, "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: "+strings.Join(fitting, " "))
+	}
+	return d, omitted
+}
+
+// fit returns the search paths that are domains and fit together, from the first on.
+func fit(searches []string) []string {
+	fitting, chars := []string{}, 0
+	for _, s := range searches {
+		if len(s) > validation.DNS1123SubdomainMaxLength {
+			continue
+		}
+		if chars += len(s); len(fitting) == maxSearches || chars+len(fitting) > maxSearchChars {
+			break
+		}
+		fitting = append(fitting, s)
+	}
+	return fitting
 }
 
 func unique(list []string) []string {

@@ -45,6 +45,9 @@ type Runtime interface {
 
 	ReopenContainerLog(ctx context.Context, id string) error
 	ListPodSandboxStats(ctx context.Context) ([]*runtime.PodSandboxStats, error)
+	// PodMetrics returns the metrics of pods that are known from cAdvisor, and what they are about. It returns
+	// ErrNoMetrics when the runtime has none.
+	PodMetrics(ctx context.Context) ([]*runtime.MetricDescriptor, []*runtime.PodSandboxMetrics, error)
 	// Events calls seen with the uid of every pod of which a container or sandbox
 	// changed, and with "" once it listens: what changed before, nobody was told.
 	// It returns when the stream ends, with ErrNoEvents when the runtime has none.

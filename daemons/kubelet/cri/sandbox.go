@@ -21,8 +21,9 @@ type Place struct {
 	CgroupParent string // of this pod
 	Hostname     string // of the pod
 	DNS          *runtime.DNSConfig
-	Memory       int64  // of the machine, bytes
-	SeccompRoot  string // directory that Localhost profiles are in
+	Memory       int64   // of the machine, bytes
+	Unified      *Memory // how containers use it; nil with version 1 of control groups
+	SeccompRoot  string  // directory that Localhost profiles are in
 }
 
 // LogDir returns the directory of a pod's logs.

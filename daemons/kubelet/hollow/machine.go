@@ -24,6 +24,12 @@ func (Cgroups) Parent(p *corev1.Pod) string { return (&cgroup.Manager{}).Parent(
 // Make does nothing.
 func (Cgroups) Make(string, cgroup.Limits) error { return nil }
 
+// Protect does nothing.
+func (Cgroups) Protect(int64, int64) error { return nil }
+
+// Unified reports that there is no version 2 of them.
+func (Cgroups) Unified() bool { return false }
+
 // Remove does nothing.
 func (Cgroups) Remove(string) error { return nil }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cri"
 )
 
 // process is what a container that runs has in memory at least, bytes.
@@ -106,4 +108,9 @@ func (r *Runtime) ListPodSandboxStats(context.Context) ([]*runtime.PodSandboxSta
 		s.Linux.Memory.WorkingSetBytes.Value += memory
 	}
 	return list, nil
+}
+
+// PodMetrics implements cri.Runtime.
+func (r *Runtime) PodMetrics(context.Context) ([]*runtime.MetricDescriptor, []*runtime.PodSandboxMetrics, error) {
+	return nil, nil, cri.ErrNoMetrics
 }

@@ -23,7 +23,7 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 		truth(corev1.PodReadyToStartContainers, box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork), "", ""),
 		initialized(f, s, over),
 	}
-	containers := containersReady(s, over)
+	containers := containersReady(f, s, over)
 	ready := containers
 	ready.Type = corev1.PodReady
 	if ready.Status == corev1.ConditionTrue {
@@ -90,8 +90,12 @@ func initialized(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition
 	}
 	var incomplete []string
 	if !Initialized(f) {
-		for _, c := range s.InitContainerStatuses {
-			if !c.Ready {
+		for i, c := range s.InitContainerStatuses {
+			done := c.Ready
+			if Sidecar(&f.Pod.Spec.InitContainers[i]) {
+				done = c.Started != nil && *c.Started
+			}
+			if !done {
 				incomplete = append(incomplete, c.Name)
 			}
 		}
@@ -100,13 +104,13 @@ func initialized(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition
 		fmt.Sprintf("containers with incomplete status: %v", incomplete))
 }
 
-func containersReady(s *corev1.PodStatus, over string) corev1.PodCondition {
+func containersReady(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition {
 	if over != "" {
 		return truth(corev1.ContainersReady, false, over, "")
 	}
 	var unready []string
-	for _, c := range s.InitContainerStatuses {
-		if c.State.Running != nil && !c.Ready {
+	for i, c := range s.InitContainerStatuses {
+		if Sidecar(&f.Pod.Spec.InitContainers[i]) && !c.Ready {
 			unready = append(unready, c.Name)
 		}
 	}

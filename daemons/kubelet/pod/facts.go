@@ -94,6 +94,7 @@ type Probe struct {
 type Wait struct {
 	Reason, Message               string // at first
 	BackoffReason, BackoffMessage string // from a second later on; empty keeps Reason
+	Image                         string // that could not be had: the container's, or one that it mounts
 	At, Until                     time.Time
 }
 

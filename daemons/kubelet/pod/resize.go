@@ -21,6 +21,8 @@ type Resize struct {
 	Error            string // of the last try to give containers what the node gave the pod
 	// Held are the times before which containers are not resized again, by their names.
 	Held map[string]time.Time
+	// Whole says that the group of all containers of the pod has another size than the node gave it.
+	Whole bool
 	// Begun is the generation of the pod at which the node last gave it another size, until its containers have that; 0 is none.
 	Begun int64
 }
@@ -44,8 +46,11 @@ func SizeOf(r corev1.ResourceRequirements) Size {
 	return s
 }
 
-// Allocation is what a node has given the containers of a pod, by their names.
+// Allocation is what a node has given the containers of a pod, by their names, and the pod as a whole where it says so.
 type Allocation map[string]corev1.ResourceRequirements
+
+// podLevel is the name of the pod as a whole in an Allocation.
+const podLevel = ""
 
 // resizable returns the containers whose size may change while they run: those proper, and sidecars.
 func resizable(p *corev1.Pod) []*corev1.Container {
@@ -67,6 +72,9 @@ func Wanted(p *corev1.Pod) Allocation {
 	for _, c := range resizable(p) {
 		a[c.Name] = c.Resources
 	}
+	if p.Spec.Resources != nil {
+		a[podLevel] = *p.Spec.Resources
+	}
 	return a
 }
 
@@ -87,7 +95,26 @@ func Given(p *corev1.Pod) Allocation {
 		}
 		a[s.Name] = was
 	}
+	if r := p.Spec.Resources; r != nil && p.Status.Resources != nil {
+		a[podLevel] = corev1.ResourceRequirements{Requests: asReported(p, r.Requests, p.Status.AllocatedResources), Limits: asReported(p, r.Limits, p.Status.Resources.Limits), Claims: r.Claims}
+	}
 	return a
+}
+
+// asReported returns what of a pod's resources its status reports, without what running it costs. What it says nothing
+// of is as wanted.
+func asReported(p *corev1.Pod, wanted, reported corev1.ResourceList) corev1.ResourceList {
+	out := wanted.DeepCopy()
+	for name := range wanted {
+		if q, ok := reported[name]; ok {
+			q = q.DeepCopy()
+			if cost, ok := p.Spec.Overhead[name]; ok {
+				q.Sub(cost)
+			}
+			out[name] = q
+		}
+	}
+	return out
 }
 
 // Allocated returns the pod as the node has it: with what its containers were given. It is p itself when that is what p wants.
@@ -100,6 +127,10 @@ func Allocated(p *corev1.Pod, a Allocation) *corev1.Pod {
 		if r, ok := a[c.Name]; ok {
 			c.Resources = *r.DeepCopy()
 		}
+	}
+	p.Spec.Resources = nil
+	if r, ok := a[podLevel]; ok {
+		p.Spec.Resources = r.DeepCopy()
 	}
 	return p
 }
@@ -120,8 +151,11 @@ func misfit(p *corev1.Pod, spec *corev1.Container, c *Container) (is, restart bo
 	return cpu || memory, restart
 }
 
-// Resizing reports whether a container of the pod runs with another size than it was given.
-func Resizing(f *Facts) bool {
+// Resizing reports whether the pod, or a container of it, has another size than it was given.
+func Resizing(f *Facts) bool { return f.Resize.Whole || ContainersResizing(f) }
+
+// ContainersResizing reports whether a container of the pod runs with another size than it was given.
+func ContainersResizing(f *Facts) bool {
 	return slices.ContainsFunc(resizable(f.Pod), func(spec *corev1.Container) bool {
 		c := f.newest(spec.Name)
 		if c == nil || c.State != Running {
@@ -219,9 +253,11 @@ func ResizeMessage(what string, p *corev1.Pod, problem string) string {
 	summary := struct {
 		InitContainers []container `json:"initContainers,omitempty"`
 		Containers     []container `json:"containers,omitempty"`
-		Generation     int64       `json:"generation"`
-		Error          string      `json:"error,omitempty"`
-	}{Generation: p.Generation, Error: problem}
+
+		Resources  *corev1.ResourceRequirements `json:"resources,omitempty"`
+		Generation int64                        `json:"generation"`
+		Error      string                       `json:"error,omitempty"`
+	}{Resources: p.Spec.Resources, Generation: p.Generation, Error: problem}
 	for _, c := range p.Spec.InitContainers {
 		summary.InitContainers = append(summary.InitContainers, container{c.Name, c.Resources})
 	}

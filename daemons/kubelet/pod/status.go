@@ -65,6 +65,9 @@ func Status(f *Facts) corev1.PodStatus {
 		s.Phase = endPhase(s.ContainerStatuses)
 	}
 	s.AllocatedResources, s.Resources = whole(f.Pod, s.Phase)
+	if f.Resize.Whole && old.Resources != nil {
+		s.Resources = old.Resources // it still has what it had
+	}
 	s.Conditions = conditions(f, &s)
 	return s
 }
@@ -184,7 +187,7 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.Started.Truncate(1e9))}
 		probe := f.probe(spec, c)
 		s.Started = &probe.Started
-		s.Ready = probe.Ready && probe.Started
+		s.Ready = probe.Ready && probe.Started && (!init || Sidecar(spec)) // other init containers are ready when they have done their part
 		return s
 	}
 	s.State.Terminated = terminated(f, c)

@@ -36,6 +36,7 @@ type Step struct {
 	Grace     time.Duration
 	Message   string
 	Restart   bool      // Start: an earlier attempt ended, which counts for the back-off
+	KeepLogs  bool      // RemoveContainers: their logs stay
 	At        time.Time // Rest: zero means no time of its own
 }
 
@@ -58,7 +59,7 @@ func Next(f *Facts) Step {
 			for i, c := range f.Containers {
 				dead[i] = c.ID
 			}
-			return Step{Kind: RemoveContainers, IDs: dead}
+			return Step{Kind: RemoveContainers, IDs: dead, KeepLogs: !f.Discard}
 		}
 		return Step{Kind: Rest}
 	}
@@ -94,8 +95,9 @@ func Next(f *Facts) Step {
 	}
 }
 
-// discards reports whether the containers of a pod that has ended go, with their logs, before the pod does: those of one that was evicted, for what
-// they have written, and others when the machine is short of disk. The API knows by then how they ended.
+// discards reports whether the containers of a pod that has ended go before the pod does: those of one that was
+// evicted, for what they have written, and others when the machine is short of disk, which also takes the logs. The API
+// knows by then how they ended.
 func discards(f *Facts) bool {
 	over := f.Pod.Status.Phase == corev1.PodFailed || f.Pod.Status.Phase == corev1.PodSucceeded
 	return len(f.Containers) > 0 && over && !Static(f.Pod) && (f.Discard || f.Pod.Status.Reason == "Evicted")

@@ -57,6 +57,8 @@ type Worker struct {
 	Verdict func(ok bool)
 	// Failure is called for every failure that counts.
 	Failure func(err error)
+	// Result is called for every result that counts, with the time that it took; nil: it is not.
+	Result func(took time.Duration, err error)
 }
 
 // first is how soon a container that has just been started is asked again. Until
@@ -80,7 +82,9 @@ func (w *Worker) Run(ctx context.Context) {
 	fresh := time.Since(w.Started) < period+time.Duration(w.Probe.InitialDelaySeconds)*time.Second
 	var next time.Time
 	for {
+		began := time.Now()
 		err := Once(ctx, w.Probe, w.Target)
+		took := time.Since(began)
 		if ctx.Err() != nil {
 			return
 		}
@@ -90,6 +94,9 @@ func (w *Worker) Run(ctx context.Context) {
 			}
 			eager = min(eager*3/2, time.Second)
 			continue
+		}
+		if w.Result != nil {
+			w.Result(took, err)
 		}
 		if verdict, changed := count.Add(err == nil, w.Probe); changed {
 			w.Verdict(verdict)

@@ -34,7 +34,7 @@ func (m *Manager) files(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (m
 	case v.DownwardAPI != nil:
 		return all, time.Time{}, m.downward(p, v.DownwardAPI.Items, mode(v.DownwardAPI.DefaultMode), all)
 	case v.Projected != nil:
-		again, err := m.projected(ctx, p, v.Projected, all)
+		again, err := m.projected(ctx, p, v, all)
 		return all, again, err
 	}
 	return nil, time.Time{}, fmt.Errorf("volume %s: its type is not supported", v.Name)
@@ -47,14 +47,19 @@ func mode(m *int32) fs.FileMode {
 	return fs.FileMode(*m)
 }
 
-func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.ProjectedVolumeSource, all map[string]file) (again time.Time, err error) {
-	perm := mode(v.DefaultMode)
-	// A token is its pod's alone: with a user or group of its own that can still read it, nobody else does.
+func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume, all map[string]file) (again time.Time, err error) {
+	perm := mode(v.Projected.DefaultMode)
+	soonest := func(t time.Time) {
+		if again.IsZero() || t.Before(again) {
+			again = t
+		}
+	}
+	// A token or key is its pod's alone: with a user or group of its own that can still read it, nobody else does.
 	only, user := perm, runsAs(p)
 	if user != nil || fsGroup(p) != nil {
 		only = 0o600
 	}
-	for _, s := range v.Sources {
+	for i, s := range v.Projected.Sources {
 		switch {
 		case s.ConfigMap != nil:
 			err = m.configMap(ctx, p.Namespace, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, perm, all)
@@ -77,10 +82,26 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Projec
 			if err != nil {
 				return again, fmt.Errorf("failed to fetch token: %w", err)
 			}
-			if again.IsZero() || renew.Before(again) {
-				again = renew
-			}
+			soonest(renew)
 			all[t.Path] = file{[]byte(token), only, user}
+		case s.PodCertificate != nil:
+			c := s.PodCertificate
+			pair, renew, err := m.Source.PodCertificate(ctx, p, v.Name, i, c)
+			if err != nil {
+				return again, err
+			}
+			soonest(renew)
+			owner := user
+			if c.User != nil {
+				owner = c.User
+			}
+			for path, data := range map[string][]byte{
+				c.CredentialBundlePath: slices.Concat(pair.Key, pair.Chain), c.KeyPath: pair.Key, c.CertificateChainPath: pair.Chain,
+			} {
+				if path != "" {
+					all[path] = file{data, only, owner}
+				}
+			}
 		default:
 			err = fmt.Errorf("a source of projected volume has a type that is not supported")
 		}

@@ -17,6 +17,7 @@ import (
 // pod's volumes. Sub-paths are fixed by a bind mount, so that a container cannot
 // lead them elsewhere by a link. expand expands subPathExpr; recursive says whether mounts can be read-only all the way down.
 func (m *Manager) Mounts(p *corev1.Pod, spec *corev1.Container, expand func(string) (string, error), recursive func() (bool, error)) ([]*runtime.Mount, error) {
+	defer m.going.begin(string(p.UID), fmt.Sprintf("MountVolume.SetUp of what container %q has of the volumes", spec.Name))()
 	var mounts []*runtime.Mount
 	for i, vm := range spec.VolumeMounts {
 		v := find(p, vm.Name)
@@ -114,6 +115,7 @@ func find(p *corev1.Pod, name string) *corev1.Volume {
 // directory. A mount that cannot be undone keeps the directory, so that nothing
 // behind it is deleted.
 func (m *Manager) Teardown(uid string) error {
+	defer m.going.begin(uid, "UnmountVolume.TearDown of the volumes")()
 	dir := m.PodDir(uid)
 	if err := m.Mounter.UnmountAll(dir); err != nil {
 		return fmt.Errorf("unmount the volumes of pod %s: %w", uid, err)

@@ -34,7 +34,7 @@ func (m *Manager) subPath(base, sub, target string) error {
 			return err
 		}
 		// Whoever may write in the volume may write there.
-		fd, err = makeBeneath(root, sub, st.Mode&(0o777|unix.S_ISGID))
+		fd, err = makeBeneath(root, sub, st.Mode&(0o777|unix.S_ISGID|unix.S_ISVTX))
 	}
 	if err != nil {
 		return fmt.Errorf("open %s in %s: %w", sub, base, err)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	podresource "k8s.io/component-helpers/resource"
@@ -28,10 +29,16 @@ type Source interface {
 	Token(ctx context.Context, p *corev1.Pod, audience string, lifetime time.Duration) (token string, renew time.Time, err error)
 	// TrustBundles returns the bundle of a name or, without one, those of a signer.
 	TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error)
+	// PodCertificate returns the key and certificate of a source of a projected volume, which is the index-th of the
+	// volume, and when to ask again.
+	PodCertificate(ctx context.Context, p *corev1.Pod, volume string, index int, source *corev1.PodCertificateProjection) (pair KeyPair, renew time.Time, err error)
 	// Claim and Volume return a claim and a persistent volume as the API has them now.
 	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 }
+
+// KeyPair is a private key and the chain of its certificate, both in PEM.
+type KeyPair struct{ Key, Chain []byte }
 
 // Mounter is what of the kernel volumes need.
 type Mounter interface {
@@ -61,7 +68,8 @@ type Manager struct {
 	// Unbounded is told of a volume that is used without a bound, and why; nil wants to know of none.
 	Unbounded func(name string, why error)
 
-	changing turns // of provisioned volumes, by name: one is mounted, grown or removed at a time
+	going    operations // of all pods
+	changing turns      // of provisioned volumes, by name: one is mounted, grown or removed at a time
 }
 
 // PodDir returns the directory of all that belongs to a pod.
@@ -81,7 +89,9 @@ func (m *Manager) Setup(ctx context.Context, p *corev1.Pod) (again time.Time, er
 	for i := range p.Spec.Volumes {
 		all.Go(func() {
 			v := &p.Spec.Volumes[i]
+			done := m.going.begin(string(p.UID), fmt.Sprintf("MountVolume.SetUp of volume %q", v.Name))
 			at, err := m.setup(ctx, p, v)
+			done()
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -181,7 +191,7 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 		return err
 	}
 	// Past the umask: any user of the pod's containers may write here.
-	err = os.Chmod(half, openTo(e))
+	err = unix.Chmod(half, openTo(e))
 	if err == nil {
 		err = own(half, fsGroup(p), false)
 	}
@@ -194,12 +204,16 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 	return err
 }
 
-// openTo is who may do what in a directory of the pod's own: everybody everything, unless it says otherwise.
-func openTo(e *corev1.EmptyDirVolumeSource) fs.FileMode {
-	if e.Mode == nil {
-		return 0o777
+// openTo returns the permissions of an emptyDir, as chmod(2) has them: everything for everybody, unless it says
+// otherwise. One in memory has the sticky bit, as a tmpfs has by itself.
+func openTo(e *corev1.EmptyDirVolumeSource) uint32 {
+	switch {
+	case e.Mode != nil:
+		return uint32(*e.Mode) & 0o1777
+	case e.Medium == corev1.StorageMediumMemory:
+		return 0o1777
 	}
-	return fs.FileMode(*e.Mode).Perm()
+	return 0o777
 }
 
 // Exceeded returns why a pod has to go for what is in its volumes, or nothing while each holds as much as it may.

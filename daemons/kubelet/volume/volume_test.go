@@ -2,6 +2,8 @@ package volume
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +57,13 @@ func (s *source) Secret(_ context.Context, _, name string) (*corev1.Secret, erro
 func (s *source) Token(context.Context, *corev1.Pod, string, time.Duration) (string, time.Time, error) {
 	s.asks++
 	return "token", time.Unix(5000, 0), nil
+}
+
+func (s *source) PodCertificate(_ context.Context, _ *corev1.Pod, volume string, index int, c *corev1.PodCertificateProjection) (KeyPair, time.Time, error) {
+	if c.SignerName == "" {
+		return KeyPair{}, time.Time{}, errors.New("the signer has issued nothing")
+	}
+	return KeyPair{Key: []byte("key of " + volume + "\n"), Chain: fmt.Appendf(nil, "chain %d\n", index)}, time.Unix(4000, 0), nil
 }
 
 func (s *source) Claim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {

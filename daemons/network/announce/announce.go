@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -26,6 +25,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/floating"
 	"clusterctl/daemons/network/bgp"
+	"clusterctl/kube/kubernetes"
 )
 
 // place is an address on an interface of this machine; floating.Link is one.

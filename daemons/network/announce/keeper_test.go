@@ -18,11 +18,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"clusterctl/daemons/api/loadbalancer"
 	"clusterctl/daemons/client/informers"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // lan is a network: who answers for which address, and whom its neighbours believe.

@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/api/loadbalancer"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/client/informers"
+	"clusterctl/kube/kubernetes"
 )
 
 // localSlices knows which machines have endpoints of Services whose traffic stays on the machine that it comes to. It watches the slices of these

@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/config"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // A ConfigMap of pools that is missing, empty or cannot be read changes nothing of what is announced where: neither interfaces nor routers are

@@ -55,10 +55,12 @@ type Machine struct {
 // base is what is in a family's table whatever pods and policies there are. One chain has both directions: each chain that every packet passes
 // costs one percent of what pods of two machines get through.
 func base(f nft.Family, m Machine) *nft.Fragment {
-	discovery := nft.Rule{nft.Is{Protocol: nft.ICMPv6}, nft.ICMPv6Types{First: firstDiscovery, Last: lastDiscovery}, accept}
+	// Neighbour discovery stays on one link (RFC 4861, section 7.1: its receivers refuse messages that a router has
+	// forwarded). In the forward chain these are messages between pods of the former bridge; routed ones are packets
+	// like all others.
+	discovery := nft.Rule{nft.Is{Protocol: nft.ICMPv6}, nft.ICMPv6Types{First: firstDiscovery, Last: lastDiscovery}, nft.OnLink{}, accept}
 	var through, in []nft.Rule
 	if f == nft.IPv6 {
-		// Where a neighbour is has to be found out before anything can be sent to it. Not even a pod that is not known gets anywhere by it.
 		through, in = append(through, discovery), append(in, discovery)
 	}
 	// No pod sends as somebody else, be it another pod or somebody outside whom a policy lets in. That is looked at in every packet of a pod, also in

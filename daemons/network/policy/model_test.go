@@ -134,6 +134,7 @@ type packet struct {
 	mark     uint32
 	in       string // interface
 	astray   bool   // its sender is not behind that
+	onLink   bool   // no router has forwarded it
 }
 
 // forwards walks the base chains of packets that are passed on, in their order.
@@ -200,6 +201,8 @@ func (k *kernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matches 
 			ok = p.astray
 		case nft.ICMPv6Types:
 			ok = s.First <= p.icmp && p.icmp <= s.Last
+		case nft.OnLink:
+			ok = p.onLink
 		case nft.ToPorts:
 			ok = s.First <= p.port && p.port <= s.Last
 		case nft.Through:

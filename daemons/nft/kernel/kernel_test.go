@@ -65,6 +65,7 @@ func full(t testing.TB, f nft.Family) *nft.Table {
 				{nft.Known{}, nft.Do{Verdict: nft.Verdict{Action: "accept"}}},
 				{nft.Reply{}, nft.Untranslated{}, nft.Mark{Bits: 0x1000}},
 				{nft.First{}, nft.In{Set: "nets", Key: []nft.Field{nft.Source}, Not: true}, nft.Is{Protocol: nft.TCP}, nft.ToPorts{First: 80, Last: 90}, nft.Reject{}},
+				{nft.OnLink{}, nft.Is{Protocol: nft.UDP}, nft.Do{Verdict: nft.Verdict{Action: "accept"}}},
 				{nft.Through{Prefix: "kpod"}, nft.Astray{}, nft.Do{Verdict: nft.Verdict{Action: "drop"}}},
 				{nft.Through{Prefix: "cali", Not: true}, nft.Is{Protocol: nft.UDP}, nft.ToPorts{First: 53, Last: 53}, nft.Do{Verdict: nft.Verdict{Action: "drop", Chain: ""}}},
 			}},
@@ -108,7 +109,8 @@ func TestWhatIsPutThereIsReadBackS28(t *testing.T) {
 		if err != nil {
 			t.Fatalf("nft list: %s", out)
 		}
-		for _, want := range []string{"to numgen random mod 2 map { 0 : ", "vmap { 0 : goto last, 1 : goto one }", "masquerade fully-random", "goto each", "timeout 1m", "flags interval", "tcp dport 80-90", "reject"} {
+		hops := map[nft.Family]string{nft.IPv4: "ip ttl 255", nft.IPv6: "ip6 hoplimit 255"}[f]
+		for _, want := range []string{hops, "to numgen random mod 2 map { 0 : ", "vmap { 0 : goto last, 1 : goto one }", "masquerade fully-random", "goto each", "timeout 1m", "flags interval", "tcp dport 80-90", "reject"} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("no %q in\n%s", want, out)
 			}

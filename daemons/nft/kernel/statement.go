@@ -21,6 +21,8 @@ const (
 	daddr4     = 16
 	saddr6     = 8
 	daddr6     = 24
+	ttl4       = 8
+	hopLimit6  = 7
 	masqRandom = 1 << 4 // NF_NAT_RANGE_PROTO_RANDOM_FULLY
 )
 
@@ -57,6 +59,9 @@ func (b *batch) statement(s nft.Stmt, id uint32) error {
 	case nft.ICMPv6Types:
 		b.load(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1, first)
 		b.between([]byte{s.First}, []byte{s.Last})
+	case nft.OnLink:
+		b.load(unix.NFT_PAYLOAD_NETWORK_HEADER, b.hopLimit(), 1, first)
+		b.compare(unix.NFT_CMP_EQ, []byte{255})
 	case nft.Through:
 		b.loadMeta(unix.NFT_META_IIFNAME, first)
 		b.compare(operator(s.Not), []byte(s.Prefix))
@@ -224,6 +229,14 @@ func (b *batch) load(base, offset, length, register uint32) {
 		b.number(unix.NFTA_PAYLOAD_OFFSET, offset)
 		b.number(unix.NFTA_PAYLOAD_LEN, length)
 	})
+}
+
+// hopLimit returns the offset of the number of routers that a packet may still pass.
+func (b *batch) hopLimit() uint32 {
+	if b.family == nft.IPv6 {
+		return hopLimit6
+	}
+	return ttl4
 }
 
 func (b *batch) loadAddress(f nft.Field, register uint32) {

@@ -6,6 +6,7 @@
 package cluster
 
 import (
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -65,6 +66,9 @@ func (c *Cluster) Node(name string) *Node { return c.byName[name] }
 
 // Pod returns a pod that is on a node or assumed to be.
 func (c *Cluster) Pod(uid types.UID) *Pod { return c.pods[uid] }
+
+// Pods returns the pods on nodes.
+func (c *Cluster) Pods() iter.Seq[*Pod] { return maps.Values(c.pods) }
 
 // Nodes returns all nodes in the order in which they are looked at. Zones take turns, so that the first hundreds of
 // thousands are in all of them.

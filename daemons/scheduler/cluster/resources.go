@@ -79,6 +79,22 @@ func asked(pod *corev1.Pod, usual corev1.ResourceList) Resources {
 	return resourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{NonMissingContainerRequests: usual}))
 }
 
+// limits are what a pod may use at most.
+func limits(pod *corev1.Pod) Resources {
+	return resourcesOf(resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}))
+}
+
+// Named returns the amounts that are not zero, by the names of their resources. CPU is in thousandths of a core.
+func (r *Resources) Named() map[corev1.ResourceName]int64 {
+	all := maps.Clone(r.Other)
+	if all == nil {
+		all = map[corev1.ResourceName]int64{}
+	}
+	all[corev1.ResourceCPU], all[corev1.ResourceMemory], all[corev1.ResourceEphemeralStorage] = r.MilliCPU, r.Memory, r.Ephemeral
+	maps.DeleteFunc(all, func(_ corev1.ResourceName, n int64) bool { return n == 0 })
+	return all
+}
+
 // used is what a pod takes of its node: while it is resized, the most of what it wants, what its node gave it and what it runs with.
 func used(pod *corev1.Pod, usual corev1.ResourceList) Resources {
 	return resourcesOf(usedList(pod, usual))

@@ -27,6 +27,7 @@ type Shape struct {
 	Never       bool // preempts nobody
 	Requests    Resources
 	Usual       Resources // Requests with a usual amount for containers that ask for nothing
+	Limits      Resources // not looked at when a node is chosen
 	HostPorts   []api.HostPort
 	Tolerations []corev1.Toleration
 	Images      []string
@@ -116,7 +117,7 @@ func (s *Shape) Class() string { return s.key }
 func newShape(pod *corev1.Pod, key string) *Shape {
 	s := &Shape{
 		Scheduler: pod.Spec.SchedulerName, namespace: pod.Namespace, labels: maps.Clone(pod.Labels),
-		Requests: asked(pod, nil), Usual: asked(pod, usualRequests), onNode: used(pod, usualOf(pod)),
+		Requests: asked(pod, nil), Usual: asked(pod, usualRequests), Limits: limits(pod), onNode: used(pod, usualOf(pod)),
 		HostPorts: api.HostPorts(pod), Tolerations: slices.Clone(pod.Spec.Tolerations),
 		Devices: podClaims(pod), Askers: askers(pod), Features: features(pod), key: key,
 	}
@@ -137,8 +138,8 @@ func newShape(pod *corev1.Pod, key string) *Shape {
 	return s
 }
 
-// shapeKey is equal for pods between which scheduling makes no difference. What pods of one template differ in, such as
-// environment and commands, is not in it.
+// shapeKey is equal for pods between which scheduling makes no difference, and which have the same limits. What pods of
+// one template differ in, such as environment and commands, is not in it.
 func shapeKey(pod *corev1.Pod) string {
 	var b strings.Builder
 	b.Grow(512)
@@ -191,6 +192,7 @@ func shapeKey(pod *corev1.Pod) string {
 			c := &list[i]
 			text(c.Image)
 			amounts(c.Resources.Requests)
+			amounts(c.Resources.Limits)
 			if c.RestartPolicy != nil {
 				text(string(*c.RestartPolicy))
 			}
@@ -213,6 +215,7 @@ func shapeKey(pod *corev1.Pod) string {
 	if spec.Resources != nil {
 		b.WriteByte('R')
 		amounts(spec.Resources.Requests)
+		amounts(spec.Resources.Limits)
 	}
 	sorted(spec.NodeSelector)
 	b.WriteByte('|')

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	storage "k8s.io/component-helpers/storage/volume"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/storage"
 )
 
 // NoProvisioner is the provisioner of classes whose volumes people make.

@@ -32,7 +32,7 @@ const (
 // list returns the snapshots of a folder, the newest first. The record is written first and goes last: one without a database is
 // what an interrupted write or removal has left, and a database without a record is somebody else's file.
 func list(dir string) ([]store.Snapshot, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*"+recordEnd))
+	names, err := entries(dir, "", recordEnd)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +54,21 @@ func list(dir string) ([]store.Snapshot, error) {
 	}
 	newest(all)
 	return all, nil
+}
+
+// entries returns the paths of what a folder has whose names begin and end so, sorted. A folder that is missing has
+// none.
+func entries(dir, begin, end string) (paths []string, err error) {
+	list, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range list {
+		if name := e.Name(); strings.HasPrefix(name, begin) && strings.HasSuffix(name, end) {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+	}
+	return paths, err
 }
 
 func newest(all []store.Snapshot) {
@@ -112,11 +127,11 @@ func remove(dir, name string) error {
 
 // leftovers takes away what writes that were cut off have left. It is called under the folder's lock.
 func leftovers(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, ".*"+partialEnd))
+	names, err := entries(dir, ".", partialEnd)
 	if err != nil {
 		return err
 	}
-	records, err := filepath.Glob(filepath.Join(dir, "etcd-*"+recordEnd))
+	records, err := entries(dir, "etcd-", recordEnd)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (m *member) put(t *testing.T, key, value string) int64 {
 }
 
 func (m *member) keeper(t *testing.T) *Keeper {
-	return &Keeper{Settings: store.Settings{Member: "one", Endpoint: m.endpoint, Directory: filepath.Join(t.TempDir(), "snapshots"), Keep: 2},
+	return &Keeper{Settings: store.Settings{Member: "one", Endpoint: m.endpoint, Directory: filepath.Join(t.TempDir(), "snapshots [1]"), Keep: 2},
 		Outcome: filepath.Join(t.TempDir(), "last", "outcome.json")}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -53,9 +54,21 @@ func chains(ctx context.Context, program string, prefixes []string) (found []str
 	return found, text.Bytes(), nil
 }
 
+// programs returns the programs of iptables that may have chains, with their families. Those of the older kind, which
+// has tables of its own, are asked only where the kernel has such tables: they would make them.
+func programs() map[string]nftables.TableFamily {
+	all := map[string]nftables.TableFamily{"iptables": nftables.TableFamilyIPv4, "ip6tables": nftables.TableFamilyIPv6}
+	for program, names := range map[string]string{"iptables": "/proc/net/ip_tables_names", "ip6tables": "/proc/net/ip6_tables_names"} {
+		if text, err := os.ReadFile(names); err == nil && slices.Contains(strings.Fields(string(text)), "filter") {
+			all[program+"-legacy"] = all[program]
+		}
+	}
+	return all
+}
+
 // clearChains takes chains away, and the tables that were there for them alone.
 func clearChains(ctx context.Context, prefixes []string) error {
-	for program, family := range map[string]nftables.TableFamily{"iptables": nftables.TableFamilyIPv4, "ip6tables": nftables.TableFamilyIPv6} {
+	for program, family := range programs() {
 		found, removal, err := chains(ctx, program, prefixes)
 		if err == nil && len(found) > 0 {
 			if _, err = iptables(ctx, removal, program+"-restore", "-w", "5", "--noflush"); err == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -144,12 +145,13 @@ func readAll(path string) (string, error) {
 // expiry returns when the first of the leaf certificates in a folder ends.
 func expiry(dir string) (first time.Time) {
 	for _, pattern := range []string{"*.crt", "*/*.crt"} {
-		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		folder := os.DirFS(dir)
+		paths, err := fs.Glob(folder, pattern)
 		if err != nil {
 			continue
 		}
 		for _, p := range paths {
-			text, err := os.ReadFile(p)
+			text, err := fs.ReadFile(folder, p)
 			if err != nil {
 				continue
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"syscall"
 
@@ -29,7 +30,7 @@ func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error
 			found = append(found, "table "+t.Name)
 		}
 	}
-	for _, program := range []string{"iptables", "ip6tables"} {
+	for _, program := range slices.Sorted(maps.Keys(programs())) {
 		names, _, err := chains(ctx, program, parts.Chains)
 		if err != nil {
 			return nil, err

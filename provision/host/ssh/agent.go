@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"golang.org/x/crypto/ssh"
 
@@ -18,15 +19,27 @@ import (
 
 // Program is this very program, as it is brought to machines.
 type Program struct {
-	Digest string                                       // sha256, hex
-	Arch   string                                       // as uname -m says
-	Gzip   func(context.Context) (io.ReadCloser, error) // its content, compressed
+	Digest  string                                       // sha256, hex
+	Arch    string                                       // as uname -m says
+	Gzip    func(context.Context) (io.ReadCloser, error) // its content, compressed
+	Library string                                       // where it is brought to, in a folder named by its digest; empty means host.Library
 	// Silence is how long the machine may neither answer nor take what is sent; zero means a minute.
 	Silence time.Duration
 }
 
-// probe is one command that finds out everything that starting the agent depends on.
-const probe = `LC_ALL=C; id -u; uname -m; uname -s; if [ "$(id -u)" = 0 ]; then echo root; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then echo nopass; elif command -v doas >/dev/null && doas -n true 2>/dev/null; then echo doas; elif command -v sudo >/dev/null; then echo pass; elif command -v doas >/dev/null; then echo doaspass; else echo nosudo; fi; if [ -x %s ]; then echo there; else echo absent; fi`
+// probe is one command that finds out everything that starting the agent depends on. It is run by /bin/sh, whatever the
+// login shell is, and has no quote, backslash, exclamation mark or line end, which csh and fish read in ways of their
+// own.
+const probe = `/bin/sh -c 'LC_ALL=C; export LC_ALL; echo ` + marker + `; id -u; uname -m; uname -s; ` +
+	`if [ "$(id -u)" = 0 ]; then echo root; ` +
+	`elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then echo nopass; ` +
+	`elif command -v doas >/dev/null && doas -n true 2>/dev/null; then echo doas; ` +
+	`elif command -v sudo >/dev/null; then case "$(sudo -n true 2>&1)" in *"have a tty"*) echo tty;; *) echo pass;; esac; ` +
+	`elif command -v doas >/dev/null; then echo doaspass; else echo nosudo; fi; ` +
+	`if [ -x %s ]; then echo there; else echo absent; fi'`
+
+// marker is what the probe prints first: what stands before it is the login shell's.
+const marker = "clusterctl-probe"
 
 // Start starts the agent on the machine, bringing the program there first when it
 // is not. The connection that it returns is the agent's standard input and output.
@@ -59,14 +72,14 @@ func (w watchdog) heard() { w.Reset(w.silence) }
 
 // bring does it, and tells the watchdog of each sign of life.
 func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWriteCloser, error) {
-	path := host.Library + "/" + p.Digest + "/clusterctl"
+	path := cmp.Or(p.Library, host.Library) + "/" + p.Digest + "/clusterctl"
 	out, err := c.output(ctx, fmt.Sprintf(probe, path), nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the login works but runs no command: %w", ErrLogin, err)
 	}
-	found := strings.Fields(string(out))
-	if len(found) != 5 {
-		return nil, fmt.Errorf("%w: the machine's shell says more than it was asked: %q", ErrLogin, first(string(out)))
+	found, err := probed(string(out))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLogin, err)
 	}
 	if found[2] != "Linux" || found[1] != p.Arch {
 		return nil, fmt.Errorf("the machine is %s on %s, this clusterctl is for Linux on %s: use the release for that architecture", found[2], found[1], p.Arch)
@@ -86,6 +99,23 @@ func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWrite
 	return c.start(ctx, prefix+path+" agent", input)
 }
 
+// probed reads what the probe has printed.
+func probed(out string) ([]string, error) {
+	before, after, ok := strings.Cut(out, marker)
+	found := strings.Fields(after)
+	switch {
+	case strings.TrimSpace(out) == "":
+		return nil, errors.New("the login works, and the login shell prints nothing when it is to run a command: it is no shell that runs commands (the last field of the user's line in /etc/passwd), or ForceCommand in the machine's sshd_config runs another one")
+	case !ok:
+		return nil, fmt.Errorf("the login works, and instead of running a command the login shell prints %q", first(out))
+	case strings.TrimSpace(before) != "":
+		return nil, fmt.Errorf("the login shell prints text before it runs a command, which would get in the way of what the agent says: %q. Have the file that prints it (.bashrc, .cshrc, config.fish, /etc/profile.d) do so in interactive shells only", first(before))
+	case len(found) != 5:
+		return nil, fmt.Errorf("the login shell prints more than it was asked for: %q", first(strings.Join(found, " ")))
+	}
+	return found, nil
+}
+
 // root returns what goes before a command to run it as root, and what to write to its
 // input before anything else.
 func (c *Client) root(sudo string) (prefix, input string, err error) {
@@ -98,6 +128,8 @@ func (c *Client) root(sudo string) (prefix, input string, err error) {
 		return "doas -n ", "", nil
 	case "doaspass":
 		return "", "", fmt.Errorf("%w: doas asks %s for a password, and takes it from a terminal only: write \"permit nopass %s\" into the machine's /etc/doas.conf, or log in as root (ssh { user = \"root\" })", ErrRoot, c.Target.User, c.Target.User)
+	case "tty":
+		return "", "", fmt.Errorf("%w: sudo wants a terminal, which a program has not: write \"Defaults:%s !requiretty\" into a file in the machine's /etc/sudoers.d, or log in as root (ssh { user = \"root\" })", ErrRoot, c.Target.User)
 	case "nosudo":
 		return "", "", fmt.Errorf("%w: user %s is not root and the machine has neither sudo nor doas: log in as root (ssh { user = \"root\" }) or install sudo", ErrRoot, c.Target.User)
 	}
@@ -128,7 +160,7 @@ func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string
 	}
 	defer func() { _ = content.Close() }()
 	dir := path[:strings.LastIndexByte(path, '/')]
-	script := fmt.Sprintf(`set -e; mkdir -p %[1]s; t=$(mktemp %[1]s/.incoming.XXXXXX); trap 'rm -f "$t"' EXIT; gzip -dc >"$t"; echo "%[2]s  $t" | sha256sum -c --status; chmod 755 "$t"; mv -f "$t" %[3]s`, dir, p.Digest, path)
+	script := fmt.Sprintf(`umask 022; set -e; mkdir -p %[1]s; t=$(mktemp %[1]s/.incoming.XXXXXX); trap 'rm -f "$t"' EXIT; gzip -dc >"$t"; echo "%[2]s  $t" | sha256sum -c --status; chmod 755 "$t"; mv -f "$t" %[3]s`, dir, p.Digest, path)
 	if _, err := c.output(ctx, prefix+"sh -c "+quote(script), io.MultiReader(strings.NewReader(input), &taken{content, w})); err != nil {
 		return fmt.Errorf("bring clusterctl to the machine: %w", err)
 	}
@@ -148,7 +180,7 @@ func (t *taken) Read(b []byte) (int, error) {
 
 // output runs a command and returns its standard output.
 func (c *Client) output(ctx context.Context, command string, input io.Reader) ([]byte, error) {
-	session, err := c.NewSession()
+	session, err := c.session(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -161,17 +193,42 @@ func (c *Client) output(ctx context.Context, command string, input io.Reader) ([
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if text := first(stderr.String()); text != "" {
+		if text := reason(stderr.String()); text != "" {
 			return nil, errors.New(text)
+		}
+		if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
+			return nil, errors.New("the connection ended while the machine ran a command: the network on the way to it was cut, or sshd there was stopped")
 		}
 		return nil, err
 	}
 	return []byte(stdout.String()), nil
 }
 
+// sessionTimeout is how long a server may take to notice that the session before has ended.
+const sessionTimeout = 10 * time.Second
+
+// session opens a session. A server that allows one at a time (MaxSessions 1) may still count the one before.
+func (c *Client) session(ctx context.Context) (*ssh.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, sessionTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s, err := c.NewSession()
+		if refused := (*ssh.OpenChannelError)(nil); err == nil || !errors.As(err, &refused) {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the machine's sshd opens no session (%w): see MaxSessions in its sshd_config, which must be 1 at least", err)
+		case <-tick.C:
+		}
+	}
+}
+
 // start runs the agent.
 func (c *Client) start(ctx context.Context, command, input string) (io.ReadWriteCloser, error) {
-	session, err := c.NewSession()
+	session, err := c.session(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +308,26 @@ func (l *limited) String() string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
+// first returns the first line of a text.
 func first(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line
+}
+
+// reason returns the line of what a command wrote to its standard error that says why it failed: shells first complain
+// about languages that the machine does not have. The machine may be anybody's: what would control a terminal is left
+// out.
+func reason(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.Contains(line, "setlocale") && !strings.Contains(line, "cannot change locale") {
+			return line
+		}
+	}
+	return first(text)
 }

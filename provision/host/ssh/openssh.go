@@ -157,10 +157,10 @@ func (r *reading) include(words []string, from string, users, applies bool, dept
 	for _, pattern := range words {
 		switch {
 		case users && (pattern == "~" || strings.HasPrefix(pattern, "~/")):
-			pattern = filepath.Join(r.who.home, pattern[1:])
+			pattern = literal(r.who.home) + pattern[1:]
 		case filepath.IsAbs(pattern):
 		case users:
-			pattern = filepath.Join(r.who.home, ".ssh", pattern)
+			pattern = literal(filepath.Join(r.who.home, ".ssh")) + "/" + pattern
 		default:
 			pattern = filepath.Join("/etc/ssh", pattern)
 		}
@@ -176,6 +176,11 @@ func (r *reading) include(words []string, from string, users, applies bool, dept
 		}
 	}
 	return nil
+}
+
+// literal returns the pattern that a path alone matches.
+func literal(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
 // setting takes a value in, unless there is one.

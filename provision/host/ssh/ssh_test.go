@@ -148,12 +148,12 @@ func (s *server) exec(command string, c gossh.Channel, ended <-chan struct{}) in
 		}
 	case s.hangs != "" && strings.Contains(command, s.hangs):
 		<-ended
-	case strings.HasPrefix(command, "LC_ALL"):
+	case strings.Contains(command, "LC_ALL"):
 		there := "absent"
 		if s.there {
 			there = "there"
 		}
-		_, _ = io.WriteString(c, "0\nx86_64\nLinux\n"+s.sudo+"\n"+there+"\n")
+		_, _ = io.WriteString(c, "clusterctl-probe\n0\nx86_64\nLinux\n"+s.sudo+"\n"+there+"\n")
 	case strings.HasSuffix(command, " agent"):
 		_ = agent.Serve(context.Background(), &hostfake.Host{Machine: host.Facts{Hostname: "m1"}}, c, c)
 	case strings.Contains(command, "gzip -dc"):
@@ -252,7 +252,7 @@ func TestAShellThatHangsIsGivenUp(t *testing.T) {
 }
 
 func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
-	for sudo, hint := range map[string]string{"pass": "sudo_password_env", "nosudo": "install sudo", "doaspass": "permit nopass admin"} {
+	for sudo, hint := range map[string]string{"pass": "sudo_password_env", "tty": "Defaults:admin !requiretty", "nosudo": "install sudo", "doaspass": "permit nopass admin"} {
 		s, home := start(t)
 		s.sudo = sudo
 		c, err := dial(t, s, home, true)

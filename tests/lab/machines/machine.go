@@ -119,9 +119,17 @@ func (m *Machine) SSH(ctx context.Context, user, line string) *exec.Cmd {
 	return m.lab.Command(ctx, "ssh", args...)
 }
 
-// Run runs a shell command as root on the machine and returns what it printed.
+// Run runs a shell command as root on the machine and returns what it printed. It enters the machine's namespaces: a
+// session of SSH for each command of a test cost a twentieth of the time of all suites.
 func (m *Machine) Run(ctx context.Context, line string) (string, error) {
-	cmd := m.SSH(ctx, "root", line)
+	leader := m.leader()
+	if leader == 0 {
+		return "", fmt.Errorf("%s on %s: the machine does not run", line, m.Name)
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", "--target="+strconv.Itoa(leader), "--mount", "--uts", "--ipc", "--net", "--pid",
+		"--root", "--wd=/root", "/usr/bin/env", "-i", "HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/bash",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/bin/bash", "-c", line)
+	cmd.WaitDelay = 5 * time.Second // the command itself is a child of nsenter, and may hold its output open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -76,6 +76,10 @@ func (source) TrustBundles(context.Context, string, string) ([]certificatesv1.Cl
 	return nil, errNone
 }
 
+func (source) PodCertificate(context.Context, *corev1.Pod, string, int, *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
+	return volume.KeyPair{}, time.Time{}, errNone
+}
+
 func (s source) Claim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)},
 		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: name}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}, nil

@@ -115,7 +115,7 @@ func modified(m *gatewayv1.HTTPPathModifier, prefix string) (string, *route.Swap
 		}
 		return "/" + ptr.Deref(m.ReplaceFullPath, ""), nil
 	}
-	return "", &route.Swap{From: strings.TrimRight(prefix, "/"), To: strings.TrimRight(ptr.Deref(m.ReplacePrefixMatch, ""), "/")}
+	return "", route.NewSwap(prefix, ptr.Deref(m.ReplacePrefixMatch, ""))
 }
 
 func headers(f *gatewayv1.HTTPHeaderFilter) *route.Headers {

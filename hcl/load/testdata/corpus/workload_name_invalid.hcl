@@ -6,7 +6,7 @@ machine "m" {
 }
 
 workload "web" {
-  name = "9web"
+  name = "web_9"
   container "web" {
     image = "nginx"
   }

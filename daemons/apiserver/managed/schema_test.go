@@ -1,0 +1,125 @@
+package managed
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/applyconfigurations"
+	"sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/yaml/goyaml.v2"
+
+	"clusterctl/kube/scheme"
+)
+
+var update = flag.Bool("update", false, "write schema.yaml.gz")
+
+// The schema is that of client-go for all kinds that are served, and has nothing else.
+func TestTheSchemaIsClientGos(t *testing.T) {
+	all := whole(t)
+	types := map[string]schema.TypeDef{}
+	for _, def := range all.Types {
+		types[def.Name] = def
+	}
+	used := map[string]bool{}
+	for kind := range scheme.Scheme().AllKnownTypes() {
+		name, err := scheme.Scheme().ToOpenAPIDefinitionName(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		use(types, used, name)
+	}
+	served := schema.Schema{Types: slices.DeleteFunc(slices.Clone(all.Types), func(def schema.TypeDef) bool { return !used[def.Name] })}
+	text, err := yaml.Marshal(&served)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		var packed bytes.Buffer
+		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile("schema.yaml.gz", packed.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		schemaText = packed.Bytes()
+	}
+	is, err := gzip.NewReader(bytes.NewReader(schemaText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(is)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(plain, text) {
+		t.Error("schema.yaml.gz is not client-go's schema: run go test ./daemons/apiserver/managed -update")
+	}
+	parser, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"io.k8s.api.core.v1.Pod", "io.k8s.api.apps.v1.Deployment", "io.k8s.api.resource.v1.ResourceClaim"} {
+		if kind := parser.Type(name); !kind.IsValid() {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	for _, name := range parser.TypeNames() {
+		if strings.Contains(name, "beta") {
+			t.Errorf("%s is not served", name)
+		}
+	}
+}
+
+// whole is client-go's schema.
+func whole(t *testing.T) *schema.Schema {
+	t.Helper()
+	config := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
+	of, err := applyconfigurations.NewTypeConverter(scheme.Scheme()).ObjectToTyped(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return of.Schema()
+}
+
+// use marks a type, and those that it refers to.
+func use(types map[string]schema.TypeDef, used map[string]bool, name string) {
+	def, known := types[name]
+	if used[name] || !known {
+		return
+	}
+	used[name] = true
+	useAtom(types, used, def.Atom)
+}
+
+func useAtom(types map[string]schema.TypeDef, used map[string]bool, atom schema.Atom) {
+	ref := func(r schema.TypeRef) {
+		if r.NamedType != nil {
+			use(types, used, *r.NamedType)
+		}
+		useAtom(types, used, r.Inlined)
+	}
+	if atom.List != nil {
+		ref(atom.List.ElementType)
+	}
+	if atom.Map != nil {
+		for _, field := range atom.Map.Fields {
+			ref(field.Type)
+		}
+		ref(atom.Map.ElementType)
+	}
+}

@@ -1,0 +1,146 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Clients ask for version 2 of the document as a protobuf message, openapi.v2.Document. The message is specified by
+// OpenAPIv2.proto of github.com/google/gnostic-models; its own parser needs several times the memory.
+
+// encodeProtobuf returns the message of a document of version 2 in JSON. Members that the message does not have, or
+// whose values have another type there, are left out.
+func encodeProtobuf(document []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("decode the OpenAPI document: %w", err)
+	}
+	return documentMessage().encode(nil, v), nil
+}
+
+// encoder appends the encoded fields of a message with the value v.
+type encoder func(b []byte, v any) []byte
+
+// member appends a field, with its number, for a member with the value v.
+type member func(b []byte, v any) []byte
+
+// message is a message whose fields are members of an object.
+type message struct {
+	members    map[string]member
+	extensions protowire.Number // the field of members whose name begins with x-; 0 for none
+	others     member           // all other members, each as an entry; nil to leave them out
+}
+
+// entry is a member of an object with arbitrary names.
+type entry struct {
+	name  string
+	value any
+}
+
+func (m *message) encode(b []byte, v any) []byte {
+	o, _ := v.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		value := o[name]
+		switch encode := m.members[name]; {
+		case value == nil:
+		case encode != nil:
+			b = encode(b, value)
+		case m.extensions != 0 && strings.HasPrefix(name, "x-"):
+			b = namedField(m.extensions, encodeAny)(b, entry{name, value})
+		case m.others != nil:
+			b = m.others(b, entry{name, value})
+		}
+	}
+	return b
+}
+
+func text(n protowire.Number) member {
+	return func(b []byte, v any) []byte {
+		if s, ok := v.(string); ok {
+			b = protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), s)
+		}
+		return b
+	}
+}
+
+func boolean(n protowire.Number) member {
+	return func(b []byte, v any) []byte {
+		if v == true { // false is the default, which is not encoded
+			b = protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), 1)
+		}
+		return b
+	}
+}
+
+func integer(n protowire.Number) member {
+	return func(b []byte, v any) []byte {
+		number, _ := v.(json.Number)
+		if i, err := number.Int64(); err == nil && i != 0 {
+			b = protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), uint64(i))
+		}
+		return b
+	}
+}
+
+func double(n protowire.Number) member {
+	return func(b []byte, v any) []byte {
+		number, _ := v.(json.Number)
+		if f, err := number.Float64(); err == nil && f != 0 {
+			b = protowire.AppendFixed64(protowire.AppendTag(b, n, protowire.Fixed64Type), math.Float64bits(f))
+		}
+		return b
+	}
+}
+
+func one(n protowire.Number, encode encoder) member {
+	return func(b []byte, v any) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), encode(nil, v))
+	}
+}
+
+// many appends a field for each value of a list.
+func many(n protowire.Number, each func(protowire.Number) member) member {
+	return func(b []byte, v any) []byte {
+		list, _ := v.([]any)
+		for _, v := range list {
+			b = each(n)(b, v)
+		}
+		return b
+	}
+}
+
+// listed appends a message for each value of a list.
+func listed(n protowire.Number, encode encoder) member {
+	return many(n, func(n protowire.Number) member { return one(n, encode) })
+}
+
+// namedField appends an entry as a message with a name and a value.
+func namedField(n protowire.Number, encode encoder) member {
+	return one(n, func(b []byte, v any) []byte {
+		e, _ := v.(entry)
+		return one(2, encode)(text(1)(b, e.name), e.value)
+	})
+}
+
+// mapOf returns the encoder of an object with arbitrary names, whose values are messages.
+func mapOf(encode encoder) encoder { return (&message{others: namedField(1, encode)}).encode }
+
+// encodeAny appends a value of any type as a text in YAML, of which JSON is a part.
+func encodeAny(b []byte, v any) []byte {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return b // v was decoded from JSON
+	}
+	return text(2)(b, out.String())
+}

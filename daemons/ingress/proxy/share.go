@@ -1,0 +1,150 @@
+package proxy
+
+import (
+	"net/netip"
+	"sync/atomic"
+)
+
+// client counts the connections and requests of one client.
+type client struct {
+	key   netip.Addr
+	conns int          // guarded by the engine's mu
+	calls atomic.Int64 // requests that are being passed on
+}
+
+// clientOf returns the key of a client: the address for IPv4, the /64 network for IPv6, which one host has to itself.
+func clientOf(a netip.Addr) netip.Addr {
+	if a.Is6() && !a.Is4In6() {
+		if p, err := a.WithZone("").Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return a.Unmap()
+}
+
+// limits bounds connections and requests. Everything that takes a file descriptor is counted before it is opened.
+type limits struct {
+	conns     int   // connections of clients; 0: any
+	perClient int   // of one client, once half of all are there; 0: any
+	calls     int64 // requests that are being passed on, each of which has a connection to a backend; 0: any
+	perCaller int64 // of one client, once half of all are there
+	idle      int64 // connections to backends that wait for a request; 0: any
+}
+
+const (
+	// callsPerConn is how many requests there may be for each connection that there may be: HTTP/2 has many on one.
+	callsPerConn = 4
+	// spareDescriptors are left for listeners, the API server's watches and files.
+	spareDescriptors = 1024
+)
+
+// limitsOf returns the limits of a configuration.
+func limitsOf(cfg *Config) limits {
+	l := limits{conns: cfg.MaxConns, calls: int64(cfg.MaxConns) * callsPerConn}
+	if n := cfg.Descriptors; n > 0 {
+		free := n - min(spareDescriptors, n/4)
+		if l.conns == 0 || l.conns > free/3 {
+			l.conns = max(free/3, 1)
+			l.calls = int64(l.conns) * callsPerConn
+		}
+		rest := int64(free - l.conns)
+		l.calls = min(l.calls, rest*3/4)
+		l.idle = max(rest-l.calls, 1)
+	}
+	if cfg.ClientShare > 0 && cfg.ClientShare < 100 {
+		l.perClient = max(l.conns*cfg.ClientShare/100, 1)
+		l.perCaller = max(l.calls*int64(cfg.ClientShare)/100, 1)
+	}
+	return l
+}
+
+// mayEnter reports whether a client may have one more connection. Once half of all connections are there, one that has
+// its share gives up those that wait for a request, or gets no more. The caller holds mu.
+func (e *Engine) mayEnter(of *client) bool {
+	if of == nil || e.limits.perClient == 0 || e.limits.conns == 0 || len(e.conns)-e.leaving < (e.limits.conns+1)/2 || of.conns < e.limits.perClient {
+		return true
+	}
+	if e.makeRoom(of) > 0 {
+		return true
+	}
+	e.counters.refused.Add(1)
+	return false
+}
+
+// join counts a connection as one of a client. It returns false when the client has its share already.
+func (e *Engine) join(c *conn, of netip.Addr) bool {
+	if e.limits.perClient == 0 {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := clientOf(of)
+	u := e.clients[key]
+	if u == nil {
+		u = &client{key: key}
+	}
+	if !e.mayEnter(u) {
+		return false
+	}
+	e.clients[key] = u
+	u.conns++
+	c.of = u
+	return true
+}
+
+// part ends what join began. The caller holds mu.
+func (e *Engine) part(c *conn) {
+	if c.of == nil {
+		return
+	}
+	if c.of.conns--; c.of.conns == 0 && e.clients[c.of.key] == c.of {
+		delete(e.clients, c.of.key)
+	}
+}
+
+var (
+	errCalls  = &malformed{503, "too many requests are being forwarded"}
+	errCaller = &malformed{429, "too many requests of this client are being forwarded"}
+)
+
+// startCall counts a request that is forwarded to a backend. It returns the answer to a request beyond a limit,
+// otherwise nil; then endCall must be called when the request has ended.
+func (e *Engine) startCall(c *conn) *malformed {
+	if e.limits.calls == 0 {
+		return nil
+	}
+	all, own := e.calls.Add(1), int64(0)
+	if c.of != nil {
+		own = c.of.calls.Add(1)
+	}
+	switch {
+	case all > e.limits.calls:
+		e.endCall(c)
+		e.counters.refusedCalls.Add(1)
+		return errCalls
+	case c.of != nil && all > e.limits.calls/2 && own > e.limits.perCaller:
+		e.endCall(c)
+		e.counters.refusedCalls.Add(1)
+		return errCaller
+	}
+	return nil
+}
+
+func (e *Engine) endCall(c *conn) {
+	if e.limits.calls == 0 {
+		return
+	}
+	e.calls.Add(-1)
+	if c.of != nil {
+		c.of.calls.Add(-1)
+	}
+}
+
+// mayIdle reports whether one more connection to a backend may wait for a request, and counts it.
+func (e *Engine) mayIdle() bool {
+	if n := e.idle.Add(1); e.limits.idle > 0 && n > e.limits.idle {
+		e.idle.Add(-1)
+		return false
+	}
+	return true
+}

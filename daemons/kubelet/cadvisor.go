@@ -1,0 +1,199 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+)
+
+// scrapeTime is how long a runtime has to answer a scrape of /metrics/cadvisor.
+const scrapeTime = 10 * time.Second
+
+// cadvisor serves the metrics of containers by the names that are known from cAdvisor: as the runtime measures them
+// where it does, else those that can be made of what it says that pods use.
+func (k *Kubelet) cadvisor() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), scrapeTime)
+		defer cancel()
+		list, err := k.containerMetrics(ctx)
+		if err != nil {
+			http.Error(w, cri.Message(err), http.StatusInternalServerError)
+			return
+		}
+		registry := prometheus.NewRegistry()
+		if err := registry.Register(fixed(append(list, k.machineMetrics()...))); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
+	})
+}
+
+// fixed are metrics that are served as they are. It describes none of them, since they differ from scrape to scrape.
+type fixed []prometheus.Metric
+
+// Describe implements prometheus.Collector.
+func (fixed) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (f fixed) Collect(to chan<- prometheus.Metric) {
+	for _, m := range f {
+		to <- m
+	}
+}
+
+// containerMetrics are those of containers and of pods' networks.
+func (k *Kubelet) containerMetrics(ctx context.Context) ([]prometheus.Metric, error) {
+	about, pods, err := k.runtime.PodMetrics(ctx)
+	if errors.Is(err, cri.ErrNoMetrics) {
+		return k.containerUses(ctx, func(string) bool { return true })
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The runtime's metrics are whole numbers, which is too coarse for the time that a container has used.
+	out, err := k.containerUses(ctx, func(name string) bool { return name == cpuName })
+	if err != nil {
+		return nil, err
+	}
+	descs, keys := map[string]*prometheus.Desc{}, map[string][]string{}
+	for _, d := range about {
+		if d.Name != cpuName {
+			// Containers have their id as a name as well, as cAdvisor has it.
+			keys[d.Name] = append(d.LabelKeys[:len(d.LabelKeys):len(d.LabelKeys)], "name")
+			descs[d.Name] = prometheus.NewDesc(d.Name, cmp.Or(helps[d.Name], d.Help), keys[d.Name], nil)
+		}
+	}
+	add := func(list []*criapi.Metric) {
+		for _, m := range list {
+			desc := descs[m.Name]
+			if desc == nil || m.Value == nil {
+				continue
+			}
+			id := ""
+			for i, key := range keys[m.Name] {
+				if key == "id" && i < len(m.LabelValues) {
+					id = m.LabelValues[i]
+				}
+			}
+			kind := prometheus.GaugeValue
+			if m.MetricType == criapi.MetricType_COUNTER {
+				kind = prometheus.CounterValue
+			}
+			made, err := prometheus.NewConstMetric(desc, kind, float64(m.Value.Value), append(m.LabelValues[:len(m.LabelValues):len(m.LabelValues)], id)...)
+			if err != nil {
+				continue // it has not the labels that it was described with
+			}
+			out = append(out, prometheus.NewMetricWithTimestamp(time.Unix(0, m.Timestamp), made))
+		}
+	}
+	for _, p := range pods {
+		add(p.Metrics)
+		for _, c := range p.ContainerMetrics {
+			add(c.Metrics)
+		}
+	}
+	return out, nil
+}
+
+const (
+	cpuName      = "container_cpu_usage_seconds_total"
+	workingName  = "container_memory_working_set_bytes"
+	usageName    = "container_memory_usage_bytes"
+	rssName      = "container_memory_rss"
+	startName    = "container_start_time_seconds"
+	receivedName = "container_network_receive_bytes_total"
+	sentName     = "container_network_transmit_bytes_total"
+)
+
+// helps are the descriptions of metrics that may come from several places: all of one name have the same.
+var helps = map[string]string{
+	cpuName: "CPU time that was used.", workingName: "Memory that is in use and cannot be taken back.", usageName: "Memory that is in use.",
+	rssName: "Anonymous memory.", startName: "When the container was started.", receivedName: "Bytes that were received.", sentName: "Bytes that were sent.",
+}
+
+var (
+	containerLabels = []string{"namespace", "pod", "container", "image", "id", "name"}
+	networkLabels   = append(containerLabels[:len(containerLabels):len(containerLabels)], "interface")
+	coresDesc       = prometheus.NewDesc("machine_cpu_cores", "Processors of the machine.", nil, nil)
+	memoryDesc      = prometheus.NewDesc("machine_memory_bytes", "Memory of the machine.", nil, nil)
+)
+
+// containerUses are the metrics that can be made of what the runtime says that pods use, of those that are wanted by
+// their names.
+func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bool) ([]prometheus.Metric, error) {
+	u, err := usedNow(ctx, k.runtime)
+	if err != nil {
+		return nil, err
+	}
+	containers, err := k.runtime.ListContainers(ctx, &criapi.ContainerFilter{})
+	if err != nil {
+		return nil, err
+	}
+	images := map[string]string{}
+	for _, c := range containers {
+		images[c.Id] = cmp.Or(c.GetImage().GetUserSpecifiedImage(), c.GetImage().GetImage())
+	}
+	var out []prometheus.Metric
+	add := func(name string, keys []string, kind prometheus.ValueType, v float64, at int64, labels ...string) {
+		if !wanted(name) {
+			return
+		}
+		m := prometheus.MustNewConstMetric(prometheus.NewDesc(name, helps[name], keys, nil), kind, v, labels...)
+		if at > 0 {
+			m = prometheus.NewMetricWithTimestamp(time.Unix(0, at), m)
+		}
+		out = append(out, m)
+	}
+	u.each(func(p *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64) {
+		id := c.GetAttributes().GetId()
+		labels := []string{p.GetNamespace(), p.GetName(), c.GetAttributes().GetMetadata().GetName(), images[id], id, id}
+		if n := c.GetCpu().GetUsageCoreNanoSeconds(); n != nil {
+			add(cpuName, containerLabels, prometheus.CounterValue, float64(n.Value)/1e9, c.GetCpu().GetTimestamp(), labels...)
+		}
+		for _, one := range []struct {
+			name string
+			n    *criapi.UInt64Value
+		}{{workingName, c.GetMemory().GetWorkingSetBytes()}, {usageName, c.GetMemory().GetUsageBytes()}, {rssName, c.GetMemory().GetRssBytes()}} {
+			if one.n != nil {
+				add(one.name, containerLabels, prometheus.GaugeValue, float64(one.n.Value), c.GetMemory().GetTimestamp(), labels...)
+			}
+		}
+		add(startName, containerLabels, prometheus.GaugeValue, float64(created)/1e9, 0, labels...)
+	})
+	for _, b := range u.boxes {
+		m, network := b.GetAttributes().GetMetadata(), b.GetLinux().GetNetwork()
+		if n := network.GetDefaultInterface(); n != nil {
+			id := b.GetAttributes().GetId()
+			labels := []string{m.GetNamespace(), m.GetName(), "", "", id, id, n.Name}
+			add(receivedName, networkLabels, prometheus.CounterValue, float64(n.GetRxBytes().GetValue()), network.GetTimestamp(), labels...)
+			add(sentName, networkLabels, prometheus.CounterValue, float64(n.GetTxBytes().GetValue()), network.GetTimestamp(), labels...)
+		}
+	}
+	return out, nil
+}
+
+// machineMetrics are those of the machine as a whole. Its use has the names of a container's, with the id of the root
+// of all cgroups.
+func (k *Kubelet) machineMetrics() []prometheus.Metric {
+	out := []prometheus.Metric{prometheus.MustNewConstMetric(coresDesc, prometheus.GaugeValue, float64(k.machine.CPUs()))}
+	root := prometheus.Labels{"id": "/"}
+	if available, capacity, err := k.machine.Memory(); err == nil {
+		used := prometheus.NewDesc(workingName, helps[workingName], nil, root)
+		out = append(out, prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, float64(capacity)),
+			prometheus.MustNewConstMetric(used, prometheus.GaugeValue, float64(capacity-available)))
+	}
+	if nanos, err := k.machine.CPU(); err == nil {
+		used := prometheus.NewDesc(cpuName, helps[cpuName], nil, root)
+		out = append(out, prometheus.MustNewConstMetric(used, prometheus.CounterValue, float64(nanos)/1e9))
+	}
+	return out
+}

@@ -1,0 +1,39 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Tasks returns how many processes and threads are in the group that limits pods most, of the group of all pods and
+// those that it is in, and that limit. It reports false where none has a limit.
+func (m *Manager) Tasks() (current, limit int64, ok bool) {
+	_, unified, err := m.trees()
+	if err != nil {
+		return 0, 0, false
+	}
+	tree := m.mount()
+	if !unified {
+		tree = filepath.Join(tree, "pids")
+	}
+	number := func(path string) (int64, bool) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return 0, false
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64) // "max" is no limit
+		return n, err == nil
+	}
+	for path := filepath.Join("/", m.Root, PodsName); ; path = filepath.Dir(path) {
+		is, counts := number(filepath.Join(tree, path, "pids.current"))
+		most, limits := number(filepath.Join(tree, path, "pids.max"))
+		if counts && limits && (!ok || most-is < limit-current) {
+			current, limit, ok = is, most, true
+		}
+		if path == "/" {
+			return current, limit, ok
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package cri
+
+import (
+	"os"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// Memory is how containers use memory on a node with version 2 of control groups.
+type Memory struct {
+	KillGroup   bool    // all processes of a container are killed when it has too little
+	Reserve     bool    // what containers request is protected, by the class of their pod
+	Throttle    float64 // from which share on of what is between request and limit a container is slowed down; 0 is never
+	Allocatable int64   // bytes that stand for a limit that there is not
+}
+
+// Files returns what the runtime writes into files of a container's group; nil for a node with version 1. See
+// https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/#memory-qos-with-cgroup-v2.
+func (m *Memory) Files(p *corev1.Pod, spec *corev1.Container) map[string]string {
+	if m == nil {
+		return nil
+	}
+	files := map[string]string{}
+	set := func(name string, bytes int64) { files[name] = strconv.FormatInt(bytes, 10) }
+	if m.KillGroup {
+		set("memory.oom.group", 1)
+	}
+	class := pod.QOS(p)
+	request, limit := spec.Resources.Requests.Memory().Value(), spec.Resources.Limits.Memory().Value()
+	if m.Reserve && request > 0 {
+		switch class {
+		case corev1.PodQOSGuaranteed:
+			set("memory.min", request)
+		case corev1.PodQOSBurstable:
+			set("memory.low", request)
+		}
+	}
+	if m.Throttle > 0 && class != corev1.PodQOSGuaranteed && (limit == 0 || request != limit) {
+		most := limit
+		if most == 0 {
+			most = m.Allocatable
+		}
+		page := int64(os.Getpagesize())
+		if high := (request + int64(m.Throttle*float64(most-request))) / page * page; high > request {
+			set("memory.high", high)
+		}
+	}
+	return files
+}

@@ -1,0 +1,109 @@
+package kubelet
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/kubelet/volume"
+)
+
+// claiming is a pod with the volume of a claim.
+func claiming(name, claim string) *corev1.Pod {
+	p := simplePod(name)
+	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+	return p
+}
+
+// A volume whose disk or server hangs takes one goroutine with it, however often its use is asked for, and no figure of
+// another volume.
+func TestAHungVolumeHoldsUpNoFigures(t *testing.T) {
+	end := make(chan struct{})
+	var asked, told atomic.Int32
+	c := claimUses{hang: time.Millisecond}
+	c.measure = func(p *corev1.Pod, v *corev1.Volume) (volume.Use, error) {
+		if volume.ClaimName(p, v) == "hung" {
+			asked.Add(1)
+			<-end
+			return volume.Use{Used: 2}, nil
+		}
+		if p.Name == "unmounted" {
+			return volume.Use{}, errors.New("not mounted")
+		}
+		return volume.Use{Used: 1}, nil
+	}
+	c.hangs = func(pods []mountedClaim, claim string, _ time.Duration) {
+		if told.Add(1); len(pods) != 2 || claim != "hung" {
+			t.Errorf("claim %s of %d pods hangs", claim, len(pods))
+		}
+	}
+	pods := []*corev1.Pod{claiming("a", "hung"), claiming("b", "hung"), claiming("c", "well"), claiming("unmounted", "well"), claiming("d", "well")}
+	for range 5 {
+		uses := c.of(pods)
+		if len(uses["uid-a"]) > 0 || len(uses["uid-c"]) != 1 || len(uses["uid-d"]) != 1 || uses["uid-d"][0].Used != 1 {
+			t.Fatalf("the figures are %+v", uses)
+		}
+	}
+	if asked.Load() != 1 || told.Load() != 1 {
+		t.Errorf("the hung volume was asked %d times, and told of %d times", asked.Load(), told.Load())
+	}
+	close(end)
+	deadline := time.Now().Add(10 * time.Second)
+	for len(c.of(pods)["uid-b"]) == 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("the volume has no figure when it answers again")
+		}
+	}
+	c.of(nil)
+	if c.mu.Lock(); len(c.known) > 0 {
+		t.Errorf("%d volumes are known that no pod has", len(c.known))
+	}
+	c.mu.Unlock()
+}
+
+// stuck is a Mounter for which the volumes in memory of a pod hang, and its unmounting.
+type stuck struct {
+	volume.Plain
+	mount, unmount chan struct{}
+}
+
+func (s *stuck) Tmpfs(path, options string) error {
+	<-s.mount
+	return s.Plain.Tmpfs(path, options)
+}
+
+func (s *stuck) UnmountAll(dir string) error {
+	<-s.unmount
+	return s.Plain.UnmountAll(dir)
+}
+
+func TestAPodSaysWhichOfItsVolumesHangs(t *testing.T) {
+	n := newNode(t)
+	s := &stuck{mount: make(chan struct{}), unmount: make(chan struct{})}
+	n.options.Mounter = s
+	k := n.built()
+	k.patience = 20 * time.Millisecond
+	n.runs(k)
+	p := simplePod("web")
+	p.Spec.Volumes = []corev1.Volume{
+		{Name: "hangs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+		{Name: "well", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	}
+	n.create(p)
+	n.until("the event", n.told("FailedMount", `MountVolume.SetUp of volume "hangs" takes longer than 20ms`))
+	if n.told("FailedMount", `"well"`)() {
+		t.Error("a volume that does not hang is reported")
+	}
+	close(s.mount)
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	if err := n.client.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the event of the unmounting", n.told("FailedUnMount", "UnmountVolume.TearDown of the volumes takes longer than 20ms"))
+	close(s.unmount)
+	n.until("the pod to go", func() bool { return n.pod("web") == nil })
+}

@@ -1,0 +1,48 @@
+// Package image decides how a node obtains container images: what an image's name means, which of a pod's pull secrets
+// apply to it, and whether a pod may use an image that the node already has. Pulling is the runtime's.
+package image
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/distribution/reference"
+)
+
+// Name is an image name as the runtime resolves it: with its registry, and without a tag or digest.
+type Name struct {
+	Registry   string // host, with a port where one is given: "docker.io" when the name has none
+	Repository string // path below the registry, without a leading slash
+}
+
+// hub is the registry of names that have none; hubHost is the host that serves it.
+const (
+	hub     = "docker.io"
+	hubHost = "registry-1.docker.io"
+)
+
+// ParseName returns the parts of an image name. The error says what is wrong with the name.
+func ParseName(image string) (Name, error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return Name{}, fmt.Errorf("couldn't parse image name %q: %w", image, err)
+	}
+	return Name{Registry: reference.Domain(named), Repository: reference.Path(named)}, nil
+}
+
+// server returns the URL of the registry, to which the runtime restricts a credential.
+func (n Name) server() string {
+	if n.Registry == hub {
+		return "https://" + hubHost
+	}
+	return "https://" + n.Registry
+}
+
+// Untagged returns an image name as it is written in a container, without its tag and digest.
+func Untagged(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
+		return image[:colon]
+	}
+	return image
+}

@@ -1,0 +1,50 @@
+package image
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"clusterctl/daemons/config"
+)
+
+// Policy decides for which images on the node a pod must prove that it could pull them.
+type Policy struct {
+	Verify  string   // one of the policies of config
+	Allowed []string // with config.VerifyAllButAllowed: names without a tag or digest, or all below a path that ends with /*
+}
+
+// NewPolicy returns the policy of a kubelet's configuration.
+func NewPolicy(f *config.KubeletFile) Policy {
+	return Policy{Verify: f.ImagePullCredentialsVerificationPolicy, Allowed: f.PreloadedImagesVerificationAllowlist}
+}
+
+// verifies reports whether a pod must prove that it could pull an image. pulled is whether this kubelet pulled it.
+func (p Policy) verifies(image string, pulled bool) bool {
+	switch p.Verify {
+	case config.VerifyNone:
+		return false
+	case config.VerifyAll:
+		return true
+	case config.VerifyAllButAllowed:
+		return pulled || !p.allows(image)
+	}
+	return pulled
+}
+
+// allows reports whether an image is on the list of those that pods may use when they were there before the kubelet.
+func (p Policy) allows(image string) bool {
+	name, err := ParseName(image)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(p.Allowed, func(pattern string) bool {
+		folder, all := strings.CutSuffix(pattern, "/*")
+		if !all {
+			allowed, err := ParseName(pattern)
+			return err == nil && allowed == name
+		}
+		full := fmt.Sprintf("%s/%s", name.Registry, name.Repository)
+		return strings.HasPrefix(full, folder+"/") || strings.HasPrefix(Untagged(image), folder+"/")
+	})
+}

@@ -1,0 +1,299 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Records remembers with which credentials the images of a node were pulled, so that a pod uses only images that it
+// could pull itself (Kubernetes' KubeletEnsureSecretPulledImages). A record is in the format of upstream's kubelet,
+// which reads those of this one and the other way round. Its methods may be called at the same time.
+type Records struct {
+	Policy Policy
+	Store  Store
+
+	mu    sync.Mutex
+	going map[string]int // pulls that are under way, by the image's name in the container
+}
+
+// Store keeps small files in folders. Read returns nil for a file that does not exist.
+type Store interface {
+	Read(folder, name string) ([]byte, error)
+	Write(folder, name string, data []byte) error
+	Remove(folder, name string) error
+	List(folder string) ([]string, error)
+}
+
+// Folders of a Store, and the version of what is in them.
+const (
+	pulled     = "pulled"  // records of pulled images
+	pulling    = "pulling" // pulls that were begun
+	apiVersion = "kubelet.config.k8s.io/v1beta1"
+)
+
+// intent says that the kubelet was about to pull an image: if the image is there without a record, it was pulled so.
+type intent struct {
+	Kind       string `json:"kind"`
+	APIVersion string `json:"apiVersion"`
+	Image      string `json:"image"`
+}
+
+// record says with what an image was pulled.
+type record struct {
+	Kind            string            `json:"kind"`
+	APIVersion      string            `json:"apiVersion"`
+	LastUpdatedTime metav1.Time       `json:"lastUpdatedTime"`
+	ImageRef        string            `json:"imageRef"` // the image's id in the runtime
+	Credentials     map[string]access `json:"credentialMapping,omitempty"`
+}
+
+// access is who may use an image under one name.
+type access struct {
+	Secrets []SecretRef `json:"kubernetesSecrets,omitempty"`
+	All     bool        `json:"nodePodsAccessible,omitempty"` // every pod: no credential was needed
+}
+
+// SecretRef identifies the credential of a pull secret.
+type SecretRef struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Hash      string `json:"credentialHash"`
+}
+
+// sameSecret reports whether two references are to the same secret, whatever was in it.
+func (s SecretRef) sameSecret(o SecretRef) bool {
+	return s.UID == o.UID && s.Namespace == o.Namespace && s.Name == o.Name
+}
+
+// fileName is the name of a file about an image: images' names have characters that files' cannot have.
+func fileName(image string) string {
+	sum := sha256.Sum256([]byte(image))
+	return "sha256-" + hex.EncodeToString(sum[:])
+}
+
+// Begin notes that an image is about to be pulled. End must be called when the pull is over.
+func (r *Records) Begin(image string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.write(pulling, image, intent{"ImagePullIntent", apiVersion, image}); err != nil {
+		return fmt.Errorf("note the pull of image %q: %w", image, err)
+	}
+	if r.going == nil {
+		r.going = map[string]int{}
+	}
+	r.going[image]++
+	return nil
+}
+
+// End takes in how a pull ended: ref is the image's id, empty when the pull failed, and with the credential that it was
+// pulled with, nil for none. While the record cannot be written the note of Begin stays, which means that nobody is
+// known who may use the image.
+func (r *Records) End(image, ref string, with *Credential) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.going[image]--; r.going[image] <= 0 {
+		delete(r.going, image)
+	}
+	if ref != "" {
+		if err := r.add(image, ref, with); err != nil {
+			return err
+		}
+	}
+	if r.going[image] > 0 {
+		return nil
+	}
+	return r.Store.Remove(pulling, fileName(image))
+}
+
+// Usable reports whether a pod may use an image that the node has without pulling it. credentials returns what the pod
+// has for the image; it is called only where that matters.
+func (r *Records) Usable(image, ref string, credentials func() ([]Credential, error)) (bool, error) {
+	open, known, err := r.access(image, ref)
+	if open || err != nil || len(known) == 0 {
+		return open, err
+	}
+	offered, err := credentials()
+	if err != nil {
+		return false, err
+	}
+	for _, c := range offered {
+		for _, s := range known {
+			same := s.Hash != "" && s.Hash == c.Secret.Hash
+			if same && s.sameSecret(c.Secret) {
+				return true, nil
+			}
+			if same || s.sameSecret(c.Secret) {
+				// The same credential in another secret, or another in the same: it is known from now on.
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return true, r.add(image, ref, &c)
+			}
+		}
+	}
+	return false, nil
+}
+
+// access reports whether every pod may use an image, and otherwise with which secrets it was pulled.
+func (r *Records) access(image, ref string) (open bool, secrets []SecretRef, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	have, err := r.read(ref)
+	if err != nil {
+		return false, nil, err
+	}
+	ours := have != nil
+	if !ours {
+		begun, err := r.Store.Read(pulling, fileName(image))
+		if err != nil {
+			return false, nil, err
+		}
+		ours = begun != nil
+	}
+	if !r.Policy.verifies(image, ours) {
+		return true, nil, nil
+	}
+	if have == nil {
+		return false, nil, nil
+	}
+	known := have.Credentials[Untagged(image)]
+	return known.All, known.Secrets, nil
+}
+
+// mostSecrets is how many secrets a record has under one name. Older ones are dropped: their pods pull again.
+const mostSecrets = 100
+
+// add records that an image can be pulled with a credential, or with none. The caller holds mu.
+func (r *Records) add(image, ref string, with *Credential) error {
+	have, err := r.read(ref)
+	if err != nil || have == nil {
+		have = &record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref} // one that cannot be read is replaced
+	}
+	if have.Credentials == nil {
+		have.Credentials = map[string]access{}
+	}
+	name := Untagged(image)
+	known := have.Credentials[name]
+	switch {
+	case known.All:
+		return nil
+	case with == nil:
+		known = access{All: true}
+	default:
+		known.Secrets = slices.DeleteFunc(known.Secrets, func(s SecretRef) bool { return s.sameSecret(with.Secret) })
+		known.Secrets = append(known.Secrets, with.Secret)
+		known.Secrets = known.Secrets[max(0, len(known.Secrets)-mostSecrets):]
+	}
+	have.Credentials[name] = known
+	have.LastUpdatedTime = metav1.Now()
+	if err := r.write(pulled, ref, have); err != nil {
+		return fmt.Errorf("record the pull of image %q: %w", image, err)
+	}
+	return nil
+}
+
+// Recover takes in pulls that the kubelet before this one had begun: what they have brought was pulled with credentials
+// that are not known. find returns the id of an image, empty when the node does not have it.
+func (r *Records) Recover(find func(image string) (string, error)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names, err := r.Store.List(pulling)
+	if err != nil {
+		return fmt.Errorf("read which images were being pulled: %w", err)
+	}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, r.recoverOne(name, find))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Records) recoverOne(name string, find func(image string) (string, error)) error {
+	data, err := r.Store.Read(pulling, name)
+	if err != nil {
+		return err
+	}
+	var begun intent
+	if err := json.Unmarshal(data, &begun); err != nil || r.going[begun.Image] > 0 {
+		return err
+	}
+	ref, err := find(begun.Image)
+	if err != nil {
+		return err
+	}
+	if ref != "" {
+		if have, err := r.read(ref); err == nil && have == nil {
+			unknown := record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref, LastUpdatedTime: metav1.Now(),
+				Credentials: map[string]access{Untagged(begun.Image): {}}}
+			if err := r.write(pulled, ref, unknown); err != nil {
+				return err
+			}
+		}
+	}
+	return r.Store.Remove(pulling, name)
+}
+
+// Prune removes records of images that the node has no more. It asks has about each whose id is not in refs, since a
+// list of images may be incomplete, and what has no record may be used by all.
+func (r *Records) Prune(refs map[string]bool, has func(ref string) (bool, error)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names, err := r.Store.List(pulled)
+	if err != nil {
+		return fmt.Errorf("read the records of pulled images: %w", err)
+	}
+	kept := map[string]bool{}
+	for ref := range refs {
+		kept[fileName(ref)] = true
+	}
+	var errs []error
+	for _, name := range names {
+		if !kept[name] {
+			errs = append(errs, r.pruneOne(name, has))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Records) pruneOne(name string, has func(ref string) (bool, error)) error {
+	data, err := r.Store.Read(pulled, name)
+	if err != nil || data == nil {
+		return err
+	}
+	var have record
+	if err := json.Unmarshal(data, &have); err != nil {
+		return fmt.Errorf("record %s of a pulled image cannot be read: %w", name, err)
+	}
+	if there, err := has(have.ImageRef); err != nil || there {
+		return err
+	}
+	return r.Store.Remove(pulled, name)
+}
+
+// read returns the record of an image, nil when there is none. The caller holds mu.
+func (r *Records) read(ref string) (*record, error) {
+	data, err := r.Store.Read(pulled, fileName(ref))
+	if err != nil || data == nil {
+		return nil, err
+	}
+	var have record
+	if err := json.Unmarshal(data, &have); err != nil {
+		return nil, fmt.Errorf("the record of image %s cannot be read: %w", ref, err)
+	}
+	return &have, nil
+}
+
+func (r *Records) write(folder, image string, what any) error {
+	data, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	return r.Store.Write(folder, fileName(image), data)
+}

@@ -1,0 +1,253 @@
+package kubelet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/encoding/protodelim"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/hollow"
+)
+
+// series are the values of one scrape by name and labels; of a histogram, how many values it has taken in.
+type series map[string][]one
+
+type one struct {
+	labels map[string]string
+	value  float64
+}
+
+// scrape asks a path of a kubelet's for its metrics.
+func scrape(t *testing.T, k *Kubelet, path string) series {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
+	r.Header.Set("Accept", "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited")
+	k.routes().ServeHTTP(w, r)
+	if w.Code != 200 {
+		t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
+	}
+	found := series{}
+	for in := bufio.NewReader(w.Body); ; {
+		f := &dto.MetricFamily{}
+		if err := protodelim.UnmarshalFrom(in, f); errors.Is(err, io.EOF) {
+			return found
+		} else if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		for _, m := range f.Metric {
+			o := one{labels: map[string]string{}}
+			for _, l := range m.Label {
+				o.labels[l.GetName()] = l.GetValue()
+			}
+			switch f.GetType() {
+			case dto.MetricType_COUNTER:
+				o.value = m.GetCounter().GetValue()
+			case dto.MetricType_GAUGE:
+				o.value = m.GetGauge().GetValue()
+			case dto.MetricType_HISTOGRAM:
+				o.value = float64(m.GetHistogram().GetSampleCount())
+			}
+			found[f.GetName()] = append(found[f.GetName()], o)
+		}
+	}
+}
+
+// of returns the value of a series that has these labels among its own. NaN: there is none.
+func (s series) of(name string, labels ...string) float64 {
+	for _, o := range s[name] {
+		fits := true
+		for i := 0; i < len(labels); i += 2 {
+			fits = fits && o.labels[labels[i]] == labels[i+1]
+		}
+		if fits {
+			return o.value
+		}
+	}
+	return math.NaN()
+}
+
+// scraped is a kubelet whose metrics are served, with a pod that is ready.
+func scraped(t *testing.T) (*node, *Kubelet) {
+	n := newNode(t)
+	return n, n.scraped()
+}
+
+func (n *node) scraped() *Kubelet {
+	n.t.Helper()
+	n.options.NoServer = false
+	n.file.Address, n.file.Port, n.file.HealthzPort = "127.0.0.1", 0, 0
+	k := n.built()
+	n.runs(k)
+	p := simplePod("web")
+	p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}, PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 1,
+	}
+	n.create(p)
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	return k
+}
+
+func TestMetricsHaveTheNamesThatRulesAskFor(t *testing.T) {
+	n, k := scraped(t)
+	n.until("the metrics", func() bool { return scrape(t, k, "/metrics").of("kubelet_running_pods") == 1 })
+	s := scrape(t, k, "/metrics")
+	for _, x := range []struct {
+		name   string
+		labels []string
+		want   float64
+	}{
+		{"kubelet_node_name", []string{"node", "n1"}, 1},
+		{"kubelet_running_containers", []string{"container_state", "running"}, 1},
+		{"kubelet_running_containers", []string{"container_state", "exited"}, 0},
+		{"kubelet_evictions", []string{"eviction_signal", "memory.available"}, 0},
+		{"kubelet_evictions", []string{"eviction_signal", "nodefs.available"}, 0},
+		{"kubelet_node_config_error", nil, 0},
+		{"kubelet_pod_start_duration_seconds", nil, 1},
+		{"kubelet_runtime_operations_total", []string{"operation_type", "run_podsandbox"}, 1},
+		{"kubelet_runtime_operations_total", []string{"operation_type", "create_container"}, 1},
+		{"kubelet_runtime_operations_duration_seconds", []string{"operation_type", "start_container"}, 1},
+		{"kubelet_certificate_manager_client_expiration_renew_errors", nil, 0},
+		{"kubelet_server_expiration_renew_errors", nil, 0},
+		{"volume_manager_total_volumes", []string{"plugin_name", "kubernetes.io/empty-dir", "state", "desired_state_of_world"}, 1},
+		{"volume_manager_total_volumes", []string{"plugin_name", "kubernetes.io/empty-dir", "state", "actual_state_of_world"}, 1},
+		{"storage_operation_duration_seconds", []string{"operation_name", "volume_mount", "status", "success", "volume_plugin", "kubernetes.io/empty-dir", "migrated", "false"}, 1},
+	} {
+		if got := s.of(x.name, x.labels...); got != x.want {
+			t.Errorf("%s%q is %v, want %v", x.name, x.labels, got, x.want)
+		}
+	}
+	for _, name := range []string{"kubelet_pleg_relist_duration_seconds", "kubelet_pleg_relist_interval_seconds", "kubelet_pod_worker_duration_seconds",
+		"kubelet_cgroup_manager_duration_seconds", "kubelet_certificate_manager_server_ttl_seconds"} {
+		if got := s.of(name); !(got > 0) || math.IsInf(got, 0) {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+	if s := scrape(t, k, "/metrics/slis"); s.of("kubernetes_healthcheck", "name", "syncloop", "type", "livez") != 1 {
+		t.Errorf("/metrics/slis has %v", s)
+	}
+}
+
+func TestMetricsOfProbesGoWithTheirPod(t *testing.T) {
+	n, k := scraped(t)
+	labels := []string{"probe_type", "Readiness", "container", "main", "pod", "web", "namespace", "default"}
+	n.until("two results", func() bool {
+		s := scrape(t, k, "/metrics/probes")
+		return s.of("prober_probe_total", append(labels, "pod_uid", "uid-web", "result", "successful")...) > 1 && s.of("prober_probe_duration_seconds", labels...) > 1
+	})
+	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the series to go", func() bool {
+		s := scrape(t, k, "/metrics/probes")
+		return len(s["prober_probe_total"])+len(s["prober_probe_duration_seconds"]) == 0
+	})
+	if got := scrape(t, k, "/metrics").of("storage_operation_duration_seconds", "operation_name", "volume_unmount", "volume_plugin", "kubernetes.io/empty-dir"); !(got >= 1) {
+		t.Errorf("volumes were taken down %v times", got)
+	}
+}
+
+// A runtime that measures nothing says what pods use, of which the metrics that most rules read are made.
+func TestContainersHaveMetricsWhateverTheRuntime(t *testing.T) {
+	_, k := scraped(t)
+	s := scrape(t, k, "/metrics/cadvisor")
+	of := []string{"namespace", "default", "pod", "web", "container", "main", "image", "busybox:1"}
+	for _, name := range []string{cpuName, workingName, startName} {
+		if math.IsNaN(s.of(name, of...)) {
+			t.Errorf("%s%q is not there: %v", name, of, s[name])
+		}
+		for _, o := range s[name] {
+			if o.labels["image"] != "" && (o.labels["id"] == "" || o.labels["name"] == "") {
+				t.Errorf("%s: labels are %v", name, o.labels)
+			}
+		}
+	}
+	if s.of("machine_cpu_cores") != 4 || s.of("machine_memory_bytes") != 8<<30 || math.IsNaN(s.of(workingName, "id", "/")) || math.IsNaN(s.of(cpuName, "id", "/")) {
+		t.Errorf("the machine has %v, %v", s["machine_cpu_cores"], s["machine_memory_bytes"])
+	}
+}
+
+// measuring is a runtime that measures its containers.
+type measuring struct{ *hollow.Runtime }
+
+func (r measuring) PodMetrics(ctx context.Context) ([]*criapi.MetricDescriptor, []*criapi.PodSandboxMetrics, error) {
+	keys := []string{"id", "namespace", "pod", "container", "image"}
+	about := []*criapi.MetricDescriptor{
+		{Name: cpuName, Help: "theirs", LabelKeys: keys},
+		{Name: "container_fs_writes_total", Help: "writes", LabelKeys: append(keys[:len(keys):len(keys)], "device")},
+		{Name: receivedName, Help: "received", LabelKeys: append(keys[:len(keys):len(keys)], "interface")},
+	}
+	list, err := r.ListContainers(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	var pods []*criapi.PodSandboxMetrics
+	for _, c := range list {
+		metric := func(name string, value uint64, more ...string) *criapi.Metric {
+			labels := append([]string{c.Id, "default", "web", "main", "busybox:1"}, more...)
+			return &criapi.Metric{Name: name, Timestamp: 1, MetricType: criapi.MetricType_COUNTER, Value: &criapi.UInt64Value{Value: value}, LabelValues: labels}
+		}
+		pods = append(pods, &criapi.PodSandboxMetrics{
+			Metrics: []*criapi.Metric{metric(receivedName, 5, "eth0"), metric(receivedName, 6, "net1")},
+			ContainerMetrics: []*criapi.ContainerMetrics{{Metrics: []*criapi.Metric{
+				metric(cpuName, 1<<40), metric("container_fs_writes_total", 7, "/dev/vda"), metric("container_fs_writes_total", 8), metric("unknown", 9),
+			}}},
+		})
+	}
+	return about, pods, nil
+}
+
+func TestContainersHaveTheMetricsThatTheirRuntimeMeasures(t *testing.T) {
+	n := newNode(t)
+	n.options.Runtime = measuring{n.runtime}
+	k := n.scraped()
+	s := scrape(t, k, "/metrics/cadvisor")
+	if got := s.of("container_fs_writes_total", "pod", "web", "device", "/dev/vda"); got != 7 || len(s["container_fs_writes_total"]) != 1 {
+		t.Errorf("writes are %v", s["container_fs_writes_total"])
+	}
+	for _, o := range s["container_fs_writes_total"] {
+		if o.labels["name"] == "" || o.labels["name"] != o.labels["id"] {
+			t.Errorf("labels are %v", o.labels)
+		}
+	}
+	if s.of(receivedName, "interface", "eth0") != 5 || s.of(receivedName, "interface", "net1") != 6 {
+		t.Errorf("received: %v", s[receivedName])
+	}
+	// Whole seconds are too coarse for rates of CPU: those are the kubelet's own.
+	if got := s.of(cpuName, "container", "main"); !(got < 1<<30) {
+		t.Errorf("CPU time is %v", got)
+	}
+	for _, name := range []string{"unknown", workingName} {
+		for _, o := range s[name] {
+			if o.labels["id"] != "/" {
+				t.Errorf("%s is there: %v", name, o.labels)
+			}
+		}
+	}
+}
+
+// A process may have thousands of nodes that pretend, whose metrics nobody sees.
+func TestNodesThatPretendKeepFewMetrics(t *testing.T) {
+	n := newNode(t)
+	k := n.built()
+	families, err := k.env.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "kubelet_runtime") || strings.HasPrefix(f.GetName(), "kubelet_pleg") {
+			t.Errorf("%s is kept", f.GetName())
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package kubelet
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/kubelet/volume"
+)
+
+// Times of certificates of pods.
+const (
+	// requestLife is how long a request may wait for its signer. Requests that are older are removed by the
+	// controllers.
+	requestLife = 15 * time.Minute
+	// refusedAgain is when a refused renewal is asked for again. A first certificate that was refused stays so.
+	refusedAgain = 10 * time.Minute
+	// mostJitter is by how much renewals of pods that began together are spread.
+	mostJitter = 5 * time.Minute
+	// pollRequest is how often a request is looked at whose watch has brought nothing.
+	pollRequest = time.Minute
+)
+
+// podCertificates obtains the certificates of podCertificate sources of projected volumes. Keys and certificates are
+// kept in memory until their pod ends: a kubelet that starts asks for new ones.
+type podCertificates struct {
+	objects *objects
+	node    func() *corev1.Node // as last seen; nil before the node is registered
+	now     func() time.Time
+
+	mu    sync.Mutex
+	known map[sourceKey]*podCertificate
+}
+
+// sourceKey identifies one source of a volume of a pod.
+type sourceKey struct {
+	pod    types.UID
+	volume string
+	index  int
+}
+
+// podCertificate is the state of one source. Only the worker of its pod uses it, one call at a time.
+type podCertificate struct {
+	current volume.KeyPair
+	renew   time.Time // when the next one is asked for; zero while there is no current one
+
+	request string // the name of the request under way; empty when there is none
+	asked   time.Time
+	key     []byte // the request's, PEM
+	public  crypto.PublicKey
+
+	refused string    // why the signer gave none
+	again   time.Time // before which none is asked for
+}
+
+// Get returns the key and certificate of a source, and when to ask again. An error says what it waits for.
+func (c *podCertificates) Get(ctx context.Context, p *corev1.Pod, name string, index int, want *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
+	key := sourceKey{p.UID, name, index}
+	c.mu.Lock()
+	s := c.known[key]
+	if s == nil {
+		s = &podCertificate{}
+		c.known[key] = s
+	}
+	c.mu.Unlock()
+	now := c.now()
+	has := !s.renew.IsZero()
+	switch {
+	case has && now.Before(s.renew):
+		return s.current, s.renew, nil
+	case !has && s.refused != "":
+		return volume.KeyPair{}, time.Time{}, errors.New(s.refused)
+	}
+	err := c.advance(ctx, p, s, want, now)
+	if s.renew.IsZero() {
+		return volume.KeyPair{}, time.Time{}, err
+	}
+	// What the pod has serves until there is something newer.
+	if now.Before(s.renew) {
+		return s.current, s.renew, nil
+	}
+	if err != nil {
+		c.objects.log.Warn("renew a pod's certificate", "pod", key, "signer", want.SignerName, "error", err)
+	}
+	return s.current, now.Add(pollRequest), nil
+}
+
+// advance asks for a certificate, or takes in what came of the request.
+func (c *podCertificates) advance(ctx context.Context, p *corev1.Pod, s *podCertificate, want *corev1.PodCertificateProjection, now time.Time) error {
+	if s.request == "" {
+		if now.Before(s.again) {
+			return errors.New(s.refused)
+		}
+		if err := c.ask(ctx, p, s, want, now); err != nil {
+			return err
+		}
+	}
+	r := ref{kind: certificateRequests, namespace: p.Namespace, name: s.request}
+	request, err := c.objects.certificateRequest(ctx, r)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && now.Sub(s.asked) > requestLife && len(request.Status.Conditions) == 0:
+		c.close(p, s, r)
+		return fmt.Errorf("request for a certificate of signer %s was not answered: asking again", want.SignerName)
+	case err != nil:
+		return err
+	}
+	for _, condition := range request.Status.Conditions {
+		switch condition.Type {
+		case certificatesv1.PodCertificateRequestConditionTypeIssued:
+			err := s.issue(request, now)
+			if err != nil {
+				s.refused, s.again = err.Error(), now.Add(refusedAgain)
+			}
+			c.close(p, s, r)
+			return err
+		case certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed:
+			s.refused = fmt.Sprintf("signer %s issues no certificate: PodCertificateRequest %s is %s: %s: %s", want.SignerName, s.request, condition.Type, condition.Reason, condition.Message)
+			s.again = now.Add(refusedAgain)
+			c.close(p, s, r)
+			return errors.New(s.refused)
+		}
+	}
+	return fmt.Errorf("waiting for signer %s to issue a certificate for PodCertificateRequest %s", want.SignerName, s.request)
+}
+
+// close ends a request: it is not watched any more.
+func (c *podCertificates) close(p *corev1.Pod, s *podCertificate, r ref) {
+	s.request = ""
+	c.objects.drop(p.UID, r)
+}
+
+// ask makes a key and creates a request for a certificate of it.
+func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertificate, want *corev1.PodCertificateProjection, now time.Time) error {
+	node := c.node()
+	if node == nil || node.UID == "" {
+		return errors.New("the node is not registered yet")
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	account, err := c.objects.client.CoreV1().ServiceAccounts(p.Namespace).Get(ctx, p.Spec.ServiceAccountName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the service account of the pod: %w", err)
+	}
+	key, err := newKey(want.KeyType)
+	if err != nil {
+		return err
+	}
+	// The request says nothing of its subject: that is for the signer, by what it knows of the pod.
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return fmt.Errorf("make a certificate request: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encode a key: %w", err)
+	}
+	request := &certificatesv1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "req-" + p.Name + "-", Namespace: p.Namespace,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}}},
+		Spec: certificatesv1.PodCertificateRequestSpec{
+			SignerName: want.SignerName, PodName: p.Name, PodUID: p.UID, ServiceAccountName: account.Name, ServiceAccountUID: account.UID,
+			NodeName: types.NodeName(node.Name), NodeUID: node.UID, MaxExpirationSeconds: want.MaxExpirationSeconds,
+			StubPKCS10Request: stub, UnverifiedUserAnnotations: want.UserAnnotations,
+		},
+	}
+	made, err := c.objects.client.CertificatesV1().PodCertificateRequests(p.Namespace).Create(ctx, request, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("request a certificate of signer %s: %w", want.SignerName, err)
+	}
+	s.request, s.asked, s.public = made.Name, now, key.Public()
+	s.key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return nil
+}
+
+// newKey returns a key of one of the types that the API knows.
+func newKey(kind string) (crypto.Signer, error) {
+	switch kind {
+	case "RSA3072":
+		return rsa.GenerateKey(rand.Reader, 3072)
+	case "RSA4096":
+		return rsa.GenerateKey(rand.Reader, 4096)
+	case "ECDSAP256":
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case "ECDSAP384":
+		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	case "ECDSAP521":
+		return ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+	case "ED25519":
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return key, err
+	}
+	return nil, fmt.Errorf("key type %q is not supported", kind)
+}
+
+// issue takes in an issued certificate, which must be of the key that was made for it. Text and headers of its PEM are
+// left out.
+func (s *podCertificate) issue(r *certificatesv1.PodCertificateRequest, now time.Time) error {
+	var chain bytes.Buffer
+	for block, rest := pem.Decode([]byte(r.Status.CertificateChain)); block != nil; block, rest = pem.Decode(rest) {
+		if chain.Len() == 0 {
+			leaf, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				return fmt.Errorf("the issued certificate of PodCertificateRequest %s cannot be read: %w", r.Name, err)
+			}
+			if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(s.public) {
+				return fmt.Errorf("the issued certificate of PodCertificateRequest %s is of another key than was requested", r.Name)
+			}
+		}
+		if err := pem.Encode(&chain, &pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}); err != nil {
+			return err
+		}
+	}
+	if chain.Len() == 0 || r.Status.BeginRefreshAt == nil || r.Status.NotAfter == nil {
+		return fmt.Errorf("PodCertificateRequest %s is issued and has no certificate", r.Name)
+	}
+	s.current, s.refused, s.again = volume.KeyPair{Key: s.key, Chain: chain.Bytes()}, "", time.Time{}
+	s.renew = r.Status.BeginRefreshAt.Time
+	if left := min(mostJitter, r.Status.NotAfter.Sub(s.renew)/2); left > 0 {
+		s.renew = s.renew.Add(mathrand.N(left))
+	}
+	if !s.renew.After(now) {
+		s.renew = now.Add(pollRequest) // a signer whose certificates are due at once is not asked without pause
+	}
+	return nil
+}
+
+// forget drops what a pod had.
+func (c *podCertificates) forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.known {
+		if key.pod == uid {
+			delete(c.known, key)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/image"
+)
+
+// image makes sure that a container's image is there, by its pull policy, and that the pod may use it.
+func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Container, box *criapi.PodSandboxConfig) (*criapi.Image, error) {
+	k := w.k
+	name, err := image.ParseName(spec.Image)
+	if err != nil {
+		message := fmt.Sprintf("Failed to apply default image tag %q: %s", spec.Image, err)
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "InspectFailed", "%s", message)
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: InvalidImageName")
+		return nil, &failure{reason: "InvalidImageName", message: message}
+	}
+	have, err := k.runtime.ImageStatus(ctx, spec.Image)
+	if err != nil {
+		return nil, &failure{reason: "ImageInspectError", message: cri.Message(err), image: spec.Image}
+	}
+	never := func(format string) error {
+		message := fmt.Sprintf(format, spec.Image)
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "ErrImageNeverPull", "%s", message)
+		return &failure{reason: "ErrImageNeverPull", message: message, quick: true}
+	}
+	credentials := sync.OnceValues(func() ([]image.Credential, error) { return w.credentials(ctx, p, name) })
+	switch {
+	case have == nil && spec.ImagePullPolicy == corev1.PullNever:
+		return nil, never("Container image %q is not present with pull policy of Never")
+	case have != nil && spec.ImagePullPolicy != corev1.PullAlways:
+		usable, err := k.records.Usable(spec.Image, have.Id, credentials)
+		if err != nil {
+			k.env.Log.Warn("verify that a pod may use an image", "pod", key(p), "image", spec.Image, "error", err)
+		}
+		if usable {
+			k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled", "Container image %q already present on machine and can be accessed by the pod", spec.Image)
+			return have, nil
+		}
+		if spec.ImagePullPolicy == corev1.PullNever {
+			return nil, never("Container image %q is present with pull policy of Never but does not have the proper credentials")
+		}
+	}
+	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
+	began := time.Now()
+	have, err = w.pull(ctx, spec.Image, credentials, box)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %s", spec.Image, cri.Message(err))
+		return nil, &failure{reason: "ErrImagePull", message: cri.Message(err), image: spec.Image}
+	}
+	took := time.Since(began).Round(time.Millisecond)
+	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.",
+		spec.Image, took, took, have.Size)
+	return have, nil
+}
+
+// pull pulls an image with a pod's credentials, and records with which of them it could be pulled.
+func (w *worker) pull(ctx context.Context, name string, credentials func() ([]image.Credential, error), box *criapi.PodSandboxConfig) (have *criapi.Image, err error) {
+	k := w.k
+	offered, err := credentials()
+	if err != nil {
+		return nil, err
+	}
+	if err := k.records.Begin(name); err != nil {
+		return nil, err
+	}
+	var with *image.Credential
+	defer func() {
+		ref := ""
+		if err == nil {
+			ref = have.Id
+		}
+		if err := k.records.End(name, ref, with); err != nil {
+			k.env.Log.Warn("record who may use an image", "image", name, "error", err)
+		}
+	}()
+	if with, err = k.pulls.pull(ctx, name, offered, box); err != nil {
+		return nil, err
+	}
+	if have, err = k.runtime.ImageStatus(ctx, name); err != nil {
+		return nil, err
+	}
+	if have == nil {
+		return nil, fmt.Errorf("image %q is not there after it was pulled", name)
+	}
+	return have, nil
+}
+
+// volumeImage makes sure that the image that a container mounts as a volume is there, by the volume's pull policy.
+func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string, box *criapi.PodSandboxConfig) error {
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		if v.Name != volume || v.Image == nil {
+			continue
+		}
+		policy := v.Image.PullPolicy
+		if policy == "" {
+			policy = usualPolicy(v.Image.Reference)
+		}
+		_, err := w.image(ctx, p, &corev1.Container{Name: spec.Name, Image: v.Image.Reference, ImagePullPolicy: policy}, box)
+		return err
+	}
+	return nil
+}
+
+// mountedImage returns the image that a volume of a pod is, empty when it is something else.
+func mountedImage(p *corev1.Pod, name string) string {
+	for i := range p.Spec.Volumes {
+		if v := &p.Spec.Volumes[i]; v.Name == name && v.Image != nil {
+			return v.Image.Reference
+		}
+	}
+	return ""
+}
+
+// credentials returns the credentials to try for an image, from the pod's pull secrets.
+func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name) ([]image.Credential, error) {
+	var secrets []*corev1.Secret
+	for _, ref := range p.Spec.ImagePullSecrets {
+		s, err := w.k.objects.Secret(ctx, p.Namespace, ref.Name)
+		if err != nil {
+			w.k.event(p, corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name)
+			continue
+		}
+		secrets = append(secrets, s)
+	}
+	ring, err := image.NewKeyring(secrets)
+	if err != nil {
+		return nil, err
+	}
+	return ring.Lookup(name), nil
+}
+
+// puller pulls images; pods that want the same one wait for one pull.
+type puller struct {
+	images cri.Images
+	turn   chan struct{} // of the one that may pull, where that is one at a time; nil otherwise
+	mu     sync.Mutex
+	going  map[string]*pull
+}
+
+type pull struct {
+	done chan struct{}
+	with *image.Credential // nil: none was needed
+	err  error
+}
+
+// newPuller returns a puller that pulls several images at once, or one after the other.
+func newPuller(images cri.Images, serial bool) *puller {
+	q := &puller{images: images, going: map[string]*pull{}}
+	if serial {
+		q.turn = make(chan struct{}, 1)
+	}
+	return q
+}
+
+// pull pulls an image and returns the credential that it was pulled with, nil for none.
+func (q *puller) pull(ctx context.Context, name string, credentials []image.Credential, box *criapi.PodSandboxConfig) (*image.Credential, error) {
+	key := name
+	for _, c := range credentials {
+		key += "\x00" + c.Username + "\x00" + c.Password
+	}
+	for {
+		q.mu.Lock()
+		one, ok := q.going[key]
+		if !ok {
+			one = &pull{done: make(chan struct{})}
+			q.going[key] = one
+		}
+		q.mu.Unlock()
+		if !ok {
+			one.with, one.err = q.try(ctx, name, credentials, box)
+			q.mu.Lock()
+			delete(q.going, key)
+			q.mu.Unlock()
+			close(one.done)
+			return one.with, one.err
+		}
+		select {
+		case <-one.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		// When the pod that pulled is given up, those that waited pull themselves.
+		if status.Code(errors.Unwrap(one.err)) != codes.Canceled {
+			return one.with, one.err
+		}
+	}
+}
+
+// try pulls an image with one credential after the other.
+func (q *puller) try(ctx context.Context, name string, credentials []image.Credential, box *criapi.PodSandboxConfig) (with *image.Credential, err error) {
+	if q.turn != nil {
+		select {
+		case q.turn <- struct{}{}:
+			defer func() { <-q.turn }()
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for another image: %w", status.FromContextError(ctx.Err()).Err())
+		}
+	}
+	if len(credentials) == 0 {
+		_, err = q.images.PullImage(ctx, name, nil, box)
+		return nil, err
+	}
+	for _, c := range credentials {
+		if _, err = q.images.PullImage(ctx, name, c.Auth(), box); err == nil {
+			return &c, nil
+		}
+	}
+	return nil, err
+}

@@ -1,0 +1,53 @@
+package volume
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// operations are what is being done with the volumes of pods at this moment. The kernel gives no answer while a disk or
+// a file server hangs, and nothing can end what waits for it: what can be done is to report it.
+type operations struct {
+	mu    sync.Mutex
+	going map[string]map[*operation]bool // by the pod's uid
+}
+
+type operation struct {
+	what  string
+	began time.Time
+}
+
+// begin notes that something is done with a pod's volumes, until the returned function is called.
+func (o *operations) begin(uid, what string) (end func()) {
+	one := &operation{what, time.Now()}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.going == nil {
+		o.going = map[string]map[*operation]bool{}
+	}
+	if o.going[uid] == nil {
+		o.going[uid] = map[*operation]bool{}
+	}
+	o.going[uid][one] = true
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if delete(o.going[uid], one); len(o.going[uid]) == 0 {
+			delete(o.going, uid)
+		}
+	}
+}
+
+// Hanging returns what has been done with a pod's volumes for longer than a time, in order.
+func (m *Manager) Hanging(uid string, longer time.Duration) (list []string) {
+	m.going.mu.Lock()
+	defer m.going.mu.Unlock()
+	for one := range m.going.going[uid] {
+		if time.Since(one.began) >= longer {
+			list = append(list, one.what)
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,72 @@
+package network
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/network/policy"
+)
+
+// icmpv6 is a socket of a network that sends and hears messages of ICMPv6.
+func (s *stack) icmpv6(t *testing.T, at netip.Addr) net.PacketConn {
+	t.Helper()
+	var c net.PacketConn
+	const mostHops = 255 // as messages of neighbour discovery have it
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) {
+			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, mostHops)
+		})
+		return errors.Join(err, failed)
+	}}
+	if err := s.inside(func() (err error) {
+		c, err = config.ListenPacket(t.Context(), "ip6:ipv6-icmp", at.String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Neighbour discovery concerns one link alone. As a routed packet it is held to what holds for every other: a pod that
+// is not admitted sends nothing by it.
+func TestMessagesOfNeighbourDiscoveryAreNotRoutedPastPolicies(t *testing.T) {
+	m, r := newBench(t), newRules(t)
+	for i, uid := range []string{"victim", "neighbour"} {
+		r.SetPod(uid, &policy.Pod{Namespace: "shop", Name: uid, Addresses: []netip.Addr{m.at(i, false), m.at(i, true)}})
+	}
+	r.apply(t)
+	victim, neighbour, forger := m.here[0].icmpv6(t, m.at(0, true)), m.here[1].icmpv6(t, m.at(1, true)), m.here[2].icmpv6(t, m.at(2, true))
+	const echoRequest = 128
+	send := func(from net.PacketConn, kind byte, text string) {
+		message := append([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, text...)
+		if _, err := from.WriteTo(message, &net.IPAddr{IP: m.at(0, true).AsSlice()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for kind := byte(133); kind <= 136; kind++ {
+		send(forger, kind, "forged")
+	}
+	send(neighbour, echoRequest, "the end")
+	_ = victim.SetReadDeadline(time.Now().Add(10 * time.Second))
+	b := make([]byte, 1500)
+	for {
+		n, from, err := victim.ReadFrom(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(b[min(n, 8):n]); strings.HasPrefix(text, "forged") {
+			t.Errorf("the pod hears a message of type %d from %s, a pod that is not known", b[0], from)
+		} else if text == "the end" {
+			return
+		}
+	}
+}

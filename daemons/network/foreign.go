@@ -1,0 +1,208 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/nftables"
+
+	"clusterctl/daemons/nft/kernel"
+)
+
+// acceptChain is an iptables chain that accepts packets of pods. The chain FORWARD jumps to it after the rules of other
+// programs, so that it takes effect instead of the policy DROP, which Docker and ufw set.
+const acceptChain = "CLUSTERCTL-FORWARD"
+
+// proxyMark is the mark of packets that the service proxy forwards with the machine's address as their source.
+const proxyMark = "0x4000/0x4000"
+
+// programTime bounds one call of an iptables program.
+const programTime = 20 * time.Second
+
+// foreign makes packet filters of other programs accept packets of pods, and finds rules that drop them: an accept in
+// our own tables does not overrule these. Only problems may be read by several goroutines.
+type foreign struct {
+	clusters   []netip.Prefix
+	call       func(input []byte, program string, args ...string) ([]byte, error) // runs a program; nil is the real one
+	proc       string                                                             // /proc when empty
+	generation uint32
+	looked     bool
+
+	mu       sync.Mutex
+	problems []string
+}
+
+// protocolOf holds the names that iptables and the kernel have for a family of addresses.
+type protocolOf struct {
+	program, names string // of iptables, and of the file that names the tables of its older kind
+	family         nftables.TableFamily
+	is4            bool
+}
+
+var protocols = []protocolOf{
+	{"iptables", "net/ip_tables_names", nftables.TableFamilyIPv4, true},
+	{"ip6tables", "net/ip6_tables_names", nftables.TableFamilyIPv6, false},
+}
+
+// keep adds accepts for packets of pods where a filter allows that, and records the rules that still drop them. It does
+// nothing when the kernel's rules have not changed since the last call, unless deep is set.
+func (f *foreign) keep(deep bool) error {
+	generation, err := kernel.Generation()
+	if err != nil {
+		return fmt.Errorf("look at others' packet rules: %w", err)
+	}
+	if f.looked && !deep && generation == f.generation {
+		return nil
+	}
+	var problems []string
+	var failures []error
+	for _, p := range protocols {
+		if !slices.ContainsFunc(f.clusters, func(c netip.Prefix) bool { return c.Addr().Is4() == p.is4 }) {
+			continue
+		}
+		found, err := f.older(p)
+		problems, failures = append(problems, found...), append(failures, err)
+	}
+	found, err := f.newer()
+	problems, failures = append(problems, found...), append(failures, err)
+	slices.Sort(problems)
+	f.mu.Lock()
+	f.problems = slices.Compact(problems)
+	f.mu.Unlock()
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
+	f.generation, f.looked = generation, true
+	return nil
+}
+
+// found returns the rules that drop packets of pods, as text.
+func (f *foreign) found() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.problems)
+}
+
+// older examines the tables of the legacy iptables, if the kernel has any.
+func (f *foreign) older(p protocolOf) ([]string, error) {
+	proc := f.proc
+	if proc == "" {
+		proc = "/proc"
+	}
+	names, err := os.ReadFile(proc + "/" + p.names)
+	if err != nil || !slices.Contains(strings.Fields(string(names)), "filter") {
+		return nil, nil // the kernel has none, or none of that kind
+	}
+	for _, suffix := range []string{"-legacy", ""} {
+		version, err := f.run(nil, p.program+suffix, "-V")
+		if err == nil && !bytes.Contains(version, []byte("nf_tables")) {
+			return f.accept(p, p.program, suffix, "the older tables of "+p.program)
+		}
+	}
+	return []string{"the machine has packet rules of " + p.program + "-legacy, and not the program: install it, or remove the rules by a restart"}, nil
+}
+
+// accept adds acceptChain to one kind of iptables when the policy of its chain FORWARD is DROP. It returns the rules
+// that drop packets of pods before they reach it.
+func (f *foreign) accept(p protocolOf, program, suffix, called string) ([]string, error) {
+	name := program + suffix
+	listed, err := f.run(nil, name, "-w", "5", "-S", "FORWARD")
+	if err != nil {
+		return nil, fmt.Errorf("look at the rules of %s: %w", name, err)
+	}
+	drops, jumps, problems := false, false, []string(nil)
+	for line := range strings.Lines(string(listed)) {
+		words := strings.Fields(line)
+		switch {
+		case slices.Equal(words, []string{"-P", "FORWARD", "DROP"}):
+			drops = true
+		case slices.Equal(words, []string{"-A", "FORWARD", "-j", acceptChain}):
+			jumps = true
+		case everyPacket(words) && !jumps:
+			problems = append(problems, fmt.Sprintf("the rule %q of %s drops packets of pods", strings.TrimSpace(line), called))
+		}
+	}
+	if !drops {
+		return problems, nil
+	}
+	if err := f.fill(p, program, suffix); err != nil {
+		return problems, err
+	}
+	if !jumps {
+		if _, err := f.run(nil, name, "-w", "5", "-A", "FORWARD", "-j", acceptChain); err != nil {
+			return problems, fmt.Errorf("accept packets of pods by %s: %w", name, err)
+		}
+	}
+	return problems, nil
+}
+
+// everyPacket reports whether a rule, in iptables' words, drops or refuses whatever comes to it.
+func everyPacket(words []string) bool {
+	if len(words) < 4 || words[0] != "-A" || words[1] != "FORWARD" {
+		return false
+	}
+	rest := words[2:]
+	if len(rest) > 4 && rest[0] == "-m" && rest[1] == "comment" && rest[2] == "--comment" {
+		// A comment of several words is quoted, and ends with the word that ends with the quote.
+		end := 3
+		for strings.HasPrefix(rest[3], `"`) && end+1 < len(rest) && !strings.HasSuffix(rest[end], `"`) {
+			end++
+		}
+		rest = rest[end+1:]
+	}
+	return len(rest) > 1 && rest[0] == "-j" && (rest[1] == "DROP" || rest[1] == "REJECT")
+}
+
+// fill writes the rules of acceptChain unless they are already there.
+func (f *foreign) fill(p protocolOf, program, suffix string) error {
+	var rules []string
+	for _, c := range f.clusters {
+		if c.Addr().Is4() == p.is4 {
+			rules = append(rules, "-A "+acceptChain+" -s "+c.String()+" -j ACCEPT", "-A "+acceptChain+" -d "+c.String()+" -j ACCEPT")
+		}
+	}
+	rules = append(rules, "-A "+acceptChain+" -m mark --mark "+proxyMark+" -j ACCEPT", "-A "+acceptChain+" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
+	// A chain that is not there is an error, and has no rules.
+	if has, err := f.run(nil, program+suffix, "-w", "5", "-S", acceptChain); err == nil {
+		var found []string
+		for line := range strings.Lines(string(has)) {
+			if strings.HasPrefix(line, "-A ") {
+				found = append(found, strings.TrimSpace(line))
+			}
+		}
+		if slices.Equal(found, rules) {
+			return nil
+		}
+	}
+	text := fmt.Sprintf("*filter\n:%s - [0:0]\n%s\nCOMMIT\n", acceptChain, strings.Join(rules, "\n"))
+	if _, err := f.run([]byte(text), program+suffix+"-restore", "-w", "5", "--noflush"); err != nil {
+		return fmt.Errorf("write the chain %s of %s: %w", acceptChain, program+suffix, err)
+	}
+	return nil
+}
+
+func (f *foreign) run(input []byte, program string, args ...string) ([]byte, error) {
+	if f.call != nil {
+		return f.call(input, program, args...)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), programTime)
+	defer stop()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin, cmd.WaitDelay = bytes.NewReader(input), time.Second
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(complaint.String()))
+	}
+	return out, nil
+}

@@ -1,0 +1,100 @@
+package proxy
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/run/measure"
+)
+
+// programmed are the metrics of how old the rules are, by upstream's names. Slices say when the change of a pod or
+// service happened that they were written for.
+type programmed struct {
+	began   time.Time // changes from before are no news
+	seconds prometheus.Histogram
+	last    prometheus.Gauge // when the rules were last right
+	queued  prometheus.Gauge // when there was last something to change
+
+	mu      sync.Mutex
+	pending map[string]time.Time // by slice: the oldest change that the rules do not have yet
+}
+
+func newProgrammed(now time.Time) *programmed {
+	return &programmed{
+		began: now, pending: map[string]time.Time{},
+		seconds: measure.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubeproxy_network_programming_duration_seconds", Help: "From the change of a service or of its pods to the rules that follow from it.",
+			Buckets: slices.Concat(prometheus.LinearBuckets(.25, .25, 2), prometheus.LinearBuckets(1, 1, 59), prometheus.LinearBuckets(60, 5, 12), prometheus.LinearBuckets(120, 30, 7)),
+		}),
+		last:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds", Help: "When the rules were last brought up to date."}),
+		queued: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", Help: "When the rules last had to be brought up to date."}),
+	}
+}
+
+// collectors are what is registered.
+func (p *programmed) collectors() []prometheus.Collector {
+	return []prometheus.Collector{p.seconds, p.last, p.queued}
+}
+
+// handler takes in the changes that slices were written for.
+func (p *programmed) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { p.changed(nil, o) },
+		UpdateFunc: p.changed,
+	}
+}
+
+func (p *programmed) changed(was, is any) {
+	slice, ok := is.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return
+	}
+	text := slice.Annotations[corev1.EndpointsLastChangeTriggerTime]
+	if old, ok := was.(*discoveryv1.EndpointSlice); ok && old.Annotations[corev1.EndpointsLastChangeTriggerTime] == text {
+		return
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || at.Before(p.began) {
+		return
+	}
+	key := slice.Namespace + "/" + slice.Name
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if before, ok := p.pending[key]; !ok || at.Before(before) {
+		p.pending[key] = at
+	}
+}
+
+// take returns the changes that the rules will have which are worked out from now on.
+func (p *programmed) take() map[string]time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := p.pending
+	p.pending = map[string]time.Time{}
+	return taken
+}
+
+// done takes in that the rules have the changes.
+func (p *programmed) done(taken map[string]time.Time, now time.Time) {
+	for _, at := range taken {
+		p.seconds.Observe(max(now.Sub(at), 0).Seconds())
+	}
+	p.last.Set(float64(now.UnixNano()) / 1e9)
+}
+
+// failed has the changes counted when the rules have them after all.
+func (p *programmed) failed(taken map[string]time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, at := range taken {
+		if before, ok := p.pending[key]; !ok || at.Before(before) {
+			p.pending[key] = at
+		}
+	}
+}

@@ -1,0 +1,29 @@
+// Package measure makes the histograms that daemons serve at /metrics. Like upstream's since Kubernetes 1.37, each has
+// exponential buckets beside its own: a scraper that asks for the protobuf form gets them as a native histogram, and
+// all others get text with the classic buckets alone. See
+// https://kubernetes.io/docs/reference/instrumentation/native-histograms/.
+package measure
+
+import "github.com/prometheus/client_golang/prometheus"
+
+const (
+	// factor is how much wider one exponential bucket is than the one before, at most.
+	factor = 1.1
+	// mostBuckets bounds the exponential buckets of a series. Beyond it they are made wider.
+	mostBuckets = 160
+)
+
+// NewHistogram returns a histogram that is not registered yet.
+func NewHistogram(o prometheus.HistogramOpts) prometheus.Histogram {
+	return prometheus.NewHistogram(native(o))
+}
+
+// NewHistogramVec returns a histogram with labels that is not registered yet.
+func NewHistogramVec(o prometheus.HistogramOpts, labels []string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(native(o), labels)
+}
+
+func native(o prometheus.HistogramOpts) prometheus.HistogramOpts {
+	o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber = factor, mostBuckets
+	return o
+}

@@ -1,0 +1,56 @@
+package run
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// slis are the results of health checks as they are served at /metrics/slis, by upstream's names. See
+// https://kubernetes.io/docs/reference/instrumentation/slis/.
+type slis struct {
+	registry *prometheus.Registry
+	now      *prometheus.GaugeVec
+	total    *prometheus.CounterVec
+}
+
+func newSLIs() *slis {
+	s := &slis{
+		registry: prometheus.NewRegistry(),
+		now:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubernetes_healthcheck", Help: "Whether a health check succeeded last."}, []string{"name", "type"}),
+		total:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubernetes_healthchecks_total", Help: "Results of health checks."}, []string{"name", "type", "status"}),
+	}
+	s.registry.MustRegister(s.now, s.total)
+	return s
+}
+
+// count takes in the results of the checks of an endpoint, by its name: livez, readyz or healthz.
+func (s *slis) count(endpoint string, results []result) {
+	for _, r := range results {
+		well, status := 1.0, "success"
+		if r.err != nil {
+			well, status = 0, "error"
+		}
+		s.now.WithLabelValues(r.name, endpoint).Set(well)
+		s.total.WithLabelValues(r.name, endpoint, status).Inc()
+	}
+}
+
+// slis serves the results of health checks. A scrape asks each check itself, so that a daemon whose health endpoints
+// nobody asks has series from the start.
+func (h *Health) slis() http.Handler {
+	counts := h.counted()
+	answer := promhttp.HandlerFor(counts.registry, promhttp.HandlerOpts{})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		counts.count("livez", h.results(false, ""))
+		counts.count("readyz", h.results(true, ""))
+		answer.ServeHTTP(w, r)
+	})
+}
+
+// counted returns where the results of the checks are counted.
+func (h *Health) counted() *slis {
+	h.once.Do(func() { h.counts = newSLIs() })
+	return h.counts
+}

@@ -1,0 +1,88 @@
+package scheduler
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/scheduler/cluster"
+)
+
+// podResources are the metrics of what pods request and are limited to, by upstream's names, which are served at
+// /metrics/resources: as many series as there are pods. Pods that have ended, and those that wait for their scheduling
+// gates, are not among them. A scheduler that does not lead knows of none.
+type podResources struct{ m *metrics }
+
+var (
+	podResourceLabels = []string{"namespace", "pod", "node", "scheduler", "priority", "resource", "unit"}
+	podRequestDesc    = prometheus.NewDesc("kube_pod_resource_request", "What a pod requests of a resource.", podResourceLabels, nil)
+	podLimitDesc      = prometheus.NewDesc("kube_pod_resource_limit", "What a pod may use of a resource at most.", podResourceLabels, nil)
+)
+
+// podResourceMetrics serves them.
+func podResourceMetrics(m *metrics) (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(podResources{m}); err != nil {
+		return nil, err
+	}
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
+}
+
+// Describe implements prometheus.Collector.
+func (podResources) Describe(to chan<- *prometheus.Desc) {
+	to <- podRequestDesc
+	to <- podLimitDesc
+}
+
+// Collect implements prometheus.Collector.
+func (p podResources) Collect(to chan<- prometheus.Metric) {
+	s := p.m.scheduler.Load()
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	pods := slices.Collect(s.cluster.Pods())
+	pods = append(pods, s.queue.all()...)
+	nodes := make([]string, len(pods))
+	for i, pod := range pods {
+		nodes[i] = pod.NodeName
+	}
+	s.mu.Unlock()
+	seen := make(map[types.UID]bool, len(pods))
+	for i, pod := range pods {
+		if seen[pod.UID] { // placed, and not yet out of the queue
+			continue
+		}
+		seen[pod.UID] = true
+		for _, one := range []struct {
+			desc    *prometheus.Desc
+			amounts *cluster.Resources
+		}{{podRequestDesc, &pod.Requests}, {podLimitDesc, &pod.Limits}} {
+			for name, n := range one.amounts.Named() {
+				value, unit := float64(n), unitOf(name)
+				if name == corev1.ResourceCPU {
+					value /= 1000
+				}
+				to <- prometheus.MustNewConstMetric(one.desc, prometheus.GaugeValue, value,
+					pod.Namespace, pod.Name, nodes[i], pod.Scheduler, strconv.Itoa(int(pod.Priority)), string(name), unit)
+			}
+		}
+	}
+}
+
+func unitOf(name corev1.ResourceName) string {
+	switch {
+	case name == corev1.ResourceCPU:
+		return "cores"
+	case name == corev1.ResourceMemory, name == corev1.ResourceStorage, name == corev1.ResourceEphemeralStorage,
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return "bytes"
+	}
+	return "integer"
+}

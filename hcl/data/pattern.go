@@ -1,0 +1,331 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxAlternatives bounds how many patterns the braces of one pattern stand for.
+const maxAlternatives = 1000
+
+// Listed returns the paths of the entries of a folder whose names end with suffix, sorted. Folders are left out.
+func Listed(dir, suffix string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, e := range entries {
+		if !e.IsDir() && strings.HasSuffix(e.Name(), suffix) {
+			list = append(list, filepath.Join(dir, e.Name()))
+		}
+	}
+	return list, nil
+}
+
+// Matches returns the paths of the files and folders below base that match pattern, sorted. base is a path and never
+// part of the pattern. A pattern has the signs of Terraform's fileset: *, ?, [class], [^class], {a,b}, ** for any
+// number of folders, and \ before a sign that stands for itself. A part of the pattern also stands for the entry of
+// exactly that name, so that the path of an existing file always matches that file. ** does not follow symbolic links
+// to folders.
+func Matches(base, pattern string) ([]string, error) {
+	patterns, err := alternatives(pattern)
+	if err != nil {
+		return nil, err
+	}
+	w := walk{found: map[string]bool{}, seen: map[visit]bool{}}
+	for i, p := range patterns {
+		parts, err := parse(p)
+		if err != nil {
+			path := filepath.Join(base, pattern)
+			if _, statErr := os.Lstat(path); statErr == nil {
+				return []string{path}, nil
+			}
+			return nil, fmt.Errorf("%q: %w", pattern, err)
+		}
+		if err := w.match(i, base, parts); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Sorted(maps.Keys(w.found)), nil
+}
+
+// part is what a pattern says between two slashes.
+type part struct {
+	text string         // as written: the name of an entry
+	name string         // without backslashes, when there is no other sign
+	re   *regexp.Regexp // nil when there is no sign but backslashes
+	deep bool           // **
+}
+
+func parse(pattern string) (list []part, err error) {
+	for _, text := range strings.Split(filepath.ToSlash(pattern), "/") {
+		switch {
+		case text == "" || text == ".":
+			continue
+		case text == "**":
+			list = append(list, part{text: text, deep: true})
+			continue
+		}
+		p := part{text: text}
+		if strings.ContainsAny(text, "*?[") {
+			if p.re, err = expression(text); err != nil {
+				return nil, err
+			}
+		} else if p.name, err = unescape(text); err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// walk collects the paths that patterns match.
+type walk struct {
+	found map[string]bool
+	seen  map[visit]bool
+}
+
+// visit is a folder with the rest of a pattern that is matched in it.
+type visit struct {
+	dir           string
+	pattern, rest int // index of the pattern, and how many of its parts are left
+}
+
+func (w *walk) match(pattern int, dir string, parts []part) error {
+	if len(parts) == 0 {
+		w.found[dir] = true
+		return nil
+	}
+	v := visit{dir, pattern, len(parts)}
+	if w.seen[v] {
+		return nil
+	}
+	w.seen[v] = true
+	p, rest := parts[0], parts[1:]
+	names := []string{p.text}
+	if p.name != "" && p.name != p.text {
+		names = append(names, p.name)
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		_, err := os.Lstat(path)
+		if err == nil {
+			err = w.match(pattern, path, rest)
+		} else if isAbsent(err) {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.deep {
+		if err := w.match(pattern, dir, rest); err != nil {
+			return err
+		}
+	}
+	if p.re == nil && !p.deep {
+		return nil
+	}
+	return w.entries(pattern, dir, parts)
+}
+
+// entries matches the first of parts, which has signs, with the entries of a folder.
+func (w *walk) entries(pattern int, dir string, parts []part) error {
+	if info, err := os.Stat(dir); isAbsent(err) || err == nil && !info.IsDir() {
+		return nil // a file, or a link that leads nowhere, has no entries
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	p, rest := parts[0], parts[1:]
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		var err error
+		switch {
+		case p.deep && e.IsDir():
+			err = w.match(pattern, path, parts)
+		case p.deep && len(rest) == 0:
+			w.found[path] = true
+		case !p.deep && p.re.MatchString(e.Name()):
+			err = w.match(pattern, path, rest)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isAbsent reports whether an error of the file system says that a path does not exist.
+func isAbsent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// alternatives returns the patterns that the braces of a pattern stand for, and the pattern with its braces as they
+// are.
+func alternatives(pattern string) ([]string, error) {
+	done, waiting := []string{}, []string{pattern}
+	for len(waiting) > 0 {
+		p := waiting[0]
+		waiting = waiting[1:]
+		before, choices, after, ok, err := braces(p)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", pattern, err)
+		}
+		if !ok {
+			done = append(done, p)
+		}
+		for _, choice := range choices {
+			waiting = append(waiting, before+choice+after)
+		}
+		if len(done)+len(waiting) > maxAlternatives {
+			return nil, fmt.Errorf("%q: the braces stand for more than %d patterns", pattern, maxAlternatives)
+		}
+	}
+	if !slices.Contains(done, pattern) {
+		done = append(done, pattern)
+	}
+	return done, nil
+}
+
+// braces cuts a pattern at its first pair of braces.
+func braces(p string) (before string, choices []string, after string, ok bool, err error) {
+	depth, start, from := 0, 0, 0
+	for i := 0; i < len(p); i++ {
+		switch p[i] {
+		case '\\':
+			i++
+		case '[':
+			if end := classEnd(p[i:]); end > 0 {
+				i += end - 1
+			}
+		case '{':
+			if depth++; depth == 1 {
+				start, from = i, i+1
+			}
+		case ',':
+			if depth == 1 {
+				choices = append(choices, p[from:i])
+				from = i + 1
+			}
+		case '}':
+			if depth == 0 {
+				continue
+			}
+			if depth--; depth == 0 {
+				return p[:start], append(choices, p[from:i]), p[i+1:], true, nil
+			}
+		}
+	}
+	if depth > 0 {
+		return "", nil, "", false, errors.New("syntax error in pattern: a brace is not closed")
+	}
+	return "", nil, "", false, nil
+}
+
+// classEnd returns the length of the character class that a text starts with, 0 when it is not closed.
+func classEnd(text string) int {
+	i := 1
+	if i < len(text) && (text[i] == '^' || text[i] == '!') {
+		i++
+	}
+	for first := true; i < len(text) && text[i] != '/'; first = false {
+		switch {
+		case text[i] == '\\':
+			i++
+		case text[i] == ']' && !first:
+			return i + 1
+		}
+		i++
+	}
+	return 0
+}
+
+// expression returns the regular expression of one part of a pattern: matching takes linear time whatever it says.
+func expression(text string) (*regexp.Regexp, error) {
+	var b strings.Builder
+	b.WriteString(`\A(?s:`)
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '*':
+			b.WriteString(".*")
+		case '?':
+			b.WriteString(".")
+		case '\\':
+			if i++; i == len(text) {
+				return nil, errors.New("syntax error in pattern: it ends with a backslash")
+			}
+			b.WriteString(regexp.QuoteMeta(text[i : i+1]))
+		case '[':
+			end := classEnd(text[i:])
+			if end == 0 {
+				return nil, errors.New("syntax error in pattern: a bracket is not closed")
+			}
+			b.WriteString(class(text[i+1 : i+end-1]))
+			i += end - 1
+		default:
+			from := i
+			for i+1 < len(text) && !strings.ContainsRune(`*?\[`, rune(text[i+1])) {
+				i++
+			}
+			b.WriteString(regexp.QuoteMeta(text[from : i+1]))
+		}
+	}
+	b.WriteString(`)\z`)
+	re, err := regexp.Compile(b.String())
+	if err != nil {
+		return nil, errors.New("syntax error in pattern")
+	}
+	return re, nil
+}
+
+// class returns the class of regular expressions for what is between the brackets of a pattern.
+func class(text string) string {
+	var b strings.Builder
+	b.WriteByte('[')
+	if strings.HasPrefix(text, "^") || strings.HasPrefix(text, "!") {
+		b.WriteByte('^')
+		text = text[1:]
+	}
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == '\\' && i+1 < len(text):
+			i++
+			b.WriteString(regexp.QuoteMeta(text[i : i+1]))
+		case c == '-':
+			b.WriteByte('-')
+		case strings.ContainsRune(`[]^&~\`, rune(c)):
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+// unescape removes the backslashes from a part of a pattern without other signs.
+func unescape(text string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' {
+			if i++; i == len(text) {
+				return "", errors.New("syntax error in pattern: it ends with a backslash")
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,58 @@
+package role
+
+import (
+	"clusterctl/provision/step"
+)
+
+// holding lists the files that a machine has because of what it is. Where a machine is not that, or no longer, they are
+// removed: the keys of a control plane on a worker would let the worker be the cluster.
+type holding struct {
+	has   func(Input) bool
+	paths []string
+}
+
+var holdings = []holding{
+	{Input.controlPlane, []string{
+		PKI + "/ca.key", PKI + "/etcd", PKI + "/front-proxy-ca.crt", PKI + "/front-proxy-ca.key", PKI + "/sa.key", PKI + "/sa.pub",
+		encryptionFile, apiCRL, settings, schedulerConfig,
+	}},
+	{Input.controlPlane, pairs("apiserver", kubeletClient, etcdClient, "front-proxy-client", "kube-scheduler", "kube-controller-manager", "metrics-server")},
+	{Input.controlPlane, kubeconfigs("admin", "super-admin", "scheduler", "controller-manager", "metrics-server")},
+	{Input.etcd, pairs("etcd/server", "etcd/peer")},
+	{Input.snapshots, []string{SnapshotSettings, snapshotCA}},
+	{Input.address, kubeconfigs("address")},
+	{Input.kubelet, append(pairs("kubelet"), nodeCredential, kubeletConfig)},
+	{Input.node, kubeconfigs("proxy")},
+	{Input.dns, kubeconfigs("dns")},
+	{Input.ingress, kubeconfigs("ingress")},
+}
+
+func pairs(names ...string) (paths []string) {
+	for _, name := range names {
+		paths = append(paths, PKI+"/"+name+".crt", PKI+"/"+name+".key")
+	}
+	return paths
+}
+
+func kubeconfigs(names ...string) (paths []string) {
+	for _, name := range names {
+		paths = append(paths, Kubernetes+"/"+name+".conf")
+	}
+	return paths
+}
+
+// former returns the steps that remove the files of what a machine is not. They come after the daemons that read them
+// have stopped.
+func former(in Input) (steps []step.Step) {
+	for _, h := range holdings {
+		if h.has(in) {
+			continue
+		}
+		for _, path := range h.paths {
+			steps = append(steps, &step.Absent{Path: path, NoCopy: true})
+		}
+	}
+	return steps
+}
+
+func (in Input) kubelet() bool { return in.node() || in.staticPods() }

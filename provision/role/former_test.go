@@ -1,0 +1,120 @@
+package role_test
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"strings"
+	"testing"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// became are the inputs of one machine, by what it is.
+func became(t *testing.T) map[string]role.Input {
+	t.Helper()
+	all := map[string]role.Input{}
+	other := machine("other", "10.0.0.9", config.RoleControlPlane)
+	for _, roles := range []string{"control-plane", "node", "control-plane node"} {
+		for _, form := range []string{"", config.FormStaticPods} {
+			for _, rest := range []bool{true, false} {
+				m := machine("m", "10.0.0.1", strings.Fields(roles)...)
+				c := cluster(m, other)
+				c.ControlPlaneForm = form
+				c.DNS.Replicas = 1
+				s := newState("other")
+				if rest {
+					s = newState("m", "other")
+					c.Etcd.Members, c.Etcd.Said = 2, true
+					c.VirtualAddress = netip.MustParseAddr("10.0.0.100")
+					c.DNS.Replicas = 2
+					c.Ingress = &config.Ingress{}
+					c.Etcd.Snapshot = &config.Snapshot{Directory: "/var/lib/snapshots", S3: &config.S3{CA: "ca"}}
+					c.API.Authentication, c.API.TokenWebhook, c.API.Admission, c.API.Authorization = "a", "b", "c", "d"
+					c.Audit = config.Audit{Enabled: true, Webhook: "w"}
+					c.Scheduler.Choose("config", "x")
+					s.Keys.Encryption = state.Encryption{Keys: []state.EncryptionKey{{Provider: "secretbox", Name: "k", Secret: []byte("s")}}, Write: "secretbox:v1:k"}
+				} else {
+					c.Machines = append(c.Machines, machine("third", "10.0.0.8", config.RoleControlPlane))
+				}
+				all[fmt.Sprintf("%s, %s, all parts %v", roles, form, rest)] = role.Input{Cluster: c, Machine: m, State: s, Files: files{}, Facts: host.Facts{OOMAdjust: true}}
+			}
+		}
+	}
+	return all
+}
+
+// laid returns the files below /etc/kubernetes that steps lay, and what they remove.
+func laid(t *testing.T, in role.Input) (files, absent map[string]bool) {
+	t.Helper()
+	steps, err := role.Steps(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, absent = map[string]bool{}, map[string]bool{}
+	for _, s := range steps {
+		switch s := s.(type) {
+		case *step.File:
+			files[s.Path] = true
+		case *step.Certificate:
+			files[s.Path+".crt"], files[s.Path+".key"] = true, true
+		case *step.Kubeconfig:
+			files[s.Path] = true
+		case *step.StaticPod:
+			files[s.Path] = true
+		case *step.Absent:
+			absent[s.Path] = true
+		case *step.NoUnit:
+			absent[s.Path] = true
+		case *step.NoStaticPod:
+			absent[s.Path] = true
+		case *step.KeepRelease:
+			for _, p := range s.Paths {
+				if strings.HasPrefix(p, role.PKI) || strings.HasSuffix(p, ".conf") && path.Dir(p) == role.Kubernetes {
+					t.Errorf("a copy of %s is kept on the machine", p)
+				}
+			}
+		}
+	}
+	return files, absent
+}
+
+func TestFilesOfFormerRolesAreRemoved(t *testing.T) {
+	all := became(t)
+	for was, from := range all {
+		files, _ := laid(t, from)
+		for is, to := range all {
+			have, absent := laid(t, to)
+			for file := range files {
+				if !strings.HasPrefix(file, role.Kubernetes+"/") && !strings.HasPrefix(file, "/var/lib/kubelet/") || have[file] {
+					continue
+				}
+				gone := false
+				for a := range absent {
+					gone = gone || file == a || strings.HasPrefix(file, a+"/")
+				}
+				if !gone {
+					t.Errorf("%s, then %s: %s stays", was, is, file)
+				}
+			}
+			for file := range have {
+				for a := range absent {
+					if file == a || strings.HasPrefix(file, a+"/") {
+						t.Errorf("%s: %s is laid and removed", is, file)
+					}
+				}
+			}
+		}
+	}
+	laidByControl, _ := laid(t, all["control-plane, , all parts true"])
+	for _, file := range []string{"/ca.key", "/etcd/ca.key", "/sa.key", "/encryption.yaml", "/" + certs.FrontProxyCA + ".key"} {
+		if !laidByControl[role.PKI+file] {
+			t.Errorf("the test lays no %s", file)
+		}
+	}
+}

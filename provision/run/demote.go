@@ -1,0 +1,59 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
+)
+
+// demoted reports whether a machine leaves the control plane and stays in the cluster.
+func (p *Prepared) demoted(m *machine) bool {
+	return m.action == plan.Change && !m.Has(config.RoleControlPlane) && p.known(m).Machine.Has(config.RoleControlPlane)
+}
+
+// demote takes machines out of the control plane, one after the other. It comes when the rest of the control plane, and
+// what the nodes know of it, is as declared: nobody needs these machines any more.
+func (p *Prepared) demote(ctx context.Context, list []*machine) error {
+	for _, m := range list {
+		if err := p.each(ctx, []*machine{m}, p.demoteOne); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(list, func(m *machine) bool { return m.makes }) {
+		return p.label(ctx)
+	}
+	return nil
+}
+
+// demoteOne has a machine's API server end what it serves, takes the machine's member out of the store, and then
+// changes the machine, which removes the keys. A run that is cut off in between is gone on with by the next one: until
+// the end the state has the machine as one of the control plane.
+func (p *Prepared) demoteOne(ctx context.Context, m *machine) (err error) {
+	defer func() { p.failed(ctx, m, err) }()
+	p.begin(m, "leaving the control plane")
+	from := p.survivor()
+	if from == nil {
+		return fmt.Errorf("it stays in the control plane: no machine of the control plane that stays is part of this run: select one, too")
+	}
+	if err := p.patiently(ctx, from, func(list []plan.Health) error { return plan.MayLeave(m.Name, list) }); err != nil {
+		return fmt.Errorf("it stays in the control plane: %w", err)
+	}
+	if err := m.agent.Apply(ctx, role.StopControlPlane(), nil); err != nil {
+		return fmt.Errorf("stop its API server: %w", err)
+	}
+	if err := p.leaveOne(ctx, m); err != nil {
+		return err
+	}
+	if err := p.write(func() { delete(p.State.Etcd, m.Name) }); err != nil {
+		return err
+	}
+	// The steps that were checked before have the member leave by the machine's own credentials, which are removed now.
+	if err := p.checkOne(ctx, m); err != nil {
+		return err
+	}
+	return p.roll(ctx, m)
+}

@@ -1,0 +1,265 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+var planeAddresses = map[string]string{"a": "10.0.0.11", "b": "10.0.0.12", "c": "10.0.0.13"}
+
+// demotable is a control plane of a, b and c. The returned function declares those machines as they are from then on:
+// those that are named are the control plane, and the others are nodes.
+func demotable(t *testing.T) (*world, *hostfake.Etcd, func(control string)) {
+	w, store, _ := plane(t, "a", "b", "c")
+	w.live.ready = map[string]string{}
+	w.mustApply()
+	return w, store, func(control string) {
+		var list []config.Machine
+		for _, name := range []string{"a", "b", "c"} {
+			r := config.RoleNode
+			if strings.Contains(control, name) {
+				r = config.RoleControlPlane
+			}
+			list = append(list, machine(name, planeAddresses[name], r))
+		}
+		w.declare(list...)
+	}
+}
+
+// keysOf are the files of the control plane that a machine has.
+func keysOf(h *hostfake.Host) (found []string) {
+	for _, path := range []string{"pki/ca.key", "pki/etcd/ca.key", "pki/etcd/peer.key", "pki/sa.key", "pki/front-proxy-ca.key", "pki/encryption.yaml",
+		"pki/apiserver.key", "pki/apiserver-etcd-client.key", "admin.conf", "super-admin.conf", "controller-manager.conf"} {
+		if _, err := h.Stat("/etc/kubernetes/" + path); !errors.Is(err, fs.ErrNotExist) {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
+	for _, control := range []string{"ab", "a", "b"} {
+		t.Run(control, func(t *testing.T) {
+			w, store, declare := demotable(t)
+			if found := keysOf(w.hosts["machine.c"]); len(found) < 10 {
+				t.Fatalf("a machine of the control plane has only %v", found)
+			}
+			issued := w.state().Machines["machine.c"].Issued
+			declare(control)
+			p, err := w.engine.Prepare(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := &strings.Builder{}
+			if err := p.Plan.Print(text, plan.Style{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"- etcd      c  remove the member", "- file      /etc/kubernetes/pki/ca.key", "- file      /etc/kubernetes/super-admin.conf",
+				"super-admin.conf  revoke", "A snapshot of the store is taken before the removal of ", "leaves the control plane"} {
+				if !strings.Contains(text.String(), want) {
+					t.Errorf("the plan does not say %q:\n%s", want, text)
+				}
+			}
+			p.Close()
+			gone := len(planeAddresses) - len(control)
+			members := []int{}
+			for name, h := range w.hosts {
+				h.Before = func(what string) error {
+					if what == "stop etcd.service" { // before its data goes
+						have, _ := store.Members(context.Background()) // it is in memory
+						members = append(members, len(have))
+						if slices.ContainsFunc(have, func(m host.Member) bool { return "machine."+m.Name == name }) {
+							return fmt.Errorf("%s is stopped while it is a member", name)
+						}
+					}
+					return nil
+				}
+			}
+			w.mustApply()
+			if want := []int{2, 1}[:gone]; !slices.Equal(members, want) {
+				t.Errorf("members were stopped when the store had %v, want %v", members, want)
+			}
+			if names := voters(t, store); strings.Join(names, "") != control {
+				t.Errorf("the members are %v, want %s", names, control)
+			}
+			for name := range planeAddresses {
+				if found := keysOf(w.hosts["machine."+name]); !strings.Contains(control, name) && len(found) > 0 {
+					t.Errorf("%s has %v still", name, found)
+				}
+			}
+			s := w.state()
+			for label, r := range issued {
+				_, still := s.Machines["machine.c"].Issued[label] // perhaps renewed
+				revoked := slices.ContainsFunc(s.Revoked, func(have certs.Revoked) bool { return have.Serial == r.Serial })
+				if still == revoked {
+					t.Errorf("%s: still there %v, revoked %v", label, still, revoked)
+				}
+			}
+			for name, h := range w.hosts {
+				list, err := h.ReadFile("/etc/kubernetes/pki/ca.crl")
+				if err != nil {
+					t.Fatal(err)
+				}
+				in, err := certs.ParseRevocations(list, s.CAs[certs.ClusterCA])
+				if r := issued["kubeconfig /etc/kubernetes/super-admin.conf"]; err != nil || !in[r.Serial] {
+					t.Errorf("%s does not refuse c's super-admin.conf: %v", name, err)
+				}
+			}
+			again := w.mustApply()
+			if !again.Empty() {
+				t.Errorf("a second apply would do %v", actions(again))
+			}
+			if !strings.Contains(strings.Join(again.Waits, "\n"), "clusterctl certs rotate cluster-ca etcd-ca front-proxy-ca service-account") {
+				t.Errorf("the plan does not report keys that are due for replacement: %q", again.Waits)
+			}
+		})
+	}
+}
+
+// A machine that an earlier release demoted has the keys still, and its member is counted.
+func TestWhatAnEarlierDemotionLeftIsRemovedAndReported(t *testing.T) {
+	w, store, declare := demotable(t)
+	declare("ab")
+	s := w.state()
+	known := s.Machines["machine.c"]
+	known.Machine.Roles = []string{config.RoleNode}
+	s.Machines["machine.c"] = known
+	delete(s.Etcd, "c")
+	if err := w.engine.Store.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	p := w.mustApply()
+	if notes := strings.Join(p.Waits, "\n"); !strings.Contains(notes, "etcd has the member c (3) at https://") {
+		t.Errorf("the plan does not report the member of c: %q", notes)
+	}
+	if found := keysOf(w.hosts["machine.c"]); len(found) > 0 {
+		t.Errorf("c has %v still", found)
+	}
+	if names := voters(t, store); len(names) != 3 {
+		t.Errorf("the members are %v", names)
+	}
+	o, err := w.engine.Status(t.Context())
+	if err != nil || !strings.Contains(o.Members, "etcd has the member c") {
+		t.Errorf("status says %q, %v", o.Members, err)
+	}
+	if err := store.Remove(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if o, err = w.engine.Status(t.Context()); err != nil || !strings.Contains(o.Members, "etcd has no member b") {
+		t.Errorf("status says %q, %v", o.Members, err)
+	}
+}
+
+func TestADemotionThatIsCutOffGoesOnWithTheNextApply(t *testing.T) {
+	for at := 1; ; at += 7 {
+		w, store, declare := demotable(t)
+		declare("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		w.engine.Say = func(e run.Event) {
+			if n++; n == at {
+				cancel()
+			}
+		}
+		p, err := w.engine.Prepare(ctx)
+		if err == nil {
+			err = p.Apply(ctx)
+			p.Close()
+		}
+		cancel()
+		w.engine.Say = nil
+		if err == nil {
+			return
+		}
+		w.mustApply()
+		if names := voters(t, store); len(names) != 1 {
+			t.Errorf("cut off at event %d: the members are %v", at, names)
+		}
+		for _, name := range []string{"b", "c"} {
+			if found := keysOf(w.hosts["machine."+name]); len(found) > 0 {
+				t.Errorf("cut off at event %d: %s has %v still", at, name, found)
+			}
+		}
+		if again := w.mustApply(); !again.Empty() {
+			t.Errorf("cut off at event %d: a further apply would do %v", at, actions(again))
+		}
+	}
+}
+
+func TestTheLastHealthyMemberIsNotLeftWithoutAMajority(t *testing.T) {
+	ill := plan.Health{Name: "b", Member: true, Etcd: "no answer", API: "no answer"}
+	well := plan.Health{Name: "a", Member: true}
+	for _, c := range []struct {
+		list []plan.Health
+		want string
+	}{
+		{[]plan.Health{well}, ""},
+		{[]plan.Health{well, {Name: "b", Member: true}}, ""},
+		{[]plan.Health{well, ill}, "no majority"},
+		{[]plan.Health{well, {Name: "b", Member: true}, ill}, ""},
+		{[]plan.Health{ill}, "no majority"},
+		{[]plan.Health{{Name: "a", Member: true, API: "no answer"}}, "no API server"},
+	} {
+		err := plan.MayLeave("c", c.list)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.list, err, c.want)
+		}
+	}
+}
+
+func TestKeysAreDueUntilTheyAreReplaced(t *testing.T) {
+	now := time.Now()
+	s, err := state.New("home", func() (map[string]certs.Pair, error) {
+		all := map[string]certs.Pair{}
+		for name, common := range certs.CommonNames {
+			pair, err := certs.NewCA(common, 0, now)
+			if err != nil {
+				return nil, err
+			}
+			all[name] = pair
+		}
+		return all, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Keys.Encryption = state.Encryption{Keys: []state.EncryptionKey{{Provider: "secretbox", Name: "k1", Secret: []byte("x")}}}
+	s.Expose("machine.c", now)
+	s.Expose("machine.d", now)
+	if due := s.Due(); len(due) != 5 {
+		t.Fatalf("due are %+v", due)
+	}
+	next, err := certs.NewCA("kubernetes", 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Rotate(certs.ClusterCA, next, 0, now); err != nil {
+		t.Fatal(err)
+	}
+	s.Issue(certs.ClusterCA, now)
+	if due := s.Due(); len(due) != 5 {
+		t.Errorf("while the former authority is trusted, due are %+v", due)
+	}
+	s.Drop(certs.ClusterCA)
+	s.Keys.Encryption.Keys[0].Name = "k2"
+	if due := s.Due(); len(due) != 3 {
+		t.Errorf("after the replacement of two, due are %+v", due)
+	}
+	if text := strings.Join(run.DueKeys(s), "\n"); !strings.Contains(text, "certs rotate etcd-ca front-proxy-ca service-account") || strings.Contains(text, "secretbox") {
+		t.Errorf("it says %q", text)
+	}
+}

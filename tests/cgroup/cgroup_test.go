@@ -1,0 +1,52 @@
+// Package cgroup holds the kubelet's control groups to a kernel that has version 2 of them: Debian's in user mode,
+// which is an ordinary process and needs no rights.
+package cgroup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// run runs a command to its end.
+func run(t *testing.T, env []string, name string, args ...string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return out
+}
+
+// Proves S25.
+func TestVersionTwoOfControlGroups(t *testing.T) {
+	inside := filepath.Join(t.TempDir(), "inside")
+	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside, "./inside")
+	out := run(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=512M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "init="+inside,
+		"con=null", "con0=null,fd:1", "ssl=null", "quiet")
+	outcome := ""
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		switch word, rest, _ := strings.Cut(line, " "); word {
+		case "ok":
+			t.Log(line)
+		case "FAIL":
+			t.Error(line)
+		case "outcome:":
+			outcome = rest
+		}
+	}
+	if outcome != "all well" {
+		t.Errorf("the machine ended with %q\n%s", outcome, out)
+	}
+}

@@ -1,0 +1,36 @@
+// Package size holds the programs of the bundle to the sizes that were reached.
+package size
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"clusterctl/tests/cluster"
+)
+
+// limits are the sizes of stripped programs, in bytes. Before a limit is raised, see with -ldflags=-dumpdep whether a
+// new dependency keeps the linker from dropping unused methods (look for ReflectMethod), or brings versions of kinds
+// that are not served.
+var limits = map[string]int64{
+	"clusterctl": 72_000_000,
+	"etcd":       35_000_000,
+}
+
+func TestProgramsAreNotLargerThanTheyWere(t *testing.T) {
+	bundle, err := cluster.Bundle()
+	if err != nil {
+		t.Fatalf("%v; run make binaries", err)
+	}
+	for name, limit := range limits {
+		file, err := os.Stat(filepath.Join(bundle, name))
+		if err != nil {
+			t.Errorf("%v; run make binaries", err)
+			continue
+		}
+		t.Logf("%s has %.1f MB", name, float64(file.Size())/1e6)
+		if file.Size() > limit {
+			t.Errorf("%s has %d bytes, more than %d", name, file.Size(), limit)
+		}
+	}
+}
