@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -70,13 +71,18 @@ func (p *externalIPs) Validate(_ context.Context, a *api.Admission) error {
 	if n := combinations(a.Object); n > maxCombinations && n > combinations(a.Old) {
 		return forbidden(a, fmt.Errorf("its ports have %d combinations with spec.externalIPs and spec.loadBalancerSourceRanges; every node has rules for each, and at most %d are allowed", n, maxCombinations))
 	}
-	for i, text := range addedExternalIPs(a) {
-		ip, err := netip.ParseAddr(text)
+	added := addedExternalIPs(a)
+	if len(added) == 0 {
+		return nil
+	}
+	whose := p.whose()
+	for _, i := range slices.Sorted(maps.Keys(added)) {
+		ip, err := netip.ParseAddr(added[i])
 		if err != nil || within(p.allowed, ip.Unmap()) {
 			continue // validation refuses what is no address
 		}
-		if whose := p.whose(ip.Unmap()); whose != "" {
-			return forbidden(a, fmt.Errorf("spec.externalIPs[%d]: %s is %s", i, ip, whose))
+		if what := whose(ip.Unmap()); what != "" {
+			return forbidden(a, fmt.Errorf("spec.externalIPs[%d]: %s is %s", i, ip, what))
 		}
 	}
 	return nil
@@ -85,13 +91,13 @@ func (p *externalIPs) Validate(_ context.Context, a *api.Admission) error {
 // maxCombinations bounds the rules that every node has for the addresses of one Service.
 const maxCombinations = 10_000
 
-// combinations returns how many combinations of ports and addresses a Service has.
+// combinations returns how many combinations of ports and addresses a Service has. A headless Service without ports may get some.
 func combinations(obj runtime.Object) int {
 	s, ok := obj.(*corev1.Service)
 	if !ok {
 		return 0
 	}
-	return len(s.Spec.Ports) * (len(s.Spec.ExternalIPs) + len(s.Spec.LoadBalancerSourceRanges))
+	return max(len(s.Spec.Ports), 1) * (len(s.Spec.ExternalIPs) + len(s.Spec.LoadBalancerSourceRanges))
 }
 
 // addedExternalIPs returns the external IPs of a Service by their index, without those that it had before.
@@ -122,32 +128,39 @@ func within(list []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// whose returns what of the cluster's own an address is, or "" if it is none.
-func (p *externalIPs) whose(ip netip.Addr) string {
-	if within(p.restricted, ip) {
-		return "in a network of the cluster, or an address of its API"
+// whose returns a function that returns what of the cluster's own an address is, or "" if it is none. A Service may name many
+// addresses: what is stored is looked through once for all of them.
+func (p *externalIPs) whose() func(ip netip.Addr) string {
+	own := map[netip.Addr]string{}
+	var networks []ownNetwork
+	one := func(text, what string) {
+		if a, err := netip.ParseAddr(text); err == nil {
+			own[a.Unmap()] = what
+		}
 	}
-	same := func(text string) bool {
-		a, err := netip.ParseAddr(text)
-		return err == nil && a.Unmap() == ip
+	all := func(text, what string) {
+		if n, err := netip.ParsePrefix(text); err == nil {
+			networks = append(networks, ownNetwork{n, what})
+		}
 	}
-	holds := func(text string) bool {
-		n, err := netip.ParsePrefix(text)
-		return err == nil && n.Contains(ip)
-	}
+	pools := p.declared(one)
 	for _, obj := range p.objects.List(nodesGR, "") {
 		n, ok := obj.(*corev1.Node)
-		switch {
-		case !ok:
-		case slices.ContainsFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool { return same(a.Address) }):
-			return "an address of node " + n.Name
-		case slices.ContainsFunc(n.Spec.PodCIDRs, holds):
-			return "in the network of the pods of node " + n.Name
+		if !ok {
+			continue
+		}
+		for _, a := range n.Status.Addresses {
+			one(a.Address, "an address of node "+n.Name)
+		}
+		for _, cidr := range n.Spec.PodCIDRs {
+			all(cidr, "in the network of the pods of node "+n.Name)
 		}
 	}
 	for _, obj := range p.objects.List(serviceCIDRsGR, "") {
-		if c, ok := obj.(*networkingv1.ServiceCIDR); ok && slices.ContainsFunc(c.Spec.CIDRs, holds) {
-			return "in the range of Services " + c.Name
+		if c, ok := obj.(*networkingv1.ServiceCIDR); ok {
+			for _, cidr := range c.Spec.CIDRs {
+				all(cidr, "in the range of Services "+c.Name)
+			}
 		}
 	}
 	for _, obj := range p.objects.List(endpointSlicesGR, metav1.NamespaceDefault) {
@@ -155,16 +168,40 @@ func (p *externalIPs) whose(ip netip.Addr) string {
 		if !ok || s.Labels[discoveryv1.LabelServiceName] != "kubernetes" {
 			continue
 		}
-		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return slices.ContainsFunc(e.Addresses, same) }) {
-			return "an address of an API server"
+		for _, e := range s.Endpoints {
+			for _, address := range e.Addresses {
+				one(address, "an address of an API server")
+			}
 		}
 	}
-	return p.declared(ip, same)
+	return func(ip netip.Addr) string {
+		if within(p.restricted, ip) {
+			return "in a network of the cluster, or an address of its API"
+		}
+		if what := own[ip]; what != "" {
+			return what
+		}
+		if i := slices.IndexFunc(networks, func(n ownNetwork) bool { return n.Contains(ip) }); i >= 0 {
+			return networks[i].what
+		}
+		for _, pool := range pools {
+			if slices.ContainsFunc(pool.Ranges, func(r config.Range) bool { return r.Contains(ip) }) {
+				return "of the load balancers' pool " + pool.Name
+			}
+		}
+		return ""
+	}
 }
 
-// declared returns what of the machines and pools that clusterctl has declared an address is. What cannot be read restricts
-// nothing: the ConfigMaps are written by administrators only.
-func (p *externalIPs) declared(ip netip.Addr, same func(string) bool) string {
+// ownNetwork is a network of the cluster, with what it is.
+type ownNetwork struct {
+	netip.Prefix
+	what string
+}
+
+// declared calls one with the addresses of the machines that clusterctl has declared, and returns its pools. What cannot be
+// read restricts nothing: the ConfigMaps are written by administrators only.
+func (p *externalIPs) declared(one func(text, what string)) []config.Pool {
 	data := func(name string) map[string]string {
 		obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, name)
 		if m, is := obj.(*corev1.ConfigMap); ok && is {
@@ -174,19 +211,16 @@ func (p *externalIPs) declared(ip netip.Addr, same func(string) bool) string {
 	}
 	if machines, err := inventory.Decode(data(inventory.Name)); err == nil {
 		for name, m := range machines {
-			if slices.ContainsFunc(slices.Concat(m.Addresses, m.External), same) {
-				return "an address of machine " + name
+			for _, address := range slices.Concat(m.Addresses, m.External) {
+				one(address, "an address of machine "+name)
 			}
 		}
 	}
-	if pools, err := config.DecodePools(data(config.PoolsName)); err == nil {
-		for _, pool := range pools {
-			if slices.ContainsFunc(pool.Ranges, func(r config.Range) bool { return r.Contains(ip) }) {
-				return "of the load balancers' pool " + pool.Name
-			}
-		}
+	pools, err := config.DecodePools(data(config.PoolsName))
+	if err != nil {
+		return nil
 	}
-	return ""
+	return pools
 }
 
 // denyExternalIPsName is the plugin's name in --enable-admission-plugins: it is not one of the default ones.

@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/api/apifake"
@@ -92,4 +93,34 @@ func TestExternalIPsAreNotTheClustersOwn(t *testing.T) {
 	if err := ask(plugin, many, many); err != nil {
 		t.Errorf("200 addresses with 201 ports, unchanged: %v", err)
 	}
+	headless := service()
+	headless.Spec.ClusterIP, headless.Spec.Ports = corev1.ClusterIPNone, nil
+	for i := range maxCombinations {
+		headless.Spec.ExternalIPs = append(headless.Spec.ExternalIPs, fmt.Sprintf("198.51.%d.%d", 100+i/250, i%250))
+	}
+	counted := &countedObjects{Objects: o}
+	plugin.objects = counted
+	if err := ask(plugin, nil, headless); err != nil || counted.calls > 10 {
+		t.Errorf("%d addresses without ports: %v; stored objects were read %d times", maxCombinations, err, counted.calls)
+	}
+	headless.Spec.ExternalIPs = append(headless.Spec.ExternalIPs, "198.51.99.1")
+	if err := ask(plugin, nil, headless); err == nil || !strings.Contains(err.Error(), "combinations") {
+		t.Errorf("%d addresses without ports: %v", len(headless.Spec.ExternalIPs), err)
+	}
+}
+
+// countedObjects counts how often objects are read.
+type countedObjects struct {
+	api.Objects
+	calls int
+}
+
+func (c *countedObjects) Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool) {
+	c.calls++
+	return c.Objects.Get(resource, namespace, name)
+}
+
+func (c *countedObjects) List(resource schema.GroupResource, namespace string) []runtime.Object {
+	c.calls++
+	return c.Objects.List(resource, namespace)
 }
