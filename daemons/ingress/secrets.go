@@ -23,6 +23,7 @@ type secrets struct {
 	log    *slog.Logger
 	// changed is called with a Secret that has changed, nil if there is none. ctx ends when the Secret is not followed any more.
 	changed func(ctx context.Context, key route.Key, s *corev1.Secret)
+	pause   time.Duration // between two turns of a Secret without a watch, at least
 
 	mu       sync.Mutex
 	wg       sync.WaitGroup
@@ -41,9 +42,11 @@ type followed struct {
 	ctx     context.Context //nolint:containedctx // ends when the Secret is not followed any more
 	cancel  context.CancelFunc
 	watched bool
-	known   bool   // there was an answer, which may be that it cannot be read
-	seen    string // the version that was handed on last; none: that there is none
-	tries   int    // that failed, one after the other
+	known   bool      // there was an answer, which may be that it cannot be read
+	seen    string    // the version that was handed on last; none: that there is none
+	tries   int       // that failed, one after the other
+	refused int       // tries, one after the other, to which the answer was that it may not be read
+	due     time.Time // of the next turn
 }
 
 // none is the version of what does not exist.
@@ -52,14 +55,15 @@ const none = "-"
 const (
 	maxWatched    = 256
 	pollEvery     = 50 * time.Millisecond // between two Secrets that are read in turn
+	turnEvery     = 10 * time.Second      // between two turns of a Secret, at least
 	firstAtOnce   = 8                     // Secrets that are read at once for the first time
-	refusals      = 5                     // failures after which a Secret waits for its turn
+	refusals      = 5                     // failures after which a Secret waits for its turn, or is taken to be refused
 	secretRetry   = 200 * time.Millisecond
 	secretRetries = 30 * time.Second
 )
 
 func newSecrets(client kubernetes.Interface, log *slog.Logger, changed func(context.Context, route.Key, *corev1.Secret)) *secrets {
-	s := &secrets{client: client, log: log, changed: changed, followed: map[route.Key]*followed{}, wake: make(chan struct{}, 1), answered: make(chan struct{})}
+	s := &secrets{client: client, log: log, changed: changed, pause: turnEvery, followed: map[route.Key]*followed{}, wake: make(chan struct{}, 1), answered: make(chan struct{})}
 	close(s.answered)
 	return s
 }
@@ -176,21 +180,26 @@ func (s *secrets) failed(f *followed, err error) {
 	s.mu.Unlock()
 }
 
-// read reads the Secret, and returns the version from which it is to be watched. One that does not exist, or that may not be read, is
-// none; any other failure says nothing about it.
+// read reads the Secret, and returns the version from which it is to be watched. One that does not exist is none. So is one
+// that may not be read; when it was read before, the API server may not yet know what refers to it, as after its start, and the
+// refusal counts once it was repeated. Any other failure says nothing about the Secret.
 func (s *secrets) read(f *followed) (version string, err error) {
 	ctx, cancel := context.WithTimeout(f.ctx, callTime)
 	defer cancel()
 	secret, err := s.client.CoreV1().Secrets(f.key.Namespace).Get(ctx, f.key.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
+		f.refused = 0
 		s.tell(f, secret)
 		return secret.ResourceVersion, nil
 	case apierrors.IsNotFound(err):
+		f.refused = 0
 		s.tell(f, nil)
 		return "", nil
 	case apierrors.IsForbidden(err):
-		s.tell(f, nil)
+		if f.refused++; f.seen == "" || f.refused > refusals {
+			s.tell(f, nil)
+		}
 	}
 	return "", err
 }
@@ -260,6 +269,9 @@ func (s *secrets) next() (some []*followed, again bool) {
 	again = len(some) > 0
 	for len(s.turns) > 0 && len(some) == 0 {
 		f := s.turns[0]
+		if s.followed[f.key] == f && time.Now().Before(f.due) {
+			break // the others are due later
+		}
 		if s.turns = s.turns[1:]; s.followed[f.key] == f {
 			some = append(some, f)
 		}
@@ -279,6 +291,7 @@ func (s *secrets) look(f *followed) {
 		f.tries = 0
 	}
 	if f.tries == 0 || f.tries > refusals {
+		f.due = time.Now().Add(s.pause)
 		s.turns = append(s.turns, f)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -73,6 +74,7 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 			}
 		}
 	})
+	s.pause = time.Millisecond
 	defer func() { stop(); s.wait() }()
 	until := func(name, want string) {
 		t.Helper()
@@ -138,5 +140,66 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 				t.Error("a secret was read that nothing refers to")
 			}
 		}
+	}
+}
+
+// TestARefusalOfAKnownSecretCountsWhenItIsRepeated has an API server that has just started, and does not know yet what refers to a
+// Secret. Proves S32.
+func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
+	for _, c := range []struct {
+		refusals int
+		want     string // what is handed on, in order
+	}{
+		{0, "1"}, {refusals, "1"}, {refusals + 1, "1 -"},
+	} {
+		client := fake.NewClientset(tlsSecret("s", "1"))
+		left := 0
+		client.PrependReactor("get", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if left--; left >= 0 {
+				return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "s", nil)
+			}
+			return false, nil, nil
+		})
+		var seen []string
+		s := newSecrets(client, slog.New(slog.DiscardHandler), func(_ context.Context, _ route.Key, secret *corev1.Secret) {
+			if secret == nil {
+				seen = append(seen, none)
+			} else {
+				seen = append(seen, secret.ResourceVersion)
+			}
+		})
+		f := &followed{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
+		s.unknown, s.answered = 1, make(chan struct{})
+		if _, err := s.read(f); err != nil {
+			t.Fatal(err)
+		}
+		for left = c.refusals; left > 0; {
+			if _, err := s.read(f); !apierrors.IsForbidden(err) {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Join(seen, " "); got != c.want {
+			t.Errorf("after %d refusals was handed on %q, want %q", c.refusals, got, c.want)
+		}
+	}
+}
+
+// TestSecretsWithoutAWatchRestBetweenTurns asks what is read next when few Secrets have no watch. Proves S32.
+func TestSecretsWithoutAWatchRestBetweenTurns(t *testing.T) {
+	client := fake.NewClientset(tlsSecret("s", "1"))
+	s := newSecrets(client, slog.New(slog.DiscardHandler), func(context.Context, route.Key, *corev1.Secret) {})
+	f := &followed{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
+	s.followed[f.key], s.first, s.unknown, s.answered = f, []*followed{f}, 1, make(chan struct{})
+	some, again := s.next()
+	if len(some) != 1 || !again {
+		t.Fatalf("a new one is not read at once: %v, %v", some, again)
+	}
+	s.look(f)
+	if some, again := s.next(); len(some) > 0 || again {
+		t.Errorf("it is read again without a rest: %v, %v", some, again)
+	}
+	f.due = time.Now()
+	if some, again := s.next(); len(some) != 1 || again {
+		t.Errorf("it is not read in its turn: %v, %v", some, again)
 	}
 }

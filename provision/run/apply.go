@@ -159,6 +159,11 @@ func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machi
 			return err
 		}
 	}
+	if p.outgrown() {
+		if err := p.live.DropFormerRights(ctx); err != nil {
+			return fmt.Errorf("remove what users of former releases may do: %w", err)
+		}
+	}
 	retired := p.retire()
 	if retired {
 		if err := p.write(func() {}); err != nil {

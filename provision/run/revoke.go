@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/api/replica"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
 	"clusterctl/provision/step"
@@ -40,6 +41,30 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 // superseded marks the label of a certificate that was replaced by one for another name. It is revoked when the machine
 // uses the new one.
 const superseded = " (superseded)"
+
+// outgrown reports whether the last machines have just got certificates for the users that daemons are on one machine, in place
+// of those for the users that they were on all of them.
+func (p *Prepared) outgrown() bool {
+	writing.Lock()
+	defer writing.Unlock()
+	former := map[string]bool{}
+	for _, daemon := range replica.All() {
+		former[replica.FormerUser(daemon)] = true
+	}
+	replaced := false
+	for _, m := range p.State.Machines {
+		for label, is := range m.Issued {
+			switch {
+			case !former[is.Name]:
+			case strings.HasSuffix(label, superseded):
+				replaced = true
+			default:
+				return false
+			}
+		}
+	}
+	return replaced
+}
 
 // retire revokes the certificates for other names that machines no longer use, and reports whether there were some.
 func (p *Prepared) retire() bool {

@@ -66,9 +66,20 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 		return p.State.Machines["machine.a"].Issued[label].Serial
 	}
 	former := issue("dns.conf", certs.Daemon("kube-dns"))
+	outgrown := func(when string, want bool) {
+		t.Helper()
+		if p.outgrown() != want {
+			t.Errorf("%s, the rights of former users go: %v, want %v", when, !want, want)
+		}
+	}
+	outgrown("with a daemon of a former release", false)
 	issue("proxy.conf", certs.Daemon("kube-proxy"))
 	issue("dns.conf", certs.Replica("kube-dns", "a"))
 	issue("proxy.conf", certs.Daemon("kube-proxy")) // renewed
+	outgrown("when the last one is another", true)
+	p.State.Machines["machine.b"] = state.Machine{Issued: map[string]certs.Revoked{"ingress.conf": {Name: "system:kube-ingress"}}}
+	outgrown("with a daemon of a former release on another machine", false)
+	delete(p.State.Machines, "machine.b")
 	if len(p.State.Revoked) > 0 {
 		t.Errorf("revoked before the machine uses the new ones: %v", p.State.Revoked)
 	}
@@ -86,4 +97,5 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	if p.retire() || len(p.State.Machines["machine.a"].Issued) != 2 {
 		t.Errorf("afterwards are issued %v", p.State.Machines["machine.a"].Issued)
 	}
+	outgrown("afterwards", false)
 }

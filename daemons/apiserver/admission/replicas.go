@@ -2,7 +2,9 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,6 +17,7 @@ import (
 	"clusterctl/daemons/api/gateway"
 	"clusterctl/daemons/api/replica"
 	"clusterctl/daemons/apiserver/authz"
+	"clusterctl/daemons/config/inventory"
 )
 
 var (
@@ -112,9 +115,61 @@ func (p *replicas) slice(daemon, machine string, a *api.Admission) error {
 			return fmt.Errorf("can only publish endpoints of the service %s", daemon)
 		case len(s.Endpoints) > 1 || len(s.Endpoints) == 1 && (s.Endpoints[0].NodeName == nil || *s.Endpoints[0].NodeName != machine):
 			return fmt.Errorf("can only publish one endpoint, with the nodeName %q", machine)
+		default:
+			if err := p.ownEndpoint(machine, s.Endpoints); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// ownEndpoint allows an endpoint the addresses of its machine and hints for its machine. With the address of another machine
+// it would take that machine's endpoint over, and with its name in a hint, that machine's traffic.
+func (p *replicas) ownEndpoint(machine string, list []discoveryv1.Endpoint) error {
+	for _, e := range list {
+		if h := e.Hints; h != nil {
+			others := func(n discoveryv1.ForNode) bool { return n.Name != machine }
+			if len(h.ForZones) > 0 || slices.ContainsFunc(h.ForNodes, others) {
+				return fmt.Errorf("can only publish an endpoint with hints for the node %q", machine)
+			}
+		}
+		own := p.addresses(machine)
+		for _, text := range e.Addresses {
+			address, err := netip.ParseAddr(text)
+			if err == nil && len(own) > 0 && !slices.Contains(own, address) {
+				return fmt.Errorf("%s is not an address of machine %q", text, machine)
+			}
+		}
+	}
+	return nil
+}
+
+// addresses returns the addresses of a machine: those that apply has declared in the inventory, or those of its Node. It
+// returns none for a machine that neither knows yet.
+func (p *replicas) addresses(machine string) (list []netip.Addr) {
+	var texts []string
+	if obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, inventory.Name); ok {
+		if stored, is := obj.(*corev1.ConfigMap); is {
+			var m inventory.Machine
+			if err := json.Unmarshal([]byte(stored.Data[machine]), &m); err == nil {
+				texts = slices.Concat(m.Addresses, m.External)
+			}
+		}
+	}
+	if obj, ok := p.objects.Get(nodesGR, "", machine); ok && len(texts) == 0 {
+		if node, is := obj.(*corev1.Node); is {
+			for _, a := range node.Status.Addresses {
+				texts = append(texts, a.Address)
+			}
+		}
+	}
+	for _, text := range texts {
+		if address, err := netip.ParseAddr(text); err == nil {
+			list = append(list, address)
+		}
+	}
+	return list
 }
 
 // ofGateway reports whether a Service is one that the ingress proxy has made for a Gateway.

@@ -46,9 +46,30 @@ func TestDaemonsPublishTheirOwnMachineOnly(t *testing.T) {
 		e.Source.Host = host
 		return e
 	}
+	endpoint := func(address string, change func(*discoveryv1.Endpoint)) *discoveryv1.EndpointSlice {
+		s := slice("kube-dns-a", "kube-dns", "dns.clusterctl", "a")
+		s.Endpoints[0].Addresses = []string{address}
+		if change != nil {
+			change(&s.Endpoints[0])
+		}
+		return s
+	}
+	hinted := func(nodes ...string) *discoveryv1.EndpointSlice {
+		return endpoint("10.0.0.1", func(e *discoveryv1.Endpoint) {
+			e.Hints = &discoveryv1.EndpointHints{}
+			for _, n := range nodes {
+				e.Hints.ForNodes = append(e.Hints.ForNodes, discoveryv1.ForNode{Name: n})
+			}
+		})
+	}
+	zoned := hinted("a")
+	zoned.Endpoints[0].Hints.ForZones = []discoveryv1.ForZone{{Name: "z"}}
+	second := endpoint("10.0.0.1", func(e *discoveryv1.Endpoint) { e.Addresses = append(e.Addresses, "10.0.0.2") })
 	bare := slice("kube-dns-a", "kube-dns", "dns.clusterctl", "a")
 	bare.Endpoints[0].NodeName = nil
-	o := apifake.New(service("g", nil), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	machines := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "machine-inventory"},
+		Data: map[string]string{"a": `{"roles":["node"],"addresses":["10.0.0.1","fd00::1"]}`, "b": `{"roles":["node"],"addresses":["10.0.0.2"]}`}}
+	o := apifake.New(machines, service("g", nil), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
 	leases, slices := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}
 	services, events := schema.GroupResource{Resource: "services"}, schema.GroupResource{Resource: "events"}
 	for name, c := range map[string]struct {
@@ -71,6 +92,13 @@ func TestDaemonsPublishTheirOwnMachineOnly(t *testing.T) {
 		"a lease without a meaning":            {"kube-network", leases, "kube-system", nil, lease("kube-network-a", "a", 2), false},
 		"its own slice":                        {"kube-dns", slices, "kube-system", nil, slice("kube-dns-a", "kube-dns", "dns.clusterctl", "a"), true},
 		"its own second slice":                 {"kube-dns", slices, "kube-system", nil, slice("kube-dns.ipv6-a", "kube-dns", "dns.clusterctl", "a"), true},
+		"an endpoint with its second address":  {"kube-dns", slices, "kube-system", nil, endpoint("fd00:0::1", nil), true},
+		"an endpoint with another's address":   {"kube-dns", slices, "kube-system", nil, endpoint("10.0.0.2", nil), false},
+		"an endpoint elsewhere":                {"kube-dns", slices, "kube-system", nil, endpoint("192.0.2.1", nil), false},
+		"an endpoint with a second address":    {"kube-dns", slices, "kube-system", nil, second, false},
+		"an endpoint for its machine":          {"kube-dns", slices, "kube-system", nil, hinted("a"), true},
+		"an endpoint for another machine":      {"kube-dns", slices, "kube-system", nil, hinted("a", "b"), false},
+		"an endpoint for a zone":               {"kube-dns", slices, "kube-system", nil, zoned, false},
 		"its own slice, empty":                 {"kube-dns", slices, "kube-system", nil, slice("kube-dns-a", "kube-dns", "dns.clusterctl"), true},
 		"a slice of another name":              {"kube-dns", slices, "kube-system", nil, slice("kube-dns-x", "kube-dns", "dns.clusterctl", "a"), false},
 		"another machine's endpoint":           {"kube-dns", slices, "kube-system", nil, slice("kube-dns-a", "kube-dns", "dns.clusterctl", "b"), false},

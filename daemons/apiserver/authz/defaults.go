@@ -49,7 +49,7 @@ func Defaults() []runtime.Object {
 	out = append(out, clusterBinding("system:volume-scheduler", "system:volume-scheduler", user("system:kube-scheduler")))
 	bound("system:kube-controller-manager", user("system:kube-controller-manager"))
 	bound("system:node-proxier", user("system:kube-proxy"))
-	for _, daemon := range []string{replica.Network, replica.DNS, replica.Ingress, replica.Metrics} {
+	for _, daemon := range replica.All() {
 		bound("system:replica:"+daemon, group(replica.Group(daemon)))
 	}
 	out = append(out, clusterBinding("system:coredns", "system:coredns", account("kube-system", "coredns")))

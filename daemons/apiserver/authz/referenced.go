@@ -63,9 +63,19 @@ func (f *referenced) set() *references {
 		return s
 	}
 	s := &references{revisions: revisions, secrets: map[types.NamespacedName]struct{}{}}
+	ours := map[string]bool{} // by class
 	for _, obj := range f.objects.List(ingressesGR, "") {
 		in, ok := obj.(*networkingv1.Ingress)
-		if !ok || len(in.Spec.TLS) == 0 || !f.ours(in) {
+		if !ok || len(in.Spec.TLS) == 0 {
+			continue
+		}
+		class := className(in)
+		is, known := ours[class]
+		if !known {
+			is = f.ourIngressClass(class)
+			ours[class] = is
+		}
+		if !is {
 			continue
 		}
 		for _, t := range in.Spec.TLS {
@@ -77,16 +87,24 @@ func (f *referenced) set() *references {
 	return s
 }
 
-// ours reports whether an Ingress may be for the cluster's ingress proxy: its class says so, or it has none and may be given
-// the default one.
-func (f *referenced) ours(in *networkingv1.Ingress) bool {
-	name := in.Annotations[networkingv1beta1Class]
+// ours reports whether an Ingress may be for the cluster's ingress proxy.
+func (f *referenced) ours(in *networkingv1.Ingress) bool { return f.ourIngressClass(className(in)) }
+
+// className returns the name of the class of an Ingress, "" if it has none.
+func className(in *networkingv1.Ingress) string {
 	if in.Spec.IngressClassName != nil {
-		name = *in.Spec.IngressClassName
+		return *in.Spec.IngressClassName
 	}
+	return in.Annotations[networkingv1beta1Class]
+}
+
+// ourIngressClass reports whether Ingresses of a class may be for the cluster's ingress proxy: the class says so, or there is
+// none and they may be given the default one.
+func (f *referenced) ourIngressClass(name string) bool {
 	if name == "" {
 		for _, obj := range f.objects.List(ingressClassesGR, "") {
-			if class, ok := obj.(*networkingv1.IngressClass); ok && class.Spec.Controller == gateway.IngressController && class.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
+			class, ok := obj.(*networkingv1.IngressClass)
+			if ok && class.Spec.Controller == gateway.IngressController && class.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
 				return true
 			}
 		}
@@ -131,6 +149,38 @@ func (f *referenced) addGateways(s *references) {
 			}
 		}
 	}
+}
+
+// carriesOut reports whether an object of the Gateway API is for the cluster's ingress proxy: by its class, or, a route, by its
+// Gateways. A route that is not for it any more still has an entry of the proxy in its status, which the proxy removes.
+func (f *referenced) carriesOut(gr schema.GroupResource, o *unstructured.Unstructured) bool {
+	switch gr {
+	case gatewayClassesGR:
+		return f.ourClass(o.GetName())
+	case gatewaysGR:
+		class, _, _ := unstructured.NestedString(o.Object, "spec", "gatewayClassName")
+		return f.ourClass(class)
+	}
+	told, _, _ := unstructured.NestedSlice(o.Object, "status", "parents")
+	for _, entry := range told {
+		if m, is := entry.(map[string]any); is && m["controllerName"] == gateway.Controller {
+			return true
+		}
+	}
+	parents, _, _ := unstructured.NestedSlice(o.Object, "spec", "parentRefs")
+	for _, entry := range parents {
+		ref, _ := entry.(map[string]any)
+		name, _ := ref["name"].(string)
+		namespace, ok := ref["namespace"].(string)
+		if !ok {
+			namespace = o.GetNamespace()
+		}
+		obj, _ := f.objects.Get(gatewaysGR, namespace, name)
+		if parent, is := obj.(*unstructured.Unstructured); is && f.carriesOut(gatewaysGR, parent) {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *referenced) ourClass(name string) bool {

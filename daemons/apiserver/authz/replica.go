@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
@@ -162,6 +163,10 @@ func (p *Replicas) refusesStatus(r *api.Request) string {
 		}
 		return ""
 	case gr.Group == gatewayGroup && slices.Contains([]string{"gatewayclasses", "gateways", "httproutes"}, gr.Resource):
+		obj, ok := p.objects.Get(gr, r.Namespace, r.Name)
+		if o, is := obj.(*unstructured.Unstructured); !ok || !is || !p.referenced.carriesOut(gr, o) {
+			return "this object is for another controller"
+		}
 		return ""
 	}
 	return notMine

@@ -115,6 +115,11 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 		ingress("foreign", ptr.To("nginx"), "foreign"), ingress("bare", nil, "bare"),
 		custom("GatewayClass", "", "ours", map[string]any{"controllerName": "clusterctl.local/gateway"}),
 		custom("GatewayClass", "", "theirs", map[string]any{"controllerName": "example.com/gateway"}),
+		custom("Gateway", "shop", "theirs", map[string]any{"gatewayClassName": "theirs"}),
+		custom("HTTPRoute", "shop", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
+		custom("HTTPRoute", "web", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
+		custom("HTTPRoute", "web", "across", map[string]any{"parentRefs": []any{map[string]any{"name": "g", "namespace": "shop"}}}),
+		custom("HTTPRoute", "shop", "theirs", map[string]any{"parentRefs": []any{map[string]any{"name": "theirs"}}}),
 		custom("Gateway", "shop", "g", listener(map[string]any{"name": "gate"}, map[string]any{"name": "gate", "namespace": "vault"}, map[string]any{"name": "cm", "kind": "ConfigMap"})),
 	} {
 		o.Put(obj)
@@ -137,6 +142,10 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 		"get :secrets shop/foreign": false, "get :secrets shop/bare": false, "get :secrets shop/gate": true, "get :secrets vault/gate": false, "get :secrets shop/cm": false,
 		"update networking.k8s.io:ingresses/status shop/web": true, "update networking.k8s.io:ingresses/status shop/foreign": false,
 		"update networking.k8s.io:ingresses shop/web": false, "update gateway.networking.k8s.io:gateways/status shop/g": true,
+		"update gateway.networking.k8s.io:gateways/status shop/theirs": false, "update gateway.networking.k8s.io:gatewayclasses/status ours": true,
+		"update gateway.networking.k8s.io:gatewayclasses/status theirs": false, "update gateway.networking.k8s.io:httproutes/status shop/r": true,
+		"update gateway.networking.k8s.io:httproutes/status web/r": false, "update gateway.networking.k8s.io:httproutes/status web/across": true,
+		"update gateway.networking.k8s.io:httproutes/status shop/theirs": false, "update gateway.networking.k8s.io:gateways shop/g": false,
 	} {
 		check("at first", text, want)
 	}
