@@ -319,7 +319,7 @@ bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
 	$(SUDO) $(BIN)/marks
 
 .PHONY: bench-api
-bench-api: binaries ## Measure the API server against upstream's figures into docs/benchmarks-api.md
+bench-api: binaries ## Measure the API server against upstream's figures into docs/benchmarks-api.md, and print what is worse than at the last release
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/bench/kubebench ./tests/bench/api
 	$(BIN)/api
 
