@@ -328,7 +328,7 @@ bench-idle: build test-tools ## Measure what 100 idle pods with probes cost thei
 	$(SUDO) $(BIN)/marks -idle
 
 .PHONY: bench-api
-bench-api: binaries ## Measure the API server against upstream's figures into docs/benchmarks-api.md
+bench-api: binaries ## Measure the API server against upstream's figures into docs/benchmarks-api.md, and print what is worse than at the last release
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/bench/kubebench ./tests/bench/api
 	$(BIN)/api
 

@@ -83,6 +83,12 @@ func Daemon(name string) Request {
 	return Request{CommonName: "system:" + name, Usages: client}
 }
 
+// Replica is the client certificate of a daemon that runs on several machines, on one of them. The API server holds it to
+// what concerns that machine.
+func Replica(name, machine string) Request {
+	return Request{CommonName: "system:" + name + ":" + machine, Organizations: []string{"system:" + name}, Usages: client}
+}
+
 // DaemonServer is the serving certificate of a component's health and metrics endpoints.
 func DaemonServer(name string, hosts []string) Request {
 	return Request{CommonName: name, Hosts: append([]string{"localhost", "127.0.0.1", name}, hosts...), Usages: server}

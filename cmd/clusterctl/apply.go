@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,6 +132,9 @@ func (f *runFlags) carryOut(c *cobra.Command, configuration *load.Configuration,
 		if err := prepared.Apply(ctx); err != nil {
 			return err
 		}
+		if !destroy {
+			warnWithoutAPI(ctx, prepared, say)
+		}
 		if unfinished != "" {
 			if err := state.Finish(store.Dir, time.Now()); err != nil {
 				return err
@@ -168,7 +173,18 @@ func (f *runFlags) carryOut(c *cobra.Command, configuration *load.Configuration,
 	if journalErr != nil || destroy {
 		return journalErr
 	}
+	warnWithoutAPI(ctx, prepared, say)
 	return f.outputs(c, configuration)
+}
+
+// warnWithoutAPI notes the machines that reach no API server: what was applied to them is as declared, and their nodes are not
+// ready all the same.
+func warnWithoutAPI(ctx context.Context, p *run.Prepared, say func(run.Event)) {
+	found := p.WithoutAPI(ctx)
+	for _, address := range slices.Sorted(maps.Keys(found)) {
+		say(run.Event{Kind: run.EventNote, Time: time.Now(), Machine: address,
+			Message: fmt.Sprintf("%s reaches no API server, and its node will not be ready: %s", address, found[address])})
+	}
 }
 
 func done(p *plan.Plan, destroy bool) string {

@@ -72,7 +72,7 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 	return f, errors.Join(
 		f.kubeconfig(f.admin, "admin", certs.SuperAdmin()),
 		f.kubeconfig(f.path("controller-manager.conf"), "controller-manager", certs.Daemon("kube-controller-manager")),
-		f.kubeconfig(f.path("metrics-server.conf"), "metrics-server", certs.Daemon("metrics-server")),
+		f.kubeconfig(f.path("metrics-server.conf"), "metrics-server", certs.Replica("metrics-server", "dev")),
 		f.kubeconfig(f.path("scheduler.conf"), "scheduler", certs.Daemon("kube-scheduler")),
 	)
 }

@@ -99,7 +99,7 @@ func (s *clusterStatus) ask(ctx context.Context, st *state.State, c *config.Clus
 
 func (s *clusterStatus) well() bool {
 	for _, m := range s.Machines {
-		if m.Error != "" || len(m.Differs) > 0 || s.node(m) != "True" && s.node(m) != "-" {
+		if m.Error != "" || m.NoAPI != "" || len(m.Differs) > 0 || s.node(m) != "True" && s.node(m) != "-" {
 			return false
 		}
 	}
@@ -146,6 +146,11 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 			text = config.Indented(s.Health[name], "  ")
 		}
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", name, text)
+	}
+	for _, m := range s.Machines {
+		if m.NoAPI != "" {
+			fmt.Fprintf(c.OutOrStdout(), "%s: it reaches no API server: %s\n", m.Address, config.Indented(m.NoAPI, "  "))
+		}
 	}
 	for _, machine := range slices.Sorted(maps.Keys(s.Trouble)) {
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, config.Indented(s.Trouble[machine], "  "))

@@ -201,6 +201,9 @@ func (s *Server) check(ctx context.Context, r *apiregistrationv1.APIService, was
 		Namespace: r.Spec.Service.Namespace, Service: r.Spec.Service.Name, Port: 443,
 		CABundle: r.Spec.CABundle, Insecure: r.Spec.InsecureSkipTLSVerify, Certificate: s.o.FrontProxy,
 	}}
+	if len(a.target.CABundle) == 0 && s.o.ClusterCA != nil {
+		a.target.Also = s.o.ClusterCA()
+	}
 	if r.Spec.Service.Port != nil {
 		a.target.Port = *r.Spec.Service.Port
 	}

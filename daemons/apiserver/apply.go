@@ -43,7 +43,7 @@ func (w *write) merged(live runtime.Object, declared *unstructured.Unstructured,
 		}
 		live = q.served.New()
 	}
-	fields, err := w.s.fields.of(q.served, q.Subresource)
+	fields, err := w.s.fields.toMerge(q.served, q.Subresource, live, declared)
 	if err != nil {
 		return nil, err
 	}

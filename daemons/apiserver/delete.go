@@ -23,6 +23,7 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
 )
 
@@ -194,7 +195,7 @@ func (w *write) mark(o *metav1.DeleteOptions) error {
 	if err != nil {
 		return err
 	}
-	m.SetFinalizers(heldBy(m.GetFinalizers(), o))
+	m.SetFinalizers(heldBy(m.GetFinalizers(), o, w.q.served.Dependents))
 	if m.GetDeletionTimestamp() == nil {
 		for _, f := range w.q.served.Finalizers {
 			if !slices.Contains(m.GetFinalizers(), f) {
@@ -228,16 +229,21 @@ func (w *write) mark(o *metav1.DeleteOptions) error {
 	return nil
 }
 
-// heldBy returns the finalizers that a propagation policy leaves an object with.
-func heldBy(finalizers []string, o *metav1.DeleteOptions) []string {
+// heldBy returns the finalizers that a propagation policy leaves an object with. Without a policy, those that the object has
+// decide, and then what is usual for its kind.
+func heldBy(finalizers []string, o *metav1.DeleteOptions, usual kinds.Dependents) []string {
 	const orphan, foreground = metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents
 	want := ""
 	switch {
+	case usual == kinds.NoDependents:
 	case o.OrphanDependents != nil && *o.OrphanDependents:
 		want = orphan
 	case o.OrphanDependents != nil:
 	case o.PropagationPolicy == nil:
-		return finalizers // those it has decide
+		if usual != kinds.OrphanDependents || slices.Contains(finalizers, orphan) || slices.Contains(finalizers, foreground) {
+			return finalizers
+		}
+		want = orphan
 	case *o.PropagationPolicy == metav1.DeletePropagationOrphan:
 		want = orphan
 	case *o.PropagationPolicy == metav1.DeletePropagationForeground:

@@ -46,6 +46,7 @@ type accounted struct {
 	kind        *kinds.Kind
 	alias       *kinds.Alias
 	subresource string
+	large       bool // for objects with large maps
 }
 
 func (f *fieldManagers) init(s *Server) {
@@ -56,7 +57,7 @@ func (f *fieldManagers) init(s *Server) {
 		if err != nil {
 			panic(err) // it is part of the program
 		}
-		return inOrder{managedfields.NewSchemeTypeConverter(s.scheme, parser)}
+		return inOrder{TypeConverter: managedfields.NewSchemeTypeConverter(s.scheme, parser)}
 	})
 	f.scale = sync.OnceValues(f.makeScale)
 	f.keys = sync.OnceValue(f.listKeys)
@@ -75,13 +76,21 @@ func (f *fieldManagers) listKeys() managed.Keys {
 }
 
 func (f *fieldManagers) of(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
+	return f.manager(s, accounted{s.Kind, s.Alias, subresource, false})
+}
+
+// toMerge returns the manager by which a declaration is merged into a live object.
+func (f *fieldManagers) toMerge(s wire.Served, subresource string, live, declared runtime.Object) (*managedfields.FieldManager, error) {
+	return f.manager(s, accounted{s.Kind, s.Alias, subresource, large(declared) || large(live)})
+}
+
+func (f *fieldManagers) manager(s wire.Served, key accounted) (*managedfields.FieldManager, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := accounted{s.Kind, s.Alias, subresource}
 	if m := f.managers[key]; m != nil {
 		return m, nil
 	}
-	m, err := f.make(s, subresource)
+	m, err := f.make(s, key.subresource, key.large)
 	if err != nil {
 		return nil, fmt.Errorf("keep account of the fields of %s: %w", s.GVK.Kind, err)
 	}
@@ -89,9 +98,12 @@ func (f *fieldManagers) of(s wire.Served, subresource string) (*managedfields.Fi
 	return m, nil
 }
 
-func (f *fieldManagers) make(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
+func (f *fieldManagers) make(s wire.Served, subresource string, large bool) (*managedfields.FieldManager, error) {
 	k := s.Kind
 	converter, err := f.describe(k)
+	if large {
+		converter = inOrder{converter, true}
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -141,7 +153,7 @@ func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, er
 	if err != nil {
 		return nil, err
 	}
-	f.described[k] = inOrder{made}
+	f.described[k] = inOrder{TypeConverter: made}
 	return f.described[k], nil
 }
 

@@ -11,17 +11,23 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// inOrder has the fields of objects with large maps looked at in the order of their names. A set
-// of fields is a sorted list: one that comes in a map's own order is put between those
-// that are there, which for 100,000 labels moves more bytes than a request is worth.
-type inOrder struct{ managedfields.TypeConverter }
+// inOrder converts objects with large maps to values whose fields are walked in the order of their names. A set of fields is a
+// sorted list: a field that comes in a map's own order is inserted between others, so that the cost of a set would grow with
+// the square of the number of fields.
+//
+// What two values are merged to is walked in the map's own order again. It is compared with the live object: where that is
+// walked in order, so is the other one.
+type inOrder struct {
+	managedfields.TypeConverter
+	always bool // also objects without large maps, as the live object that a large declaration is merged into
+}
 
 // largeMap is from how many entries on a map is worth sorting.
 const largeMap = 1000
 
 func (c inOrder) ObjectToTyped(obj runtime.Object, opts ...merging.ValidationOptions) (*merging.TypedValue, error) {
 	t, err := c.TypeConverter.ObjectToTyped(obj, opts...)
-	if err != nil || !large(obj) {
+	if err != nil || !c.always && !large(obj) {
 		return t, err
 	}
 	return merging.AsTypedUnvalidated(orderedValue{t.AsValue()}, t.Schema(), t.TypeRef()), nil // it is validated already
@@ -70,6 +76,14 @@ func hasLargeMap(v reflect.Value) bool {
 
 // orderedValue is a value whose maps are walked in order.
 type orderedValue struct{ value.Value }
+
+// ordered returns a value that is walked in order.
+func ordered(v value.Value) value.Value {
+	if _, is := v.(orderedValue); is || v == nil {
+		return v
+	}
+	return orderedValue{v}
+}
 
 func (v orderedValue) AsMap() value.Map { return v.AsMapUsing(value.HeapAllocator) }
 
@@ -139,7 +153,7 @@ func (m orderedMap) ZipUsing(a value.Allocator, other value.Map, _ value.MapTrav
 		}
 		if other != nil {
 			if v, ok := other.GetUsing(a, key); ok {
-				rhs = v
+				rhs = ordered(v)
 			}
 		}
 		if !fn(key, lhs, rhs) {

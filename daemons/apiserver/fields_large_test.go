@@ -29,7 +29,7 @@ func TestLargeMapsAreWalkedInOrder(t *testing.T) {
 	plain := applyconfigurations.NewTypeConverter(clientscheme.Scheme)
 	both := func(m *corev1.ConfigMap) (large, small *merging.TypedValue) {
 		t.Helper()
-		large, err := inOrder{plain}.ObjectToTyped(m)
+		large, err := inOrder{TypeConverter: plain}.ObjectToTyped(m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,6 +87,40 @@ func TestLargeMapsAreWalkedInOrder(t *testing.T) {
 		t.Errorf("%d keys, in order: %v", len(keys), slices.IsSorted(keys))
 	}
 	var _ managedfields.TypeConverter = inOrder{}
+}
+
+// TestWhatIsMergedIntoASmallObjectIsWalkedInOrder merges a large declaration into an object without large maps, and compares the
+// result, which is walked in no order, with that object. Proves S12.
+func TestWhatIsMergedIntoASmallObjectIsWalkedInOrder(t *testing.T) {
+	plain := applyconfigurations.NewTypeConverter(clientscheme.Scheme)
+	typed := func(c managedfields.TypeConverter, m *corev1.ConfigMap) *merging.TypedValue {
+		t.Helper()
+		v, err := c.ObjectToTyped(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	declared, small := labelled(largeMap, "b"), &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	live := typed(inOrder{plain, true}, small)
+	merged, err := live.Merge(typed(inOrder{TypeConverter: plain}, declared))
+	if err != nil {
+		t.Fatal(err)
+	}
+	live.AsValue().AsMap().Zip(merged.AsValue().AsMap(), value.Unordered, func(key string, _, rhs value.Value) bool {
+		if _, is := rhs.(orderedValue); !is {
+			t.Errorf("%s of what was merged is not walked in order", key)
+		}
+		return true
+	})
+	got, err := live.Compare(merged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := typed(plain, small).Compare(typed(plain, declared))
+	if err != nil || !got.Added.Equals(want.Added) || !got.Modified.Equals(want.Modified) || !got.Removed.Equals(want.Removed) {
+		t.Errorf("%d added, %d modified, %d removed; without the order it is something else, %v", got.Added.Size(), got.Modified.Size(), got.Removed.Size(), err)
+	}
 }
 
 func TestALargeMapIsFoundWhereverItIs(t *testing.T) {

@@ -1,7 +1,10 @@
 package apiserver
 
 import (
+	"net"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -91,8 +94,25 @@ func (s *Server) serve() {
 		shown, described = was.discovery, was.openapi
 	}
 	next.discovery = discovery.New(shown, all, others...)
+	next.discovery.Addresses = s.addresses()
 	if len(declared) > 0 || len(elsewhere) > 0 {
 		next.openapi = s.described.With(described, declared, elsewhere...)
 	}
 	s.serving.Store(next)
+}
+
+// addresses are where clients reach this server, and those of the services' network the service that leads to it.
+func (s *Server) addresses() (a discovery.Addresses) {
+	if s.o.AdvertiseAddress == "" {
+		return a
+	}
+	a.Default = net.JoinHostPort(s.o.AdvertiseAddress, strconv.Itoa(s.o.AdvertisePort))
+	if len(s.o.ServiceClusterIPRange) == 0 {
+		return a
+	}
+	if services, err := netip.ParsePrefix(s.o.ServiceClusterIPRange[0]); err == nil {
+		services = services.Masked()
+		a.Ranges = []discovery.AddressRange{{Clients: services, Address: net.JoinHostPort(services.Addr().Next().String(), "443")}}
+	}
+	return a
 }

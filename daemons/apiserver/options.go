@@ -97,6 +97,10 @@ type Options struct {
 	// so that they believe as whom these are made; nil shows nothing.
 	FrontProxy func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 
+	// ClusterCA returns the authorities, PEM, that sign certificates of the cluster's own servers. Servers of a part of the API are
+	// believed by them where their APIService has no caBundle; nil adds none to those that the machine trusts.
+	ClusterCA func() []byte
+
 	RequestTimeout time.Duration // zero means a minute
 	EventTTL       time.Duration // zero means an hour
 	MaxInFlight    int           // requests at once besides watches and streams; zero means 800

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -36,9 +35,9 @@ type request struct {
 	deep     bool            // whether the path has more after a subresource
 	rest     string          // path after a proxy subresource, with its slash
 	user     api.User
-	over     func()              // called when the request is; may be nil
-	room     *semaphore.Weighted // for what bodies have in them; nil: there is enough
-	roomy    bool                // whether this request has its part of it
+	over     func()       // called when the request is; may be nil
+	room     *flow.Budget // for what bodies have in them; nil: there is enough
+	roomy    bool         // whether this request has its part of it
 	media    wire.Media
 	warnings warnings
 	trail    *trail // for the audit log; nil: nothing is kept

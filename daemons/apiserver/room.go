@@ -10,10 +10,11 @@ import (
 
 // A body takes memory by what is in it rather than by its length: an empty container is three bytes of a request, and more than a
 // thousand times that once it is read, has its defaults and is compared. What all bodies together may have in them is bounded:
-// large ones wait for each other.
+// large ones wait for each other, those of one priority level and flow no longer than for those that are being worked on.
 const (
-	maxParts   = 100_000 // objects and lists, in one body and in those that are worked on at once
-	lightParts = 500     // in bodies that wait for nobody
+	maxParts     = 100_000 // objects and lists, in one body and in those that are worked on at once
+	reserveParts = 25_000  // besides, for priority levels that have none of these
+	lightParts   = 500     // in bodies that wait for nobody
 )
 
 // makeRoom waits until there is room for a body with so many parts, and keeps it until the request is over.
@@ -24,13 +25,14 @@ func (q *request) makeRoom(parts int) error {
 	case parts <= lightParts || q.room == nil || q.roomy:
 		return nil
 	}
-	if err := q.room.Acquire(q.http.Context(), int64(parts)); err != nil {
+	share, err := q.room.Acquire(q.http.Context(), q.schema, &q.user, &q.Request, int64(parts))
+	if err != nil {
 		return err
 	}
 	q.roomy = true
 	over := q.over
 	q.over = func() {
-		q.room.Release(int64(parts))
+		share.Release()
 		if over != nil {
 			over()
 		}

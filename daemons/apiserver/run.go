@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,7 +176,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet, KubeletRoots: kubeletRoots,
 		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
 		Bootstrap:  slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg), trusted, tokensTracked(time.Now())),
-		FrontProxy: front,
+		FrontProxy: front, ClusterCA: func() []byte { return readCA(cfg.KubeletCertificateAuthority) },
 	})
 	if err != nil {
 		return nil, err
@@ -318,4 +319,17 @@ func towardsKubelets(cfg config.APIServer) (*tls.Config, func() *x509.CertPool, 
 		out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.get() }
 	}
 	return out, authorities.Pool, nil
+}
+
+// readCA reads the cluster's authorities, each time they are wanted: a rotation replaces the file. A file that cannot be read adds
+// none.
+func readCA(path string) []byte {
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return text
 }

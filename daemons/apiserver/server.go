@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -23,6 +22,7 @@ import (
 	"clusterctl/daemons/apiserver/alloc"
 	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
@@ -55,11 +55,11 @@ type Server struct {
 	plain     *http.Transport // to pods and services
 	reach     *backend.Reach  // to webhooks
 	endStream sync.Once
-	furnished chan struct{}       // closed when what every cluster has is there
-	extended  atomic.Bool         // whether what definitions declare has been served once
-	pasts     chan struct{}       // holds a token for each list that is read from the store
-	room      *semaphore.Weighted // for what bodies have in them
-	shutdown  chan struct{}       // closed when watches should end
+	furnished chan struct{} // closed when what every cluster has is there
+	extended  atomic.Bool   // whether what definitions declare has been served once
+	pasts     chan struct{} // holds a token for each list that is read from the store
+	room      *flow.Budget  // for what bodies have in them
+	shutdown  chan struct{} // closed when watches should end
 }
 
 // New returns a server. Nothing runs until Run is called.
@@ -90,7 +90,7 @@ func New(o Options) (*Server, error) {
 		own:       o.Env.Handler(),
 		pages:     o.Env.Pages(false),
 		pasts:     make(chan struct{}, mostPasts),
-		room:      semaphore.NewWeighted(maxParts),
+		room:      flow.NewBudget(maxParts, reserveParts),
 		inFlight:  make(chan struct{}, o.MaxInFlight),
 		furnished: make(chan struct{}), shutdown: make(chan struct{}), plain: newPlain(),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ type write struct {
 	manager     string // of fields
 	repeats     bool   // whether it is made again and again: that it is not needed, the cache may say
 	applied     bool   // whether fields are owned already, by apply
+	sentVersion string // that a new object was sent with
 
 	live *cache.Entry   // what is stored; nil: nothing
 	seen *cache.Entry   // the same in the version that the client speaks
@@ -162,9 +164,7 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 	if err != nil {
 		return nil, fmt.Errorf("read the metadata of a new %s: %w", w.q.served.GVK.Kind, err)
 	}
-	if m.GetResourceVersion() != "" {
-		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
-	}
+	w.sentVersion = m.GetResourceVersion()
 	generated := m.GetName() == "" && m.GetGenerateName() != ""
 	repeatable := generated || w.mayBeForestalled(obj)
 	// A generated name may be taken: a few more are tried.
@@ -199,7 +199,19 @@ func (w *write) create(ctx context.Context) (e *cache.Entry, taken bool, err err
 	if err := w.through(creation); err != nil {
 		return nil, false, err
 	}
+	if err := w.refuseVersion(); err != nil {
+		return nil, false, err
+	}
 	return w.putNew(ctx)
+}
+
+// refuseVersion refuses to store a new object with a resource version. It is the last that a new object is refused for, and a
+// dry run, which stores nothing, is not. A version that is not a number above zero is none.
+func (w *write) refuseVersion() error {
+	if n, err := strconv.ParseUint(w.sentVersion, 10, 64); err == nil && n != 0 && !w.dryRun {
+		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	return nil
 }
 
 // mayBeForestalled says whether somebody else may take what a creation claims besides its key, so that it has to be made

@@ -48,6 +48,7 @@ import (
 	"clusterctl/daemons/controllers/nodecidr"
 	"clusterctl/daemons/controllers/podgc"
 	"clusterctl/daemons/controllers/policystatus"
+	"clusterctl/daemons/controllers/presence"
 	"clusterctl/daemons/controllers/protection"
 	"clusterctl/daemons/controllers/provisioner"
 	"clusterctl/daemons/controllers/replicaset"
@@ -89,6 +90,7 @@ var all = []struct {
 	{"endpointslice", endpoints.NewSlices, "endpointslice-controller", "endpoint-slice-controller"},
 	{"endpointslice-mirroring", mirroring.New, "endpointslicemirroring-controller", "endpoint-slice-mirroring-controller"},
 	{"networkpolicy", networkpolicy.New, "networkpolicy-controller", ""},
+	{"presence", presence.New, "presence-controller", ""},
 	{"service", loadbalancer.New, "service-controller", "service-controller"},
 	{"disruption", disruption.New, "disruption-controller", "controllermanager"},
 	{"podgc", podgc.New, "pod-garbage-collector", ""},

@@ -90,6 +90,7 @@ func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kuberne
 	at := newFronts(cfg, engine, kept, env.Log)
 	defer at.close()
 	w := newWatch(cfg, engine, at)
+	w.certificates = newSecrets(clients, env.Log, w.secret)
 	known := make(chan struct{})
 	g.Go(func() error { return w.run(inner, clients, gateways, env.Log, func() { close(known) }) })
 	g.Go(func() error {

@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"strconv"
@@ -44,7 +45,7 @@ func (w *tenants) has(namespace string, created int64, port int) {
 		Spec: gatewayv1.GatewaySpec{GatewayClassName: "c", Listeners: []gatewayv1.Listener{{Name: "l", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}}}
 	w.gateway.SetGateway(route.Key{Namespace: namespace, Name: "web"}, g)
 	w.service(serviceAt(namespace, "gateway-web", created, port), false)
-	w.make()
+	w.make(context.Background())
 }
 
 func serviceAt(namespace, name string, created int64, ports ...int) *corev1.Service {

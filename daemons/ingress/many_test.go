@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
@@ -48,12 +49,12 @@ func watchOf(t testing.TB, one func(i int, path string) *networkingv1.Ingress) (
 			Data: map[string][]byte{corev1.TLSCertKey: bytes.Clone(pair.Cert), corev1.TLSPrivateKeyKey: bytes.Clone(pair.Key)}}
 	}
 	for i := range many {
-		w.secret(secret(fmt.Sprint("i", i)), false)
-		w.secret(secret(fmt.Sprint("unused", i)), false)
+		w.hears(secret(fmt.Sprint("i", i)))
+		w.hears(secret(fmt.Sprint("unused", i)))
 		w.service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("i", i)}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, false)
 		w.ingress(one(i, "/"), false)
 	}
-	w.make()
+	w.make(context.Background())
 	return w, secret
 }
 
@@ -85,8 +86,8 @@ func ingressOf(i int, host, path string) *networkingv1.Ingress {
 func (w *watch) changes(secret func(string) *corev1.Secret, one func(i int, path string) *networkingv1.Ingress) map[string]func(round int) {
 	return map[string]func(int){
 		"another path":                   func(round int) { w.ingress(one(round*7919%many, []string{"/a", "/ab"}[round%2]), false) },
-		"a renewed certificate":          func(round int) { w.secret(secret(fmt.Sprint("i", round*7919%many)), false) },
-		"a secret that no Ingress names": func(round int) { w.secret(secret(fmt.Sprint("unused", round*7919%many)), false) },
+		"a renewed certificate":          func(round int) { w.hears(secret(fmt.Sprint("i", round*7919%many))) },
+		"a secret that no Ingress names": func(round int) { w.hears(secret(fmt.Sprint("unused", round*7919%many))) },
 		"one that comes or goes": func(round int) {
 			w.ingress(one(many, "/"), round%2 == 1)
 		},
@@ -132,7 +133,7 @@ func (w *watch) costs(t *testing.T, changes map[string]func(int)) {
 		runtime.ReadMemStats(&before)
 		for round := range rounds {
 			change(round)
-			w.make()
+			w.make(context.Background())
 		}
 		runtime.ReadMemStats(&after)
 		if each := (after.TotalAlloc - before.TotalAlloc) / uint64(rounds); each > most {
@@ -170,9 +171,14 @@ func BenchmarkOneOfManyIngresses(b *testing.B) {
 				b.ReportAllocs()
 				for round := range b.N {
 					change(round)
-					w.make()
+					w.make(context.Background())
 				}
 			})
 		}
 	}
+}
+
+// hears takes in a Secret as if it were followed.
+func (w *watch) hears(s *corev1.Secret) {
+	w.secret(context.Background(), route.Key{Namespace: s.Namespace, Name: s.Name}, s)
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	shared "clusterctl/daemons/api/gateway"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/ingress/route/gateway"
@@ -30,7 +31,7 @@ import (
 // machines whose proxy is ready.
 
 // gatewayLabel of a service is the name of the Gateway that it is for.
-const gatewayLabel = "clusterctl.local/gateway"
+const gatewayLabel = shared.ServiceLabel
 
 // serviceOf is the name of a Gateway's service.
 func serviceOf(g route.Key) route.Key {

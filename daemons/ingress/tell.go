@@ -81,6 +81,12 @@ func (t *teller) run(ctx context.Context) {
 	look := time.NewTicker(lookTime)
 	defer look.Stop()
 	for whole := true; ; {
+		// Nothing is said of a certificate that is still being read.
+		select {
+		case <-t.w.certificates.waiting():
+		case <-ctx.Done():
+			return
+		}
 		t.ingresses(ctx, whole)
 		t.services(ctx)
 		t.gatewaysAndRoutes(ctx)

@@ -24,25 +24,26 @@ import (
 
 // watch keeps the engine's table as the API's objects are.
 type watch struct {
-	engine  *proxy.Engine
-	fronts  *fronts
-	cfg     config.Ingress
-	mu      sync.Mutex
-	build   *route.Builder
-	gateway *gateway.Builder
-	table   *route.Table                                        // of Ingresses, that the engine has
-	slices  map[route.Key]map[string]*discoveryv1.EndpointSlice // by service, by name
-	objects map[route.Key]*networkingv1.Ingress
-	classes map[string]*networkingv1.IngressClass
-	publish map[route.Key]*corev1.Service // services of type LoadBalancer
-	served  map[gateway.Entry]*gateway.Served
-	left    map[route.Source]bool // sources that an Ingress had and that may be gone
-	swept   bool                  // all sources are to be looked at
-	untold  map[route.Key]bool    // Ingresses that may have to be told something else
-	telling bool                  // all of them are
-	follows bool                  // Gateways and routes are known
-	changed chan struct{}         // the table is to be made again
-	news    chan struct{}         // what Ingresses are told may be different
+	engine       *proxy.Engine
+	fronts       *fronts
+	cfg          config.Ingress
+	mu           sync.Mutex
+	build        *route.Builder
+	gateway      *gateway.Builder
+	table        *route.Table                                        // of Ingresses, that the engine has
+	slices       map[route.Key]map[string]*discoveryv1.EndpointSlice // by service, by name
+	objects      map[route.Key]*networkingv1.Ingress
+	classes      map[string]*networkingv1.IngressClass
+	publish      map[route.Key]*corev1.Service // services of type LoadBalancer
+	served       map[gateway.Entry]*gateway.Served
+	left         map[route.Source]bool // sources that an Ingress had and that may be gone
+	swept        bool                  // all sources are to be looked at
+	untold       map[route.Key]bool    // Ingresses that may have to be told something else
+	telling      bool                  // all of them are
+	follows      bool                  // Gateways and routes are known
+	certificates *secrets              // nil before the first table
+	changed      chan struct{}         // the table is to be made again
+	news         chan struct{}         // what Ingresses are told may be different
 }
 
 // maxUntold is how many Ingresses are noted one by one.
@@ -70,7 +71,6 @@ func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways 
 	}
 	all := factory(func(*metav1.ListOptions) {})
 	ofServices := factory(func(o *metav1.ListOptions) { o.LabelSelector = discoveryv1.LabelServiceName })
-	certificates := factory(func(o *metav1.ListOptions) { o.FieldSelector = "type=" + string(corev1.SecretTypeTLS) })
 	var handled []cache.InformerSynced
 	add := func(i cache.SharedIndexInformer, f func(o any, gone bool)) error {
 		handle := func(o any, gone bool) {
@@ -94,12 +94,11 @@ func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways 
 		add(informers.IngressClasses(all).Informer(), w.class),
 		add(informers.Ingresses(all).Informer(), w.ingress),
 		add(informers.Services(all).Informer(), w.service),
-		add(informers.EndpointSlices(ofServices).Informer(), w.slice),
-		add(informers.Secrets(certificates).Informer(), w.secret))
+		add(informers.EndpointSlices(ofServices).Informer(), w.slice))
 	if err != nil {
 		return fmt.Errorf("watch Ingresses: %w", err)
 	}
-	for _, f := range []*informers.Factory{all, ofServices, certificates} {
+	for _, f := range []*informers.Factory{all, ofServices} {
 		f.StartWithContext(ctx)
 		defer f.Shutdown()
 	}
@@ -120,7 +119,18 @@ func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways 
 			return nil
 		}
 	}
-	w.make()
+	// The first table has the certificates that Ingresses and Gateways refer to.
+	following, stop := context.WithCancel(ctx)
+	defer func() { stop(); w.certificates.wait() }()
+	w.mu.Lock()
+	w.work(following)
+	w.mu.Unlock()
+	select {
+	case <-w.certificates.waiting():
+	case <-ctx.Done():
+		return nil
+	}
+	w.make(following)
 	w.fronts.forgetKept()
 	ready()
 	again := time.NewTicker(lookTime)
@@ -130,10 +140,10 @@ func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways 
 		case <-ctx.Done():
 			return nil
 		case <-w.changed:
-			w.make()
+			w.make(following)
 		case <-again.C: // a port that somebody else had may be free
 			if w.fronts.lacking() {
-				w.make()
+				w.make(following)
 			}
 		}
 	}
@@ -147,14 +157,9 @@ func signal(c chan struct{}) {
 }
 
 // make gives the engine the table of what is known now. However many changes came meanwhile, it is made once.
-func (w *watch) make() {
+func (w *watch) make(ctx context.Context) {
 	w.mu.Lock()
-	next, news := w.build.Table(), w.gateway.Update()
-	for entry, served := range news {
-		if w.served[entry] = served; served == nil {
-			delete(w.served, entry)
-		}
-	}
+	next, news := w.work(ctx)
 	if next != w.table || len(news) > 0 {
 		w.table = next
 		w.forget(len(news) > 0)
@@ -163,6 +168,29 @@ func (w *watch) make() {
 	w.fronts.place(w.served, w.machinePorts())
 	w.mu.Unlock()
 	signal(w.news)
+}
+
+// work works out what is served by what is known now, and has the Secrets followed that are referred to. The caller holds mu.
+func (w *watch) work(ctx context.Context) (next *route.Table, news map[gateway.Entry]*gateway.Served) {
+	next, news = w.build.Table(), w.gateway.Update()
+	for entry, served := range news {
+		if w.served[entry] = served; served == nil {
+			delete(w.served, entry)
+		}
+	}
+	for _, touched := range []map[route.Key]struct{}{w.build.Touched(), w.gateway.Touched()} {
+		for key := range touched {
+			switch wanted := w.build.Refers(key) || w.gateway.Refers(key); {
+			case w.certificates == nil:
+			case wanted:
+				w.certificates.follow(ctx, key)
+			default:
+				w.certificates.forget(key)
+				w.build.SetSecret(key, nil)
+			}
+		}
+	}
+	return next, news
 }
 
 // forget drops the counts of sources that are gone. The caller holds mu.
@@ -279,20 +307,20 @@ func (w *watch) slice(o any, gone bool) {
 	w.build.SetSlices(key, list)
 }
 
-func (w *watch) secret(o any, gone bool) {
-	s, ok := o.(*corev1.Secret)
-	if !ok {
+// secret takes a Secret in; nil when there is none. ctx ends, under mu, when it is not wanted any more.
+func (w *watch) secret(ctx context.Context, key route.Key, s *corev1.Secret) {
+	w.mu.Lock()
+	if ctx.Err() != nil {
+		w.mu.Unlock()
 		return
-	}
-	key := route.Key{Namespace: s.Namespace, Name: s.Name}
-	if gone {
-		s = nil
 	}
 	w.build.SetSecret(key, s)
 	for _, in := range w.build.UsersOf(key) {
 		w.untold[in] = true
 	}
 	w.gateway.SecretChanged(key)
+	w.mu.Unlock()
+	signal(w.changed)
 }
 
 // lean keeps of objects what the daemon reads. It leaves what it is given as it is.
@@ -311,12 +339,6 @@ func lean(o any) (any, error) {
 		c := *o
 		c.ManagedFields, c.Annotations = nil, nil
 		return &c, nil
-	case *corev1.Secret:
-		c := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion, UID: o.UID}, Type: o.Type, Data: map[string][]byte{}}
-		for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-			c.Data[name] = o.Data[name]
-		}
-		return c, nil
 	case *networkingv1.Ingress:
 		c := *o
 		c.ManagedFields = nil

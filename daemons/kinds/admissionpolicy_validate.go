@@ -142,8 +142,8 @@ func validateVariables(at *field.Path, list []admissionregistrationv1.Variable, 
 
 func validateValidation(at *field.Path, v admissionregistrationv1.Validation, scope *expression.Scope) field.ErrorList {
 	var errs field.ErrorList
-	text, message, spoken := strings.TrimSpace(v.Expression), strings.TrimSpace(v.Message), strings.TrimSpace(v.MessageExpression)
-	if text == "" {
+	message, spoken := strings.TrimSpace(v.Message), strings.TrimSpace(v.MessageExpression)
+	if strings.TrimSpace(v.Expression) == "" {
 		errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
 	} else if err := scope.Check(v.Expression, expression.Boolean, true); err != nil {
 		errs = append(errs, field.Invalid(at.Child("expression"), v.Expression, err.Error()))
@@ -161,8 +161,6 @@ func validateValidation(at *field.Path, v admissionregistrationv1.Validation, sc
 		errs = append(errs, field.Invalid(at.Child("message"), v.Message, "message must be non-empty if specified"))
 	case strings.Contains(message, "\n"):
 		errs = append(errs, field.Invalid(at.Child("message"), v.Message, "message must not contain line breaks"))
-	case strings.Contains(text, "\n") && message == "":
-		errs = append(errs, field.Required(at.Child("message"), "message must be specified if expression contains line breaks"))
 	}
 	return append(errs, known(at.Child("reason"), v.Reason, validReasons...)...)
 }

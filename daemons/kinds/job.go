@@ -16,7 +16,7 @@ import (
 func jobs() *Kind {
 	return &Kind{
 		GVK:      batchv1.SchemeGroupVersion.WithKind("Job"),
-		Resource: "jobs", Singular: "job", Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
+		Resource: "jobs", Singular: "job", Categories: []string{"all"}, Namespaced: true, HasGeneration: true, Dependents: OrphanDependents,
 		New: made[batchv1.Job](), NewList: made[batchv1.JobList](),
 		Default:       does(defaultJob),
 		PrepareCreate: does(prepareJob),

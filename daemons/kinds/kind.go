@@ -107,6 +107,9 @@ type Kind struct {
 	// finalize, ephemeralcontainers, resize.
 	Subresources []string
 
+	// Dependents is what a deletion without a propagation policy does with the objects that the object owns.
+	Dependents Dependents
+
 	// Finalizers are those that a deletion adds, for what has to be done before.
 	Finalizers []string
 
@@ -114,6 +117,16 @@ type Kind struct {
 	// which is a Kind of its own.
 	Untyped *Untyped
 }
+
+// Dependents is what becomes of the objects that a deleted object owns, where the deletion does not say it.
+type Dependents int
+
+// Upstream's defaults.
+const (
+	DeleteDependents Dependents = iota // in the background
+	OrphanDependents                   // they stay, without an owner: as by the first versions of the kind
+	NoDependents                       // the kind owns nothing, and no propagation policy is carried out
+)
 
 // Alias is a further group version of a kind.
 type Alias struct {

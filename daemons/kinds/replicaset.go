@@ -71,7 +71,7 @@ func replicationControllers() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("ReplicationController"),
 		Resource: "replicationcontrollers", Singular: "replicationcontroller", ShortNames: []string{"rc"}, Categories: []string{"all"},
-		Namespaced: true, StorageKey: "controllers", HasGeneration: true,
+		Namespaced: true, StorageKey: "controllers", HasGeneration: true, Dependents: OrphanDependents,
 		New: made[corev1.ReplicationController](), NewList: made[corev1.ReplicationControllerList](),
 		Default:       does(defaultReplicationController),
 		PrepareCreate: does(func(r *corev1.ReplicationController) { r.Status = corev1.ReplicationControllerStatus{} }),

@@ -30,24 +30,23 @@ type kubelets struct {
 	clients map[string]*http.Client // by node
 }
 
-// newKubelets takes the credentials towards the API for the kubelets too. The authority there is returned: it has signed their
-// certificates and the daemon's.
-func newKubelets(kubeconfig string) (_ *kubelets, ca []byte, err error) {
+// newKubelets takes the credentials towards the API for the kubelets too. The authority there has signed their certificates.
+func newKubelets(kubeconfig string) (*kubelets, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err == nil {
 		err = rest.LoadTLSFiles(cfg)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}
 	verify, err := rest.TLSConfigFor(cfg)
 	if err != nil {
-		return nil, nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", kubeconfig, err)
 	}
 	if verify == nil || len(cfg.CAData) == 0 {
-		return nil, nil, fmt.Errorf("kubeconfig %s names no authority", kubeconfig)
+		return nil, fmt.Errorf("kubeconfig %s names no authority", kubeconfig)
 	}
-	return &kubelets{tls: verify, clients: map[string]*http.Client{}}, cfg.CAData, nil
+	return &kubelets{tls: verify, clients: map[string]*http.Client{}}, nil
 }
 
 // of returns the client of one node, which has a connection of its own.

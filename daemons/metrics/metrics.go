@@ -57,7 +57,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	nodes, ca, err := newKubelets(cfg.Kubeconfig)
+	nodes, err := newKubelets(cfg.Kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 	env.Health.Ready("objects", objects.check)
 	env.Health.Tell("metrics", fresh)
 	p := &published{
-		registrar: &registrar{client: typed, dynamic: untyped, ca: ca, port: port, alias: o.Alias}, log: env.Log,
+		registrar: &registrar{client: typed, dynamic: untyped, port: port, alias: o.Alias}, log: env.Log,
 	}
 	if o.Alias == "" {
 		if p.endpoint, err = newEndpoint(cfg, env, typed, port, fresh); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +40,6 @@ var registrations = apiregistrationv1.SchemeGroupVersion.WithResource("apiservic
 type registrar struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	ca      []byte // of the daemon's certificate, PEM
 	port    int32
 	alias   string // host that the service is another name of; empty: it has endpoints
 }
@@ -99,10 +99,34 @@ func foreignService(s *corev1.Service) bool {
 	return s != nil && (len(s.Spec.Selector) > 0 || s.Labels[managedLabel] != Name)
 }
 
-// foreign says whether the group version was given to another server.
+// foreign reports whether the group version was given to another server: to another service, or with other certificates than
+// the cluster's authority signs. Another manager that declares these has its way, also where it declares the same.
 func foreign(a *apiregistrationv1.APIService) bool {
-	return a != nil && (a.Labels[managedLabel] != Name || a.Spec.InsecureSkipTLSVerify ||
-		a.Spec.Service == nil || a.Spec.Service.Namespace != metav1.NamespaceSystem || a.Spec.Service.Name != Name)
+	if a == nil {
+		return false
+	}
+	return a.Labels[managedLabel] != Name || a.Spec.InsecureSkipTLSVerify ||
+		a.Spec.Service == nil || a.Spec.Service.Namespace != metav1.NamespaceSystem || a.Spec.Service.Name != Name ||
+		slices.ContainsFunc(a.ManagedFields, declaresServer)
+}
+
+// declaresServer reports whether a manager other than this daemon has written where the group version is served.
+func declaresServer(e metav1.ManagedFieldsEntry) bool {
+	if e.Manager == Name || e.FieldsV1 == nil {
+		return false
+	}
+	var fields struct {
+		Spec map[string]json.RawMessage `json:"f:spec"`
+	}
+	if json.Unmarshal(e.FieldsV1.Raw, &fields) != nil {
+		return false
+	}
+	for _, name := range []string{"f:caBundle", "f:insecureSkipTLSVerify", "f:service"} {
+		if _, ok := fields.Spec[name]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 func sameService(have, want *corev1.Service) bool {
@@ -137,6 +161,8 @@ func (r *registrar) service() *corev1.Service {
 	return s
 }
 
+// apiService has no caBundle: API servers trust the cluster's authority here anyway, and with one another metrics server's
+// manifest, which has insecureSkipTLSVerify, could not be applied over it.
 func (r *registrar) apiService() *apiregistrationv1.APIService {
 	port := int32(servicePort)
 	if r.alias != "" {
@@ -146,7 +172,7 @@ func (r *registrar) apiService() *apiregistrationv1.APIService {
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"},
 		ObjectMeta: metav1.ObjectMeta{Name: apiService, Labels: objectLabels},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, GroupPriorityMinimum: 100, VersionPriority: 100, CABundle: r.ca,
+			Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, GroupPriorityMinimum: 100, VersionPriority: 100,
 			Service: &apiregistrationv1.ServiceReference{Namespace: metav1.NamespaceSystem, Name: Name, Port: &port},
 		},
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
-	r := &registrar{ca: []byte("ca"), port: 10261}
+	r := &registrar{port: 10261}
 	for name, change := range map[string]func(*corev1.Service, *apiregistrationv1.APIService){
 		"a service that leads to pods": func(s *corev1.Service, _ *apiregistrationv1.APIService) {
 			s.Spec.Selector = map[string]string{"k8s-app": Name}
@@ -21,7 +21,11 @@ func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
 		"another service":         func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service.Name = "mine" },
 		"another namespace":       func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service.Namespace = "mine" },
 		"any certificate is good": func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.InsecureSkipTLSVerify = true },
-		"no service":              func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service = nil },
+		"a bundle that others declare": func(_ *corev1.Service, a *apiregistrationv1.APIService) {
+			a.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: Name, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:service":{}}}`)}},
+				{Manager: "cert-manager", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:caBundle":{}}}`)}}}
+		},
+		"no service": func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service = nil },
 	} {
 		s, a := r.service(), r.apiService()
 		change(s, a)
@@ -32,18 +36,25 @@ func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
 	if foreignService(nil) || foreign(nil) || foreignService(r.service()) || foreign(r.apiService()) {
 		t.Error("what is ours, or not there, is taken for somebody else's")
 	}
+	ranked := r.apiService()
+	ranked.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-edit", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:versionPriority":{}}}`)}},
+		{Manager: "kube-apiserver", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}, {Manager: "old"}}
+	if foreign(ranked) {
+		t.Error("an API service of which others changed the priority is taken for somebody else's")
+	}
 }
 
 func TestWhatWasRegisteredOtherwiseIsPutRight(t *testing.T) {
-	r := &registrar{ca: []byte("ca"), port: 10261}
+	r := &registrar{port: 10261}
 	if !sameService(r.service(), r.service()) || !same(r.apiService(), r.apiService()) {
 		t.Error("the same is taken for another")
 	}
-	renewed, moved, alias := &registrar{ca: []byte("other"), port: 10261}, &registrar{ca: []byte("ca"), port: 1}, &registrar{ca: []byte("ca"), port: 10261, alias: "localhost"}
-	if same(r.apiService(), renewed.apiService()) || sameService(r.service(), moved.service()) || sameService(r.service(), alias.service()) || same(r.apiService(), alias.apiService()) {
+	former, moved, alias := r.apiService(), &registrar{port: 1}, &registrar{port: 10261, alias: "localhost"}
+	former.Spec.CABundle = []byte("ca") // as earlier releases made it
+	if same(former, r.apiService()) || foreign(former) || sameService(r.service(), moved.service()) || sameService(r.service(), alias.service()) || same(r.apiService(), alias.apiService()) {
 		t.Error("another is taken for the same")
 	}
-	if a := r.apiService(); a.Spec.InsecureSkipTLSVerify || string(a.Spec.CABundle) != "ca" || a.Name != "v1beta1.metrics.k8s.io" || a.Spec.Service.Namespace != metav1.NamespaceSystem {
+	if a := r.apiService(); a.Spec.InsecureSkipTLSVerify || len(a.Spec.CABundle) > 0 || a.Name != "v1beta1.metrics.k8s.io" || a.Spec.Service.Namespace != metav1.NamespaceSystem {
 		t.Errorf("%+v", a.Spec)
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -87,6 +89,7 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	if err != nil {
 		return err
 	}
+	d.machine.API = endpointsOf(rest.Host, cfg.APIServers)
 	if d.client, err = kubernetes.NewForConfig(rest); err != nil {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
@@ -122,6 +125,20 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	err = g.Wait()
 	d.relays.close()
 	return err
+}
+
+// endpointsOf returns the endpoints of the API servers that are given by address. A name has none: what it means is known only
+// by asking.
+func endpointsOf(host string, servers []string) (list []netip.AddrPort) {
+	if u, err := url.Parse(host); err == nil {
+		servers = append(slices.Clone(servers), u.Host)
+	}
+	for _, s := range servers {
+		if e, err := netip.ParseAddrPort(s); err == nil {
+			list = append(list, netip.AddrPortFrom(e.Addr().Unmap(), e.Port()))
+		}
+	}
+	return list
 }
 
 func newDuration() prometheus.Histogram {

@@ -180,8 +180,9 @@ func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.C
 	if err != nil {
 		return nil, err
 	}
-	cfg.ClientAuth = tls.VerifyClientCertIfGiven
+	// Without an authority no certificate means anything: a client that is not asked for one sends none.
 	if clientCAFile != "" {
+		cfg.ClientAuth = tls.VerifyClientCertIfGiven
 		authorities, err := NewAuthorities(clientCAFile)
 		if err != nil {
 			return nil, err

@@ -1,10 +1,15 @@
 package block
 
 import (
+	"net/netip"
+	"slices"
+	"strings"
+
 	"github.com/hashicorp/hcl/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	daemons "clusterctl/daemons/config"
 	"clusterctl/hcl/config"
 )
 
@@ -18,7 +23,8 @@ type apiBlock struct {
 	TokenWebhook         string   `hcl:"token_webhook,optional" doc:"A kubeconfig, as in file(\"tokens.conf\"), of a server that is asked about tokens that nobody else knows." default:"none"`
 	Authorization        string   `hcl:"authorization,optional" doc:"An AuthorizationConfiguration of apiserver.config.k8s.io, as in file(\"authorization.yaml\"): authorizers in order, webhooks among them. The kubeConfigFile of a webhook is /etc/kubernetes/apiserver/authorization-webhook.conf." default:"Node, then RBAC"`
 	AuthorizationWebhook string   `hcl:"authorization_webhook,optional" doc:"That kubeconfig." default:"none"`
-	AdmissionPlugins     []string `hcl:"enable_admission_plugins,optional" doc:"Admission plugins besides those that are always there: OwnerReferencesPermissionEnforcement." default:"none"`
+	AdmissionPlugins     []string `hcl:"enable_admission_plugins,optional" doc:"Admission plugins besides those that are always there: DenyServiceExternalIPs, OwnerReferencesPermissionEnforcement." default:"none"`
+	AllowedExternalIPs   []string `hcl:"allowed_external_ips,optional" doc:"Networks and addresses that Services can have as external IPs although they are those of machines, of the API, of the cluster's networks or of a pool of load balancers." default:"none"`
 	Admission            string   `hcl:"admission,optional" doc:"An AdmissionConfiguration of apiserver.config.k8s.io, as in file(\"admission.yaml\"), with a PodSecurityConfiguration: the pod security of namespaces without labels, and whom and what it does not concern. A change restarts the API servers, one by one." default:"privileged; nothing is exempt"`
 }
 
@@ -31,10 +37,19 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 	c.API.Authentication, c.API.TokenWebhook, c.API.Authorization, c.API.AuthorizationWebhook = raw.Authentication, raw.TokenWebhook, raw.Authorization, raw.AuthorizationWebhook
 	c.API.AdmissionPlugins, c.API.Admission = raw.AdmissionPlugins, raw.Admission
 	for _, name := range raw.AdmissionPlugins {
-		if name != "OwnerReferencesPermissionEnforcement" {
-			diags = append(diags, fail(nested(b, "api", "enable_admission_plugins"), "Unknown admission plugin", "%q cannot be enabled: OwnerReferencesPermissionEnforcement can; the others are always there.", name))
+		if !slices.Contains(daemons.OptionalAdmissionPlugins, name) {
+			diags = append(diags, fail(nested(b, "api", "enable_admission_plugins"), "Unknown admission plugin", "%q cannot be enabled: %s can; the others are always there.", name, strings.Join(daemons.OptionalAdmissionPlugins, " and ")))
 		}
 	}
+	for _, text := range raw.AllowedExternalIPs {
+		if _, err := netip.ParseAddr(text); err == nil {
+			continue
+		}
+		if _, err := netip.ParsePrefix(text); err != nil {
+			diags = append(diags, fail(nested(b, "api", "allowed_external_ips"), "Invalid network", "%q is neither a network, as in \"192.0.2.0/24\", nor an address.", text))
+		}
+	}
+	c.API.AllowedExternalIPs = raw.AllowedExternalIPs
 	for name, of := range map[string]struct{ text, kind string }{
 		"authentication": {raw.Authentication, "AuthenticationConfiguration"}, "authorization": {raw.Authorization, "AuthorizationConfiguration"},
 		"admission": {raw.Admission, "AdmissionConfiguration"}, "token_webhook": {raw.TokenWebhook, "Config"}, "authorization_webhook": {raw.AuthorizationWebhook, "Config"},

@@ -93,7 +93,8 @@ type API struct {
 	Authorization        string // an AuthorizationConfiguration; empty means Node and RBAC
 	AuthorizationWebhook string // the kubeconfig that it names
 	AdmissionPlugins     []string
-	Admission            string // an AdmissionConfiguration, YAML; empty means none
+	AllowedExternalIPs   []string // that Services can have although they are the cluster's own
+	Admission            string   // an AdmissionConfiguration, YAML; empty means none
 }
 
 // Etcd is what the cluster block says of the store.

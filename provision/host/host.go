@@ -7,8 +7,10 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"time"
 
 	"clusterctl/daemons/config/store"
@@ -69,6 +71,13 @@ type Client struct {
 
 // ErrNothingListens is that a port of the machine is not served.
 var ErrNothingListens = errors.New("nothing listens there")
+
+// StatusError is the HTTP status of a server that answers, and is not well or does not serve that client.
+type StatusError int
+
+func (e StatusError) Error() string {
+	return fmt.Sprintf("it answers %d %s", int(e), http.StatusText(int(e)))
+}
 
 // Info is what is known of a file without reading it.
 type Info struct {

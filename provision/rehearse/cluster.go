@@ -248,6 +248,9 @@ func (l *cluster) ForgetFormer(context.Context, string, inventory.Machine) (bool
 	return false, nil
 }
 
+// DropFormerRights implements run.Cluster: there are none.
+func (l *cluster) DropFormerRights(context.Context) error { return nil }
+
 // Revision is nobody's here: there is no store.
 func (l *cluster) Revision(context.Context) (int64, error) { return 1, nil }
 

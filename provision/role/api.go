@@ -1,6 +1,7 @@
 package role
 
 import (
+	"net/netip"
 	"slices"
 
 	"clusterctl/daemons/config"
@@ -59,6 +60,14 @@ func (b *builder) admission(cfg *config.APIServer) (reads []string) {
 		if !slices.Contains(cfg.EnableAdmissionPlugins, name) {
 			cfg.EnableAdmissionPlugins = append(slices.Clone(cfg.EnableAdmissionPlugins), name)
 		}
+	}
+	// What is behind these addresses only the configuration knows.
+	cfg.RestrictedExternalIPs, cfg.AllowedExternalIPs = texts(b.Cluster.PodCIDRs), b.Cluster.API.AllowedExternalIPs
+	if b.Cluster.VirtualAddress.IsValid() {
+		cfg.RestrictedExternalIPs = append(cfg.RestrictedExternalIPs, b.Cluster.VirtualAddress.String())
+	}
+	if endpoint, err := netip.ParseAddrPort(b.Cluster.Endpoint); err == nil && endpoint.Addr() != b.Cluster.VirtualAddress {
+		cfg.RestrictedExternalIPs = append(cfg.RestrictedExternalIPs, endpoint.Addr().String())
 	}
 	path := settings + "/admission.yaml"
 	if b.Cluster.API.Admission == "" {

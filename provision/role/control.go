@@ -235,7 +235,7 @@ func controllers(b *builder) {
 func metrics(b *builder) {
 	def := config.DefaultMetricsServer()
 	cfg := def
-	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("metrics-server", certs.Daemon("metrics-server")), b.apiServers()
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("metrics-server", certs.Replica("metrics-server", b.Machine.Name)), b.apiServers()
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("metrics-server", certs.ClusterCA, certs.MetricsServer([]string{b.Machine.IP.String()}))
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", apiCRL
 	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{certs.FrontProxyClient().CommonName}

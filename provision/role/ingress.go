@@ -12,7 +12,7 @@ func ingress(b *builder) {
 	cfg := def
 	b.Cluster.Ingress.Settings.Over(&cfg)
 	const name = "kube-ingress"
-	file := b.kubeconfig("ingress", certs.Daemon(name))
+	file := b.kubeconfig("ingress", certs.Replica(name, b.Machine.Name))
 	cfg.Kubeconfig, cfg.APIServers = credential(name), b.apiServers()
 	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/"+name, b.Machine.Name, b.Machine.IPs()
 	b.unit(service{

@@ -44,12 +44,12 @@ func network(b *builder) {
 	def := config.DefaultNetwork()
 	cfg := def
 	b.Cluster.Network.Over(&cfg)
-	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("network", certs.Daemon("kube-network")), b.apiServers()
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("network", certs.Replica("kube-network", b.Machine.Name)), b.apiServers()
 	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
 	cfg.RoutesOnly = !b.node()
 	reads := []string{cfg.Kubeconfig}
 	if b.node() {
-		// Its own credential is the same on every machine, and pods are their own machine's business alone.
+		// Its own credential reads no pods: those of the machine's node are read with the node's.
 		cfg.NodeKubeconfig = nodeCredential
 		reads = append(reads, nodeCredential)
 	}
@@ -140,7 +140,7 @@ func dns(b *builder) {
 	cfg := def
 	b.Cluster.DNS.Settings.Over(&cfg)
 	const name = "kube-dns"
-	file := b.kubeconfig("dns", certs.Daemon(name))
+	file := b.kubeconfig("dns", certs.Replica(name, b.Machine.Name))
 	cfg.Kubeconfig, cfg.APIServers = credential(name), b.apiServers()
 	cfg.BindAddress, cfg.ClusterDomain = net.JoinHostPort(b.Machine.IP.String(), "53"), b.Cluster.Domain
 	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/"+name, b.Machine.Name, b.Machine.IP.String()

@@ -159,7 +159,18 @@ func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machi
 			return err
 		}
 	}
-	if len(removed)+len(replaced) > 0 || p.revokes {
+	if p.outgrown() {
+		if err := p.live.DropFormerRights(ctx); err != nil {
+			return fmt.Errorf("remove what users of former releases may do: %w", err)
+		}
+	}
+	retired := p.retire()
+	if retired {
+		if err := p.write(func() {}); err != nil {
+			return err
+		}
+	}
+	if len(removed)+len(replaced) > 0 || retired || p.revokes {
 		if err := p.ship(ctx); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/api/replica"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
 	"clusterctl/provision/step"
@@ -27,10 +28,70 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 	for k, v := range known.Issued {
 		issued[k] = v
 	}
-	issued[label] = certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, Until: cert.NotAfter}
+	next := certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, Until: cert.NotAfter}
+	if was, ok := issued[label]; ok && was.Name != next.Name {
+		issued[label+superseded] = was
+	}
+	issued[label] = next
 	known.Issued = issued
 	p.State.Machines[m.Address] = known
 	return nil
+}
+
+// superseded marks the label of a certificate that was replaced by one for another name. It is revoked when the machine
+// uses the new one.
+const superseded = " (superseded)"
+
+// outgrown reports whether the last machines have just got certificates for the users that daemons are on one machine, in place
+// of those for the users that they were on all of them.
+func (p *Prepared) outgrown() bool {
+	writing.Lock()
+	defer writing.Unlock()
+	former := map[string]bool{}
+	for _, daemon := range replica.All() {
+		former[replica.FormerUser(daemon)] = true
+	}
+	replaced := false
+	for _, m := range p.State.Machines {
+		for label, is := range m.Issued {
+			switch {
+			case !former[is.Name]:
+			case strings.HasSuffix(label, superseded):
+				replaced = true
+			default:
+				return false
+			}
+		}
+	}
+	return replaced
+}
+
+// retire revokes the certificates for other names that machines no longer use, and reports whether there were some.
+func (p *Prepared) retire() bool {
+	writing.Lock()
+	defer writing.Unlock()
+	some := false
+	for _, m := range p.machines {
+		known, ok := p.State.Machines[m.Address]
+		if !ok || m.agent == nil || m.dead != nil || m.left != nil {
+			continue
+		}
+		issued := maps.Clone(known.Issued)
+		for label, was := range known.Issued {
+			if !strings.HasSuffix(label, superseded) {
+				continue
+			}
+			if now := p.engine.now(); now.Before(was.Until) {
+				was.At = now
+				p.State.Revoke(was)
+				some = true
+			}
+			delete(issued, label)
+		}
+		known.Issued = issued
+		p.State.Machines[m.Address] = known
+	}
+	return some
 }
 
 // withdrawn divides the certificates that a machine has got into those that stay on it and those that steps remove.
@@ -42,7 +103,7 @@ func withdrawn(issued map[string]certs.Revoked, steps []step.Step) (still, gone 
 			continue
 		}
 		for label, r := range issued {
-			_, file, _ := strings.Cut(label, " ")
+			_, file, _ := strings.Cut(strings.TrimSuffix(label, superseded), " ")
 			if file == absent.Path || strings.HasPrefix(file, absent.Path+"/") {
 				delete(still, label)
 				gone[label] = r
@@ -72,7 +133,7 @@ func (p *Prepared) withdrawnChange(m *machine) *step.Change {
 	var names []string
 	for label, r := range gone {
 		if p.engine.now().Before(r.Until) {
-			_, file, _ := strings.Cut(label, " ")
+			_, file, _ := strings.Cut(strings.TrimSuffix(label, superseded), " ")
 			names = append(names, CertificateName(file))
 		}
 	}
@@ -80,6 +141,7 @@ func (p *Prepared) withdrawnChange(m *machine) *step.Change {
 		return nil
 	}
 	slices.Sort(names)
+	names = slices.Compact(names)
 	return &step.Change{Action: step.Delete, Kind: "certificate", Name: strings.Join(names, ", "), Note: "revoke"}
 }
 

@@ -1,11 +1,13 @@
 package run
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"clusterctl/certs"
+	"clusterctl/hcl/config"
 	"clusterctl/provision/state"
 )
 
@@ -40,4 +42,60 @@ func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 			t.Errorf("the list of %s: %v, %v", name, in, err)
 		}
 	}
+}
+
+// TestCertificatesForFormerNamesAreRevoked replaces a certificate by one for another name, as an update of the identities of
+// daemons does. Proves S12.
+func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
+	now := time.Now()
+	ca, err := certs.NewCA(certs.ClusterCA, 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{Machine: config.Machine{Address: "machine.a", Name: "a"}, agent: struct{ Agent }{}}
+	p := &Prepared{engine: &Engine{}, machines: []*machine{m}, State: &state.State{Machines: map[string]state.Machine{"machine.a": {}}}}
+	issue := func(label string, r certs.Request) string {
+		t.Helper()
+		pair, err := certs.Issue(ca, r, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.noteIssued(m, label, certs.ClusterCA, pair); err != nil {
+			t.Fatal(err)
+		}
+		return p.State.Machines["machine.a"].Issued[label].Serial
+	}
+	former := issue("dns.conf", certs.Daemon("kube-dns"))
+	outgrown := func(when string, want bool) {
+		t.Helper()
+		if p.outgrown() != want {
+			t.Errorf("%s, the rights of former users go: %v, want %v", when, !want, want)
+		}
+	}
+	outgrown("with a daemon of a former release", false)
+	issue("proxy.conf", certs.Daemon("kube-proxy"))
+	issue("dns.conf", certs.Replica("kube-dns", "a"))
+	issue("proxy.conf", certs.Daemon("kube-proxy")) // renewed
+	outgrown("when the last one is another", true)
+	p.State.Machines["machine.b"] = state.Machine{Issued: map[string]certs.Revoked{"ingress.conf": {Name: "system:kube-ingress"}}}
+	outgrown("with a daemon of a former release on another machine", false)
+	delete(p.State.Machines, "machine.b")
+	if len(p.State.Revoked) > 0 {
+		t.Errorf("revoked before the machine uses the new ones: %v", p.State.Revoked)
+	}
+	if revoked := p.revoked(p.State.Machines["machine.a"].Issued); len(revoked) != 3 {
+		t.Errorf("of a machine that goes now are revoked %v", revoked)
+	}
+	m.left = errors.New("not reached")
+	if p.retire() {
+		t.Error("the certificate of a machine that was not reached is revoked")
+	}
+	m.left = nil
+	if !p.retire() || len(p.State.Revoked) != 1 || p.State.Revoked[0].Serial != former {
+		t.Errorf("revoked are %v, want %s", p.State.Revoked, former)
+	}
+	if p.retire() || len(p.State.Machines["machine.a"].Issued) != 2 {
+		t.Errorf("afterwards are issued %v", p.State.Machines["machine.a"].Issued)
+	}
+	outgrown("afterwards", false)
 }

@@ -75,6 +75,8 @@ type Cluster interface {
 	// ForgetFormer removes a node's object that is of another machine than the one that has its name now, which the cluster is told of. It reports
 	// whether there was one.
 	ForgetFormer(ctx context.Context, node string, now inventory.Machine) (bool, error)
+	// DropFormerRights removes what former releases let the users do that their daemons were on all machines.
+	DropFormerRights(ctx context.Context) error
 }
 
 // Engine runs. All fields but those marked are required.

@@ -2,9 +2,12 @@ package run
 
 import (
 	"context"
+	"net"
+	"sync"
 
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
@@ -17,6 +20,7 @@ type Status struct {
 	Facts   host.Facts    `json:"facts"`
 	Differs []step.Change `json:"differs,omitempty"` // from what is declared
 	Error   string        `json:"error,omitempty"`   // why it could not be asked
+	NoAPI   string        `json:"noAPI,omitempty"`   // why it reaches no API server
 }
 
 // Overview is how a cluster's machines are.
@@ -65,8 +69,46 @@ func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
 				own.Differs = append(own.Differs, c)
 			}
 		}
+		own.NoAPI = p.noAPI(ctx, m)
 		return nil
 	})
 	o.Members = p.membership(ctx)
 	return o, nil
+}
+
+// noAPI returns why a machine reaches no API server, or "" if it reaches one.
+func (p *Prepared) noAPI(ctx context.Context, m *machine) string {
+	way := &step.APIReach{Client: host.Client{CA: role.PKI + "/ca.crt"}}
+	for _, c := range p.engine.Config.ControlPlane() {
+		way.URLs = append(way.URLs, "https://"+net.JoinHostPort(c.IP.String(), "6443")+"/livez")
+	}
+	changes, err := m.agent.Check(ctx, []step.Step{way})
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(changes) == 1:
+		return changes[0].Note
+	}
+	return ""
+}
+
+// WithoutAPI returns, by address, why machines reach no API server. Their nodes get no news, and are not ready.
+func (p *Prepared) WithoutAPI(ctx context.Context) map[string]string {
+	var mu sync.Mutex
+	found := map[string]string{}
+	var asked []*machine
+	for _, m := range p.machines {
+		if m.agent != nil && m.dead == nil && m.action != plan.Remove && p.State.Machines[m.Address].Joined {
+			asked = append(asked, m)
+		}
+	}
+	_ = p.each(ctx, asked, func(ctx context.Context, m *machine) error {
+		if why := p.noAPI(ctx, m); why != "" {
+			mu.Lock()
+			found[m.Address] = why
+			mu.Unlock()
+		}
+		return nil
+	})
+	return found
 }

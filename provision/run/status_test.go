@@ -1,8 +1,11 @@
 package run_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"clusterctl/provision/host"
 )
 
 // A misspelt address would leave no machine to look at, and all that is left would be well.
@@ -12,5 +15,25 @@ func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
 	w.engine.Targets = []string{"machine.other"}
 	if list, err := w.engine.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "-target machine.other: there is no such machine") {
 		t.Errorf("the status of a machine that is not declared is %v, %v", list, err)
+	}
+}
+
+// TestMachinesThatReachNoAPIServerAreReported cuts a node off from the API, and leaves the connection to it alone. Proves P07.
+func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": errors.New("connect: connection timed out")}
+	o, err := w.engine.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range o.Machines {
+		if want := s.Address == "machine.a"; strings.Contains(s.NoAPI, "timed out") != want {
+			t.Errorf("%s reaches no API server: %q, want one: %v", s.Address, s.NoAPI, want)
+		}
+	}
+	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": host.StatusError(401)}
+	if o, err = w.engine.Status(t.Context()); err != nil || o.Machines[0].NoAPI+o.Machines[1].NoAPI != "" {
+		t.Errorf("a server that answers is reached: %+v, %v", o.Machines, err)
 	}
 }

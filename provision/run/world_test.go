@@ -63,6 +63,7 @@ type fakeLive struct {
 
 	order    []string // what was done to nodes
 	labelled []string // nodes that an Apply was about
+	dropped  int      // how often rights of former releases were removed
 
 	applied chan struct{} // closed when something is applied, if a test wants to know
 }
@@ -119,6 +120,11 @@ func (l *fakeLive) Gone(_ context.Context, list []state.Object) ([]state.Object,
 }
 
 func (l *fakeLive) Delete(context.Context, []state.Object) error { return nil }
+
+func (l *fakeLive) DropFormerRights(context.Context) error {
+	l.dropped++
+	return l.refused
+}
 
 func (l *fakeLive) Nodes(context.Context) (map[string]string, error) {
 	l.mu.Lock()

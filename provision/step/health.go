@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"clusterctl/provision/host"
@@ -54,6 +55,36 @@ func (s *ServerHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change,
 
 // Apply does nothing.
 func (s *ServerHealth) Apply(context.Context, host.Host, *Walk) error { return nil }
+
+// APIReach is that a machine reaches one of the API servers: without one, its node gets no news and is not ready. It is looked at,
+// never applied.
+type APIReach struct {
+	URLs []string `json:"urls"`
+	host.Client
+}
+
+func (*APIReach) distant() {}
+
+// Label names what is reached.
+func (s *APIReach) Label() string { return "way to the API" }
+
+// Check asks the servers in turn. One that answers is reached, whatever it says.
+func (s *APIReach) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+	var failed error
+	for _, url := range s.URLs {
+		one, cancel := context.WithTimeout(ctx, healthTimeout)
+		err := h.Answers(one, url, s.Client)
+		cancel()
+		if err == nil || errors.As(err, new(host.StatusError)) {
+			return Change{}, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return ill("kube-apiserver", "way to the API", failed), nil
+}
+
+// Apply does nothing.
+func (s *APIReach) Apply(context.Context, host.Host, *Walk) error { return nil }
 
 // ill is the zero Change for no error.
 func ill(kind, name string, err error) Change {

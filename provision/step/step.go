@@ -120,6 +120,7 @@ var Kinds = map[string]func() Step{
 	"etcd-members": func() Step { return &Membership{} },
 	"etcd-health":  func() Step { return &MemberHealth{} },
 	"api-health":   func() Step { return &ServerHealth{} },
+	"api-reach":    func() Step { return &APIReach{} },
 	"rotation":     func() Step { return &Rotation{} },
 	"answer":       func() Step { return &Answer{} },
 	"present":      func() Step { return &Present{} },

@@ -9,13 +9,14 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/kube/scheme"
 )
 
-// Objects holds objects of the kinds that client-go knows.
+// Objects holds objects of the kinds that client-go knows, and of others as unstructured ones.
 type Objects struct {
 	mu        sync.Mutex
 	stored    map[schema.GroupResource]map[string]runtime.Object
@@ -60,6 +61,9 @@ func (o *Objects) Remove(obj runtime.Object) {
 
 func locate(obj runtime.Object) (schema.GroupResource, string, bool) {
 	kinds, _, err := scheme.Scheme().ObjectKinds(obj)
+	if custom, ok := obj.(*unstructured.Unstructured); ok {
+		kinds, err = []schema.GroupVersionKind{custom.GroupVersionKind()}, nil
+	}
 	if err != nil {
 		return schema.GroupResource{}, "", false
 	}
@@ -68,6 +72,9 @@ func locate(obj runtime.Object) (schema.GroupResource, string, bool) {
 		return schema.GroupResource{}, "", false
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	if kinds[0].Kind == "Gateway" {
+		plural.Resource = "gateways" // and not gatewaies
+	}
 	return plural.GroupResource(), m.GetNamespace() + "/" + m.GetName(), true
 }
 

@@ -34,14 +34,21 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 	}
 	lifecycle, accounts, ranges := &namespaceLifecycle{objects: objects}, &serviceAccount{objects}, &limitRanger{objects}
 	nodes, priorities := &nodeRestriction{objects, may}, &priority{objects}
-	validators := []api.Validator{ranges, accounts, nodes, security, priorities,
+	validators := []api.Validator{ranges, accounts, nodes, &replicas{objects}, security, priorities,
 		&certificateApproval{may}, &certificateSigning{may}, certificateSubjectRestriction{}, authz.NewEscalation(objects, may), &claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}, &deviceStatus{may}}
+	external, err := newExternalIPs(cfg, objects)
+	if err != nil {
+		return nil, nil, err
+	}
+	validators = append(validators, external)
 	for _, name := range cfg.EnableAdmissionPlugins {
 		switch {
 		case name == ownerReferencesName:
 			validators = append(validators, newOwnerReferences(objects, may))
+		case name == denyExternalIPsName:
+			validators = append(validators, denyExternalIPs{})
 		case !slices.Contains(always, name):
-			return nil, nil, fmt.Errorf("there is no admission plugin %q: %s can be enabled, and always are %s", name, ownerReferencesName, strings.Join(always, ", "))
+			return nil, nil, fmt.Errorf("there is no admission plugin %q: %s can be enabled, and always are %s", name, strings.Join(config.OptionalAdmissionPlugins, ", "), strings.Join(always, ", "))
 		}
 	}
 	return []api.Mutator{

@@ -26,8 +26,9 @@ func NewQuota(objects api.Objects) *Quota { return &Quota{objects} }
 
 // asked is what a write takes of one quota.
 type asked struct {
-	quota *corev1.ResourceQuota
-	more  corev1.ResourceList // above zero
+	quota  *corev1.ResourceQuota
+	more   corev1.ResourceList // above zero
+	enters bool                // the object is new to the quota: it was made, or has come into its scope
 }
 
 // Bounds says whether a quota bounds what a write brings.
@@ -39,7 +40,7 @@ func (p *Quota) Bounds(a *api.Admission) bool {
 func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
 	now := time.Now()
 	for _, x := range p.about(a, now) {
-		if pod, ok := a.Object.(*corev1.Pod); ok && a.Operation == "CREATE" {
+		if pod, ok := a.Object.(*corev1.Pod); ok && x.enters {
 			if missing := quota.Missing(x.quota, pod); len(missing) > 0 {
 				return forbidden(a, fmt.Errorf("failed quota: %s: must specify %s", x.quota.Name, strings.Join(missing, "; ")))
 			}
@@ -55,7 +56,9 @@ func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
 }
 
 // about finds the quotas that a write concerns, and what it takes of each: of a change,
-// what the object takes more than before. A change of a pod takes more only by a resize; of a claim for a volume, also by its status.
+// what the object takes more than before. A change takes all that the object takes when it brings the object into a quota's scope:
+// a pod by its deadline, a claim for a volume by its attributes class. Within a scope a change of a pod takes more only by a resize;
+// of a claim, also by its status.
 func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 	_, volume := a.Object.(*corev1.PersistentVolumeClaim)
 	changed := a.Operation == "UPDATE" && (a.Subresource == "" || a.Subresource == "resize" || volume && a.Subresource == "status") && a.Old != nil
@@ -63,9 +66,6 @@ func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 		return nil
 	}
 	gr := a.Resource.GroupResource()
-	if changed && gr == podsGR && a.Subresource != "resize" {
-		return nil
-	}
 	var out []asked
 	with := p.others()
 	for _, obj := range p.objects.List(resourceQuotasGR, a.Namespace) {
@@ -73,8 +73,12 @@ func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 		if !ok || !quota.Covers(q, a.Object) {
 			continue
 		}
+		was := changed && quota.Covers(q, a.Old)
+		if was && gr == podsGR && a.Subresource != "resize" {
+			continue
+		}
 		more := quota.Charge(q, gr, a.Object, now, with)
-		if changed {
+		if was {
 			for name, before := range quota.Charge(q, gr, a.Old, now, with) {
 				if now, ok := more[name]; ok {
 					after := now.DeepCopy() // it may be the object's own
@@ -88,7 +92,7 @@ func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 				delete(more, name)
 			}
 		}
-		out = append(out, asked{q, more})
+		out = append(out, asked{q, more, !was})
 	}
 	slices.SortFunc(out, func(x, y asked) int { return strings.Compare(x.quota.Name, y.quota.Name) })
 	return out

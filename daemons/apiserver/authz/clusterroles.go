@@ -40,17 +40,17 @@ func clusterRoles() []rbacv1.ClusterRole {
 		clusterRole("system:node-proxier", with(
 			rule("", "services endpoints", "list watch"), rule("", "nodes", read),
 			rule("discovery.k8s.io", "endpointslices", "list watch"), rule("networking.k8s.io", "servicecidrs", "list watch"))...),
-		// The pod network's and DNS's identities are the same on every machine: what they may do, each of them may.
-		clusterRole("system:kube-network", rule("", "nodes services", read), rule("networking.k8s.io", "networkpolicies", read), rule("discovery.k8s.io", "endpointslices", read)),
-		clusterRole("system:kube-dns", rule("", "services namespaces nodes", read), rule("discovery.k8s.io", "endpointslices", read)),
-		// Certificates are in secrets of any name and namespace, and no rule tells their type.
-		clusterRole("system:kube-ingress", with(rule("", "services secrets namespaces", read), rule("discovery.k8s.io", "endpointslices", read),
-			rule("networking.k8s.io", "ingresses ingressclasses", read), rule("networking.k8s.io", "ingresses/status", "update"),
-			rule("apiextensions.k8s.io", "customresourcedefinitions", read), rule("gateway.networking.k8s.io", "gatewayclasses gateways httproutes referencegrants", read),
-			rule("gateway.networking.k8s.io", "gatewayclasses/status gateways/status httproutes/status", "update"))...),
-		// Bound by whoever lets Gateways have services of type LoadBalancer, which are in their namespaces.
+		// Daemons that run on several machines: what each of them may read. What a machine's may change, Replicas decides
+		// (replica.go). Roles of earlier releases, without "replica", granted that to all machines by one user.
+		clusterRole("system:replica:kube-network", rule("", "nodes services", read), rule("networking.k8s.io", "networkpolicies", read), rule("discovery.k8s.io", "endpointslices", read)),
+		clusterRole("system:replica:kube-dns", rule("", "services namespaces nodes", read), rule("discovery.k8s.io", "endpointslices", read)),
+		clusterRole("system:replica:kube-ingress", rule("", "services namespaces", read), rule("discovery.k8s.io", "endpointslices", read),
+			rule("networking.k8s.io", "ingresses ingressclasses", read), rule("apiextensions.k8s.io", "customresourcedefinitions", read),
+			rule("gateway.networking.k8s.io", "gatewayclasses gateways httproutes referencegrants", read)),
+		// Bound by whoever lets Gateways have services of type LoadBalancer, which are in their namespaces. Admission holds the
+		// proxies to Services with the label of Gateways.
 		clusterRole("system:kube-ingress:gateway-addresses", rule("", "services", "create update delete"), rule("discovery.k8s.io", "endpointslices", "create update")),
-		clusterRole("system:metrics-server", rule("", "nodes pods", read), rule("", "nodes/metrics", "get"),
+		clusterRole("system:replica:metrics-server", rule("", "nodes pods", read), rule("", "nodes/metrics", "get"),
 			named(rule("apiregistration.k8s.io", "apiservices", "get create patch"), "v1beta1.metrics.k8s.io"),
 			rule("authentication.k8s.io", "tokenreviews", "create"), rule("authorization.k8s.io", "subjectaccessreviews", "create")),
 		clusterRole("system:coredns", rule("", "endpoints services pods namespaces", "list watch"), rule("discovery.k8s.io", "endpointslices", "list watch")),

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/api"
-	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/api/replica"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/config/inventory"
 )
@@ -49,10 +49,9 @@ func Defaults() []runtime.Object {
 	out = append(out, clusterBinding("system:volume-scheduler", "system:volume-scheduler", user("system:kube-scheduler")))
 	bound("system:kube-controller-manager", user("system:kube-controller-manager"))
 	bound("system:node-proxier", user("system:kube-proxy"))
-	bound("system:kube-network", user("system:kube-network"))
-	bound("system:kube-dns", user("system:kube-dns"), account("kube-system", "kube-dns"))
-	bound("system:kube-ingress", user("system:kube-ingress"))
-	bound("system:metrics-server", user("system:metrics-server"))
+	for _, daemon := range replica.All() {
+		bound("system:replica:"+daemon, group(replica.Group(daemon)))
+	}
 	out = append(out, clusterBinding("system:coredns", "system:coredns", account("kube-system", "coredns")))
 	// The node authorizer decides for kubelets: the role is there for those who bind it.
 	out = append(out, clusterBinding("system:node", "system:node"))
@@ -84,12 +83,8 @@ func namespacedDefaults() []runtime.Object {
 			named(rule("", "configmaps", "get update"), leader),
 		}, user("system:"+leader), account("kube-system", leader))
 	}
-	// The machines agree on who has which addresses of services, and answer those that are no nodes.
-	add("kube-system", "system:kube-network", []rbacv1.PolicyRule{
-		rule("coordination.k8s.io", "leases", "create"),
-		named(rule("coordination.k8s.io", "leases", "get update delete"), loadbalancer.Leases()...),
-		named(rule("", "configmaps", read), config.PoolsName, inventory.Name),
-	}, user("system:kube-network"))
+	// The machines learn which addresses there are for services, and answer for those that are no nodes.
+	add("kube-system", "system:replica:kube-network", []rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName, inventory.Name)}, group(replica.Group(replica.Network)))
 	// What addresses there are for services.
 	add("kube-system", "system:controller:service-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName)},
 		account("kube-system", "service-controller"), user("system:kube-controller-manager"))
@@ -98,22 +93,11 @@ func namespacedDefaults() []runtime.Object {
 		account("kube-system", "cloud-node-controller"), user("system:kube-controller-manager"))
 	add("kube-system", "system:controller:certificate-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", "get"), inventory.Name)},
 		account("kube-system", "certificate-controller"), user("system:kube-controller-manager"))
-	// Name servers say where they are, and take the word of those back that died.
-	add("kube-system", "system:kube-dns", []rbacv1.PolicyRule{
-		rule("discovery.k8s.io", "endpointslices", "create update delete"),
-		rule("coordination.k8s.io", "leases", "create get list update delete"),
-	}, user("system:kube-dns"), account("kube-system", "kube-dns"))
-	// The proxies of Ingresses say where they are, and one of them is elected to tell Ingresses.
-	add("kube-system", "system:kube-ingress", []rbacv1.PolicyRule{
-		rule("discovery.k8s.io", "endpointslices", "create update delete"),
-		rule("coordination.k8s.io", "leases", "create get list update delete"),
-	}, user("system:kube-ingress"))
-	// The servers of metrics say where they are, likewise, in the one service that they look after.
-	add("kube-system", "system:metrics-server", []rbacv1.PolicyRule{
-		named(rule("", "services", "get create patch"), "metrics-server"),
-		rule("discovery.k8s.io", "endpointslices", "create get update delete"),
-		rule("coordination.k8s.io", "leases", "create get list update delete"),
-	}, user("system:metrics-server"))
+	// The servers of metrics look after one service.
+	add("kube-system", "system:replica:metrics-server", []rbacv1.PolicyRule{named(rule("", "services", "get create patch"), "metrics-server")}, group(replica.Group(replica.Metrics)))
+	// Daemons that died are not asked any more.
+	add("kube-system", "system:controller:presence-controller", []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "list delete"), rule("discovery.k8s.io", "endpointslices", "delete")},
+		account("kube-system", "presence-controller"), user("system:kube-controller-manager"))
 	// The machines of the control plane agree on who has the virtual address.
 	add("kube-system", "system:kube-address", []rbacv1.PolicyRule{
 		rule("coordination.k8s.io", "leases", "create"),

@@ -16,16 +16,17 @@ import (
 )
 
 // Node lets kubelets read what their own pods need, and nothing of the others: a
-// stolen node credential opens what that node had anyway.
+// stolen node credential opens what that node had anyway. The other daemons of machines have the same in Replicas.
 type Node struct {
-	objects api.Objects
-	rules   []rbacv1.PolicyRule
-	known   *links
+	objects  api.Objects
+	rules    []rbacv1.PolicyRule
+	known    *links
+	replicas *Replicas
 }
 
 // NewNode returns the authorizer of kubelets.
 func NewNode(objects api.Objects) *Node {
-	return &Node{objects: objects, rules: nodeRules(), known: &links{at: map[link]podKey{}}}
+	return &Node{objects: objects, rules: nodeRules(), known: &links{at: map[link]podKey{}}, replicas: NewReplicas(objects)}
 }
 
 // NodeName returns the node that the user is, if it is one.
@@ -34,7 +35,7 @@ func NodeName(u api.User) (string, bool) {
 	return name, ok && name != "" && u.InGroup(api.GroupNodes)
 }
 
-// Authorize has no opinion on anyone but nodes, and never denies.
+// Authorize has no opinion on anyone but the daemons of machines, and never denies.
 func (n *Node) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	d, reason, _ := n.AuthorizePromptly(u, r)
 	return d, reason, nil
@@ -44,7 +45,7 @@ func (n *Node) Authorize(_ context.Context, u api.User, r api.Request) (api.Deci
 func (n *Node) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
 	node, ok := NodeName(u)
 	if !ok {
-		return api.NoOpinion, "", false
+		return n.replicas.AuthorizePromptly(u, r)
 	}
 	if r.Resource {
 		if reason, special := n.special(node, &r); special {

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ type Target struct {
 	Host               string // with a port, where there is no service
 
 	CABundle []byte // PEM, whose certificates are good; empty: those that the machine trusts
+	Also     []byte // PEM, whose certificates are good besides those that the machine trusts, where CABundle is empty
 	Insecure bool   // any certificate is good
 	// Certificate is what the API server shows of itself; nil: nothing.
 	Certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
@@ -80,7 +82,7 @@ func (r *Reach) To(t Target, upgrades bool) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the address %q: %w", t.Name(), err)
 	}
-	id := identity{host, sha256.Sum256(t.CABundle), t.Insecure, t.Certificate != nil, upgrades}
+	id := identity{host, sha256.Sum256(append(append(slices.Clone(t.CABundle), 0), t.Also...)), t.Insecure, t.Certificate != nil, upgrades}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	transport := r.transports[id]
@@ -119,6 +121,12 @@ func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, err
 		if !config.RootCAs.AppendCertsFromPEM(t.CABundle) {
 			return nil, errors.New("the CA bundle holds no certificate")
 		}
+	} else if len(t.Also) > 0 {
+		var err error
+		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
+			config.RootCAs = x509.NewCertPool() // a machine that trusts nobody
+		}
+		config.RootCAs.AppendCertsFromPEM(t.Also)
 	}
 	made := &http.Transport{
 		DialContext:     (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,

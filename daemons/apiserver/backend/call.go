@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ type Webhook struct {
 	URL    *url.URL
 }
 
-// NewWebhook reads the client configuration of a webhook.
+// NewWebhook reads the client configuration of a webhook. Its path is cleaned, as upstream's client does.
 func NewWebhook(c admissionregistrationv1.WebhookClientConfig) (Webhook, error) {
 	w := Webhook{Target: Target{CABundle: c.CABundle}}
 	if s := c.Service; s != nil {
@@ -39,7 +40,7 @@ func NewWebhook(c admissionregistrationv1.WebhookClientConfig) (Webhook, error) 
 		}
 		w.URL = &url.URL{Scheme: "https", Host: w.Target.Name(), Path: "/"}
 		if s.Path != nil {
-			w.URL.Path = *s.Path
+			w.URL.Path = path.Join("/", *s.Path)
 		}
 		return w, nil
 	}
@@ -50,6 +51,7 @@ func NewWebhook(c admissionregistrationv1.WebhookClientConfig) (Webhook, error) 
 	if w.URL, err = url.Parse(*c.URL); err != nil {
 		return w, fmt.Errorf("read the URL: %w", err)
 	}
+	w.URL.Path, w.URL.RawPath = path.Join("/", w.URL.Path), ""
 	if w.Target.Host = w.URL.Host; w.URL.Port() == "" {
 		w.Target.Host = net.JoinHostPort(w.URL.Hostname(), "443")
 	}

@@ -10,6 +10,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -26,6 +27,42 @@ type Handler struct {
 	documents map[string]document // by path
 	whole     map[string]document // aggregated, for /api and /apis
 	shown     map[string]shown    // by group
+
+	// Addresses are what /api says of where the server is reached.
+	Addresses Addresses
+}
+
+// Addresses are where a server is reached.
+type Addresses struct {
+	Default string // host:port; empty says nothing
+	Ranges  []AddressRange
+}
+
+// AddressRange is where clients of a network reach the server besides.
+type AddressRange struct {
+	Clients netip.Prefix
+	Address string // host:port
+}
+
+// of returns what a client is told, given the address that it asks from.
+func (a Addresses) of(client string) []metav1.ServerAddressByClientCIDR {
+	list := []metav1.ServerAddressByClientCIDR{}
+	if a.Default == "" {
+		return list
+	}
+	list = append(list, metav1.ServerAddressByClientCIDR{ClientCIDR: "0.0.0.0/0", ServerAddress: a.Default})
+	from, err := netip.ParseAddrPort(client)
+	for _, r := range a.Ranges {
+		if err == nil && r.Clients.Contains(from.Addr().Unmap()) {
+			list = append(list, metav1.ServerAddressByClientCIDR{ClientCIDR: r.Clients.String(), ServerAddress: r.Address})
+		}
+	}
+	return list
+}
+
+// versions is the document of the core group's versions, for a client's address.
+func (h *Handler) versions(client string) metav1.APIVersions {
+	return metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}, ServerAddressByClientCIDRs: h.Addresses.of(client)}
 }
 
 // document is what is answered, with the tag that tells it from others.
@@ -45,10 +82,7 @@ func tagged(data []byte) document {
 func New(was *Handler, list []*kinds.Kind, others ...Other) *Handler {
 	h := &Handler{documents: map[string]document{}, whole: map[string]document{}, shown: map[string]shown{}}
 	members, order := membersOf(list, others)
-	h.add("/api", metav1.APIVersions{
-		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
-		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{},
-	})
+	h.add("/api", h.versions(""))
 	var plain, core, named [][]byte
 	for _, name := range order {
 		of := *members[name]
@@ -107,6 +141,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if wantsAggregated(r) {
 			document, kind = whole, aggregated
 			w.Header().Set("Cache-Control", "public") // whoever keeps it has its tag to ask with
+		} else if path == "/api" {
+			document = tagged(encode(h.versions(r.RemoteAddr)))
 		}
 	}
 	w.Header().Set("Content-Type", kind)

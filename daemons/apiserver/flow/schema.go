@@ -17,8 +17,9 @@ type Schema struct {
 	rules      []rule
 	method     flowcontrolv1.FlowDistinguisherMethodType // empty: one flow
 	tally      *tally
-	queues     bool // whether its level has requests wait
-	exempt     bool // as its level was when this was made: levels change, and schemas are made anew then
+	queues     bool    // whether its level has requests wait
+	exempt     bool    // as its level was when this was made: levels change, and schemas are made anew then
+	share      float64 // of budgets, for its level
 
 	// Headers tell the client by what it was classified.
 	schemaUID, levelUID []string
@@ -46,8 +47,11 @@ type rule struct {
 
 func compile(o *flowcontrolv1.FlowSchema, l *level, t *tally) *Schema {
 	s := &Schema{
-		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l, tally: t, queues: l.queuing != nil, exempt: l.exempt,
+		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l, tally: t, queues: l.queuing != nil, exempt: l.exempt, share: float64(l.nominal),
 		schemaUID: []string{string(o.UID)}, levelUID: []string{l.uid},
+	}
+	if s.exempt {
+		s.share = exemptShare
 	}
 	if o.Spec.DistinguisherMethod != nil {
 		s.method = o.Spec.DistinguisherMethod.Type

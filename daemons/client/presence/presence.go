@@ -1,5 +1,6 @@
-// Package presence is how a daemon that runs on several machines is found behind one service without a selector: each keeps endpoints
-// of its own there, one of each family, for as long as it lives, and takes those of others away that died. Who makes the service is the daemon's own business.
+// Package presence publishes a daemon that runs on several machines behind one service without a selector. Each replica keeps
+// endpoints of its own there, one of each family, and renews a lease. A controller removes the endpoints of replicas that died
+// (daemons/controllers/presence). The daemon makes the service itself.
 package presence
 
 import (
@@ -9,7 +10,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"clusterctl/daemons/api/replica"
 	"clusterctl/kube/kubernetes"
 )
 
@@ -31,7 +32,7 @@ type Publisher struct {
 	Ports              []discoveryv1.EndpointPort
 	Manager            string       // who manages the slice, as its label says
 	Ready              func() error // why the server is not to be asked now; nil: it always is
-	OnlyHere           bool         // hint that the endpoint is for its own machine, which counts where every machine has one; peers matter less then
+	OnlyHere           bool         // hint that the endpoint is for its own machine, which counts where every machine has one; it is renewed less often then
 	KeepLast           bool         // leave the endpoint when ctx ends and there is no other: it is expected back
 
 	tidied bool // slices of families that the server has no address of any more are gone
@@ -44,18 +45,20 @@ func (p *Publisher) Left() bool { return p.left }
 const callTime = 10 * time.Second
 
 // Name is that of the slice with the first address, and of the lease beside it.
-func (p *Publisher) Name() string { return p.Service + "-" + p.Node }
+func (p *Publisher) Name() string { return replica.Lease(p.Service, p.Node) }
 
-// second is the name of the slice with the second address of a server. No first one has it, whatever its node is called: the name of a
-// service has no dot.
-func (p *Publisher) second(family discoveryv1.AddressType, node string) string {
-	return p.Service + "." + strings.ToLower(string(family)) + "-" + node
+// second is the name of the slice with the second address of a server.
+func (p *Publisher) second(family discoveryv1.AddressType) string {
+	names := replica.Slices(p.Service, p.Node)
+	if family == discoveryv1.AddressTypeIPv4 {
+		return names[1]
+	}
+	return names[2]
 }
 
-// remove takes away the slices that the server of a node has or had, but for some.
-func (p *Publisher) remove(ctx context.Context, node string, but []*discoveryv1.EndpointSlice) (err error) {
-	names := []string{p.Service + "-" + node, p.second(discoveryv1.AddressTypeIPv4, node), p.second(discoveryv1.AddressTypeIPv6, node)}
-	for _, name := range names {
+// remove deletes the slices that the server has or had, but for some.
+func (p *Publisher) remove(ctx context.Context, but []*discoveryv1.EndpointSlice) (err error) {
+	for _, name := range replica.Slices(p.Service, p.Node) {
 		if slices.ContainsFunc(but, func(s *discoveryv1.EndpointSlice) bool { return s.Name == name }) {
 			continue
 		}
@@ -66,21 +69,12 @@ func (p *Publisher) remove(ctx context.Context, node string, but []*discoveryv1.
 	return err
 }
 
-// Run publishes the endpoints, puts them back when somebody removes them, takes away those of
-// servers that died, and its own when ctx ends.
+// Run publishes the endpoints, puts them back when they are removed, and removes them when ctx ends.
 func (p *Publisher) Run(ctx context.Context) {
-	retry, rest := 200*time.Millisecond, 0
-	peers := map[string]standing{}
+	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {
 		wait := p.rhythm()
-		err := errors.Join(p.publish(ctx), p.renew(ctx, time.Now()))
-		if rest--; rest <= 0 {
-			err = errors.Join(err, p.sweep(ctx, peers))
-			if rest = 1; p.others(peers) >= sweepers {
-				rest = sweepRest
-			}
-		}
-		if err != nil {
+		if err := errors.Join(p.publish(ctx), p.renew(ctx, time.Now())); err != nil {
 			if ctx.Err() == nil {
 				p.Log.Warn("publish the endpoint of this server", "error", err)
 			}
@@ -101,7 +95,7 @@ func (p *Publisher) Run(ctx context.Context) {
 		return
 	}
 	p.left = true
-	err := p.remove(stop, p.Node, nil)
+	err := p.remove(stop, nil)
 	if e := p.Client.CoordinationV1().Leases(p.Namespace).Delete(stop, p.Name(), metav1.DeleteOptions{}); e != nil && !apierrors.IsNotFound(e) {
 		err = errors.Join(err, fmt.Errorf("remove the lease %s/%s: %w", p.Namespace, p.Name(), e))
 	}
@@ -139,7 +133,7 @@ func (p *Publisher) slices() (list []*discoveryv1.EndpointSlice) {
 			family = discoveryv1.AddressTypeIPv6
 		}
 		if i > 0 {
-			name = p.second(family, p.Node)
+			name = p.second(family)
 		}
 		s := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace, Labels: map[string]string{
@@ -170,7 +164,7 @@ func (p *Publisher) publish(ctx context.Context) (err error) {
 		}
 	}
 	if err == nil && !p.tidied { // what a process of before with other addresses has left
-		err = p.remove(ctx, p.Node, wanted)
+		err = p.remove(ctx, wanted)
 		p.tidied = err == nil
 	}
 	return err

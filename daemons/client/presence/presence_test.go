@@ -28,41 +28,6 @@ func server(client kubernetes.Interface, node string, addrs ...string) *Publishe
 		Node: node, Addrs: list}
 }
 
-// S31: the name of a machine that died is not asked any more.
-func TestTheEndpointOfADeadServerIsTakenAwayByItsPeers(t *testing.T) {
-	ctx, client, now := t.Context(), fake.NewClientset(), time.Unix(1000, 0)
-	a, b, c := server(client, "a", "10.0.0.1"), server(client, "b", "10.0.0.2"), server(client, "c", "10.0.0.3")
-	for _, p := range []*Publisher{a, b, c} {
-		if err := p.publish(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.renew(ctx, now); err != nil {
-			t.Fatal(err)
-		}
-	}
-	peers := map[string]standing{}
-	for range staleLooks + 1 { // c is dead: its lease stands still
-		now = now.Add(renewEvery)
-		for _, p := range []*Publisher{a, b} {
-			if err := p.renew(ctx, now); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if there(ctx, t, client, "kube-dns-c") != true {
-			t.Fatal("taken away too early")
-		}
-		if err := a.sweep(ctx, peers); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if there(ctx, t, client, "kube-dns-c") {
-		t.Error("the dead server's endpoint is still there")
-	}
-	if !there(ctx, t, client, "kube-dns-b") || !there(ctx, t, client, "kube-dns-a") {
-		t.Error("a living server's endpoint is gone")
-	}
-}
-
 func TestAServerPublishesItselfAndLeavesNothing(t *testing.T) { // S31
 	client := fake.NewClientset()
 	ctx, stop := context.WithCancel(t.Context())
@@ -143,18 +108,7 @@ func TestAServerHasAnEndpointOfEachFamily(t *testing.T) {
 
 func TestEndpointsOfAllFamiliesGoWithTheirServer(t *testing.T) {
 	client := fake.NewClientset()
-	dead, peer := server(client, "a", "10.0.0.1", "fd00::1"), server(client, "b", "10.0.0.2", "fd00::2")
-	if err := errors.Join(dead.publish(t.Context()), dead.renew(t.Context(), time.Unix(1000, 0))); err != nil {
-		t.Fatal(err)
-	}
-	for peers := (map[string]standing{}); there(t.Context(), t, client, "kube-dns-a"); {
-		if err := peer.sweep(t.Context(), peers); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if left := addresses(t, client); len(left) > 0 {
-		t.Errorf("of a server that died are left %s", left)
-	}
+	peer := server(client, "b", "10.0.0.2", "fd00::2")
 	peer.KeepLast = true
 	for _, want := range []bool{true, false} {
 		ctx, stop := context.WithCancel(t.Context())
@@ -174,6 +128,29 @@ func TestEndpointsOfAllFamiliesGoWithTheirServer(t *testing.T) {
 	}
 }
 
+// TestAServerRenewsItsOwnLease checks the lease by which the controller knows that the server lives.
+func TestAServerRenewsItsOwnLease(t *testing.T) {
+	client, now := fake.NewClientset(), time.Unix(1000, 0)
+	p := server(client, "a", "10.0.0.1")
+	for _, here := range []bool{false, true} { // the duration follows the settings
+		p.OnlyHere, now = here, now.Add(renewEvery)
+		if err := p.renew(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		lease, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "kube-dns-a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := int32(renewals * p.rhythm() / time.Second)
+		if *lease.Spec.HolderIdentity != "a" || !lease.Spec.RenewTime.Time.Equal(now) || *lease.Spec.LeaseDurationSeconds != want || lease.Labels["dns.clusterctl/service"] != "kube-dns" {
+			t.Errorf("the lease is %+v, want one that lasts %d s", lease, want)
+		}
+	}
+	if list, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+		t.Errorf("there are %d leases (%v)", len(list.Items), err)
+	}
+}
+
 func TestAServerThatIsNotToBeAskedSaysSo(t *testing.T) {
 	client, why := fake.NewClientset(), error(nil)
 	p := server(client, "a", "10.0.0.1")
@@ -190,42 +167,5 @@ func TestAServerThatIsNotToBeAskedSaysSo(t *testing.T) {
 		if err != nil || *slice.Endpoints[0].Conditions.Ready != want || !*slice.Endpoints[0].Conditions.Serving {
 			t.Errorf("want ready %v: %+v, %v", want, slice, err)
 		}
-	}
-}
-
-// Many servers do not all look at all the others all the time; when those that do are gone, others take over.
-func TestTheFirstFewServersLookAfterTheirPeers(t *testing.T) {
-	ctx, client, now := t.Context(), fake.NewClientset(), time.Unix(1000, 0)
-	var all []*Publisher
-	for _, node := range []string{"a", "b", "c", "d", "e"} {
-		all = append(all, server(client, node, "10.0.0.1"))
-	}
-	renew := func(list []*Publisher) {
-		t.Helper()
-		now = now.Add(renewEvery)
-		for _, p := range list {
-			if err := p.renew(ctx, now); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	others := func(p *Publisher, peers map[string]standing) int {
-		t.Helper()
-		if err := p.sweep(ctx, peers); err != nil {
-			t.Fatal(err)
-		}
-		return p.others(peers)
-	}
-	renew(all)
-	for i, want := range []int{0, 1, 2, 3, 4} {
-		if got := others(all[i], map[string]standing{}); got != want {
-			t.Errorf("before %s are %d others", all[i].Node, got)
-		}
-	}
-	peers := map[string]standing{}
-	others(all[4], peers)
-	renew(all[3:])
-	if got := others(all[4], peers); got != 1 {
-		t.Errorf("when three are dead, %d others look", got)
 	}
 }

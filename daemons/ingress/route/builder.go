@@ -32,6 +32,7 @@ type Builder struct {
 	bySpot    map[spot]map[Key]claim
 	secrets   map[Key]*secret
 	ofSecret  map[Key]map[Key]*ingress // by secret, by Ingress
+	touched   map[Key]struct{}         // secrets that ofSecret has got or lost
 
 	offered  map[Key]map[string]*tls.Certificate // by Ingress, by name; "" is for names that no certificate is for
 	offering map[string]map[Key]*ingress         // who offers a certificate for a name
@@ -46,7 +47,7 @@ func NewBuilder(o Options) *Builder {
 	return &Builder{
 		Backends: NewBackends(o.Targets), options: o, classes: map[string]*networkingv1.IngressClass{}, objects: map[Key]*networkingv1.Ingress{},
 		ingresses: map[Key]*ingress{}, bySpot: map[spot]map[Key]claim{}, secrets: map[Key]*secret{},
-		ofSecret: map[Key]map[Key]*ingress{}, offered: map[Key]map[string]*tls.Certificate{}, offering: map[string]map[Key]*ingress{},
+		ofSecret: map[Key]map[Key]*ingress{}, touched: map[Key]struct{}{}, offered: map[Key]map[string]*tls.Certificate{}, offering: map[string]map[Key]*ingress{},
 		changed: map[spot]bool{}, changedCerts: map[string]bool{}, table: &Table{},
 	}
 }
@@ -78,6 +79,7 @@ func (b *Builder) SetIngress(key Key, object *networkingv1.Ingress) {
 		now = b.read(object) // before the old one lets its backends go: those that stay are kept
 		b.ingresses[key] = now
 		for _, t := range now.tls {
+			b.touched[t.secret] = struct{}{}
 			put(b.ofSecret, t.secret, key, now)
 		}
 	} else {
@@ -90,6 +92,7 @@ func (b *Builder) SetIngress(key Key, object *networkingv1.Ingress) {
 	}
 	for _, t := range old.tls {
 		if now == nil || !slices.ContainsFunc(now.tls, func(n tlsEntry) bool { return n.secret == t.secret }) {
+			b.touched[t.secret] = struct{}{}
 			drop(b.ofSecret, t.secret, key)
 		}
 	}
@@ -117,6 +120,17 @@ func (b *Builder) SetSecret(key Key, s *corev1.Secret) {
 		b.offer(of, in)
 	}
 }
+
+// Touched returns the secrets that Ingresses may have begun or ceased to have for TLS since the last call.
+func (b *Builder) Touched() map[Key]struct{} {
+	touched := b.touched
+	b.touched = map[Key]struct{}{}
+	delete(touched, Key{}) // the proxy's own certificate
+	return touched
+}
+
+// Refers reports whether an Ingress has a secret for TLS.
+func (b *Builder) Refers(secret Key) bool { return len(b.ofSecret[secret]) > 0 }
 
 // UsersOf are the Ingresses that have a secret for TLS.
 func (b *Builder) UsersOf(secret Key) []Key { return slices.Collect(maps.Keys(b.ofSecret[secret])) }

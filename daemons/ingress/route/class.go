@@ -4,10 +4,12 @@ import (
 	"fmt"
 
 	networkingv1 "k8s.io/api/networking/v1"
+
+	"clusterctl/daemons/api/gateway"
 )
 
 // Controller is what an IngressClass says whose Ingresses are for this proxy.
-const Controller = "clusterctl.local/ingress"
+const Controller = gateway.IngressController
 
 // oldClass is how a class was named before there was a field.
 const oldClass = "kubernetes.io/ingress.class"

@@ -54,6 +54,9 @@ var (
 type Machine struct {
 	Pods      []netip.Prefix // networks of pods; what comes from elsewhere to a service address is masqueraded
 	NodePorts []netip.Prefix // where node ports answer; all of the machine's addresses when empty
+	// API is the endpoints of the API servers. No service gets them, whatever addresses it names: a machine whose packets to
+	// the API servers are translated would never learn that the service is gone.
+	API []netip.AddrPort
 }
 
 // of leaves what is of a family.
@@ -66,7 +69,7 @@ func (m Machine) of(f nft.Family) Machine {
 		}
 		return some
 	}
-	return Machine{only(m.Pods), only(m.NodePorts)}
+	return Machine{only(m.Pods), only(m.NodePorts), m.API}
 }
 
 // nowhere reports whether node ports answer at no address of a family.

@@ -88,7 +88,7 @@ type part struct {
 
 // NewChains returns a family's chains of a machine without services.
 func NewChains(f nft.Family, m Machine) *Chains {
-	c := &Chains{Family: f, claims: newClaims(), machine: m.of(f),
+	c := &Chains{Family: f, claims: newClaims(m), machine: m.of(f),
 		nowhere: m.nowhere(f), parts: map[string]*part{}, own: map[Chain][]string{}, shared: map[Chain][]string{}, dirty: map[Chain]bool{}}
 	for chain := range c.base() {
 		c.dirty[chain] = true

@@ -34,10 +34,22 @@ func (b backend) zones() (names []string) {
 	return names
 }
 
-// hinted returns the ready backends that a machine is to use: those for the node, else those for its zone, else all. Hints of a kind
+// hinted returns the ready backends that a machine is to use: its own ones that are for it, else those for the node, else those for its zone, else all. Hints of a kind
 // count only when every backend has one and some are for here: as long as slices do not say the same, and where a zone has no
 // backends, nobody is left without.
+//
+// Backends of this machine that are hinted for it need no hints of the others. A daemon on another machine, which may change its
+// own hint, cannot take over what this machine does by itself, such as resolving names.
 func hinted(ready map[netip.AddrPort]backend, at Place) map[netip.AddrPort]backend {
+	own := map[netip.AddrPort]backend{}
+	for to, b := range ready {
+		if b.local && slices.Contains(b.nodes(), at.Node) {
+			own[to] = b
+		}
+	}
+	if len(own) > 0 {
+		return own
+	}
 	if mine, all := hintedFor(ready, backend.nodes, at.Node); all && len(mine) > 0 {
 		return mine
 	}

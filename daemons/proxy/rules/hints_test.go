@@ -58,6 +58,10 @@ func TestEndpointsThatAMachineUses(t *testing.T) {
 		"its own":                         {[]string{"10.0.0.1:zone=a,node=me", "10.0.0.2:zone=a,node=other"}, "a", "1"},
 		"its zone's where it has none":    {[]string{"10.0.0.1:zone=a,node=x", "10.0.0.2:zone=b,node=y"}, "a", "1"},
 		"one without a hint for a node":   {[]string{"10.0.0.1:zone=a,node=me", "10.0.0.2:zone=a"}, "a", "1 2"},
+		"its own that is here":            {[]string{"10.0.0.1!:node=me", "10.0.0.2"}, "a", "1"},
+		"its own here, and another's":     {[]string{"10.0.0.1!:node=me", "10.0.0.2:node=me"}, "a", "1"},
+		"its own here is not ready":       {[]string{"10.0.0.1!-:node=me", "10.0.0.2"}, "a", "2"},
+		"one here for another":            {[]string{"10.0.0.1!:node=other", "10.0.0.2"}, "a", "1 2"},
 		"its zone's is not ready":         {[]string{"10.0.0.1-:zone=a", "10.0.0.2:zone=b"}, "a", "2"},
 		"those that are ending, the last": {[]string{"10.0.0.1~:zone=a", "10.0.0.2~:zone=b"}, "a", "1 2"},
 	} {

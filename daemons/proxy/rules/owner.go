@@ -36,7 +36,7 @@ func NewTable(f nft.Family, m Machine) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Table{Table: table, claims: newClaims(), machine: only}, nil
+	return &Table{Table: table, claims: newClaims(m), machine: only}, nil
 }
 
 // SetService gives a service other ports; none when it is gone. Another service changes with it only where both want the same destination.
@@ -74,10 +74,11 @@ type claims struct {
 	// address is, outside those that name it as an external IP. All names are sorted.
 	wants, given map[nft.Key][]string
 	own, outside map[netip.Addr][]string
+	api          []netip.AddrPort // endpoints that no service gets
 }
 
-func newClaims() claims {
-	return claims{ports: map[string][]Port{}, wants: map[nft.Key][]string{}, given: map[nft.Key][]string{}, own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
+func newClaims(m Machine) claims {
+	return claims{api: m.API, ports: map[string][]Port{}, wants: map[nft.Key][]string{}, given: map[nft.Key][]string{}, own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
 }
 
 // Ports returns what a service has in the table.
@@ -160,6 +161,9 @@ func claimed[K comparable](all map[K][]string, key K, service string, change fun
 
 // owns reports whether a destination leads to a service.
 func (t *claims) owns(d nft.Key, p *Port) bool {
+	if d.Protocol == nft.TCP && slices.Contains(t.api, netip.AddrPortFrom(d.Destination.First, d.Port)) {
+		return false
+	}
 	me := p.Namespace + "/" + p.Service
 	if ip := d.Destination.First; ip.IsValid() && ip != p.ClusterIP && len(t.own[ip]) > 0 {
 		return false

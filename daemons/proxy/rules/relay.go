@@ -19,7 +19,7 @@ func NewRelayTable(f nft.Family, m Machine, tcp uint16) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Table{Table: table, claims: newClaims(), machine: only}, nil
+	return &Table{Table: table, claims: newClaims(m), machine: only}, nil
 }
 
 // addRelay adds to what is always there. Nobody reaches the proxy's ports but by a service: whoever could, would be past its rules.

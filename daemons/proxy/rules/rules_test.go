@@ -307,7 +307,7 @@ func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 		return "nobody"
 	}
 	for order, ports := range map[string][]*Port{"the thief first": {&thief, &victim}, "the thief last": {&victim, &thief}} {
-		c := newClaims()
+		c := newClaims(Machine{})
 		for i, p := range ports {
 			concerned := c.set(p.Namespace+"/"+p.Service, []Port{*p})
 			if i == 1 && !slices.Equal(concerned, []string{"a/x", "shop/web"}) {
@@ -369,5 +369,49 @@ func TestServicesOfTheSecondFamily(t *testing.T) {
 	}
 	if strings.Contains(text, " 10.") || strings.Contains(text, "return\n    return") || strings.Contains(text, "198.51.100") {
 		t.Errorf("addresses of the first family in\n%s", text)
+	}
+}
+
+// TestNoServiceGetsTheEndpointsOfAPIServers checks that packets to the API servers are never translated: a machine that loses
+// them would not learn that the service is gone. Proves S28.
+func TestNoServiceGetsTheEndpointsOfAPIServers(t *testing.T) {
+	m := Machine{Pods: machine.Pods, API: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("[2001:db8::5]:80")}}
+	for name, change := range map[string]func(s *corev1.Service, ip string){
+		"external IP": func(s *corev1.Service, ip string) { s.Spec.ExternalIPs = []string{ip} },
+		"load balancer": func(s *corev1.Service, ip string) {
+			s.Spec.Type, s.Status.LoadBalancer.Ingress = corev1.ServiceTypeLoadBalancer, []corev1.LoadBalancerIngress{{IP: ip}}
+		},
+		"limited load balancer": func(s *corev1.Service, ip string) {
+			s.Spec.Type, s.Status.LoadBalancer.Ingress = corev1.ServiceTypeLoadBalancer, []corev1.LoadBalancerIngress{{IP: ip}}
+			s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"}
+		},
+	} {
+		for _, eps := range [][]*discoveryv1.EndpointSlice{nil, {slice(8080, "10.244.1.2")}} {
+			for ip, taken := range map[string]bool{"10.0.0.1": false, "10.0.0.2": true} {
+				s := service("web", "10.96.0.7", func(s *corev1.Service) { change(s, ip) })
+				ports := Ports(s, eps, nft.IPv4, Place{Node: "me"})
+				table, err := NewTable(nft.IPv4, m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				relay, err := NewRelayTable(nft.IPv4, m, 1000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				chains := NewChains(nft.IPv4, m)
+				if err := errors.Join(table.SetService("shop/web", ports), relay.SetService("shop/web", ports), chains.SetService("shop/web", ports)); err != nil {
+					t.Fatal(err)
+				}
+				for mode, text := range map[string]string{"nftables": table.Text(), "userspace": relay.Text(), "iptables": chainText(chains)} {
+					destination := ip + " . tcp . 80 "
+					if mode == "iptables" {
+						destination = "-d " + ip
+					}
+					if got := strings.Contains(text, destination); got != taken {
+						t.Errorf("%s %s with %d slices, %s: translated: %v, want %v:\n%s", name, ip, len(eps), mode, got, taken, text)
+					}
+				}
+			}
+		}
 	}
 }

@@ -59,7 +59,7 @@ func ask(ctx context.Context, url string, config *tls.Config) (status int, err e
 
 func healthy(url string, status int, err error) error {
 	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("it answers %d %s", status, http.StatusText(status))
+		err = host.StatusError(status)
 	}
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", url, err)

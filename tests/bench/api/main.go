@@ -64,10 +64,17 @@ func measure(ctx context.Context, scale int, only string) (err error) {
 	}
 	text := report(figures)
 	fmt.Print(text)
+	path := filepath.Join(root, "docs", "benchmarks-api.md")
+	if lines := worse(figures, last(released)); scale == 1 && len(lines) > 0 {
+		fmt.Printf("\nWorse than the last release by more than %.0f %%:\n", 100*noise)
+		for _, line := range lines {
+			fmt.Println("  " + line)
+		}
+	}
 	if scale != 1 || only != "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(root, "docs", "benchmarks-api.md"), []byte(text), 0o644)
+	return os.WriteFile(path, []byte(text), 0o644)
 }
 
 // serve leaves the servers to whoever wants to look closer with kubebench or a profiler.

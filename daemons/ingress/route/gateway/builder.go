@@ -12,11 +12,12 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	shared "clusterctl/daemons/api/gateway"
 	"clusterctl/daemons/ingress/route"
 )
 
 // Controller is what a GatewayClass says whose Gateways are for this proxy.
-const Controller = "clusterctl.local/gateway"
+const Controller = shared.Controller
 
 // Options are what a Builder is made with.
 type Options struct {
@@ -52,6 +53,7 @@ type Builder struct {
 	ofGateway  map[route.Key]map[route.Key]bool                // the routes that name a Gateway
 	ofService  map[route.Key]map[route.Key]bool                // the routes that name a service
 	ofSecret   map[route.Key]map[route.Key]bool                // the Gateways that name a secret
+	touched    map[route.Key]struct{}                          // secrets that ofSecret has got or lost
 
 	staleGateways, staleRoutes map[route.Key]bool
 	changed                    map[Entry]bool
@@ -63,7 +65,7 @@ func NewBuilder(o Options) *Builder {
 	return &Builder{
 		options: o, classes: map[string]*gatewayv1.GatewayClass{}, objects: map[route.Key]*gatewayv1.Gateway{}, gateways: map[route.Key]*gateway{},
 		routes: map[route.Key]*httpRoute{}, grants: map[string]map[string]*gatewayv1.ReferenceGrant{}, namespaces: map[string]map[string]string{},
-		ofGateway: map[route.Key]map[route.Key]bool{}, ofService: map[route.Key]map[route.Key]bool{}, ofSecret: map[route.Key]map[route.Key]bool{},
+		ofGateway: map[route.Key]map[route.Key]bool{}, ofService: map[route.Key]map[route.Key]bool{}, ofSecret: map[route.Key]map[route.Key]bool{}, touched: map[route.Key]struct{}{},
 		staleGateways: map[route.Key]bool{}, staleRoutes: map[route.Key]bool{}, changed: map[Entry]bool{}, served: map[Entry]*Served{},
 	}
 }
@@ -160,6 +162,16 @@ func (b *Builder) SetNamespace(name string, labels map[string]string) {
 
 // ServiceChanged has the routes that name a service looked at again.
 func (b *Builder) ServiceChanged(key route.Key) { maps.Copy(b.staleRoutes, b.ofService[key]) }
+
+// Touched returns the secrets that Gateways may have begun or ceased to refer to since the last call.
+func (b *Builder) Touched() map[route.Key]struct{} {
+	touched := b.touched
+	b.touched = map[route.Key]struct{}{}
+	return touched
+}
+
+// Refers reports whether a Gateway refers to a secret.
+func (b *Builder) Refers(secret route.Key) bool { return len(b.ofSecret[secret]) > 0 }
 
 // SecretChanged has the Gateways that name a secret looked at again.
 func (b *Builder) SecretChanged(key route.Key) { maps.Copy(b.staleGateways, b.ofSecret[key]) }

@@ -68,6 +68,7 @@ func (b *Builder) updateGateway(key route.Key) {
 		}
 		for _, secret := range old.secrets {
 			drop(b.ofSecret, secret, key)
+			b.touched[secret] = struct{}{}
 		}
 	}
 	delete(b.gateways, key)
@@ -192,6 +193,7 @@ func (b *Builder) readCertificates(l *listener) {
 			continue
 		}
 		put(b.ofSecret, key, l.gateway.key)
+		b.touched[key] = struct{}{}
 		l.gateway.secrets = append(l.gateway.secrets, key)
 		if !b.permitted(reference{"Gateway", l.gateway.key.Namespace, "Secret", key}) {
 			l.resolved = bad(string(gatewayv1.ListenerReasonRefNotPermitted), "no ReferenceGrant of namespace %s lets Gateways of namespace %s use secret %s", key.Namespace, l.gateway.key.Namespace, key.Name)

@@ -1,0 +1,238 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/config/inventory"
+)
+
+var (
+	serviceCIDRsGR = resource{Group: networkingv1.GroupName, Resource: "servicecidrs"}
+	configMapsGR   = resource{Resource: "configmaps"}
+)
+
+// externalIPs refuses external IPs of Services that are the cluster's own: whoever may write a Service would get what others send
+// there (CVE-2020-8554). External IPs that a Service already has are left alone.
+type externalIPs struct {
+	objects    api.Objects
+	restricted []netip.Prefix // besides what objects say
+	allowed    []netip.Prefix // although they are the cluster's own
+}
+
+func newExternalIPs(cfg config.APIServer, objects api.Objects) (*externalIPs, error) {
+	p := &externalIPs{objects: objects}
+	for _, list := range []struct {
+		name string
+		from []string
+		to   *[]netip.Prefix
+	}{
+		{"--service-cluster-ip-range", cfg.ServiceClusterIPRange, &p.restricted}, {"--restricted-external-ips", cfg.RestrictedExternalIPs, &p.restricted},
+		{"--advertise-address", []string{cfg.AdvertiseAddress}, &p.restricted}, {"--allowed-external-ips", cfg.AllowedExternalIPs, &p.allowed},
+	} {
+		for _, text := range list.from {
+			if text == "" {
+				continue
+			}
+			prefix, err := network(text)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", list.name, err)
+			}
+			*list.to = append(*list.to, prefix)
+		}
+	}
+	return p, nil
+}
+
+// network reads a network, or an address as the network of it alone.
+func network(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix.Masked(), err
+}
+
+// Validate looks at the external IPs that a write adds to a Service.
+func (p *externalIPs) Validate(_ context.Context, a *api.Admission) error {
+	if n := combinations(a.Object); n > maxCombinations && n > combinations(a.Old) {
+		return forbidden(a, fmt.Errorf("its ports have %d combinations with spec.externalIPs and spec.loadBalancerSourceRanges; every node has rules for each, and at most %d are allowed", n, maxCombinations))
+	}
+	added := addedExternalIPs(a)
+	if len(added) == 0 {
+		return nil
+	}
+	whose := p.whose()
+	for _, i := range slices.Sorted(maps.Keys(added)) {
+		ip, err := netip.ParseAddr(added[i])
+		if err != nil || within(p.allowed, ip.Unmap()) {
+			continue // validation refuses what is no address
+		}
+		if what := whose(ip.Unmap()); what != "" {
+			return forbidden(a, fmt.Errorf("spec.externalIPs[%d]: %s is %s", i, ip, what))
+		}
+	}
+	return nil
+}
+
+// maxCombinations bounds the rules that every node has for the addresses of one Service.
+const maxCombinations = 10_000
+
+// combinations returns how many combinations of ports and addresses a Service has. A headless Service without ports may get some.
+func combinations(obj runtime.Object) int {
+	s, ok := obj.(*corev1.Service)
+	if !ok {
+		return 0
+	}
+	return max(len(s.Spec.Ports), 1) * (len(s.Spec.ExternalIPs) + len(s.Spec.LoadBalancerSourceRanges))
+}
+
+// addedExternalIPs returns the external IPs of a Service by their index, without those that it had before.
+func addedExternalIPs(a *api.Admission) map[int]string {
+	if !is(a, "CREATE", servicesGR) && !is(a, "UPDATE", servicesGR) {
+		return nil
+	}
+	s, ok := a.Object.(*corev1.Service)
+	if !ok || len(s.Spec.ExternalIPs) == 0 {
+		return nil
+	}
+	had := map[string]bool{}
+	if was, ok := a.Old.(*corev1.Service); ok {
+		for _, ip := range was.Spec.ExternalIPs {
+			had[ip] = true
+		}
+	}
+	added := map[int]string{}
+	for i, ip := range s.Spec.ExternalIPs {
+		if !had[ip] {
+			added[i] = ip
+		}
+	}
+	return added
+}
+
+func within(list []netip.Prefix, ip netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// whose returns a function that returns what of the cluster's own an address is, or "" if it is none. A Service may name many
+// addresses: what is stored is looked through once for all of them.
+func (p *externalIPs) whose() func(ip netip.Addr) string {
+	own := map[netip.Addr]string{}
+	var networks []ownNetwork
+	one := func(text, what string) {
+		if a, err := netip.ParseAddr(text); err == nil {
+			own[a.Unmap()] = what
+		}
+	}
+	all := func(text, what string) {
+		if n, err := netip.ParsePrefix(text); err == nil {
+			networks = append(networks, ownNetwork{n, what})
+		}
+	}
+	pools := p.declared(one)
+	for _, obj := range p.objects.List(nodesGR, "") {
+		n, ok := obj.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		for _, a := range n.Status.Addresses {
+			one(a.Address, "an address of node "+n.Name)
+		}
+		for _, cidr := range n.Spec.PodCIDRs {
+			all(cidr, "in the network of the pods of node "+n.Name)
+		}
+	}
+	for _, obj := range p.objects.List(serviceCIDRsGR, "") {
+		if c, ok := obj.(*networkingv1.ServiceCIDR); ok {
+			for _, cidr := range c.Spec.CIDRs {
+				all(cidr, "in the range of Services "+c.Name)
+			}
+		}
+	}
+	for _, obj := range p.objects.List(endpointSlicesGR, metav1.NamespaceDefault) {
+		s, ok := obj.(*discoveryv1.EndpointSlice)
+		if !ok || s.Labels[discoveryv1.LabelServiceName] != "kubernetes" {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			for _, address := range e.Addresses {
+				one(address, "an address of an API server")
+			}
+		}
+	}
+	return func(ip netip.Addr) string {
+		if within(p.restricted, ip) {
+			return "in a network of the cluster, or an address of its API"
+		}
+		if what := own[ip]; what != "" {
+			return what
+		}
+		if i := slices.IndexFunc(networks, func(n ownNetwork) bool { return n.Contains(ip) }); i >= 0 {
+			return networks[i].what
+		}
+		for _, pool := range pools {
+			if slices.ContainsFunc(pool.Ranges, func(r config.Range) bool { return r.Contains(ip) }) {
+				return "of the load balancers' pool " + pool.Name
+			}
+		}
+		return ""
+	}
+}
+
+// ownNetwork is a network of the cluster, with what it is.
+type ownNetwork struct {
+	netip.Prefix
+	what string
+}
+
+// declared calls one with the addresses of the machines that clusterctl has declared, and returns its pools. What cannot be
+// read restricts nothing: the ConfigMaps are written by administrators only.
+func (p *externalIPs) declared(one func(text, what string)) []config.Pool {
+	data := func(name string) map[string]string {
+		obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, name)
+		if m, is := obj.(*corev1.ConfigMap); ok && is {
+			return m.Data
+		}
+		return nil
+	}
+	if machines, err := inventory.Decode(data(inventory.Name)); err == nil {
+		for name, m := range machines {
+			for _, address := range slices.Concat(m.Addresses, m.External) {
+				one(address, "an address of machine "+name)
+			}
+		}
+	}
+	pools, err := config.DecodePools(data(config.PoolsName))
+	if err != nil {
+		return nil
+	}
+	return pools
+}
+
+// denyExternalIPsName is the plugin's name in --enable-admission-plugins: it is not one of the default ones.
+const denyExternalIPsName = "DenyServiceExternalIPs"
+
+// denyExternalIPs refuses all external IPs that a Service does not already have.
+type denyExternalIPs struct{}
+
+// Validate looks at the external IPs that a write adds to a Service.
+func (denyExternalIPs) Validate(_ context.Context, a *api.Admission) error {
+	if len(addedExternalIPs(a)) > 0 {
+		return forbidden(a, errors.New("Use of external IPs is denied by admission control.")) //nolint:staticcheck // upstream's text
+	}
+	return nil
+}

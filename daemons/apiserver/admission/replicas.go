@@ -1,0 +1,231 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/gateway"
+	"clusterctl/daemons/api/replica"
+	"clusterctl/daemons/apiserver/authz"
+	"clusterctl/daemons/config/inventory"
+)
+
+var (
+	leasesGR         = resource{Group: coordinationv1.GroupName, Resource: "leases"}
+	endpointSlicesGR = resource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
+	servicesGR       = resource{Resource: "services"}
+)
+
+// replicas holds the daemons of a machine to what concerns it, where the authorizer cannot: it does not see what is written, nor
+// the names of new objects. It is a part of NodeRestriction.
+type replicas struct{ objects api.Objects }
+
+// Validate looks at writes of the daemons that run on several machines, and at events of kubelets and service proxies.
+func (p *replicas) Validate(_ context.Context, a *api.Admission) error {
+	if a.Subresource != "" {
+		return nil
+	}
+	daemon, machine, ok := replica.Of(a.User)
+	if node, is := authz.NodeName(a.User); is && a.Resource.Resource == "events" {
+		daemon, machine, ok = "", node, true
+	}
+	if a.User.Name == serviceProxy {
+		daemon, ok = "kube-proxy", true
+	}
+	if !ok {
+		return nil
+	}
+	var err error
+	switch gr := a.Resource.GroupResource(); {
+	case gr == leasesGR:
+		err = p.lease(daemon, machine, a)
+	case gr == endpointSlicesGR:
+		err = p.slice(daemon, machine, a)
+	case gr == servicesGR && daemon == replica.Ingress:
+		err = gatewayService(a)
+	case gr.Resource == "events":
+		err = ownEvent(daemon, machine, a)
+	}
+	if err != nil {
+		return forbidden(a, err)
+	}
+	return nil
+}
+
+// longestLease is the longest duration of a lease by which replicas elect one of them, in seconds: whoever holds it longer stops
+// the others.
+const longestLease = 60
+
+func (p *replicas) lease(daemon, machine string, a *api.Admission) error {
+	own := replica.Manager(daemon) != "" && a.Name == replica.Lease(daemon, machine)
+	if a.Namespace != metav1.NamespaceSystem || !own && !slices.Contains(authz.Shared(daemon), a.Name) {
+		return fmt.Errorf("machine %q can only access its own lease, and those by which %s elects a leader", machine, daemon)
+	}
+	lease, ok := a.Object.(*coordinationv1.Lease)
+	if !ok {
+		return nil // a deletion
+	}
+	holder := ""
+	if lease.Spec.HolderIdentity != nil {
+		holder = *lease.Spec.HolderIdentity
+	}
+	switch seconds := lease.Spec.LeaseDurationSeconds; {
+	case own && holder != machine:
+		return fmt.Errorf("machine %q can only hold the lease itself", machine)
+	case daemon == replica.Network && holder != "" && holder != machine:
+		return fmt.Errorf("machine %q can only take a lease for itself", machine)
+	case !own && seconds != nil && *seconds > longestLease:
+		return fmt.Errorf("a lease by which %s elects a leader can last %d seconds at most", daemon, longestLease)
+	}
+	return nil
+}
+
+// slice allows a daemon the endpoint slices with its machine's endpoint, and an ingress proxy those of the Services that it makes
+// for Gateways.
+func (p *replicas) slice(daemon, machine string, a *api.Admission) error {
+	own := a.Namespace == metav1.NamespaceSystem && slices.Contains(replica.Slices(daemon, machine), a.Name)
+	if !own && daemon != replica.Ingress {
+		return fmt.Errorf("machine %q can only change endpoint slices of its own", machine)
+	}
+	for _, obj := range []any{a.Object, a.Old} {
+		s, ok := obj.(*discoveryv1.EndpointSlice)
+		if !ok {
+			continue // the new one of a deletion, or the old one of a creation
+		}
+		service := s.Labels[discoveryv1.LabelServiceName]
+		switch {
+		case own && obj == any(a.Old):
+		case s.Labels[discoveryv1.LabelManagedBy] != replica.Manager(daemon):
+			return fmt.Errorf("can only change endpoint slices with the label %s=%s", discoveryv1.LabelManagedBy, replica.Manager(daemon))
+		case !own:
+			if !p.ofGateway(a.Namespace, service) {
+				return fmt.Errorf("service %q is not one that %s has made for a Gateway", service, daemon)
+			}
+		case service != daemon:
+			return fmt.Errorf("can only publish endpoints of the service %s", daemon)
+		case len(s.Endpoints) > 1 || len(s.Endpoints) == 1 && (s.Endpoints[0].NodeName == nil || *s.Endpoints[0].NodeName != machine):
+			return fmt.Errorf("can only publish one endpoint, with the nodeName %q", machine)
+		default:
+			if err := p.ownEndpoint(machine, s.Endpoints); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ownEndpoint allows an endpoint the addresses of its machine and hints for its machine. With the address of another machine
+// it would take that machine's endpoint over, and with its name in a hint, that machine's traffic.
+func (p *replicas) ownEndpoint(machine string, list []discoveryv1.Endpoint) error {
+	for _, e := range list {
+		if h := e.Hints; h != nil {
+			others := func(n discoveryv1.ForNode) bool { return n.Name != machine }
+			if len(h.ForZones) > 0 || slices.ContainsFunc(h.ForNodes, others) {
+				return fmt.Errorf("can only publish an endpoint with hints for the node %q", machine)
+			}
+		}
+		own := p.addresses(machine)
+		for _, text := range e.Addresses {
+			address, err := netip.ParseAddr(text)
+			if err == nil && len(own) > 0 && !slices.Contains(own, address) {
+				return fmt.Errorf("%s is not an address of machine %q", text, machine)
+			}
+		}
+	}
+	return nil
+}
+
+// addresses returns the addresses of a machine: those that apply has declared in the inventory, or those of its Node. It
+// returns none for a machine that neither knows yet.
+func (p *replicas) addresses(machine string) (list []netip.Addr) {
+	var texts []string
+	if obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, inventory.Name); ok {
+		if stored, is := obj.(*corev1.ConfigMap); is {
+			var m inventory.Machine
+			if err := json.Unmarshal([]byte(stored.Data[machine]), &m); err == nil {
+				texts = slices.Concat(m.Addresses, m.External)
+			}
+		}
+	}
+	if obj, ok := p.objects.Get(nodesGR, "", machine); ok && len(texts) == 0 {
+		if node, is := obj.(*corev1.Node); is {
+			for _, a := range node.Status.Addresses {
+				texts = append(texts, a.Address)
+			}
+		}
+	}
+	for _, text := range texts {
+		if address, err := netip.ParseAddr(text); err == nil {
+			list = append(list, address)
+		}
+	}
+	return list
+}
+
+// ofGateway reports whether a Service is one that the ingress proxy has made for a Gateway.
+func (p *replicas) ofGateway(namespace, name string) bool {
+	obj, ok := p.objects.Get(servicesGR, namespace, name)
+	s, is := obj.(*corev1.Service)
+	return ok && is && s.Labels[gateway.ServiceLabel] != ""
+}
+
+// gatewayService allows Services of Gateways: they have no selector and no addresses of others, and stay their Gateway's.
+func gatewayService(a *api.Admission) error {
+	now, _ := a.Object.(*corev1.Service)
+	was, _ := a.Old.(*corev1.Service)
+	for _, s := range []*corev1.Service{now, was} {
+		if s != nil && s.Labels[gateway.ServiceLabel] == "" {
+			return fmt.Errorf("can only change Services with the label %s", gateway.ServiceLabel)
+		}
+	}
+	switch {
+	case now == nil:
+		return nil
+	case was != nil && was.Labels[gateway.ServiceLabel] != now.Labels[gateway.ServiceLabel]:
+		return fmt.Errorf("cannot change the label %s", gateway.ServiceLabel)
+	case len(now.Spec.Selector) > 0 || len(now.Spec.ExternalIPs) > 0 || now.Spec.Type != corev1.ServiceTypeLoadBalancer:
+		return fmt.Errorf("can only make Services of type LoadBalancer, without selector and externalIPs")
+	}
+	return nil
+}
+
+// serviceProxy is the user that the service proxies of all machines are.
+const serviceProxy = "system:kube-proxy"
+
+// ownEvent allows a daemon events that are from it, and a kubelet, whatever records them with its credentials, those from its node.
+func ownEvent(daemon, machine string, a *api.Admission) error {
+	for i, obj := range []any{a.Object, a.Old} {
+		var components, hosts []string
+		switch e := obj.(type) {
+		case *corev1.Event:
+			components, hosts = []string{e.Source.Component, e.ReportingController}, []string{e.Source.Host, e.ReportingInstance}
+		case *eventsv1.Event:
+			components, hosts = []string{e.DeprecatedSource.Component, e.ReportingController}, []string{e.DeprecatedSource.Host, e.ReportingInstance}
+		default:
+			continue
+		}
+		switch {
+		case daemon != "" && !allAre(components, daemon, false):
+			return fmt.Errorf("can only write events that are from %s", daemon)
+		case daemon == "" && !allAre(hosts, machine, i == 0):
+			return fmt.Errorf("node %q can only write events that are from itself", machine)
+		}
+	}
+	return nil
+}
+
+// allAre reports whether all values that are set are the wanted one. Whether it is enough that none is set, empty says.
+func allAre(values []string, want string, empty bool) bool {
+	set := slices.DeleteFunc(values, func(s string) bool { return s == "" })
+	return (empty || len(set) > 0) && !slices.ContainsFunc(set, func(s string) bool { return s != want })
+}

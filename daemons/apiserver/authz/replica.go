@@ -1,0 +1,173 @@
+package authz
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/api/replica"
+)
+
+const gatewayGroup = "gateway.networking.k8s.io"
+
+var (
+	leasesGR = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
+	slicesGR = schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
+)
+
+// Replicas lets the daemons of machines change the objects of their own machine: the lease and the endpoint slices in which
+// they publish themselves. It lets an ingress proxy read the Secrets that Ingresses and Gateways refer to. What all of them
+// may read is in roles that RBAC knows. Names of new objects, admission sees.
+type Replicas struct {
+	objects    api.Objects
+	referenced *referenced
+}
+
+// NewReplicas returns the authorizer of the daemons that run on several machines.
+func NewReplicas(objects api.Objects) *Replicas {
+	return &Replicas{objects: objects, referenced: &referenced{objects: objects}}
+}
+
+// Authorize has no opinion on other users, and never denies.
+func (p *Replicas) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	d, reason, _ := p.AuthorizePromptly(u, r)
+	return d, reason, nil
+}
+
+// AuthorizePromptly is Authorize: all that it needs is in memory.
+func (p *Replicas) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
+	if !r.Resource {
+		return api.NoOpinion, "", false
+	}
+	daemon, machine, ok := replica.Of(u)
+	if !ok {
+		return api.NoOpinion, "", false
+	}
+	switch reason := p.refuses(daemon, machine, &r); reason {
+	case "":
+		return api.Allow, "", false
+	case notMine:
+		return api.NoOpinion, "", false
+	default:
+		return api.NoOpinion, reason, false
+	}
+}
+
+// notMine is the reason for what Replicas does not decide about.
+const notMine = "-"
+
+// refuses returns why a daemon of a machine may not do something, or "" if it may.
+func (p *Replicas) refuses(daemon, machine string, r *api.Request) string {
+	publishes := replica.Manager(daemon) != ""
+	switch gr := r.GroupResource(); {
+	case gr == leasesGR && r.Namespace == metav1.NamespaceSystem && r.Subresource == "":
+		return refusesLease(daemon, machine, r)
+	case gr == slicesGR && r.Namespace == metav1.NamespaceSystem && publishes && r.Subresource == "" && !isRead(r.Verb):
+		return refusesOwn(r, replica.Slices(daemon, machine), machine, "endpoint slices")
+	case daemon != replica.Ingress:
+		return notMine
+	case gr == secretsGR:
+		return p.refusesSecret(r)
+	case gr.Resource == "events" && (gr.Group == "" || gr.Group == "events.k8s.io") && r.Subresource == "" && slices.Contains([]string{"create", "patch", "update"}, r.Verb):
+		return ""
+	case r.Subresource == "status" && r.Verb == "update":
+		return p.refusesStatus(r)
+	}
+	return notMine
+}
+
+// Shared returns the leases of kube-system that the replicas of a daemon elect one of them by.
+func Shared(daemon string) []string {
+	switch daemon {
+	case replica.Ingress:
+		return []string{replica.Ingress}
+	case replica.Network:
+		return loadbalancer.Leases()
+	}
+	return nil
+}
+
+func refusesLease(daemon, machine string, r *api.Request) string {
+	names := Shared(daemon)
+	if replica.Manager(daemon) != "" {
+		if r.Name != "" && r.Name == replica.Lease(daemon, machine) {
+			return refusesOwn(r, []string{r.Name}, machine, "leases")
+		}
+	} else if len(names) == 0 {
+		return notMine
+	}
+	switch {
+	case r.Verb == "create":
+		return "" // admission sees the name
+	case !slices.Contains(names, r.Name):
+		return fmt.Sprintf("machine %q can only access its own lease, and those by which %s elects a leader", machine, daemon)
+	case !slices.Contains([]string{"get", "update", "delete"}, r.Verb):
+		return fmt.Sprintf("can only get, create, update, or delete a lease of %s", daemon)
+	}
+	return ""
+}
+
+// refusesOwn allows a daemon the objects with names of its own.
+func refusesOwn(r *api.Request, names []string, machine, what string) string {
+	switch {
+	case r.Verb == "create":
+		return "" // admission sees the name
+	case !slices.Contains(names, r.Name):
+		return fmt.Sprintf("machine %q can only change %s of its own", machine, what)
+	case !slices.Contains([]string{"get", "update", "delete"}, r.Verb):
+		return fmt.Sprintf("can only get, create, update, or delete %s", what)
+	}
+	return ""
+}
+
+func isRead(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
+
+// refusesSecret allows an ingress proxy single Secrets that an Ingress or a Gateway refers to, and to be told when they change.
+func (p *Replicas) refusesSecret(r *api.Request) string {
+	switch {
+	case !isRead(r.Verb):
+		return "can only read resources of this type"
+	case r.Subresource != "":
+		return "cannot read subresource"
+	case r.Namespace == "" || r.Name == "":
+		return "can only read individual resources of this type"
+	case !p.referenced.has(r.Namespace, r.Name):
+		return "no Ingress and no Gateway refers to this object"
+	}
+	if obj, ok := p.objects.Get(secretsGR, r.Namespace, r.Name); ok {
+		if secret, is := obj.(*corev1.Secret); is && secret.Type != corev1.SecretTypeTLS {
+			return fmt.Sprintf("can only read secrets of type %s", corev1.SecretTypeTLS)
+		}
+	}
+	return ""
+}
+
+// refusesStatus allows an ingress proxy the status of the objects that it carries out.
+func (p *Replicas) refusesStatus(r *api.Request) string {
+	gr := r.GroupResource()
+	switch {
+	case gr == ingressesGR:
+		obj, ok := p.objects.Get(gr, r.Namespace, r.Name)
+		if in, is := obj.(*networkingv1.Ingress); !ok || !is || !p.referenced.ours(in) {
+			return "this Ingress is for another controller"
+		}
+		return ""
+	case gr.Group == gatewayGroup && slices.Contains([]string{"gatewayclasses", "gateways", "httproutes"}, gr.Resource):
+		obj, ok := p.objects.Get(gr, r.Namespace, r.Name)
+		if o, is := obj.(*unstructured.Unstructured); !ok || !is || !p.referenced.carriesOut(gr, o) {
+			return "this object is for another controller"
+		}
+		return ""
+	}
+	return notMine
+}

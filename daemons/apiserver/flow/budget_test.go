@@ -1,0 +1,136 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"clusterctl/daemons/api"
+)
+
+func schemaOf(level string, share float64) *Schema {
+	return &Schema{Name: level, level: newLevel(level), share: share, method: "ByUser"}
+}
+
+func newLevel(name string) *level { return &level{name: name} }
+
+// bid asks in the background, and says on the channel when it was given something. It returns when the request is in line.
+func bid(t *testing.T, b *Budget, s *Schema, user string, n int64) chan *Share {
+	t.Helper()
+	got, before := make(chan *Share, 1), inLine(b)
+	go func() {
+		share, err := b.Acquire(t.Context(), s, &api.User{Name: user}, &api.Request{}, n)
+		if err == nil {
+			got <- share
+		}
+	}()
+	for inLine(b) == before && len(got) == 0 {
+		runtime.Gosched()
+	}
+	return got
+}
+
+func inLine(b *Budget) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.levels {
+		for _, q := range l.flows {
+			n += len(q.list)
+		}
+	}
+	return n
+}
+
+// TestOneFlowDelaysNoOther fills the budget with the requests of a pod's account, and asks for others. Proves S12.
+func TestOneFlowDelaysNoOther(t *testing.T) {
+	b := NewBudget(100, 25)
+	low, high := schemaOf("workload-low", 100), schemaOf("global-default", 20)
+	var mine []chan *Share
+	for range 5 {
+		mine = append(mine, bid(t, b, low, "pod", 100))
+	}
+	first := <-mine[0]
+	if len(mine[1]) > 0 {
+		t.Fatal("the budget was given twice")
+	}
+	// Another level has the reserve at once, also when the budget is spent.
+	small := <-bid(t, b, high, "jane", 20)
+	// A large request of another level, and of another flow of the same one, come next, and not after all of the pod's.
+	large, other := bid(t, b, high, "jane", 90), bid(t, b, low, "other", 100)
+	small.Release()
+	first.Release()
+	second := <-large
+	second.Release()
+	for _, want := range []chan *Share{mine[1], other, mine[2], mine[3], mine[4]} {
+		share := <-want
+		share.Release()
+	}
+	if b.free != 100 || b.reserve != 25 || inLine(b) != 0 {
+		t.Errorf("in the end are free %d and %d, and %d wait", b.free, b.reserve, inLine(b))
+	}
+}
+
+// TestRequestsThatGoAwayTakeNothing cancels requests that wait.
+func TestRequestsThatGoAwayTakeNothing(t *testing.T) {
+	b, s := NewBudget(10, 0), schemaOf("a", 1)
+	held, err := b.Acquire(t.Context(), s, &api.User{}, &api.Request{}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(ctx, s, &api.User{}, &api.Request{}, 5)
+		done <- err
+	}()
+	for inLine(b) == 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || inLine(b) != 0 {
+		t.Errorf("a request that went away: %v, %d wait", err, inLine(b))
+	}
+	held.Release()
+	if b.free != 10 {
+		t.Errorf("free are %d", b.free)
+	}
+}
+
+// TestABudgetIsNeverOverspent has many requests of many levels and sizes, all of which come to their end.
+func TestABudgetIsNeverOverspent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const capacity, reserve = 50, 10
+		b := NewBudget(capacity, reserve)
+		schemas := []*Schema{schemaOf("a", 100), schemaOf("b", 10), schemaOf("c", exemptShare), nil}
+		sizes := rapid.SliceOfN(rapid.Int64Range(1, capacity), 1, 40).Draw(t, "sizes")
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		held := int64(0)
+		for i, n := range sizes {
+			all.Go(func() {
+				share, err := b.Acquire(context.Background(), schemas[i%len(schemas)], &api.User{Name: string(rune('a' + i%3))}, &api.Request{}, n)
+				if err != nil {
+					t.Errorf("%v", err)
+					return
+				}
+				mu.Lock()
+				if held += n; held > capacity+reserve {
+					t.Errorf("%d are held", held)
+				}
+				mu.Unlock()
+				mu.Lock()
+				held -= n
+				mu.Unlock()
+				share.Release()
+			})
+		}
+		all.Wait()
+		if b.free != capacity || b.reserve != reserve {
+			t.Errorf("in the end are free %d and %d", b.free, b.reserve)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package ingress
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+
+	"clusterctl/daemons/ingress/route"
+	"clusterctl/kube/kubernetes/fake"
+)
+
+func tlsSecret(name, content string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: content}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: []byte(content), "other": []byte("x")}}
+}
+
+// TestOnlyReferencedSecretsAreRead follows more Secrets than have a watch, while one may not be read for a while, one is missing and
+// one changes. Proves S32.
+func TestOnlyReferencedSecretsAreRead(t *testing.T) {
+	client := fake.NewClientset(tlsSecret("unused", "1"))
+	const all = maxWatched + 20
+	for i := range all {
+		if err := client.Tracker().Add(tlsSecret(fmt.Sprint("s", i), "1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var refused atomic.Int32
+	refused.Store(2)
+	client.PrependReactor("get", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if name := a.(clienttesting.GetAction).GetName(); name == "late" && refused.Add(-1) >= 0 {
+			return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), name, nil)
+		}
+		return false, nil, nil
+	})
+	if err := client.Tracker().Add(tlsSecret("late", "1")); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	watches := map[string]*apiwatch.RaceFreeFakeWatcher{} // the client's own tells everything to everyone
+	client.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, apiwatch.Interface, error) {
+		name, exact := a.(clienttesting.WatchAction).GetWatchRestrictions().Fields.RequiresExactMatch(metav1.ObjectNameField)
+		if !exact || name == "" {
+			t.Errorf("all secrets are watched: %v", a)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		watches[name] = apiwatch.NewRaceFreeFake()
+		return true, watches[name], nil
+	})
+	seen, calls := map[string]string{}, map[string]int{}
+	ctx, stop := context.WithCancel(t.Context())
+	s := newSecrets(client, slog.New(slog.DiscardHandler), func(ctx context.Context, key route.Key, secret *corev1.Secret) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		calls[key.Name]++
+		if seen[key.Name] = none; secret != nil {
+			if seen[key.Name] = string(secret.Data[corev1.TLSCertKey]); secret.Data["other"] != nil {
+				t.Errorf("secret %s has more than a certificate", key)
+			}
+		}
+	})
+	s.pause = time.Millisecond
+	defer func() { stop(); s.wait() }()
+	until := func(name, want string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			mu.Lock()
+			is := seen[name]
+			mu.Unlock()
+			if is == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("secret %s is %q, want %q", name, is, want)
+			}
+		}
+	}
+	for i := range all {
+		s.follow(ctx, route.Key{Namespace: "shop", Name: fmt.Sprint("s", i)})
+	}
+	for _, name := range []string{"late", "missing"} {
+		s.follow(ctx, route.Key{Namespace: "shop", Name: name})
+	}
+	<-s.waiting()
+	until("s0", "1")
+	until("missing", none)
+	until("late", "1")
+	for _, name := range []string{"s0", fmt.Sprint("s", all-1), "missing"} {
+		write := client.Tracker().Add
+		if name != "missing" {
+			write = func(o runtime.Object) error {
+				return client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), o, "shop")
+			}
+		}
+		if err := write(tlsSecret(name, "2")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for open := false; !open; time.Sleep(time.Millisecond) {
+		mu.Lock()
+		if w := watches["s0"]; w != nil {
+			w.Modify(tlsSecret("s0", "2"))
+			open = true
+		}
+		mu.Unlock()
+	}
+	until("s0", "2")
+	until(fmt.Sprint("s", all-1), "2")
+	until("missing", "2")
+	mu.Lock()
+	again := calls[fmt.Sprint("s", all-2)]
+	mu.Unlock()
+	if again != 1 {
+		t.Errorf("a secret that did not change was handed on %d times", again)
+	}
+	s.forget(route.Key{Namespace: "shop", Name: "s0"})
+	s.follow(ctx, route.Key{Namespace: "shop", Name: "s0"})
+	<-s.waiting()
+	for _, a := range client.Actions() {
+		switch a := a.(type) {
+		case clienttesting.ListAction:
+			t.Errorf("secrets were listed: %v", a)
+		case clienttesting.GetAction:
+			if a.GetName() == "unused" {
+				t.Error("a secret was read that nothing refers to")
+			}
+		}
+	}
+}
+
+// TestARefusalOfAKnownSecretCountsWhenItIsRepeated has an API server that has just started, and does not know yet what refers to a
+// Secret. Proves S32.
+func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
+	for _, c := range []struct {
+		refusals int
+		want     string // what is handed on, in order
+	}{
+		{0, "1"}, {refusals, "1"}, {refusals + 1, "1 -"},
+	} {
+		client := fake.NewClientset(tlsSecret("s", "1"))
+		left := 0
+		client.PrependReactor("get", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if left--; left >= 0 {
+				return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "s", nil)
+			}
+			return false, nil, nil
+		})
+		var seen []string
+		s := newSecrets(client, slog.New(slog.DiscardHandler), func(_ context.Context, _ route.Key, secret *corev1.Secret) {
+			if secret == nil {
+				seen = append(seen, none)
+			} else {
+				seen = append(seen, secret.ResourceVersion)
+			}
+		})
+		f := &followed{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
+		s.unknown, s.answered = 1, make(chan struct{})
+		if _, err := s.read(f); err != nil {
+			t.Fatal(err)
+		}
+		for left = c.refusals; left > 0; {
+			if _, err := s.read(f); !apierrors.IsForbidden(err) {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Join(seen, " "); got != c.want {
+			t.Errorf("after %d refusals was handed on %q, want %q", c.refusals, got, c.want)
+		}
+	}
+}
+
+// TestSecretsWithoutAWatchRestBetweenTurns asks what is read next when few Secrets have no watch. Proves S32.
+func TestSecretsWithoutAWatchRestBetweenTurns(t *testing.T) {
+	client := fake.NewClientset(tlsSecret("s", "1"))
+	s := newSecrets(client, slog.New(slog.DiscardHandler), func(context.Context, route.Key, *corev1.Secret) {})
+	f := &followed{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
+	s.followed[f.key], s.first, s.unknown, s.answered = f, []*followed{f}, 1, make(chan struct{})
+	some, again := s.next()
+	if len(some) != 1 || !again {
+		t.Fatalf("a new one is not read at once: %v, %v", some, again)
+	}
+	s.look(f)
+	if some, again := s.next(); len(some) > 0 || again {
+		t.Errorf("it is read again without a rest: %v, %v", some, again)
+	}
+	f.due = time.Now()
+	if some, again := s.next(); len(some) != 1 || again {
+		t.Errorf("it is not read in its turn: %v, %v", some, again)
+	}
+}

@@ -1,0 +1,50 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"clusterctl/daemons/api/replica"
+)
+
+var (
+	clusterRoleBindings = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}
+	roleBindings        = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}
+)
+
+// DropFormerRights deletes the bindings by which API servers of former releases let the users read all Secrets and change all
+// leases of kube-system that their daemons were on all machines: a certificate for one that was stolen and then renewed is in no
+// list of revoked ones. Bindings of these names that an API server has not made stay.
+func (l *Live) DropFormerRights(ctx context.Context) error {
+	for _, daemon := range replica.All() {
+		name := replica.FormerUser(daemon)
+		for _, bindings := range []dynamic.ResourceInterface{
+			l.dynamic.Resource(clusterRoleBindings), l.dynamic.Resource(roleBindings).Namespace(metav1.NamespaceSystem),
+		} {
+			o, err := bindings.Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) || err == nil && !ofBootstrap(o) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("read the binding %s: %w", name, err)
+			}
+			uid := o.GetUID()
+			err = bindings.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("delete the binding %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// ofBootstrap reports whether an API server has made an object of RBAC.
+func ofBootstrap(o *unstructured.Unstructured) bool {
+	return o.GetLabels()["kubernetes.io/bootstrapping"] == "rbac-defaults"
+}

@@ -1,0 +1,35 @@
+package workload
+
+import (
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestRightsOfUsersOfFormerReleasesAreRemoved leaves bindings of the same names that are somebody else's. Proves S12.
+func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
+	made := func(kind, namespace, name string) *unstructured.Unstructured {
+		o := item("rbac.authorization.k8s.io/v1", kind, namespace, name, nil)
+		o.SetLabels(map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"})
+		return o
+	}
+	l, client := fakeLive(
+		made("ClusterRoleBinding", "", "system:kube-ingress"), made("ClusterRoleBinding", "", "system:replica:kube-ingress"),
+		item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil), made("RoleBinding", "kube-system", "system:kube-network"),
+	)
+	for range 2 {
+		if err := l.DropFormerRights(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"system:kube-ingress", "system:replica:kube-ingress", "system:kube-dns"} {
+		_, err := client.Tracker().Get(clusterRoleBindings, "", name)
+		if gone := name == "system:kube-ingress"; apierrors.IsNotFound(err) != gone {
+			t.Errorf("%s: %v, want it gone: %v", name, err, gone)
+		}
+	}
+	if _, err := client.Tracker().Get(roleBindings, "kube-system", "system:kube-network"); !apierrors.IsNotFound(err) {
+		t.Errorf("the binding in kube-system: %v", err)
+	}
+}

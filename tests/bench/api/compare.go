@@ -1,0 +1,47 @@
+package main
+
+import (
+	_ "embed" // the figures of the last release
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// released is the table of docs/benchmarks-api.md as the last release had it. A release copies the file: compared with the last
+// run instead, a cost that grows a little with each change would never be reported.
+//
+//go:embed released.md
+var released string
+
+// noise is by how much a figure may be worse than the one before without being reported: two runs of one build differ by as much.
+const noise = 0.1
+
+// last reads the figures of an earlier report by their work. A file of another form has none.
+func last(report string) map[string]float64 {
+	figures := map[string]float64{}
+	for row := range strings.Lines(report) {
+		cells := strings.Split(row, "|")
+		if len(cells) < 7 {
+			continue
+		}
+		if value, err := strconv.ParseFloat(strings.TrimSpace(cells[5]), 64); err == nil {
+			figures[strings.TrimSpace(cells[1])] = value
+		}
+	}
+	return figures
+}
+
+// worse returns a line for each figure that is worse than in an earlier report: all of them are costs.
+func worse(figures []figure, before map[string]float64) (lines []string) {
+	for _, f := range figures {
+		was, ok := before[f.work]
+		switch {
+		case !ok:
+		case was == 0 && f.measured > 0:
+			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was 0", f.work, f.measured, f.unit))
+		case was > 0 && f.measured > was*(1+noise):
+			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was %.4g (%+.0f %%)", f.work, f.measured, f.unit, was, 100*(f.measured/was-1)))
+		}
+	}
+	return lines
+}
