@@ -163,7 +163,7 @@ func apiServer(b *builder) {
 	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // to issuers of tokens
 	var environment []corev1.EnvVar
 	if p := b.Cluster.System.Proxy; p != nil {
-		environment = proxyVariables(b.Cluster, p)
+		environment = proxyVariables(b.Cluster, b.Machine, p)
 	}
 	if !b.staticPods() {
 		reads = append(reads, files...)

@@ -36,7 +36,7 @@ func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []st
 	if len(found) == 0 {
 		return nil, nil
 	}
-	direct := directly(b.Cluster)
+	direct := directly(b.Cluster, b.Machine)
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		for one := range strings.SplitSeq(found[name], ",") {
 			if one = strings.TrimSpace(one); exception.MatchString(one) && !slices.Contains(direct, one) {
@@ -51,10 +51,13 @@ func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []st
 // exception is what NO_PROXY may list: hosts, domains and networks.
 var exception = regexp.MustCompile(`^[A-Za-z0-9.:*/_\[\]-]+$`)
 
-// directly lists what is reached without a proxy in any case. It does not depend on which machines there are: a new one
-// would restart daemons on all others.
-func directly(c *config.Cluster) []string {
-	direct := []string{"localhost", "127.0.0.0/8", "::1", ".svc", "." + c.Domain}
+// directly lists what is reached without a proxy in any case. Of the machines only this one is there: another new one would
+// restart daemons on all. The daemons' own connections to machines never take a proxy.
+func directly(c *config.Cluster, m config.Machine) []string {
+	direct := []string{"localhost", "127.0.0.0/8", "::1", ".svc", "." + c.Domain, m.IP.String()}
+	if m.SecondIP.IsValid() {
+		direct = append(direct, m.SecondIP.String())
+	}
 	for _, network := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
 		direct = append(direct, network.String())
 	}
@@ -62,16 +65,16 @@ func directly(c *config.Cluster) []string {
 }
 
 // proxyEnvironment is a file of environment variables that name a proxy, as programs read them in either case.
-func proxyEnvironment(c *config.Cluster, p *config.Proxy) string {
+func proxyEnvironment(c *config.Cluster, m config.Machine, p *config.Proxy) string {
 	text := []string{"# written by clusterctl"}
-	for _, v := range proxyVariables(c, p) {
+	for _, v := range proxyVariables(c, m, p) {
 		text = append(text, v.Name+"="+v.Value)
 	}
 	return lines(text...)
 }
 
-func proxyVariables(c *config.Cluster, p *config.Proxy) (list []corev1.EnvVar) {
-	direct := strings.Join(append(directly(c), p.NoProxy...), ",")
+func proxyVariables(c *config.Cluster, m config.Machine, p *config.Proxy) (list []corev1.EnvVar) {
+	direct := strings.Join(append(directly(c, m), p.NoProxy...), ",")
 	for _, v := range []corev1.EnvVar{{Name: "HTTP_PROXY", Value: p.HTTP}, {Name: "HTTPS_PROXY", Value: p.HTTPS}, {Name: "NO_PROXY", Value: direct}} {
 		list = append(list, v, corev1.EnvVar{Name: strings.ToLower(v.Name), Value: v.Value})
 	}
@@ -85,7 +88,7 @@ func systemProxy(b *builder) {
 		b.add(&step.Absent{Path: proxyFile, NoCopy: true}, &step.Absent{Path: aptProxy, NoCopy: true})
 		return
 	}
-	b.secret(proxyFile, []byte(proxyEnvironment(b.Cluster, p)))
+	b.secret(proxyFile, []byte(proxyEnvironment(b.Cluster, b.Machine, p)))
 	if b.Facts.Debian() {
 		b.secret(aptProxy, []byte(aptConfiguration(p)))
 	}

@@ -42,7 +42,7 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 		outside []string // what units that reach outside say
 	}{
 		{"none", nil, nil, nil},
-		{"systemd's", found, nil, []string{`Environment="NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.244.0.0/16,10.96.0.0/16,intranet.example,10.0.0.0/8" "no_proxy=localhost,`}},
+		{"systemd's", found, nil, []string{`Environment="NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,intranet.example,10.0.0.0/8" "no_proxy=localhost,`}},
 		{"declared", found, declared, []string{"EnvironmentFile=/etc/", "UnsetEnvironment=ALL_PROXY all_proxy"}},
 	} {
 		cl := cluster(m)
@@ -71,7 +71,7 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 			continue
 		}
 		for path, want := range map[string]string{
-			host.ProxyFile:                           "https_proxy=http://me:secret@proxy:3128\nNO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.244.0.0/16,10.96.0.0/16,mirror.example,.corp.example,10.0.0.0/8\n",
+			host.ProxyFile:                           "https_proxy=http://me:secret@proxy:3128\nNO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,mirror.example,.corp.example,10.0.0.0/8\n",
 			"/etc/containerd/clusterctl-proxy.env":   "HTTPS_PROXY=http://me:secret@proxy:3128\n",
 			"/etc/apt/apt.conf.d/90clusterctl-proxy": "Acquire::http::Proxy \"http://me:secret@proxy:3128\";\nAcquire::http::Proxy::mirror.example \"DIRECT\";\nAcquire::https::",
 		} {

@@ -62,7 +62,7 @@ func runtime(b *builder) {
 	}
 	proxy := cmp.Or(b.Cluster.Runtime.Proxy, b.Cluster.System.Proxy)
 	if proxy != nil { // its URL may have a password
-		b.secret(containerdProxy, []byte(proxyEnvironment(b.Cluster, proxy)))
+		b.secret(containerdProxy, []byte(proxyEnvironment(b.Cluster, b.Machine, proxy)))
 	} else {
 		b.run(&step.Absent{Path: containerdProxy})
 	}
