@@ -42,8 +42,8 @@ type credentialBlock struct {
 var registryHost = regexp.MustCompile(`^(\*|([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?)$`)
 
 func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hcl.Diagnostics) {
-	for _, r := range raw.Registries {
-		at := nested(b, "runtime", "registry")
+	for i, r := range raw.Registries {
+		at := nth(b, "runtime", "registry", i)
 		say := func(summary, format string, args ...any) { diags = append(diags, fail(at, summary, format, args...)) }
 		switch {
 		case !registryHost.MatchString(r.Host):
@@ -79,9 +79,30 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 	return append(diags, decodeCredentials(b, raw, c)...)
 }
 
+// nth returns the range of the block of a type at an index in an inner block; of the inner block where blocks are dynamic.
+func nth(b *hcl.Block, inner, typ string, index int) *hcl.Range {
+	if native, ok := written(b.Body); ok {
+		for _, block := range native.Blocks {
+			if block.Type != inner {
+				continue
+			}
+			for _, one := range block.Body.Blocks {
+				if one.Type != typ {
+					continue
+				}
+				if index == 0 {
+					return one.DefRange().Ptr()
+				}
+				index--
+			}
+		}
+	}
+	return nested(b, inner, typ)
+}
+
 func decodeCredentials(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hcl.Diagnostics) {
-	at := nested(b, "runtime", "credential_provider")
-	for _, p := range raw.Credentials {
+	for i, p := range raw.Credentials {
+		at := nth(b, "runtime", "credential_provider", i)
 		cache, err := time.ParseDuration(cmp.Or(p.Cache, "12h"))
 		switch {
 		case !path.IsAbs(p.Program) || path.Clean(p.Program) != p.Program || strings.ContainsAny(p.Program, " \t\n\"'"):
