@@ -115,7 +115,8 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 	}
 	if say != nil {
 		files.Compressing = func(file bundle.File) {
-			say(run.Event{Time: time.Now(), Kind: run.EventPhase, Message: fmt.Sprintf("compressing %s, %s", file.Name, megabytes(file.Size))})
+			say(run.Event{Time: time.Now(), Kind: run.EventPhase, Size: file.Size,
+				Message: fmt.Sprintf("compressing %s, %s", file.Name, megabytes(file.Size))})
 		}
 	}
 	return &run.Engine{
@@ -170,10 +171,13 @@ func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bun
 				return nil, errors.New("it does not have this release")
 			}
 			content, err := files.Gzip(ctx, program)
-			if err == nil && say != nil {
-				say(run.Event{Time: time.Now(), Kind: run.EventSend, Machine: m.Address, Message: bundle.Clusterctl + ", " + megabytes(compressedSize(content)) + " compressed"})
+			if err != nil || say == nil {
+				return content, err
 			}
-			return content, err
+			size := run.CompressedSize(content)
+			say(run.Event{Time: time.Now(), Kind: run.EventSend, Machine: m.Address, Size: size,
+				Message: bundle.Clusterctl + ", " + megabytes(size) + " compressed"})
+			return &run.Sending{ReadCloser: content, Machine: m.Address, Name: bundle.Clusterctl, Size: size, Say: say}, nil
 		},
 	})
 	if err != nil {
@@ -197,16 +201,6 @@ type machineAgent struct {
 func (a *machineAgent) Brought() int64 { return a.brought }
 
 func megabytes(n int64) string { return fmt.Sprintf("%d MB", (n+999_999)/1_000_000) }
-
-// compressedSize is how long an open file is; zero when it is none.
-func compressedSize(content io.Reader) int64 {
-	if file, ok := content.(*os.File); ok {
-		if info, err := file.Stat(); err == nil {
-			return info.Size()
-		}
-	}
-	return 0
-}
 
 func (f *runFlags) sshOptions() ssh.Options {
 	o := ssh.Options{AcceptNewHostKeys: f.acceptNewHostKeys, Timeout: f.sshTimeout, Passphrase: passphrases.ask}

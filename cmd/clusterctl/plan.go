@@ -46,7 +46,7 @@ order, and each change.
 				return err
 			}
 			// What takes long is said beside the plan, from the beginning.
-			doing := newProgress(c.ErrOrStderr(), false, configuration.Cluster.Secrets)
+			doing := newProgress(c.ErrOrStderr(), flags.json, configuration.Cluster.Secrets)
 			prepared, err := flags.prepare(c.Context(), configuration, destroy, true, doing.say)
 			if err != nil {
 				return err

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
+	"clusterctl/provision/bundle"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
 	"clusterctl/provision/state"
@@ -211,20 +211,21 @@ func (p *Prepared) send(ctx context.Context, m *machine) error {
 			name = "image.tar"
 		}
 		p.engine.say(Event{Kind: EventSend, Machine: m.Address, Message: fmt.Sprintf("%s, %d MB", c.Name, (c.Bytes+999_999)/1_000_000)})
-		if err := p.sendOne(ctx, m, f.Digest, name, func() (io.ReadCloser, error) { return p.engine.Bundle.Zstd(f) }); err != nil {
+		if err := p.sendOne(ctx, m, f, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *Prepared) sendOne(ctx context.Context, m *machine, digest, name string, open func() (io.ReadCloser, error)) error {
-	content, err := open()
+func (p *Prepared) sendOne(ctx context.Context, m *machine, f bundle.File, name string) error {
+	content, err := p.engine.Bundle.Zstd(f)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = content.Close() }()
-	return m.agent.Send(ctx, digest, name, content)
+	sending := &Sending{ReadCloser: content, Machine: m.Address, Name: name, Size: CompressedSize(content), Say: p.engine.say}
+	return m.agent.Send(ctx, f.Digest, name, sending)
 }
 
 // doing says what is being done to a machine.

@@ -12,9 +12,11 @@ import (
 func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 	const path = "/etc/kubernetes/proxy.conf"
 	for name, change := range map[string]func(string) string{
-		"a comment":      func(text string) string { return "# mine\n" + text },
-		"another user":   func(text string) string { return strings.Replace(text, "user:", "tokenFile: /tmp/x\n  user:", 1) },
-		"no TLS":         func(text string) string { return strings.Replace(text, "server:", "insecure-skip-tls-verify: true\n    server:", 1) },
+		"a comment":    func(text string) string { return "# mine\n" + text },
+		"another user": func(text string) string { return strings.Replace(text, "user:", "tokenFile: /tmp/x\n  user:", 1) },
+		"no TLS": func(text string) string {
+			return strings.Replace(text, "server:", "insecure-skip-tls-verify: true\n    server:", 1)
+		},
 		"something else": func(string) string { return "nothing" },
 	} {
 		w := newWorld(t, control, nodeA)

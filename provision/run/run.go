@@ -113,6 +113,7 @@ const (
 	EventConnect = "connect" // a machine is reached
 	EventBegin   = "begin"   // work on a machine begins: what is done to it
 	EventSend    = "send"    // a file goes to a machine
+	EventSending = "sending" // a file is on its way, for some seconds: how much of it has been sent
 	EventStep    = "step"    // a step was applied
 	EventDone    = "done"    // a machine is as declared
 	EventObject  = "object"  // an object was applied or works
@@ -129,6 +130,8 @@ type Event struct {
 	Change  *step.Change `json:"change,omitempty"`
 	Object  *plan.Object `json:"object,omitempty"`
 	Message string       `json:"message,omitempty"`
+	Bytes   int64        `json:"bytes,omitempty"` // that have been sent
+	Size    int64        `json:"size,omitempty"`  // in bytes, of what is compressed or, compressed, sent
 }
 
 func (e *Engine) say(ev Event) {
