@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"slices"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
 	"clusterctl/provision/state"
 )
 
@@ -150,5 +154,52 @@ func TestAnApplyThatEndsAReplacementSaysWhatItChanged(t *testing.T) {
 	p := w.mustApply()
 	if len(p.Moves) != 1 || !strings.Contains(p.Moves[0], "not trusted any more") || len(p.Moved) != 2 {
 		t.Errorf("moves %q, changed machines %q", p.Moves, p.Moved)
+	}
+}
+
+// bringing is an agent whose program had to be sent.
+type bringing struct{ run.Agent }
+
+func (bringing) Brought() int64 { return 103_000_000 }
+
+// A plan says what it leaves on machines that it looks at.
+func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	dial := w.engine.Dial
+	w.engine.Look = true
+	fingerprint := func() string {
+		prepared, err := w.engine.Prepare(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer prepared.Close()
+		var text strings.Builder
+		if err := prepared.Plan.Print(&text, plan.Style{}); err != nil {
+			t.Fatal(err)
+		}
+		brought := strings.HasPrefix(text.String(), "clusterctl was sent to 1 machine to look at them: machine.a, where apply uses it. It has 103 MB")
+		if want := prepared.Plan.Brought != ""; brought != want {
+			t.Errorf("the plan says %q, and shows:\n%s", prepared.Plan.Brought, &text)
+		}
+		return prepared.Plan.Fingerprint()
+	}
+	before := fingerprint()
+	w.engine.Dial = func(ctx context.Context, m config.Machine) (run.Agent, error) {
+		a, err := dial(ctx, m)
+		if err == nil && m.Name == "a" {
+			a = bringing{a}
+		}
+		return a, err
+	}
+	prepared, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared.Close()
+	if prepared.Plan.Brought == "" {
+		t.Error("the plan does not say that the program was sent")
+	}
+	if fingerprint() != before {
+		t.Error("a saved plan would not be the same when the program is on the machine")
 	}
 }
