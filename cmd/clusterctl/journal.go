@@ -58,7 +58,7 @@ var outcomes = map[string]string{
 }
 
 func (j *journal) say(e run.Event) {
-	if j.to == nil {
+	if j.to == nil || e.Kind == run.EventSending {
 		return
 	}
 	out := state.Entry{Time: e.Time, Machine: e.Machine, Outcome: e.Kind, Note: mask(e.Message, j.secrets)}
@@ -74,6 +74,8 @@ func (j *journal) say(e run.Event) {
 		if e.Object.Action == plan.None && e.Object.Note == "" {
 			return
 		}
+	case run.EventPhase:
+		out.Outcome = "note"
 	case run.EventConnect:
 		out.Outcome, out.Step = "note", "connect"
 	}

@@ -74,6 +74,12 @@ func (p *progress) say(e run.Event) {
 			p.live.doing(subject, line)
 			return
 		}
+	case run.EventSending:
+		line = sent(e)
+		if p.live != nil {
+			p.live.doing(subject, line)
+			return
+		}
 	case run.EventStep:
 		if p.live != nil {
 			if counted(e.Change) {
@@ -109,11 +115,19 @@ func (p *progress) say(e run.Event) {
 	}
 	if p.live != nil && e.Kind != run.EventDone {
 		show = func(text string) { p.live.finish(subject, p.mask(text)) }
-		if e.Kind == run.EventNote {
+		if e.Kind == run.EventNote || e.Kind == run.EventPhase {
 			show = func(text string) { p.live.change(subject, p.mask(text), func(*row) {}) }
 		}
 	}
 	show(fmt.Sprintf("%6.1fs  %-28s %s", time.Since(p.start).Seconds(), subject, line))
+}
+
+// sent says how much of a file is on its machine.
+func sent(e run.Event) string {
+	if e.Size == 0 {
+		return fmt.Sprintf("sending %s, %d MB so far", e.Message, e.Bytes/1_000_000)
+	}
+	return fmt.Sprintf("sending %s, %d of %s", e.Message, e.Bytes/1_000_000, megabytes(e.Size))
 }
 
 func (p *progress) write(line string) { fmt.Fprintln(p.w, p.mask(line)) }

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,6 +43,9 @@ func Config(o Options) (*rest.Config, error) {
 	}
 	if o.Anonymous {
 		cfg = rest.AnonymousClientConfig(cfg)
+	}
+	if cfg.Proxy == nil { // a proxy of the environment does not lead to the cluster's machines
+		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	cfg.QPS = -1
 	cfg.UserAgent = o.UserAgent

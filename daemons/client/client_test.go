@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -280,5 +282,28 @@ func TestAStrangerIsNotTaken(t *testing.T) {
 	d := newDialer([]string{s.Listener.Addr().String()}, &tls.Config{RootCAs: x509.NewCertPool(), ServerName: serverName})
 	if _, err := d.dial(t.Context()); err == nil {
 		t.Fatal("took a server that it cannot verify")
+	}
+}
+
+// A kubeconfig can name a proxy; the environment's leads to what is outside of the cluster.
+func TestConnectionsToTheAPITakeNoProxy(t *testing.T) {
+	for more, want := range map[string]string{"": "<nil>", "    proxy-url: http://proxy.example:3128\n": "http://proxy.example:3128"} {
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		text := "apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster:\n    server: https://192.0.2.1:6443\n" + more +
+			"contexts:\n- {name: c, context: {cluster: c}}\ncurrent-context: c\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := Config(Options{Kubeconfig: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Proxy == nil {
+			t.Fatal("the environment's proxy is taken")
+		}
+		got, err := cfg.Proxy(httptest.NewRequest(http.MethodGet, cfg.Host, nil))
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("the proxy is %v, %v, want %s", got, err, want)
+		}
 	}
 }

@@ -3,6 +3,9 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,6 +138,36 @@ func TestAnImagePulledWithASecretIsNotForEveryPod(t *testing.T) {
 				t.Errorf("the image was pulled %d times", len(r.pulled(image)))
 			}
 		})
+	}
+}
+
+// An image that was pulled with the node's own credential is for every pod of the node.
+func TestCredentialsOfTheNodeAreForEveryPod(t *testing.T) {
+	const image = "registry.example/web:1"
+	n := newNode(t, pullSecret("pull", "registry.example", "somebody"))
+	if err := os.MkdirAll(n.cfg.RootDir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(n.cfg.RootDir, "config.json")
+	if err := os.WriteFile(file, []byte(`{"auths": {"registry.example": {"username": "node", "password": "secret"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRegistry(n)
+	r.wants[image] = "node"
+	n.start()
+	n.create(imagePod("first", image, "pull"))
+	n.until("the first pod to run", func() bool { return isReady(n.pod("first")) })
+	var users []string
+	for _, a := range r.pulled(image) {
+		users = append(users, a.GetUsername())
+	}
+	if want := []string{"somebody", "node"}; !slices.Equal(users, want) {
+		t.Errorf("the image was pulled as %q, want %q", users, want)
+	}
+	n.create(imagePod("second", image))
+	n.until("the second pod to run", func() bool { return isReady(n.pod("second")) })
+	if got := len(r.pulled(image)); got != 2 {
+		t.Errorf("for the second pod the image was pulled again: %d attempts", got)
 	}
 }
 

@@ -43,6 +43,11 @@ type Agent interface {
 	Close() error
 }
 
+// bringer is an agent whose program had to be sent first.
+type bringer interface {
+	Brought() int64 // bytes on the machine; zero when it was there
+}
+
 // Cluster is the live cluster, as far as a run needs it.
 type Cluster interface {
 	// Plan compares what is declared with what is there. prune are objects applied before.
@@ -86,7 +91,7 @@ type Engine struct {
 	Bundle          *bundle.Bundle
 	Dial            func(ctx context.Context, m config.Machine) (Agent, error)
 	Live            func(s *state.State, c *config.Cluster) (Cluster, error)
-	Say             func(Event)      // optional; several goroutines call it at once
+	Say             func(Event)      // optional
 	Parallelism     int              // machines at a time; zero means 32
 	Destroy         bool             // take everything away
 	Look            bool             // only to plan: machines that are not reached are part of the plan
@@ -110,11 +115,13 @@ const (
 	EventConnect = "connect" // a machine is reached
 	EventBegin   = "begin"   // work on a machine begins: what is done to it
 	EventSend    = "send"    // a file goes to a machine
+	EventSending = "sending" // a file is on its way, for some seconds: how much of it has been sent
 	EventStep    = "step"    // a step was applied
 	EventDone    = "done"    // a machine is as declared
 	EventObject  = "object"  // an object was applied or works
 	EventFailed  = "failed"
 	EventNote    = "note"
+	EventPhase   = "phase" // a part of the run begins that takes a while: what is done
 )
 
 // Event is something that a run did.
@@ -125,6 +132,8 @@ type Event struct {
 	Change  *step.Change `json:"change,omitempty"`
 	Object  *plan.Object `json:"object,omitempty"`
 	Message string       `json:"message,omitempty"`
+	Bytes   int64        `json:"bytes,omitempty"` // that have been sent
+	Size    int64        `json:"size,omitempty"`  // in bytes, of what is compressed or, compressed, sent
 }
 
 func (e *Engine) say(ev Event) {

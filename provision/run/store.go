@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -139,7 +138,7 @@ func (p *Prepared) program(ctx context.Context, m *machine) (bundle.File, error)
 		return f, nil
 	}
 	p.engine.say(Event{Kind: EventSend, Machine: m.Address, Message: fmt.Sprintf("%s, %d MB", f.Name, (f.Size+999_999)/1_000_000)})
-	return f, p.sendOne(ctx, m, f.Digest, f.Name, func() (io.ReadCloser, error) { return p.engine.Bundle.Zstd(f) })
+	return f, p.sendOne(ctx, m, f, f.Name)
 }
 
 // Status asks one machine after the other how the members are, until one reaches a majority of them; or it is what reached the most.

@@ -2,6 +2,7 @@ package support
 
 import (
 	"fmt"
+	"path"
 	"strings"
 )
 
@@ -33,6 +34,12 @@ func hide(value any, known *Known) any {
 				v[i] = hidden
 				continue
 			}
+			if text, ok := item.(string); ok {
+				if shown, found := hideArgument(v[:i], text); found {
+					v[i] = shown
+					continue
+				}
+			}
 			v[i] = hide(item, known)
 		}
 	case string:
@@ -43,6 +50,42 @@ func hide(value any, known *Known) any {
 		}
 	}
 	return value
+}
+
+// passwordFlags are flags whose next argument is a password, by the programs that have them.
+var passwordFlags = map[string]string{
+	"sshpass": "-p", "redis-cli": "-a", "valkey-cli": "-a", "keydb-cli": "-a", "zip": "-P", "unzip": "-P", "sqlcmd": "-P", "bcp": "-P",
+	"ldapsearch": "-w", "ldapmodify": "-w", "ldapadd": "-w", "ldapdelete": "-w", "ldapwhoami": "-w",
+	"mongo": "-p", "mongosh": "-p", "mongodump": "-p", "mongorestore": "-p", "mongoexport": "-p", "mongoimport": "-p",
+	"docker": "-p", "podman": "-p", "nerdctl": "-p", "crane": "-p", "skopeo": "-p", "helm": "-p", "oras": "-p",
+}
+
+// hideArgument returns an argument with its password hidden, and whether it has one: -pPASSWORD, the argument of a short
+// flag whose program takes a password by it, and USER:PASSWORD of curl.
+func hideArgument(before []any, text string) (string, bool) {
+	if rest, ok := strings.CutPrefix(text, "-p"); ok && rest != "" && !strings.ContainsAny(rest, "=- ") && !isFlagOfP(rest) {
+		return "-p" + hidden, true
+	}
+	if len(before) == 0 || strings.HasPrefix(text, "-") || plainValue(text) || isFlagOfP(text) {
+		return "", false
+	}
+	for i, item := range before {
+		program, ok := item.(string)
+		if !ok {
+			continue
+		}
+		program = path.Base(program)
+		switch flag := before[len(before)-1]; {
+		case i == len(before)-1:
+		case flag == passwordFlags[program]:
+			return hidden, true
+		case program == "curl" && (flag == "-u" || flag == "-U" || flag == "--user" || flag == "--proxy-user"):
+			if user, _, has := strings.Cut(text, ":"); has {
+				return user + ":" + hidden, true
+			}
+		}
+	}
+	return "", false
 }
 
 // follows reports whether an argument is the secret value of the flag before it.

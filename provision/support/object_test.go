@@ -1,6 +1,9 @@
 package support
 
 import (
+	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -68,5 +71,38 @@ spec:
 	}
 	if again := Redact(string(got)); again != string(got) {
 		t.Errorf("as a text it is hidden differently:\n%s", again)
+	}
+}
+
+func TestArgumentsWithAPasswordAreHidden(t *testing.T) {
+	o := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-phunter2", "-port", "-p3306"}, "args": []any{"postgres://u:hunter2@db/x"}}
+	Object(o, NewKnown(nil))
+	want := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-p" + hidden, "-port", "-p3306"}, "args": []any{"postgres://u:" + hidden + "@db/x"}}
+	if !reflect.DeepEqual(o, want) {
+		t.Errorf("got %v, want %v", o, want)
+	}
+}
+
+// A program's arguments stand in a list of their own, without the line that shells have.
+func TestPasswordsOfShortFlagsAreHiddenInLists(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"mysqladmin ping -phunter2", "mysqladmin ping -p(hidden)"},
+		{"/usr/bin/sshpass -p hunter2 ssh a", "/usr/bin/sshpass -p (hidden) ssh a"},
+		{"redis-cli -h r -a hunter2 ping", "redis-cli -h r -a (hidden) ping"},
+		{"docker login -u me -p hunter2 r.example", "docker login -u me -p (hidden) r.example"},
+		{"curl -sf -u me:hunter2 https://x", "curl -sf -u me:(hidden) https://x"},
+		{"server -p 8080 -path /x -w 4", "server -p 8080 -path /x -w 4"},
+		{"nginx -p /etc/nginx", "nginx -p /etc/nginx"},
+		{"docker run -p 8080:80 nginx", "docker run -p 8080:80 nginx"},
+	} {
+		var list []any
+		for item := range strings.SplitSeq(c.args, " ") {
+			list = append(list, item)
+		}
+		o := map[string]any{"command": list}
+		Object(o, NewKnown(nil))
+		if got := strings.Trim(fmt.Sprint(o["command"]), "[]"); got != c.want {
+			t.Errorf("%s became %s, want %s", c.args, got, c.want)
+		}
 	}
 }

@@ -21,13 +21,17 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"clusterctl/daemons/config/store"
 )
 
 // Connect returns a client of the store, as whom the files name.
 func Connect(ctx context.Context, c store.Client, endpoints ...string) (*clientv3.Client, error) {
-	o := clientv3.Config{Context: ctx, Endpoints: endpoints, DialTimeout: dialTimeout, Logger: zap.NewNop(), MaxCallRecvMsgSize: 64 << 20}
+	o := clientv3.Config{
+		Context: ctx, Endpoints: endpoints, DialTimeout: dialTimeout, Logger: zap.NewNop(), MaxCallRecvMsgSize: 64 << 20,
+		DialOptions: []grpc.DialOption{grpc.WithNoProxy()}, // a proxy of the machine leads to what is outside of the cluster
+	}
 	if c.CA != "" {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -33,7 +34,8 @@ func (h *Host) Etcd(ctx context.Context, endpoints []string, ca, cert, key strin
 	pool.AppendCertsFromPEM(text)
 	client, err := clientv3.New(clientv3.Config{
 		Context: context.WithoutCancel(ctx), Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-		TLS: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12},
+		DialOptions: []grpc.DialOption{grpc.WithNoProxy()},
+		TLS:         &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", endpoints, err)

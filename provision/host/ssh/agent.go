@@ -91,6 +91,7 @@ func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWrite
 	}
 	w.heard()
 	if found[4] == "absent" {
+		c.Brought = true
 		if err := c.ship(ctx, p, path, prefix, input, w); err != nil {
 			return nil, err
 		}
@@ -258,6 +259,7 @@ type stream struct {
 	out     io.Reader
 	stderr  limited
 	once    sync.Once
+	ended   sync.Once // has been waited for
 }
 
 func (s *stream) Write(b []byte) (int, error) { return s.in.Write(b) }
@@ -265,11 +267,32 @@ func (s *stream) Write(b []byte) (int, error) { return s.in.Write(b) }
 func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.out.Read(b)
 	if errors.Is(err, io.EOF) {
+		s.awaitEnd()
 		if text := s.stderr.String(); text != "" {
-			return n, fmt.Errorf("the agent ended: %s", text)
+			return n, fmt.Errorf("the agent ended: %s", reason(text))
 		}
 	}
 	return n, err
+}
+
+// endTimeout is how long an agent that has closed its output may take to end.
+const endTimeout = time.Second
+
+// awaitEnd waits until the agent has ended, so that all of its standard error is there.
+func (s *stream) awaitEnd() {
+	s.ended.Do(func() {
+		done := make(chan struct{})
+		go func() { // ends with the session
+			_ = s.session.Wait() // how it ended is of no interest, but what it said
+			close(done)
+		}()
+		timer := time.NewTimer(endTimeout)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+		}
+	})
 }
 
 // Close ends the agent's input, at which it ends.

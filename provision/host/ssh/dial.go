@@ -47,6 +47,7 @@ var (
 type Client struct {
 	*ssh.Client
 	Target     Target
+	Brought    bool // the program had to be sent to the machine
 	machine    config.Machine
 	options    Options
 	getenv     func(string) string
@@ -249,7 +250,7 @@ func (c *Client) login(ctx context.Context, t Target, password string, depth int
 	_ = conn.Close()
 	if p, ok := conn.(*piped); ok && !errors.Is(err, ErrHostKey) && !errors.Is(err, ErrLogin) {
 		if text := p.stderr.String(); text != "" {
-			return nil, fmt.Errorf("%w. The ProxyCommand of %s said: %s", err, t.connectedBy, text)
+			return nil, fmt.Errorf("%w. The ProxyCommand of %s said: %s", err, t.connectedBy, reason(text))
 		}
 	}
 	return nil, err

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -31,15 +32,16 @@ import (
 // server is an sshd on loopback that answers the probe as told and runs an agent over
 // a machine in memory.
 type server struct {
-	port    int
-	hostKey gossh.Signer
-	sudo    string // what the probe finds: root, nopass, pass, nosudo
-	there   bool   // the program is there
-	floods  bool   // every command says things without an end
-	hangs   string // a command that has this in it never ends
-	mu      sync.Mutex
-	ran     []string
-	shipped []byte
+	port      int
+	hostKey   gossh.Signer
+	sudo      string // what the probe finds: root, nopass, pass, nosudo
+	there     bool   // the program is there
+	floods    bool   // every command says things without an end
+	complains string // of the agent, which ends then
+	hangs     string // a command that has this in it never ends
+	mu        sync.Mutex
+	ran       []string
+	shipped   []byte
 }
 
 func newKey(t *testing.T) (gossh.Signer, []byte) {
@@ -154,6 +156,9 @@ func (s *server) exec(command string, c gossh.Channel, ended <-chan struct{}) in
 			there = "there"
 		}
 		_, _ = io.WriteString(c, "clusterctl-probe\n0\nx86_64\nLinux\n"+s.sudo+"\n"+there+"\n")
+	case s.complains != "" && strings.HasSuffix(command, " agent"):
+		_, _ = io.WriteString(c.Stderr(), s.complains)
+		return 1
 	case strings.HasSuffix(command, " agent"):
 		_ = agent.Serve(context.Background(), &hostfake.Host{Machine: host.Facts{Hostname: "m1"}}, c, c)
 	case strings.Contains(command, "gzip -dc"):
@@ -261,6 +266,28 @@ func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
 		}
 		if _, err := c.Start(t.Context(), program); !errors.Is(err, ssh.ErrRoot) || !strings.Contains(err.Error(), hint) {
 			t.Errorf("%s: error %v lacks %q", sudo, err, hint)
+		}
+	}
+}
+
+// What an agent says when it ends is told without what shells say of languages, and commands no terminal.
+func TestAnAgentThatEndsSaysWhy(t *testing.T) {
+	for said, want := range map[string]string{
+		"bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)\nno space left on device\n": "the agent ended: no space left on device",
+		"\x1b]0;owned\x07killed\r\n": "the agent ended: ]0;ownedkilled",
+	} {
+		s, home := start(t)
+		s.there, s.complains = true, said
+		c, err := dial(t, s, home, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := c.Start(t.Context(), program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(stream); err == nil || err.Error() != want {
+			t.Errorf("error %q, want %q", fmt.Sprint(err), want)
 		}
 	}
 }

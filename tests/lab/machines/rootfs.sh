@@ -32,7 +32,7 @@ fi
 
 # What a machine has besides a minimal Debian: what any server has.
 packages=systemd,systemd-sysv,dbus,libpam-systemd,openssh-server,sudo,iproute2,nftables
-packages=$packages,ca-certificates,procps,kmod,iputils-ping,curl,conntrack,iptables
+packages=$packages,ca-certificates,procps,kmod,iputils-ping,curl,conntrack,iptables,fish,tcsh
 
 cache=/var/cache/clusterctl-lab
 dir=$cache/bookworm-$(sha256sum <"$0" | cut -c1-12)

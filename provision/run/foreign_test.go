@@ -1,0 +1,91 @@
+package run_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"clusterctl/provision/plan"
+)
+
+// P05: a kubeconfig that somebody has changed is in the plan, and put back, whatever was changed in it.
+func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
+	const path = "/etc/kubernetes/proxy.conf"
+	for name, change := range map[string]func(string) string{
+		"a comment":    func(text string) string { return "# mine\n" + text },
+		"another user": func(text string) string { return strings.Replace(text, "user:", "tokenFile: /tmp/x\n  user:", 1) },
+		"no TLS": func(text string) string {
+			return strings.Replace(text, "server:", "insecure-skip-tls-verify: true\n    server:", 1)
+		},
+		"something else": func(string) string { return "nothing" },
+	} {
+		w := newWorld(t, control, nodeA)
+		w.mustApply()
+		h := w.hosts["machine.a"]
+		before, err := h.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := change(string(before))
+		if changed == string(before) {
+			t.Fatalf("%s: nothing was changed in\n%s", name, before)
+		}
+		if err := h.WriteFile(path, strings.NewReader(changed), 0o600, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		p := w.mustApply()
+		i := slices.IndexFunc(p.Machines, func(m plan.Machine) bool { return m.Address == "machine.a" })
+		if i < 0 || len(p.Machines[i].Changes) == 0 || p.Machines[i].Changes[0].Name != path {
+			t.Errorf("%s: the plan is %v", name, actions(p))
+		}
+		after, err := h.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, foreign := range []string{"mine", "tokenFile", "insecure", "nothing"} {
+			if strings.Contains(string(after), foreign) {
+				t.Errorf("%s: the file still has %q", name, foreign)
+			}
+		}
+		if p := w.mustApply(); !p.Empty() {
+			t.Errorf("%s: a further apply does %v", name, actions(p))
+		}
+	}
+}
+
+// P05: what others put into the folder of static pods runs, so that plan and status show it. It stays.
+func TestAForeignStaticPodIsShown(t *testing.T) {
+	const path = "/etc/kubernetes/manifests/theirs.yaml"
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	h := w.hosts["machine.a"]
+	if err := h.WriteFile(path, strings.NewReader("kind: Pod\n"), 0o644, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	p := w.mustApply()
+	var text strings.Builder
+	if err := p.Print(&text, plan.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if !p.Empty() || !strings.Contains(text.String(), "machine.a: "+path) || !strings.Contains(text.String(), "static pod") {
+		t.Errorf("the plan says:\n%s", &text)
+	}
+	if _, err := h.Stat(path); err != nil {
+		t.Errorf("the file does not stay: %v", err)
+	}
+	o, err := w.engine.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, m := range o.Machines {
+		if m.Address == "machine.a" {
+			found = len(m.Foreign) == 1 && strings.HasPrefix(m.Foreign[0], path)
+		} else if len(m.Foreign) > 0 {
+			t.Errorf("%s has %q", m.Address, m.Foreign)
+		}
+	}
+	if !found {
+		t.Errorf("status has %+v", o.Machines)
+	}
+}

@@ -1,0 +1,65 @@
+package run_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/provision/run"
+)
+
+func TestAFileOnItsWayIsReportedEveryFewSeconds(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var reported []int64
+	s := &run.Sending{
+		ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", 100))), Machine: "machine.a", Name: "kubelet", Size: 100,
+		Say: func(e run.Event) {
+			if e.Kind != run.EventSending || e.Machine != "machine.a" || e.Message != "kubelet" || e.Size != 100 {
+				t.Errorf("event %+v", e)
+			}
+			reported = append(reported, e.Bytes)
+		},
+		Now: func() time.Time { now = now.Add(time.Second); return now },
+	}
+	for buf := make([]byte, 10); ; {
+		if _, err := s.Read(buf); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int64{50, 100}; !slices.Equal(reported, want) {
+		t.Errorf("reported %v, want %v", reported, want)
+	}
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, []byte("four"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.Close() }()
+	if got := run.CompressedSize(open); got != 4 {
+		t.Errorf("the file has %d bytes", got)
+	}
+}
+
+// A run says what it does before the first machine has answered.
+func TestARunSaysThatItConnects(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	var first []string
+	w.engine.Say = func(e run.Event) {
+		if len(first) < 2 && (e.Kind == run.EventPhase || e.Kind == run.EventConnect) {
+			first = append(first, e.Kind+" "+e.Message)
+		}
+	}
+	w.mustApply()
+	if len(first) == 0 || first[0] != "phase connecting to 2 machines" {
+		t.Errorf("a run begins with %q", first)
+	}
+}

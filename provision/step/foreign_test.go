@@ -1,0 +1,105 @@
+package step_test
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/step"
+)
+
+func put(t *testing.T, h *hostfake.Host, path, text string, mode fs.FileMode, uid int) {
+	t.Helper()
+	if err := h.WriteFile(path, strings.NewReader(text), mode, uid, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(t *testing.T, h *hostfake.Host, s step.Step) step.Change {
+	t.Helper()
+	changes, err := step.Check(t.Context(), h, []step.Step{s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changes[0]
+}
+
+func TestFilesOfOthersAreShownAndStay(t *testing.T) {
+	h := &hostfake.Host{}
+	s := &step.Foreign{Dir: "/etc/kubernetes/manifests", Own: []string{"etcd.yaml"}, Why: "the kubelet runs it as a static pod"}
+	if c := check(t, h, s); c.Kind != "" {
+		t.Errorf("without the folder there is %+v", c)
+	}
+	put(t, h, "/etc/kubernetes/manifests/etcd.yaml", "ours", 0o600, 0)
+	put(t, h, "/etc/kubernetes/manifests/.hidden.yaml", "not read by the kubelet", 0o600, 0)
+	if c := check(t, h, s); c.Kind != "" {
+		t.Errorf("of our own files it says %+v", c)
+	}
+	put(t, h, "/etc/kubernetes/manifests/miner.yaml", "theirs", 0o600, 0)
+	c := check(t, h, s)
+	if c.Kind != step.ForeignFiles || c.Action != "" || c.Name != "/etc/kubernetes/manifests/miner.yaml" || c.Note != s.Why {
+		t.Errorf("it says %+v", c)
+	}
+}
+
+func TestFormerFoldersGoAndThoseOfOthersStay(t *testing.T) {
+	h := &hostfake.Host{}
+	s := &step.Pruned{Dir: "/etc/containerd/certs.d", File: "hosts.toml", Written: "# written by clusterctl", Keep: []string{"kept.example"}}
+	for path, text := range map[string]string{
+		"kept.example/hosts.toml": "# written by clusterctl\n", "former.example/hosts.toml": "# written by clusterctl\n", "former.example/ca.crt": "x",
+		"theirs.example/hosts.toml": "server = \"x\"\n", "docker.example/ca.crt": "x",
+	} {
+		put(t, h, s.Dir+"/"+path, text, 0o600, 0)
+	}
+	if c := check(t, h, s); c.Action != step.Delete || c.Name != s.Dir+"/former.example" {
+		t.Errorf("it says %+v", c)
+	}
+	if err := step.Apply(t.Context(), h, []step.Step{s}, func(int, step.Change) {}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{"kept.example/hosts.toml": true, "former.example/ca.crt": false, "theirs.example/hosts.toml": true, "docker.example/ca.crt": true} {
+		if _, err := h.Stat(s.Dir + "/" + path); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if c := check(t, h, s); c.Action != "" {
+		t.Errorf("once more it says %+v", c)
+	}
+}
+
+func TestAProgramThatOthersMayWriteIsRefused(t *testing.T) {
+	h := &hostfake.Host{}
+	s := &step.Program{Path: "/opt/providers/ecr", For: "credential_provider ecr"}
+	refused := func(want string) {
+		t.Helper()
+		if _, err := step.Check(t.Context(), h, []step.Step{s}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	refused("is not there")
+	put(t, h, s.Path, "x", 0o644, 0)
+	refused("is no program")
+	put(t, h, s.Path, "x", 0o777, 0)
+	refused("others than root")
+	put(t, h, s.Path, "x", 0o755, 1000)
+	refused("others than root")
+	put(t, h, s.Path, "x", 0o755, 0)
+	if c := check(t, h, s); c.Action != "" {
+		t.Errorf("it says %+v", c)
+	}
+}
+
+func TestAFileThatIsNotOursIsNotRemoved(t *testing.T) {
+	h := &hostfake.Host{}
+	s := &step.Absent{Path: "/var/lib/kubelet/config.json", Written: "ours"}
+	put(t, h, s.Path, "theirs", 0o600, 0)
+	if c := check(t, h, s); c.Action != "" {
+		t.Errorf("of a file of others it says %+v", c)
+	}
+	put(t, h, s.Path, "ours and more", 0o600, 0)
+	if c := check(t, h, s); c.Action != step.Delete {
+		t.Errorf("of our file it says %+v", c)
+	}
+}
