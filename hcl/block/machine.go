@@ -1,7 +1,6 @@
 package block
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -161,37 +160,4 @@ func parseTaint(text string) (config.Taint, bool) {
 	t := config.Taint{Key: key, Value: value, Effect: effect}
 	known := slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect)
 	return t, ok && known && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
-}
-
-// Suggest returns " Did you mean …?" when a known word is close to the given one.
-func Suggest(given string, known []string) string {
-	best, distance := "", 3
-	for _, k := range known {
-		if d := editDistance(given, k); d < distance || d <= len(k)/3 && d < max(distance, len(k)/3+1) && best == "" {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" Did you mean %q?", best)
-}
-
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

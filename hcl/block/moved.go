@@ -68,7 +68,7 @@ func decodeLifecycle(x *Context, b *hcl.Block) (*lifecycleBlock, hcl.Body, hcl.D
 
 func decodeMoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw movedBlock
-	diags := gohcl.DecodeBody(b.Body, nil, &raw)
+	diags := gohcl.DecodeBody(Explained(b.Body), nil, &raw)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
@@ -84,7 +84,7 @@ func decodeMoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Di
 
 func decodeImport(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw importBlock
-	diags := gohcl.DecodeBody(b.Body, nil, &raw)
+	diags := gohcl.DecodeBody(Explained(b.Body), nil, &raw)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
@@ -98,7 +98,7 @@ func decodeImport(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 
 func decodeRemoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw removedBlock
-	diags := gohcl.DecodeBody(b.Body, nil, &raw)
+	diags := gohcl.DecodeBody(Explained(b.Body), nil, &raw)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}

@@ -2,6 +2,7 @@ package block
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -118,6 +119,9 @@ func Plain(v cty.Value) (any, error) {
 	if !v.IsWhollyKnown() {
 		return nil, fmt.Errorf("the value is not known before the cluster is there")
 	}
+	if err := finite(v); err != nil {
+		return nil, err
+	}
 	text, err := ctyjson.Marshal(v, v.Type())
 	if err != nil {
 		return nil, err
@@ -127,6 +131,16 @@ func Plain(v cty.Value) (any, error) {
 		return nil, err
 	}
 	return integers(plain), nil
+}
+
+// finite refuses values with numbers that no text of JSON can have.
+func finite(v cty.Value) error {
+	return cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
+		if e.Type() == cty.Number && e.IsKnown() && !e.IsNull() && e.AsBigFloat().IsInf() {
+			return false, errors.New("a number in it is infinite, as a division by zero, log(0, 10) or a very large power are")
+		}
+		return true, nil
+	})
 }
 
 // integers turns whole numbers into int64, which API machinery tells from floats.

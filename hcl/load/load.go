@@ -91,7 +91,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 	var more hcl.Diagnostics
 	e.given, more = e.gather(c.parser, o)
 	diags = append(diags, more...)
-	diags = append(diags, once(e.run())...)
+	diags = append(diags, once(block.SuggestFunctions(e.run(), FunctionNames()))...)
 	c.Scope, c.Graph, c.Outputs = e.everything(), e.graph(), e.kinds["output"].whole()
 	if diags.HasErrors() {
 		return c, diags
@@ -159,7 +159,7 @@ func (c *Configuration) read(paths []string) (blocks hcl.Blocks, diags hcl.Diagn
 		if f == nil || more.HasErrors() {
 			continue
 		}
-		content, more := f.Body.Content(block.Schema())
+		content, more := block.TopContent(f.Body)
 		diags = append(diags, more...)
 		if content != nil {
 			blocks = append(blocks, content.Blocks...)
