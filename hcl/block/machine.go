@@ -61,6 +61,7 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return config.Machine{}, diags
 	}
+	diags = append(diags, raw.Lifecycle.refuseIgnore("What is on a machine is made of its block alone: nothing else changes it, and nothing could be kept. Leave out of the block what clusterctl is not to set, as labels that are set with kubectl.")...)
 	m := config.Machine{Address: x.address("machine." + b.Labels[0]), Roles: raw.Roles, Labels: raw.Labels, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b)}
 	m.Name = or(raw.Name, x.name(b.Labels[0]))
 	if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
