@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"clusterctl/provision/agent"
+	"clusterctl/provision/host"
 	"clusterctl/provision/host/local"
 )
 
@@ -20,7 +21,14 @@ func newAgent() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			// Daemons with users of their own go through folders that the agent makes, whatever umask the login has.
 			syscall.Umask(0o022)
-			h := &local.Host{}
+			// What the agent asks is of this cluster: a proxy that the login has does not lead there. Programs of the
+			// distribution that it runs have it still.
+			h := &local.Host{Environment: os.Environ()}
+			for _, name := range host.ProxyVariables {
+				if err := os.Unsetenv(name); err != nil {
+					return err
+				}
+			}
 			defer h.Close()
 			return agent.Serve(c.Context(), h, os.Stdin, os.Stdout)
 		},

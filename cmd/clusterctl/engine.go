@@ -113,10 +113,15 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 	if err != nil {
 		return nil, err
 	}
+	if say != nil {
+		files.Compressing = func(file bundle.File) {
+			say(run.Event{Time: time.Now(), Kind: run.EventPhase, Message: fmt.Sprintf("compressing %s, %s", file.Name, megabytes(file.Size))})
+		}
+	}
 	return &run.Engine{
 		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive(store), Run: rand.Text(), Who: who(),
 		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn, Losses: f.losses, Downgrade: f.downgrade, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot, SkipUnreachable: f.skipUnreachable,
-		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files) },
+		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files, say) },
 	}, nil
 }
 
@@ -148,7 +153,7 @@ func openBundleOf(program string) (*bundle.Bundle, error) {
 var uname = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // dial logs in and starts the agent.
-func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bundle) (run.Agent, error) {
+func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bundle, say func(run.Event)) (run.Agent, error) {
 	client, err := ssh.Dial(ctx, m, f.sshOptions())
 	if err != nil {
 		return nil, err
@@ -164,14 +169,43 @@ func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bun
 			if f.unattended {
 				return nil, errors.New("it does not have this release")
 			}
-			return files.Gzip(ctx, program)
+			content, err := files.Gzip(ctx, program)
+			if err == nil && say != nil {
+				say(run.Event{Time: time.Now(), Kind: run.EventSend, Machine: m.Address, Message: bundle.Clusterctl + ", " + megabytes(compressedSize(content)) + " compressed"})
+			}
+			return content, err
 		},
 	})
 	if err != nil {
 		_ = client.Close()
 		return nil, err
 	}
-	return agent.NewClient(&session{ReadWriteCloser: stream, client: client}), nil
+	a := &machineAgent{Client: agent.NewClient(&session{ReadWriteCloser: stream, client: client})}
+	if client.Brought {
+		a.brought = program.Size
+	}
+	return a, nil
+}
+
+// machineAgent is an agent, with what had to be sent before it could start.
+type machineAgent struct {
+	*agent.Client
+	brought int64
+}
+
+// Brought returns how many bytes this program has on the machine, when it was sent there by this run.
+func (a *machineAgent) Brought() int64 { return a.brought }
+
+func megabytes(n int64) string { return fmt.Sprintf("%d MB", (n+999_999)/1_000_000) }
+
+// compressedSize is how long an open file is; zero when it is none.
+func compressedSize(content io.Reader) int64 {
+	if file, ok := content.(*os.File); ok {
+		if info, err := file.Stat(); err == nil {
+			return info.Size()
+		}
+	}
+	return 0
 }
 
 func (f *runFlags) sshOptions() ssh.Options {

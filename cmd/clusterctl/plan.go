@@ -45,7 +45,9 @@ order, and each change.
 			if err != nil {
 				return err
 			}
-			prepared, err := flags.prepare(c.Context(), configuration, destroy, true, nil)
+			// What takes long is said beside the plan, from the beginning.
+			doing := newProgress(c.ErrOrStderr(), false, configuration.Cluster.Secrets)
+			prepared, err := flags.prepare(c.Context(), configuration, destroy, true, doing.say)
 			if err != nil {
 				return err
 			}

@@ -109,7 +109,7 @@ func (p *progress) say(e run.Event) {
 	}
 	if p.live != nil && e.Kind != run.EventDone {
 		show = func(text string) { p.live.finish(subject, p.mask(text)) }
-		if e.Kind == run.EventNote {
+		if e.Kind == run.EventNote || e.Kind == run.EventPhase {
 			show = func(text string) { p.live.change(subject, p.mask(text), func(*row) {}) }
 		}
 	}

@@ -149,6 +149,11 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	for _, machine := range slices.Sorted(maps.Keys(s.Trouble)) {
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, config.Indented(s.Trouble[machine], "  "))
 	}
+	for _, m := range s.Machines {
+		for _, text := range m.Foreign {
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s, and it is not of this cluster's making\n", m.Address, config.Indented(text, "  "))
+		}
+	}
 	if s.Members != "" {
 		fmt.Fprintln(c.OutOrStdout(), "The store's members:", config.Indented(s.Members, "  "))
 	}

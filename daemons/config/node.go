@@ -12,15 +12,17 @@ import (
 // it is. Settings of behaviour are in KubeletFile.
 type Kubelet struct {
 	Connection
-	Config               string            `flag:"config" help:"KubeletConfiguration file"`
-	RootDir              string            `flag:"root-dir" help:"directory of pods' volumes and of the kubelet's state"`
-	BootstrapKubeconfig  string            `flag:"bootstrap-kubeconfig" help:"with what a first client certificate is asked for, when --kubeconfig has none or one that has ended"`
-	HostnameOverride     string            `flag:"hostname-override" help:"name of the node; the host name when empty"`
-	NodeIP               []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
-	NodeLabels           map[string]string `flag:"node-labels" help:"labels to register the node with"`
-	ClientCRLFile        string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
-	NetworkPolicySocket  string            `flag:"network-policy-socket" help:"socket at which it is asked whether a pod's network policies hold, before its containers start; not asked when empty"`
-	AllowedUnsafeSysctls []string          `flag:"allowed-unsafe-sysctls" setting:"allowed_unsafe_sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
+	Config                        string            `flag:"config" help:"KubeletConfiguration file"`
+	RootDir                       string            `flag:"root-dir" help:"directory of pods' volumes and of the kubelet's state"`
+	BootstrapKubeconfig           string            `flag:"bootstrap-kubeconfig" help:"with what a first client certificate is asked for, when --kubeconfig has none or one that has ended"`
+	HostnameOverride              string            `flag:"hostname-override" help:"name of the node; the host name when empty"`
+	NodeIP                        []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
+	NodeLabels                    map[string]string `flag:"node-labels" help:"labels to register the node with"`
+	ClientCRLFile                 string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
+	NetworkPolicySocket           string            `flag:"network-policy-socket" help:"socket at which it is asked whether a pod's network policies hold, before its containers start; not asked when empty"`
+	ImageCredentialProviderConfig string            `flag:"image-credential-provider-config" help:"file of a CredentialProviderConfig: which programs are asked for credentials of registries"`
+	ImageCredentialProviderBinDir string            `flag:"image-credential-provider-bin-dir" help:"folder of these programs"`
+	AllowedUnsafeSysctls          []string          `flag:"allowed-unsafe-sysctls" setting:"allowed_unsafe_sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
 }
 
 // DefaultKubelet returns the documented defaults.

@@ -29,6 +29,7 @@ import (
 	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/cgroup"
+	"clusterctl/daemons/kubelet/credential"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/device"
 	"clusterctl/daemons/kubelet/hollow"
@@ -99,7 +100,8 @@ type Kubelet struct {
 	resolve  cri.Resolver
 	logRoot  string
 	pulls    *puller
-	records  *image.Records // with what images were pulled
+	records  *image.Records   // with what images were pulled
+	users    *credential.Node // of registries, for all pods
 	metrics  *metrics
 
 	watches *Watches
@@ -238,6 +240,12 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	k.records = &image.Records{Policy: image.NewPolicy(&file), Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
 	if o.Pretended {
 		k.records.Store = &image.Memory{} // as its images are
+	}
+	k.users, err = credential.New(credential.Options{
+		RootDir: cfg.RootDir, Config: cfg.ImageCredentialProviderConfig, BinDir: cfg.ImageCredentialProviderBinDir, Log: env.Log,
+	})
+	if err != nil {
+		return nil, err
 	}
 	k.metrics = newMetrics(env.Metrics, !o.NoServer)
 	k.uses = claimUses{measure: k.volumes.Use, hangs: k.tellHanging, hang: hangTime}

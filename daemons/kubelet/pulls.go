@@ -127,7 +127,7 @@ func mountedImage(p *corev1.Pod, name string) string {
 	return ""
 }
 
-// credentials returns the credentials to try for an image, from the pod's pull secrets.
+// credentials returns the credentials to try for an image: those of the pod's pull secrets, and then the node's.
 func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name) ([]image.Credential, error) {
 	var secrets []*corev1.Secret
 	for _, ref := range p.Spec.ImagePullSecrets {
@@ -143,7 +143,7 @@ func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name
 	if err != nil {
 		return nil, err
 	}
-	return ring.Lookup(name), nil
+	return append(ring.Lookup(name), w.k.users.Lookup(ctx, name)...), nil
 }
 
 // puller pulls images; pods that want the same one wait for one pull.

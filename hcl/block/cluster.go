@@ -115,6 +115,9 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 func decodeVirtual(b *hcl.Block, host, port string, virtual *bool, c *config.Cluster) (diags hcl.Diagnostics) {
 	address, err := netip.ParseAddr(host)
 	at := nested(b, "api", "virtual")
+	if err == nil && !address.IsLoopback() && unreachable(address) != "" { // a balancer may be on every machine
+		return hcl.Diagnostics{fail(nested(b, "api", "endpoint"), "Invalid endpoint", "The API cannot be reached at %q: %s.", host, unreachable(address))}
+	}
 	switch {
 	case err != nil && deref(virtual, false):
 		diags = append(diags, fail(at, "A name is no virtual address", "The control plane can hold an IP address, and %q is a name. Write the address in endpoint, or leave virtual out.", host))

@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	strict "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"clusterctl/daemons/kinds"
 	"clusterctl/kube/scheme"
 )
 
@@ -23,8 +25,9 @@ var strictly = sync.OnceValue(func() *strict.Serializer {
 })
 
 // checkObject says what is wrong with an object of one of Kubernetes' own groups, so
-// that it does not stop a run half way. Other groups are known to the cluster alone.
-func checkObject(content map[string]any) error {
+// that it does not stop a run half way: by the rules of the API, where the object is complete. Other groups are known to
+// the cluster alone.
+func checkObject(content map[string]any, complete bool) error {
 	version, _ := content["apiVersion"].(string)
 	kind, _ := content["kind"].(string)
 	if known, err := checkKind(version, kind); !known || err != nil {
@@ -34,8 +37,16 @@ func checkObject(content map[string]any) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = strictly().Decode(text, nil, nil)
+	object, gvk, err := strictly().Decode(text, nil, nil)
 	if err == nil {
+		if !complete {
+			return nil
+		}
+		// Objects are applied on what the cluster has, which may bring what is missing here.
+		errs := slices.DeleteFunc(kinds.CheckNew(*gvk, object), func(e *field.Error) bool { return e.Type == field.ErrorTypeRequired })
+		if len(errs) > 0 {
+			return &refusedError{gvk.Kind, errs}
+		}
 		return nil
 	}
 	if problems, ok := runtime.AsStrictDecodingError(err); ok {
@@ -46,6 +57,20 @@ func checkObject(content map[string]any) error {
 		return fmt.Errorf("%s %s: %s", version, kind, strings.Join(list, ", "))
 	}
 	return fmt.Errorf("%s %s: %s", version, kind, plainly(err.Error()))
+}
+
+// refusedError is an object that the API would refuse.
+type refusedError struct {
+	kind string
+	errs field.ErrorList
+}
+
+func (e *refusedError) Error() string {
+	var list []string
+	for _, one := range e.errs {
+		list = append(list, one.Error())
+	}
+	return "the API refuses this " + e.kind + ": " + strings.Join(list, "; ")
 }
 
 // checkKind reports whether a kind is one of Kubernetes' own, and what is wrong when only

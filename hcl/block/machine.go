@@ -1,6 +1,7 @@
 package block
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -64,22 +65,27 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	diags = append(diags, raw.Lifecycle.refuseIgnore("What is on a machine is made of its block alone: nothing else changes it, and nothing could be kept. Leave out of the block what clusterctl is not to set, as labels that are set with kubectl.")...)
 	m := config.Machine{Address: x.address("machine." + b.Labels[0]), Roles: raw.Roles, Labels: raw.Labels, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b)}
 	m.Name = or(raw.Name, x.name(b.Labels[0]))
-	if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
+	if len(m.Name) > validation.LabelValueMaxLength {
+		diags = append(diags, fail(attr(b, body, "name"), "Machine name that is too long", "%q has %d characters. The label kubernetes.io/hostname of a node, which is the name, has %d at most.", m.Name, len(m.Name), validation.LabelValueMaxLength))
+	} else if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
 		diags = append(diags, fail(attr(b, body, "name"), "Invalid machine name", "%q cannot name a node: %s.", m.Name, errs[0]))
 	}
 	ip, err := netip.ParseAddr(raw.Address)
 	if err != nil {
 		diags = append(diags, fail(attr(b, body, "address"), "Invalid address", "%q is not an IP address. The address is the one at which the other machines reach this one; a name to connect to goes into ssh { host = … }.", raw.Address))
 	}
+	if why := unreachable(ip); err == nil && why != "" {
+		diags = append(diags, fail(attr(b, body, "address"), "Invalid address", "Other machines cannot reach this one at %q: %s.", raw.Address, why))
+	}
 	m.IP = ip
 	if raw.Second != "" {
-		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() || m.SecondIP.Zone() != "" || m.SecondIP.Is4In6() || !m.SecondIP.IsGlobalUnicast() {
+		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() || unreachable(m.SecondIP) != "" {
 			diags = append(diags, fail(attr(b, body, "second_address"), "Invalid second address", "%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".", raw.Second))
 		}
 	}
 	for _, text := range raw.External {
 		a, err := netip.ParseAddr(text)
-		if err != nil || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+		if err != nil || unreachable(a) != "" {
 			diags = append(diags, fail(attr(b, body, "external_addresses"), "Invalid external address", "%q is not an IP address by which others can reach the machine, as \"203.0.113.7\".", text))
 			continue
 		}
@@ -127,6 +133,27 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		diags = append(diags, choose(x, b, "kubelet", k.Body, daemons.DefaultKubeletSettings(), &m.Kubelet)...)
 	}
 	return m, diags
+}
+
+// unreachable says why other machines cannot reach one at an address; empty when they can, for all that the address says.
+func unreachable(a netip.Addr) string {
+	switch {
+	case a.Zone() != "":
+		return "an address with a zone is good on its own machine alone"
+	case a.Is4In6():
+		return fmt.Sprintf("write the address of IPv4 as %q", a.Unmap())
+	case a.IsUnspecified() || a.Is4() && a.As4()[0] == 0:
+		return "it stands for no machine"
+	case a.IsLoopback():
+		return "every machine has it for itself"
+	case a.IsMulticast():
+		return "it is a group's (multicast)"
+	case a.IsLinkLocalUnicast():
+		return "it is good on one network link alone"
+	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "it is everybody's (broadcast)"
+	}
+	return ""
 }
 
 // regionAndZone puts region and zone among the labels, where everything that goes by them finds them.

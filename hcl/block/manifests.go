@@ -47,7 +47,7 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 				continue
 			}
 			for i, o := range objects {
-				if err := checkObject(o); err != nil {
+				if err := checkObject(o, true); err != nil {
 					diags = append(diags, fail(at, "Invalid manifest", "%s, object %d: %s", file, i+1, sentence(err)))
 				}
 				c.Objects = append(c.Objects, config.Object{

@@ -1,10 +1,12 @@
 package block
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -96,21 +98,43 @@ func checkFields(b *hcl.Block, attributes hcl.Attributes, content map[string]any
 	if _, err := checkKind(b.Labels[0], b.Labels[1]); err != nil {
 		return hcl.Diagnostics{fail(b.LabelRanges[1].Ptr(), "Unknown kind", "%s", sentence(err))}
 	}
-	all := checkObject(content)
+	all := checkObject(content, true)
 	if all == nil {
 		return nil
+	}
+	if refused := (*refusedError)(nil); errors.As(all, &refused) {
+		return refused.at(b, attributes)
 	}
 	for _, field := range slices.Sorted(maps.Keys(attributes)) {
 		name := field
 		if field == "namespace" || field == "labels" || field == "annotations" {
 			name = "metadata"
 		}
-		if err := checkObject(map[string]any{"apiVersion": version, "kind": kind, name: content[name]}); err != nil {
+		if err := checkObject(map[string]any{"apiVersion": version, "kind": kind, name: content[name]}, false); err != nil {
 			diags = append(diags, fail(attributes[field].Range.Ptr(), "Invalid object", "%s", sentence(err)))
 		}
 	}
 	if len(diags) == 0 {
 		diags = append(diags, fail(b.DefRange.Ptr(), "Invalid object", "%s", sentence(all)))
+	}
+	return diags
+}
+
+// at says each thing that the API refuses at the attribute that it is about.
+func (e *refusedError) at(b *hcl.Block, attributes hcl.Attributes) (diags hcl.Diagnostics) {
+	for _, one := range e.errs {
+		parts := strings.FieldsFunc(one.Field, func(r rune) bool { return r == '.' || r == '[' })
+		where := b.DefRange.Ptr()
+		switch {
+		case len(parts) == 0:
+		case attributes[parts[0]] != nil:
+			where = attributes[parts[0]].Range.Ptr()
+		case parts[0] == "metadata" && len(parts) > 1 && attributes[parts[1]] != nil:
+			where = attributes[parts[1]].Range.Ptr()
+		case parts[0] == "metadata" && len(parts) > 1 && parts[1] == "name":
+			where = b.LabelRanges[2].Ptr()
+		}
+		diags = append(diags, fail(where, "Object that the API refuses", "%s", sentence(one)))
 	}
 	return diags
 }
@@ -138,10 +162,12 @@ func Plain(v cty.Value) (any, error) {
 		return nil, err
 	}
 	var plain any
-	if err := json.Unmarshal(text, &plain); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // a float has not all digits of a large whole number
+	if err := decoder.Decode(&plain); err != nil {
 		return nil, err
 	}
-	return integers(plain), nil
+	return numbers(plain)
 }
 
 // finite refuses values with numbers that no text of JSON can have.
@@ -154,23 +180,32 @@ func finite(v cty.Value) error {
 	})
 }
 
-// integers turns whole numbers into int64, which API machinery tells from floats.
-func integers(v any) any {
+// numbers turns whole numbers into int64, which API machinery tells from floats, and all others into float64.
+func numbers(v any) (_ any, err error) {
 	switch v := v.(type) {
-	case float64:
-		if v == float64(int64(v)) {
-			return int64(v)
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i, nil
 		}
+		f, err := v.Float64()
+		if err == nil && f == float64(int64(f)) && math.Abs(f) < 1<<53 { // 1e3
+			return int64(f), nil
+		}
+		return f, err
 	case map[string]any:
 		for k, e := range v {
-			v[k] = integers(e)
+			if v[k], err = numbers(e); err != nil {
+				return nil, err
+			}
 		}
 	case []any:
 		for i, e := range v {
-			v[i] = integers(e)
+			if v[i], err = numbers(e); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return v
+	return v, nil
 }
 
 func convertTo(v cty.Value, ty cty.Type) (cty.Value, error) { return convert.Convert(v, ty) }

@@ -13,6 +13,9 @@ import (
 type runtimeBlock struct {
 	Source string      `hcl:"source,optional" doc:"bundle: the containerd that comes with clusterctl; distribution: the machine's own packages." default:"\"bundle\""`
 	Proxy  *proxyBlock `hcl:"proxy,block" doc:"The proxy through which the bundle's containerd pulls images. A change restarts it."`
+
+	Registries  []registryBlock   `hcl:"registry,block" doc:"How a registry of images is reached, and with which credentials. A change restarts nothing."`
+	Credentials []credentialBlock `hcl:"credential_provider,block" doc:"A program on the nodes that kubelets ask for credentials of registries, by the kubelet's credential provider API. A change restarts the kubelets."`
 }
 
 type proxyBlock struct {
@@ -31,6 +34,7 @@ func decodeRuntime(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hc
 		diags = append(diags, fail(nested(b, "runtime", "source"), "Unknown source of the runtime",
 			"%q is not known: write %q for the containerd that comes with clusterctl, or %q for the machine's own package.", s, config.RuntimeBundle, config.RuntimeDistribution))
 	}
+	diags = append(diags, decodeRegistries(b, raw, c)...)
 	if raw.Proxy == nil {
 		return diags
 	}
@@ -38,7 +42,13 @@ func decodeRuntime(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hc
 	if c.Runtime.Source == config.RuntimeDistribution {
 		diags = append(diags, fail(at, "Proxy of a runtime that is the machine's own", "The unit of a distribution's containerd is its owner's: set the proxy there, in a drop-in."))
 	}
-	p := &config.Proxy{HTTP: raw.Proxy.HTTP, HTTPS: or(raw.Proxy.HTTPS, raw.Proxy.HTTP), NoProxy: raw.Proxy.NoProxy}
+	p, more := decodeProxy(at, raw.Proxy)
+	c.Runtime.Proxy = p
+	return append(diags, more...)
+}
+
+func decodeProxy(at *hcl.Range, raw *proxyBlock) (p *config.Proxy, diags hcl.Diagnostics) {
+	p = &config.Proxy{HTTP: raw.HTTP, HTTPS: or(raw.HTTPS, raw.HTTP), NoProxy: raw.NoProxy}
 	if p.HTTPS == "" {
 		diags = append(diags, fail(at, "Proxy without a URL", "Write http, https, or both."))
 	}
@@ -53,6 +63,10 @@ func decodeRuntime(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hc
 			diags = append(diags, fail(at, "Invalid no_proxy", "%q is not a host, a domain or a network.", host))
 		}
 	}
-	c.Runtime.Proxy = p
-	return diags
+	return p, diags
+}
+
+func hasPassword(proxy string) bool {
+	u, err := url.Parse(proxy)
+	return err == nil && u.User != nil
 }

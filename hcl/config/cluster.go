@@ -160,6 +160,36 @@ type Audit struct {
 type Runtime struct {
 	Source string // RuntimeBundle or RuntimeDistribution
 	Proxy  *Proxy // through which images are pulled; nil means none
+
+	Registries  []Registry
+	Credentials []CredentialProvider
+}
+
+// AnyRegistry is the host of what holds for registries that have nothing of their own.
+const AnyRegistry = "*"
+
+// Registry says how a registry of images is reached.
+type Registry struct {
+	Host       string   // with a port perhaps; AnyRegistry
+	Mirrors    []string // URLs, tried in order before the registry itself
+	PlainHTTP  bool     // it has no TLS
+	SkipVerify bool     // its certificate is not verified
+	CA         string   // PEM of who has signed its certificate; empty means what the machine trusts
+	ClientCert string   // PEM, shown to it; empty means none
+	ClientKey  string
+	Username   string // empty means that none is shown
+	Password   string
+}
+
+// CredentialProvider is a program on the machines that kubelets ask for credentials of registries.
+type CredentialProvider struct {
+	Name     string
+	Program  string // its path on the machines
+	Version  string // of the API that it speaks
+	Images   []string
+	CacheFor time.Duration
+	Args     []string
+	Env      map[string]string
 }
 
 // Proxy is how programs on the machines reach the internet.

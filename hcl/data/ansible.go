@@ -1,14 +1,14 @@
 package data
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // maxHosts is how many hosts an inventory may have: ranges as web[1:1000000] are written quickly.
@@ -28,34 +28,52 @@ type InventoryGroup struct {
 	Hosts    []string
 	Children []string
 	Vars     map[string]any
+	Priority int64 // of two groups as far inwards, the one with more is the stronger
 }
 
-// Ansible reads an inventory, in whichever of its forms it is.
-func Ansible(text []byte) (*Inventory, error) {
+// set sets a variable of the group. One of them is the group's priority.
+func (g *InventoryGroup) set(name string, value any) {
+	if name == "ansible_group_priority" {
+		switch n := value.(type) {
+		case json.Number:
+			if i, err := n.Int64(); err == nil {
+				g.Priority = i
+			}
+		case string:
+			_, _ = fmt.Sscanf(n, "%d", &g.Priority) // anything else is none
+		}
+		return
+	}
+	g.Vars[name] = value
+}
+
+// Ansible reads an inventory. Its name tells, as it tells Ansible, whether it may be YAML; what is none is INI. What
+// ansible-inventory --list prints is read as well.
+func Ansible(name string, text []byte) (*Inventory, error) {
 	inv := &Inventory{Hosts: map[string]*InventoryHost{}, Groups: map[string]*InventoryGroup{}}
 	inv.group("all")
+	inv.group("ungrouped")
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	var err error
-	switch {
-	case json.Valid(text):
+	switch end := strings.ToLower(filepath.Ext(name)); {
+	case end == ".toml":
+		return nil, errors.New("an inventory in TOML is not read here: ansible-inventory --list prints it in a form that is")
+	case isList(text):
 		err = inv.readList(text)
-	case looksLikeYAML(text):
+	case end == ".yaml" || end == ".yml" || end == ".json":
 		err = inv.readYAML(text)
+	case end == "":
+		if err = inv.readYAML(text); errors.Is(err, errNotYAML) {
+			err = inv.readINI(string(text))
+		}
 	default:
 		err = inv.readINI(string(text))
 	}
 	if err != nil {
 		return nil, err
 	}
-	for name, g := range inv.Groups {
-		for _, child := range g.Children {
-			inv.group(child)
-		}
-		for _, host := range g.Hosts {
-			inv.host(host)
-		}
-		if name != "all" && !inv.isChild(name) {
-			inv.Groups["all"].Children = append(inv.Groups["all"].Children, name)
-		}
+	if err := inv.complete(); err != nil {
+		return nil, err
 	}
 	if len(inv.Hosts) > maxHosts {
 		return nil, fmt.Errorf("the inventory has %d hosts; %d are the most", len(inv.Hosts), maxHosts)
@@ -63,15 +81,45 @@ func Ansible(text []byte) (*Inventory, error) {
 	return inv, nil
 }
 
-func looksLikeYAML(text []byte) bool {
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
-			continue
+// complete adds what follows from the rest: groups that no other one has are children of all, and hosts that are in no
+// other group, and no others, are ungrouped.
+func (inv *Inventory) complete() error {
+	for name, g := range inv.Groups {
+		for _, child := range g.Children {
+			inv.group(child)
+			if child == "all" || child == name {
+				return fmt.Errorf("the group %q contains itself", child)
+			}
 		}
-		return line == "---" || !strings.HasPrefix(line, "[") && strings.HasSuffix(strings.TrimSpace(strings.SplitN(line, " #", 2)[0]), ":")
+		for _, host := range g.Hosts {
+			inv.host(host)
+		}
 	}
-	return false
+	children := map[string]bool{}
+	grouped := map[string]bool{}
+	for name, g := range inv.Groups {
+		for _, child := range g.Children {
+			children[child] = children[child] || name != "all"
+		}
+		if name != "all" && name != "ungrouped" {
+			for _, host := range g.Hosts {
+				grouped[host] = true
+			}
+		}
+	}
+	all, ungrouped := inv.Groups["all"], inv.Groups["ungrouped"]
+	for name := range inv.Groups {
+		if name != "all" && !children[name] && !slices.Contains(all.Children, name) {
+			all.Children = append(all.Children, name)
+		}
+	}
+	ungrouped.Hosts = slices.DeleteFunc(ungrouped.Hosts, func(host string) bool { return grouped[host] })
+	for host := range inv.Hosts {
+		if !grouped[host] && !slices.Contains(ungrouped.Hosts, host) {
+			ungrouped.Hosts = append(ungrouped.Hosts, host)
+		}
+	}
+	return nil
 }
 
 func (inv *Inventory) group(name string) *InventoryGroup {
@@ -88,9 +136,29 @@ func (inv *Inventory) host(name string) *InventoryHost {
 	return inv.Hosts[name]
 }
 
-func (inv *Inventory) isChild(name string) bool {
-	for other, g := range inv.Groups {
-		if other != name && slices.Contains(g.Children, name) {
+// isList reports whether a text is what ansible-inventory --list prints: there hosts are lists.
+func isList(text []byte) bool {
+	var groups map[string]json.RawMessage
+	if json.Unmarshal(text, &groups) != nil {
+		return false
+	}
+	if _, ok := groups["_meta"]; ok {
+		return true
+	}
+	for _, raw := range groups {
+		var list []any
+		var group struct {
+			Hosts, Children any
+		}
+		if json.Unmarshal(raw, &list) == nil && list != nil {
+			return true
+		}
+		if json.Unmarshal(raw, &group) != nil {
+			continue
+		}
+		_, hosts := group.Hosts.([]any)
+		_, children := group.Children.([]any)
+		if hosts || children {
 			return true
 		}
 	}
@@ -108,7 +176,7 @@ func (inv *Inventory) readList(text []byte) error {
 			var meta struct {
 				Hostvars map[string]map[string]any `json:"hostvars"`
 			}
-			if err := json.Unmarshal(groups[name], &meta); err != nil {
+			if err := unmarshal(groups[name], &meta); err != nil {
 				return fmt.Errorf("_meta: %w", err)
 			}
 			for host, vars := range meta.Hostvars {
@@ -127,59 +195,20 @@ func (inv *Inventory) readList(text []byte) error {
 			Children []string       `json:"children"`
 			Vars     map[string]any `json:"vars"`
 		}
-		if err := json.Unmarshal(groups[name], &raw); err != nil {
+		if err := unmarshal(groups[name], &raw); err != nil {
 			return fmt.Errorf("group %s: %w", name, err)
 		}
 		g.Hosts, g.Children = append(g.Hosts, raw.Hosts...), append(g.Children, raw.Children...)
-		maps.Copy(g.Vars, raw.Vars)
-	}
-	return nil
-}
-
-// yamlGroup is a group in an inventory in YAML.
-type yamlGroup struct {
-	Hosts    map[string]map[string]any `json:"hosts"`
-	Children map[string]*yamlGroup     `json:"children"`
-	Vars     map[string]any            `json:"vars"`
-}
-
-func (inv *Inventory) readYAML(text []byte) error {
-	var groups map[string]*yamlGroup
-	if err := yaml.UnmarshalStrict(text, &groups); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		if err := inv.takeYAML(name, groups[name], 0); err != nil {
-			return err
+		for key, value := range raw.Vars {
+			g.set(key, value)
 		}
 	}
 	return nil
 }
 
-func (inv *Inventory) takeYAML(name string, raw *yamlGroup, depth int) error {
-	g := inv.group(name)
-	if raw == nil {
-		return nil
-	}
-	if depth > 100 {
-		return errors.New("groups are nested more than 100 deep")
-	}
-	maps.Copy(g.Vars, raw.Vars)
-	for _, pattern := range slices.Sorted(maps.Keys(raw.Hosts)) {
-		names, err := unfold(pattern)
-		if err != nil {
-			return err
-		}
-		for _, host := range names {
-			g.Hosts = append(g.Hosts, host)
-			maps.Copy(inv.host(host).Vars, raw.Hosts[pattern])
-		}
-	}
-	for _, child := range slices.Sorted(maps.Keys(raw.Children)) {
-		g.Children = append(g.Children, child)
-		if err := inv.takeYAML(child, raw.Children[child], depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
+// unmarshal keeps all digits of numbers.
+func unmarshal(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode(into)
 }

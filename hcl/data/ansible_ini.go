@@ -3,13 +3,30 @@ package data
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// readINI reads the form with [sections], lines of hosts and name=value.
+// Sections and names of groups in them.
+var (
+	iniSection = regexp.MustCompile(`^\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?$`)
+	iniGroup   = regexp.MustCompile(`^([^:\]\s]+)\s*(?:#.*)?$`)
+)
+
+// iniReader reads the form with [sections], lines of hosts and name=value.
+type iniReader struct {
+	inv     *Inventory
+	defined map[string]bool // groups that have a section of hosts or children
+	used    map[string]int  // groups that are named before that, with the line
+	ofVars  map[string]bool // of used, those that are named by [GROUP:vars]
+}
+
 func (inv *Inventory) readINI(text string) error {
-	section, part := "ungrouped", ""
+	r := &iniReader{inv: inv, defined: map[string]bool{"all": true, "ungrouped": true}, used: map[string]int{}, ofVars: map[string]bool{}}
+	section, part := "ungrouped", "hosts"
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
@@ -17,89 +34,130 @@ func (inv *Inventory) readINI(text string) error {
 		if line == "" || line[0] == '#' || line[0] == ';' {
 			continue
 		}
-		if line[0] == '[' {
-			name, _, ok := strings.Cut(line[1:], "]")
-			if section, part, _ = strings.Cut(name, ":"); !ok || section == "" || part != "" && part != "vars" && part != "children" {
+		if m := iniSection.FindStringSubmatch(line); m != nil {
+			if section, part = m[1], m[2]; part == "" {
+				part = "hosts"
+			}
+			if part != "hosts" && part != "vars" && part != "children" {
 				return fmt.Errorf("line %d: %q is not [GROUP], [GROUP:vars] or [GROUP:children]", number, line)
 			}
-			inv.group(section)
+			r.section(section, part, number)
 			continue
 		}
-		if err := inv.takeLine(section, part, line); err != nil {
+		if line[0] == '[' && line[len(line)-1] == ']' {
+			return fmt.Errorf("line %d: %q is not [GROUP], [GROUP:vars] or [GROUP:children]", number, line)
+		}
+		if err := r.line(section, part, line, number); err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.used)) {
+		if r.ofVars[name] {
+			return fmt.Errorf("line %d: [%s:vars] is of a group that is not there", r.used[name], name)
+		}
+		return fmt.Errorf("line %d: the group %s is not there", r.used[name], name)
 	}
 	return nil
 }
 
-func (inv *Inventory) takeLine(section, part, line string) error {
-	g := inv.group(section)
+func (r *iniReader) section(name, part string, number int) {
+	r.inv.group(name)
+	if part != "vars" {
+		r.defined[name] = true
+		delete(r.used, name)
+	} else if _, used := r.used[name]; !r.defined[name] && !used {
+		r.used[name], r.ofVars[name] = number, true
+	}
+}
+
+func (r *iniReader) line(section, part, line string, number int) error {
+	g := r.inv.group(section)
 	switch part {
 	case "vars":
 		name, value, ok := strings.Cut(line, "=")
 		if !ok {
 			return fmt.Errorf("%q is not NAME=VALUE", line)
 		}
-		g.Vars[strings.TrimSpace(name)] = literal(strings.Trim(strings.TrimSpace(value), `"'`))
+		g.set(strings.TrimSpace(name), pythonLiteral(strings.TrimSpace(value)))
 		return nil
 	case "children":
-		child, _, _ := strings.Cut(line, " ")
-		g.Children = append(g.Children, child)
-		inv.group(child)
+		m := iniGroup.FindStringSubmatch(line)
+		if m == nil {
+			return fmt.Errorf("%q is no name of a group", line)
+		}
+		if _, used := r.used[m[1]]; !r.defined[m[1]] && !used {
+			r.used[m[1]] = number
+		}
+		g.Children = append(g.Children, m[1])
+		r.inv.group(m[1])
 		return nil
 	}
 	words, err := split(line)
 	if err != nil || len(words) == 0 {
 		return err
 	}
-	names, err := unfold(words[0])
+	names, port, err := hostPattern(words[0])
 	if err != nil {
 		return err
 	}
-	if len(inv.Hosts)+len(names) > maxHosts {
+	if len(r.inv.Hosts)+len(names) > maxHosts {
 		return fmt.Errorf("with this line there are more than %d hosts", maxHosts)
 	}
+	vars := map[string]any{}
+	for _, word := range words[1:] {
+		key, value, ok := strings.Cut(word, "=")
+		if !ok {
+			return fmt.Errorf("%q is not NAME=VALUE", word)
+		}
+		vars[key] = pythonLiteral(value)
+	}
 	for _, name := range names {
-		if host, port, ok := strings.Cut(name, ":"); ok && !strings.Contains(port, ":") {
-			if n, err := strconv.Atoi(port); err == nil {
-				name = host
-				inv.host(name).Vars["ansible_port"] = n
-			}
-		}
-		h := inv.host(name)
-		g.Hosts = append(g.Hosts, name)
-		for _, word := range words[1:] {
-			key, value, ok := strings.Cut(word, "=")
-			if !ok {
-				return fmt.Errorf("%q is not NAME=VALUE", word)
-			}
-			h.Vars[key] = literal(value)
-		}
+		r.inv.add(g, name, port, vars)
 	}
 	return nil
 }
 
-// split cuts a line at white space outside quotes, up to a comment.
+// add puts a host into a group. A port counts for a host that is new.
+func (inv *Inventory) add(g *InventoryGroup, name string, port int, vars map[string]any) {
+	_, known := inv.Hosts[name]
+	h := inv.host(name)
+	if port > 0 && !known {
+		h.Vars["ansible_port"] = port
+	}
+	if !slices.Contains(g.Hosts, name) {
+		g.Hosts = append(g.Hosts, name)
+	}
+	maps.Copy(h.Vars, vars)
+}
+
+// split cuts a line into words as a shell of POSIX does, up to a comment, which may also begin within a word.
 func split(line string) (words []string, err error) {
 	var word strings.Builder
 	quote, begun := byte(0), false
+	end := func() {
+		if begun {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		begun = false
+	}
 	for i := 0; i < len(line); i++ {
 		c := line[i]
 		switch {
 		case quote != 0 && c == quote:
 			quote = 0
+		case quote == '"' && c == '\\' && i+1 < len(line) && (line[i+1] == '"' || line[i+1] == '\\'), quote == 0 && c == '\\':
+			if i++; i == len(line) {
+				return nil, errors.New("a backslash has nothing behind it")
+			}
+			word.WriteByte(line[i])
+			begun = true
 		case quote == 0 && (c == '"' || c == '\''):
 			quote, begun = c, true
-		case quote != 0 && c == '\\' && quote == '"' && i+1 < len(line):
-			i++
-			word.WriteByte(line[i])
-		case quote == 0 && (c == ' ' || c == '\t'):
-			if begun {
-				words = append(words, word.String())
-			}
-			word.Reset()
-			begun = false
-		case quote == 0 && c == '#' && !begun:
+		case quote == 0 && (c == ' ' || c == '\t' || c == '\r'):
+			end()
+		case quote == 0 && c == '#':
+			end()
 			return words, nil
 		default:
 			word.WriteByte(c)
@@ -109,34 +167,53 @@ func split(line string) (words []string, err error) {
 	if quote != 0 {
 		return nil, errors.New("a quotation does not end")
 	}
-	if begun {
-		words = append(words, word.String())
-	}
+	end()
 	return words, nil
 }
 
-// literal is a value as Ansible reads it: a number, a truth, or text.
-func literal(text string) any {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && (text == "0" || !strings.HasPrefix(text, "0")) {
-		return n
+var (
+	bracketedPort = regexp.MustCompile(`^\[(.+)\]:([0-9]+)$`)
+	plainPort     = regexp.MustCompile(`^((?:[^:\[\]]|\[[^\]]*\])+):([0-9]+)$`)
+)
+
+// hostPattern reads a host, an address or a range of hosts, with a port behind it perhaps.
+func hostPattern(pattern string) (names []string, port int, err error) {
+	for _, form := range []*regexp.Regexp{bracketedPort, plainPort} {
+		m := form.FindStringSubmatch(pattern)
+		if m == nil {
+			continue
+		}
+		if port, err = strconv.Atoi(m[2]); err != nil || port > 65535 {
+			return nil, 0, fmt.Errorf("%q: %s is no port", pattern, m[2])
+		}
+		pattern = m[1]
+		break
 	}
-	switch text {
-	case "True", "true":
-		return true
-	case "False", "false":
-		return false
+	if port == 0 && strings.HasSuffix(pattern, ":") {
+		return nil, 0, fmt.Errorf("%q: there is no port behind the colon", pattern)
 	}
-	return text
+	names, err = unfold(pattern)
+	return names, port, err
 }
 
-// unfold makes the names that a pattern such as web[01:10].example.com or db-[a:c] means.
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// unfold returns the names that a pattern such as web[01:10].example.com or db-[a:c] stands for. A range that ends before
+// it begins stands for none, as Ansible has it.
 func unfold(pattern string) ([]string, error) {
 	start := strings.IndexByte(pattern, '[')
-	end := strings.IndexByte(pattern, ']')
-	if start < 0 || end < start || !strings.Contains(pattern[start:end], ":") {
+	if start < 0 {
 		return []string{pattern}, nil
 	}
+	end := strings.IndexByte(pattern, ']')
+	wrong := fmt.Errorf("%q is no range of hosts, as web[01:10] or db-[a:c]", pattern)
+	if end < start {
+		return nil, wrong
+	}
 	bounds := strings.Split(pattern[start+1:end], ":")
+	if len(bounds) != 2 && len(bounds) != 3 {
+		return nil, wrong
+	}
 	step := 1
 	if len(bounds) == 3 {
 		var err error
@@ -144,41 +221,49 @@ func unfold(pattern string) ([]string, error) {
 			return nil, fmt.Errorf("%q: the step is a number from 1", pattern)
 		}
 	}
-	var list []string
-	add := func(text string) error {
-		rest, err := unfold(pattern[end+1:])
-		if err != nil {
-			return err
-		}
-		for _, r := range rest {
-			list = append(list, pattern[:start]+text+r)
-		}
-		if len(list) > maxHosts {
-			return fmt.Errorf("%q means more than %d hosts", pattern, maxHosts)
-		}
-		return nil
+	if bounds[0] == "" {
+		bounds[0] = "0"
 	}
-	from, err := strconv.Atoi(bounds[0])
-	to, err2 := strconv.Atoi(bounds[1])
-	switch {
-	case err == nil && err2 == nil && from <= to && to-from <= maxHosts:
+	var parts []string
+	if i, j := letter(bounds[0]), letter(bounds[1]); i >= 0 && j >= 0 {
+		for ; i <= j; i += step {
+			parts = append(parts, letters[i:i+1])
+		}
+	} else {
 		width := 0
-		if strings.HasPrefix(bounds[0], "0") {
-			width = len(bounds[0])
-		}
-		for i := from; i <= to; i += step {
-			if err := add(fmt.Sprintf("%0*d", width, i)); err != nil {
-				return nil, err
+		if bounds[0][0] == '0' && len(bounds[0]) > 1 {
+			if width = len(bounds[0]); width != len(bounds[1]) {
+				return nil, fmt.Errorf("%q: both ends of a range have as many digits", pattern)
 			}
 		}
-	case len(bounds[0]) == 1 && len(bounds[1]) == 1 && err != nil && err2 != nil && bounds[0] <= bounds[1]:
-		for c := int(bounds[0][0]); c <= int(bounds[1][0]); c += step {
-			if err := add(string(rune(c))); err != nil {
-				return nil, err
-			}
+		from, err := strconv.Atoi(bounds[0])
+		to, err2 := strconv.Atoi(bounds[1])
+		if err != nil || err2 != nil || from < 0 || (to-from)/step >= maxHosts {
+			return nil, wrong
 		}
-	default:
-		return nil, fmt.Errorf("%q is no range of hosts, as web[01:10] or db-[a:c]", pattern)
+		for ; from <= to; from += step {
+			parts = append(parts, fmt.Sprintf("%0*d", width, from))
+		}
+	}
+	rest, err := unfold(pattern[end+1:])
+	if err != nil {
+		return nil, err
+	}
+	if len(rest)*len(parts) > maxHosts {
+		return nil, fmt.Errorf("%q means more than %d hosts", pattern, maxHosts)
+	}
+	var list []string
+	for _, part := range parts {
+		for _, r := range rest {
+			list = append(list, pattern[:start]+part+r)
+		}
 	}
 	return list, nil
+}
+
+func letter(text string) int {
+	if len(text) != 1 {
+		return -1
+	}
+	return strings.IndexByte(letters, text[0])
 }

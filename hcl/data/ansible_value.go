@@ -1,9 +1,11 @@
 package data
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/zclconf/go-cty/cty"
 )
@@ -34,7 +36,9 @@ func (inv *Inventory) Value() (cty.Value, error) {
 		inv.depth(name, depths)
 	}
 	order := slices.Sorted(maps.Keys(inv.Groups))
-	slices.SortStableFunc(order, func(a, b string) int { return depths[a] - depths[b] })
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Or(cmp.Compare(depths[a], depths[b]), cmp.Compare(inv.Groups[a].Priority, inv.Groups[b].Priority))
+	})
 	for _, name := range order {
 		for _, h := range members[name] {
 			maps.Copy(vars[h], inv.Groups[name].Vars)
@@ -45,11 +49,11 @@ func (inv *Inventory) Value() (cty.Value, error) {
 		all := vars[name]
 		maps.Copy(all, h.Vars)
 		list := slices.DeleteFunc(groupsOf[name], func(g string) bool { return g == "all" || g == "ungrouped" })
-		host := map[string]any{"name": name, "address": name, "port": all["ansible_port"], "user": all["ansible_user"], "groups": list, "vars": all}
+		host := map[string]any{"name": name, "address": name, "port": port(all), "user": connection(all, "user"), "groups": list, "vars": all}
 		if list == nil {
 			host["groups"] = []string{}
 		}
-		if address, ok := all["ansible_host"]; ok {
+		if address := connection(all, "host"); address != nil {
 			host["address"] = fmt.Sprint(address)
 		}
 		hosts[name] = host
@@ -61,6 +65,25 @@ func (inv *Inventory) Value() (cty.Value, error) {
 		groups[name] = list
 	}
 	return Value(map[string]any{"hosts": hosts, "groups": groups})
+}
+
+// connection returns a variable about how a host is reached. The former name of such a variable counts for more.
+func connection(vars map[string]any, name string) any {
+	if v := vars["ansible_ssh_"+name]; v != nil {
+		return v
+	}
+	return vars["ansible_"+name]
+}
+
+// port returns a host's port, as a number where it is one.
+func port(vars map[string]any) any {
+	v := connection(vars, "port")
+	if text, ok := v.(string); ok {
+		if n, err := strconv.Atoi(text); err == nil {
+			return n
+		}
+	}
+	return v
 }
 
 // members are the hosts of a group and of its children, sorted. known are those of groups that have been worked out.

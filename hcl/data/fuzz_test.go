@@ -13,8 +13,10 @@ func FuzzAnsible(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if inv, err := Ansible(text); err == nil {
-			_, _ = inv.Value()
+		for _, name := range []string{"hosts", "hosts.ini", "hosts.yaml"} {
+			if inv, err := Ansible(name, text); err == nil {
+				_, _ = inv.Value()
+			}
 		}
 		_, _, _ = Terraform(text)
 		_, _ = YAML(text)

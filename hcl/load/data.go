@@ -91,7 +91,7 @@ func (e *evaluator) ofFile(kind, path string, text []byte) (cty.Value, error) {
 			err = fmt.Errorf("%s: %w", path, problem)
 		}
 	case "ansible_inventory":
-		inv, problem := data.Ansible(text)
+		inv, problem := data.Ansible(path, text)
 		if problem != nil {
 			return v, fmt.Errorf("%s: %w", path, problem)
 		}

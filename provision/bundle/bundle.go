@@ -75,6 +75,8 @@ type File struct {
 type Bundle struct {
 	Version    string // of clusterctl
 	Kubernetes string
+	// Compressing, if set, is called before a file is compressed, which takes seconds.
+	Compressing func(File)
 
 	cache  string
 	packed string // the folder beside the programs where Pack puts their compressed forms

@@ -49,6 +49,9 @@ func (b *Bundle) compressed(f File, ext string, writer func(io.Writer) (io.Write
 	if done, err := os.Open(path); err == nil {
 		return done, nil
 	}
+	if b.Compressing != nil {
+		b.Compressing(f)
+	}
 	if err := compress(f, path, writer); err != nil {
 		return nil, err
 	}

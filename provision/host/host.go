@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"clusterctl/daemons/config/store"
@@ -165,6 +166,26 @@ type Survey struct {
 	Listening   []Listener       `json:"listening,omitempty"`   // who has a port of Ports that is none of ours
 	Sync        time.Duration    `json:"sync,omitempty"`        // how long most of a few small writes took until they were on the disk; 0: not measured
 	ReadOnly    []string         `json:"readOnly,omitempty"`    // directories that cannot be written to
+	// Proxies are the variables of ProxyVariables that systemd gives to all services, without passwords.
+	Proxies map[string]string `json:"proxies,omitempty"`
+}
+
+// ProxyFile has the proxy by which a machine reaches what is outside of the cluster: a file of environment variables. It
+// may have a password in it.
+const ProxyFile = "/etc/kubernetes/proxy.env"
+
+// ProxyVariables are the environment variables by which programs are told of a proxy.
+var ProxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+
+// Debian reports whether a machine runs Debian or a relative of it.
+func (f Facts) Debian() bool {
+	name, _, _ := strings.Cut(f.OS, " ")
+	for _, n := range append(strings.Fields(f.OSLike), name) {
+		if n == "debian" || n == "ubuntu" {
+			return true
+		}
+	}
+	return false
 }
 
 // Programs are those that daemons call in some configurations, and that do not come with clusterctl.

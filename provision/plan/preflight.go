@@ -24,6 +24,7 @@ func Preflight(c *config.Cluster, m config.Machine, f host.Facts, s *state.State
 	if !s.Machines[m.Address].Joined {
 		found.fresh(c, m, f)
 	}
+	found.proxies(c, f)
 	if m.Has(config.RoleNode) {
 		found.node(f)
 		found.programs(c, f)
@@ -57,6 +58,20 @@ func (l *findings) machine(m config.Machine, f host.Facts) {
 	if len(f.ReadOnly) > 0 {
 		l.fail("%s cannot be written to: programs and settings go there", strings.Join(f.ReadOnly, ", "))
 	}
+}
+
+// proxies is whether systemd gives services a proxy that the configuration does not know of.
+func (l *findings) proxies(c *config.Cluster, f host.Facts) {
+	var texts []string
+	for _, name := range host.ProxyVariables {
+		if value := f.Proxies[name]; value != "" && !strings.EqualFold(name, "NO_PROXY") {
+			texts = append(texts, name+"="+value)
+		}
+	}
+	if len(texts) == 0 || c.System.Proxy != nil {
+		return
+	}
+	l.warn("systemd gives every service a proxy (%s, DefaultEnvironment in /etc/systemd/system.conf or its drop-ins): only containerd, the kubelet, API servers and snapshots of the store use it, and none for the cluster's own networks. system { proxy { … } } in the cluster block declares one", strings.Join(texts, ", "))
 }
 
 // Distributions that are tried, and those that cannot work, each with the reason. Others are warned of.

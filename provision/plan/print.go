@@ -22,6 +22,10 @@ type Style struct {
 func (p *Plan) Print(w io.Writer, s Style) error {
 	p = p.Masked(s.Secrets).plain()
 	out := &strings.Builder{}
+	if p.Brought != "" {
+		out.WriteString(p.Brought + "\n\n")
+	}
+	machines := out.Len()
 	for _, m := range p.Machines {
 		if m.Action == None {
 			continue
@@ -63,7 +67,7 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 			heading(out, s, o.Address, "", o.Kind+" "+o.Name+" "+o.Note)
 		}
 	}
-	if out.Len() > 0 {
+	if out.Len() > machines {
 		out.WriteString("\n")
 	}
 	for _, warning := range p.notes() {

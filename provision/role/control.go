@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"clusterctl/certs"
 	"clusterctl/daemons/config"
 	hcl "clusterctl/hcl/config"
@@ -158,11 +160,19 @@ func apiServer(b *builder) {
 	if cfg.AuditLogPath != "" {
 		writes = []string{auditLogs}
 	}
-	b.component(component{service: service{
-		name: "kube-apiserver", description: "Kubernetes API server", after: "etcd.service", watchdog: true,
+	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // to issuers of tokens
+	var environment []corev1.EnvVar
+	if p := b.Cluster.System.Proxy; p != nil {
+		environment = proxyVariables(b.Cluster, p)
+	}
+	if !b.staticPods() {
+		reads = append(reads, files...)
+	}
+	b.component(component{environment: environment, service: service{
+		name: "kube-apiserver", description: "Kubernetes API server", after: "etcd.service", watchdog: true, outside: true,
 		exec:    append([]string{b.daemon("kube-apiserver")}, config.Args(&cfg, &def)...),
 		reads:   append(reads, cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile),
-		options: append([]string{"CapabilityBoundingSet="}, confined...),
+		options: append(append([]string{"CapabilityBoundingSet="}, confined...), proxy...),
 	}, port: 6443, probed: probedPort, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI, settings}, shares: b.sockets(), writes: writes})
 	b.run(taken...)
 }

@@ -21,7 +21,7 @@ var holdings = []holding{
 	{Input.etcd, pairs("etcd/server", "etcd/peer")},
 	{Input.snapshots, []string{SnapshotSettings, snapshotCA}},
 	{Input.address, kubeconfigs("address")},
-	{Input.kubelet, append(pairs("kubelet"), nodeCredential, kubeletConfig)},
+	{Input.kubelet, append(pairs("kubelet"), nodeCredential, kubeletConfig, providersFile)},
 	{Input.node, kubeconfigs("proxy")},
 	{Input.dns, kubeconfigs("dns")},
 	{Input.ingress, kubeconfigs("ingress")},
@@ -44,6 +44,9 @@ func kubeconfigs(names ...string) (paths []string) {
 // former returns the steps that remove the files of what a machine is not. They come after the daemons that read them
 // have stopped.
 func former(in Input) (steps []step.Step) {
+	if !in.kubelet() {
+		steps = append(steps, &step.Pruned{Dir: registryDir, File: hostsFile, Written: written}, &step.Absent{Path: registryUsers, Written: usersMark, NoCopy: true})
+	}
 	for _, h := range holdings {
 		if h.has(in) {
 			continue

@@ -3,7 +3,9 @@ package role
 import (
 	"fmt"
 	"net"
+	"path"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -83,13 +85,20 @@ func kubelet(b *builder) {
 	}
 	b.private(kubeletConfig, b.kubeletFile(file))
 	b.add(directory(file.StaticPodPath, 0o755), directory(cfg.RootDir, 0o750))
+	providers := b.providers(&cfg)
+	var own []string
+	for _, c := range staticPorts {
+		own = append(own, path.Base(step.Manifest(c.name)))
+	}
+	b.add(&step.Foreign{Dir: file.StaticPodPath, Own: own, Why: "the kubelet runs it as a static pod"})
+	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // for programs that it asks for credentials of registries
 	b.unit(service{
-		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true, beside: true,
+		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true, beside: true, outside: true,
 		eager:   b.staticPods(),
 		health:  ready(net.JoinHostPort(file.HealthzBindAddress, strconv.Itoa(file.HealthzPort))),
 		exec:    append([]string{b.daemon("kubelet")}, config.Args(&cfg, &def)...),
-		reads:   []string{cfg.Kubeconfig, kubeletConfig, file.TLSCertFile, file.Authentication.X509.ClientCAFile},
-		options: []string{"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity"},
+		reads:   slices.Concat([]string{cfg.Kubeconfig, kubeletConfig, file.TLSCertFile, file.Authentication.X509.ClientCAFile}, files, providers),
+		options: append([]string{"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity"}, proxy...),
 	})
 }
 

@@ -50,6 +50,7 @@ type part struct {
 var parts = []part{
 	{"system", always, system, nil},
 	{"base", always, base, nil},
+	{"proxy-of-system", always, systemProxy, nil},
 	{"pki", always, pki, nil},
 	{"unit-form", Input.units, unitForm, nil},
 	{"static-runtime", Input.staticPods, runtime, nil},
@@ -115,12 +116,13 @@ func Clean() []step.Step {
 		&step.NoNetwork{Network: Network()},
 		&step.NoMounts{Prefixes: []string{"/var/lib/kubelet/", "/var/lib/containerd/", "/run/containerd/", "/run/netns/cni-"}},
 		&step.NoFiles{Dir: "/run/netns", Prefix: "cni-"}, &step.NoCgroups{Name: "kubepods"}, &step.FormerSysctls{Given: given()})
+	list = append(list, &step.Pruned{Dir: registryDir, File: hostsFile, Written: written})
 	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd"} {
 		list = append(list, &step.Empty{Path: path})
 	}
 	for _, path := range []string{
 		Kubernetes, "/etc/cni/net.d", containerdConfig, containerdProxy, "/run/containerd", "/var/log/pods", "/var/log/containers", "/var/log/kubernetes",
-		"/etc/sysctl.d/90-kubernetes.conf", "/opt/cni/bin", distributionCNI + "/" + bundle.Podlink, "/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
+		"/etc/sysctl.d/90-kubernetes.conf", aptProxy, "/opt/cni/bin", distributionCNI + "/" + bundle.Podlink, "/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
 	} {
 		list = append(list, &step.Absent{Path: path})
 	}

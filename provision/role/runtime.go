@@ -1,9 +1,8 @@
 package role
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
@@ -29,6 +28,7 @@ const bundleCNI, distributionCNI = "/opt/cni/bin", "/usr/lib/cni"
 // runtime is containerd with what belongs to it: the bundle's, or the distribution's.
 func runtime(b *builder) {
 	b.add(&step.Directory{Path: "/etc/cni/net.d"})
+	registries(b)
 	if b.Cluster.Runtime.Source == config.RuntimeDistribution {
 		for _, name := range []string{"containerd", "runc", "containernetworking-plugins"} {
 			b.add(&step.Package{Name: name})
@@ -60,31 +60,18 @@ func runtime(b *builder) {
 		"Environment=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "LimitNPROC=infinity", "TasksMax=infinity",
 	}
-	if proxy := b.Cluster.Runtime.Proxy; proxy != nil { // its URL may have a password
-		b.add(&step.File{Path: containerdProxy, Content: []byte(proxyEnvironment(b.Cluster, proxy)), Mode: 0o600, Secret: true})
-		reads, options = append(reads, containerdProxy), append(options, "EnvironmentFile="+containerdProxy)
+	proxy := cmp.Or(b.Cluster.Runtime.Proxy, b.Cluster.System.Proxy)
+	if proxy != nil { // its URL may have a password
+		b.secret(containerdProxy, []byte(proxyEnvironment(b.Cluster, proxy)))
 	} else {
 		b.run(&step.Absent{Path: containerdProxy})
 	}
-	b.unit(service{
+	more, files := b.outside(containerdProxy, proxy)
+	reads, options = append(reads, files...), append(options, more...)
+	b.unit(service{outside: true,
 		name: "containerd", description: "containerd, the container runtime", watchdog: true, hosts: true,
 		exec: []string{program, "--config", containerdConfig}, reads: reads, options: options,
 	})
-}
-
-// proxyEnvironment is what containerd is told of a proxy. What is reached directly does not depend on which machines there are: a new one would restart it
-// on all others.
-func proxyEnvironment(c *config.Cluster, p *config.Proxy) string {
-	direct := []string{"localhost", "127.0.0.0/8", "::1", ".svc", "." + c.Domain}
-	for _, network := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
-		direct = append(direct, network.String())
-	}
-	return lines(
-		"# written by clusterctl",
-		"HTTP_PROXY="+p.HTTP,
-		"HTTPS_PROXY="+p.HTTPS,
-		"NO_PROXY="+strings.Join(append(direct, p.NoProxy...), ","),
-	)
 }
 
 // containerdV3 is containerd 2's configuration.
@@ -118,7 +105,11 @@ func containerdV3(b *builder) string {
 
 // containerdV2 is containerd 1's configuration, which distributions have.
 func containerdV2(b *builder) string {
-	return lines(
+	var registry []string // containerd 2 looks there by itself
+	if len(b.Cluster.Runtime.Registries) > 0 {
+		registry = []string{"", `[plugins."io.containerd.grpc.v1.cri".registry]`, fmt.Sprintf("config_path = %q", registryDir)}
+	}
+	return lines(append([]string{
 		"# written by clusterctl",
 		"version = 2",
 		`required_plugins = ["io.containerd.grpc.v1.cri"]`,
@@ -136,7 +127,7 @@ func containerdV2(b *builder) string {
 		"",
 		`[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]`,
 		"SystemdCgroup = false",
-	)
+	}, registry...)...)
 }
 
 // images are the images that come without a registry.

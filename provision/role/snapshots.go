@@ -3,6 +3,7 @@ package role
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	keep "clusterctl/daemons/config/store"
@@ -68,13 +69,14 @@ func snapshots(b *builder) {
 		b.add(&step.Absent{Path: snapshotCA})
 	}
 	b.add(&step.Directory{Path: declared.Directory, Mode: 0o700})
+	proxy, proxyFiles := b.outside(proxyFile, b.Cluster.System.Proxy)
 	text := []string{
 		written + ": changes made here are put back by the next apply",
 		"[Unit]", "Description=Snapshot of etcd, the cluster's store", "Documentation=https://etcd.io/docs/", "Wants=network-online.target", "After=network-online.target etcd.service", "",
 		"[Service]", "Type=oneshot", "ExecStart=" + bin(bundle.Etcd) + " snapshot " + SnapshotSettings,
 		"TimeoutStartSec=35min", "Nice=10", "IOSchedulingClass=idle", "UMask=0077", "CapabilityBoundingSet=",
 	}
-	service := b.private(step.UnitDir+snapshotService, lines(append(text, confined...)...))
+	service := b.private(step.UnitDir+snapshotService, lines(slices.Concat(text, confined, proxy)...))
 	text = []string{
 		written + ": changes made here are put back by the next apply",
 		"[Unit]", "Description=When snapshots of etcd are taken", "",
@@ -90,7 +92,7 @@ func snapshots(b *builder) {
 	}
 	text = append(text, "RandomizedDelaySec="+seconds(declared.Schedule.Jitter), "AccuracySec=1s", "", "[Install]", "WantedBy=timers.target")
 	timer := b.private(step.UnitDir+snapshotTimer, lines(text...))
-	b.run(&step.Unit{Name: snapshotTimer, Files: []string{timer, service}})
+	b.run(&step.Unit{Name: snapshotTimer, Files: append([]string{timer, service}, proxyFiles...)})
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }

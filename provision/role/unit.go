@@ -24,6 +24,7 @@ type service struct {
 	health      string   // where it says whether it is ready
 	as          host.Client
 	hosts       bool // starts what is other people's, and inherits what is set here
+	outside     bool // reaches what is outside of the cluster, and has the options of outside
 }
 
 // slack is how late the system may wake a daemon, which costs it a good part less (daemons/run/slack.go).
@@ -87,6 +88,9 @@ func (b *builder) unit(s service) {
 	}
 	if !s.hosts {
 		text = append(text, slack)
+	}
+	if !s.outside {
+		text = append(text, insideOnly()...)
 	}
 	text = append(append(text, s.options...), "", "[Install]", "WantedBy=multi-user.target")
 	path := b.private(step.UnitDir+s.name+".service", lines(text...))

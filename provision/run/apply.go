@@ -50,7 +50,9 @@ func (p *Prepared) apply(ctx context.Context) error {
 
 // settle writes down what a plan without changes found out: objects that ended, other names, a restore that has come to its end.
 func (p *Prepared) settle() error {
-	if len(p.ended) > 0 || p.renamed {
+	renewals := len(p.State.Renewals)
+	p.renewedAll()
+	if len(p.ended) > 0 || p.renamed || len(p.State.Renewals) < renewals {
 		p.State.Objects = slices.DeleteFunc(p.State.Objects, func(o state.Object) bool { return slices.Contains(p.ended, o) })
 		if err := p.engine.Store.Write(p.State); err != nil {
 			return err
@@ -80,6 +82,9 @@ func (p *Prepared) walk(ctx context.Context) error {
 
 func (p *Prepared) change(ctx context.Context) error {
 	e := p.engine
+	if err := p.claim(ctx); err != nil {
+		return err
+	}
 	if err := p.mend(ctx); err != nil {
 		return err
 	}
@@ -100,6 +105,7 @@ func (p *Prepared) change(ctx context.Context) error {
 	}
 	p.identified()
 	p.State.Fixed = state.FixedOf(e.Config)
+	p.State.Renewals = p.renewals() // a machine that fails has them with the next run
 	if err := e.Store.Write(p.State); err != nil {
 		return err
 	}
@@ -164,7 +170,21 @@ func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machi
 			return err
 		}
 	}
-	return p.rotate(ctx)
+	if err := p.rotate(ctx); err != nil || len(p.State.Renewals) == 0 {
+		return err
+	}
+	return p.write(p.renewedAll)
+}
+
+// claim makes it this run's turn at all machines that it changes, and at those of the control plane, before anything is
+// changed anywhere: an operator who has a copy of the state, and whose plan is older than another run, is refused here.
+func (p *Prepared) claim(ctx context.Context) error {
+	if p.engine.Run == "" {
+		return nil
+	}
+	return p.each(ctx, matching(p.machines, func(m *machine) bool {
+		return m.agent != nil && m.dead == nil && (m.action != plan.None || m.Has(config.RoleControlPlane))
+	}), func(ctx context.Context, m *machine) error { return m.agent.Apply(ctx, nil, nil) })
 }
 
 func (p *Prepared) with(actions ...string) (list []*machine) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,9 +170,9 @@ func TestADemotionThatIsCutOffGoesOnWithTheNextApply(t *testing.T) {
 		w, store, declare := demotable(t)
 		declare("a")
 		ctx, cancel := context.WithCancel(t.Context())
-		n := 0
+		var events atomic.Int64
 		w.engine.Say = func(e run.Event) {
-			if n++; n == at {
+			if events.Add(1) == int64(at) {
 				cancel()
 			}
 		}

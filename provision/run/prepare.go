@@ -51,8 +51,8 @@ type machine struct {
 	config.Machine
 	agent   Agent
 	facts   host.Facts
-	saw     *string   // which run had changed it when it was first looked at
-	asked   time.Time // by the operator's clock
+	saw     *agent.Turn // this run's, with what had been done there when it was first looked at
+	asked   time.Time   // by the operator's clock
 	steps   []step.Step
 	changes []step.Change
 	action  string
@@ -61,6 +61,8 @@ type machine struct {
 	came    bool  // and is there
 
 	issued bool // the steps have their certificates
+
+	brought int64 // bytes of this program that were sent to look at it
 
 	unmended error // why what does not work on it could not be mended
 	left     error // why it is left out of what comes after
@@ -167,7 +169,11 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 		return nil, err
 	}
 	p.summarize()
+	if e.Look {
+		p.Plan.Brought = p.brought()
+	}
 	p.showRotations()
+	p.Plan.Waits = append(p.Plan.Waits, p.foreignFiles()...)
 	if !e.Destroy {
 		if found := p.membership(ctx); found != "" {
 			p.Plan.Waits = append(p.Plan.Waits, found)
@@ -257,6 +263,9 @@ const factsTimeout = 30 * time.Second
 
 func (p *Prepared) connect(ctx context.Context) error {
 	var skipped skippedError
+	if len(p.machines) > 0 {
+		p.engine.say(Event{Kind: EventPhase, Message: "connecting to " + plan.Number(len(p.machines), "machine")})
+	}
 	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		err := p.reach(ctx, m)
 		if err != nil && ctx.Err() == nil && p.engine.skips(m) {
@@ -310,12 +319,15 @@ func (p *Prepared) reach(ctx context.Context, m *machine) error {
 		return hangs(ctx, factsTimeout, err)
 	}
 	if m.saw == nil { // a connection that is made again takes nobody's turn who came in between
-		m.saw = &m.facts.LastRun
+		m.saw = &agent.Turn{Run: p.engine.Run, Who: p.engine.Who, Saw: m.facts.LastRun, Boot: m.facts.Boot}
 	}
 	if p.engine.Run != "" {
-		a.Take(agent.Turn{Run: p.engine.Run, Who: p.engine.Who, Saw: *m.saw})
+		a.Take(*m.saw)
 	}
 	m.agent = a
+	if b, ok := a.(bringer); ok && m.brought == 0 {
+		m.brought = b.Brought()
+	}
 	p.engine.say(Event{Kind: EventConnect, Machine: m.Address, Message: plan.Describe(m.facts)})
 	return nil
 }
@@ -324,6 +336,9 @@ const checkTimeout = 2 * time.Minute
 
 // check has every machine's steps checked.
 func (p *Prepared) check(ctx context.Context) error {
+	if reached := len(matching(p.machines, func(m *machine) bool { return m.dead == nil })); reached > 0 {
+		p.engine.say(Event{Kind: EventPhase, Message: "looking at " + plan.Number(reached, "machine")})
+	}
 	return p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		if m.dead != nil {
 			return nil
@@ -431,6 +446,36 @@ func (p *Prepared) summarize() {
 		p.Plan.Certificates = plan.CertificateLine(next, p.engine.now())
 		p.Plan.Snapshot = riskLine(p.risks())
 	}
+}
+
+// foreignFiles says which files of others do something on machines, and stay.
+func (p *Prepared) foreignFiles() (list []string) {
+	for _, m := range p.machines {
+		for _, c := range m.changes {
+			if c.Kind == step.ForeignFiles {
+				list = append(list, fmt.Sprintf("%s: %s: %s, and it is not of this cluster's making. It stays.", m.Address, c.Name, c.Note))
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// brought says to which machines this program was sent to look at them, empty when to none.
+func (p *Prepared) brought() string {
+	var names []string
+	var bytes int64
+	for _, m := range p.machines {
+		if m.brought > 0 {
+			names, bytes = append(names, m.Address), m.brought
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("clusterctl was sent to %s to look at them: %s, where apply uses it. It has %d MB in %s there, and goes when apply updates or removes the machine.",
+		plan.Number(len(names), "machine"), strings.Join(names, ", "), (bytes+999_999)/1_000_000, host.Library)
 }
 
 // restarts says what a change of a machine starts anew, and what that means for its pods.

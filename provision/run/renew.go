@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clusterctl/provision/role"
+	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
 
@@ -30,36 +31,74 @@ func certificateFile(s step.Step) string {
 	return ""
 }
 
-// renew has a machine's steps issue anew what this run is asked to renew. Others may prepare theirs only afterwards.
+// renewals are what this run is asked to renew, and what earlier ones were and have not come to the end of.
+func (p *Prepared) renewals() []state.Renewal {
+	list := slices.Clone(p.State.Renewals)
+	if len(p.engine.Renews) > 0 {
+		list = append(list, state.Renewal{Names: p.engine.Renews, Machines: p.engine.RenewOn, Since: p.began})
+	}
+	return list
+}
+
+// concerns reports whether a renewal is about a machine.
+func concerns(r state.Renewal, m *machine) bool {
+	return len(r.Machines) == 0 || slices.Contains(r.Machines, m.Address) || slices.Contains(r.Machines, m.Name)
+}
+
+// renew has a machine's steps issue anew what is to be renewed. Others may prepare theirs only afterwards.
 func (p *Prepared) renew(m *machine, steps []step.Step) {
-	if len(p.engine.Renews) == 0 {
+	list := p.renewals()
+	if len(list) == 0 {
 		return
 	}
 	if p.renewed == nil {
 		p.renewed = map[string]bool{}
 	}
-	on := len(p.engine.RenewOn) == 0 || slices.Contains(p.engine.RenewOn, m.Address) || slices.Contains(p.engine.RenewOn, m.Name)
 	for _, s := range steps {
 		file := certificateFile(s)
 		if file == "" {
 			continue
 		}
 		name := CertificateName(file)
-		chosen := on && (slices.Contains(p.engine.Renews, name) || slices.Contains(p.engine.Renews, "all"))
-		if p.renewed[name] = p.renewed[name] || chosen; !chosen {
-			continue
-		}
-		switch s := s.(type) {
-		case *step.Certificate:
-			s.Since = p.began
-		case *step.Kubeconfig:
-			s.Since = p.began
+		p.renewed[name] = p.renewed[name] || false
+		for _, r := range list {
+			if !concerns(r, m) || !slices.Contains(r.Names, name) && !slices.Contains(r.Names, "all") {
+				continue
+			}
+			p.renewed[name] = true
+			switch s := s.(type) {
+			case *step.Certificate:
+				s.Since = later(s.Since, r.Since)
+			case *step.Kubeconfig:
+				s.Since = later(s.Since, r.Since)
+			}
 		}
 	}
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// renewedAll forgets renewals that all machines have had which they concern: those of the cluster, in a run that has come to
+// its end. The state is written by the caller.
+func (p *Prepared) renewedAll() {
+	_, missing := p.wholeCluster()
+	p.State.Renewals = slices.DeleteFunc(slices.Clone(p.State.Renewals), func(r state.Renewal) bool {
+		return !slices.ContainsFunc(missing, func(address string) bool {
+			return concerns(r, &machine{Machine: p.State.Machines[address].Machine})
+		})
+	})
+}
+
 // renewable is an error when something is to be renewed that no machine has.
 func (p *Prepared) renewable() error {
+	if len(p.engine.Renews) == 0 {
+		return nil
+	}
 	for _, on := range p.engine.RenewOn {
 		if !slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Address == on || m.Name == on }) {
 			return fmt.Errorf("renew certificates on %s: there is no such machine", on)

@@ -32,6 +32,7 @@ func (p *Prepared) rotate(ctx context.Context) error {
 		if len(moved) == 0 {
 			return nil
 		}
+		p.Plan.Moves = append(p.Plan.Moves, moved...)
 		for _, what := range moved {
 			p.engine.say(Event{Kind: EventNote, Message: what})
 		}
@@ -100,6 +101,11 @@ func (p *Prepared) pass(ctx context.Context, machines []*machine) error {
 	}
 	p.live = live
 	active := slices.DeleteFunc(slices.Clone(machines), func(m *machine) bool { return m.action == plan.None })
+	for _, m := range active {
+		if !slices.Contains(p.Plan.Moved, m.Address) {
+			p.Plan.Moved = append(p.Plan.Moved, m.Address)
+		}
+	}
 	control := p.control(active)
 	if err := p.oneByOne(ctx, control); err != nil {
 		return err

@@ -43,6 +43,11 @@ type Agent interface {
 	Close() error
 }
 
+// bringer is an agent whose program had to be sent first.
+type bringer interface {
+	Brought() int64 // bytes on the machine; zero when it was there
+}
+
 // Cluster is the live cluster, as far as a run needs it.
 type Cluster interface {
 	// Plan compares what is declared with what is there. prune are objects applied before.
@@ -113,6 +118,7 @@ const (
 	EventObject  = "object"  // an object was applied or works
 	EventFailed  = "failed"
 	EventNote    = "note"
+	EventPhase   = "phase" // a part of the run begins that takes a while: what is done
 )
 
 // Event is something that a run did.

@@ -16,6 +16,7 @@ type Status struct {
 	Roles   []string      `json:"roles"`
 	Facts   host.Facts    `json:"facts"`
 	Differs []step.Change `json:"differs,omitempty"` // from what is declared
+	Foreign []string      `json:"foreign,omitempty"` // files of others that do something there
 	Error   string        `json:"error,omitempty"`   // why it could not be asked
 }
 
@@ -61,6 +62,9 @@ func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
 			return nil
 		}
 		for _, c := range m.changes {
+			if c.Kind == step.ForeignFiles {
+				own.Foreign = append(own.Foreign, c.Name+": "+c.Note)
+			}
 			if c.Action != "" {
 				own.Differs = append(own.Differs, c)
 			}

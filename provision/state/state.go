@@ -56,6 +56,8 @@ type State struct {
 	Fixed Fixed `json:"fixed,omitzero"`
 	// Revoked certificates are refused everywhere until they end by themselves.
 	Revoked []certs.Revoked `json:"revoked,omitempty"`
+	// Renewals are certificates that are to be issued anew, and that perhaps not all machines have anew yet.
+	Renewals []Renewal `json:"renewals,omitempty"`
 	// Exposed are keys that were on machines which have left the control plane.
 	Exposed []Exposed `json:"exposed,omitempty"`
 	Sealed  []byte    `json:"sealed"` // keys, encrypted with age
@@ -63,6 +65,13 @@ type State struct {
 	Keys Keys `json:"-"` // what Sealed holds
 
 	sealedOf [sha256.Size]byte // what Sealed was made of
+}
+
+// Renewal is that certificates which were issued before a time are to be renewed.
+type Renewal struct {
+	Names    []string  `json:"names"`              // as people call them, or "all"
+	Machines []string  `json:"machines,omitempty"` // addresses or names; all when there are none
+	Since    time.Time `json:"since"`
 }
 
 // Fixed is what running pods, services and certificates go by, and what no machine can change by itself.

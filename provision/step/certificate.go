@@ -155,7 +155,14 @@ func (s *Kubeconfig) differs(text []byte) string {
 	case !bytes.Equal(bytes.TrimSpace(cluster.CertificateAuthorityData), bytes.TrimSpace(s.CACert)):
 		return "another CA"
 	}
-	return due(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Chain, s.Request, s.Revoked, s.Since)
+	pair := certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}
+	if reason := due(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since); reason != "" {
+		return reason
+	}
+	if written, err := certs.Kubeconfig(s.Cluster, s.Server, s.Request.CommonName, s.CACert, pair); err != nil || !bytes.Equal(text, written) {
+		return "was changed by others"
+	}
+	return ""
 }
 
 // useless reports whether nobody takes the certificate in it.

@@ -167,6 +167,8 @@ type Absent struct {
 	LinkInto string `json:"linkInto,omitempty"`
 	// NoCopy is that a former release which is put back does not bring it back: no copy stays on the machine.
 	NoCopy bool `json:"noCopy,omitempty"`
+	// Written spares a file that does not begin so, which is somebody else's.
+	Written string `json:"written,omitempty"`
 }
 
 // Label names the path.
@@ -183,6 +185,11 @@ func (s *Absent) Check(_ context.Context, h host.Host, w *Walk) (Change, error) 
 	}
 	if s.LinkInto != "" && !strings.HasPrefix(info.Target, s.LinkInto+"/") {
 		return Change{}, nil
+	}
+	if s.Written != "" {
+		if text, err := h.ReadFile(s.Path); err != nil || !strings.HasPrefix(string(text), s.Written) {
+			return Change{}, err
+		}
 	}
 	w.Touch(s.Path)
 	return Change{Action: Delete, Kind: "file", Name: s.Path}, nil

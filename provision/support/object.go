@@ -33,6 +33,10 @@ func hide(value any, known *Known) any {
 				v[i] = hidden
 				continue
 			}
+			if text, ok := item.(string); ok && strings.HasPrefix(text, "-p") && len(text) > 2 && !strings.ContainsAny(text[2:], "=- ") && !isFlagOfP(text[2:]) {
+				v[i] = "-p" + hidden
+				continue
+			}
 			v[i] = hide(item, known)
 		}
 	case string:

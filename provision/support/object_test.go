@@ -1,6 +1,7 @@
 package support
 
 import (
+	"reflect"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -68,5 +69,14 @@ spec:
 	}
 	if again := Redact(string(got)); again != string(got) {
 		t.Errorf("as a text it is hidden differently:\n%s", again)
+	}
+}
+
+func TestArgumentsWithAPasswordAreHidden(t *testing.T) {
+	o := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-phunter2", "-port", "-p3306"}, "args": []any{"postgres://u:hunter2@db/x"}}
+	Object(o, NewKnown(nil))
+	want := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-p" + hidden, "-port", "-p3306"}, "args": []any{"postgres://u:" + hidden + "@db/x"}}
+	if !reflect.DeepEqual(o, want) {
+		t.Errorf("got %v, want %v", o, want)
 	}
 }

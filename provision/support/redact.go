@@ -23,7 +23,8 @@ var patterns = []func() *regexp.Regexp{
 }
 
 // fields are names whose value is hidden, in JSON, YAML, flags and headers.
-var fields = pattern(`(?i)((?:password|passwd|passphrase|client-key-data|secret[_-]?key|api[_-]?key|access[_-]?key|auth[_-]?token|\btoken)["']?\s*[:=]\s*["']?)([^\s"',}]{4,})`)
+var fields = pattern(`(?i)((?:password|passwd|passphrase|client-key-data|secret[_-]?key|api[_-]?key|access[_-]?key|account[_-]?key` +
+	`|auth[_-]?token|\btoken|\bpwd|\bsig|signature|security-token|["']auth)["']?\s*[:=]\s*["']?)([^\s"',}]{4,})`)
 
 var bearer = pattern(`(?i)((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{12,}`)
 
@@ -47,6 +48,10 @@ func Redact(text string) string {
 	for _, p := range patterns {
 		text = p().ReplaceAllString(text, hidden)
 	}
+	for _, p := range hashes {
+		text = p().ReplaceAllString(text, hidden)
+	}
+	text = redactCommands(redactLinks(shapes().ReplaceAllString(text, hidden)))
 	text = bearer().ReplaceAllString(text, "${1}"+hidden)
 	text = fields().ReplaceAllStringFunc(text, func(found string) string {
 		parts := fields().FindStringSubmatch(found)

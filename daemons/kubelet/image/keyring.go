@@ -16,7 +16,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Keyring holds the credentials of a pod's pull secrets. See
+// Keyring holds the credentials of a pod's pull secrets, or of a node. See
 // https://kubernetes.io/docs/concepts/containers/images/#config-json for the meaning of the keys of a secret.
 type Keyring struct {
 	entries []entry // in the order in which they are tried
@@ -24,15 +24,29 @@ type Keyring struct {
 
 // entry is one credential with the images that it is for.
 type entry struct {
-	host, port, path string // host may be a pattern; path has no leading slash
+	Pattern
 	Credential
+}
+
+// Pattern selects images by their registry and the beginning of their path.
+type Pattern struct {
+	Host string // the names between dots may contain * and ?
+	Port string
+	Path string // without slashes at its ends
 }
 
 // Credential authenticates the pull of one image.
 type Credential struct {
 	Username, Password string
 	Server             string    // URL of the registry; the runtime sends the credential to no other host
-	Secret             SecretRef // where it is from
+	Secret             SecretRef // where it is from; empty for credentials of the node, which are for all pods
+}
+
+// Auth is the credential of one key of a Docker configuration.
+type Auth struct {
+	Username string `json:"username"`
+	Password string `json:"password"`
+	Auth     string `json:"auth,omitempty"` // both, in base64
 }
 
 // Auth returns the credential as CRI has it.
@@ -51,18 +65,35 @@ func NewKeyring(secrets []*corev1.Secret) (*Keyring, error) {
 		}
 		k.entries = append(k.entries, entries...)
 	}
-	// Longer prefixes stand behind shorter ones in the order of text, and names behind patterns.
-	slices.SortStableFunc(k.entries, func(a, b entry) int { return cmp.Compare(b.key(), a.key()) })
+	k.sort()
 	return k, nil
 }
 
-func (e *entry) key() string {
-	key := e.host
-	if e.port != "" {
-		key += ":" + e.port
+// NewNodeKeyring returns the credentials of a Docker configuration that belongs to the node. It fails when one of them
+// cannot be decoded.
+func NewNodeKeyring(auths map[string]Auth) (*Keyring, error) {
+	entries, err := decodeAuths(auths)
+	if err != nil {
+		return nil, err
 	}
-	if e.path != "" {
-		key += "/" + e.path
+	k := &Keyring{entries}
+	k.sort()
+	return k, nil
+}
+
+// sort puts the most specific entries first: longer prefixes stand behind shorter ones in the order of text, and names
+// behind patterns.
+func (k *Keyring) sort() {
+	slices.SortStableFunc(k.entries, func(a, b entry) int { return cmp.Compare(b.key(), a.key()) })
+}
+
+func (p Pattern) key() string {
+	key := p.Host
+	if p.Port != "" {
+		key += ":" + p.Port
+	}
+	if p.Path != "" {
+		key += "/" + p.Path
 	}
 	return key
 }
@@ -71,7 +102,7 @@ func (e *entry) key() string {
 func (k *Keyring) Lookup(n Name) []Credential {
 	var found []Credential
 	for i := range k.entries {
-		if e := &k.entries[i]; e.matches(n) {
+		if e := &k.entries[i]; e.Matches(n) {
 			c := e.Credential
 			c.Server = n.server()
 			found = append(found, c)
@@ -80,14 +111,14 @@ func (k *Keyring) Lookup(n Name) []Credential {
 	return found
 }
 
-// matches reports whether an entry is for an image: its host has as many parts as the registry's and each part matches
-// as a pattern, its port is the same, and its path is a prefix.
-func (e *entry) matches(n Name) bool {
+// Matches reports whether an image is one of the pattern's: its registry's host has as many parts, each of which matches,
+// its port is the same, and its path begins with the pattern's.
+func (p Pattern) Matches(n Name) bool {
 	host, port, _ := strings.Cut(n.Registry, ":")
-	if e.port != port || !strings.HasPrefix(n.Repository, e.path) {
+	if p.Port != port || !strings.HasPrefix(n.Repository, p.Path) {
 		return false
 	}
-	patterns, parts := strings.Split(e.host, "."), strings.Split(host, ".")
+	patterns, parts := strings.Split(p.Host, "."), strings.Split(host, ".")
 	if len(patterns) != len(parts) {
 		return false
 	}
@@ -99,13 +130,10 @@ func (e *entry) matches(n Name) bool {
 	return true
 }
 
-// auth is the credential of one key of a secret.
-type auth struct{ Username, Password, Auth string }
-
 // decode returns the entries of one secret, in the order of their keys.
 func decode(s *corev1.Secret) ([]entry, error) {
 	var file struct {
-		Auths map[string]auth `json:"auths"`
+		Auths map[string]Auth `json:"auths"`
 	}
 	var err error
 	switch s.Type {
@@ -119,13 +147,21 @@ func decode(s *corev1.Secret) ([]entry, error) {
 	if err != nil {
 		return nil, errors.New("its content is not valid JSON") // the cause would quote the secret
 	}
-	var entries []entry
-	for server, a := range file.Auths {
-		e := parseServer(server)
+	entries, err := decodeAuths(file.Auths)
+	for i := range entries {
+		e := &entries[i]
+		e.Secret = SecretRef{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name, Hash: e.hash()}
+	}
+	return entries, err
+}
+
+// decodeAuths returns the entries of a Docker configuration, in the order of their keys.
+func decodeAuths(auths map[string]Auth) (entries []entry, err error) {
+	for server, a := range auths {
+		e := entry{Pattern: parseServer(server)}
 		if e.Username, e.Password, err = a.decode(); err != nil {
 			return nil, fmt.Errorf("entry %q: %w", server, err)
 		}
-		e.Secret = SecretRef{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name, Hash: e.hash()}
 		entries = append(entries, e)
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(b.key(), a.key()) })
@@ -134,7 +170,7 @@ func decode(s *corev1.Secret) ([]entry, error) {
 
 // parseServer splits a key of a secret: a scheme and the API versions v1 and v2 are left out, and all names of Docker
 // Hub are one.
-func parseServer(server string) entry {
+func parseServer(server string) Pattern {
 	server = strings.TrimPrefix(strings.TrimPrefix(server, "https://"), "http://")
 	host, rest, _ := strings.Cut(server, "/")
 	for _, version := range []string{"v1", "v2"} {
@@ -148,7 +184,7 @@ func parseServer(server string) entry {
 	if name == "index."+hub {
 		name = hub
 	}
-	return entry{host: name, port: port, path: strings.TrimSuffix(rest, "/")}
+	return Pattern{Host: name, Port: port, Path: strings.TrimSuffix(rest, "/")}
 }
 
 // hash identifies what a registry is shown.
@@ -158,7 +194,7 @@ func (c Credential) hash() string {
 }
 
 // decode returns the user and password of an entry. The encoded pair is preferred where there is one.
-func (a auth) decode() (user, password string, err error) {
+func (a Auth) decode() (user, password string, err error) {
 	if a.Auth == "" {
 		return a.Username, a.Password, nil
 	}

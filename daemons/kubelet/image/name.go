@@ -30,6 +30,9 @@ func ParseName(image string) (Name, error) {
 	return Name{Registry: reference.Domain(named), Repository: reference.Path(named)}, nil
 }
 
+// String returns the registry and the path, as in docker.io/library/busybox.
+func (n Name) String() string { return n.Registry + "/" + n.Repository }
+
 // server returns the URL of the registry, to which the runtime restricts a credential.
 func (n Name) server() string {
 	if n.Registry == hub {

@@ -170,7 +170,8 @@ func (r *Records) access(image, ref string) (open bool, secrets []SecretRef, err
 // mostSecrets is how many secrets a record has under one name. Older ones are dropped: their pods pull again.
 const mostSecrets = 100
 
-// add records that an image can be pulled with a credential, or with none. The caller holds mu.
+// add records that an image can be pulled with a credential. Without one, and with one of the node, every pod may use
+// the image. The caller holds mu.
 func (r *Records) add(image, ref string, with *Credential) error {
 	have, err := r.read(ref)
 	if err != nil || have == nil {
@@ -184,7 +185,7 @@ func (r *Records) add(image, ref string, with *Credential) error {
 	switch {
 	case known.All:
 		return nil
-	case with == nil:
+	case with == nil || with.Secret == (SecretRef{}):
 		known = access{All: true}
 	default:
 		known.Secrets = slices.DeleteFunc(known.Secrets, func(s SecretRef) bool { return s.sameSecret(with.Secret) })

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -22,6 +23,8 @@ import (
 
 // Host is this machine.
 type Host struct {
+	Environment []string // of the distribution's programs; nil means that of this process
+
 	mu   sync.Mutex
 	conn *dbus.Conn // opened when first needed
 }
@@ -139,10 +142,17 @@ func (h *Host) List(dir string) ([]string, error) {
 // Open opens a file.
 func (h *Host) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
 
+func (h *Host) environment() []string {
+	if h.Environment == nil {
+		return os.Environ()
+	}
+	return slices.Clone(h.Environment)
+}
+
 // Run runs a program.
 func (h *Host) Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, name, args...)
-	c.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
+	c.Env = append(h.environment(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	out, err := c.CombinedOutput()
 	if err != nil {
 		return out, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, tail(string(out), 5))

@@ -11,12 +11,18 @@ import (
 	"strings"
 
 	"clusterctl/daemons/config/store"
+	"clusterctl/provision/host"
 )
 
 // RunStore runs the program etcd for a request.
 func (h *Host) RunStore(ctx context.Context, program, request string) ([]byte, error) {
 	c := exec.CommandContext(ctx, program, "store", request)
 	c.Env = append(os.Environ(), "LC_ALL=C")
+	if text, err := os.ReadFile(host.ProxyFile); err == nil { // to the object store of snapshots
+		c.Env = append(c.Env, variables(string(text))...)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read the proxy of the machine: %w", err)
+	}
 	var said bytes.Buffer
 	c.Stderr = &said
 	out, err := c.Output()

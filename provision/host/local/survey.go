@@ -39,6 +39,7 @@ func survey() host.Survey {
 			}
 		}
 	}
+	s.Proxies = proxies()
 	for _, path := range host.Surveyed {
 		var stat syscall.Statfs_t
 		if syscall.Statfs(existing(path), &stat) == nil {

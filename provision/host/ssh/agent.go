@@ -91,6 +91,7 @@ func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWrite
 	}
 	w.heard()
 	if found[4] == "absent" {
+		c.Brought = true
 		if err := c.ship(ctx, p, path, prefix, input, w); err != nil {
 			return nil, err
 		}

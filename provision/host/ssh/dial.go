@@ -47,6 +47,7 @@ var (
 type Client struct {
 	*ssh.Client
 	Target     Target
+	Brought    bool // the program had to be sent to the machine
 	machine    config.Machine
 	options    Options
 	getenv     func(string) string

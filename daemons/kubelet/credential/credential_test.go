@@ -1,0 +1,202 @@
+package credential
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/daemons/kubelet/image"
+)
+
+func TestPatternsMatchAsDocumented(t *testing.T) {
+	for _, c := range []struct {
+		pattern, image string
+		want           bool
+	}{
+		{"registry.io", "registry.io/app", true},
+		{"registry.io", "registry.io:8080/app", false},
+		{"registry.io:8080", "registry.io:8080/app:v1", true},
+		{"registry.io:8080/path", "registry.io:8080/path/app", true},
+		{"registry.io:8080/path", "registry.io:8080/other/app", false},
+		{"*.registry.io", "eu.registry.io/app", true},
+		{"*.registry.io", "registry.io/app", false},
+		{"*.registry.io", "a.b.registry.io/app", false},
+		{"*.*.registry.io", "a.b.registry.io/app", true},
+		{"app*.k8s.io", "app-1.k8s.io/x", true},
+		{"app*.k8s.io", "k8s.io/x", false},
+		{"123456789.dkr.ecr.us-east-1.amazonaws.com", "123456789.dkr.ecr.us-east-1.amazonaws.com/app@sha256:" + strings.Repeat("0", 64), true},
+		{"*.azurecr.io", "me.azurecr.io/app", true},
+		{"docker.io", "nginx", true},
+		{"docker.io/library", "library/nginx", true},
+		{"localhost:5000", "localhost:5000/x", true},
+		{"localhost", "localhost/x", true},
+	} {
+		p, err := parsePattern(c.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Matches(parse(t, c.image)); got != c.want {
+			t.Errorf("%s matches %s: %v", c.pattern, c.image, got)
+		}
+	}
+	for _, text := range []string{"https://registry.io", "", "/x", "[.io"} {
+		if _, err := parsePattern(text); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+// provide returns a node with one plugin, which is the script, and the file in which the plugin writes down what it was asked.
+func provide(t *testing.T, script, provider string) (*Node, string) {
+	t.Helper()
+	dir := t.TempDir()
+	asked := filepath.Join(dir, "asked")
+	write := func(name, text string, mode os.FileMode) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The shell reads the script: a program that this process has just written cannot be run while another test starts one.
+	write("script", fmt.Sprintf("cat >>%s; echo >>%s; %s\n", asked, asked, script), 0o600)
+	if err := os.Symlink("/bin/sh", filepath.Join(dir, "provider")); err != nil {
+		t.Fatal(err)
+	}
+	write("providers.yaml", fmt.Sprintf("apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: provider\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  args: [%q]\n  %s\n",
+		filepath.Join(dir, "script"), strings.ReplaceAll(provider, "\n", "\n  ")), 0o600)
+	n, err := New(Options{RootDir: dir, Config: filepath.Join(dir, "providers.yaml"), BinDir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n, asked
+}
+
+const usual = "matchImages: [\"*.example.com\"]\ndefaultCacheDuration: 1h\nenv: [{name: USER_NAME, value: me}]"
+
+func answerOf(kind, duration string) string {
+	return `echo "{\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",\"kind\":\"CredentialProviderResponse\",\"cacheKeyType\":\"` + kind + `\",` + duration +
+		`\"auth\":{\"*.example.com\":{\"username\":\"$USER_NAME\",\"password\":\"secret\"}}}"`
+}
+
+func parse(t *testing.T, text string) image.Name {
+	t.Helper()
+	name, err := image.ParseName(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// users returns those that the node has for an image.
+func users(t *testing.T, n *Node, text string) (list []string) {
+	t.Helper()
+	for _, c := range n.Lookup(t.Context(), parse(t, text)) {
+		list = append(list, c.Username+" "+c.Password+" at "+c.Server)
+		if c.Secret != (image.SecretRef{}) {
+			t.Errorf("the node's credential for %s is said to be of secret %v", text, c.Secret)
+		}
+	}
+	return list
+}
+
+func TestAPluginIsAskedOnceForWhatItsAnswerIsFor(t *testing.T) {
+	images := []string{"a.example.com/x:1", "a.example.com/x:2", "a.example.com/y", "b.example.com/x", "other.org/x"}
+	for kind, want := range map[string]int{"Image": 3, "Registry": 2, "Global": 1} {
+		n, asked := provide(t, answerOf(kind, ""), usual)
+		for range 2 {
+			for _, image := range images {
+				got := users(t, n, image)
+				if wanted := !strings.HasPrefix(image, "other"); wanted != (len(got) == 1 && strings.HasPrefix(got[0], "me secret at https://")) {
+					t.Errorf("%s: %s has %q", kind, image, got)
+				}
+			}
+		}
+		text, err := os.ReadFile(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(text), "\n"); got != want || !strings.HasPrefix(string(text), `{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"a.example.com/x"}`) {
+			t.Errorf("%s: it was asked %d times, want %d:\n%s", kind, got, want, text)
+		}
+		n.plugins[0].now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+		users(t, n, images[0])
+		if again, err := os.ReadFile(asked); err != nil || len(again) <= len(text) {
+			t.Errorf("%s: an answer that has ended is used, %v", kind, err)
+		}
+	}
+	n, asked := provide(t, answerOf("Global", `\"cacheDuration\":\"0s\",`), usual)
+	users(t, n, images[0])
+	users(t, n, images[0])
+	if text, err := os.ReadFile(asked); err != nil || strings.Count(string(text), "\n") != 2 {
+		t.Errorf("an answer that is for once is used again: %s, %v", text, err)
+	}
+}
+
+func TestAPluginThatFailsGivesNothingAndShowsNoPassword(t *testing.T) {
+	for name, script := range map[string]string{
+		"fails":            "echo out of order >&2; exit 1",
+		"no JSON":          "echo secret",
+		"another kind":     `echo "{\"kind\":\"Other\",\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\"}"`,
+		"another key type": answerOf("Everything", ""),
+		"too much":         "head -c 2000000 /dev/zero",
+	} {
+		n, _ := provide(t, script, usual)
+		log := &strings.Builder{}
+		n.log = slog.New(slog.NewTextHandler(log, nil))
+		if got := users(t, n, "a.example.com/x"); len(got) > 0 || log.Len() == 0 || strings.Contains(log.String(), "secret") {
+			t.Errorf("%s: %q, and the log says %s", name, got, log)
+		}
+	}
+}
+
+func TestTheKubeletsOwnFileIsReadAnew(t *testing.T) {
+	dir := t.TempDir()
+	n, err := New(Options{RootDir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := users(t, n, "registry.example/x"); len(got) > 0 {
+		t.Errorf("without a file there is %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"written by": "x", "auths": {"registry.example": {"username": "u", "password": "p"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := users(t, n, "registry.example/x"); len(got) != 1 || got[0] != "u p at https://registry.example" {
+		t.Errorf("it has %q", got)
+	}
+}
+
+func TestConfigurationsThatCannotBeCarriedOutAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "p"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const head = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"
+	const good = "- {name: p, matchImages: [a.io], defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1"
+	for text, want := range map[string]string{
+		head + good + "}":                "",
+		"kind: CredentialProviderConfig": "not kubelet.config.k8s.io/v1",
+		head + "  []":                    "at least one",
+		head + good + ", other: 1}":      "unknown field",
+		head + good + ", tokenAttributes: {serviceAccountTokenAudience: x}}":                                                       "tokenAttributes",
+		head + strings.Replace(good, "name: p", "name: ../p", 1) + "}":                                                             "no name of a program",
+		head + strings.Replace(good, "name: p", "name: q", 1) + "}":                                                                "no such file",
+		head + strings.Replace(good, "1m", "-1m", 1) + "}":                                                                         "defaultCacheDuration",
+		head + strings.Replace(good, "[a.io]", "[\"https://a.io\"]", 1) + "}":                                                      "scheme",
+		head + strings.Replace(good, "/v1", "/v2", 1) + "}":                                                                        "apiVersion",
+		head + good + "}\n" + good + "}":                                                                                           "twice",
+		head + "- {name: p, defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1}":                           "matchImages",
+		head + "- {name: p, matchImages: [a.io], apiVersion: credentialprovider.kubelet.k8s.io/v1}":                                "defaultCacheDuration",
+		strings.Replace(head, "CredentialProviderConfig", "KubeletConfiguration", 1) + good + "}":                                  "KubeletConfiguration",
+		strings.Replace(head, "kubelet.config.k8s.io/v1", "kubelet.config.k8s.io/v1alpha1", 1) + good + "}":                        "v1alpha1",
+		head + strings.Replace(good, "credentialprovider.kubelet.k8s.io/v1", "credentialprovider.kubelet.k8s.io/v1beta1", 1) + "}": "",
+	} {
+		_, err := plugins([]byte(text), dir)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n%v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package credential
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/daemons/kubelet/image"
+)
+
+const (
+	configVersion = "kubelet.config.k8s.io/v1"
+	pluginGroup   = "credentialprovider.kubelet.k8s.io/"
+	pluginTimeout = time.Minute
+	maxAnswer     = 1 << 20 // bytes
+	maxCached     = 1000    // answers of a plugin
+)
+
+// configuration is a CredentialProviderConfig.
+type configuration struct {
+	metav1.TypeMeta `json:",inline"`
+	Providers       []provider `json:"providers"`
+}
+
+type provider struct {
+	Name                 string           `json:"name"`
+	MatchImages          []string         `json:"matchImages"`
+	DefaultCacheDuration *metav1.Duration `json:"defaultCacheDuration"`
+	APIVersion           string           `json:"apiVersion"`
+	Args                 []string         `json:"args,omitempty"`
+	Env                  []variable       `json:"env,omitempty"`
+	TokenAttributes      json.RawMessage  `json:"tokenAttributes,omitempty"`
+}
+
+type variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// plugins reads a CredentialProviderConfig.
+func plugins(text []byte, dir string) (list []*plugin, err error) {
+	var c configuration
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return nil, err
+	}
+	if c.APIVersion != configVersion || c.Kind != "CredentialProviderConfig" {
+		return nil, fmt.Errorf("it is %s %s, not %s CredentialProviderConfig", c.APIVersion, c.Kind, configVersion)
+	}
+	if len(c.Providers) == 0 {
+		return nil, errors.New("providers: there must be at least one")
+	}
+	names := map[string]bool{}
+	for i, p := range c.Providers {
+		problem := ""
+		switch {
+		case p.Name == "" || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/\\ \t\n"):
+			problem = fmt.Sprintf("name: %q is no name of a program", p.Name)
+		case names[p.Name]:
+			problem = fmt.Sprintf("name: %q is there twice", p.Name)
+		case len(p.MatchImages) == 0:
+			problem = "matchImages: there must be at least one"
+		case p.DefaultCacheDuration == nil || p.DefaultCacheDuration.Duration < 0:
+			problem = "defaultCacheDuration: it is needed, and not negative"
+		case p.APIVersion != pluginGroup+"v1" && p.APIVersion != pluginGroup+"v1beta1" && p.APIVersion != pluginGroup+"v1alpha1":
+			problem = fmt.Sprintf("apiVersion: %q is none of %sv1, v1beta1 and v1alpha1", p.APIVersion, pluginGroup)
+		case len(p.TokenAttributes) > 0:
+			problem = "tokenAttributes: tokens of pods' service accounts are not given to credential providers by this kubelet"
+		}
+		for _, pattern := range p.MatchImages {
+			if _, err := parsePattern(pattern); err != nil && problem == "" {
+				problem = fmt.Sprintf("matchImages: %v", err)
+			}
+		}
+		if problem != "" {
+			return nil, fmt.Errorf("providers[%d].%s", i, problem)
+		}
+		names[p.Name] = true
+		made := &plugin{name: p.Name, path: filepath.Join(dir, p.Name), version: p.APIVersion, args: p.Args, usual: p.DefaultCacheDuration.Duration, now: time.Now, answers: map[string]cached{}}
+		for _, pattern := range p.MatchImages {
+			parsed, err := parsePattern(pattern)
+			if err != nil {
+				return nil, err
+			}
+			made.patterns = append(made.patterns, parsed)
+		}
+		for _, v := range p.Env {
+			made.env = append(made.env, v.Name+"="+v.Value)
+		}
+		if _, err := os.Stat(made.path); err != nil {
+			return nil, fmt.Errorf("providers[%d]: the program of %s: %w", i, p.Name, err)
+		}
+		list = append(list, made)
+	}
+	return list, nil
+}
+
+// plugin is a program that is asked for the credentials of an image.
+type plugin struct {
+	name, path, version string
+	patterns            []image.Pattern
+	args, env           []string
+	usual               time.Duration // how long an answer is good that does not say so itself
+	now                 func() time.Time
+
+	mu      sync.Mutex // also has one program run at a time
+	answers map[string]cached
+}
+
+type cached struct {
+	auths map[string]image.Auth
+	until time.Time
+}
+
+// wants reports whether the plugin is asked about an image.
+func (p *plugin) wants(name image.Name) bool {
+	return slices.ContainsFunc(p.patterns, func(pattern image.Pattern) bool { return pattern.Matches(name) })
+}
+
+// request and response are CredentialProviderRequest and CredentialProviderResponse.
+type request struct {
+	metav1.TypeMeta `json:",inline"`
+	Image           string `json:"image"`
+}
+
+type response struct {
+	metav1.TypeMeta `json:",inline"`
+	CacheKeyType    string                `json:"cacheKeyType"` // what else the answer is for: the Image, its Registry, or Global
+	CacheDuration   *metav1.Duration      `json:"cacheDuration"`
+	Auth            map[string]image.Auth `json:"auth"`
+}
+
+// ask returns what the plugin has for an image, from an earlier answer where one is good still.
+func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Auth, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	keys := map[string]string{"Image": "image " + name.String(), "Registry": "registry " + name.Registry, "Global": "global"}
+	for _, key := range keys {
+		if a, ok := p.answers[key]; ok && now.Before(a.until) {
+			return a.auths, nil
+		}
+	}
+	answer, err := p.run(ctx, name.String())
+	if err != nil {
+		return nil, err
+	}
+	key, ok := keys[answer.CacheKeyType]
+	if !ok {
+		return nil, fmt.Errorf("it answered with cacheKeyType %q, which is none of Image, Registry and Global", answer.CacheKeyType)
+	}
+	good := p.usual
+	if answer.CacheDuration != nil {
+		good = answer.CacheDuration.Duration
+	}
+	if good > 0 {
+		if len(p.answers) >= maxCached {
+			clear(p.answers)
+		}
+		p.answers[key] = cached{answer.Auth, now.Add(good)}
+	}
+	return answer.Auth, nil
+}
+
+func (p *plugin) run(ctx context.Context, name string) (*response, error) {
+	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
+	defer cancel()
+	text, err := json.Marshal(request{TypeMeta: metav1.TypeMeta{APIVersion: p.version, Kind: "CredentialProviderRequest"}, Image: name})
+	if err != nil {
+		return nil, err
+	}
+	c := exec.CommandContext(ctx, p.path, p.args...)
+	c.Env = append(os.Environ(), p.env...)
+	c.WaitDelay = time.Second
+	out, said := &bounded{most: maxAnswer}, &bounded{most: 4096}
+	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(text), out, said
+	if err := c.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("it did not end within %s", pluginTimeout)
+		}
+		if text := strings.TrimSpace(said.String()); text != "" {
+			return nil, fmt.Errorf("%w: %q", err, text)
+		}
+		return nil, err
+	}
+	if out.more {
+		return nil, fmt.Errorf("it answered with more than %d bytes", maxAnswer)
+	}
+	var answer response
+	if json.Unmarshal(out.Bytes(), &answer) != nil { // an error of the decoder may show a password
+		return nil, errors.New("it did not answer with a CredentialProviderResponse")
+	}
+	if answer.Kind != "CredentialProviderResponse" || answer.APIVersion != p.version {
+		return nil, fmt.Errorf("it answered with %q %q, not %s CredentialProviderResponse", answer.APIVersion, answer.Kind, p.version)
+	}
+	return &answer, nil
+}
+
+// bounded keeps the first bytes that are written to it.
+type bounded struct {
+	bytes.Buffer
+	most int
+	more bool
+}
+
+func (b *bounded) Write(text []byte) (int, error) {
+	room := b.most - b.Len()
+	if len(text) > room {
+		b.more = true
+		b.Buffer.Write(text[:room])
+		return len(text), nil
+	}
+	return b.Buffer.Write(text)
+}

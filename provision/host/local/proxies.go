@@ -1,0 +1,55 @@
+package local
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+
+	"clusterctl/provision/host"
+)
+
+// proxies returns the proxies that systemd gives to all services. Where systemd cannot be asked, none are known.
+func proxies() map[string]string {
+	out, err := exec.Command("systemctl", "show-environment").Output()
+	if err != nil {
+		return nil
+	}
+	return proxiesIn(string(out))
+}
+
+func proxiesIn(environment string) map[string]string {
+	found := map[string]string{}
+	for _, v := range variables(environment) {
+		name, value, _ := strings.Cut(v, "=")
+		if !slices.Contains(host.ProxyVariables, name) || value == "" {
+			continue
+		}
+		if i := strings.LastIndexByte(value, '@'); i >= 0 { // behind a user and a password
+			scheme, _, ok := strings.Cut(value, "://")
+			if value = value[i+1:]; ok {
+				value = scheme + "://" + value
+			}
+		}
+		found[name] = value
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return found
+}
+
+// variables returns the NAME=VALUE lines of a text, with the quotes taken off that systemctl puts around values with other
+// than plain characters.
+func variables(text string) (list []string) {
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if !ok || strings.HasPrefix(name, "#") {
+			continue
+		}
+		if quoted, ok := strings.CutPrefix(value, "$'"); ok {
+			value = strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`).Replace(strings.TrimSuffix(quoted, "'"))
+		}
+		list = append(list, name+"="+value)
+	}
+	return list
+}

@@ -1,0 +1,172 @@
+package role
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/daemons/config"
+	hcl "clusterctl/hcl/config"
+	"clusterctl/provision/step"
+)
+
+const (
+	// registryDir is where containerd looks for how registries are reached, each time that it pulls an image.
+	registryDir = "/etc/containerd/certs.d"
+	hostsFile   = "hosts.toml"
+	// registryUsers has the credentials with which nodes pull, where pods bring none. The kubelet reads it for each pull.
+	registryUsers = "/var/lib/kubelet/config.json"
+	// usersMark is how that file begins when it is ours: others may have put one there.
+	usersMark = `{"written by":"clusterctl`
+	// providersFile says which programs the kubelet asks for credentials.
+	providersFile = Kubernetes + "/credential-providers.yaml"
+)
+
+// registries lays how the registries of the cluster block are reached.
+func registries(b *builder) {
+	var keep []string
+	for _, r := range b.Cluster.Runtime.Registries {
+		name := r.Host
+		if name == hcl.AnyRegistry {
+			name = "_default"
+		}
+		keep = append(keep, name)
+		dir := registryDir + "/" + name
+		b.tlsFiles(dir, r)
+		text, secret := b.hosts(r)
+		if secret {
+			b.secret(dir+"/"+hostsFile, []byte(text))
+		} else {
+			b.file(dir+"/"+hostsFile, text)
+		}
+	}
+	b.add(&step.Pruned{Dir: registryDir, File: hostsFile, Written: written, Keep: keep})
+	b.users()
+}
+
+func (b *builder) tlsFiles(dir string, r hcl.Registry) {
+	for _, f := range []struct{ name, text string }{{"ca.crt", r.CA}, {"client.crt", r.ClientCert}} {
+		if f.text != "" {
+			b.file(dir+"/"+f.name, f.text)
+		} else {
+			b.add(&step.Absent{Path: dir + "/" + f.name})
+		}
+	}
+	if r.ClientKey != "" {
+		b.secret(dir+"/client.key", []byte(r.ClientKey))
+	} else {
+		b.add(&step.Absent{Path: dir + "/client.key", NoCopy: true})
+	}
+}
+
+// hosts is a registry's hosts.toml, and whether there is a password in it.
+func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
+	out := []string{written + ": changes made here are put back by the next apply"}
+	if r.Host != hcl.AnyRegistry {
+		server := r.Host
+		if server == "docker.io" {
+			server = "registry-1.docker.io"
+		}
+		scheme := "https"
+		if r.PlainHTTP {
+			scheme = "http"
+		}
+		out = append(out, fmt.Sprintf("server = %q", scheme+"://"+server))
+		out = append(out, trust(r)...)
+	}
+	for _, mirror := range r.Mirrors {
+		out = append(out, "", fmt.Sprintf("[host.%q]", mirror), `capabilities = ["pull", "resolve"]`)
+		u, err := url.Parse(mirror)
+		if err != nil {
+			continue // it was checked
+		}
+		if strings.HasPrefix(u.Path, "/v2") {
+			out = append(out, "override_path = true")
+		}
+		i := slices.IndexFunc(b.Cluster.Runtime.Registries, func(other hcl.Registry) bool { return other.Host == u.Host })
+		if i < 0 {
+			continue
+		}
+		of := b.Cluster.Runtime.Registries[i]
+		out = append(out, trust(of)...)
+		if of.Username != "" {
+			secret = true
+			out = append(out, fmt.Sprintf("[host.%q.header]", mirror), fmt.Sprintf("Authorization = [%q]", "Basic "+base64.StdEncoding.EncodeToString([]byte(of.Username+":"+of.Password))))
+		}
+	}
+	return lines(out...), secret
+}
+
+// trust is what hosts.toml says of a registry's TLS.
+func trust(r hcl.Registry) (out []string) {
+	dir := registryDir + "/" + r.Host
+	if r.SkipVerify {
+		out = append(out, "skip_verify = true")
+	}
+	if r.CA != "" {
+		out = append(out, fmt.Sprintf("ca = %q", dir+"/ca.crt"))
+	}
+	if r.ClientCert != "" {
+		out = append(out, fmt.Sprintf("client = [[%q, %q]]", dir+"/client.crt", dir+"/client.key"))
+	}
+	return out
+}
+
+// users lays the credentials of registries for the kubelet.
+func (b *builder) users() {
+	auths := map[string]map[string]string{}
+	for _, r := range b.Cluster.Runtime.Registries {
+		if r.Username != "" {
+			auths[r.Host] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(r.Username + ":" + r.Password))}
+		}
+	}
+	if len(auths) == 0 {
+		b.add(&step.Absent{Path: registryUsers, Written: usersMark, NoCopy: true})
+		return
+	}
+	text, err := json.Marshal(auths)
+	if err != nil && b.err == nil {
+		b.err = fmt.Errorf("write the credentials of registries: %w", err)
+	}
+	b.secret(registryUsers, []byte(usersMark+`: changes made here are put back by the next apply","auths":`+string(text)+"}\n"))
+}
+
+// providers gives the kubelet its credential providers, and returns the files whose change restarts it.
+func (b *builder) providers(cfg *config.Kubelet) []string {
+	list := b.Cluster.Runtime.Credentials
+	if len(list) == 0 {
+		b.add(&step.Absent{Path: providersFile, NoCopy: true})
+		return nil
+	}
+	var providers []map[string]any
+	for _, p := range list {
+		one := map[string]any{
+			"name": path.Base(p.Program), "matchImages": p.Images, "defaultCacheDuration": p.CacheFor.String(), "apiVersion": "credentialprovider.kubelet.k8s.io/" + p.Version,
+		}
+		if len(p.Args) > 0 {
+			one["args"] = p.Args
+		}
+		var env []map[string]string
+		for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+			env = append(env, map[string]string{"name": name, "value": p.Env[name]})
+		}
+		if env != nil {
+			one["env"] = env
+		}
+		providers = append(providers, one)
+		b.add(&step.Program{Path: p.Program, For: "credential_provider " + p.Name})
+	}
+	text, err := yaml.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig", "providers": providers})
+	if err != nil && b.err == nil {
+		b.err = fmt.Errorf("write the configuration of credential providers: %w", err)
+	}
+	cfg.ImageCredentialProviderConfig, cfg.ImageCredentialProviderBinDir = b.secret(providersFile, text), path.Dir(list[0].Program)
+	return []string{providersFile}
+}

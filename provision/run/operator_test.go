@@ -1,0 +1,154 @@
+package run_test
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/provision/state"
+)
+
+// A second operator, whose plan is older than a run that removed a machine, is refused before anything is changed: neither are
+// objects written, nor is the machine that was cleaned made of half of what it was.
+func TestAnOperatorWhoseMachineWasCleanedMeanwhileIsRefusedBeforeAnythingChanges(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.engine.Run, w.engine.Who = "the first run", "root@first"
+	w.mustApply()
+	second := w.operator("root@second")
+	grown := nodeB
+	grown.Kubelet.Choose("max_pods", 42)
+	declared := *w.engine.Config
+	declared.Machines = slices.Clone(declared.Machines)
+	declared.Machines[2] = grown
+	second.Config = &declared
+
+	w.engine.Run = "the run that removes"
+	w.declare(control, nodeA)
+	removing, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer removing.Close()
+	theirs, err := second.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	if err := removing.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	applied := len(w.live.before)
+	err = theirs.Apply(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "another run") || strings.Contains(err.Error(), "was not sent") {
+		t.Errorf("the second operator is not told of the first: %v", err)
+	}
+	if len(w.live.before) != applied {
+		t.Error("objects were applied before that")
+	}
+	if _, err := w.at[nodeB.IP].Stat("/etc/kubernetes/kubelet.conf"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the machine that was cleaned has something of the cluster again: %v", err)
+	}
+}
+
+// The same where the first run had already begun to clean the machine when the second operator looked at it.
+func TestAnOperatorWhoLookedAtAMachineThatWasBeingCleanedIsRefused(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.engine.Run, w.engine.Who = "the first run", "root@first"
+	w.mustApply()
+	second := w.operator("root@second")
+	declared := *w.engine.Config
+	grown := nodeB
+	grown.Kubelet.Choose("max_pods", 42)
+	declared.Machines = append(slices.Clone(declared.Machines[:2]), grown)
+	second.Config = &declared
+	if err := w.at[nodeB.IP].WriteFile("/proc/sys/kernel/random/boot_id", strings.NewReader("a boot\n"), 0o444, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := second.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	w.engine.Run = "the first run" // which the second operator has seen
+	w.declare(control, nodeA)
+	w.mustApply()
+	if err := theirs.Apply(t.Context()); err == nil || !strings.Contains(err.Error(), "another run") {
+		t.Errorf("the second operator is not told of the first: %v", err)
+	}
+}
+
+func TestARenewalThatFailedOnAMachineGoesOnWithTheNextApply(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	now := time.Now()
+	w.engine.Now = func() time.Time { return now }
+	w.mustApply()
+	serial := func(label string) string { return w.state().Machines["machine.a"].Issued[label].Serial }
+	const label = "kubeconfig /etc/kubernetes/kubelet.conf"
+	before := serial(label)
+	read := func() string {
+		text, err := w.hosts["machine.a"].ReadFile("/etc/kubernetes/kubelet.conf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first := read()
+	now = now.Add(2 * time.Second)
+	w.engine.Renews = []string{"all"}
+	full := errors.New("no space left on device")
+	w.hosts["machine.a"].Before = func(what string) error {
+		if strings.HasSuffix(what, "/etc/kubernetes/kubelet.conf") {
+			return full
+		}
+		return nil
+	}
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), full.Error()) {
+		t.Fatalf("the disk is full, and apply says %v", err)
+	}
+	if read() != first || len(w.state().Renewals) != 1 {
+		t.Fatalf("the state has %+v", w.state().Renewals)
+	}
+	w.hosts["machine.a"].Before = nil
+	w.engine.Renews = nil
+	if p := w.mustApply(); p.Empty() {
+		t.Error("the next apply has nothing to do")
+	}
+	if read() == first || serial(label) == before {
+		t.Error("the certificate is the former one")
+	}
+	if p := w.mustApply(); !p.Empty() || len(w.state().Renewals) > 0 {
+		t.Errorf("a further apply would do %v, and the state has %+v", actions(p), w.state().Renewals)
+	}
+}
+
+func TestAnApplyThatEndsAReplacementSaysWhatItChanged(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	s := w.state()
+	next, err := certs.NewCA("kubernetes", 0, time.Now())
+	if err == nil {
+		err = s.Rotate(certs.ClusterCA, next, state.UntilFinished, time.Now())
+	}
+	if err == nil {
+		err = w.engine.Store.Write(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mustApply()
+	s = w.state()
+	r := s.Rotations[certs.ClusterCA]
+	r.Finish = true
+	s.Rotations[certs.ClusterCA] = r
+	if err := w.engine.Store.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	p := w.mustApply()
+	if len(p.Moves) != 1 || !strings.Contains(p.Moves[0], "not trusted any more") || len(p.Moved) != 2 {
+		t.Errorf("moves %q, changed machines %q", p.Moves, p.Moved)
+	}
+}
