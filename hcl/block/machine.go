@@ -32,6 +32,9 @@ type machineBlock struct {
 	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
+// kubeletLabels are the labels that a kubelet gives its own Node.
+var kubeletLabels = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable}
+
 type sshBlock struct {
 	Host            string `hcl:"host,optional" doc:"Name or address to log in at." default:"the machine's address"`
 	User            string `hcl:"user,optional" doc:"Who logs in: root, or somebody who may use sudo or doas." default:"~/.ssh/config's, or your name"`
@@ -109,10 +112,18 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 			diags = append(diags, fail(attr(b, body, "labels"), "Invalid label", "%s=%s: %s.", k, v, e))
 		}
 	}
+	for _, label := range kubeletLabels {
+		if v, ok := m.Labels[label]; ok && (label != corev1.LabelHostname || v != m.Name) {
+			diags = append(diags, fail(attr(b, body, "labels"), "Label of the kubelet", "%s says what the machine is, and its kubelet sets it anew with every start. Leave it out, or choose another label.", label))
+		}
+	}
 	for _, text := range raw.Taints {
 		t, ok := parseTaint(text)
 		if !ok {
 			diags = append(diags, fail(attr(b, body, "taints"), "Invalid taint", "%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.", text))
+		}
+		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect }) {
+			diags = append(diags, fail(attr(b, body, "taints"), "Two taints of one key", "There are two taints of the key %q with the effect %s, and the API refuses such a node. Leave one of them out.", t.Key, t.Effect))
 		}
 		m.Taints = append(m.Taints, t)
 	}

@@ -96,6 +96,9 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 		}
 		content["allowedTopologies"] = []any{map[string]any{"matchLabelExpressions": expressions}}
 	}
+	if err := checkObject(content, true); err != nil && !diags.HasErrors() {
+		diags = append(diags, fail(b.DefRange.Ptr(), "Object that the API refuses", "%s", sentence(err)))
+	}
 	address := x.address("storage_class." + b.Labels[0])
 	c.Objects = append(c.Objects, config.Object{Address: address, Block: address, PreventDestroy: raw.Lifecycle.preventDestroy(), Content: content, DependsOn: x.after, Source: source(b)})
 	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(name)}), diags

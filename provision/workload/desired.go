@@ -93,6 +93,15 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	return list, nil
 }
 
+// Made returns the objects that a workload stands for.
+func Made(w config.Workload) (list []map[string]any, err error) {
+	objects, err := ofWorkload(w)
+	for _, o := range objects {
+		list = append(list, o.Object.Object)
+	}
+	return list, err
+}
+
 // wanted are the namespaces that objects need and that are not there from the start.
 func wanted(list []Desired) []string {
 	found := map[string]bool{}
