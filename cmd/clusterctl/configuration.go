@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"clusterctl/hcl/load"
+	"clusterctl/provision/workload"
 )
 
 // configFlags are the flags of every verb that reads a configuration.
@@ -48,7 +49,7 @@ func (f *configFlags) read(c *cobra.Command, args []string, all bool) (*load.Con
 	if f.now.IsZero() {
 		f.now = time.Now()
 	}
-	o := load.Options{Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ(), Programs: all, Now: f.now}
+	o := load.Options{Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ(), Programs: all, Now: f.now, Made: workload.Made}
 	if len(args) > 0 {
 		o.Path = args[0]
 	}

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/spf13/cobra"
 	"github.com/zclconf/go-cty/cty"
+
+	"clusterctl/hcl/block"
+	"clusterctl/hcl/load"
 )
 
 func newConsole() *cobra.Command {
@@ -33,7 +35,7 @@ func newConsole() *cobra.Command {
 				if text == "exit" {
 					break
 				}
-				expr, diags := hclsyntax.ParseExpression([]byte(text), "console", hcl.InitialPos)
+				expr, diags := load.ParseExpression(text, "console")
 				if !diags.HasErrors() {
 					v, more := configuration.Evaluate(expr)
 					if diags = more; !diags.HasErrors() {
@@ -46,7 +48,7 @@ func newConsole() *cobra.Command {
 					}
 				}
 				failed = true
-				for _, d := range diags {
+				for _, d := range block.SuggestFunctions(diags, load.FunctionNames()) {
 					fmt.Fprintln(c.ErrOrStderr(), mask(d.Summary+": "+d.Detail, configuration.Cluster.Secrets))
 				}
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -92,7 +93,7 @@ func (p *progress) say(e run.Event) {
 			p.files[e.Machine]++
 			return
 		}
-		line = fmt.Sprintf("%s %s  %s", sign(e.Change), e.Change.Name, past(e.Change))
+		line = fmt.Sprintf("%s %s  %s", sign(e.Change), cmp.Or(e.Change.Name, e.Change.Kind), past(e.Change))
 	case run.EventDone:
 		line = "done"
 		if n := p.files[e.Machine]; n > 0 {
@@ -146,7 +147,7 @@ func sign(c *step.Change) string { return c.Action }
 
 func past(c *step.Change) string {
 	switch {
-	case c.Action == step.Delete:
+	case c.Action == step.Delete && c.Name != "":
 		return "removed"
 	case c.Kind == "unit":
 		return "ready"

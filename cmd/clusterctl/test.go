@@ -14,6 +14,7 @@ import (
 	"clusterctl/hcl/load"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/rehearse"
+	"clusterctl/provision/workload"
 )
 
 func newTest() *cobra.Command {
@@ -95,7 +96,7 @@ func (f *configFlags) test(c *cobra.Command, path string, t *load.Test) (passed,
 }
 
 func (f *configFlags) run(ctx context.Context, stage *rehearse.Stage, path string, r *load.TestRun, before map[string]cty.Value) (*load.Configuration, hcl.Diagnostics) {
-	o := load.Options{Path: path, Vars: f.vars, VarFiles: f.varFiles, Programs: true}
+	o := load.Options{Path: path, Vars: f.vars, VarFiles: f.varFiles, Programs: true, Made: workload.Made}
 	configuration, diags := r.Load(o, before)
 	broken := diags.HasErrors()
 	if diags = r.Unexpected(diags); broken || len(diags) > 0 {

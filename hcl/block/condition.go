@@ -50,7 +50,7 @@ func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Di
 }
 
 func ruleOf(body hcl.Body) (rule, hcl.Diagnostics) {
-	content, diags := body.Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "condition", Required: true}, {Name: "error_message", Required: true}}})
+	content, diags := Explained(body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "condition", Required: true}, {Name: "error_message", Required: true}}})
 	if diags.HasErrors() {
 		return rule{}, diags
 	}
@@ -110,7 +110,7 @@ func withSelf(eval *hcl.EvalContext, v cty.Value) *hcl.EvalContext {
 
 // decodeCheck judges what should hold; what does not is a warning.
 func decodeCheck(x *Context, b *hcl.Block, _ *config.Cluster) (cty.Value, hcl.Diagnostics) {
-	content, diags := b.Body.Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "assert"}}})
+	content, diags := Explained(b.Body).Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "assert"}}})
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}

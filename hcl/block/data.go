@@ -111,7 +111,7 @@ func DecodeData(x *Context, b *hcl.Block, read func(raw any) (cty.Value, hcl.Dia
 		}
 		values = append(values, v)
 	}
-	return Together(instances, values), diags
+	return Together(b, instances, values), diags
 }
 
 // dataReference describes every kind of data, as Markdown.

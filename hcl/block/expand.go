@@ -112,21 +112,21 @@ func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnos
 		}
 		values = append(values, v)
 	}
-	return Together(instances, values), diags
+	return Together(b, instances, values), diags
 }
 
 // repeated are the types of blocks that take for_each, count and depends_on.
 var repeated = []string{"machine", "image", "workload", "object", "storage_class", "load_balancer", "manifests"}
 
-// Together is one value of those of all instances.
-func Together(instances []Instance, values []cty.Value) cty.Value {
+// Together returns one value of those of all instances of a block.
+func Together(b *hcl.Block, instances []Instance, values []cty.Value) cty.Value {
 	if len(instances) == 1 && instances[0].kind == once {
 		return values[0]
 	}
 	if slices.Contains(values, cty.NilVal) {
 		return cty.NilVal
 	}
-	if len(instances) > 0 && instances[0].kind == counted {
+	if Repeats(b.Body, "count") {
 		return cty.TupleVal(values)
 	}
 	byKey := map[string]cty.Value{}
@@ -134,6 +134,15 @@ func Together(instances []Instance, values []cty.Value) cty.Value {
 		byKey[i.Key] = values[n]
 	}
 	return cty.ObjectVal(byKey)
+}
+
+// Repeats reports whether a body has for_each or count, of which by names one.
+func Repeats(body hcl.Body, by string) bool {
+	if native, ok := written(body); ok {
+		return native.Attributes[by] != nil
+	}
+	content, _, _ := body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: by}}})
+	return content.Attributes[by] != nil
 }
 
 // expand reads for_each and count of a block and returns the instances and the

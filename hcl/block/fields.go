@@ -101,11 +101,7 @@ func fieldsOf(body reflect.Type) (list []Field) {
 			for field.body.Kind() == reflect.Slice || field.body.Kind() == reflect.Pointer {
 				field.body = field.body.Elem()
 			}
-			for j := range field.body.NumField() {
-				if strings.HasSuffix(field.body.Field(j).Tag.Get("hcl"), ",label") {
-					field.Labels++
-				}
-			}
+			field.Labels = labels(field.body)
 		}
 		list = append(list, field)
 	}
@@ -115,6 +111,19 @@ func fieldsOf(body reflect.Type) (list []Field) {
 		}
 	}
 	return list
+}
+
+// labels returns how many labels a block with this body has.
+func labels(body reflect.Type) (n int) {
+	for body.Kind() == reflect.Pointer {
+		body = body.Elem()
+	}
+	for i := range body.NumField() {
+		if strings.HasSuffix(body.Field(i).Tag.Get("hcl"), ",label") {
+			n++
+		}
+	}
+	return n
 }
 
 // meaning is a setting's help as a sentence.

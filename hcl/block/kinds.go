@@ -24,6 +24,10 @@ var strictly = sync.OnceValue(func() *strict.Serializer {
 	return strict.NewSerializerWithOptions(strict.DefaultMetaFactory, kinds, kinds, strict.SerializerOptions{Strict: true})
 })
 
+// CheckObject returns what is wrong with an object, by the rules of the API. Kinds of other groups than Kubernetes' own
+// are known to the cluster alone.
+func CheckObject(content map[string]any) error { return checkObject(content, true) }
+
 // checkObject says what is wrong with an object of one of Kubernetes' own groups, so
 // that it does not stop a run half way: by the rules of the API, where the object is complete. Other groups are known to
 // the cluster alone.

@@ -32,6 +32,9 @@ type machineBlock struct {
 	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
+// kubeletLabels are the labels that a kubelet gives its own Node.
+var kubeletLabels = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable}
+
 type sshBlock struct {
 	Host            string `hcl:"host,optional" doc:"Name or address to log in at." default:"the machine's address"`
 	User            string `hcl:"user,optional" doc:"Who logs in: root, or somebody who may use sudo or doas." default:"~/.ssh/config's, or your name"`
@@ -62,6 +65,7 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return config.Machine{}, diags
 	}
+	diags = append(diags, raw.Lifecycle.refuseIgnore("What is on a machine is made of its block alone: nothing else changes it, and nothing could be kept. Leave out of the block what clusterctl is not to set, as labels that are set with kubectl.")...)
 	m := config.Machine{Address: x.address("machine." + b.Labels[0]), Roles: raw.Roles, Labels: raw.Labels, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b)}
 	m.Name = or(raw.Name, x.name(b.Labels[0]))
 	if len(m.Name) > validation.LabelValueMaxLength {
@@ -108,10 +112,18 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 			diags = append(diags, fail(attr(b, body, "labels"), "Invalid label", "%s=%s: %s.", k, v, e))
 		}
 	}
+	for _, label := range kubeletLabels {
+		if v, ok := m.Labels[label]; ok && (label != corev1.LabelHostname || v != m.Name) {
+			diags = append(diags, fail(attr(b, body, "labels"), "Label of the kubelet", "%s says what the machine is, and its kubelet sets it anew with every start. Leave it out, or choose another label.", label))
+		}
+	}
 	for _, text := range raw.Taints {
 		t, ok := parseTaint(text)
 		if !ok {
 			diags = append(diags, fail(attr(b, body, "taints"), "Invalid taint", "%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.", text))
+		}
+		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect }) {
+			diags = append(diags, fail(attr(b, body, "taints"), "Two taints of one key", "There are two taints of the key %q with the effect %s, and the API refuses such a node. Leave one of them out.", t.Key, t.Effect))
 		}
 		m.Taints = append(m.Taints, t)
 	}
@@ -187,37 +199,4 @@ func parseTaint(text string) (config.Taint, bool) {
 	t := config.Taint{Key: key, Value: value, Effect: effect}
 	known := slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect)
 	return t, ok && known && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
-}
-
-// Suggest returns " Did you mean …?" when a known word is close to the given one.
-func Suggest(given string, known []string) string {
-	best, distance := "", 3
-	for _, k := range known {
-		if d := editDistance(given, k); d < distance || d <= len(k)/3 && d < max(distance, len(k)/3+1) && best == "" {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" Did you mean %q?", best)
-}
-
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

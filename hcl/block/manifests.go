@@ -11,7 +11,7 @@ import (
 )
 
 type manifestsBlock struct {
-	Files []string `hcl:"files" doc:"Patterns of YAML or JSON files, relative to the configuration, as fileset has them. path.module and its like are paths before a pattern, whatever they contain. A pattern that matches nothing is an error."`
+	Files []string `hcl:"files" doc:"Patterns of YAML or JSON files, relative to the configuration, as fileset has them. path.module and its like are paths before a pattern, whatever they contain. Lists, of kind List or ConfigMapList say, stand for their items. A pattern that matches nothing is an error."`
 
 	Lifecycle *lifecycleBlock `hcl:"lifecycle,block" doc:"What may become of the objects."`
 }
@@ -24,6 +24,11 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
+	ignored, diags := raw.Lifecycle.ignored(objectField("", "", false))
+	if diags.HasErrors() {
+		return cty.NilVal, diags
+	}
+	before := len(c.Objects)
 	at := attr(b, b.Body, "files")
 	written := x.address("manifests." + b.Labels[0])
 	for _, pattern := range raw.Files {
@@ -47,10 +52,10 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 				}
 				c.Objects = append(c.Objects, config.Object{
 					Address: fmt.Sprintf("%s[%s#%d]", written, filepath.Base(file), i+1), Block: written,
-					Content: o, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: config.Source{File: file, Line: 1}, DependsOn: x.after,
+					Content: o, PreventDestroy: raw.Lifecycle.preventDestroy(), Ignored: ignored, Source: config.Source{File: file, Line: 1}, DependsOn: x.after,
 				})
 			}
 		}
 	}
-	return cty.NilVal, diags
+	return cty.NilVal, append(diags, raw.Lifecycle.unusedFields(c.Objects[before:])...)
 }

@@ -47,28 +47,9 @@ type removedLifecycleBlock struct {
 	Destroy *bool `hcl:"destroy,optional" doc:"Whether it is taken away; false leaves it as it is, and clusterctl forgets it." default:"true"`
 }
 
-type lifecycleBlock struct {
-	PreventDestroy bool `hcl:"prevent_destroy,optional" doc:"Refuse to remove, replace or destroy it, also when the block is gone, until it has been applied with false." default:"false"`
-}
-
-func (l *lifecycleBlock) preventDestroy() bool { return l != nil && l.PreventDestroy }
-
-// decodeLifecycle reads the lifecycle block of a block whose attributes may be any, and returns the rest.
-func decodeLifecycle(x *Context, b *hcl.Block) (*lifecycleBlock, hcl.Body, hcl.Diagnostics) {
-	content, rest, diags := b.Body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "lifecycle"}}})
-	if diags.HasErrors() || len(content.Blocks) == 0 {
-		return nil, rest, diags
-	}
-	if len(content.Blocks) > 1 {
-		return nil, rest, append(diags, fail(content.Blocks[1].DefRange.Ptr(), "Second lifecycle block", "A block has one lifecycle at most."))
-	}
-	var l lifecycleBlock
-	return &l, rest, append(diags, x.decode(content.Blocks[0].Body, x.Eval, &l)...)
-}
-
 func decodeMoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw movedBlock
-	diags := gohcl.DecodeBody(b.Body, nil, &raw)
+	diags := gohcl.DecodeBody(Explained(b.Body), nil, &raw)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
@@ -84,7 +65,7 @@ func decodeMoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Di
 
 func decodeImport(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw importBlock
-	diags := gohcl.DecodeBody(b.Body, nil, &raw)
+	diags := gohcl.DecodeBody(Explained(b.Body), nil, &raw)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
@@ -98,7 +79,7 @@ func decodeImport(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 
 func decodeRemoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw removedBlock
-	diags := gohcl.DecodeBody(b.Body, nil, &raw)
+	diags := gohcl.DecodeBody(Explained(b.Body), nil, &raw)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
@@ -27,6 +28,9 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		return cty.NilVal, diags
 	}
 	attributes, diags := x.open(rest).JustAttributes()
+	if native, ok := written(rest); ok && !slices.ContainsFunc(native.Blocks, isField) {
+		diags = nil // it says that blocks are not allowed, also of those that were taken out
+	}
 	if diags.HasErrors() {
 		return cty.NilVal, append(diags, fail(b.DefRange.Ptr(), "Block inside an object", "An object's fields are written as attributes: spec = { … }."))
 	}
@@ -68,6 +72,8 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		}
 	}
 	content["metadata"] = metadata
+	ignored, more := lifecycle.ignored(objectField(apiVersion, kind, true))
+	diags = append(diags, more...)
 	written := x.address(fmt.Sprintf("object.%s.%s.%s", apiVersion, kind, name))
 	address := written
 	if ns, ok := metadata["namespace"].(string); ok {
@@ -76,8 +82,13 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if !diags.HasErrors() {
 		diags = append(diags, checkFields(b, attributes, content)...)
 	}
-	c.Objects = append(c.Objects, config.Object{Address: address, Block: written, PreventDestroy: lifecycle.preventDestroy(), Content: content, DependsOn: x.after, Source: source(b)})
+	c.Objects = append(c.Objects, config.Object{Address: address, Block: written, PreventDestroy: lifecycle.preventDestroy(), Ignored: ignored, Content: content, DependsOn: x.after, Source: source(b)})
 	return cty.NilVal, diags
+}
+
+// isField reports whether a block in an object block is none of those that say something about the block.
+func isField(inner *hclsyntax.Block) bool {
+	return !slices.Contains([]string{"lifecycle", "precondition", "postcondition"}, inner.Type)
 }
 
 // checkFields checks the object, and finds the attribute that is wrong by leaving out the
@@ -143,6 +154,9 @@ func Plain(v cty.Value) (any, error) {
 	if !v.IsWhollyKnown() {
 		return nil, fmt.Errorf("the value is not known before the cluster is there")
 	}
+	if err := finite(v); err != nil {
+		return nil, err
+	}
 	text, err := ctyjson.Marshal(v, v.Type())
 	if err != nil {
 		return nil, err
@@ -154,6 +168,16 @@ func Plain(v cty.Value) (any, error) {
 		return nil, err
 	}
 	return numbers(plain)
+}
+
+// finite refuses values with numbers that no text of JSON can have.
+func finite(v cty.Value) error {
+	return cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
+		if e.Type() == cty.Number && e.IsKnown() && !e.IsNull() && e.AsBigFloat().IsInf() {
+			return false, errors.New("a number in it is infinite, as a division by zero, log(0, 10) or a very large power are")
+		}
+		return true, nil
+	})
 }
 
 // numbers turns whole numbers into int64, which API machinery tells from floats, and all others into float64.

@@ -50,7 +50,10 @@ func describe(out *strings.Builder, path string, body reflect.Type) {
 			typ = "block"
 			nested, label := f.Type, ""
 			if nested.Kind() == reflect.Slice {
-				typ, label = "blocks", ` "NAME"`
+				typ = "blocks"
+			}
+			if labels(nested.Elem()) > 0 {
+				label = ` "NAME"`
 			}
 			if nested = nested.Elem(); !strings.HasPrefix(name, "init_") { // as the one without it
 				blocks = append(blocks, inner{path + " → " + name + label, nested})

@@ -16,7 +16,7 @@ const Sensitive = "sensitive"
 // decode reads a body into a struct. Structs have no marks: what was marked is noted
 // as a secret instead.
 func (x *Context) decode(body hcl.Body, eval *hcl.EvalContext, into any) hcl.Diagnostics {
-	return gohcl.DecodeBody(x.open(unfold(body, eval)), eval, into)
+	return ordered(gohcl.DecodeBody(x.open(unfold(body, eval)), eval, into))
 }
 
 // open returns the body with values that have no marks.

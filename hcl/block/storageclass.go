@@ -66,6 +66,7 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 			wrong("mount_options", "Options that nobody reads", "A directory of a node is not a file system of its own: leave mount_options out.")
 		}
 	}
+	diags = append(diags, raw.Lifecycle.refuseIgnore("What a storage class says of volumes cannot change while it is there. To ignore its labels or annotations, declare it as object \"storage.k8s.io/v1\" \"StorageClass\".")...)
 	name := or(raw.Name, x.name(b.Labels[0]))
 	metadata := map[string]any{"name": name}
 	if len(raw.Labels) > 0 {
@@ -94,6 +95,9 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 			expressions = append(expressions, map[string]any{"key": key, "values": plainList(raw.Topologies[key])})
 		}
 		content["allowedTopologies"] = []any{map[string]any{"matchLabelExpressions": expressions}}
+	}
+	if err := checkObject(content, true); err != nil && !diags.HasErrors() {
+		diags = append(diags, fail(b.DefRange.Ptr(), "Object that the API refuses", "%s", sentence(err)))
 	}
 	address := x.address("storage_class." + b.Labels[0])
 	c.Objects = append(c.Objects, config.Object{Address: address, Block: address, PreventDestroy: raw.Lifecycle.preventDestroy(), Content: content, DependsOn: x.after, Source: source(b)})

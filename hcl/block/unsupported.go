@@ -1,26 +1,118 @@
 package block
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 )
 
-// explain adds, to errors about names that a body does not have, what to write instead: where a block of that name belongs, or
-// which names the body has. Errors that already suggest a name stay as they are.
-func explain(diags hcl.Diagnostics, s *hcl.BodySchema) hcl.Diagnostics {
-	var out hcl.Diagnostics
-	for _, d := range diags {
-		if _, name, quoted := strings.Cut(d.Detail, `"`); quoted && strings.HasSuffix(d.Detail, "not expected here.") {
-			name, _, _ = strings.Cut(name, `"`)
-			longer := *d
-			longer.Detail += " " + insteadOf(name, s)
-			d = &longer
+// Explained returns a body whose errors about names that it may not have say what to write instead.
+func Explained(body hcl.Body) hcl.Body { return explainedBody{body} }
+
+type explainedBody struct{ hcl.Body }
+
+func (b explainedBody) Content(s *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnostics) {
+	content, diags := b.Body.Content(s)
+	return content, explain(diags, s)
+}
+
+// TopContent returns the blocks of a file.
+func TopContent(body hcl.Body) (*hcl.BodyContent, hcl.Diagnostics) {
+	s := Schema()
+	content, diags := body.Content(s)
+	for i, d := range diags {
+		name, plain, ok := unsupported(d)
+		if !ok {
+			continue
 		}
-		out = append(out, d)
+		longer := *d
+		longer.Detail = plain + topInsteadOf(name, s)
+		diags[i] = &longer
 	}
-	return out
+	return content, diags
+}
+
+// The two ways in which the library of HCL says that a body may not have a name, and that it lacks one.
+var (
+	notExpected = regexp.MustCompile(`^((?:An argument named|Blocks of type|No argument or block type is named) "([^"]*)"(?: (?:is|are) not expected here)?\.)(?: Did you mean "[^"]*"\?)?$`)
+	required    = regexp.MustCompile(`^The argument "([^"]*)" is required`)
+)
+
+// unsupported returns the name that an error is about when a body may not have it, and the error without suggestions.
+func unsupported(d *hcl.Diagnostic) (name, plain string, ok bool) {
+	m := notExpected.FindStringSubmatch(d.Detail)
+	if m == nil {
+		return "", "", false
+	}
+	return m[2], m[1], true
+}
+
+// explain adds, to errors about names that a body may not have, what to write instead: the name that was mistyped, where
+// a block of that name belongs, or which names the body has. An argument that is missing because its name was mistyped
+// is not reported a second time, and other missing arguments are reported after the names that are wrong.
+func explain(diags hcl.Diagnostics, s *hcl.BodySchema) hcl.Diagnostics {
+	var wrong, rest hcl.Diagnostics
+	var mistyped []string
+	for _, d := range diags {
+		name, plain, ok := unsupported(d)
+		if !ok {
+			rest = append(rest, d)
+			continue
+		}
+		longer := *d
+		if hint := Suggest(name, namesOf(s)); hint != "" {
+			longer.Detail = plain + hint
+			mistyped = append(mistyped, strings.Split(hint, `"`)[1])
+		} else {
+			longer.Detail = plain + " " + insteadOf(name, s)
+		}
+		wrong = append(wrong, &longer)
+	}
+	for _, d := range rest {
+		if m := required.FindStringSubmatch(d.Detail); m == nil || !slices.Contains(mistyped, m[1]) {
+			wrong = append(wrong, d)
+		}
+	}
+	return ordered(wrong)
+}
+
+// ordered sorts errors by their place, those about missing arguments last. The library of HCL returns them in the random
+// order of maps. It also says of an expression that failed that its value is not known, which is left out.
+func ordered(diags hcl.Diagnostics) hcl.Diagnostics {
+	diags = slices.DeleteFunc(slices.Clone(diags), func(d *hcl.Diagnostic) bool {
+		return d.Summary == "Unsuitable value type" && strings.HasSuffix(d.Detail, "value must be known") && slices.ContainsFunc(diags, func(other *hcl.Diagnostic) bool {
+			return other != d && d.Subject != nil && other.Subject != nil && other.Subject.Overlaps(*d.Subject)
+		})
+	})
+	place := func(d *hcl.Diagnostic) (missing, start int) {
+		if required.MatchString(d.Detail) {
+			missing = 1
+		}
+		if d.Subject != nil {
+			start = d.Subject.Start.Byte
+		}
+		return missing, start
+	}
+	slices.SortStableFunc(diags, func(a, b *hcl.Diagnostic) int {
+		missing, start := place(a)
+		otherMissing, otherStart := place(b)
+		return cmp.Or(cmp.Compare(missing, otherMissing), cmp.Compare(start, otherStart))
+	})
+	return diags
+}
+
+func namesOf(s *hcl.BodySchema) (names []string) {
+	for _, a := range s.Attributes {
+		names = append(names, a.Name)
+	}
+	for _, b := range s.Blocks {
+		names = append(names, b.Type)
+	}
+	return names
 }
 
 func insteadOf(name string, s *hcl.BodySchema) string {
@@ -47,4 +139,30 @@ func insteadOf(name string, s *hcl.BodySchema) string {
 		text += " the blocks " + strings.Join(blocks, ", ")
 	}
 	return text + "."
+}
+
+// terraformBlocks are blocks of Terraform that this language does not have, with what takes their place.
+var terraformBlocks = map[string]string{
+	"terraform": "clusterctl has no settings of its own in the configuration: the cluster block's version says which release it is for, the state is kept in the folder .clusterctl beside the configuration, and there are no providers. Leave the block out.",
+	"provider":  "clusterctl has no providers: machine blocks say how machines are reached, and objects go to the cluster that the configuration declares. Leave the block out.",
+	"resource":  "clusterctl has no resources of providers: write a machine, workload, object or manifests block.",
+	"ephemeral": "clusterctl keeps no values of blocks in its state. Write a variable with sensitive = true, or a data block.",
+	"action":    "clusterctl has no actions of providers.",
+	"list":      "clusterctl has no queries of providers.",
+}
+
+// topInsteadOf says what to write instead of a block at the top of a file.
+func topInsteadOf(name string, s *hcl.BodySchema) string {
+	if why, ok := terraformBlocks[name]; ok {
+		return " " + why
+	}
+	if hint := Suggest(name, namesOf(s)); hint != "" {
+		return hint
+	}
+	return " The blocks at the top of a file are " + list(namesOf(s)) + "."
+}
+
+func list(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

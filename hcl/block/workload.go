@@ -50,7 +50,12 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
+	ignored, more := raw.Lifecycle.ignored(workloadField(raw.Containers))
+	if diags = append(diags, more...); diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
 	w := config.Workload{
+		Ignored: ignored,
 		Address: x.address("workload." + b.Labels[0]), DependsOn: x.after,
 		Name: or(raw.Name, x.name(b.Labels[0])), Namespace: or(raw.Namespace, "default"), Replicas: deref(raw.Replicas, 1),
 		Labels: raw.Labels, Annotations: raw.Annotations, NodeSelector: raw.NodeSelector,

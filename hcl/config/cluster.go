@@ -282,6 +282,13 @@ type Object struct {
 	Source    Source
 
 	PreventDestroy bool // it is neither removed nor replaced
+	Ignored        Ignored
+}
+
+// Ignored is what is left as it is in the cluster once an object is there.
+type Ignored struct {
+	All    bool
+	Fields [][]string // paths: names of fields, keys of maps, names of lists' elements
 }
 
 // Output is a value that a run prints.

@@ -16,7 +16,8 @@ type Workload struct {
 	Containers     []Container
 	Volumes        []Volume
 	Service        *Service
-	PreventDestroy bool // its objects are neither removed nor replaced
+	Ignored        Ignored // fields are those of the block: replicas, container NAME image
+	PreventDestroy bool    // its objects are neither removed nor replaced
 	Source         Source
 }
 

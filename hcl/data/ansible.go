@@ -53,7 +53,7 @@ func Ansible(name string, text []byte) (*Inventory, error) {
 	inv := &Inventory{Hosts: map[string]*InventoryHost{}, Groups: map[string]*InventoryGroup{}}
 	inv.group("all")
 	inv.group("ungrouped")
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	text = WithoutBOM(text)
 	var err error
 	switch end := strings.ToLower(filepath.Ext(name)); {
 	case end == ".toml":

@@ -4,6 +4,7 @@
 package data
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,3 +77,6 @@ func Value(plain any) (cty.Value, error) {
 	}
 	return JSON(text)
 }
+
+// WithoutBOM returns a text without the mark of UTF-8 that some editors write at its beginning.
+func WithoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }

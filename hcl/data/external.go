@@ -49,7 +49,7 @@ func External(ctx context.Context, program []string, dir string, query map[strin
 		return nil, fmt.Errorf("%s printed more than %d MiB", program[0], maxOutput>>20)
 	}
 	var result map[string]string
-	if err := json.Unmarshal(out.text.Bytes(), &result); err != nil || result == nil {
+	if err := json.Unmarshal(WithoutBOM(out.text.Bytes()), &result); err != nil || result == nil {
 		return nil, fmt.Errorf("%s did not print a JSON object whose values are texts, as {\"address\": \"192.0.2.1\"}: %v", program[0], err)
 	}
 	return result, nil

@@ -104,6 +104,9 @@ func declared(out *strings.Builder, c *config.Cluster) {
 	}
 	for _, o := range c.Objects {
 		line(o.Address, o.Content, o.DependsOn)
+		if o.Ignored.All || len(o.Ignored.Fields) > 0 {
+			line("  ignores", o.Ignored, nil)
+		}
 	}
 	for _, o := range c.Outputs {
 		if o.Sensitive {

@@ -56,6 +56,9 @@ func (e *evaluator) read(kind string, raw any) (cty.Value, error) {
 		if err != nil {
 			return cty.DynamicVal, err
 		}
+		if kind != "file" { // which has the content as it is
+			text = data.WithoutBOM(text)
+		}
 		return e.ofFile(kind, raw.Path, text)
 	}
 	return cty.DynamicVal, nil

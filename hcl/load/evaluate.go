@@ -189,6 +189,7 @@ func (e *evaluator) evaluate(key string, path []string) hcl.Diagnostics {
 	if !diags.HasErrors() && !n.failed && !e.needsFailed(n) {
 		var more hcl.Diagnostics
 		value, more = e.value(n)
+		e.explainIndexes(n, more)
 		for _, d := range more {
 			for _, start := range []string{"Precondition failed", "Postcondition failed", "Check failed", "Invalid value for variable"} {
 				if strings.HasPrefix(d.Summary, start) {

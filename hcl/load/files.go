@@ -106,7 +106,7 @@ func readYAML(path string) ([]map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data.WithoutBOM(text))))
 	var objects []map[string]any
 	for n := 1; ; n++ {
 		doc, err := reader.Read()
@@ -131,28 +131,44 @@ func readYAML(path string) ([]map[string]any, error) {
 	}
 }
 
+// takeApart returns the objects in a document: one, or those of a list, of kind List or of the list of a kind as the API
+// returns it, whose items need not say what they are.
 func takeApart(o map[string]any) ([]map[string]any, error) {
-	if items, ok := o["items"].([]any); ok && o["kind"] == "List" {
-		var list []map[string]any
-		for _, item := range items {
-			m, ok := item.(map[string]any)
-			if !ok {
-				return nil, errors.New("a List's items are objects")
-			}
-			inner, err := takeApart(m)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, inner...)
-		}
-		return list, nil
-	}
 	metadata, _ := o["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	version, _ := o["apiVersion"].(string)
 	kind, _ := o["kind"].(string)
-	if name == "" || version == "" || kind == "" {
-		return nil, errors.New("an object needs apiVersion, kind and metadata.name")
+	of, isList := strings.CutSuffix(kind, "List")
+	items, hasItems := o["items"]
+	if !isList || !hasItems || name != "" {
+		if name == "" || version == "" || kind == "" {
+			return nil, errors.New("an object needs apiVersion, kind and metadata.name")
+		}
+		return []map[string]any{o}, nil
 	}
-	return []map[string]any{o}, nil
+	elements, ok := items.([]any)
+	if !ok && items != nil {
+		return nil, fmt.Errorf("items of a %s is a list of objects", kind)
+	}
+	var list []map[string]any
+	for i, item := range elements {
+		m, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("items of a %s is a list of objects, and element %d is none", kind, i+1)
+		}
+		if of != "" {
+			if m["apiVersion"] == nil {
+				m["apiVersion"] = version
+			}
+			if m["kind"] == nil {
+				m["kind"] = of
+			}
+		}
+		inner, err := takeApart(m)
+		if err != nil {
+			return nil, fmt.Errorf("element %d of a %s: %w", i+1, kind, err)
+		}
+		list = append(list, inner...)
+	}
+	return list, nil
 }

@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"hash"
 	"net/url"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 )
 
@@ -55,4 +57,19 @@ func sum(name string, asBase64 bool, content []byte) string {
 		return base64.StdEncoding.EncodeToString(h.Sum(nil))
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// withoutBOM returns a decoder of text that skips the mark of UTF-8 which some editors write at the beginning of files.
+func withoutBOM(f function.Function) function.Function {
+	skipped := func(a []cty.Value) []cty.Value {
+		if text := a[0]; text.IsKnown() && !text.IsNull() && text.Type() == cty.String {
+			return []cty.Value{cty.StringVal(strings.TrimPrefix(text.AsString(), "\ufeff"))}
+		}
+		return a
+	}
+	return function.New(&function.Spec{
+		Params: f.Params(),
+		Type:   func(a []cty.Value) (cty.Type, error) { return f.ReturnTypeForValues(skipped(a)) },
+		Impl:   func(a []cty.Value, _ cty.Type) (cty.Value, error) { return f.Call(skipped(a)) },
+	})
 }

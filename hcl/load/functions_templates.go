@@ -86,6 +86,7 @@ func renderTemplate(f map[string]function.Function, content, name string, given 
 	if diags.HasErrors() {
 		return cty.DynamicVal, function.NewArgErrorf(0, "%v", diags)
 	}
+	refuseZeroDivisors(expr)
 	if ty := given.Type(); !ty.IsObjectType() && !ty.IsMapType() {
 		return cty.DynamicVal, function.NewArgErrorf(1, "must be a map or an object")
 	}

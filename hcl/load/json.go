@@ -7,6 +7,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"clusterctl/hcl/data"
 )
 
 // JSONExtension is that of configuration files in JSON.
@@ -15,9 +18,15 @@ const JSONExtension = Extension + ".json"
 // parse reads a file in the syntax that its name says.
 func parse(parser *hclparse.Parser, text []byte, path string) (*hcl.File, hcl.Diagnostics) {
 	if strings.HasSuffix(path, ".json") {
-		return parser.ParseJSON(text, path)
+		return parser.ParseJSON(data.WithoutBOM(text), path)
 	}
-	return parser.ParseHCL(text, path)
+	f, diags := parser.ParseHCL(text, path)
+	if f != nil {
+		if body, ok := f.Body.(*hclsyntax.Body); ok {
+			refuseZeroDivisors(body)
+		}
+	}
+	return f, diags
 }
 
 // jsonReferences are what the expressions of a body in JSON refer to. Which of its properties are blocks only a schema

@@ -38,6 +38,9 @@ type Options struct {
 	Values    map[string]cty.Value          // of variables, stronger than all others
 	Overrides map[string]cty.Value          // what data blocks give, by address, instead of being read
 	Live      map[LiveObject]map[string]any // objects of the cluster that were read; nil for one that is not there
+
+	// Made returns the objects that a workload stands for, which are then checked by the API's rules. Without it they are not.
+	Made func(config.Workload) ([]map[string]any, error)
 }
 
 // Configuration is what was loaded.
@@ -91,7 +94,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 	var more hcl.Diagnostics
 	e.given, more = e.gather(c.parser, o)
 	diags = append(diags, more...)
-	diags = append(diags, once(e.run())...)
+	diags = append(diags, once(block.SuggestFunctions(e.run(), FunctionNames()))...)
 	c.Scope, c.Graph, c.Outputs = e.everything(), e.graph(), e.kinds["output"].whole()
 	if diags.HasErrors() {
 		return c, diags
@@ -111,7 +114,25 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 		return c, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No cluster block", Detail: fmt.Sprintf("The configuration in %s has no cluster \"NAME\" { … } block.", dir)})
 	}
 	diags = append(diags, block.Validate(c.Cluster, func(s config.Source) *hcl.Range { return c.headers[s] })...)
+	if o.Made != nil && !diags.HasErrors() {
+		diags = append(diags, c.checkWorkloads(o.Made)...)
+	}
 	return c, diags
+}
+
+// checkWorkloads checks the objects that workloads stand for as the API does.
+func (c *Configuration) checkWorkloads(made func(config.Workload) ([]map[string]any, error)) (diags hcl.Diagnostics) {
+	for _, w := range c.Cluster.Workloads {
+		objects, err := made(w)
+		errs := []error{err}
+		for _, o := range objects {
+			errs = append(errs, block.CheckObject(o))
+		}
+		if err := errors.Join(errs...); err != nil {
+			diags = append(diags, problem(c.headers[w.Source], "Workload that the API refuses", "%s: %s", w.Address, sentence(err.Error())))
+		}
+	}
+	return diags
 }
 
 // text is that of a file, or what an editor has of it.
@@ -159,7 +180,7 @@ func (c *Configuration) read(paths []string) (blocks hcl.Blocks, diags hcl.Diagn
 		if f == nil || more.HasErrors() {
 			continue
 		}
-		content, more := f.Body.Content(block.Schema())
+		content, more := block.TopContent(f.Body)
 		diags = append(diags, more...)
 		if content != nil {
 			blocks = append(blocks, content.Blocks...)

@@ -17,6 +17,7 @@ const maxDepth = 16
 
 // call is a module block: a folder whose declarations are made with other values for its variables.
 type call struct {
+	block     *hcl.Block
 	source    string
 	at        *hcl.Range
 	inputs    hcl.Attributes
@@ -33,7 +34,7 @@ var own = []string{"source", "for_each", "count", "depends_on"}
 
 // decodeCall reads what of a module block is known before anything is evaluated.
 func decodeCall(b *hcl.Block) (*call, hcl.Diagnostics) {
-	c := &call{at: b.DefRange.Ptr(), inputs: hcl.Attributes{}}
+	c := &call{block: b, at: b.DefRange.Ptr(), inputs: hcl.Attributes{}}
 	attributes, diags := b.Body.JustAttributes()
 	for name, a := range attributes {
 		if !slices.Contains(own, name) {
@@ -220,7 +221,7 @@ func (c *call) result() cty.Value {
 	for _, child := range c.children {
 		values = append(values, child.kinds["output"].whole())
 	}
-	c.value, c.outputs = block.Together(c.instances, values), known
+	c.value, c.outputs = block.Together(c.block, c.instances, values), known
 	return c.value
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"clusterctl/hcl/block"
 )
@@ -27,11 +26,7 @@ func (n *node) has(name string) bool {
 	if n.body == nil {
 		return false
 	}
-	if native, ok := n.body.(*hclsyntax.Body); ok {
-		return native.Attributes[name] != nil
-	}
-	content, _, _ := n.body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: name}}})
-	return content.Attributes[name] != nil
+	return block.Repeats(n.body, name)
 }
 
 // before evaluates what depends_on of a node names, so that a circle is found, or says that there is no such thing.

@@ -141,6 +141,13 @@ func bodyReferences(body *hclsyntax.Body, bound []string) []hcl.Traversal {
 		add(body.Attributes[name].Expr, bound)
 	}
 	for _, b := range body.Blocks {
+		if b.Type == "lifecycle" && b.Body.Attributes["ignore_changes"] != nil { // names fields, and no values
+			inner := *b.Body
+			inner.Attributes = maps.Clone(b.Body.Attributes)
+			delete(inner.Attributes, "ignore_changes")
+			list = append(list, bodyReferences(&inner, bound)...)
+			continue
+		}
 		if b.Type != "dynamic" || len(b.Labels) != 1 {
 			list = append(list, bodyReferences(b.Body, bound)...)
 			continue

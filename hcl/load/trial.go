@@ -62,7 +62,7 @@ func Tests(path string) ([]*Test, hcl.Diagnostics, map[string]*hcl.File) {
 			diags = append(diags, problem(nil, "File that cannot be read", "%v", err))
 			continue
 		}
-		f, more := parser.ParseHCL(text, p)
+		f, more := parse(parser, text, p)
 		if diags = append(diags, more...); more.HasErrors() {
 			continue
 		}
@@ -77,7 +77,7 @@ func Tests(path string) ([]*Test, hcl.Diagnostics, map[string]*hcl.File) {
 func decodeTest(path string, body hcl.Body) (*Test, hcl.Diagnostics) {
 	t := &Test{Path: path}
 	override := hcl.BlockHeaderSchema{Type: "override_data"}
-	content, diags := body.Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "run", LabelNames: []string{"name"}}, {Type: "variables"}, override}})
+	content, diags := block.Explained(body).Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "run", LabelNames: []string{"name"}}, {Type: "variables"}, override}})
 	common := hcl.Attributes{}
 	var replace hcl.Blocks
 	for _, b := range content.Blocks {
@@ -95,7 +95,7 @@ func decodeTest(path string, body hcl.Body) (*Test, hcl.Diagnostics) {
 			continue
 		}
 		r := &TestRun{Name: b.Labels[0], Apply: true, vars: maps.Clone(common), replace: slices.Clone(replace)}
-		inner, more := b.Body.Content(&hcl.BodySchema{
+		inner, more := block.Explained(b.Body).Content(&hcl.BodySchema{
 			Attributes: []hcl.AttributeSchema{{Name: "command"}, {Name: "expect_failures"}},
 			Blocks:     []hcl.BlockHeaderSchema{{Type: "variables"}, {Type: "assert"}, override},
 		})
@@ -145,7 +145,7 @@ func (r *TestRun) Load(o Options, before map[string]cty.Value) (*Configuration, 
 		}
 	}
 	for _, b := range r.replace {
-		content, more := b.Body.Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "target", Required: true}, {Name: "values", Required: true}}})
+		content, more := block.Explained(b.Body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "target", Required: true}, {Name: "values", Required: true}}})
 		if diags = append(diags, more...); more.HasErrors() {
 			continue
 		}

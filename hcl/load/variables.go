@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclparse"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
@@ -54,7 +53,7 @@ var (
 )
 
 func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
-	content, diags := b.Body.Content(&hcl.BodySchema{
+	content, diags := block.Explained(b.Body).Content(&hcl.BodySchema{
 		Attributes: []hcl.AttributeSchema{{Name: "type"}, {Name: "default"}, {Name: "description"}, {Name: "sensitive"}, {Name: "nullable"}},
 		Blocks:     []hcl.BlockHeaderSchema{{Type: "validation"}},
 	})
@@ -82,7 +81,7 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 		}
 	}
 	for _, inner := range content.Blocks {
-		c, more := inner.Body.Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "condition", Required: true}, {Name: "error_message", Required: true}}})
+		c, more := block.Explained(inner.Body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "condition", Required: true}, {Name: "error_message", Required: true}}})
 		diags = append(diags, more...)
 		if !more.HasErrors() {
 			v.validations = append(v.validations, validation{c.Attributes["condition"].Expr, c.Attributes["error_message"].Expr})
@@ -248,7 +247,7 @@ func parseText(text string, ty cty.Type) cty.Value {
 	if ty == cty.String {
 		return cty.StringVal(text)
 	}
-	expr, diags := hclsyntax.ParseExpression([]byte(text), "value", hcl.InitialPos)
+	expr, diags := ParseExpression(text, "value")
 	if !diags.HasErrors() {
 		if v, diags := expr.Value(nil); !diags.HasErrors() {
 			return v

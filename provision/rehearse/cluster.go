@@ -24,6 +24,7 @@ type cluster struct {
 type stored struct {
 	state.Object
 	content string
+	desired workload.Desired
 }
 
 func (l *cluster) declare(c *config.Cluster) {
@@ -61,7 +62,7 @@ func wanted(c *config.Cluster) (list []stored, keep map[string]bool, err error) 
 		if d.Keep {
 			keep[d.Address] = true
 		}
-		list = append(list, stored{o, string(text)})
+		list = append(list, stored{o, string(text), d})
 	}
 	return list, keep, nil
 }
@@ -80,10 +81,14 @@ func (l *cluster) compare(c *config.Cluster, before []state.Object) (entries []p
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	for _, o := range list {
+	for i, o := range list {
 		action := plan.Create
 		for _, there := range l.objects {
 			if there.Same(o.Object) {
+				if o, err = ignoring(o, there); err != nil {
+					return nil, nil, nil, err
+				}
+				list[i] = o
 				if action = plan.Change; there.content == o.content {
 					action = plan.None
 				}
@@ -109,6 +114,20 @@ func (l *cluster) compare(c *config.Cluster, before []state.Object) (entries []p
 		}
 	}
 	return entries, list, ended, nil
+}
+
+// ignoring returns an object as it is applied over one that is there: what it ignores is as it is there.
+func ignoring(o, there stored) (stored, error) {
+	if o.desired.Ignored.All {
+		return there, nil
+	}
+	if len(o.desired.Ignored.Fields) == 0 {
+		return o, nil
+	}
+	o.desired = o.desired.Over(there.desired.Object)
+	text, err := json.Marshal(o.desired.Object)
+	o.content = string(text)
+	return o, err
 }
 
 func (l *cluster) Plan(_ context.Context, c *config.Cluster, before []state.Object) ([]plan.Object, []state.Object, error) {

@@ -55,7 +55,11 @@ func (p *Prepared) stages() (list []plan.Stage) {
 		bring()
 		add("Machines that are new, and those of which no daemon restarts", 0, together)
 	}
-	add("The first node of those whose daemons restart, with the new release", 1, ahead)
+	first := "The first node of those whose daemons restart, with the new release"
+	if !slices.ContainsFunc(ahead, p.moves) {
+		first = "The first node of those whose daemons restart, with repaired programs"
+	}
+	add(first, 1, ahead)
 	add("Nodes whose daemons restart", p.budget(), rolled)
 	add("Machines that are replaced: drained, cleaned and made anew", 1, p.with(plan.Replace))
 	add("Machines that leave the control plane and stay: the member leaves the store, then its files are removed", 1, demoted)

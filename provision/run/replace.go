@@ -26,13 +26,46 @@ func (p *Prepared) replaceable() error {
 		}) ||
 			slices.ContainsFunc(p.State.Objects, func(o state.Object) bool { return o.Address == t && e.selected(t) })
 		if !found {
-			return fmt.Errorf("-replace %s: there is no such machine, workload or object that was applied before", t)
+			return fmt.Errorf("-replace %s: %s", t, p.irreplaceable(t))
 		}
 	}
 	if len(p.control(p.with(plan.Change))) > 0 && len(e.Config.ControlPlane()) == 1 && slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Has(config.RoleControlPlane) && e.replaced(m.Address) }) {
 		return fmt.Errorf("-replace: the only machine of the control plane has the cluster's store: add others first, or destroy the cluster and apply again")
 	}
 	return nil
+}
+
+// irreplaceable says why what an address names cannot be replaced by this run.
+func (p *Prepared) irreplaceable(address string) string {
+	e := p.engine
+	named := func(a string) bool { return a == address || strings.HasPrefix(a, address+"[") }
+	applied, declared := false, false
+	for a, m := range p.State.Machines {
+		applied = applied || named(a) && m.Joined
+	}
+	for _, o := range p.State.Objects {
+		applied = applied || named(o.Address)
+	}
+	for _, m := range e.Config.Machines {
+		declared = declared || named(m.Address)
+	}
+	for _, w := range e.Config.Workloads {
+		declared = declared || named(w.Address)
+	}
+	for _, o := range e.Config.Objects {
+		declared = declared || named(o.Address)
+	}
+	switch {
+	case applied && declared && !e.selected(address) && len(e.Targets) > 0 && !slices.ContainsFunc(e.Targets, func(t string) bool { return config.Covers(t, address) }):
+		return "-target leaves it out of this run. Name it in -target as well"
+	case applied && declared && !e.selected(address):
+		return "-exclude leaves it out of this run"
+	case applied && !declared:
+		return "it is declared no more, and apply removes it"
+	case declared:
+		return "it has not been applied yet, and apply creates it without -replace"
+	}
+	return "there is no such machine, workload or object, neither declared nor applied before"
 }
 
 // replace takes one machine out as if it were no longer declared, and in again as a new one.

@@ -152,3 +152,26 @@ func TestReplacedObjectsAreSaidToBeReplaced(t *testing.T) {
 		t.Errorf("it says %q", said)
 	}
 }
+
+func TestARefusedReplacementSaysWhy(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	w.engine.Config.Machines = append(w.engine.Config.Machines, machine("new", "10.0.0.9", config.RoleNode))
+	for _, c := range []struct{ targets, excludes, replaces, want string }{
+		{"machine.a", "", "machine.b", "-replace machine.b: -target leaves it out of this run"},
+		{"", "machine.b", "machine.b", "-replace machine.b: -exclude leaves it out of this run"},
+		{"", "", "machine.new", "-replace machine.new: it has not been applied yet"},
+		{"", "", "machine.none", "-replace machine.none: there is no such machine, workload or object"},
+	} {
+		w.engine.Targets, w.engine.Excludes, w.engine.Replaces = nil, nil, []string{c.replaces}
+		if c.targets != "" {
+			w.engine.Targets = []string{c.targets}
+		}
+		if c.excludes != "" {
+			w.engine.Excludes = []string{c.excludes}
+		}
+		if _, err := w.engine.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

@@ -63,20 +63,26 @@ func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
 		from = *m.facts.Release
 	}
 	was, is := plan.Names(from, to)
-	entry.FromRelease, entry.ToRelease = was, is
-	text := "update " + was + " to " + is
-	if from.Build == to.Build {
-		text = "update of programs of " + is
+	text := "repair programs of " + is
+	if p.moves(m) {
+		entry.FromRelease, entry.ToRelease = was, is
+		text = "update " + was + " to " + is
 	}
 	if tried := m.facts.Tried; tried != nil {
 		name, _ := plan.Names(*tried, from)
-		text += ", where one to " + name + " was cut off"
+		text += ", where an update to " + name + " was cut off"
 	}
 	if failed := p.known(m).Failed; failed != nil {
 		name, _ := plan.Names(failed.To, from)
 		entry.LastTime = fmt.Sprintf("last time, %s, %s was rolled back: %s", failed.At.UTC().Format(time.RFC3339), name, failed.Why)
 	}
 	return text
+}
+
+// moves reports whether a machine goes to another release than the one that it has: otherwise programs of that are put
+// back as they were.
+func (p *Prepared) moves(m *machine) bool {
+	return updates(m) && (m.facts.Release == nil || m.facts.Release.Build != p.engine.Bundle.Release().Build)
 }
 
 // updates reports whether a machine is brought to another release, or has been and that has not held yet.
@@ -149,7 +155,7 @@ func (p *Prepared) wellAgain(ctx context.Context, m *machine) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s after its update %w", limit, err)
+			return fmt.Errorf("%s after its programs changed %w", limit, err)
 		}
 	}
 }

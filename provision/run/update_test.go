@@ -294,3 +294,27 @@ func TestAnUpdateThatSkipsAMinorVersionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestARepairedProgramIsNotCalledAnUpdate(t *testing.T) {
+	w, _, _ := updated(t)
+	w.mustApply()
+	if err := w.hosts["machine.a"].Symlink("/bin/true", "/usr/local/bin/kubelet"); err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prepared.Close()
+	p := prepared.Plan
+	at := slices.IndexFunc(p.Machines, func(m plan.Machine) bool { return m.Address == "machine.a" })
+	m := p.Machines[at]
+	if !strings.HasPrefix(m.Note, "repair programs of v2.0.0") || m.FromRelease != "" {
+		t.Errorf("the plan says %q, from %q to %q", m.Note, m.FromRelease, m.ToRelease)
+	}
+	for _, s := range p.Stages {
+		if strings.Contains(s.Title, "new release") {
+			t.Errorf("a stage is called %q", s.Title)
+		}
+	}
+}

@@ -86,8 +86,8 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 	return entries, ended, nil
 }
 
-// compare returns what applying an object would change.
-func (l *Live) compare(ctx context.Context, d Desired, there *seen) (plan.Object, error) {
+// compare returns what applying an object would change. Fields of it that are ignored become those of the live object.
+func (l *Live) compare(ctx context.Context, d *Desired, there *seen) (plan.Object, error) {
 	o := plan.Object{Address: d.Address, Kind: d.Object.GetKind(), Name: fullName(d.Object.GetNamespace(), d.Object.GetName())}
 	live, err := there.get(ctx, l, d.reference())
 	if err != nil {
@@ -107,10 +107,14 @@ func (l *Live) compare(ctx context.Context, d Desired, there *seen) (plan.Object
 		o.Action = plan.Change
 		return o, foreignError{d.Address, by}
 	}
-	if l.settled.still(d, live) {
+	if d.Ignored.All {
 		return o, nil
 	}
-	result, err := l.dryRun(ctx, d)
+	*d = d.Over(live)
+	if l.settled.still(*d, live) {
+		return o, nil
+	}
+	result, err := l.dryRun(ctx, *d)
 	if err != nil {
 		o.Action = plan.Change
 		return o, err
@@ -124,7 +128,7 @@ func (l *Live) compare(ctx context.Context, d Desired, there *seen) (plan.Object
 			o.Note = with(o.Note, l.withdrawn(ctx, live, result))
 		}
 	} else {
-		l.settled.note(d, live)
+		l.settled.note(*d, live)
 	}
 	return o, nil
 }

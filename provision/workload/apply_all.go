@@ -118,12 +118,16 @@ func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.
 	return g.Wait()
 }
 
+// mostConflicts is how often an object with ignored fields is compared again because it was written in between.
+const mostConflicts = 20
+
 // applyOne applies an object unless a dry run says that nothing would change, so
 // that a run with nothing to do writes nothing. Until the deadline it tries again what may pass by itself.
 func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline time.Time) (plan.Object, error) {
 	pause := 100 * time.Millisecond
-	for ; ; there = nil { // which is of before what kept it
-		o, err := l.compare(ctx, d, there)
+	for conflicts := 0; ; there = nil { // which is of before what kept it
+		d := d
+		o, err := l.compare(ctx, &d, there)
 		if err == nil && o.Action != plan.None {
 			var client dynamic.ResourceInterface
 			if client, err = l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace()); err == nil {
@@ -135,6 +139,10 @@ func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline ti
 		}
 		if err == nil {
 			return o, nil
+		}
+		if d.version != "" && apierrors.IsConflict(err) && conflicts < mostConflicts {
+			conflicts++
+			continue
 		}
 		if !soon(err) || time.Now().After(deadline) || ctx.Err() != nil {
 			return o, err

@@ -14,6 +14,9 @@ import (
 	"clusterctl/hcl/config"
 )
 
+// configDigest is the annotation of pods by which they are made anew when their configuration changes.
+const configDigest = "clusterctl/config-digest"
+
 // ofWorkload turns the short form into the objects that it stands for.
 func ofWorkload(w config.Workload) ([]Desired, error) {
 	own := map[string]string{NameLabel: w.Name}
@@ -33,7 +36,7 @@ func ofWorkload(w config.Workload) ([]Desired, error) {
 			return nil, err
 		}
 		// Pods are made anew when what they were configured with changes.
-		template.Annotations["clusterctl/config-digest"] = digest(w.Config)
+		template.Annotations[configDigest] = digest(w.Config)
 	}
 	replicas := int32(w.Replicas)
 	pod := corev1.PodSpec{NodeSelector: w.NodeSelector, ServiceAccountName: w.ServiceAccount, HostNetwork: w.HostNetwork, Volumes: volumes(w)}

@@ -34,6 +34,8 @@ type Desired struct {
 	Wave    int           // what is in a later one is applied when all before works
 
 	Protected bool // not to be removed, whatever is declared later
+	Ignored   config.Ignored
+	version   string // of the live object that ignored fields were taken from
 }
 
 func (d Desired) reference() state.Object {
@@ -49,7 +51,7 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	namespaces := map[string]bool{}
 	var declared []Desired
 	for _, o := range c.Objects {
-		d := Desired{Address: o.Address, Source: o.Source, Protected: o.PreventDestroy, Block: o.Block, After: o.DependsOn, Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
+		d := Desired{Address: o.Address, Source: o.Source, Protected: o.PreventDestroy, Ignored: o.Ignored, Block: o.Block, After: o.DependsOn, Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
 		if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
 			namespaces[d.Object.GetName()] = true
 		}
@@ -62,6 +64,7 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 		}
 		for i := range objects {
 			objects[i].Source, objects[i].Block, objects[i].After, objects[i].Protected = w.Source, w.Address, w.DependsOn, w.PreventDestroy
+			objects[i].Ignored = ignoredOf(w.Ignored, objects[i].Object.GetKind())
 		}
 		declared = append(declared, objects...)
 	}
@@ -88,6 +91,15 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 		return cmp.Or(cmp.Compare(a.Wave, b.Wave), cmp.Compare(rank(a.Object.GetKind()), rank(b.Object.GetKind())))
 	})
 	return list, nil
+}
+
+// Made returns the objects that a workload stands for.
+func Made(w config.Workload) (list []map[string]any, err error) {
+	objects, err := ofWorkload(w)
+	for _, o := range objects {
+		list = append(list, o.Object.Object)
+	}
+	return list, err
 }
 
 // wanted are the namespaces that objects need and that are not there from the start.

@@ -30,7 +30,12 @@ func (l *Live) dryRun(ctx context.Context, d Desired) (*unstructured.Unstructure
 
 // write applies an object. Its errors are marked as those of a write.
 func (l *Live) write(ctx context.Context, client dynamic.ResourceInterface, d Desired, dryRun ...string) (*unstructured.Unstructured, error) {
-	result, err := client.Apply(ctx, d.Object.GetName(), d.Object, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: dryRun})
+	object := d.Object
+	if d.version != "" && len(dryRun) == 0 { // what is ignored is not to go back to what it was a moment ago
+		object = object.DeepCopy()
+		object.SetResourceVersion(d.version)
+	}
+	result, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: dryRun})
 	if err != nil {
 		return nil, writeError{err}
 	}
@@ -44,7 +49,7 @@ func (e writeError) Unwrap() []error { return []error{e.error, errWrite} }
 
 // try compares an object, and has one that is not there made in a dry run.
 func (l *Live) try(ctx context.Context, d Desired, there *seen) (plan.Object, error) {
-	o, err := l.compare(ctx, d, there)
+	o, err := l.compare(ctx, &d, there)
 	if errors.As(err, new(goingError)) {
 		return o, nil // the one that will be there cannot be tried before this one is gone
 	}

@@ -1,0 +1,239 @@
+package block
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/hcl/config"
+	"clusterctl/kube/scheme"
+)
+
+type lifecycleBlock struct {
+	PreventDestroy bool           `hcl:"prevent_destroy,optional" doc:"Refuse to remove, replace or destroy it, also when the block is gone, until it has been applied with false." default:"false"`
+	IgnoreChanges  hcl.Expression `hcl:"ignore_changes,optional" doc:"In workload, object and manifests blocks: fields that are written when the object is created, and left as they are in the cluster afterwards. all stands for every field."`
+}
+
+func (l *lifecycleBlock) preventDestroy() bool { return l != nil && l.PreventDestroy }
+
+// decodeLifecycle reads the lifecycle block of a block whose attributes may be any, and returns the rest.
+func decodeLifecycle(x *Context, b *hcl.Block) (*lifecycleBlock, hcl.Body, hcl.Diagnostics) {
+	content, rest, diags := b.Body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "lifecycle"}}})
+	if diags.HasErrors() || len(content.Blocks) == 0 {
+		return nil, rest, diags
+	}
+	if len(content.Blocks) > 1 {
+		return nil, rest, append(diags, fail(content.Blocks[1].DefRange.Ptr(), "Second lifecycle block", "A block has one lifecycle at most."))
+	}
+	var l lifecycleBlock
+	return &l, rest, append(diags, x.decode(content.Blocks[0].Body, x.Eval, &l)...)
+}
+
+// ignoreChanges returns the expression of ignore_changes, nil when there is none.
+func (l *lifecycleBlock) ignoreChanges() hcl.Expression {
+	if l == nil || l.IgnoreChanges == nil {
+		return nil
+	}
+	expr := l.IgnoreChanges
+	if opened, ok := expr.(openExpression); ok {
+		expr = opened.Expression
+	}
+	if v, diags := expr.Value(nil); !diags.HasErrors() && v.IsNull() {
+		return nil
+	}
+	return expr
+}
+
+// refuseIgnore refuses ignore_changes in a block where it has no meaning.
+func (l *lifecycleBlock) refuseIgnore(why string) hcl.Diagnostics {
+	expr := l.ignoreChanges()
+	if expr == nil {
+		return nil
+	}
+	return hcl.Diagnostics{fail(expr.Range().Ptr(), "Changes that cannot be ignored", "%s", why)}
+}
+
+// ignored reads ignore_changes: all, or a list of fields, each of which check may refuse or write in another way.
+func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (list config.Ignored, diags hcl.Diagnostics) {
+	expr := l.ignoreChanges()
+	if expr == nil {
+		return list, nil
+	}
+	if word := hcl.ExprAsKeyword(expr); word == "all" {
+		return config.Ignored{All: true}, nil
+	}
+	if v, more := expr.Value(nil); !more.HasErrors() && v.Type() == cty.String && v.IsKnown() && v.AsString() == "all" { // JSON
+		return config.Ignored{All: true}, nil
+	}
+	items, more := hcl.ExprList(expr)
+	if more.HasErrors() {
+		return list, hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid ignore_changes", "Write a list of fields, as [spec.replicas, metadata.annotations[\"example.com/x\"]], or all.")}
+	}
+	for _, item := range items {
+		path, err := fieldPath(item)
+		if err == nil {
+			path, err = check(path)
+		}
+		if err != nil {
+			diags = append(diags, fail(item.Range().Ptr(), "Invalid ignore_changes", "%s", sentence(err)))
+			continue
+		}
+		list.Fields = append(list.Fields, path)
+	}
+	return list, diags
+}
+
+// fieldPath reads the path of a field: names, and in brackets keys of maps and names of a list's elements.
+func fieldPath(expr hcl.Expression) (path []string, err error) {
+	t, diags := hcl.AbsTraversalForExpr(expr)
+	if diags.HasErrors() {
+		if v, more := expr.Value(nil); !more.HasErrors() && v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
+			t, diags = hclsyntax.ParseTraversalAbs([]byte(v.AsString()), "field", hcl.InitialPos)
+		}
+	}
+	if diags.HasErrors() {
+		return nil, fmt.Errorf("this is no field. Fields are written as spec.replicas or metadata.annotations[\"example.com/x\"]")
+	}
+	for _, step := range t {
+		switch s := step.(type) {
+		case hcl.TraverseRoot:
+			path = append(path, s.Name)
+		case hcl.TraverseAttr:
+			path = append(path, s.Name)
+		case hcl.TraverseIndex:
+			if s.Key.Type() != cty.String {
+				return nil, fmt.Errorf("elements of a list are named by their field name, as containers[\"web\"]: their places change when others are added")
+			}
+			path = append(path, s.Key.AsString())
+		default:
+			return nil, fmt.Errorf("a field is one field: * has no meaning here")
+		}
+	}
+	return path, nil
+}
+
+// objectField checks a field of an object. The short forms of an object block stand for the fields of metadata.
+func objectField(apiVersion, kind string, short bool) func([]string) ([]string, error) {
+	return func(path []string) ([]string, error) {
+		if short && (path[0] == "labels" || path[0] == "annotations") {
+			path = append([]string{"metadata"}, path...)
+		}
+		switch path[0] {
+		case "apiVersion", "kind", "namespace":
+			return nil, fmt.Errorf("%s says which object it is", path[0])
+		case "status":
+			return nil, fmt.Errorf("status is the cluster's, and is never compared")
+		case "metadata":
+			if len(path) == 1 || !slices.Contains([]string{"labels", "annotations", "finalizers", "ownerReferences"}, path[1]) {
+				return nil, fmt.Errorf("of metadata, labels, annotations, finalizers and ownerReferences can be ignored, whole or by key: the rest says which object it is, or is the cluster's")
+			}
+		}
+		gv, err := schema.ParseGroupVersion(apiVersion)
+		if typ, known := scheme.Scheme().AllKnownTypes()[gv.WithKind(kind)]; err == nil && known {
+			return path, checkField(typ, apiVersion+" "+kind, path)
+		}
+		return path, nil // the cluster alone knows its fields
+	}
+}
+
+// checkField checks that a type has a field.
+func checkField(typ reflect.Type, what string, path []string) error {
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if len(path) == 0 {
+		return nil
+	}
+	switch typ.Kind() {
+	case reflect.Map:
+		return checkField(typ.Elem(), what+"."+path[0], path[1:])
+	case reflect.Slice:
+		element := typ.Elem()
+		if jsonFields(element)["name"] == nil {
+			return fmt.Errorf("the elements of %s have no names, so that the list can only be ignored as a whole", what)
+		}
+		return checkField(element, fmt.Sprintf("%s[%q]", what, path[0]), path[1:])
+	}
+	fields := jsonFields(typ)
+	next := fields[path[0]]
+	if next == nil {
+		names := make([]string, 0, len(fields))
+		for name := range fields {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return fmt.Errorf("%s has no field %q.%s", what, path[0], Suggest(path[0], names))
+	}
+	return checkField(next, what+"."+path[0], path[1:])
+}
+
+// jsonFields are the fields of a struct by their names in JSON; none of what writes itself in another way.
+func jsonFields(typ reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+	if typ.Kind() != reflect.Struct || typ.Implements(jsonWriter) || reflect.PointerTo(typ).Implements(jsonWriter) {
+		return fields
+	}
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && (name == "" || strings.Contains(options, "inline")) {
+			for inner, t := range jsonFields(f.Type) {
+				fields[inner] = t
+			}
+		} else if name != "" && name != "-" {
+			fields[name] = f.Type
+		}
+	}
+	return fields
+}
+
+var jsonWriter = reflect.TypeFor[interface{ MarshalJSON() ([]byte, error) }]()
+
+// workloadField checks a field of a workload block.
+func workloadField(containers []containerBlock) func([]string) ([]string, error) {
+	return func(path []string) ([]string, error) {
+		switch path[0] {
+		case "replicas", "config", "node_selector":
+			if len(path) == 1 {
+				return path, nil
+			}
+		case "container":
+			if len(path) != 3 || !slices.Contains([]string{"image", "command", "args", "env", "requests", "limits"}, path[2]) {
+				break
+			}
+			if slices.ContainsFunc(containers, func(c containerBlock) bool { return c.Name == path[1] }) {
+				return path, nil
+			}
+			return nil, fmt.Errorf("there is no container %q", path[1])
+		}
+		return nil, fmt.Errorf("of a workload replicas, config, node_selector and container[\"NAME\"].image, command, args, env, requests or limits can be ignored, or all. An object block of kind Deployment can ignore any field")
+	}
+}
+
+// unusedFields refuses fields that none of the objects of a manifests block has.
+func (l *lifecycleBlock) unusedFields(objects []config.Object) (diags hcl.Diagnostics) {
+	var ignored config.Ignored
+	if len(objects) > 0 {
+		ignored = objects[0].Ignored
+	}
+	for _, path := range ignored.Fields {
+		var refused error
+		has := slices.ContainsFunc(objects, func(o config.Object) bool {
+			version, _ := o.Content["apiVersion"].(string)
+			kind, _ := o.Content["kind"].(string)
+			_, err := objectField(version, kind, false)(path)
+			refused = err
+			return err == nil
+		})
+		if !has {
+			diags = append(diags, fail(l.ignoreChanges().Range().Ptr(), "Invalid ignore_changes", "No object of this block has the field: %s", sentence(refused)))
+		}
+	}
+	return diags
+}

@@ -1,0 +1,94 @@
+package load
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"clusterctl/hcl/block"
+)
+
+// explainIndexes replaces what the library of HCL says about an instance of a block that is not there, which is only
+// that there is no such key, by which instances there are.
+func (e *evaluator) explainIndexes(n *node, diags hcl.Diagnostics) {
+	for _, d := range diags {
+		if d.Summary != "Invalid index" || d.Subject == nil {
+			continue
+		}
+		for _, t := range n.needs {
+			if detail := e.missingInstance(t, *d.Subject); detail != "" {
+				d.Summary, d.Detail = "No such instance", detail
+				break
+			}
+		}
+	}
+}
+
+// missingInstance says which instances there are of the block that a reference names, when the index at this place is of
+// none of them.
+func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
+	name, ok := second(t)
+	after := 2
+	if t.RootName() == "data" {
+		after = 3
+	}
+	if !ok || len(t) <= after {
+		return ""
+	}
+	index, isIndex := t[after].(hcl.TraverseIndex)
+	n := e.nodes[t.RootName()+"."+name]
+	if !isIndex || n == nil || n.block == nil || n.variable != nil || !at.Overlaps(index.SrcRange) || at.Filename != index.SrcRange.Filename {
+		return ""
+	}
+	v := e.kinds[n.root].values[n.name]
+	if n.call != nil {
+		v = n.call.result()
+	}
+	if v == cty.NilVal {
+		return ""
+	}
+	v, _ = v.Unmark()
+	base, missing := block.Address(t[:after]), block.Address(t[:after+1])
+	switch {
+	case n.has("count") && v.Type().IsTupleType():
+		switch most := v.LengthInt(); most {
+		case 0:
+			return fmt.Sprintf("There is no %s: count of %s is 0. Where it may be, use one(%s[*]), which is null then.", missing, base, base)
+		case 1:
+			return fmt.Sprintf("There is no %s: count of %s is 1, so that the only index is 0.", missing, base)
+		default:
+			return fmt.Sprintf("There is no %s: count of %s is %d, so that the indexes go from 0 to %d.", missing, base, most, most-1)
+		}
+	case n.has("for_each") && v.Type().IsObjectType():
+		keys := slices.Sorted(maps.Keys(v.Type().AttributeTypes()))
+		if len(keys) == 0 {
+			return fmt.Sprintf("There is no %s: for_each of %s is empty.", missing, base)
+		}
+		hint := ""
+		if index.Key.Type() == cty.String {
+			hint = block.Suggest(index.Key.AsString(), keys)
+		}
+		return fmt.Sprintf("There is no %s: the keys of %s are %s.%s", missing, base, shown(keys), hint)
+	case !n.has("count") && !n.has("for_each"):
+		return fmt.Sprintf("%s has neither count nor for_each: write %s without an index.", base, base)
+	}
+	return ""
+}
+
+// shown lists the first of some keys.
+func shown(keys []string) string {
+	const most = 10
+	var list []string
+	for _, k := range keys[:min(most, len(keys))] {
+		list = append(list, fmt.Sprintf("%q", k))
+	}
+	text := strings.Join(list, ", ")
+	if len(keys) > most {
+		text += fmt.Sprintf(" and %d more", len(keys)-most)
+	}
+	return text
+}

@@ -1,0 +1,245 @@
+package workload
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"clusterctl/hcl/config"
+)
+
+// ignoredOf returns which fields of an object of a workload are ignored, when these fields of its block are.
+func ignoredOf(block config.Ignored, kind string) config.Ignored {
+	out := config.Ignored{All: block.All}
+	template := []string{"spec", "template", "spec"}
+	for _, f := range block.Fields {
+		switch {
+		case kind == "ConfigMap" && f[0] == "config":
+			out.Fields = append(out.Fields, []string{"data"})
+		case kind != "Deployment":
+		case f[0] == "config":
+			out.Fields = append(out.Fields, []string{"spec", "template", "metadata", "annotations", configDigest})
+		case f[0] == "replicas":
+			out.Fields = append(out.Fields, []string{"spec", "replicas"})
+		case f[0] == "node_selector":
+			out.Fields = append(out.Fields, slices.Concat(template, []string{"nodeSelector"}))
+		case f[0] == "container" && (f[2] == "requests" || f[2] == "limits"):
+			out.Fields = append(out.Fields, slices.Concat(template, []string{"containers", f[1], "resources", f[2]}))
+		case f[0] == "container":
+			out.Fields = append(out.Fields, slices.Concat(template, []string{"containers", f[1], f[2]}))
+		}
+	}
+	return out
+}
+
+// Over returns the object as it is applied over a live one: the fields that are ignored are as they are there. Of those
+// the ones stay in what is applied that this manager alone owns, since server-side apply removes fields that their only
+// owner no longer applies. Fields that others own are left out, and are theirs from then on.
+func (d Desired) Over(live *unstructured.Unstructured) Desired {
+	if len(d.Ignored.Fields) == 0 {
+		return d
+	}
+	owned := ownersOf(live)
+	d.Object = d.Object.DeepCopy()
+	d.version = live.GetResourceVersion()
+	for _, path := range d.Ignored.Fields {
+		value, found := at(live.Object, path)
+		own, others := owned.at(path)
+		if found {
+			value, found = owned.kept(value, own, others)
+		}
+		replace(d.Object.Object, path, value, found)
+	}
+	return d
+}
+
+// fields are the fields that a manager owns, as managedFields has them.
+type fields = map[string]any
+
+// owners are the managers of an object.
+type owners struct {
+	ours   fields
+	others []fields
+	known  bool // the object says who owns its fields
+}
+
+func ownersOf(live *unstructured.Unstructured) (list owners) {
+	for _, entry := range live.GetManagedFields() {
+		var set fields
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &set) != nil {
+			continue
+		}
+		list.known = true
+		if entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
+			list.ours = set
+		} else {
+			list.others = append(list.others, set)
+		}
+	}
+	return list
+}
+
+// ownership is what a manager owns of a field.
+type ownership int
+
+const (
+	none  ownership = iota
+	part            // it, or fields in it
+	whole           // a field around it that has one owner as a whole, or it cannot be said
+)
+
+type owner struct {
+	has    ownership
+	fields fields
+}
+
+func (o owners) at(path []string) (own owner, others []owner) {
+	if !o.known {
+		return owner{has: whole}, nil
+	}
+	for _, set := range o.others {
+		others = append(others, walkFields(set, path))
+	}
+	return walkFields(o.ours, path), others
+}
+
+// walkFields follows a path through the fields that a manager owns.
+func walkFields(set fields, path []string) owner {
+	for i, step := range path {
+		next, ok := set["f:"+step].(map[string]any)
+		if !ok {
+			var keyed bool
+			next, ok, keyed = element(set, step)
+			if !ok && keyed {
+				return owner{has: whole}
+			}
+		}
+		if !ok {
+			return owner{}
+		}
+		if len(next) == 0 && i < len(path)-1 {
+			return owner{has: whole}
+		}
+		set = next
+	}
+	return owner{has: part, fields: set}
+}
+
+// element returns what a manager owns of the element of a list that has a name. keyed is that elements of the list are
+// known by something else than their names.
+func element(set fields, name string) (found fields, ok, keyed bool) {
+	for key, value := range set {
+		text, isKey := strings.CutPrefix(key, "k:")
+		if !isKey {
+			continue
+		}
+		var parts map[string]any
+		if json.Unmarshal([]byte(text), &parts) != nil || len(parts) != 1 || parts["name"] == nil {
+			keyed = true
+			continue
+		}
+		if parts["name"] == name {
+			found, ok = value.(map[string]any)
+			return found, ok, false
+		}
+	}
+	return nil, false, keyed
+}
+
+// kept returns what of a live value has to be applied so that it stays.
+func (o owners) kept(value any, own owner, others []owner) (any, bool) {
+	if own.has == none {
+		return nil, false
+	}
+	m, isMap := value.(map[string]any)
+	if isMap && own.has == part && len(own.fields) > 0 {
+		out := map[string]any{}
+		for key, inner := range m {
+			var theirs []owner
+			for _, other := range others {
+				if other.has == part {
+					theirs = append(theirs, walkFields(other.fields, []string{key}))
+				}
+			}
+			if v, ok := o.kept(inner, walkFields(own.fields, []string{key}), theirs); ok {
+				out[key] = v
+			}
+		}
+		return out, len(out) > 0
+	}
+	_, isList := value.([]any)
+	if own.has == part && !isList && slices.ContainsFunc(others, func(other owner) bool { return other.has == part }) {
+		return nil, false
+	}
+	return value, true
+}
+
+// at returns the value of a field.
+func at(value any, path []string) (any, bool) {
+	for _, step := range path {
+		switch v := value.(type) {
+		case map[string]any:
+			inner, ok := v[step]
+			if !ok {
+				return nil, false
+			}
+			value = inner
+		case []any:
+			i := named(v, step)
+			if i < 0 {
+				return nil, false
+			}
+			value = v[i]
+		default:
+			return nil, false
+		}
+	}
+	return value, true
+}
+
+func named(list []any, name string) int {
+	return slices.IndexFunc(list, func(e any) bool {
+		m, ok := e.(map[string]any)
+		return ok && m["name"] == name
+	})
+}
+
+// replace sets a field of an object, or takes it out. A field in something that is not declared stays undeclared.
+func replace(value any, path []string, with any, set bool) {
+	last := len(path) - 1
+	for i, step := range path {
+		switch v := value.(type) {
+		case map[string]any:
+			switch inner, ok := v[step]; {
+			case i == last && set:
+				v[step] = with
+			case i == last:
+				delete(v, step)
+			case !ok && set:
+				inner = map[string]any{}
+				v[step] = inner
+				value = inner
+			default:
+				value = inner
+			}
+		case []any:
+			at := named(v, step)
+			if at < 0 {
+				return
+			}
+			if value = v[at]; i == last {
+				kept, _ := with.(map[string]any)
+				element := map[string]any{"name": step}
+				for k, e := range kept {
+					element[k] = e
+				}
+				v[at] = element
+			}
+		default:
+			return
+		}
+	}
+}
