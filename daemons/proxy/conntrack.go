@@ -22,9 +22,9 @@ var kernelConntrack = conntrackFiles{"/proc/sys/net/netfilter", "/sys/module/nf_
 // perList is how many connections a list of the table has on average, at most, when the table is full.
 const perList = 4
 
-// setConntrack sets how many connections the kernel tracks, and for how long. A table that is larger than asked for stays
-// as it is; one that is made larger gets more lists, or each packet would search through long ones. Zeros leave what the
-// kernel has. Half-closed connections are kept for an
+// setConntrack sets how many connections the kernel tracks, and for how long. A table that is larger than asked for
+// stays as it is; one that is made larger gets more lists, or each packet would search through long ones. Zeros leave
+// what the kernel has. Half-closed connections are kept for an
 // hour in place of a minute: a pod that sends for longer after its peer has closed would else send to an address that
 // nothing translates back.
 func setConntrack(files conntrackFiles, cfg *config.Proxy, cores int) error {
@@ -45,7 +45,9 @@ func setConntrack(files conntrackFiles, cfg *config.Proxy, cores int) error {
 			failures = append(failures, fmt.Errorf("set %s to %d: %w", path, value, err))
 		}
 	}
-	set := func(name string, value int64, atLeast bool) { write(filepath.Join(files.sysctls, name), value, atLeast) }
+	set := func(name string, value int64, atLeast bool) {
+		write(filepath.Join(files.sysctls, name), value, atLeast)
+	}
 	seconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	if cfg.ConntrackMaxPerCore > 0 {
 		most := max(int64(cfg.ConntrackMaxPerCore)*int64(cores), int64(cfg.ConntrackMin))
