@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -34,7 +35,14 @@ type gate struct {
 	// revoked certificates are nobody's.
 	revoked *run.Revoked
 	mu      sync.Mutex
-	said    map[string]verdict
+	said    map[question]verdict
+}
+
+// question identifies what the API server was asked. It has a fixed size: strangers send tokens as long as a header.
+type question [sha256.Size]byte
+
+func questionOf(parts ...any) question {
+	return sha256.Sum256(fmt.Appendf(nil, strings.Repeat("%q ", len(parts)), parts...))
 }
 
 type verdict struct {
@@ -52,7 +60,7 @@ const (
 )
 
 func (k *Kubelet) newGate() (*gate, error) {
-	g := &gate{k: k, said: map[string]verdict{}}
+	g := &gate{k: k, said: map[question]verdict{}}
 	if path := k.file.Authentication.X509.ClientCAFile; path != "" {
 		var err error
 		if g.cas, err = run.NewAuthorities(path); err != nil {
@@ -126,7 +134,7 @@ func (g *gate) identify(r *http.Request) (authenticationv1.UserInfo, error) {
 }
 
 func (g *gate) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
-	id := "token\x00" + token
+	id := questionOf("token", token)
 	if v, ok := g.answer(id); ok {
 		if !v.ok {
 			return v.user, errNobody
@@ -192,13 +200,13 @@ func (g *gate) allowed(r *http.Request, user authenticationv1.UserInfo) (bool, e
 		return true, nil
 	}
 	verb, subresource := attributes(r)
-	id := strings.Join(append([]string{"may", user.Username, user.UID, verb, subresource}, user.Groups...), "\x00")
+	extra, values := map[string]authorizationv1.ExtraValue{}, map[string][]string{}
+	for k, v := range user.Extra {
+		extra[k], values[k] = authorizationv1.ExtraValue(v), v
+	}
+	id := questionOf("may", user.Username, user.UID, verb, subresource, user.Groups, values)
 	if v, ok := g.answer(id); ok {
 		return v.ok, nil
-	}
-	extra := map[string]authorizationv1.ExtraValue{}
-	for k, v := range user.Extra {
-		extra[k] = authorizationv1.ExtraValue(v)
 	}
 	ask := func(sub string) (bool, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), callTime)
@@ -229,14 +237,14 @@ func (g *gate) allowed(r *http.Request, user authenticationv1.UserInfo) (bool, e
 	return ok, nil
 }
 
-func (g *gate) answer(id string) (verdict, bool) {
+func (g *gate) answer(id question) (verdict, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v, ok := g.said[id]
 	return v, ok && time.Now().Before(v.until)
 }
 
-func (g *gate) keep(id string, v verdict) {
+func (g *gate) keep(id question, v verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.said) >= maxAnswers {

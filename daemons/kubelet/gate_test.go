@@ -1,8 +1,16 @@
 package kubelet
 
 import (
+	"fmt"
 	"net/http/httptest"
+	"runtime"
+	"strings"
 	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	k8stesting "k8s.io/client-go/testing"
 )
 
 // S23: which right on a node a path stands for. Who may only read runs nothing, whatever method a WebSocket begins with.
@@ -29,6 +37,66 @@ func TestPathsOfTheKubeletStandForRights(t *testing.T) {
 		verb, subresource := attributes(httptest.NewRequest(c.method, "https://n"+c.path, nil))
 		if is := verb + " " + subresource; is != c.want {
 			t.Errorf("%s %s: %s, want %s", c.method, c.path, is, c.want)
+		}
+	}
+}
+
+// newTestGate returns a gate in front of a kubelet, which asks the given client's reactors.
+func newTestGate(t *testing.T, resource string, answer func(apiruntime.Object)) *gate {
+	n := newNode(t)
+	n.file.Authentication.X509.ClientCAFile = ""
+	n.client.PrependReactor("create", resource, func(a k8stesting.Action) (bool, apiruntime.Object, error) {
+		asked := a.(k8stesting.CreateAction).GetObject().DeepCopyObject()
+		answer(asked)
+		return true, asked, nil
+	})
+	g, err := n.built().newGate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// Whoever reaches the port may send tokens that are as long as a header.
+func TestTokensOfStrangersTakeNoMemory(t *testing.T) {
+	g := newTestGate(t, "tokenreviews", func(apiruntime.Object) {})
+	long := strings.Repeat("x", 60<<10)
+	held := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	g.k.client.(interface{ ClearActions() }).ClearActions()
+	before := held()
+	for i := range 200 {
+		if _, err := g.review(t.Context(), fmt.Sprint(long, i)); err == nil {
+			t.Fatal("a token of nobody is taken")
+		}
+		g.k.client.(interface{ ClearActions() }).ClearActions() // the fake keeps what it was asked
+	}
+	if after := held(); after > before+2<<20 {
+		t.Errorf("200 tokens of nobody take %d KiB", (after-before)>>10)
+	}
+	if len(g.said) != 200 {
+		t.Errorf("%d answers are kept", len(g.said))
+	}
+}
+
+// What a user may do can depend on what its authenticator says besides of it.
+func TestRightsAreKeptForAUserWithItsExtra(t *testing.T) {
+	g := newTestGate(t, "subjectaccessreviews", func(o apiruntime.Object) {
+		r := o.(*authorizationv1.SubjectAccessReview)
+		r.Status.Allowed = len(r.Spec.Extra["scopes"]) == 2
+	})
+	for _, row := range []struct {
+		scopes []string
+		may    bool
+	}{{[]string{"read", "write"}, true}, {[]string{"read"}, false}, {[]string{"read write"}, false}, {nil, false}} {
+		user := authenticationv1.UserInfo{Username: "u", Extra: map[string]authenticationv1.ExtraValue{"scopes": row.scopes}}
+		may, err := g.allowed(httptest.NewRequest("GET", "https://n/metrics", nil), user)
+		if err != nil || may != row.may {
+			t.Errorf("a user with the scopes %q may: %t, %v", row.scopes, may, err)
 		}
 	}
 }

@@ -121,6 +121,7 @@ type Kubelet struct {
 	pretended bool    // containers are only pretended, see Options
 	unleased  bool    // the node has no lease, see Options
 
+	listed           lockWatch // of mu, for health checks
 	chores           []chore
 	manifestsMissing atomic.Bool     // there is no such directory, and no record of what was in it
 	spared           map[string]bool // uids of static pods that run and may be wanted all the same

@@ -106,7 +106,7 @@ func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error 
 		return err
 	}
 	size := cri.Resources(spec.Resources)
-	size.Unified = w.k.unified().Files(f.Pod, spec)
+	size.Unified = w.k.unified().Resized(f.Pod, spec)
 	return w.k.runtime.UpdateContainerResources(ctx, step.ID, size)
 }
 

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,22 +31,45 @@ import (
 // stuckTime is how long the kubelet's list of pods may be locked before the kubelet counts as one that hangs.
 const stuckTime = 5 * time.Second
 
-// progresses reports that the kubelet hangs. Everything that it does for a pod needs the list of pods.
-func (k *Kubelet) progresses() error {
-	had := make(chan struct{})
-	go func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		close(had)
-	}()
-	late := time.NewTimer(stuckTime)
+// lockWatch finds out whether a lock can be had. Callers share the goroutine that waits for it.
+type lockWatch struct {
+	mu      sync.Mutex
+	waiting chan struct{} // closed when the lock was had; nil when no goroutine waits
+}
+
+// within reports whether a lock can be had within a time.
+func (w *lockWatch) within(lock sync.Locker, d time.Duration) bool {
+	w.mu.Lock()
+	had := w.waiting
+	if had == nil {
+		had = make(chan struct{})
+		w.waiting = had
+		go func() {
+			lock.Lock()
+			lock.Unlock() //nolint:staticcheck // that it could be had is all there is to know
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.waiting = nil
+			close(had)
+		}()
+	}
+	w.mu.Unlock()
+	late := time.NewTimer(d)
 	defer late.Stop()
 	select {
 	case <-had:
-		return nil
+		return true
 	case <-late.C:
+		return false
+	}
+}
+
+// progresses reports that the kubelet hangs. Everything that it does for a pod needs the list of pods.
+func (k *Kubelet) progresses() error {
+	if !k.listed.within(&k.mu, stuckTime) {
 		return fmt.Errorf("the list of pods has been locked for %s", stuckTime)
 	}
+	return nil
 }
 
 // serve answers on the kubelet's port and on its health port until ctx ends.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +20,9 @@ import (
 
 // maxAsking is how many may ask for pods at a time: more than a node has pods.
 const maxAsking = 1024
+
+// Times between attempts to accept a connection while the system has no room for one.
+const firstAccept, lastAccept = 5 * time.Millisecond, time.Second
 
 // openSocket opens the socket at which the kubelet asks. Only root gets in.
 func openSocket(path string) (net.Listener, error) {
@@ -47,11 +51,12 @@ func openSocket(path string) (net.Listener, error) {
 }
 
 // serve answers who asks for pods, until ctx ends.
-func (a *admissions) serve(ctx context.Context, ln net.Listener) error {
+func (a *admissions) serve(ctx context.Context, ln net.Listener, log *slog.Logger) error {
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	free := make(chan struct{}, maxAsking)
+	wait := firstAccept
 	for {
 		select {
 		case free <- struct{}{}:
@@ -61,11 +66,21 @@ func (a *admissions) serve(ctx context.Context, ln net.Listener) error {
 		c, err := ln.Accept()
 		if err != nil {
 			<-free
-			if ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
 				return nil
+			case errors.Is(err, net.ErrClosed):
+				return fmt.Errorf("wait for the kubelet: %w", err)
 			}
-			return fmt.Errorf("wait for the kubelet: %w", err)
+			log.Warn("accept connections of the kubelet", "error", err) // no more files: one has to be closed first
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+			wait = min(2*wait, lastAccept)
+			continue
 		}
+		wait = firstAccept
 		asking.Go(func() {
 			defer func() { <-free }()
 			defer c.Close()

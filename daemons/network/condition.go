@@ -56,7 +56,7 @@ func (c *condition) tell(ctx context.Context, n *corev1.Node, p Plan, made int) 
 			return nil
 		}
 	}
-	return c.write(ctx, n.Name, corev1.NodeNetworkUnavailable, status, reason, message)
+	return c.write(ctx, n, corev1.NodeNetworkUnavailable, status, reason, message)
 }
 
 // PodTrafficDropped is the condition of a node on which packet rules of others drop what pods send and get.
@@ -78,15 +78,21 @@ func (c *condition) tellDropped(ctx context.Context, n *corev1.Node, problems []
 	if said == message || said == "" && len(problems) == 0 {
 		return nil
 	}
-	return c.write(ctx, n.Name, PodTrafficDropped, status, reason, message)
+	return c.write(ctx, n, PodTrafficDropped, status, reason, message)
 }
 
-// write writes a condition of the node.
-func (c *condition) write(ctx context.Context, node string, kind corev1.NodeConditionType,
+// write writes a condition of the node. The time of its transition is that of its last other status.
+func (c *condition) write(ctx context.Context, n *corev1.Node, kind corev1.NodeConditionType,
 	status corev1.ConditionStatus, reason, message string) error {
 	now := metav1.NewTime(c.now().Truncate(time.Second))
+	since := now
+	for _, is := range n.Status.Conditions {
+		if is.Type == kind && is.Status == status && !is.LastTransitionTime.IsZero() {
+			since = is.LastTransitionTime
+		}
+	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
-		Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
+		Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: since,
 	}}}})
 	if err != nil {
 		return err
@@ -94,9 +100,9 @@ func (c *condition) write(ctx context.Context, node string, kind corev1.NodeCond
 	ctx, cancel := context.WithTimeout(ctx, telling)
 	defer cancel()
 	nodes := c.client.CoreV1().Nodes()
-	_, err = nodes.Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = nodes.Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
-		return fmt.Errorf("write the condition %s of node %s: %w", kind, node, err)
+		return fmt.Errorf("write the condition %s of node %s: %w", kind, n.Name, err)
 	}
 	return nil
 }

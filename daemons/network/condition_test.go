@@ -59,3 +59,42 @@ func TestNodeSaysWhetherItHasANetworkS22(t *testing.T) {
 		}
 	}
 }
+
+// Rules of others that drop packets of pods are reported from when there are some, whatever they are.
+func TestANodeReportsSinceWhenPacketsOfPodsAreDropped(t *testing.T) {
+	now := time.Unix(1000, 0)
+	n := machine("a", "10.244.0.0/24", "10.0.0.1")
+	client := fake.NewClientset(n)
+	c := condition{client: client, now: func() time.Time { return now }}
+	for _, step := range []struct {
+		problems []string
+		status   corev1.ConditionStatus
+		since    int64
+		message  string
+	}{
+		{nil, "", 0, ""}, // a node that never had any says nothing
+		{[]string{"one"}, corev1.ConditionTrue, 1020, "one"},
+		{[]string{"one", "two"}, corev1.ConditionTrue, 1020, "one; two"},
+		{nil, corev1.ConditionFalse, 1040, "no packet rules of others drop packets of pods"},
+		{nil, corev1.ConditionFalse, 1040, "no packet rules of others drop packets of pods"},
+		{[]string{"one"}, corev1.ConditionTrue, 1060, "one"},
+	} {
+		now = now.Add(10 * time.Second)
+		if err := c.tellDropped(t.Context(), n, step.problems); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if n, err = client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		is := corev1.NodeCondition{LastTransitionTime: metav1.Unix(0, 0)}
+		for _, one := range n.Status.Conditions {
+			if one.Type == PodTrafficDropped {
+				is = one
+			}
+		}
+		if is.Status != step.status || is.Message != step.message || is.LastTransitionTime.Unix() != step.since {
+			t.Errorf("of %q it is said %s since %d: %q", step.problems, is.Status, is.LastTransitionTime.Unix(), is.Message)
+		}
+	}
+}

@@ -116,23 +116,14 @@ func (f *foreign) older(p protocolOf) ([]string, error) {
 // that drop packets of pods before they reach it.
 func (f *foreign) accept(p protocolOf, program, suffix, called string) ([]string, error) {
 	name := program + suffix
-	listed, err := f.run(nil, name, "-w", "5", "-S", "FORWARD")
+	listed, err := f.run(nil, name, "-w", "5", "-S")
 	if err != nil {
 		return nil, fmt.Errorf("look at the rules of %s: %w", name, err)
 	}
-	drops, jumps, problems := false, false, []string(nil)
-	for line := range strings.Lines(string(listed)) {
-		words := strings.Fields(line)
-		switch {
-		case slices.Equal(words, []string{"-P", "FORWARD", "DROP"}):
-			drops = true
-		case slices.Equal(words, []string{"-A", "FORWARD", "-j", acceptChain}):
-			jumps = true
-		case everyPacket(words) && !jumps:
-			problems = append(problems, fmt.Sprintf("the rule %q of %s drops packets of pods", strings.TrimSpace(line),
-				called))
-		}
-	}
+	problems := droppingRules(listed, f.clusters, p.is4, called)
+	lines := strings.Split(string(listed), "\n")
+	drops := slices.Contains(lines, "-P FORWARD DROP")
+	jumps := slices.Contains(lines, "-A FORWARD -j "+acceptChain)
 	if !drops {
 		return problems, nil
 	}
@@ -145,23 +136,6 @@ func (f *foreign) accept(p protocolOf, program, suffix, called string) ([]string
 		}
 	}
 	return problems, nil
-}
-
-// everyPacket reports whether a rule, in iptables' words, drops or refuses whatever comes to it.
-func everyPacket(words []string) bool {
-	if len(words) < 4 || words[0] != "-A" || words[1] != "FORWARD" {
-		return false
-	}
-	rest := words[2:]
-	if len(rest) > 4 && rest[0] == "-m" && rest[1] == "comment" && rest[2] == "--comment" {
-		// A comment of several words is quoted, and ends with the word that ends with the quote.
-		end := 3
-		for strings.HasPrefix(rest[3], `"`) && end+1 < len(rest) && !strings.HasSuffix(rest[end], `"`) {
-			end++
-		}
-		rest = rest[end+1:]
-	}
-	return len(rest) > 1 && rest[0] == "-j" && (rest[1] == "DROP" || rest[1] == "REJECT")
 }
 
 // fill writes the rules of acceptChain unless they are already there.

@@ -76,8 +76,8 @@ func (f *foreign) acceptNewer(p protocolOf, name string) ([]string, error) {
 
 // drops finds what drops packets of pods in a chain: the chain's policy, where no rule accepts them before, or a rule
 // for all packets.
-func (f *foreign) drops(c *nftables.Chain, name string, list func(chain string) ([]*nftables.Rule, error)) (problems []string,
-	err error) {
+func (f *foreign) drops(c *nftables.Chain, name string,
+	list func(chain string) ([]*nftables.Rule, error)) (problems []string, err error) {
 	// The rules of a chain are listed once, however many rules lead to it.
 	listed := map[string][]*nftables.Rule{}
 	rules := func(chain string) ([]*nftables.Rule, error) {
@@ -182,8 +182,8 @@ func (w *chainWalk) chain(name string, path []expr.Any, every bool, depth int) e
 	return nil
 }
 
-// verdictOf returns what becomes of packets that a rule matches, nil when it decides nothing, and whether it matches all
-// of them.
+// verdictOf returns what becomes of packets that a rule matches, nil when it decides nothing, and whether it matches
+// all of them.
 func verdictOf(exprs []expr.Any) (verdict *expr.Verdict, every bool) {
 	every = true
 	for _, e := range exprs {
@@ -246,8 +246,8 @@ func accepts(exprs []expr.Any, cluster netip.Prefix) (from, to bool) {
 	return from, to
 }
 
-// networkOf returns the network that a comparison of an address's first bytes, of which a mask was taken, stands for. It
-// is invalid where that is none of the cluster's family.
+// networkOf returns the network that a comparison of an address's first bytes, of which a mask was taken, stands for.
+// It is invalid where that is none of the cluster's family.
 func networkOf(first, mask []byte, cluster netip.Prefix) netip.Prefix {
 	bits := len(first) * 8
 	if mask != nil {

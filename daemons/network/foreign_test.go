@@ -116,6 +116,44 @@ func TestPodsGetThroughTheForwardingPolicyOfDocker(t *testing.T) {
 	}
 }
 
+// The words of iptables -S.
+func TestRulesOfIPTablesThatDropPacketsOfPodsAreFound(t *testing.T) {
+	for name, row := range map[string]struct {
+		rules, dropping string // empty: none drops packets of pods
+	}{
+		"none":   {"", ""},
+		"a drop": {"-A FORWARD -j DROP", "-A FORWARD -j DROP"},
+		"a reject with a comment": {
+			`-A FORWARD -m comment --comment "all \"of\" them" -j REJECT --reject-with icmp-admin-prohibited`, "-j REJECT"},
+		"a drop for some":         {"-A FORWARD -s 192.0.2.1/32 -j DROP\n-A FORWARD ! -s 10.1.0.0/16 -j DROP", ""},
+		"a drop after our accept": {"-A FORWARD -j " + acceptChain + "\n-A FORWARD -j DROP", ""},
+		"a drop after accepts": {"-A FORWARD -s 10.1.0.0/16 -j ACCEPT\n-A FORWARD -d 10.0.0.0/8 -j ACCEPT\n" +
+			"-A FORWARD -j REJECT", ""},
+		"a drop after accepts of interfaces": {"-A FORWARD -i kpod+ -j ACCEPT\n" +
+			"-A FORWARD -o kpod+ -j ACCEPT\n-A FORWARD -j DROP", ""},
+		"a drop after an accept of one direction": {"-A FORWARD -s 10.1.0.0/16 -j ACCEPT\n-A FORWARD -j DROP",
+			"-A FORWARD -j DROP"},
+		"a drop after an accept of all others": {"-A FORWARD ! -s 10.1.0.0/16 -j ACCEPT\n" +
+			"-A FORWARD ! -d 10.1.0.0/16 -j ACCEPT\n-A FORWARD -j DROP", "-A FORWARD -j DROP"},
+		"a drop after an accept of states": {"-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n" +
+			"-A FORWARD -j DROP", "-A FORWARD -j DROP"},
+		"a drop in another chain": {"-A FORWARD -j ufw-reject-forward\n-A ufw-reject-forward -j REJECT",
+			"-A ufw-reject-forward -j REJECT"},
+		"a drop in another chain, for some": {"-A FORWARD -i eth0 -j other\n-A other -j DROP", ""},
+		"an accept in another chain": {"-A FORWARD -s 10.1.0.0/16 -j trusted\n-A FORWARD -d 10.1.0.0/16 -g trusted\n" +
+			"-A FORWARD -j REJECT\n-A trusted -j ACCEPT", ""},
+		"a return before a drop":    {"-A FORWARD -j other\n-A other -j RETURN\n-A other -j DROP", ""},
+		"a chain without an end":    {"-A FORWARD -j one\n-A one -g two\n-A two -g one", ""},
+		"a chain that is not there": {"-A FORWARD -j none\n-A FORWARD -j DROP", "-A FORWARD -j DROP"},
+	} {
+		found := droppingRules([]byte("-P FORWARD ACCEPT\n"+row.rules+"\n"), podNetworks, true, "them")
+		if row.dropping == "" && len(found) > 0 ||
+			row.dropping != "" && (len(found) != 1 || !strings.Contains(found[0], row.dropping)) {
+			t.Errorf("%s: %q", name, found)
+		}
+	}
+}
+
 func TestRulesOfOthersThatDropPacketsOfPodsAreFound(t *testing.T) {
 	const chain = "table %s others {\n chain through {\n type filter hook forward priority 0; policy %s;\n%s\n }\n}\n"
 	const four, six = "10.1.0.0/16", "fd00:1::/48"
@@ -202,7 +240,7 @@ func TestTheOlderKindOfIPTablesIsKeptAsWell(t *testing.T) {
 		switch {
 		case words == "iptables-legacy -V":
 			return []byte("iptables v1.8.9 (legacy)\n"), nil
-		case strings.HasSuffix(words, "-S FORWARD"):
+		case strings.HasSuffix(words, "-S"):
 			return []byte("-P FORWARD DROP\n" + chain["FORWARD"]), nil
 		case strings.HasSuffix(words, "-S "+acceptChain):
 			if chain[acceptChain] == "" {

@@ -168,7 +168,7 @@ func (d *daemon) enforce(ctx context.Context) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return p.admitted.serve(ctx, ln) })
+	g.Go(func() error { return p.admitted.serve(ctx, ln, d.env.Log) })
 	g.Go(func() error { return p.run(ctx) })
 	return g.Wait()
 }

@@ -103,7 +103,7 @@ func (w *world) start() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = w.p.admitted.serve(ctx, ln) })
+	running.Go(func() { _ = w.p.admitted.serve(ctx, ln, slog.New(slog.DiscardHandler)) })
 	running.Go(func() {
 		if err := w.p.run(ctx); err != nil {
 			w.t.Error(err)

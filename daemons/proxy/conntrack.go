@@ -13,20 +13,26 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// conntrackFiles are the kernel's settings of its table of connections.
-const conntrackFiles = "/proc/sys/net/netfilter"
+// conntrackFiles are the kernel's settings of its table of connections: a directory of sysctls, and the module's
+// parameter that sets how many lists the table has.
+type conntrackFiles struct{ sysctls, lists string }
 
-// setConntrack sets how many connections the kernel tracks, and for how long, in the files of a directory. A table that
-// is larger than asked for stays as it is. Zeros leave what the kernel has. Half-closed connections are kept for an
+var kernelConntrack = conntrackFiles{"/proc/sys/net/netfilter", "/sys/module/nf_conntrack/parameters/hashsize"}
+
+// perList is how many connections a list of the table has on average, at most, when the table is full.
+const perList = 4
+
+// setConntrack sets how many connections the kernel tracks, and for how long. A table that is larger than asked for
+// stays as it is; one that is made larger gets more lists, or each packet would search through long ones. Zeros leave
+// what the kernel has. Half-closed connections are kept for an
 // hour in place of a minute: a pod that sends for longer after its peer has closed would else send to an address that
 // nothing translates back.
-func setConntrack(dir string, cfg *config.Proxy, cores int) error {
+func setConntrack(files conntrackFiles, cfg *config.Proxy, cores int) error {
 	var failures []error
-	set := func(name string, value int64, atLeast bool) {
+	write := func(path string, value int64, atLeast bool) {
 		if value <= 0 {
 			return
 		}
-		path := filepath.Join(dir, name)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("read %s: %w", path, err))
@@ -39,9 +45,14 @@ func setConntrack(dir string, cfg *config.Proxy, cores int) error {
 			failures = append(failures, fmt.Errorf("set %s to %d: %w", path, value, err))
 		}
 	}
+	set := func(name string, value int64, atLeast bool) {
+		write(filepath.Join(files.sysctls, name), value, atLeast)
+	}
 	seconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	if cfg.ConntrackMaxPerCore > 0 {
-		set("nf_conntrack_max", max(int64(cfg.ConntrackMaxPerCore)*int64(cores), int64(cfg.ConntrackMin)), true)
+		most := max(int64(cfg.ConntrackMaxPerCore)*int64(cores), int64(cfg.ConntrackMin))
+		set("nf_conntrack_max", most, true)
+		write(files.lists, most/perList, true)
 	}
 	set("nf_conntrack_tcp_timeout_established", seconds(cfg.ConntrackTCPEstablished), false)
 	set("nf_conntrack_tcp_timeout_close_wait", seconds(cfg.ConntrackTCPCloseWait), false)
@@ -60,7 +71,7 @@ func (d *daemon) track() {
 		return
 	}
 	d.tracks = true
-	if err := setConntrack(conntrackFiles, &d.cfg, runtime.NumCPU()); err != nil {
+	if err := setConntrack(kernelConntrack, &d.cfg, runtime.NumCPU()); err != nil {
 		d.env.Log.Warn("set how connections are tracked", "error", err)
 	}
 }

@@ -23,17 +23,21 @@ func TestConnectionsAreTrackedAsConfigured(t *testing.T) {
 		"by default": {nil, map[string]string{"nf_conntrack_max": "65536", "nf_conntrack_tcp_timeout_established": "432000", "nf_conntrack_tcp_timeout_close_wait": "60"},
 			map[string]string{"nf_conntrack_max": "262144", "nf_conntrack_tcp_timeout_established": "86400", "nf_conntrack_tcp_timeout_close_wait": "3600"}},
 		"a larger table stays": {nil, map[string]string{"nf_conntrack_max": "1048576"}, map[string]string{"nf_conntrack_max": "1048576"}},
-		"few cores":            {func(p *config.Proxy) { p.ConntrackMaxPerCore = 1 }, nil, map[string]string{"nf_conntrack_max": "131072"}},
+		"few cores": {func(p *config.Proxy) { p.ConntrackMaxPerCore = 1 }, nil,
+			map[string]string{"nf_conntrack_max": "131072", "hashsize": "32768"}},
+		"more lists stay": {nil, map[string]string{"hashsize": "262144"}, map[string]string{"hashsize": "262144"}},
 		"nothing": {func(p *config.Proxy) {
 			p.ConntrackMaxPerCore, p.ConntrackTCPEstablished, p.ConntrackTCPCloseWait = 0, 0, 0
-		}, nil, map[string]string{"nf_conntrack_max": "0", "nf_conntrack_tcp_timeout_established": "0", "nf_conntrack_tcp_timeout_close_wait": "0"}},
+		}, nil, map[string]string{"nf_conntrack_max": "0", "hashsize": "0",
+			"nf_conntrack_tcp_timeout_established": "0", "nf_conntrack_tcp_timeout_close_wait": "0"}},
 		"datagrams": {func(p *config.Proxy) { p.ConntrackUDP, p.ConntrackUDPStream = 30*time.Second, 1500*time.Millisecond }, nil,
 			map[string]string{"nf_conntrack_udp_timeout": "30", "nf_conntrack_udp_timeout_stream": "2"}},
 		"liberal": {func(p *config.Proxy) { p.ConntrackTCPBeLiberal = true }, nil, map[string]string{"nf_conntrack_tcp_be_liberal": "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			usual := map[string]string{"nf_conntrack_max": "262144", "nf_conntrack_tcp_timeout_established": "86400", "nf_conntrack_tcp_timeout_close_wait": "3600",
+			usual := map[string]string{"hashsize": "65536",
+				"nf_conntrack_max": "262144", "nf_conntrack_tcp_timeout_established": "86400", "nf_conntrack_tcp_timeout_close_wait": "3600",
 				"nf_conntrack_udp_timeout": "0", "nf_conntrack_udp_timeout_stream": "0", "nf_conntrack_tcp_be_liberal": "0"}
 			for file := range usual {
 				text := "0"
@@ -51,7 +55,7 @@ func TestConnectionsAreTrackedAsConfigured(t *testing.T) {
 			if c.change != nil {
 				c.change(&cfg)
 			}
-			if err := setConntrack(dir, &cfg, 8); err != nil {
+			if err := setConntrack(conntrackFiles{dir, filepath.Join(dir, "hashsize")}, &cfg, 8); err != nil {
 				t.Fatal(err)
 			}
 			for file, want := range usual {
@@ -66,7 +70,7 @@ func TestConnectionsAreTrackedAsConfigured(t *testing.T) {
 
 func TestWhatCannotBeSetIsNamed(t *testing.T) {
 	cfg := config.DefaultProxy()
-	err := setConntrack(filepath.Join(t.TempDir(), "none"), &cfg, 8)
+	err := setConntrack(conntrackFiles{filepath.Join(t.TempDir(), "none"), "none/hashsize"}, &cfg, 8)
 	if err == nil || !strings.Contains(err.Error(), "nf_conntrack_max") || !strings.Contains(err.Error(), "nf_conntrack_tcp_timeout_close_wait") {
 		t.Errorf("%v", err)
 	}

@@ -29,6 +29,8 @@ import (
 const (
 	tries = 12
 	pause = 10 * time.Second
+	// writeTime bounds one try: an API server that takes a request and does not answer holds a lane until then.
+	writeTime = 30 * time.Second
 )
 
 const (
@@ -46,19 +48,20 @@ func NewBroadcaster(ctx context.Context, client kubernetes.Interface) record.Eve
 
 // destination is what events are written to.
 type destination interface {
-	Create(event *corev1.Event) (*corev1.Event, error)
-	Patch(event *corev1.Event, data []byte) (*corev1.Event, error)
+	Create(ctx context.Context, event *corev1.Event) (*corev1.Event, error)
+	Patch(ctx context.Context, event *corev1.Event, data []byte) (*corev1.Event, error)
 }
 
 // api writes events by a client.
 type api struct{ client kubernetes.Interface }
 
-func (a api) Create(e *corev1.Event) (*corev1.Event, error) {
-	return a.client.CoreV1().Events(e.Namespace).Create(context.Background(), e, metav1.CreateOptions{})
+func (a api) Create(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
+	return a.client.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 }
 
-func (a api) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
-	return a.client.CoreV1().Events(e.Namespace).Patch(context.Background(), e.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
+func (a api) Patch(ctx context.Context, e *corev1.Event, data []byte) (*corev1.Event, error) {
+	return a.client.CoreV1().Events(e.Namespace).Patch(ctx, e.Name, types.StrategicMergePatchType, data,
+		metav1.PatchOptions{})
 }
 
 // writer writes events: those about one object one after the other, for a later one may be counted in an earlier.
@@ -135,7 +138,7 @@ func (w *writer) drain(ctx context.Context, l *lane) {
 func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
 	pause := time.Duration(rand.Float64() * float64(w.pause)) // not all daemons at once when the API server comes back
 	for try := 1; ; try++ {
-		err := w.put(e, again)
+		err := w.put(ctx, e, again)
 		if err == nil {
 			return
 		}
@@ -160,17 +163,19 @@ func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
 }
 
 // put writes an event, or its count into the one that is there, unless that has run out.
-func (w *writer) put(e *corev1.Event, again bool) error {
+func (w *writer) put(ctx context.Context, e *corev1.Event, again bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime) // a daemon's last events are written as well
+	defer cancel()
 	if again {
 		patch, err := json.Marshal(counted{e.Count, e.LastTimestamp, e.Message})
 		if err != nil {
 			return fmt.Errorf("encode an event's count: %w", err)
 		}
-		if _, err = w.to.Patch(e, patch); !apierrors.IsNotFound(err) {
+		if _, err = w.to.Patch(ctx, e, patch); !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
-	_, err := w.to.Create(e)
+	_, err := w.to.Create(ctx, e)
 	return err
 }
 

@@ -78,7 +78,7 @@ func TestEventsAreWrittenAsUpstreamWrites(t *testing.T) {
 func compareEffect(t *testing.T, e *corev1.Event, theirs []byte) {
 	t.Helper()
 	sink := &sink{}
-	if err := (&writer{to: sink}).put(e, true); err != nil {
+	if err := (&writer{to: sink}).put(t.Context(), e, true); err != nil {
 		t.Fatal(err)
 	}
 	stored := told(time.Unix(1_600_000_000, 0), e.InvolvedObject.Name, e.Reason, "before")
@@ -113,12 +113,11 @@ func (s *sink) next() error {
 	return err
 }
 
-func (s *sink) Create(e *corev1.Event) (*corev1.Event, error) {
+func (s *sink) Create(_ context.Context, e *corev1.Event) (*corev1.Event, error) {
 	s.created = append(s.created, e)
 	return e, s.next()
 }
-func (s *sink) Update(e *corev1.Event) (*corev1.Event, error) { panic("events are not updated") }
-func (s *sink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
+func (s *sink) Patch(_ context.Context, e *corev1.Event, patch []byte) (*corev1.Event, error) {
 	s.patch = patch
 	s.patched++
 	return e, s.next()
@@ -163,6 +162,35 @@ func TestAnEventIsTriedAgainWhileNobodyAnswersAndNotWhenItIsRefused(t *testing.T
 	}
 }
 
+// silentAPI takes requests and does not answer.
+type silentAPI struct{ created, patched int }
+
+func (s *silentAPI) Create(ctx context.Context, _ *corev1.Event) (*corev1.Event, error) {
+	s.created++
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *silentAPI) Patch(ctx context.Context, _ *corev1.Event, _ []byte) (*corev1.Event, error) {
+	s.patched++
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Other events of its lane would wait for an event that is never answered.
+func TestAnEventThatIsNotAnsweredIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &silentAPI{}
+		w := newWriter(s, pause)
+		began := time.Now()
+		w.tell(t.Context(), told(time.Now(), "a", "R", "m"))
+		w.finish()
+		if took := time.Since(began); s.created != tries || took > tries*(writeTime+pause) {
+			t.Errorf("it was tried %d times in %s", s.created, took)
+		}
+	})
+}
+
 // finish returns when all that was told has been written.
 func (w *writer) finish() {
 	for range most {
@@ -181,7 +209,7 @@ type ordered struct {
 	now, most int
 }
 
-func (o *ordered) Create(e *corev1.Event) (*corev1.Event, error) {
+func (o *ordered) Create(_ context.Context, e *corev1.Event) (*corev1.Event, error) {
 	o.mu.Lock()
 	o.now++
 	if o.now == lanes && o.most < lanes {
@@ -196,8 +224,9 @@ func (o *ordered) Create(e *corev1.Event) (*corev1.Event, error) {
 	o.mu.Unlock()
 	return e, nil
 }
-func (o *ordered) Update(e *corev1.Event) (*corev1.Event, error)          { panic("events are not updated") }
-func (o *ordered) Patch(e *corev1.Event, _ []byte) (*corev1.Event, error) { panic("none comes again") }
+func (o *ordered) Patch(context.Context, *corev1.Event, []byte) (*corev1.Event, error) {
+	panic("none comes again")
+}
 
 // TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides has each write wait until as many are under way as may be.
 func TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides(t *testing.T) {

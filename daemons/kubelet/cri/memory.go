@@ -51,3 +51,13 @@ func (m *Memory) Files(p *corev1.Pod, spec *corev1.Container) map[string]string 
 	}
 	return files
 }
+
+// Resized returns what the runtime writes into files of the group of a container that runs and gets another size. A
+// container that is not to be slowed down any more is not.
+func (m *Memory) Resized(p *corev1.Pod, spec *corev1.Container) map[string]string {
+	files := m.Files(p, spec)
+	if _, slowed := files["memory.high"]; m != nil && m.Throttle > 0 && !slowed {
+		files["memory.high"] = "max"
+	}
+	return files
+}

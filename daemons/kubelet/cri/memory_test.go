@@ -50,3 +50,26 @@ func TestContainersHaveTheFilesOfTheirMemory(t *testing.T) {
 		}
 	}
 }
+
+func TestAContainerThatGetsItsWholeLimitIsNotSlowedDownAnyMore(t *testing.T) {
+	list := func(memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	for name, row := range map[string]struct {
+		memory         *Memory
+		request, limit string
+		want           map[string]string
+	}{
+		"version 1":       {nil, "64Mi", "64Mi", nil},
+		"never":           {&Memory{}, "64Mi", "64Mi", nil},
+		"still":           {&Memory{Throttle: 0.5}, "64Mi", "128Mi", map[string]string{"memory.high": "100663296"}},
+		"not any more":    {&Memory{Throttle: 0.5}, "64Mi", "64Mi", map[string]string{"memory.high": "max"}},
+		"less than pages": {&Memory{Throttle: 0.5}, "1000", "2000", map[string]string{"memory.high": "max"}},
+	} {
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main",
+			Resources: corev1.ResourceRequirements{Requests: list(row.request), Limits: list(row.limit)}}}}}
+		if got := row.memory.Resized(p, &p.Spec.Containers[0]); !maps.Equal(got, row.want) {
+			t.Errorf("%s: %v, want %v", name, got, row.want)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package kubelet
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Health is asked for again and again while the kubelet hangs.
+func TestOneGoroutineWaitsForALockThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock, w := &countedLock{}, &lockWatch{}
+		if !w.within(lock, time.Second) {
+			t.Error("a free lock cannot be had")
+		}
+		synctest.Wait()
+		lock.Lock()
+		var asked sync.WaitGroup
+		for range 100 {
+			asked.Go(func() {
+				if w.within(lock, time.Second) {
+					t.Error("a lock that is held can be had")
+				}
+			})
+		}
+		asked.Wait()
+		if n := lock.waits(); n != 1 {
+			t.Errorf("%d goroutines wait for the lock", n)
+		}
+		lock.Unlock()
+		synctest.Wait()
+		if !w.within(lock, time.Second) {
+			t.Error("a lock that was given back cannot be had")
+		}
+	})
+}
+
+// countedLock counts who waits for it.
+type countedLock struct {
+	mu      sync.Mutex
+	held    bool
+	waiting int
+	free    sync.Cond
+}
+
+func (l *countedLock) Lock() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free.L = &l.mu
+	l.waiting++
+	for l.held {
+		l.free.Wait()
+	}
+	l.waiting--
+	l.held = true
+}
+
+func (l *countedLock) Unlock() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = false
+	l.free.Broadcast()
+}
+
+func (l *countedLock) waits() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting
+}

@@ -1,0 +1,58 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"clusterctl/daemons/api/admitpod"
+)
+
+// crowded is a listener for whose first connections the system has no files left.
+type crowded struct {
+	net.Listener
+	failures atomic.Int32
+}
+
+func (c *crowded) Accept() (net.Conn, error) {
+	if c.failures.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "unix", Err: syscall.EMFILE}
+	}
+	return c.Listener.Accept()
+}
+
+// A daemon that ended would no longer keep the rules of the node.
+func TestTheKubeletIsServedAgainWhenThereAreFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	ln, err := openSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := &crowded{Listener: ln}
+	full.failures.Store(3)
+	a := admissions{all: map[string]*admission{}, note: func(string) {}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.serve(ctx, full, slog.New(slog.DiscardHandler)) }()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("{}\n")); err != nil {
+		t.Fatal(err)
+	}
+	var answer admitpod.Answer
+	if err := json.NewDecoder(conn).Decode(&answer); err != nil || answer.Error == "" {
+		t.Errorf("a question without a pod is answered %+v, %v", answer, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,168 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"clusterctl/daemons/network/link"
+)
+
+// filterRule is a rule of the table filter of iptables, as far as it matters to packets of pods.
+type filterRule struct {
+	text, chain string
+	every       bool // it has no conditions
+	source      netip.Prefix
+	destination netip.Prefix
+	in, out     bool   // it is about interfaces of pods
+	target      string // a verdict or a chain
+	goes        bool   // the target is a chain that does not return to this one
+}
+
+// readRule reads a line of iptables -S. It reports false for a line that is no rule.
+func readRule(line string) (filterRule, bool) {
+	words := ruleWords(line)
+	if len(words) < 2 || words[0] != "-A" {
+		return filterRule{}, false
+	}
+	r := filterRule{text: strings.TrimSpace(line), chain: words[1], every: true}
+	not := false
+	value := func(i int) string {
+		if i+1 < len(words) {
+			return words[i+1]
+		}
+		return ""
+	}
+	pods := func(name string) bool { return !not && strings.HasPrefix(name, link.Prefix) }
+	for i := 2; i < len(words); i++ {
+		switch words[i] {
+		case "!":
+			not = true
+			continue
+		case "-m":
+			r.every = r.every && value(i) == "comment"
+			i++
+		case "--comment":
+			i++
+		case "-s", "-d":
+			r.every = false
+			if p, err := netip.ParsePrefix(value(i)); err == nil && !not && words[i] == "-s" {
+				r.source = p.Masked()
+			} else if err == nil && !not {
+				r.destination = p.Masked()
+			}
+			i++
+		case "-i":
+			r.every, r.in = false, pods(value(i))
+			i++
+		case "-o":
+			r.every, r.out = false, pods(value(i))
+			i++
+		case "-j", "-g":
+			r.target, r.goes = value(i), words[i] == "-g"
+			return r, true // what follows are options of the target
+		default:
+			r.every = false
+		}
+		not = false
+	}
+	return r, true
+}
+
+// ruleWords splits a line of iptables -S, in which texts with spaces are quoted.
+func ruleWords(line string) (words []string) {
+	var word strings.Builder
+	quoted, escaped, begun := false, false, false
+	for _, c := range line {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case c == '\\' && quoted:
+			escaped = true
+		case c == '"':
+			quoted, begun = !quoted, true
+		case (c == ' ' || c == '\n' || c == '\t') && !quoted:
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			word.WriteRune(c)
+			begun = true
+		}
+	}
+	if begun {
+		words = append(words, word.String())
+	}
+	return words
+}
+
+// filterWalk follows packets of pods through the chains of iptables. What accepts only some of them is taken for an
+// accept, so that only what surely drops them is reported.
+type filterWalk struct {
+	cluster netip.Prefix
+	rules   map[string][]filterRule
+	left    int // rules that may still be read
+
+	from, to bool // packets from pods, and to pods, are accepted
+	dropped  string
+}
+
+// chain follows packets through a chain. from and to report whether the rules that lead to it are about packets from
+// pods and to pods, and every whether all packets come to it.
+func (w *filterWalk) chain(name string, from, to, every bool, depth int) {
+	for _, r := range w.rules[name] {
+		if w.left--; w.left < 0 || depth > mostJumps {
+			w.from, w.to = true, true
+		}
+		if w.dropped != "" || w.from && w.to {
+			return
+		}
+		all := every && r.every
+		from := from || r.in || r.source.Overlaps(w.cluster)
+		to := to || r.out || r.destination.Overlaps(w.cluster)
+		switch r.target {
+		case "ACCEPT", acceptChain:
+			w.from, w.to = w.from || from || all, w.to || to || all
+		case "DROP", "REJECT":
+			if all {
+				w.dropped = r.text
+			}
+		case "RETURN":
+			if all {
+				return
+			}
+		default:
+			if len(w.rules[r.target]) > 0 {
+				w.chain(r.target, from, to, all, depth+1)
+			}
+			if r.goes && all {
+				return
+			}
+		}
+	}
+}
+
+// droppingRules returns what drops packets of pods among the rules that iptables -S has listed.
+func droppingRules(listed []byte, clusters []netip.Prefix, is4 bool, called string) (problems []string) {
+	rules := map[string][]filterRule{}
+	for line := range strings.Lines(string(listed)) {
+		if r, ok := readRule(line); ok {
+			rules[r.chain] = append(rules[r.chain], r)
+		}
+	}
+	for _, c := range clusters {
+		if c.Addr().Is4() != is4 {
+			continue
+		}
+		w := filterWalk{cluster: c, rules: rules, left: mostRules}
+		w.chain("FORWARD", false, false, true, 0)
+		if w.dropped != "" {
+			problems = append(problems, fmt.Sprintf("the rule %q of %s drops packets of pods: add the rules "+
+				"\"-s %s -j ACCEPT\" and \"-d %s -j ACCEPT\" before it", w.dropped, called, c, c))
+		}
+	}
+	return problems
+}
