@@ -285,6 +285,13 @@ func TestServiceLevelsLeaveOutWhatWebhooksTakeS33(t *testing.T) {
 func TestDebuggingPathsAreServedToWhoMayReadThem(t *testing.T) {
 	c, _ := audited(t, auditEverything)
 	admin := c.as(certs.SuperAdmin())
+	wait(t, func() error { // the levels of the cluster are read after the server is ready
+		_, text := ask(t, admin, "GET", "/debug/api_priority_and_fairness/dump_priority_levels", "")
+		if !strings.Contains(text, "workload-low") {
+			return fmt.Errorf("the priority levels are %s", text)
+		}
+		return nil
+	})
 	for path, wanted := range map[string][]string{
 		"/metrics/slis": {`kubernetes_healthcheck{name="ping",type="livez"} 1`, `kubernetes_healthchecks_total{name="ping",status="success",type="readyz"}`},
 		"/debug/api_priority_and_fairness/dump_priority_levels":                  {"PriorityLevelName", "exempt", "workload-low"},
