@@ -72,7 +72,8 @@ func (p *Replicas) refuses(daemon, machine string, r *api.Request) string {
 	switch gr := r.GroupResource(); {
 	case gr == leasesGR && r.Namespace == metav1.NamespaceSystem && r.Subresource == "":
 		return refusesLease(daemon, machine, r)
-	case gr == slicesGR && r.Namespace == metav1.NamespaceSystem && publishes && r.Subresource == "" && !isRead(r.Verb):
+	case gr == slicesGR && r.Namespace == metav1.NamespaceSystem && publishes && r.Subresource == "" &&
+		(!isRead(r.Verb) || r.Verb == "get" && slices.Contains(replica.Slices(daemon, machine), r.Name)):
 		return refusesOwn(r, replica.Slices(daemon, machine), machine, "endpoint slices")
 	case daemon != replica.Ingress:
 		return notMine
