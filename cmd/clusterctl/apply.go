@@ -206,7 +206,8 @@ func done(p *plan.Plan, destroy bool) string {
 		}
 	}
 	if len(p.Moves) > 0 {
-		parts = append(parts, fmt.Sprintf("%s in the replacement of authorities and keys made, for which %s changed", plan.Number(len(p.Moves), "move"), plan.Number(len(p.Moved), "machine")))
+		parts = append(parts, fmt.Sprintf("%s in the replacement of authorities and keys made, for which %s changed",
+			plan.Number(len(p.Moves), "move"), plan.Number(len(p.Moved), "machine")))
 	}
 	if len(parts) == 0 {
 		return "Applied: nothing had to be changed"

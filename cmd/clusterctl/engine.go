@@ -154,7 +154,9 @@ func openBundleOf(program string) (*bundle.Bundle, error) {
 var uname = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // dial logs in and starts the agent.
-func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bundle, say func(run.Event)) (run.Agent, error) {
+func (f *runFlags) dial(
+	ctx context.Context, m config.Machine, files *bundle.Bundle, say func(run.Event),
+) (run.Agent, error) {
 	client, err := ssh.Dial(ctx, m, f.sshOptions())
 	if err != nil {
 		return nil, err
@@ -177,7 +179,8 @@ func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bun
 			size := run.CompressedSize(content)
 			say(run.Event{Time: time.Now(), Kind: run.EventSend, Machine: m.Address, Size: size,
 				Message: bundle.Clusterctl + ", " + megabytes(size) + " compressed"})
-			return &run.Sending{ReadCloser: content, Machine: m.Address, Name: bundle.Clusterctl, Size: size, Say: say}, nil
+			return &run.Sending{ReadCloser: content, Machine: m.Address, Name: bundle.Clusterctl, Size: size,
+				Say: say}, nil
 		},
 	})
 	if err != nil {

@@ -157,7 +157,8 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	}
 	for _, m := range s.Machines {
 		for _, text := range m.Foreign {
-			fmt.Fprintf(c.OutOrStdout(), "%s: %s, and it is not of this cluster's making\n", m.Address, config.Indented(text, "  "))
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s, and it is not of this cluster's making\n", m.Address,
+				config.Indented(text, "  "))
 		}
 	}
 	if s.Members != "" {

@@ -149,7 +149,8 @@ func TestCredentialsOfTheNodeAreForEveryPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(n.cfg.RootDir, "config.json")
-	if err := os.WriteFile(file, []byte(`{"auths": {"registry.example": {"username": "node", "password": "secret"}}}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"auths": {"registry.example": {"username": "node", "password": "secret"}}}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := newRegistry(n)

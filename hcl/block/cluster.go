@@ -116,7 +116,8 @@ func decodeVirtual(b *hcl.Block, host, port string, virtual *bool, c *config.Clu
 	address, err := netip.ParseAddr(host)
 	at := nested(b, "api", "virtual")
 	if err == nil && !address.IsLoopback() && unreachable(address) != "" { // a balancer may be on every machine
-		return hcl.Diagnostics{fail(nested(b, "api", "endpoint"), "Invalid endpoint", "The API cannot be reached at %q: %s.", host, unreachable(address))}
+		return hcl.Diagnostics{fail(nested(b, "api", "endpoint"), "Invalid endpoint",
+			"The API cannot be reached at %q: %s.", host, unreachable(address))}
 	}
 	switch {
 	case err != nil && deref(virtual, false):

@@ -110,7 +110,8 @@ func checkFields(b *hcl.Block, attributes hcl.Attributes, content map[string]any
 		if field == "namespace" || field == "labels" || field == "annotations" {
 			name = "metadata"
 		}
-		if err := checkObject(map[string]any{"apiVersion": version, "kind": kind, name: content[name]}, false); err != nil {
+		if err := checkObject(map[string]any{"apiVersion": version, "kind": kind, name: content[name]},
+			false); err != nil {
 			diags = append(diags, fail(attributes[field].Range.Ptr(), "Invalid object", "%s", sentence(err)))
 		}
 	}

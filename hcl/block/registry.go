@@ -48,27 +48,34 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 		switch {
 		case !registryHost.MatchString(r.Host):
 			say("Invalid registry", "%q is no host of a registry, as \"registry.example:5000\": write it without https:// and without a path, or \"*\" for all that have no block.", r.Host)
-		case slices.ContainsFunc(c.Runtime.Registries, func(other config.Registry) bool { return other.Host == r.Host }):
+		case slices.ContainsFunc(c.Runtime.Registries,
+			func(other config.Registry) bool { return other.Host == r.Host }):
 			say("Duplicate registry", "There is already a block of the registry %q.", r.Host)
-		case r.Host == config.AnyRegistry && (r.PlainHTTP || r.SkipVerify || r.CA != "" || r.ClientCert != "" || r.Username != ""):
+		case r.Host == config.AnyRegistry && (r.PlainHTTP || r.SkipVerify || r.CA != "" || r.ClientCert != "" ||
+			r.Username != ""):
 			say("Settings of every registry", "The block of all registries has mirrors alone: TLS and credentials are each registry's own.")
 		case r.PlainHTTP && (r.SkipVerify || r.CA != "" || r.ClientCert != ""):
-			say("TLS of a registry without TLS", "%s has plain_http, so that there is no certificate to verify or to show.", r.Host)
+			say("TLS of a registry without TLS",
+				"%s has plain_http, so that there is no certificate to verify or to show.", r.Host)
 		case (r.Username == "") != (r.Password == ""):
 			say("Half of a credential", "Write username and password of %s, or neither.", r.Host)
 		case strings.Contains(r.Username, ":"):
 			say("Invalid username", "The user of %s has a colon in it, which separates user and password.", r.Host)
 		case r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)):
-			say("Invalid ca", "What ca has for %s is no certificate in PEM: write its content, as file(\"ca.pem\").", r.Host)
+			say("Invalid ca", "What ca has for %s is no certificate in PEM: write its content, as file(\"ca.pem\").",
+				r.Host)
 		}
 		if r.ClientCert != "" || r.ClientKey != "" {
 			if _, err := tls.X509KeyPair([]byte(r.ClientCert), []byte(r.ClientKey)); err != nil {
-				say("Invalid client certificate", "client_certificate and client_key of %s are no certificate and its private key in PEM.", r.Host)
+				say("Invalid client certificate",
+					"client_certificate and client_key of %s are no certificate and its private key in PEM.", r.Host)
 			}
 		}
 		for _, mirror := range r.Mirrors {
 			u, err := url.Parse(mirror)
-			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsFunc(mirror, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
+				u.RawQuery != "" || u.Fragment != "" ||
+				strings.ContainsFunc(mirror, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
 				say("Invalid mirror", "Write the URL of a mirror of %s as \"https://mirror.example:5000\", without a user: a registry block of the mirror's host has its credentials.", r.Host)
 			}
 		}
@@ -79,7 +86,8 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 	return append(diags, decodeCredentials(b, raw, c)...)
 }
 
-// nth returns the range of the block of a type at an index in an inner block; of the inner block where blocks are dynamic.
+// nth returns the range of the block of a type at an index in an inner block; of the inner block where blocks are
+// dynamic.
 func nth(b *hcl.Block, inner, typ string, index int) *hcl.Range {
 	if native, ok := written(b.Body); ok {
 		for _, block := range native.Blocks {
@@ -106,22 +114,28 @@ func decodeCredentials(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diag
 		cache, err := time.ParseDuration(cmp.Or(p.Cache, "12h"))
 		switch {
 		case !path.IsAbs(p.Program) || path.Clean(p.Program) != p.Program || strings.ContainsAny(p.Program, " \t\n\"'"):
-			diags = append(diags, fail(at, "Invalid program", "%q is no absolute path of a program, as \"/usr/local/bin/ecr-credential-provider\".", p.Program))
+			diags = append(diags, fail(at, "Invalid program",
+				"%q is no absolute path of a program, as \"/usr/local/bin/ecr-credential-provider\".", p.Program))
 		case len(c.Runtime.Credentials) > 0 && path.Dir(c.Runtime.Credentials[0].Program) != path.Dir(p.Program):
-			diags = append(diags, fail(at, "Programs in two folders", "The kubelet looks for credential providers in one folder: put %s beside %s.", p.Program, c.Runtime.Credentials[0].Program))
-		case slices.ContainsFunc(c.Runtime.Credentials, func(other config.CredentialProvider) bool { return other.Program == p.Program }):
+			diags = append(diags, fail(at, "Programs in two folders",
+				"The kubelet looks for credential providers in one folder: put %s beside %s.", p.Program, c.Runtime.Credentials[0].Program))
+		case slices.ContainsFunc(c.Runtime.Credentials,
+			func(other config.CredentialProvider) bool { return other.Program == p.Program }):
 			diags = append(diags, fail(at, "Duplicate credential provider", "%s is there twice.", p.Program))
 		case len(p.Images) == 0:
 			diags = append(diags, fail(at, "Credential provider of no image", "match_images of %q is empty.", p.Name))
-		case slices.ContainsFunc(p.Images, func(image string) bool { return image == "" || strings.Contains(image, "://") }):
-			diags = append(diags, fail(at, "Invalid match_images", "Write the images of %q as \"*.registry.example\", without https://.", p.Name))
+		case slices.Contains(p.Images, "") || strings.Contains(strings.Join(p.Images, " "), "://"):
+			diags = append(diags, fail(at, "Invalid match_images",
+				"Write the images of %q as \"*.registry.example\", without https://.", p.Name))
 		case err != nil || cache < 0:
 			diags = append(diags, fail(at, "Invalid duration", "%q is no duration, as \"12h\".", p.Cache))
 		case !slices.Contains([]string{"", "v1", "v1beta1", "v1alpha1"}, p.Version):
-			diags = append(diags, fail(at, "Unknown version", "%q is no version of credentialprovider.kubelet.k8s.io: write v1, v1beta1 or v1alpha1.", p.Version))
+			diags = append(diags, fail(at, "Unknown version",
+				"%q is no version of credentialprovider.kubelet.k8s.io: write v1, v1beta1 or v1alpha1.", p.Version))
 		}
 		c.Runtime.Credentials = append(c.Runtime.Credentials, config.CredentialProvider{
-			Name: p.Name, Program: p.Program, Version: or(p.Version, "v1"), Images: p.Images, CacheFor: cache, Args: p.Args, Env: maps.Clone(p.Env),
+			Name: p.Name, Program: p.Program, Version: or(p.Version,
+				"v1"), Images: p.Images, CacheFor: cache, Args: p.Args, Env: maps.Clone(p.Env),
 		})
 	}
 	return diags

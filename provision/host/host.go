@@ -179,12 +179,13 @@ type Survey struct {
 	Proxies map[string]string `json:"proxies,omitempty"`
 }
 
-// ProxyFile has the proxy by which a machine reaches what is outside of the cluster: a file of environment variables. It
-// may have a password in it.
+// ProxyFile has the proxy by which a machine reaches what is outside of the cluster: a file of environment variables.
+// It may have a password in it.
 const ProxyFile = "/etc/kubernetes/proxy.env"
 
 // ProxyVariables are the environment variables by which programs are told of a proxy.
-var ProxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+var ProxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+	"all_proxy", "no_proxy"}
 
 // Debian reports whether a machine runs Debian or a relative of it.
 func (f Facts) Debian() bool {

@@ -45,7 +45,8 @@ func kubeconfigs(names ...string) (paths []string) {
 // have stopped.
 func former(in Input) (steps []step.Step) {
 	if !in.kubelet() {
-		steps = append(steps, &step.Pruned{Dir: registryDir, File: hostsFile, Written: written}, &step.Absent{Path: registryUsers, Written: usersMark, NoCopy: true})
+		steps = append(steps, &step.Pruned{Dir: registryDir, File: hostsFile, Written: written},
+			&step.Absent{Path: registryUsers, Written: usersMark, NoCopy: true})
 	}
 	for _, h := range holdings {
 		if h.has(in) {

@@ -94,11 +94,13 @@ func kubelet(b *builder) {
 	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // for programs that it asks for credentials of registries
 	b.unit(service{
 		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true, beside: true, outside: true,
-		eager:   b.staticPods(),
-		health:  ready(net.JoinHostPort(file.HealthzBindAddress, strconv.Itoa(file.HealthzPort))),
-		exec:    append([]string{b.daemon("kubelet")}, config.Args(&cfg, &def)...),
-		reads:   slices.Concat([]string{cfg.Kubeconfig, kubeletConfig, file.TLSCertFile, file.Authentication.X509.ClientCAFile}, files, providers),
-		options: append([]string{"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity"}, proxy...),
+		eager:  b.staticPods(),
+		health: ready(net.JoinHostPort(file.HealthzBindAddress, strconv.Itoa(file.HealthzPort))),
+		exec:   append([]string{b.daemon("kubelet")}, config.Args(&cfg, &def)...),
+		reads: slices.Concat([]string{cfg.Kubeconfig, kubeletConfig, file.TLSCertFile,
+			file.Authentication.X509.ClientCAFile}, files, providers),
+		options: append([]string{"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity"},
+			proxy...),
 	})
 }
 

@@ -20,14 +20,15 @@ const (
 	aptProxy = "/etc/apt/apt.conf.d/90clusterctl-proxy"
 )
 
-// insideOnly are options of a unit that speaks with the cluster alone. systemd's DefaultEnvironment may name a proxy for all
-// services, which does not lead to the cluster's machines, services and pods: a member of etcd could not join by it.
+// insideOnly are options of a unit that speaks with the cluster alone. systemd's DefaultEnvironment may name a proxy
+// for all services, which does not lead to the cluster's machines, services and pods: a member of etcd could not join
+// by it.
 func insideOnly() []string {
 	return []string{"UnsetEnvironment=" + strings.Join(host.ProxyVariables, " ")}
 }
 
-// outside returns the options of a unit that also reaches what is outside: the proxy that is declared, in a file, or the one
-// that systemd gives to all services, with what is reached without it.
+// outside returns the options of a unit that also reaches what is outside: the proxy that is declared, in a file, or
+// the one that systemd gives to all services, with what is reached without it.
 func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []string) {
 	if proxy != nil {
 		return []string{"EnvironmentFile=" + file, "UnsetEnvironment=ALL_PROXY all_proxy"}, []string{file}
@@ -51,8 +52,8 @@ func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []st
 // exception is what NO_PROXY may list: hosts, domains and networks.
 var exception = regexp.MustCompile(`^[A-Za-z0-9.:*/_\[\]-]+$`)
 
-// directly lists what is reached without a proxy in any case. Of the machines only this one is there: another new one would
-// restart daemons on all. The daemons' own connections to machines never take a proxy.
+// directly lists what is reached without a proxy in any case. Of the machines only this one is there: another new one
+// would restart daemons on all. The daemons' own connections to machines never take a proxy.
 func directly(c *config.Cluster, m config.Machine) []string {
 	direct := []string{"localhost", "127.0.0.0/8", "::1", ".svc", "." + c.Domain, m.IP.String()}
 	if m.SecondIP.IsValid() {
@@ -101,9 +102,11 @@ func aptConfiguration(p *config.Proxy) string {
 		if of.url == "" {
 			continue
 		}
-		text = append(text, "Acquire::"+of.scheme+`::Proxy "`+strings.Replace(of.url, "socks5://", "socks5h://", 1)+`";`)
+		proxy := strings.Replace(of.url, "socks5://", "socks5h://", 1)
+		text = append(text, "Acquire::"+of.scheme+`::Proxy "`+proxy+`";`)
 		for _, name := range p.NoProxy {
-			if u, err := url.Parse("http://" + name); err == nil && u.Host == name && !strings.HasPrefix(name, ".") && !strings.Contains(name, "*") {
+			if u, err := url.Parse("http://" + name); err == nil && u.Host == name && !strings.HasPrefix(name, ".") &&
+				!strings.Contains(name, "*") {
 				text = append(text, "Acquire::"+of.scheme+"::Proxy::"+u.Hostname()+` "DIRECT";`)
 			}
 		}

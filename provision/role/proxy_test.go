@@ -32,9 +32,11 @@ func fileTexts(t *testing.T, in role.Input) map[string]string {
 func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 	m := machine("m", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	outside := []string{"containerd", "kubelet", "kube-apiserver", "etcd-snapshot"}
-	inside := []string{"etcd", "kube-scheduler", "kube-controller-manager", "metrics-server", "kube-proxy", "kube-network", "kube-dns"}
+	inside := []string{"etcd", "kube-scheduler", "kube-controller-manager", "metrics-server", "kube-proxy",
+		"kube-network", "kube-dns"}
 	found := map[string]string{"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "intranet.example, 10.0.0.0/8,bad\"one"}
-	declared := &config.Proxy{HTTP: "http://me:secret@proxy:3128", HTTPS: "http://me:secret@proxy:3128", NoProxy: []string{"mirror.example", ".corp.example", "10.0.0.0/8"}}
+	declared := &config.Proxy{HTTP: "http://me:secret@proxy:3128", HTTPS: "http://me:secret@proxy:3128",
+		NoProxy: []string{"mirror.example", ".corp.example", "10.0.0.0/8"}}
 	for _, c := range []struct {
 		name    string
 		facts   map[string]string
@@ -52,7 +54,8 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 		facts.Proxies = c.facts
 		files := fileTexts(t, role.Input{Cluster: cl, Machine: m, State: newState("m"), Files: files{}, Facts: facts})
 		for _, name := range inside {
-			if text := files[step.UnitDir+name+".service"]; !strings.Contains(text, "\nUnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy\n") {
+			if text := files[step.UnitDir+name+".service"]; !strings.Contains(text,
+				"\nUnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy\n") {
 				t.Errorf("%s: %s may go by a proxy:\n%s", c.name, name, text)
 			}
 		}
@@ -63,7 +66,8 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 					t.Errorf("%s: %s does not say %s:\n%s", c.name, name, want, text)
 				}
 			}
-			if text == "" || strings.Contains(text, "UnsetEnvironment=HTTP_PROXY") || strings.Contains(text, "secret") || c.outside == nil && strings.Contains(text, "PROXY") {
+			if text == "" || strings.Contains(text, "UnsetEnvironment=HTTP_PROXY") ||
+				strings.Contains(text, "secret") || c.outside == nil && strings.Contains(text, "PROXY") {
 				t.Errorf("%s: %s has\n%s", c.name, name, text)
 			}
 		}
@@ -81,7 +85,8 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 		}
 		cl.Runtime.Proxy = &config.Proxy{HTTPS: "http://other:3128"}
 		files = fileTexts(t, role.Input{Cluster: cl, Machine: m, State: newState("m"), Files: filesOf{}, Facts: facts})
-		if text := files["/etc/containerd/clusterctl-proxy.env"]; !strings.Contains(text, "HTTPS_PROXY=http://other:3128\n") {
+		if text := files["/etc/containerd/clusterctl-proxy.env"]; !strings.Contains(text,
+			"HTTPS_PROXY=http://other:3128\n") {
 			t.Errorf("the runtime's own proxy is not used:\n%s", text)
 		}
 		cl.ControlPlaneForm = config.FormStaticPods

@@ -21,7 +21,8 @@ const (
 	// registryDir is where containerd looks for how registries are reached, each time that it pulls an image.
 	registryDir = "/etc/containerd/certs.d"
 	hostsFile   = "hosts.toml"
-	// registryUsers has the credentials with which nodes pull, where pods bring none. The kubelet reads it for each pull.
+	// registryUsers has the credentials with which nodes pull, where pods bring none. The kubelet reads it for each
+	// pull.
 	registryUsers = "/var/lib/kubelet/config.json"
 	// usersMark is how that file begins when it is ours: others may have put one there.
 	usersMark = `{"written by":"clusterctl`
@@ -90,7 +91,8 @@ func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
 		if strings.HasPrefix(u.Path, "/v2") {
 			out = append(out, "override_path = true")
 		}
-		i := slices.IndexFunc(b.Cluster.Runtime.Registries, func(other hcl.Registry) bool { return other.Host == u.Host })
+		i := slices.IndexFunc(b.Cluster.Runtime.Registries,
+			func(other hcl.Registry) bool { return other.Host == u.Host })
 		if i < 0 {
 			continue
 		}
@@ -98,7 +100,7 @@ func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
 		out = append(out, trust(of)...)
 		if of.Username != "" {
 			secret = true
-			out = append(out, fmt.Sprintf("[host.%q.header]", mirror), fmt.Sprintf("Authorization = [%q]", "Basic "+base64.StdEncoding.EncodeToString([]byte(of.Username+":"+of.Password))))
+			out = append(out, fmt.Sprintf("[host.%q.header]", mirror), fmt.Sprintf("Authorization = [%q]", "Basic "+basicAuth(of)))
 		}
 	}
 	return lines(out...), secret
@@ -119,12 +121,17 @@ func trust(r hcl.Registry) (out []string) {
 	return out
 }
 
+// basicAuth returns a registry's user and password as HTTP's basic authentication has them.
+func basicAuth(r hcl.Registry) string {
+	return base64.StdEncoding.EncodeToString([]byte(r.Username + ":" + r.Password))
+}
+
 // users lays the credentials of registries for the kubelet.
 func (b *builder) users() {
 	auths := map[string]map[string]string{}
 	for _, r := range b.Cluster.Runtime.Registries {
 		if r.Username != "" {
-			auths[r.Host] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(r.Username + ":" + r.Password))}
+			auths[r.Host] = map[string]string{"auth": basicAuth(r)}
 		}
 	}
 	if len(auths) == 0 {
@@ -163,10 +170,12 @@ func (b *builder) providers(cfg *config.Kubelet) []string {
 		providers = append(providers, one)
 		b.add(&step.Program{Path: p.Program, For: "credential_provider " + p.Name})
 	}
-	text, err := yaml.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig", "providers": providers})
+	text, err := yaml.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1",
+		"kind": "CredentialProviderConfig", "providers": providers})
 	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("write the configuration of credential providers: %w", err)
 	}
-	cfg.ImageCredentialProviderConfig, cfg.ImageCredentialProviderBinDir = b.secret(providersFile, text), path.Dir(list[0].Program)
+	cfg.ImageCredentialProviderConfig = b.secret(providersFile, text)
+	cfg.ImageCredentialProviderBinDir = path.Dir(list[0].Program)
 	return []string{providersFile}
 }

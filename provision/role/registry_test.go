@@ -18,8 +18,10 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 	m := machine("m", "10.0.0.1", config.RoleNode)
 	c := cluster(machine("control", "10.0.0.9", config.RoleControlPlane), m)
 	c.Runtime.Registries = []config.Registry{
-		{Host: "docker.io", Mirrors: []string{"https://mirror.example:5000", "http://10.0.0.7/v2/hub"}, Username: "hub", Password: "p1"},
-		{Host: "mirror.example:5000", CA: "CA\n", ClientCert: "CERT\n", ClientKey: "KEY\n", Username: "me", Password: "p2"},
+		{Host: "docker.io", Mirrors: []string{"https://mirror.example:5000", "http://10.0.0.7/v2/hub"}, Username: "hub",
+			Password: "p1"},
+		{Host: "mirror.example:5000", CA: "CA\n", ClientCert: "CERT\n", ClientKey: "KEY\n", Username: "me",
+			Password: "p2"},
 		{Host: "plain.example", PlainHTTP: true},
 		{Host: "self.example", SkipVerify: true},
 		{Host: config.AnyRegistry, Mirrors: []string{"https://all.example"}},
@@ -28,14 +30,16 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 		Name: "ecr", Program: "/opt/providers/ecr", Version: "v1", Images: []string{"*.ecr.example"}, CacheFor: time.Hour,
 		Args: []string{"get"}, Env: map[string]string{"REGION": "eu"},
 	}}
-	in := role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{}, Facts: host.Facts{OOMAdjust: true}}
+	in := role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{},
+		Facts: host.Facts{OOMAdjust: true}}
 	got := fileTexts(t, in)
 	basic := func(user, password string) string {
 		return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 	}
 	const head = "# written by clusterctl: changes made here are put back by the next apply\n"
 	const dir = "/etc/containerd/certs.d/"
-	const trust = "ca = \"" + dir + "mirror.example:5000/ca.crt\"\nclient = [[\"" + dir + "mirror.example:5000/client.crt\", \"" + dir + "mirror.example:5000/client.key\"]]\n"
+	const trust = "ca = \"" + dir + "mirror.example:5000/ca.crt\"\nclient = [[\"" + dir +
+		"mirror.example:5000/client.crt\", \"" + dir + "mirror.example:5000/client.key\"]]\n"
 	for path, want := range map[string]string{
 		dir + "docker.io/hosts.toml": head + "server = \"https://registry-1.docker.io\"\n\n[host.\"https://mirror.example:5000\"]\ncapabilities = [\"pull\", \"resolve\"]\n" + trust +
 			"[host.\"https://mirror.example:5000\".header]\nAuthorization = [\"Basic " + basic("me", "p2") + "\"]\n" +
@@ -46,7 +50,8 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 		dir + "mirror.example:5000/client.key": "KEY\n",
 		dir + "plain.example/hosts.toml":       head + "server = \"http://plain.example\"\n",
 		dir + "self.example/hosts.toml":        head + "server = \"https://self.example\"\nskip_verify = true\n",
-		dir + "_default/hosts.toml":            head + "\n[host.\"https://all.example\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
+		dir + "_default/hosts.toml": head +
+			"\n[host.\"https://all.example\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
 		"/var/lib/kubelet/config.json": `{"written by":"clusterctl: changes made here are put back by the next apply","auths":{"docker.io":{"auth":"` + basic("hub", "p1") +
 			`"},"mirror.example:5000":{"auth":"` + basic("me", "p2") + "\"}}}\n",
 		"/etc/kubernetes/credential-providers.yaml": "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- apiVersion: credentialprovider.kubelet.k8s.io/v1\n" +
@@ -57,7 +62,8 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 		}
 	}
 	unit := got[step.UnitDir+"kubelet.service"]
-	if !strings.Contains(unit, "--image-credential-provider-config=/etc/kubernetes/credential-providers.yaml") || !strings.Contains(unit, "--image-credential-provider-bin-dir=/opt/providers") {
+	if !strings.Contains(unit, "--image-credential-provider-config=/etc/kubernetes/credential-providers.yaml") ||
+		!strings.Contains(unit, "--image-credential-provider-bin-dir=/opt/providers") {
 		t.Errorf("the kubelet is not told of its credential providers:\n%s", unit)
 	}
 	steps, err := role.Steps(in)
@@ -65,15 +71,20 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range steps {
-		if f, ok := s.(*step.File); ok && strings.Contains(string(f.Content), basic("me", "p2")) && (!f.Secret || f.Mode != 0o600) {
+		if f, ok := s.(*step.File); ok && strings.Contains(string(f.Content), basic("me", "p2")) &&
+			(!f.Secret || f.Mode != 0o600) {
 			t.Errorf("%s has a password, and mode %o", f.Path, f.Mode)
 		}
 	}
-	if !slices.ContainsFunc(steps, func(s step.Step) bool { p, ok := s.(*step.Program); return ok && p.Path == "/opt/providers/ecr" }) {
+	if !slices.ContainsFunc(steps, func(s step.Step) bool {
+		p, ok := s.(*step.Program)
+		return ok && p.Path == "/opt/providers/ecr"
+	}) {
 		t.Error("it is not looked for the program of the credential provider")
 	}
 	c.Runtime.Source = config.RuntimeDistribution
-	if text := fileTexts(t, in)["/etc/containerd/config.toml"]; !strings.Contains(text, "config_path = \"/etc/containerd/certs.d\"") {
+	if text := fileTexts(t, in)["/etc/containerd/config.toml"]; !strings.Contains(text,
+		"config_path = \"/etc/containerd/certs.d\"") {
 		t.Errorf("the distribution's containerd does not look for registries:\n%s", text)
 	}
 }

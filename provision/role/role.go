@@ -122,7 +122,8 @@ func Clean() []step.Step {
 	}
 	for _, path := range []string{
 		Kubernetes, "/etc/cni/net.d", containerdConfig, containerdProxy, "/run/containerd", "/var/log/pods", "/var/log/containers", "/var/log/kubernetes",
-		"/etc/sysctl.d/90-kubernetes.conf", aptProxy, "/opt/cni/bin", distributionCNI + "/" + bundle.Podlink, "/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
+		"/etc/sysctl.d/90-kubernetes.conf", aptProxy, "/opt/cni/bin", distributionCNI + "/" + bundle.Podlink,
+		"/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
 	} {
 		list = append(list, &step.Absent{Path: path})
 	}

@@ -107,7 +107,8 @@ func containerdV3(b *builder) string {
 func containerdV2(b *builder) string {
 	var registry []string // containerd 2 looks there by itself
 	if len(b.Cluster.Runtime.Registries) > 0 {
-		registry = []string{"", `[plugins."io.containerd.grpc.v1.cri".registry]`, fmt.Sprintf("config_path = %q", registryDir)}
+		registry = []string{"", `[plugins."io.containerd.grpc.v1.cri".registry]`,
+			fmt.Sprintf("config_path = %q", registryDir)}
 	}
 	return lines(append([]string{
 		"# written by clusterctl",

@@ -235,7 +235,8 @@ func (p *Prepared) sendOne(ctx context.Context, m *machine, f bundle.File, name 
 		return err
 	}
 	defer func() { _ = content.Close() }()
-	sending := &Sending{ReadCloser: content, Machine: m.Address, Name: name, Size: CompressedSize(content), Say: p.engine.say}
+	sending := &Sending{ReadCloser: content, Machine: m.Address, Name: name, Size: CompressedSize(content),
+		Say: p.engine.say}
 	return m.agent.Send(ctx, f.Digest, name, sending)
 }
 

@@ -16,8 +16,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// A second operator, whose plan is older than a run that removed a machine, is refused before anything is changed: neither are
-// objects written, nor is the machine that was cleaned made of half of what it was.
+// A second operator, whose plan is older than a run that removed a machine, is refused before anything is changed:
+// neither are objects written, nor is the machine that was cleaned made of half of what it was.
 func TestAnOperatorWhoseMachineWasCleanedMeanwhileIsRefusedBeforeAnythingChanges(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"
@@ -69,7 +69,8 @@ func TestAnOperatorWhoLookedAtAMachineThatWasBeingCleanedIsRefused(t *testing.T)
 	grown.Kubelet.Choose("max_pods", 42)
 	declared.Machines = append(slices.Clone(declared.Machines[:2]), grown)
 	second.Config = &declared
-	if err := w.at[nodeB.IP].WriteFile("/proc/sys/kernel/random/boot_id", strings.NewReader("a boot\n"), 0o444, 0, 0); err != nil {
+	if err := w.at[nodeB.IP].WriteFile("/proc/sys/kernel/random/boot_id", strings.NewReader("a boot\n"), 0o444, 0,
+		0); err != nil {
 		t.Fatal(err)
 	}
 	theirs, err := second.Prepare(t.Context())
@@ -177,7 +178,8 @@ func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
 		if err := prepared.Plan.Print(&text, plan.Style{}); err != nil {
 			t.Fatal(err)
 		}
-		brought := strings.HasPrefix(text.String(), "clusterctl was sent to 1 machine to look at them: machine.a, where apply uses it. It has 103 MB")
+		brought := strings.HasPrefix(text.String(),
+			"clusterctl was sent to 1 machine to look at them: machine.a, where apply uses it. It has 103 MB")
 		if want := prepared.Plan.Brought != ""; brought != want {
 			t.Errorf("the plan says %q, and shows:\n%s", prepared.Plan.Brought, &text)
 		}

@@ -453,7 +453,8 @@ func (p *Prepared) foreignFiles() (list []string) {
 	for _, m := range p.machines {
 		for _, c := range m.changes {
 			if c.Kind == step.ForeignFiles {
-				list = append(list, fmt.Sprintf("%s: %s: %s, and it is not of this cluster's making. It stays.", m.Address, c.Name, c.Note))
+				list = append(list, fmt.Sprintf("%s: %s: %s, and it is not of this cluster's making. It stays.",
+					m.Address, c.Name, c.Note))
 			}
 		}
 	}

@@ -100,7 +100,8 @@ func (p *Prepared) remove(ctx context.Context, m *machine) (err error) {
 		}); err != nil {
 			return fmt.Errorf("clean: %w", err)
 		}
-		m.saw = &agent.Turn{Run: p.engine.Run, Who: p.engine.Who} // which run has changed the machine last was cleaned away, too
+		// Which run has changed the machine last was cleaned away, too.
+		m.saw = &agent.Turn{Run: p.engine.Run, Who: p.engine.Who}
 	}
 	if err := p.live.Forget(ctx, m.Name); err != nil {
 		return fmt.Errorf("forget the machine: %w", err)

@@ -83,8 +83,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// renewedAll forgets renewals that all machines have had which they concern: those of the cluster, in a run that has come to
-// its end. The state is written by the caller.
+// renewedAll forgets renewals that all machines have had which they concern: those of the cluster, in a run that has
+// come to its end. The state is written by the caller.
 func (p *Prepared) renewedAll() {
 	_, missing := p.wholeCluster()
 	p.State.Renewals = slices.DeleteFunc(slices.Clone(p.State.Renewals), func(r state.Renewal) bool {

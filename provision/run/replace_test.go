@@ -25,7 +25,8 @@ func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
 	w.engine.Replaces = []string{"machine.b"}
 	var said []string
 	w.engine.Say = func(e run.Event) {
-		if e.Kind != run.EventStep && e.Kind != run.EventSend && e.Kind != run.EventConnect && e.Kind != run.EventPhase {
+		if e.Kind != run.EventStep && e.Kind != run.EventSend && e.Kind != run.EventConnect &&
+			e.Kind != run.EventPhase {
 			said = append(said, e.Kind+" "+e.Message)
 		}
 	}

@@ -16,7 +16,8 @@ func TestAFileOnItsWayIsReportedEveryFewSeconds(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var reported []int64
 	s := &run.Sending{
-		ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", 100))), Machine: "machine.a", Name: "kubelet", Size: 100,
+		ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", 100))),
+		Machine:    "machine.a", Name: "kubelet", Size: 100,
 		Say: func(e run.Event) {
 			if e.Kind != run.EventSending || e.Machine != "machine.a" || e.Message != "kubelet" || e.Size != 100 {
 				t.Errorf("event %+v", e)

@@ -159,7 +159,8 @@ func (s *Kubeconfig) differs(text []byte) string {
 	if reason := due(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since); reason != "" {
 		return reason
 	}
-	if written, err := certs.Kubeconfig(s.Cluster, s.Server, s.Request.CommonName, s.CACert, pair); err != nil || !bytes.Equal(text, written) {
+	if written, err := certs.Kubeconfig(s.Cluster, s.Server, s.Request.CommonName, s.CACert, pair); err != nil ||
+		!bytes.Equal(text, written) {
 		return "was changed by others"
 	}
 	return ""

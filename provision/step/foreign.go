@@ -118,7 +118,8 @@ func (s *Program) Check(_ context.Context, h host.Host, _ *Walk) (Change, error)
 	info, err := h.Stat(s.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Change{}, fmt.Errorf("%s is not there, and %s needs it: put the program on the machine first", s.Path, s.For)
+		return Change{}, fmt.Errorf("%s is not there, and %s needs it: put the program on the machine first", s.Path,
+			s.For)
 	case err != nil:
 		return Change{}, err
 	case info.Mode.IsDir() || info.Target == "" && info.Mode.Perm()&0o111 == 0:

@@ -28,7 +28,8 @@ func check(t *testing.T, h *hostfake.Host, s step.Step) step.Change {
 
 func TestFilesOfOthersAreShownAndStay(t *testing.T) {
 	h := &hostfake.Host{}
-	s := &step.Foreign{Dir: "/etc/kubernetes/manifests", Own: []string{"etcd.yaml"}, Why: "the kubelet runs it as a static pod"}
+	s := &step.Foreign{Dir: "/etc/kubernetes/manifests", Own: []string{"etcd.yaml"},
+		Why: "the kubelet runs it as a static pod"}
 	if c := check(t, h, s); c.Kind != "" {
 		t.Errorf("without the folder there is %+v", c)
 	}
@@ -39,14 +40,16 @@ func TestFilesOfOthersAreShownAndStay(t *testing.T) {
 	}
 	put(t, h, "/etc/kubernetes/manifests/miner.yaml", "theirs", 0o600, 0)
 	c := check(t, h, s)
-	if c.Kind != step.ForeignFiles || c.Action != "" || c.Name != "/etc/kubernetes/manifests/miner.yaml" || c.Note != s.Why {
+	if c.Kind != step.ForeignFiles || c.Action != "" || c.Name != "/etc/kubernetes/manifests/miner.yaml" ||
+		c.Note != s.Why {
 		t.Errorf("it says %+v", c)
 	}
 }
 
 func TestFormerFoldersGoAndThoseOfOthersStay(t *testing.T) {
 	h := &hostfake.Host{}
-	s := &step.Pruned{Dir: "/etc/containerd/certs.d", File: "hosts.toml", Written: "# written by clusterctl", Keep: []string{"kept.example"}}
+	s := &step.Pruned{Dir: "/etc/containerd/certs.d", File: "hosts.toml", Written: "# written by clusterctl",
+		Keep: []string{"kept.example"}}
 	for path, text := range map[string]string{
 		"kept.example/hosts.toml": "# written by clusterctl\n", "former.example/hosts.toml": "# written by clusterctl\n", "former.example/ca.crt": "x",
 		"theirs.example/hosts.toml": "server = \"x\"\n", "docker.example/ca.crt": "x",

@@ -60,10 +60,11 @@ var passwordFlags = map[string]string{
 	"docker": "-p", "podman": "-p", "nerdctl": "-p", "crane": "-p", "skopeo": "-p", "helm": "-p", "oras": "-p",
 }
 
-// hideArgument returns an argument with its password hidden, and whether it has one: -pPASSWORD, the argument of a short
-// flag whose program takes a password by it, and USER:PASSWORD of curl.
+// hideArgument returns an argument with its password hidden, and whether it has one: -pPASSWORD, the argument of a
+// short flag whose program takes a password by it, and USER:PASSWORD of curl.
 func hideArgument(before []any, text string) (string, bool) {
-	if rest, ok := strings.CutPrefix(text, "-p"); ok && rest != "" && !strings.ContainsAny(rest, "=- ") && !isFlagOfP(rest) {
+	if rest, ok := strings.CutPrefix(text, "-p"); ok && rest != "" && !strings.ContainsAny(rest, "=- ") &&
+		!isFlagOfP(rest) {
 		return "-p" + hidden, true
 	}
 	if len(before) == 0 || strings.HasPrefix(text, "-") || plainValue(text) || isFlagOfP(text) {

@@ -75,9 +75,11 @@ spec:
 }
 
 func TestArgumentsWithAPasswordAreHidden(t *testing.T) {
-	o := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-phunter2", "-port", "-p3306"}, "args": []any{"postgres://u:hunter2@db/x"}}
+	o := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-phunter2", "-port", "-p3306"},
+		"args": []any{"postgres://u:hunter2@db/x"}}
 	Object(o, NewKnown(nil))
-	want := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-p" + hidden, "-port", "-p3306"}, "args": []any{"postgres://u:" + hidden + "@db/x"}}
+	want := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-p" + hidden, "-port", "-p3306"},
+		"args": []any{"postgres://u:" + hidden + "@db/x"}}
 	if !reflect.DeepEqual(o, want) {
 		t.Errorf("got %v, want %v", o, want)
 	}

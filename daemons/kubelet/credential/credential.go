@@ -1,6 +1,6 @@
-// Package credential finds the credentials for registries that a node has for all of its pods: those in the kubelet's own
-// config.json, and those that credential provider plugins give. What pods bring themselves, in pull secrets, is not its
-// concern. See https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/.
+// Package credential finds the credentials for registries that a node has for all of its pods: those in the kubelet's
+// own config.json, and those that credential provider plugins give. What pods bring themselves, in pull secrets, is not
+// its concern. See https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/.
 package credential
 
 import (
@@ -47,8 +47,8 @@ func New(o Options) (*Node, error) {
 	return n, nil
 }
 
-// Lookup returns the node's credentials to try for an image: those of its own file, and then what each plugin answers. A
-// source that fails is logged and left out.
+// Lookup returns the node's credentials to try for an image: those of its own file, and then what each plugin answers.
+// A source that fails is logged and left out.
 func (n *Node) Lookup(ctx context.Context, name image.Name) []image.Credential {
 	if n == nil {
 		return nil

@@ -73,7 +73,8 @@ func plugins(text []byte, dir string) (list []*plugin, err error) {
 			problem = "matchImages: there must be at least one"
 		case p.DefaultCacheDuration == nil || p.DefaultCacheDuration.Duration < 0:
 			problem = "defaultCacheDuration: it is needed, and not negative"
-		case p.APIVersion != pluginGroup+"v1" && p.APIVersion != pluginGroup+"v1beta1" && p.APIVersion != pluginGroup+"v1alpha1":
+		case p.APIVersion != pluginGroup+"v1" && p.APIVersion != pluginGroup+"v1beta1" &&
+			p.APIVersion != pluginGroup+"v1alpha1":
 			problem = fmt.Sprintf("apiVersion: %q is none of %sv1, v1beta1 and v1alpha1", p.APIVersion, pluginGroup)
 		case len(p.TokenAttributes) > 0:
 			problem = "tokenAttributes: tokens of pods' service accounts are not given to credential providers by this kubelet"
@@ -87,7 +88,8 @@ func plugins(text []byte, dir string) (list []*plugin, err error) {
 			return nil, fmt.Errorf("providers[%d].%s", i, problem)
 		}
 		names[p.Name] = true
-		made := &plugin{name: p.Name, path: filepath.Join(dir, p.Name), version: p.APIVersion, args: p.Args, usual: p.DefaultCacheDuration.Duration, now: time.Now, answers: map[string]cached{}}
+		made := &plugin{name: p.Name, path: filepath.Join(dir, p.Name), version: p.APIVersion, args: p.Args,
+			usual: p.DefaultCacheDuration.Duration, now: time.Now, answers: map[string]cached{}}
 		for _, pattern := range p.MatchImages {
 			parsed, err := parsePattern(pattern)
 			if err != nil {
@@ -146,7 +148,8 @@ func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Aut
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	keys := map[string]string{"Image": "image " + name.String(), "Registry": "registry " + name.Registry, "Global": "global"}
+	keys := map[string]string{"Image": "image " + name.String(), "Registry": "registry " + name.Registry,
+		"Global": "global"}
 	for _, key := range keys {
 		if a, ok := p.answers[key]; ok && now.Before(a.until) {
 			return a.auths, nil
@@ -158,7 +161,8 @@ func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Aut
 	}
 	key, ok := keys[answer.CacheKeyType]
 	if !ok {
-		return nil, fmt.Errorf("it answered with cacheKeyType %q, which is none of Image, Registry and Global", answer.CacheKeyType)
+		return nil, fmt.Errorf("it answered with cacheKeyType %q, which is none of Image, Registry and Global",
+			answer.CacheKeyType)
 	}
 	good := p.usual
 	if answer.CacheDuration != nil {
@@ -176,7 +180,8 @@ func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Aut
 func (p *plugin) run(ctx context.Context, name string) (*response, error) {
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
 	defer cancel()
-	text, err := json.Marshal(request{TypeMeta: metav1.TypeMeta{APIVersion: p.version, Kind: "CredentialProviderRequest"}, Image: name})
+	text, err := json.Marshal(request{TypeMeta: metav1.TypeMeta{APIVersion: p.version,
+		Kind: "CredentialProviderRequest"}, Image: name})
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +207,8 @@ func (p *plugin) run(ctx context.Context, name string) (*response, error) {
 		return nil, errors.New("it did not answer with a CredentialProviderResponse")
 	}
 	if answer.Kind != "CredentialProviderResponse" || answer.APIVersion != p.version {
-		return nil, fmt.Errorf("it answered with %q %q, not %s CredentialProviderResponse", answer.APIVersion, answer.Kind, p.version)
+		return nil, fmt.Errorf("it answered with %q %q, not %s CredentialProviderResponse", answer.APIVersion,
+			answer.Kind, p.version)
 	}
 	return &answer, nil
 }

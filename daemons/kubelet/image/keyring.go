@@ -111,8 +111,8 @@ func (k *Keyring) Lookup(n Name) []Credential {
 	return found
 }
 
-// Matches reports whether an image is one of the pattern's: its registry's host has as many parts, each of which matches,
-// its port is the same, and its path begins with the pattern's.
+// Matches reports whether an image is one of the pattern's: its registry's host has as many parts, each of which
+// matches, its port is the same, and its path begins with the pattern's.
 func (p Pattern) Matches(n Name) bool {
 	host, port, _ := strings.Cut(n.Registry, ":")
 	if p.Port != port || !strings.HasPrefix(n.Repository, p.Path) {

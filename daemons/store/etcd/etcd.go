@@ -69,7 +69,8 @@ func Open(c Config) (*Store, error) {
 	}
 	s := &Store{leases: leases{turn: make(chan struct{}, 1), byTTL: map[time.Duration]*shared{}}}
 	s.members.roots = roots
-	dialing := []grpc.DialOption{grpc.WithNoProxy(), grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(attempt),
+	dialing := []grpc.DialOption{grpc.WithNoProxy(), grpc.WithInitialWindowSize(1 << 20),
+		grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(attempt),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})}
 	if roots != nil {
 		dialing = append(dialing, grpc.WithTransportCredentials(&rotating{credentials.NewTLS(tlsConfig), tlsConfig, roots}))

@@ -38,8 +38,8 @@ func proxiesIn(environment string) map[string]string {
 	return found
 }
 
-// variables returns the NAME=VALUE lines of a text, with the quotes taken off that systemctl puts around values with other
-// than plain characters.
+// variables returns the NAME=VALUE lines of a text, with the quotes taken off that systemctl puts around values with
+// other than plain characters.
 func variables(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
