@@ -10,17 +10,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// The inventories in testdata/ansible are read as Debian's ansible-inventory reads them; golden.sh there writes what it prints.
+// The inventories in testdata/ansible are read as Debian's ansible-inventory reads them; golden.sh there writes what it prints. With
+// -v this test prints all of them as a table.
 func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 	entries, err := os.ReadDir("testdata/ansible")
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	row := func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) }
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".golden") || e.Name() == "golden.sh" {
 			continue
@@ -41,6 +46,7 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 				if err == nil {
 					t.Errorf("Ansible refuses it, and it is read as %v", got)
 				}
+				row(e.Name(), "refused", fmt.Sprint(err), "as Ansible does")
 				return
 			}
 			if err != nil {
@@ -48,9 +54,12 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 			}
 			want := listed(t, golden)
 			for _, key := range sorted(got, want) {
+				same := "as Ansible does"
 				if got[key] != want[key] {
 					t.Errorf("%s\n got %s\nwant %s", key, got[key], want[key])
+					same = "Ansible: " + want[key]
 				}
+				row(e.Name(), key, got[key], same)
 			}
 			again, err := seen("list.json", golden)
 			if err != nil {
@@ -66,6 +75,10 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 	if n < 50 {
 		t.Errorf("there are only %d inventories", n)
 	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d inventories, what each gives, its value, and whether ansible-inventory --list says the same:\n%s", n, table.String())
 }
 
 // seen returns the hosts' variables and the groups' hosts that expressions see, each as text.

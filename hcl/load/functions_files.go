@@ -66,7 +66,14 @@ func addFiles(f map[string]function.Function, dir string) {
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return cty.NilVal, err // whether it is there cannot be told
 			}
-			return cty.BoolVal(err == nil && info.Mode().IsRegular()), nil
+			if err == nil && !info.Mode().IsRegular() {
+				what := "not a regular file"
+				if info.IsDir() {
+					what = "a directory, not a file"
+				}
+				return cty.NilVal, function.NewArgErrorf(0, "%s is %s", a[0].AsString(), what)
+			}
+			return cty.BoolVal(err == nil), nil
 		},
 	})
 	f["fileset"] = function.New(&function.Spec{

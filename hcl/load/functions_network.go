@@ -58,13 +58,16 @@ var cidrSubnetFunc = function.New(&function.Spec{
 		if err != nil {
 			return cty.NilVal, function.NewArgError(0, err)
 		}
-		newBits, _ := a[1].AsBigFloat().Int64()
-		n, _ := a[2].AsBigFloat().Int(nil)
-		length := p.Bits() + int(newBits)
-		if newBits < 0 || length > p.Addr().BitLen() {
-			return cty.NilVal, function.NewArgErrorf(1, "%s cannot be extended by %d bits", p, newBits)
+		newBits, err := extension(p, a[1], 0, 1)
+		if err != nil {
+			return cty.NilVal, err
 		}
-		if n.Sign() < 0 || n.BitLen() > int(newBits) {
+		n, err := whole(a[2], 2)
+		if err != nil {
+			return cty.NilVal, err
+		}
+		length := p.Bits() + newBits
+		if n.Sign() < 0 || n.BitLen() > newBits {
 			return cty.NilVal, function.NewArgErrorf(2, "%d bits have no piece number %s", newBits, n)
 		}
 		offset := new(big.Int).Lsh(n, uint(p.Addr().BitLen()-length))
@@ -87,11 +90,11 @@ var cidrSubnetsFunc = function.New(&function.Spec{
 		end := new(big.Int).Lsh(big.NewInt(1), uint(width-p.Bits()))
 		pieces := []cty.Value{}
 		for i, arg := range a[1:] {
-			newBits, _ := arg.AsBigFloat().Int64()
-			length := p.Bits() + int(newBits)
-			if newBits < 1 || length > width {
-				return cty.NilVal, function.NewArgErrorf(i+1, "%s cannot be extended by %d bits", p, newBits)
+			newBits, err := extension(p, arg, 1, i+1)
+			if err != nil {
+				return cty.NilVal, err
 			}
+			length := p.Bits() + newBits
 			size := new(big.Int).Lsh(big.NewInt(1), uint(width-length))
 			// Round up to where a piece of this size may start.
 			next.Add(next, new(big.Int).Sub(size, big.NewInt(1)))
@@ -108,6 +111,28 @@ var cidrSubnetsFunc = function.New(&function.Spec{
 		return cty.ListVal(pieces), nil
 	},
 })
+
+// whole returns a number that must be whole. arg is the argument's place.
+func whole(v cty.Value, arg int) (*big.Int, error) {
+	f := v.AsBigFloat()
+	if !f.IsInt() {
+		return nil, function.NewArgErrorf(arg, "must be a whole number")
+	}
+	n, _ := f.Int(nil)
+	return n, nil
+}
+
+// extension returns by how many bits a prefix gets longer, at least by so many.
+func extension(p netip.Prefix, v cty.Value, least int64, arg int) (int, error) {
+	n, err := whole(v, arg)
+	if err != nil {
+		return 0, err
+	}
+	if most := p.Addr().BitLen() - p.Bits(); n.Cmp(big.NewInt(least)) < 0 || n.Cmp(big.NewInt(int64(most))) > 0 {
+		return 0, function.NewArgErrorf(arg, "%s cannot be extended by %s bits", p, n)
+	}
+	return int(n.Int64()), nil
+}
 
 func add(addr netip.Addr, n *big.Int) netip.Addr {
 	raw := addr.AsSlice()

@@ -8,23 +8,135 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"clusterctl/hcl/block"
 )
 
 // The table in testdata/functions.txt has an expression on each line, then =>, then its value as JSON, "unknown",
-// "sensitive", or "error" with what the message says.
+// "sensitive", or "error" with what the message says. With -v this test prints it, by function.
 func TestFunctionsAreTerraforms(t *testing.T) {
+	scope := functionScope(t)
+	byFunction := map[string][]functionRow{}
+	for _, r := range functionRows(t) {
+		byFunction[r.function] = append(byFunction[r.function], r)
+		expr, diags := hclsyntax.ParseExpression([]byte(r.source), "functions.txt", hcl.InitialPos)
+		if diags.HasErrors() {
+			t.Errorf("line %d: %v", r.line, diags)
+			continue
+		}
+		v, diags := expr.Value(scope)
+		if got := described(t, v, diags); got != r.want && !(strings.HasPrefix(r.want, "error: ") && strings.HasPrefix(got, "error: ") && strings.Contains(got, strings.TrimPrefix(r.want, "error: "))) {
+			t.Errorf("line %d: %s\n got %s\nwant %s", r.line, r.source, got, r.want)
+		}
+	}
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for _, name := range slices.Sorted(maps.Keys(scope.Functions)) {
+		for _, r := range byFunction[name] {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, r.cases(), r.source, r.want)
+		}
+		for _, c := range functionCases {
+			if c.applies(scope.Functions[name]) && !slices.ContainsFunc(byFunction[name], func(r functionRow) bool { return c.is(r.source) }) {
+				t.Errorf("testdata/functions.txt has no line about %s with %s", name, c.text)
+			}
+		}
+		if len(byFunction[name]) == 0 {
+			t.Errorf("testdata/functions.txt has no line about %s", name)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("functions, the case that a line is about, the expression and its value:\n" + table.String())
+}
+
+// functionRow is a line of the table.
+type functionRow struct {
+	line                   int
+	function, source, want string
+}
+
+func (r functionRow) cases() string {
+	var list []string
+	for _, c := range functionCases {
+		if c.is(r.source) {
+			list = append(list, c.name)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// functionCase is a kind of argument that each function is tested with whose parameters take it.
+type functionCase struct {
+	name, text string
+	is         func(source string) bool
+	applies    func(function.Function) bool
+}
+
+var functionCases = []functionCase{
+	{"null", "null", regexp.MustCompile(`\bnull\b|null_list|map_of_nulls`).MatchString, hasParameters},
+	{"unknown", "an unknown value", regexp.MustCompile(`unknown|maybe`).MatchString, hasParameters},
+	{"empty", "an empty text or collection", regexp.MustCompile(`""|\[\]|\{\}|empty\.txt`).MatchString, takes(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
+	{"unicode", "text beyond ASCII", regexp.MustCompile(`[^\x00-\x7f]|accented|family`).MatchString, takes(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
+	{"large", "a number of more than 16 digits", regexp.MustCompile(`[0-9]{17}`).MatchString, takes(func(ty cty.Type) bool { return ty == cty.Number })},
+}
+
+func hasParameters(f function.Function) bool { return len(f.Params()) > 0 || f.VarParam() != nil }
+
+// takes reports whether a parameter of a function may have a value of a type.
+func takes(is func(cty.Type) bool) func(function.Function) bool {
+	return func(f function.Function) bool {
+		list := f.Params()
+		if v := f.VarParam(); v != nil {
+			list = append(slices.Clone(list), *v)
+		}
+		return slices.ContainsFunc(list, func(p function.Parameter) bool {
+			return p.Type == cty.DynamicPseudoType || p.Type.IsCapsuleType() || is(p.Type)
+		})
+	}
+}
+
+func functionRows(t *testing.T) (rows []functionRow) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/functions.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		source, want, ok := strings.Cut(line, " => ")
+		if !ok {
+			t.Fatalf("line %d has no =>", n)
+		}
+		name, _, _ := strings.Cut(source, "(")
+		rows = append(rows, functionRow{n, name, source, want})
+	}
+	return rows
+}
+
+// functionScope is what the expressions of the table see.
+func functionScope(t *testing.T) *hcl.EvalContext {
+	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"hello.txt": "Hello World", "sub/a.yaml": "a: 1", "sub/deep/b.yaml": "b: 2", "c.yml": "c: 3", "binary.bin": "\xff\xfe", "empty.txt": "",
@@ -40,7 +152,7 @@ func TestFunctionsAreTerraforms(t *testing.T) {
 		}
 	}
 	t.Setenv("HOME", "/home/me")
-	scope := &hcl.EvalContext{Functions: Functions(dir, time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)), Variables: map[string]cty.Value{
+	return &hcl.EvalContext{Functions: Functions(dir, time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)), Variables: map[string]cty.Value{
 		"unknown":         cty.DynamicVal,
 		"unknown_string":  cty.UnknownVal(cty.String),
 		"unknown_list":    cty.UnknownVal(cty.List(cty.String)),
@@ -57,38 +169,6 @@ func TestFunctionsAreTerraforms(t *testing.T) {
 		"gzipped_hello":   cty.StringVal("H4sIAAAAAAAA//JIzcnJVwjPL8pJUSxKTM4uAQAAAP//"),
 		"big_text_base64": cty.StringVal(strings.Repeat("QUFB", 1000)),
 	}}
-	text, err := os.ReadFile("testdata/functions.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tested := map[string]bool{}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		source, want, ok := strings.Cut(line, " => ")
-		if !ok {
-			t.Fatalf("line %d has no =>", n)
-		}
-		expr, diags := hclsyntax.ParseExpression([]byte(source), "functions.txt", hcl.InitialPos)
-		if diags.HasErrors() {
-			t.Errorf("line %d: %v", n, diags)
-			continue
-		}
-		name, _, _ := strings.Cut(source, "(")
-		tested[name] = true
-		v, diags := expr.Value(scope)
-		if got := described(t, v, diags); got != want && !(strings.HasPrefix(want, "error: ") && strings.HasPrefix(got, "error: ") && strings.Contains(got, strings.TrimPrefix(want, "error: "))) {
-			t.Errorf("line %d: %s\n got %s\nwant %s", n, source, got, want)
-		}
-	}
-	for name := range scope.Functions {
-		if !tested[name] {
-			t.Errorf("testdata/functions.txt has no line about %s", name)
-		}
-	}
 }
 
 func described(t *testing.T, v cty.Value, diags hcl.Diagnostics) string {
