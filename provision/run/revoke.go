@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"clusterctl/certs"
-	"clusterctl/daemons/api/replica"
+	daemons "clusterctl/daemons/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
 	"clusterctl/provision/step"
@@ -47,15 +47,11 @@ const superseded = " (superseded)"
 func (p *Prepared) outgrown() bool {
 	writing.Lock()
 	defer writing.Unlock()
-	former := map[string]bool{}
-	for _, daemon := range replica.All() {
-		former[replica.FormerUser(daemon)] = true
-	}
 	replaced := false
 	for _, m := range p.State.Machines {
 		for label, is := range m.Issued {
 			switch {
-			case !former[is.Name]:
+			case !slices.Contains(daemons.FormerUsers, is.Name):
 			case strings.HasSuffix(label, superseded):
 				replaced = true
 			default:

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"clusterctl/daemons/api/replica"
+	"clusterctl/daemons/config"
 )
 
 var (
@@ -22,8 +22,7 @@ var (
 // leases of kube-system that their daemons were on all machines: a certificate for one that was stolen and then renewed is in no
 // list of revoked ones. Bindings of these names that an API server has not made stay.
 func (l *Live) DropFormerRights(ctx context.Context) error {
-	for _, daemon := range replica.All() {
-		name := replica.FormerUser(daemon)
+	for _, name := range config.FormerUsers {
 		for _, bindings := range []dynamic.ResourceInterface{
 			l.dynamic.Resource(clusterRoleBindings), l.dynamic.Resource(roleBindings).Namespace(metav1.NamespaceSystem),
 		} {

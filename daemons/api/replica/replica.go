@@ -55,10 +55,6 @@ func known(daemon string) bool { return slices.Contains(All(), daemon) }
 // All returns the daemons that have an identity on each machine.
 func All() []string { return []string{DNS, Ingress, Network, Metrics} }
 
-// FormerUser returns the user that a daemon was on all machines in releases that had one for all of them. What such a
-// release let it do is in a ClusterRoleBinding of that name and in a RoleBinding of kube-system.
-func FormerUser(daemon string) string { return "system:" + daemon }
-
 // Lease returns the name of the lease that the replica of a machine renews, and of the slice with its first address.
 func Lease(service, machine string) string { return service + "-" + machine }
 
