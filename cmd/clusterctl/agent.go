@@ -21,8 +21,8 @@ func newAgent() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			// Daemons with users of their own go through folders that the agent makes, whatever umask the login has.
 			syscall.Umask(0o022)
-			// What the agent asks is of this cluster: a proxy that the login has does not lead there. Programs of the
-			// distribution that it runs have it still.
+			// The agent sends requests only to machines of this cluster, so it must not use the proxy of the login
+			// environment. Package managers and other programs that it runs still use that proxy.
 			h := &local.Host{Environment: os.Environ()}
 			for _, name := range host.ProxyVariables {
 				if err := os.Unsetenv(name); err != nil {

@@ -23,7 +23,7 @@ func TestTheAgentHasItsOwnUmaskAndNoProxy(t *testing.T) {
 	}
 	for _, name := range host.ProxyVariables {
 		if value, ok := os.LookupEnv(name); ok {
-			t.Errorf("what the agent asks goes by %s=%s", name, value)
+			t.Errorf("the agent kept the proxy variable %s=%s", name, value)
 		}
 	}
 }

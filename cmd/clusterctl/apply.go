@@ -177,13 +177,14 @@ func (f *runFlags) carryOut(c *cobra.Command, configuration *load.Configuration,
 	return f.outputs(c, configuration)
 }
 
-// warnWithoutAPI notes the machines that reach no API server: what was applied to them is as declared, and their nodes are not
-// ready all the same.
+// warnWithoutAPI reports the machines that cannot reach an API server. Their configuration was applied, but their nodes
+// will not become ready.
 func warnWithoutAPI(ctx context.Context, p *run.Prepared, say func(run.Event)) {
 	found := p.WithoutAPI(ctx)
 	for _, address := range slices.Sorted(maps.Keys(found)) {
 		say(run.Event{Kind: run.EventNote, Time: time.Now(), Machine: address,
-			Message: fmt.Sprintf("%s reaches no API server, and its node will not be ready: %s", address, found[address])})
+			Message: fmt.Sprintf("%s cannot reach an API server, so its node will not become ready: %s", address,
+				found[address])})
 	}
 }
 
@@ -206,7 +207,7 @@ func done(p *plan.Plan, destroy bool) string {
 		}
 	}
 	if len(p.Moves) > 0 {
-		parts = append(parts, fmt.Sprintf("%s in the replacement of authorities and keys made, for which %s changed",
+		parts = append(parts, fmt.Sprintf("%s of the replacement of authorities and keys completed, which changed %s",
 			plan.Number(len(p.Moves), "move"), plan.Number(len(p.Moved), "machine")))
 	}
 	if len(parts) == 0 {

@@ -194,13 +194,13 @@ func (f *runFlags) dial(
 	return a, nil
 }
 
-// machineAgent is an agent, with what had to be sent before it could start.
+// machineAgent is an agent client that records how much was sent to the machine before the agent could start.
 type machineAgent struct {
 	*agent.Client
 	brought int64
 }
 
-// Brought returns how many bytes this program has on the machine, when it was sent there by this run.
+// Brought returns the size in bytes of this program if this run copied it to the machine, or 0.
 func (a *machineAgent) Brought() int64 { return a.brought }
 
 func megabytes(n int64) string { return fmt.Sprintf("%d MB", (n+999_999)/1_000_000) }

@@ -21,7 +21,8 @@ import (
 	"clusterctl/provision/run"
 )
 
-// init keeps main on the process's first thread until a daemon has its timer slack.
+// init locks main to the process's first thread until a daemon has set its timer slack, which is a property of a
+// thread.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -30,7 +31,8 @@ func main() {
 		slacken()
 	}
 	runtime.UnlockOSThread()
-	// A signal before this ends the process. One that is caught before it starts over would be lost.
+	// Install the handler only here: a signal before this point ends the process. A signal caught before the process
+	// executes itself again would be lost.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	if root == nil {
 		root = newRoot()

@@ -45,7 +45,7 @@ order, and each change.
 			if err != nil {
 				return err
 			}
-			// What takes long is said beside the plan, from the beginning.
+			// Report slow steps on stderr from the start, so that stdout has only the plan.
 			doing := newProgress(c.ErrOrStderr(), flags.json, configuration.Cluster.Secrets)
 			prepared, err := flags.prepare(c.Context(), configuration, destroy, true, doing.say)
 			if err != nil {

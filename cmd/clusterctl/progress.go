@@ -123,7 +123,7 @@ func (p *progress) say(e run.Event) {
 	show(fmt.Sprintf("%6.1fs  %-28s %s", time.Since(p.start).Seconds(), subject, line))
 }
 
-// sent says how much of a file is on its machine.
+// sent returns the progress of sending a file to a machine.
 func sent(e run.Event) string {
 	if e.Size == 0 {
 		return fmt.Sprintf("sending %s, %d MB so far", e.Message, e.Bytes/1_000_000)

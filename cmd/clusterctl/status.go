@@ -25,7 +25,7 @@ type clusterStatus struct {
 	Members  string            `json:"members,omitempty"`         // how etcd's own list of members differs from the machines
 	Keys     []string          `json:"keys,omitempty"`            // which keys are due for replacement
 	Trouble  map[string]string `json:"snapshotTrouble,omitempty"` // what is wrong with snapshots of the store, by machine
-	// Dropped are packet rules of others that drop packets of pods, by node.
+	// Dropped maps a node to the packet rules, not made by this cluster, that drop traffic of pods.
 	Dropped map[string]string `json:"droppedTraffic,omitempty"`
 }
 
@@ -149,7 +149,8 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	}
 	for _, m := range s.Machines {
 		if m.NoAPI != "" {
-			fmt.Fprintf(c.OutOrStdout(), "%s: it reaches no API server: %s\n", m.Address, config.Indented(m.NoAPI, "  "))
+			fmt.Fprintf(c.OutOrStdout(), "%s: cannot reach an API server: %s\n", m.Address,
+				config.Indented(m.NoAPI, "  "))
 		}
 	}
 	for _, machine := range slices.Sorted(maps.Keys(s.Trouble)) {

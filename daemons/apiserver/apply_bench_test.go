@@ -6,15 +6,16 @@ import (
 	"testing"
 )
 
-// applyShapes are objects with many fields, by the way in which they have many: data keys of a ConfigMap, environment variables of a
-// Deployment (an associative list) and fields of a ControllerRevision, whose data is of any shape.
+// applyShapes returns objects with n fields in different shapes: data keys of a ConfigMap, environment variables of a
+// Deployment (an associative list), and the free-form data of a ControllerRevision.
 var applyShapes = map[string]func(n int) (path, body string){
 	"map": func(n int) (string, string) {
 		var list []string
 		for i := range n {
 			list = append(list, fmt.Sprintf(`"k%d":"v"`, i))
 		}
-		return "/api/v1/namespaces/default/configmaps/a", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{` + strings.Join(list, ",") + `}}`
+		return "/api/v1/namespaces/default/configmaps/a",
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{` + strings.Join(list, ",") + `}}`
 	},
 	"list": func(n int) (string, string) {
 		var list []string
@@ -29,11 +30,13 @@ var applyShapes = map[string]func(n int) (path, body string){
 		for i := range n {
 			list = append(list, fmt.Sprintf(`"k%d":{"a":1}`, i))
 		}
-		return "/apis/apps/v1/namespaces/default/controllerrevisions/a", `{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"a"},"revision":1,"data":{` + strings.Join(list, ",") + `}}`
+		return "/apis/apps/v1/namespaces/default/controllerrevisions/a",
+			`{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"a"},"revision":1,"data":{` +
+				strings.Join(list, ",") + `}}`
 	},
 }
 
-// BenchmarkApplyOfManyFields applies objects with many fields twice, by two managers.
+// BenchmarkApplyOfManyFields alternately applies an object with many fields as two field managers.
 func BenchmarkApplyOfManyFields(b *testing.B) {
 	for _, shape := range []string{"map", "list", "nested"} {
 		for _, n := range []int{10_000, 30_000, 90_000} {
@@ -41,7 +44,8 @@ func BenchmarkApplyOfManyFields(b *testing.B) {
 				cfg := start(b, stores["memory"](b), nil)
 				path, body := applyShapes[shape](n)
 				for i := 0; b.Loop(); i++ {
-					if code, text := ask(b, cfg, "PATCH", path+fmt.Sprintf("?fieldManager=m%d&force=true", i%2), body, "Content-Type", applyType); code > 201 {
+					if code, text := ask(b, cfg, "PATCH", path+fmt.Sprintf("?fieldManager=m%d&force=true", i%2), body,
+						"Content-Type", applyType); code > 201 {
 						b.Fatalf("%d %.300s", code, text)
 					}
 				}

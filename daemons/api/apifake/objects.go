@@ -16,7 +16,7 @@ import (
 	"clusterctl/kube/scheme"
 )
 
-// Objects holds objects of the kinds that client-go knows, and of others as unstructured ones.
+// Objects holds objects in memory. Kinds that client-go does not have are stored as unstructured objects.
 type Objects struct {
 	mu        sync.Mutex
 	stored    map[schema.GroupResource]map[string]runtime.Object

@@ -1,12 +1,12 @@
-// Package gateway names what the API server and the ingress proxy have to agree on: for which Ingresses and Gateways the proxy
-// is, and which Services it makes for them.
+// Package gateway holds the names that the API server and the ingress proxy share: the controllers of Ingresses and
+// Gateways that the proxy implements, and the label of the Services that the proxy creates.
 package gateway
 
 const (
-	// IngressController is what an IngressClass says whose Ingresses are for the cluster's ingress proxy.
+	// IngressController is the spec.controller of IngressClasses that the cluster's ingress proxy implements.
 	IngressController = "clusterctl.local/ingress"
-	// Controller is what a GatewayClass says whose Gateways are for the cluster's ingress proxy.
+	// Controller is the spec.controllerName of GatewayClasses that the cluster's ingress proxy implements.
 	Controller = "clusterctl.local/gateway"
-	// ServiceLabel of a Service that the proxy makes is the name of the Gateway that it is for.
+	// ServiceLabel is the label of Services that the proxy creates for Gateways. Its value is the name of the Gateway.
 	ServiceLabel = "clusterctl.local/gateway"
 )

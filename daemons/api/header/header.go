@@ -1,6 +1,5 @@
-// Package header reads HTTP fields whose values are lists, as RFC 9110, section 5.6.1 defines them: elements that are
-// separated by commas, in one line or in several. Comparing such a value as a whole text misses an element beside
-// another one.
+// Package header parses HTTP fields whose values are lists, as RFC 9110, section 5.6.1 defines them: elements separated
+// by commas, in one line or in several. Do not compare such a value as a whole: it can have more than one element.
 package header
 
 import (
@@ -41,8 +40,8 @@ func Joined(h http.Header, name string) string {
 	return h.Get(name)
 }
 
-// Accepts reports whether one element of a list such as "gzip, br;q=0.5" has a name and does not refuse it with a
-// weight of zero. An element with the name counts before the element "*".
+// Accepts reports whether a list such as "gzip, br;q=0.5" has an element with the given name and a weight above zero.
+// The weight of an element with the name takes precedence over that of "*".
 func Accepts(list, name string) bool {
 	others := false
 	for element := range strings.SplitSeq(list, ",") {
@@ -71,8 +70,8 @@ func weight(parameters string) float64 {
 	return 1
 }
 
-// Unchanged reports whether a request's If-None-Match names an entity tag, so that 304 answers it. Tags are compared
-// weakly.
+// Unchanged reports whether the If-None-Match field of a request contains an entity tag, so that the response is 304.
+// Tags are compared weakly.
 func Unchanged(r *http.Request, tag string) bool {
 	for e := range Elements(r.Header, "If-None-Match") {
 		if e == "*" || strings.TrimPrefix(e, "W/") == strings.TrimPrefix(tag, "W/") {
@@ -82,8 +81,8 @@ func Unchanged(r *http.Request, tag string) bool {
 	return false
 }
 
-// WithoutHTTP2Upgrade removes h2c from the protocols that a request offers to switch to. A proxy that passed it on
-// would no longer see the requests that follow. Without another protocol, the request offers none.
+// WithoutHTTP2Upgrade removes h2c from the protocols in a request's Upgrade field. A proxy that forwarded it could not
+// see the requests that follow on the connection. If h2c is the only protocol, the field is removed.
 func WithoutHTTP2Upgrade(h http.Header) {
 	var kept []string
 	found := false

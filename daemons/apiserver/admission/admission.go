@@ -48,7 +48,9 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 		case name == denyExternalIPsName:
 			validators = append(validators, denyExternalIPs{})
 		case !slices.Contains(always, name):
-			return nil, nil, fmt.Errorf("there is no admission plugin %q: %s can be enabled, and always are %s", name, strings.Join(config.OptionalAdmissionPlugins, ", "), strings.Join(always, ", "))
+			return nil, nil, fmt.Errorf("unknown admission plugin %q: %s can be enabled, and %s are always enabled",
+				name,
+				strings.Join(config.OptionalAdmissionPlugins, ", "), strings.Join(always, ", "))
 		}
 	}
 	return []api.Mutator{

@@ -24,12 +24,12 @@ var (
 	configMapsGR   = resource{Resource: "configmaps"}
 )
 
-// externalIPs refuses external IPs of Services that are the cluster's own: whoever may write a Service would get what others send
-// there (CVE-2020-8554). External IPs that a Service already has are left alone.
+// externalIPs rejects Services whose external IPs are addresses of the cluster. Otherwise any author of Services could
+// receive the traffic for these addresses (CVE-2020-8554). External IPs that a Service already has are not checked.
 type externalIPs struct {
 	objects    api.Objects
-	restricted []netip.Prefix // besides what objects say
-	allowed    []netip.Prefix // although they are the cluster's own
+	restricted []netip.Prefix // from flags, in addition to addresses found in objects
+	allowed    []netip.Prefix // from flags; exempt from the check
 }
 
 func newExternalIPs(cfg config.APIServer, objects api.Objects) (*externalIPs, error) {
@@ -39,8 +39,10 @@ func newExternalIPs(cfg config.APIServer, objects api.Objects) (*externalIPs, er
 		from []string
 		to   *[]netip.Prefix
 	}{
-		{"--service-cluster-ip-range", cfg.ServiceClusterIPRange, &p.restricted}, {"--restricted-external-ips", cfg.RestrictedExternalIPs, &p.restricted},
-		{"--advertise-address", []string{cfg.AdvertiseAddress}, &p.restricted}, {"--allowed-external-ips", cfg.AllowedExternalIPs, &p.allowed},
+		{"--service-cluster-ip-range", cfg.ServiceClusterIPRange, &p.restricted},
+		{"--restricted-external-ips", cfg.RestrictedExternalIPs, &p.restricted},
+		{"--advertise-address", []string{cfg.AdvertiseAddress}, &p.restricted},
+		{"--allowed-external-ips", cfg.AllowedExternalIPs, &p.allowed},
 	} {
 		for _, text := range list.from {
 			if text == "" {
@@ -56,7 +58,7 @@ func newExternalIPs(cfg config.APIServer, objects api.Objects) (*externalIPs, er
 	return p, nil
 }
 
-// network reads a network, or an address as the network of it alone.
+// network parses a CIDR. A plain address is the network that contains only this address.
 func network(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		a = a.Unmap()
@@ -66,10 +68,12 @@ func network(text string) (netip.Prefix, error) {
 	return prefix.Masked(), err
 }
 
-// Validate looks at the external IPs that a write adds to a Service.
+// Validate checks the number of rules that a Service needs, and the external IPs that the write adds.
 func (p *externalIPs) Validate(_ context.Context, a *api.Admission) error {
 	if n := combinations(a.Object); n > maxCombinations && n > combinations(a.Old) {
-		return forbidden(a, fmt.Errorf("its ports have %d combinations with spec.externalIPs and spec.loadBalancerSourceRanges; every node has rules for each, and at most %d are allowed", n, maxCombinations))
+		return forbidden(a, fmt.Errorf("its ports have %d combinations with spec.externalIPs and "+
+			"spec.loadBalancerSourceRanges; every node has rules for each, and at most %d are allowed", n,
+			maxCombinations))
 	}
 	added := addedExternalIPs(a)
 	if len(added) == 0 {
@@ -79,7 +83,7 @@ func (p *externalIPs) Validate(_ context.Context, a *api.Admission) error {
 	for _, i := range slices.Sorted(maps.Keys(added)) {
 		ip, err := netip.ParseAddr(added[i])
 		if err != nil || within(p.allowed, ip.Unmap()) {
-			continue // validation refuses what is no address
+			continue // validation rejects invalid addresses
 		}
 		if what := whose(ip.Unmap()); what != "" {
 			return forbidden(a, fmt.Errorf("spec.externalIPs[%d]: %s is %s", i, ip, what))
@@ -88,10 +92,11 @@ func (p *externalIPs) Validate(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// maxCombinations bounds the rules that every node has for the addresses of one Service.
+// maxCombinations limits the rules that every node needs for the addresses of one Service.
 const maxCombinations = 10_000
 
-// combinations returns how many combinations of ports and addresses a Service has. A headless Service without ports may get some.
+// combinations returns the number of combinations of ports and addresses of a Service. A headless Service without ports
+// counts as one port, because ports can be added later.
 func combinations(obj runtime.Object) int {
 	s, ok := obj.(*corev1.Service)
 	if !ok {
@@ -100,7 +105,7 @@ func combinations(obj runtime.Object) int {
 	return max(len(s.Spec.Ports), 1) * (len(s.Spec.ExternalIPs) + len(s.Spec.LoadBalancerSourceRanges))
 }
 
-// addedExternalIPs returns the external IPs of a Service by their index, without those that it had before.
+// addedExternalIPs returns the external IPs that a write adds to a Service, by their index in spec.externalIPs.
 func addedExternalIPs(a *api.Admission) map[int]string {
 	if !is(a, "CREATE", servicesGR) && !is(a, "UPDATE", servicesGR) {
 		return nil
@@ -128,8 +133,8 @@ func within(list []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// whose returns a function that returns what of the cluster's own an address is, or "" if it is none. A Service may name many
-// addresses: what is stored is looked through once for all of them.
+// whose returns a function that describes which part of the cluster an address belongs to, or returns "" if none. The
+// stored objects are read once, because one Service may have many addresses.
 func (p *externalIPs) whose() func(ip netip.Addr) string {
 	own := map[netip.Addr]string{}
 	var networks []ownNetwork
@@ -193,14 +198,14 @@ func (p *externalIPs) whose() func(ip netip.Addr) string {
 	}
 }
 
-// ownNetwork is a network of the cluster, with what it is.
+// ownNetwork is a network of the cluster with its description.
 type ownNetwork struct {
 	netip.Prefix
 	what string
 }
 
-// declared calls one with the addresses of the machines that clusterctl has declared, and returns its pools. What cannot be
-// read restricts nothing: the ConfigMaps are written by administrators only.
+// declared calls one for each address in the machine inventory, and returns the load balancer pools. Data that cannot
+// be decoded is ignored: only administrators can write these ConfigMaps.
 func (p *externalIPs) declared(one func(text, what string)) []config.Pool {
 	data := func(name string) map[string]string {
 		obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, name)
@@ -223,16 +228,17 @@ func (p *externalIPs) declared(one func(text, what string)) []config.Pool {
 	return pools
 }
 
-// denyExternalIPsName is the plugin's name in --enable-admission-plugins: it is not one of the default ones.
+// denyExternalIPsName is the plugin's name in --enable-admission-plugins. The plugin is disabled by default.
 const denyExternalIPsName = "DenyServiceExternalIPs"
 
-// denyExternalIPs refuses all external IPs that a Service does not already have.
+// denyExternalIPs rejects every external IP that a write adds to a Service.
 type denyExternalIPs struct{}
 
-// Validate looks at the external IPs that a write adds to a Service.
+// Validate rejects a write that adds external IPs to a Service.
 func (denyExternalIPs) Validate(_ context.Context, a *api.Admission) error {
 	if len(addedExternalIPs(a)) > 0 {
-		return forbidden(a, errors.New("Use of external IPs is denied by admission control.")) //nolint:staticcheck // upstream's text
+		//nolint:staticcheck // upstream's text
+		return forbidden(a, errors.New("Use of external IPs is denied by admission control."))
 	}
 	return nil
 }

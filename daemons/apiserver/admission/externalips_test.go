@@ -23,28 +23,38 @@ func TestExternalIPsAreNotTheClustersOwn(t *testing.T) {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: data}
 	}
 	o := apifake.New(
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.250.1.0/24"}},
-			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.2"}, {Type: corev1.NodeExternalIP, Address: "2001:db8::2"}, {Type: corev1.NodeHostName, Address: "a"}}}},
-		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/16"}}},
-		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Spec: corev1.NodeSpec{PodCIDRs: []string{"10.250.1.0/24"}},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: "10.0.0.2"},
+				{Type: corev1.NodeExternalIP, Address: "2001:db8::2"}, {Type: corev1.NodeHostName, Address: "a"}}}},
+		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"},
+			Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/16"}}},
+		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}},
-		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"198.51.100.7"}}}},
-		system("machine-inventory", map[string]string{"c": `{"roles":["control-plane"],"addresses":["10.0.0.3"],"externalAddresses":["203.0.113.3"]}`}),
+		system("machine-inventory", map[string]string{
+			"c": `{"roles":["control-plane"],"addresses":["10.0.0.3"],"externalAddresses":["203.0.113.3"]}`}),
 		system("load-balancer-pools", map[string]string{"outside": `{"addresses":["203.0.113.100-203.0.113.110"]}`}),
 	)
 	cfg := config.DefaultAPIServer()
 	cfg.ServiceClusterIPRange, cfg.AdvertiseAddress = []string{"10.96.0.0/16"}, "10.0.0.9"
-	cfg.RestrictedExternalIPs, cfg.AllowedExternalIPs = []string{"10.244.0.0/16", "10.0.0.100"}, []string{"203.0.113.110", "10.244.9.0/24"}
+	cfg.RestrictedExternalIPs, cfg.AllowedExternalIPs = []string{"10.244.0.0/16", "10.0.0.100"},
+		[]string{"203.0.113.110", "10.244.9.0/24"}
 	plugin, err := newExternalIPs(cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	service := func(ips ...string) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 22}}, ExternalIPs: ips}}
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 22}}, ExternalIPs: ips}}
 	}
 	ask := func(v api.Validator, old, now *corev1.Service) error {
-		a := &api.Admission{Operation: "CREATE", Resource: corev1.SchemeGroupVersion.WithResource("services"), Namespace: "shop", Name: "s", Object: now}
+		a := &api.Admission{Operation: "CREATE", Resource: corev1.SchemeGroupVersion.WithResource("services"),
+			Namespace: "shop", Name: "s", Object: now}
 		if old != nil {
 			a.Operation, a.Old = "UPDATE", runtime.Object(old)
 		}
@@ -52,17 +62,22 @@ func TestExternalIPsAreNotTheClustersOwn(t *testing.T) {
 	}
 	for ip, want := range map[string]string{
 		"192.0.2.1": "", "198.51.100.7": "", "2001:db8::3": "", "203.0.113.110": "", "10.244.9.1": "",
-		"10.0.0.1": "an address of an API server", "10.0.0.2": "an address of node a", "2001:db8::2": "an address of node a",
-		"2001:db8:0::2": "an address of node a", "10.0.0.3": "an address of machine c", "203.0.113.3": "an address of machine c",
-		"203.0.113.105": "of the load balancers' pool outside", "10.96.0.1": "in a network of the cluster", "10.97.0.1": "in the range of Services more",
-		"10.250.1.7": "in the network of the pods of node a", "10.244.3.7": "in a network of the cluster", "10.0.0.100": "in a network of the cluster", "10.0.0.9": "in a network of the cluster",
+		"10.0.0.1": "an address of an API server", "10.0.0.2": "an address of node a",
+		"2001:db8::2":   "an address of node a",
+		"2001:db8:0::2": "an address of node a", "10.0.0.3": "an address of machine c",
+		"203.0.113.3":   "an address of machine c",
+		"203.0.113.105": "of the load balancers' pool outside", "10.96.0.1": "in a network of the cluster",
+		"10.97.0.1":  "in the range of Services more",
+		"10.250.1.7": "in the network of the pods of node a", "10.244.3.7": "in a network of the cluster",
+		"10.0.0.100": "in a network of the cluster", "10.0.0.9": "in a network of the cluster",
 	} {
 		err := ask(plugin, nil, service("192.0.2.9", ip))
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "spec.externalIPs[1]: ") || err != nil && !strings.Contains(err.Error(), want) {
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "spec.externalIPs[1]: ") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", ip, err, want)
 		}
 		if err := ask(plugin, service(ip), service("192.0.2.1", ip)); err != nil {
-			t.Errorf("%s, which the service has already: %v", ip, err)
+			t.Errorf("%s, unchanged by an update: %v", ip, err)
 		}
 		if err := ask(plugin, service("192.0.2.1"), service("192.0.2.1", ip)); (err == nil) != (want == "") {
 			t.Errorf("%s, added by an update: %v, want %q", ip, err, want)
@@ -101,7 +116,8 @@ func TestExternalIPsAreNotTheClustersOwn(t *testing.T) {
 	counted := &countedObjects{Objects: o}
 	plugin.objects = counted
 	if err := ask(plugin, nil, headless); err != nil || counted.calls > 10 {
-		t.Errorf("%d addresses without ports: %v; stored objects were read %d times", maxCombinations, err, counted.calls)
+		t.Errorf("%d addresses without ports: %v; stored objects were read %d times", maxCombinations, err,
+			counted.calls)
 	}
 	headless.Spec.ExternalIPs = append(headless.Spec.ExternalIPs, "198.51.99.1")
 	if err := ask(plugin, nil, headless); err == nil || !strings.Contains(err.Error(), "combinations") {

@@ -139,8 +139,8 @@ func (p *podSecurity) below(ctx context.Context, namespace string, level securit
 	return append(texts, each...)
 }
 
-// pods returns the pods of a namespace that are not exempt: first one pod of each controller, then the others, which
-// most likely have the same violations.
+// pods returns the pods of a namespace that are not exempt. One pod of each controller comes first, because the other
+// pods of a controller most likely have the same violations.
 func (p *podSecurity) pods(namespace string) []*corev1.Pod {
 	var first, alike []*corev1.Pod
 	seen := map[types.UID]bool{}

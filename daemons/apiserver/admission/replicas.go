@@ -26,11 +26,11 @@ var (
 	servicesGR       = resource{Resource: "services"}
 )
 
-// replicas holds the daemons of a machine to what concerns it, where the authorizer cannot: it does not see what is written, nor
-// the names of new objects. It is a part of NodeRestriction.
+// replicas restricts the daemons of a machine to the objects of that machine, where the authorizer cannot: the
+// authorizer sees neither the content of a write nor the name of a new object. It is part of NodeRestriction.
 type replicas struct{ objects api.Objects }
 
-// Validate looks at writes of the daemons that run on several machines, and at events of kubelets and service proxies.
+// Validate checks writes by daemons that run on several machines, and events from kubelets and service proxies.
 func (p *replicas) Validate(_ context.Context, a *api.Admission) error {
 	if a.Subresource != "" {
 		return nil
@@ -62,14 +62,15 @@ func (p *replicas) Validate(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// longestLease is the longest duration of a lease by which replicas elect one of them, in seconds: whoever holds it longer stops
-// the others.
+// longestLease is the longest leaseDurationSeconds of a leader election lease. A holder with a longer lease would block
+// the other replicas.
 const longestLease = 60
 
 func (p *replicas) lease(daemon, machine string, a *api.Admission) error {
 	own := replica.Manager(daemon) != "" && a.Name == replica.Lease(daemon, machine)
 	if a.Namespace != metav1.NamespaceSystem || !own && !slices.Contains(authz.Shared(daemon), a.Name) {
-		return fmt.Errorf("machine %q can only access its own lease, and those by which %s elects a leader", machine, daemon)
+		return fmt.Errorf("machine %q can only access its own lease, and those by which %s elects a leader",
+			machine, daemon)
 	}
 	lease, ok := a.Object.(*coordinationv1.Lease)
 	if !ok {
@@ -90,8 +91,8 @@ func (p *replicas) lease(daemon, machine string, a *api.Admission) error {
 	return nil
 }
 
-// slice allows a daemon the endpoint slices with its machine's endpoint, and an ingress proxy those of the Services that it makes
-// for Gateways.
+// slice allows a daemon the endpoint slices for its machine. An ingress proxy may also write the slices of Services
+// that it creates for Gateways.
 func (p *replicas) slice(daemon, machine string, a *api.Admission) error {
 	own := a.Namespace == metav1.NamespaceSystem && slices.Contains(replica.Slices(daemon, machine), a.Name)
 	if !own && daemon != replica.Ingress {
@@ -100,20 +101,22 @@ func (p *replicas) slice(daemon, machine string, a *api.Admission) error {
 	for _, obj := range []any{a.Object, a.Old} {
 		s, ok := obj.(*discoveryv1.EndpointSlice)
 		if !ok {
-			continue // the new one of a deletion, or the old one of a creation
+			continue // a deletion has no new object, a creation no old one
 		}
 		service := s.Labels[discoveryv1.LabelServiceName]
 		switch {
 		case own && obj == any(a.Old):
 		case s.Labels[discoveryv1.LabelManagedBy] != replica.Manager(daemon):
-			return fmt.Errorf("can only change endpoint slices with the label %s=%s", discoveryv1.LabelManagedBy, replica.Manager(daemon))
+			return fmt.Errorf("can only change endpoint slices with the label %s=%s",
+				discoveryv1.LabelManagedBy, replica.Manager(daemon))
 		case !own:
 			if !p.ofGateway(a.Namespace, service) {
-				return fmt.Errorf("service %q is not one that %s has made for a Gateway", service, daemon)
+				return fmt.Errorf("service %q was not created by %s for a Gateway", service, daemon)
 			}
 		case service != daemon:
 			return fmt.Errorf("can only publish endpoints of the service %s", daemon)
-		case len(s.Endpoints) > 1 || len(s.Endpoints) == 1 && (s.Endpoints[0].NodeName == nil || *s.Endpoints[0].NodeName != machine):
+		case len(s.Endpoints) > 1 || len(s.Endpoints) == 1 &&
+			(s.Endpoints[0].NodeName == nil || *s.Endpoints[0].NodeName != machine):
 			return fmt.Errorf("can only publish one endpoint, with the nodeName %q", machine)
 		default:
 			if err := p.ownEndpoint(machine, s.Endpoints); err != nil {
@@ -124,8 +127,8 @@ func (p *replicas) slice(daemon, machine string, a *api.Admission) error {
 	return nil
 }
 
-// ownEndpoint allows an endpoint the addresses of its machine and hints for its machine. With the address of another machine
-// it would take that machine's endpoint over, and with its name in a hint, that machine's traffic.
+// ownEndpoint allows an endpoint only addresses of its machine and hints for its machine. With other addresses or hints
+// it could receive the traffic of another machine.
 func (p *replicas) ownEndpoint(machine string, list []discoveryv1.Endpoint) error {
 	for _, e := range list {
 		if h := e.Hints; h != nil {
@@ -145,8 +148,8 @@ func (p *replicas) ownEndpoint(machine string, list []discoveryv1.Endpoint) erro
 	return nil
 }
 
-// addresses returns the addresses of a machine: those that apply has declared in the inventory, or those of its Node. It
-// returns none for a machine that neither knows yet.
+// addresses returns the addresses of a machine from the inventory that apply wrote, or else from its Node. It returns
+// none for a machine that is in neither.
 func (p *replicas) addresses(machine string) (list []netip.Addr) {
 	var texts []string
 	if obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, inventory.Name); ok {
@@ -172,14 +175,15 @@ func (p *replicas) addresses(machine string) (list []netip.Addr) {
 	return list
 }
 
-// ofGateway reports whether a Service is one that the ingress proxy has made for a Gateway.
+// ofGateway reports whether the ingress proxy created a Service for a Gateway.
 func (p *replicas) ofGateway(namespace, name string) bool {
 	obj, ok := p.objects.Get(servicesGR, namespace, name)
 	s, is := obj.(*corev1.Service)
 	return ok && is && s.Labels[gateway.ServiceLabel] != ""
 }
 
-// gatewayService allows Services of Gateways: they have no selector and no addresses of others, and stay their Gateway's.
+// gatewayService allows Services of Gateways. They have type LoadBalancer, no selector and no external IPs, and their
+// Gateway cannot change.
 func gatewayService(a *api.Admission) error {
 	now, _ := a.Object.(*corev1.Service)
 	was, _ := a.Old.(*corev1.Service)
@@ -194,37 +198,40 @@ func gatewayService(a *api.Admission) error {
 	case was != nil && was.Labels[gateway.ServiceLabel] != now.Labels[gateway.ServiceLabel]:
 		return fmt.Errorf("cannot change the label %s", gateway.ServiceLabel)
 	case len(now.Spec.Selector) > 0 || len(now.Spec.ExternalIPs) > 0 || now.Spec.Type != corev1.ServiceTypeLoadBalancer:
-		return fmt.Errorf("can only make Services of type LoadBalancer, without selector and externalIPs")
+		return fmt.Errorf("can only write Services of type LoadBalancer, without selector and externalIPs")
 	}
 	return nil
 }
 
-// serviceProxy is the user that the service proxies of all machines are.
+// serviceProxy is the user of the service proxies on all machines.
 const serviceProxy = "system:kube-proxy"
 
-// ownEvent allows a daemon events that are from it, and a kubelet, whatever records them with its credentials, those from its node.
+// ownEvent allows a daemon only events that name it as their source. The credentials of a kubelet may write events of
+// any component, but only from its node.
 func ownEvent(daemon, machine string, a *api.Admission) error {
 	for i, obj := range []any{a.Object, a.Old} {
 		var components, hosts []string
 		switch e := obj.(type) {
 		case *corev1.Event:
-			components, hosts = []string{e.Source.Component, e.ReportingController}, []string{e.Source.Host, e.ReportingInstance}
+			components, hosts = []string{e.Source.Component, e.ReportingController},
+				[]string{e.Source.Host, e.ReportingInstance}
 		case *eventsv1.Event:
-			components, hosts = []string{e.DeprecatedSource.Component, e.ReportingController}, []string{e.DeprecatedSource.Host, e.ReportingInstance}
+			components, hosts = []string{e.DeprecatedSource.Component, e.ReportingController},
+				[]string{e.DeprecatedSource.Host, e.ReportingInstance}
 		default:
 			continue
 		}
 		switch {
 		case daemon != "" && !allAre(components, daemon, false):
-			return fmt.Errorf("can only write events that are from %s", daemon)
+			return fmt.Errorf("can only write events whose source is %s", daemon)
 		case daemon == "" && !allAre(hosts, machine, i == 0):
-			return fmt.Errorf("node %q can only write events that are from itself", machine)
+			return fmt.Errorf("node %q can only write events whose source is this node", machine)
 		}
 	}
 	return nil
 }
 
-// allAre reports whether all values that are set are the wanted one. Whether it is enough that none is set, empty says.
+// allAre reports whether all non-empty values equal want. If all values are empty, it returns empty.
 func allAre(values []string, want string, empty bool) bool {
 	set := slices.DeleteFunc(values, func(s string) bool { return s == "" })
 	return (empty || len(set) > 0) && !slices.ContainsFunc(set, func(s string) bool { return s != want })

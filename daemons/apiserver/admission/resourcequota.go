@@ -27,8 +27,8 @@ func NewQuota(objects api.Objects) *Quota { return &Quota{objects} }
 // asked is what a write takes of one quota.
 type asked struct {
 	quota  *corev1.ResourceQuota
-	more   corev1.ResourceList // above zero
-	enters bool                // the object is new to the quota: it was made, or has come into its scope
+	more   corev1.ResourceList // the additional usage; only amounts above zero
+	enters bool                // the object was created, or the change moved it into the quota's scope
 }
 
 // Bounds says whether a quota bounds what a write brings.
@@ -55,10 +55,10 @@ func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// about finds the quotas that a write concerns, and what it takes of each: of a change,
-// what the object takes more than before. A change takes all that the object takes when it brings the object into a quota's scope:
-// a pod by its deadline, a claim for a volume by its attributes class. Within a scope a change of a pod takes more only by a resize;
-// of a claim, also by its status.
+// about returns the quotas that a write affects, with the additional usage of each. A change usually adds the
+// difference between the new and the old object. A change that moves the object into a quota's scope adds the whole
+// object: a pod by its deadline, a claim by its volume attributes class. Within a scope, only a resize changes the
+// usage of a pod. A claim's status can also change its usage.
 func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 	_, volume := a.Object.(*corev1.PersistentVolumeClaim)
 	changed := a.Operation == "UPDATE" && (a.Subresource == "" || a.Subresource == "resize" || volume && a.Subresource == "status") && a.Old != nil

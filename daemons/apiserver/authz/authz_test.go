@@ -128,7 +128,8 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 		{api.User{Name: "system:kube-address"}, "update coordination.k8s.io:leases kube-system/kube-scheduler", false},
 		{replicaOf("kube-ingress", "a"), "watch :secrets", false},
 		{replicaOf("kube-ingress", "a"), "watch gateway.networking.k8s.io:httproutes", true},
-		{replicaOf("kube-ingress", "a"), "update gateway.networking.k8s.io:gateways/status shop/web", false}, // it is not there,
+		{replicaOf("kube-ingress", "a"), "update gateway.networking.k8s.io:gateways/status shop/web",
+			false}, // no such object
 		{replicaOf("kube-ingress", "a"), "update gateway.networking.k8s.io:gateways shop/web", false},
 		{replicaOf("kube-ingress", "a"), "create :services shop/", false},
 		{replicaOf("kube-ingress", "a"), "update networking.k8s.io:ingresses/status shop/web", false},

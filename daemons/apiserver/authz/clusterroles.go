@@ -40,15 +40,20 @@ func clusterRoles() []rbacv1.ClusterRole {
 		clusterRole("system:node-proxier", with(
 			rule("", "services endpoints", "list watch"), rule("", "nodes", read),
 			rule("discovery.k8s.io", "endpointslices", "list watch"), rule("networking.k8s.io", "servicecidrs", "list watch"))...),
-		// Daemons that run on several machines: what each of them may read. What a machine's may change, Replicas decides
-		// (replica.go). Roles of earlier releases, without "replica", granted that to all machines by one user.
-		clusterRole("system:replica:kube-network", rule("", "nodes services", read), rule("networking.k8s.io", "networkpolicies", read), rule("discovery.k8s.io", "endpointslices", read)),
-		clusterRole("system:replica:kube-dns", rule("", "services namespaces nodes", read), rule("discovery.k8s.io", "endpointslices", read)),
-		clusterRole("system:replica:kube-ingress", rule("", "services namespaces", read), rule("discovery.k8s.io", "endpointslices", read),
-			rule("networking.k8s.io", "ingresses ingressclasses", read), rule("apiextensions.k8s.io", "customresourcedefinitions", read),
+		// Read access of daemons that run on several machines. Replicas (replica.go) decides which objects each machine
+		// may change. Roles of earlier releases, without "replica", granted everything to all machines through one
+		// user.
+		clusterRole("system:replica:kube-network", rule("", "nodes services", read),
+			rule("networking.k8s.io", "networkpolicies", read), rule("discovery.k8s.io", "endpointslices", read)),
+		clusterRole("system:replica:kube-dns", rule("", "services namespaces nodes", read),
+			rule("discovery.k8s.io", "endpointslices", read)),
+		clusterRole("system:replica:kube-ingress", rule("", "services namespaces", read),
+			rule("discovery.k8s.io", "endpointslices", read),
+			rule("networking.k8s.io", "ingresses ingressclasses", read),
+			rule("apiextensions.k8s.io", "customresourcedefinitions", read),
 			rule("gateway.networking.k8s.io", "gatewayclasses gateways httproutes referencegrants", read)),
-		// Bound by whoever lets Gateways have services of type LoadBalancer, which are in their namespaces. Admission holds the
-		// proxies to Services with the label of Gateways.
+		// Administrators bind this role in a namespace to let its Gateways have Services of type LoadBalancer.
+		// Admission restricts the proxies to Services with the label of Gateways.
 		clusterRole("system:kube-ingress:gateway-addresses", rule("", "services", "create update delete"), rule("discovery.k8s.io", "endpointslices", "create update")),
 		clusterRole("system:replica:metrics-server", rule("", "nodes pods", read), rule("", "nodes/metrics", "get"),
 			named(rule("apiregistration.k8s.io", "apiservices", "get create patch"), "v1beta1.metrics.k8s.io"),

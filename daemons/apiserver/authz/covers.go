@@ -171,8 +171,8 @@ func (h *held) findPath(path string, into bits) {
 	}
 }
 
-// missing returns grants of the demanded rules that no held rule contains, at most about maxMissing of them, and none
-// if the held rules contain all. Each has one group and resource, or one path.
+// missing returns about maxMissing of the demanded grants that the held rules do not contain, or none if they contain
+// all. Each grant has one group and resource, or one path.
 func (h *held) missing(demanded []rbacv1.PolicyRule) ([]rbacv1.PolicyRule, error) {
 	var out []rbacv1.PolicyRule
 	for i := range demanded {

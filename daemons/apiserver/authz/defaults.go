@@ -83,8 +83,11 @@ func namespacedDefaults() []runtime.Object {
 			named(rule("", "configmaps", "get update"), leader),
 		}, user("system:"+leader), account("kube-system", leader))
 	}
-	// The machines learn which addresses there are for services, and answer for those that are no nodes.
-	add("kube-system", "system:replica:kube-network", []rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName, inventory.Name)}, group(replica.Group(replica.Network)))
+	// The network daemons read the load balancer pools, and the inventory to announce addresses of machines that are
+	// not nodes.
+	add("kube-system", "system:replica:kube-network",
+		[]rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName, inventory.Name)},
+		group(replica.Group(replica.Network)))
 	// What addresses there are for services.
 	add("kube-system", "system:controller:service-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName)},
 		account("kube-system", "service-controller"), user("system:kube-controller-manager"))
@@ -93,10 +96,14 @@ func namespacedDefaults() []runtime.Object {
 		account("kube-system", "cloud-node-controller"), user("system:kube-controller-manager"))
 	add("kube-system", "system:controller:certificate-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", "get"), inventory.Name)},
 		account("kube-system", "certificate-controller"), user("system:kube-controller-manager"))
-	// The servers of metrics look after one service.
-	add("kube-system", "system:replica:metrics-server", []rbacv1.PolicyRule{named(rule("", "services", "get create patch"), "metrics-server")}, group(replica.Group(replica.Metrics)))
-	// Daemons that died are not asked any more.
-	add("kube-system", "system:controller:presence-controller", []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "list delete"), rule("discovery.k8s.io", "endpointslices", "delete")},
+	// The metrics servers maintain their own Service.
+	add("kube-system", "system:replica:metrics-server",
+		[]rbacv1.PolicyRule{named(rule("", "services", "get create patch"), "metrics-server")},
+		group(replica.Group(replica.Metrics)))
+	// The presence controller removes the leases and endpoint slices of dead daemons.
+	add("kube-system", "system:controller:presence-controller",
+		[]rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "list delete"),
+			rule("discovery.k8s.io", "endpointslices", "delete")},
 		account("kube-system", "presence-controller"), user("system:kube-controller-manager"))
 	// The machines of the control plane agree on who has the virtual address.
 	add("kube-system", "system:kube-address", []rbacv1.PolicyRule{

@@ -15,8 +15,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Node lets kubelets read what their own pods need, and nothing of the others: a
-// stolen node credential opens what that node had anyway. The other daemons of machines have the same in Replicas.
+// Node lets kubelets read only what their own pods need, so that a stolen node credential exposes only data that the
+// node already had. Replicas does the same for the other daemons of machines.
 type Node struct {
 	objects  api.Objects
 	rules    []rbacv1.PolicyRule
@@ -26,7 +26,8 @@ type Node struct {
 
 // NewNode returns the authorizer of kubelets.
 func NewNode(objects api.Objects) *Node {
-	return &Node{objects: objects, rules: nodeRules(), known: &links{at: map[link]podKey{}}, replicas: NewReplicas(objects)}
+	return &Node{objects: objects, rules: nodeRules(), known: &links{at: map[link]podKey{}},
+		replicas: NewReplicas(objects)}
 }
 
 // NodeName returns the node that the user is, if it is one.
@@ -35,7 +36,7 @@ func NodeName(u api.User) (string, bool) {
 	return name, ok && name != "" && u.InGroup(api.GroupNodes)
 }
 
-// Authorize has no opinion on anyone but the daemons of machines, and never denies.
+// Authorize decides only for the daemons of machines. It returns Allow or NoOpinion, never Deny.
 func (n *Node) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	d, reason, _ := n.AuthorizePromptly(u, r)
 	return d, reason, nil

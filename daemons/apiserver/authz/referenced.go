@@ -22,8 +22,8 @@ var (
 	grantsGR         = schema.GroupResource{Group: gatewayGroup, Resource: "referencegrants"}
 )
 
-// referenced is the Secrets that the Ingresses and Gateways of our controllers refer to. The set is made anew when one of the
-// objects that it follows from has changed; in between, a decision is a look into it.
+// referenced caches the Secrets that Ingresses and Gateways of our controllers refer to. The set is rebuilt when the
+// revision of a resource it depends on changes. Otherwise a decision is one map lookup.
 type referenced struct {
 	objects interface {
 		Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool)
@@ -31,7 +31,7 @@ type referenced struct {
 		Revision(resource schema.GroupResource) int64
 	}
 	current atomic.Pointer[references]
-	mu      sync.Mutex // one maker of the set at a time
+	mu      sync.Mutex // serializes rebuilding current
 }
 
 type references struct {
@@ -57,7 +57,7 @@ func (f *referenced) set() *references {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// The revisions are read before the objects: what changes meanwhile is seen next time.
+	// Read the revisions before the objects, so that a change in between causes another rebuild.
 	revisions := f.revisions()
 	if s := f.current.Load(); s != nil && s.revisions == revisions {
 		return s
@@ -87,7 +87,7 @@ func (f *referenced) set() *references {
 	return s
 }
 
-// ours reports whether an Ingress may be for the cluster's ingress proxy.
+// ours reports whether an Ingress can be for the cluster's ingress proxy.
 func (f *referenced) ours(in *networkingv1.Ingress) bool { return f.ourIngressClass(className(in)) }
 
 // className returns the name of the class of an Ingress, "" if it has none.
@@ -98,13 +98,14 @@ func className(in *networkingv1.Ingress) string {
 	return in.Annotations[networkingv1beta1Class]
 }
 
-// ourIngressClass reports whether Ingresses of a class may be for the cluster's ingress proxy: the class says so, or there is
-// none and they may be given the default one.
+// ourIngressClass reports whether Ingresses of a class can be for the cluster's ingress proxy. For the empty name it
+// reports whether a default class of the proxy exists.
 func (f *referenced) ourIngressClass(name string) bool {
 	if name == "" {
 		for _, obj := range f.objects.List(ingressClassesGR, "") {
 			class, ok := obj.(*networkingv1.IngressClass)
-			if ok && class.Spec.Controller == gateway.IngressController && class.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
+			if ok && class.Spec.Controller == gateway.IngressController &&
+				class.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
 				return true
 			}
 		}
@@ -115,11 +116,11 @@ func (f *referenced) ourIngressClass(name string) bool {
 	return ok && is && class.Spec.Controller == gateway.IngressController
 }
 
-// networkingv1beta1Class is the annotation by which a class was named before there was a field.
+// networkingv1beta1Class is the annotation that named the class before spec.ingressClassName existed.
 const networkingv1beta1Class = "kubernetes.io/ingress.class"
 
-// addGateways adds the certificates of the listeners of our Gateways. Those of other namespaces count where a ReferenceGrant
-// permits them.
+// addGateways adds the certificates of listeners of our Gateways. Certificates in other namespaces are added only if a
+// ReferenceGrant permits the reference.
 func (f *referenced) addGateways(s *references) {
 	for _, obj := range f.objects.List(gatewaysGR, "") {
 		g, ok := obj.(*unstructured.Unstructured)
@@ -143,7 +144,8 @@ func (f *referenced) addGateways(s *references) {
 					return otherwise
 				}
 				key := types.NamespacedName{Namespace: text("namespace", g.GetNamespace()), Name: text("name", "")}
-				if text("group", "") == "" && text("kind", "Secret") == "Secret" && (key.Namespace == g.GetNamespace() || f.permitted(g.GetNamespace(), key)) {
+				if text("group", "") == "" && text("kind", "Secret") == "Secret" &&
+					(key.Namespace == g.GetNamespace() || f.permitted(g.GetNamespace(), key)) {
 					s.secrets[key] = struct{}{}
 				}
 			}
@@ -151,8 +153,9 @@ func (f *referenced) addGateways(s *references) {
 	}
 }
 
-// carriesOut reports whether an object of the Gateway API is for the cluster's ingress proxy: by its class, or, a route, by its
-// Gateways. A route that is not for it any more still has an entry of the proxy in its status, which the proxy removes.
+// carriesOut reports whether the cluster's ingress proxy implements an object of the Gateway API: by its class or, for
+// a route, by its parent Gateways. A route that left our Gateways still has a status entry of the proxy, which the
+// proxy must be able to remove.
 func (f *referenced) carriesOut(gr schema.GroupResource, o *unstructured.Unstructured) bool {
 	switch gr {
 	case gatewayClassesGR:
@@ -193,7 +196,7 @@ func (f *referenced) ourClass(name string) bool {
 	return controller == gateway.Controller
 }
 
-// permitted reports whether a ReferenceGrant lets Gateways of a namespace refer to a Secret of another.
+// permitted reports whether a ReferenceGrant lets Gateways in a namespace refer to a Secret in another namespace.
 func (f *referenced) permitted(from string, secret types.NamespacedName) bool {
 	matches := func(entry any, want map[string]string) bool {
 		m, _ := entry.(map[string]any)
@@ -218,7 +221,8 @@ func (f *referenced) permitted(from string, secret types.NamespacedName) bool {
 			for _, target := range targets {
 				m, _ := target.(map[string]any)
 				name, named := m["name"].(string)
-				if matches(target, map[string]string{"group": "", "kind": "Secret"}) && (!named || name == "" || name == secret.Name) {
+				if matches(target, map[string]string{"group": "", "kind": "Secret"}) &&
+					(!named || name == "" || name == secret.Name) {
 					return true
 				}
 			}

@@ -25,9 +25,10 @@ var (
 	slicesGR = schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
 )
 
-// Replicas lets the daemons of machines change the objects of their own machine: the lease and the endpoint slices in which
-// they publish themselves. It lets an ingress proxy read the Secrets that Ingresses and Gateways refer to. What all of them
-// may read is in roles that RBAC knows. Names of new objects, admission sees.
+// Replicas allows the daemons of a machine to change the objects of that machine: the lease and the endpoint slices in
+// which they publish themselves. It allows an ingress proxy to read the Secrets that Ingresses and Gateways refer to.
+// Read access that all machines share is granted by RBAC roles. Admission checks the names of new objects, which the
+// authorizer does not see.
 type Replicas struct {
 	objects    api.Objects
 	referenced *referenced
@@ -38,13 +39,13 @@ func NewReplicas(objects api.Objects) *Replicas {
 	return &Replicas{objects: objects, referenced: &referenced{objects: objects}}
 }
 
-// Authorize has no opinion on other users, and never denies.
+// Authorize decides only for the users of replicas. It returns Allow or NoOpinion, never Deny.
 func (p *Replicas) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	d, reason, _ := p.AuthorizePromptly(u, r)
 	return d, reason, nil
 }
 
-// AuthorizePromptly is Authorize: all that it needs is in memory.
+// AuthorizePromptly is Authorize. It never waits, because it reads only from memory.
 func (p *Replicas) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
 	if !r.Resource {
 		return api.NoOpinion, "", false
@@ -63,10 +64,10 @@ func (p *Replicas) AuthorizePromptly(u api.User, r api.Request) (api.Decision, s
 	}
 }
 
-// notMine is the reason for what Replicas does not decide about.
+// notMine is the reason for requests that Replicas does not decide.
 const notMine = "-"
 
-// refuses returns why a daemon of a machine may not do something, or "" if it may.
+// refuses returns why a daemon of a machine may not do a request, or "" if it may.
 func (p *Replicas) refuses(daemon, machine string, r *api.Request) string {
 	publishes := replica.Manager(daemon) != ""
 	switch gr := r.GroupResource(); {
@@ -79,7 +80,8 @@ func (p *Replicas) refuses(daemon, machine string, r *api.Request) string {
 		return notMine
 	case gr == secretsGR:
 		return p.refusesSecret(r)
-	case gr.Resource == "events" && (gr.Group == "" || gr.Group == "events.k8s.io") && r.Subresource == "" && slices.Contains([]string{"create", "patch", "update"}, r.Verb):
+	case gr.Resource == "events" && (gr.Group == "" || gr.Group == "events.k8s.io") && r.Subresource == "" &&
+		slices.Contains([]string{"create", "patch", "update"}, r.Verb):
 		return ""
 	case r.Subresource == "status" && r.Verb == "update":
 		return p.refusesStatus(r)
@@ -87,7 +89,7 @@ func (p *Replicas) refuses(daemon, machine string, r *api.Request) string {
 	return notMine
 }
 
-// Shared returns the leases of kube-system that the replicas of a daemon elect one of them by.
+// Shared returns the leases in kube-system by which the replicas of a daemon elect a leader.
 func Shared(daemon string) []string {
 	switch daemon {
 	case replica.Ingress:
@@ -109,20 +111,21 @@ func refusesLease(daemon, machine string, r *api.Request) string {
 	}
 	switch {
 	case r.Verb == "create":
-		return "" // admission sees the name
+		return "" // admission checks the name
 	case !slices.Contains(names, r.Name):
-		return fmt.Sprintf("machine %q can only access its own lease, and those by which %s elects a leader", machine, daemon)
+		return fmt.Sprintf("machine %q can only access its own lease, and those by which %s elects a leader", machine,
+			daemon)
 	case !slices.Contains([]string{"get", "update", "delete"}, r.Verb):
 		return fmt.Sprintf("can only get, create, update, or delete a lease of %s", daemon)
 	}
 	return ""
 }
 
-// refusesOwn allows a daemon the objects with names of its own.
+// refusesOwn allows a daemon to get, create, update and delete the objects with the given names.
 func refusesOwn(r *api.Request, names []string, machine, what string) string {
 	switch {
 	case r.Verb == "create":
-		return "" // admission sees the name
+		return "" // admission checks the name
 	case !slices.Contains(names, r.Name):
 		return fmt.Sprintf("machine %q can only change %s of its own", machine, what)
 	case !slices.Contains([]string{"get", "update", "delete"}, r.Verb):
@@ -133,7 +136,7 @@ func refusesOwn(r *api.Request, names []string, machine, what string) string {
 
 func isRead(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
 
-// refusesSecret allows an ingress proxy single Secrets that an Ingress or a Gateway refers to, and to be told when they change.
+// refusesSecret allows an ingress proxy to read and watch single Secrets that an Ingress or a Gateway refers to.
 func (p *Replicas) refusesSecret(r *api.Request) string {
 	switch {
 	case !isRead(r.Verb):
@@ -153,7 +156,7 @@ func (p *Replicas) refusesSecret(r *api.Request) string {
 	return ""
 }
 
-// refusesStatus allows an ingress proxy the status of the objects that it carries out.
+// refusesStatus allows an ingress proxy to update the status of objects that it implements.
 func (p *Replicas) refusesStatus(r *api.Request) string {
 	gr := r.GroupResource()
 	switch {

@@ -14,17 +14,21 @@ import (
 )
 
 func replicaOf(daemon, machine string) api.User {
-	return api.User{Name: "system:" + daemon + ":" + machine, Groups: []string{"system:" + daemon, api.GroupAuthenticated}}
+	return api.User{Name: "system:" + daemon + ":" + machine,
+		Groups: []string{"system:" + daemon, api.GroupAuthenticated}}
 }
 
-// TestDaemonsOfAMachineChangeItsObjectsOnly asks what the daemons that run on several machines may do. Proves S12 and S31.
+// TestDaemonsOfAMachineChangeItsObjectsOnly checks the requests that daemons on several machines are allowed. Proves
+// S12 and S31.
 func TestDaemonsOfAMachineChangeItsObjectsOnly(t *testing.T) {
 	may, err := New(nil, objects())
 	if err != nil {
 		t.Fatal(err)
 	}
-	dns, ingress, network, metrics := replicaOf("kube-dns", "a"), replicaOf("kube-ingress", "a"), replicaOf("kube-network", "a"), replicaOf("metrics-server", "a")
-	former, stranger := api.User{Name: "system:kube-dns"}, api.User{Name: "system:kube-dns:a", Groups: []string{api.GroupAuthenticated}}
+	dns, ingress, network, metrics := replicaOf("kube-dns", "a"), replicaOf("kube-ingress", "a"),
+		replicaOf("kube-network", "a"), replicaOf("metrics-server", "a")
+	former, stranger := api.User{Name: "system:kube-dns"},
+		api.User{Name: "system:kube-dns:a", Groups: []string{api.GroupAuthenticated}}
 	const leases, endpoints = " coordination.k8s.io:leases ", " discovery.k8s.io:endpointslices "
 	for _, c := range []struct {
 		user api.User
@@ -34,7 +38,7 @@ func TestDaemonsOfAMachineChangeItsObjectsOnly(t *testing.T) {
 		{dns, "get" + leases + "kube-system/kube-dns-a", true},
 		{dns, "update" + leases + "kube-system/kube-dns-a", true},
 		{dns, "delete" + leases + "kube-system/kube-dns-a", true},
-		{dns, "create" + leases + "kube-system/", true}, // admission sees the name
+		{dns, "create" + leases + "kube-system/", true}, // admission checks the name
 		{dns, "patch" + leases + "kube-system/kube-dns-a", false},
 		{dns, "list" + leases + "kube-system/", false},
 		{dns, "update" + leases + "kube-system/kube-dns-b", false},
@@ -84,21 +88,23 @@ func TestDaemonsOfAMachineChangeItsObjectsOnly(t *testing.T) {
 }
 
 func custom(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "spec": spec}}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind,
+		"spec": spec}}
 	o.SetNamespace(namespace)
 	o.SetName(name)
 	return o
 }
 
-// TestIngressProxiesReadReferencedCertificates asks which Secrets a proxy may read as Ingresses, Gateways and grants come and go.
-// Proves S12 and S32.
+// TestIngressProxiesReadReferencedCertificates checks which Secrets a proxy may read while Ingresses, Gateways and
+// ReferenceGrants change. Proves S12 and S32.
 func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 	o := objects()
 	secret := func(namespace, name string, kind corev1.SecretType) runtime.Object {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind}
 	}
 	class := func(name, controller string, isDefault bool) runtime.Object {
-		c := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.IngressClassSpec{Controller: controller}}
+		c := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: networkingv1.IngressClassSpec{Controller: controller}}
 		if isDefault {
 			c.Annotations = map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}
 		}
@@ -106,25 +112,32 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 	}
 	ingress := func(name string, class *string, secret string) runtime.Object {
 		return &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-			Spec: networkingv1.IngressSpec{IngressClassName: class, TLS: []networkingv1.IngressTLS{{SecretName: secret}}}}
+			Spec: networkingv1.IngressSpec{IngressClassName: class,
+				TLS: []networkingv1.IngressTLS{{SecretName: secret}}}}
 	}
 	listener := func(refs ...any) map[string]any {
-		return map[string]any{"gatewayClassName": "ours", "listeners": []any{map[string]any{"tls": map[string]any{"certificateRefs": refs}}}}
+		return map[string]any{"gatewayClassName": "ours",
+			"listeners": []any{map[string]any{"tls": map[string]any{"certificateRefs": refs}}}}
 	}
 	for _, obj := range []runtime.Object{
-		secret("shop", "web", corev1.SecretTypeTLS), secret("shop", "password", corev1.SecretTypeOpaque), secret("shop", "unused", corev1.SecretTypeTLS),
-		secret("shop", "foreign", corev1.SecretTypeTLS), secret("shop", "bare", corev1.SecretTypeTLS), secret("shop", "gate", corev1.SecretTypeTLS), secret("vault", "gate", corev1.SecretTypeTLS),
+		secret("shop", "web", corev1.SecretTypeTLS), secret("shop", "password", corev1.SecretTypeOpaque),
+		secret("shop", "unused", corev1.SecretTypeTLS),
+		secret("shop", "foreign", corev1.SecretTypeTLS), secret("shop", "bare", corev1.SecretTypeTLS),
+		secret("shop", "gate", corev1.SecretTypeTLS), secret("vault", "gate", corev1.SecretTypeTLS),
 		class("ours", "clusterctl.local/ingress", false), class("nginx", "k8s.io/ingress-nginx", true),
-		ingress("web", ptr.To("ours"), "web"), ingress("password", ptr.To("ours"), "password"), ingress("missing", ptr.To("ours"), "missing"),
+		ingress("web", ptr.To("ours"), "web"), ingress("password", ptr.To("ours"), "password"),
+		ingress("missing", ptr.To("ours"), "missing"),
 		ingress("foreign", ptr.To("nginx"), "foreign"), ingress("bare", nil, "bare"),
 		custom("GatewayClass", "", "ours", map[string]any{"controllerName": "clusterctl.local/gateway"}),
 		custom("GatewayClass", "", "theirs", map[string]any{"controllerName": "example.com/gateway"}),
 		custom("Gateway", "shop", "theirs", map[string]any{"gatewayClassName": "theirs"}),
 		custom("HTTPRoute", "shop", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
 		custom("HTTPRoute", "web", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
-		custom("HTTPRoute", "web", "across", map[string]any{"parentRefs": []any{map[string]any{"name": "g", "namespace": "shop"}}}),
+		custom("HTTPRoute", "web", "across", map[string]any{
+			"parentRefs": []any{map[string]any{"name": "g", "namespace": "shop"}}}),
 		custom("HTTPRoute", "shop", "theirs", map[string]any{"parentRefs": []any{map[string]any{"name": "theirs"}}}),
-		custom("Gateway", "shop", "g", listener(map[string]any{"name": "gate"}, map[string]any{"name": "gate", "namespace": "vault"}, map[string]any{"name": "cm", "kind": "ConfigMap"})),
+		custom("Gateway", "shop", "g", listener(map[string]any{"name": "gate"},
+			map[string]any{"name": "gate", "namespace": "vault"}, map[string]any{"name": "cm", "kind": "ConfigMap"})),
 	} {
 		o.Put(obj)
 	}
@@ -141,15 +154,24 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]bool{
-		"get :secrets shop/web": true, "watch :secrets shop/web": true, "list :secrets shop/web": true, "get :secrets shop/missing": true,
-		"update :secrets shop/web": false, "get :secrets shop/password": false, "get :secrets shop/unused": false, "get :secrets kube-system/web": false,
-		"get :secrets shop/foreign": false, "get :secrets shop/bare": false, "get :secrets shop/gate": true, "get :secrets vault/gate": false, "get :secrets shop/cm": false,
-		"update networking.k8s.io:ingresses/status shop/web": true, "update networking.k8s.io:ingresses/status shop/foreign": false,
-		"update networking.k8s.io:ingresses shop/web": false, "update gateway.networking.k8s.io:gateways/status shop/g": true,
-		"update gateway.networking.k8s.io:gateways/status shop/theirs": false, "update gateway.networking.k8s.io:gatewayclasses/status ours": true,
-		"update gateway.networking.k8s.io:gatewayclasses/status theirs": false, "update gateway.networking.k8s.io:httproutes/status shop/r": true,
-		"update gateway.networking.k8s.io:httproutes/status web/r": false, "update gateway.networking.k8s.io:httproutes/status web/across": true,
-		"update gateway.networking.k8s.io:httproutes/status shop/theirs": false, "update gateway.networking.k8s.io:gateways shop/g": false,
+		"get :secrets shop/web": true, "watch :secrets shop/web": true, "list :secrets shop/web": true,
+		"get :secrets shop/missing": true,
+		"update :secrets shop/web":  false, "get :secrets shop/password": false, "get :secrets shop/unused": false,
+		"get :secrets kube-system/web": false,
+		"get :secrets shop/foreign":    false, "get :secrets shop/bare": false, "get :secrets shop/gate": true,
+		"get :secrets vault/gate": false, "get :secrets shop/cm": false,
+		"update networking.k8s.io:ingresses/status shop/web":             true,
+		"update networking.k8s.io:ingresses/status shop/foreign":         false,
+		"update networking.k8s.io:ingresses shop/web":                    false,
+		"update gateway.networking.k8s.io:gateways/status shop/g":        true,
+		"update gateway.networking.k8s.io:gateways/status shop/theirs":   false,
+		"update gateway.networking.k8s.io:gatewayclasses/status ours":    true,
+		"update gateway.networking.k8s.io:gatewayclasses/status theirs":  false,
+		"update gateway.networking.k8s.io:httproutes/status shop/r":      true,
+		"update gateway.networking.k8s.io:httproutes/status web/r":       false,
+		"update gateway.networking.k8s.io:httproutes/status web/across":  true,
+		"update gateway.networking.k8s.io:httproutes/status shop/theirs": false,
+		"update gateway.networking.k8s.io:gateways shop/g":               false,
 	} {
 		check("at first", text, want)
 	}
@@ -160,7 +182,9 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 		"to":   []any{map[string]any{"group": "", "kind": "Secret", "name": "other"}}})
 	o.Put(grant)
 	check("with a grant for another secret", "get :secrets vault/gate", false)
-	o.Put(custom("ReferenceGrant", "vault", "r", map[string]any{"from": grant.Object["spec"].(map[string]any)["from"], "to": []any{map[string]any{"group": "", "kind": "Secret"}}}))
+	o.Put(custom("ReferenceGrant", "vault", "r",
+		map[string]any{"from": grant.Object["spec"].(map[string]any)["from"],
+			"to": []any{map[string]any{"group": "", "kind": "Secret"}}}))
 	check("with a grant for all secrets", "get :secrets vault/gate", true)
 	theirs := custom("Gateway", "shop", "g", listener(map[string]any{"name": "gate"}))
 	theirs.Object["spec"].(map[string]any)["gatewayClassName"] = "theirs"

@@ -31,7 +31,7 @@ type Target struct {
 	Host               string // with a port, where there is no service
 
 	CABundle []byte // PEM, whose certificates are good; empty: those that the machine trusts
-	Also     []byte // PEM, whose certificates are good besides those that the machine trusts, where CABundle is empty
+	Also     []byte // PEM; trusted in addition to the system's authorities if CABundle is empty
 	Insecure bool   // any certificate is good
 	// Certificate is what the API server shows of itself; nil: nothing.
 	Certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
@@ -82,7 +82,8 @@ func (r *Reach) To(t Target, upgrades bool) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the address %q: %w", t.Name(), err)
 	}
-	id := identity{host, sha256.Sum256(append(append(slices.Clone(t.CABundle), 0), t.Also...)), t.Insecure, t.Certificate != nil, upgrades}
+	id := identity{host, sha256.Sum256(append(append(slices.Clone(t.CABundle), 0), t.Also...)), t.Insecure,
+		t.Certificate != nil, upgrades}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	transport := r.transports[id]
@@ -124,7 +125,7 @@ func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, err
 	} else if len(t.Also) > 0 {
 		var err error
 		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
-			config.RootCAs = x509.NewCertPool() // a machine that trusts nobody
+			config.RootCAs = x509.NewCertPool() // the system has no trusted authorities
 		}
 		config.RootCAs.AppendCertsFromPEM(t.Also)
 	}

@@ -30,7 +30,7 @@ type Webhook struct {
 	URL    *url.URL
 }
 
-// NewWebhook reads the client configuration of a webhook. Its path is cleaned, as upstream's client does.
+// NewWebhook parses the client configuration of a webhook. The path is cleaned, as upstream's client does.
 func NewWebhook(c admissionregistrationv1.WebhookClientConfig) (Webhook, error) {
 	w := Webhook{Target: Target{CABundle: c.CABundle}}
 	if s := c.Service; s != nil {
