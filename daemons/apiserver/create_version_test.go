@@ -6,7 +6,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// TestResourceVersionsOfNewObjects creates objects with a resource version. Proves S12.
+// TestResourceVersionsOfNewObjects creates objects whose metadata has a resourceVersion. Proves S12.
 func TestResourceVersionsOfNewObjects(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -19,15 +19,19 @@ func TestResourceVersionsOfNewObjects(t *testing.T) {
 		query, body string
 		code        int
 	}{
-		"a version":                              {"", `{"metadata":{"name":"a","resourceVersion":"7"}}`, 400},
-		"a version, of a name that is taken":     {"", `{"metadata":{"name":"there","resourceVersion":"7"}}`, 400},
-		"a version, of an invalid object":        {"", `{"metadata":{"name":"a","resourceVersion":"7"},"data":{"a b":"c"}}`, 422},
-		"a version, on a dry run":                {"?dryRun=All", `{"metadata":{"name":"a","resourceVersion":"7"}}`, 201},
-		"a version, on a dry run, name taken":    {"?dryRun=All", `{"metadata":{"name":"there","resourceVersion":"7"}}`, 409},
-		"zero":                                   {"", `{"metadata":{"name":"zero","resourceVersion":"0"}}`, 201},
-		"a generated name, with a version":       {"", `{"metadata":{"generateName":"a-","resourceVersion":"7"}}`, 400},
-		"no version, of a name that is taken":    {"", `{"metadata":{"name":"there"}}`, 409},
-		"a version, of an invalid name, dry run": {"?dryRun=All", `{"metadata":{"name":"A","resourceVersion":"7"}}`, 422},
+		"a version":                          {"", `{"metadata":{"name":"a","resourceVersion":"7"}}`, 400},
+		"a version, of a name that is taken": {"", `{"metadata":{"name":"there","resourceVersion":"7"}}`, 400},
+		"a version, of an invalid object": {"",
+			`{"metadata":{"name":"a","resourceVersion":"7"},"data":{"a b":"c"}}`, 422},
+		"a version, on a dry run": {"?dryRun=All", `{"metadata":{"name":"a","resourceVersion":"7"}}`,
+			201},
+		"a version, on a dry run, name taken": {"?dryRun=All", `{"metadata":{"name":"there","resourceVersion":"7"}}`,
+			409},
+		"zero":                                {"", `{"metadata":{"name":"zero","resourceVersion":"0"}}`, 201},
+		"a generated name, with a version":    {"", `{"metadata":{"generateName":"a-","resourceVersion":"7"}}`, 400},
+		"no version, of a name that is taken": {"", `{"metadata":{"name":"there"}}`, 409},
+		"a version, of an invalid name, dry run": {"?dryRun=All", `{"metadata":{"name":"A","resourceVersion":"7"}}`,
+			422},
 	} {
 		if code, text := ask(t, cfg, "POST", maps+c.query, c.body); code != c.code {
 			t.Errorf("%s: %d %s, want %d", name, code, text, c.code)

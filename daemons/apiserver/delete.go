@@ -229,8 +229,8 @@ func (w *write) mark(o *metav1.DeleteOptions) error {
 	return nil
 }
 
-// heldBy returns the finalizers that a propagation policy leaves an object with. Without a policy, those that the object has
-// decide, and then what is usual for its kind.
+// heldBy returns the finalizers of a deleted object after the propagation policy is applied. Without a policy, the
+// finalizers that the object already has decide, and otherwise the default of its kind.
 func heldBy(finalizers []string, o *metav1.DeleteOptions, usual kinds.Dependents) []string {
 	const orphan, foreground = metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents
 	want := ""
@@ -240,7 +240,8 @@ func heldBy(finalizers []string, o *metav1.DeleteOptions, usual kinds.Dependents
 		want = orphan
 	case o.OrphanDependents != nil:
 	case o.PropagationPolicy == nil:
-		if usual != kinds.OrphanDependents || slices.Contains(finalizers, orphan) || slices.Contains(finalizers, foreground) {
+		if usual != kinds.OrphanDependents || slices.Contains(finalizers, orphan) ||
+			slices.Contains(finalizers, foreground) {
 			return finalizers
 		}
 		want = orphan

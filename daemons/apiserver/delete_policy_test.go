@@ -10,11 +10,12 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// TestEveryKindsDefaultPropagationPolicy checks the finalizers of deletions without and with a propagation policy, for every kind.
-// Proves S12.
+// TestEveryKindsDefaultPropagationPolicy checks, for every kind, the finalizers after deletions with and without a
+// propagation policy. Proves S12.
 func TestEveryKindsDefaultPropagationPolicy(t *testing.T) {
-	const orphan, foreground, other = metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, "example.com/f"
-	// The defaults that are not to delete in the background, as upstream's.
+	const orphan, foreground, other = metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents,
+		"example.com/f"
+	// Upstream's defaults that differ from background deletion.
 	usual := map[string]string{"replicationcontrollers": orphan, "batch/jobs": orphan}
 	without := []string{"events", "events.k8s.io/events"}
 	policy := func(p metav1.DeletionPropagation) *metav1.DeleteOptions {
@@ -37,12 +38,15 @@ func TestEveryKindsDefaultPropagationPolicy(t *testing.T) {
 		}{
 			{"no policy", []string{other}, &metav1.DeleteOptions{}, unspecified},
 			{"no policy, orphaning already", []string{orphan, other}, &metav1.DeleteOptions{}, []string{orphan, other}},
-			{"no policy, in the foreground already", []string{foreground, other}, &metav1.DeleteOptions{}, []string{foreground, other}},
+			{"no policy, in the foreground already", []string{foreground, other}, &metav1.DeleteOptions{},
+				[]string{foreground, other}},
 			{"Background", []string{other, orphan}, policy(metav1.DeletePropagationBackground), []string{other}},
 			{"Orphan", []string{other}, policy(metav1.DeletePropagationOrphan), []string{other, orphan}},
 			{"Foreground", []string{other}, policy(metav1.DeletePropagationForeground), []string{other, foreground}},
-			{"orphanDependents: true", []string{other}, &metav1.DeleteOptions{OrphanDependents: ptr.To(true)}, []string{other, orphan}},
-			{"orphanDependents: false", []string{other}, &metav1.DeleteOptions{OrphanDependents: ptr.To(false)}, []string{other}},
+			{"orphanDependents: true", []string{other}, &metav1.DeleteOptions{OrphanDependents: ptr.To(true)},
+				[]string{other, orphan}},
+			{"orphanDependents: false", []string{other}, &metav1.DeleteOptions{OrphanDependents: ptr.To(false)},
+				[]string{other}},
 		} {
 			want := c.want
 			if slices.Contains(without, name) {

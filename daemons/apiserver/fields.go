@@ -46,7 +46,7 @@ type accounted struct {
 	kind        *kinds.Kind
 	alias       *kinds.Alias
 	subresource string
-	large       bool // for objects with large maps
+	large       bool // the converter sorts fields of all objects
 }
 
 func (f *fieldManagers) init(s *Server) {
@@ -79,8 +79,10 @@ func (f *fieldManagers) of(s wire.Served, subresource string) (*managedfields.Fi
 	return f.manager(s, accounted{s.Kind, s.Alias, subresource, false})
 }
 
-// toMerge returns the manager by which a declaration is merged into a live object.
-func (f *fieldManagers) toMerge(s wire.Served, subresource string, live, declared runtime.Object) (*managedfields.FieldManager, error) {
+// toMerge returns the field manager that merges a declared object into a live object.
+func (f *fieldManagers) toMerge(
+	s wire.Served, subresource string, live, declared runtime.Object,
+) (*managedfields.FieldManager, error) {
 	return f.manager(s, accounted{s.Kind, s.Alias, subresource, large(declared) || large(live)})
 }
 

@@ -11,15 +11,14 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// inOrder converts objects with large maps to values whose fields are walked in the order of their names. A set of fields is a
-// sorted list: a field that comes in a map's own order is inserted between others, so that the cost of a set would grow with
-// the square of the number of fields.
+// inOrder converts objects with large maps to values whose fields are visited in the order of their names. A field set
+// is a sorted list. Inserting fields in map order takes quadratic time.
 //
-// What two values are merged to is walked in the map's own order again. It is compared with the live object: where that is
-// walked in order, so is the other one.
+// The result of a merge is visited in map order again. It is compared with the live object: if the live object is
+// ordered, the merged value is ordered too.
 type inOrder struct {
 	managedfields.TypeConverter
-	always bool // also objects without large maps, as the live object that a large declaration is merged into
+	always bool // also order objects without large maps, for a merge with a large declaration
 }
 
 // largeMap is from how many entries on a map is worth sorting.
@@ -77,7 +76,7 @@ func hasLargeMap(v reflect.Value) bool {
 // orderedValue is a value whose maps are walked in order.
 type orderedValue struct{ value.Value }
 
-// ordered returns a value that is walked in order.
+// ordered returns v with its maps visited in the order of their keys.
 func ordered(v value.Value) value.Value {
 	if _, is := v.(orderedValue); is || v == nil {
 		return v

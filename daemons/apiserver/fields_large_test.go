@@ -89,8 +89,8 @@ func TestLargeMapsAreWalkedInOrder(t *testing.T) {
 	var _ managedfields.TypeConverter = inOrder{}
 }
 
-// TestWhatIsMergedIntoASmallObjectIsWalkedInOrder merges a large declaration into an object without large maps, and compares the
-// result, which is walked in no order, with that object. Proves S12.
+// TestWhatIsMergedIntoASmallObjectIsWalkedInOrder merges a large declaration into an object without large maps. It
+// compares the unordered result with the live object. Proves S12.
 func TestWhatIsMergedIntoASmallObjectIsWalkedInOrder(t *testing.T) {
 	plain := applyconfigurations.NewTypeConverter(clientscheme.Scheme)
 	typed := func(c managedfields.TypeConverter, m *corev1.ConfigMap) *merging.TypedValue {
@@ -101,7 +101,9 @@ func TestWhatIsMergedIntoASmallObjectIsWalkedInOrder(t *testing.T) {
 		}
 		return v
 	}
-	declared, small := labelled(largeMap, "b"), &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	declared, small := labelled(largeMap, "b"),
+		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	live := typed(inOrder{plain, true}, small)
 	merged, err := live.Merge(typed(inOrder{TypeConverter: plain}, declared))
 	if err != nil {
@@ -109,7 +111,7 @@ func TestWhatIsMergedIntoASmallObjectIsWalkedInOrder(t *testing.T) {
 	}
 	live.AsValue().AsMap().Zip(merged.AsValue().AsMap(), value.Unordered, func(key string, _, rhs value.Value) bool {
 		if _, is := rhs.(orderedValue); !is {
-			t.Errorf("%s of what was merged is not walked in order", key)
+			t.Errorf("field %s of the merged value is not visited in order", key)
 		}
 		return true
 	})
@@ -118,8 +120,10 @@ func TestWhatIsMergedIntoASmallObjectIsWalkedInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := typed(plain, small).Compare(typed(plain, declared))
-	if err != nil || !got.Added.Equals(want.Added) || !got.Modified.Equals(want.Modified) || !got.Removed.Equals(want.Removed) {
-		t.Errorf("%d added, %d modified, %d removed; without the order it is something else, %v", got.Added.Size(), got.Modified.Size(), got.Removed.Size(), err)
+	if err != nil || !got.Added.Equals(want.Added) || !got.Modified.Equals(want.Modified) ||
+		!got.Removed.Equals(want.Removed) {
+		t.Errorf("%d added, %d modified, %d removed; differs from the unordered comparison, %v",
+			got.Added.Size(), got.Modified.Size(), got.Removed.Size(), err)
 	}
 }
 

@@ -102,8 +102,8 @@ func (s *Server) kubeletStream(q *request) error {
 	return nil
 }
 
-// requireCreate returns an error if the user may not create the resource that the request names. The stage authorize
-// has authorized the verb that follows from the method, and a stream to a container can begin with a GET.
+// requireCreate returns an error if the user may not create the resource that the request names. The authorize stage
+// checked only the verb of the HTTP method, and a stream to a container can start with a GET.
 func (s *Server) requireCreate(q *request) error {
 	if q.Verb == "create" || len(s.o.Authorizers) == 0 {
 		return nil

@@ -101,7 +101,8 @@ func (s *Server) serve() {
 	s.serving.Store(next)
 }
 
-// addresses are where clients reach this server, and those of the services' network the service that leads to it.
+// addresses returns the server's advertised address, and the address of the kubernetes Service for clients in the
+// service network.
 func (s *Server) addresses() (a discovery.Addresses) {
 	if s.o.AdvertiseAddress == "" {
 		return a
@@ -112,7 +113,8 @@ func (s *Server) addresses() (a discovery.Addresses) {
 	}
 	if services, err := netip.ParsePrefix(s.o.ServiceClusterIPRange[0]); err == nil {
 		services = services.Masked()
-		a.Ranges = []discovery.AddressRange{{Clients: services, Address: net.JoinHostPort(services.Addr().Next().String(), "443")}}
+		a.Ranges = []discovery.AddressRange{{Clients: services,
+			Address: net.JoinHostPort(services.Addr().Next().String(), "443")}}
 	}
 	return a
 }

@@ -97,8 +97,9 @@ type Options struct {
 	// so that they believe as whom these are made; nil shows nothing.
 	FrontProxy func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 
-	// ClusterCA returns the authorities, PEM, that sign certificates of the cluster's own servers. Servers of a part of the API are
-	// believed by them where their APIService has no caBundle; nil adds none to those that the machine trusts.
+	// ClusterCA returns the PEM certificates of the authorities that sign the cluster's own servers. They are trusted
+	// for aggregated API servers whose APIService has no caBundle, in addition to the system's authorities. nil adds
+	// none.
 	ClusterCA func() []byte
 
 	RequestTimeout time.Duration // zero means a minute

@@ -36,8 +36,8 @@ type request struct {
 	rest     string          // path after a proxy subresource, with its slash
 	user     api.User
 	over     func()       // called when the request is; may be nil
-	room     *flow.Budget // for what bodies have in them; nil: there is enough
-	roomy    bool         // whether this request has its part of it
+	room     *flow.Budget // limits the parts of request bodies; nil: no limit
+	roomy    bool         // whether this request holds a share of room
 	media    wire.Media
 	warnings warnings
 	trail    *trail // for the audit log; nil: nothing is kept

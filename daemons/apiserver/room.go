@@ -8,13 +8,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A body takes memory by what is in it rather than by its length: an empty container is three bytes of a request, and more than a
-// thousand times that once it is read, has its defaults and is compared. What all bodies together may have in them is bounded:
-// large ones wait for each other, those of one priority level and flow no longer than for those that are being worked on.
+// The memory of a decoded body depends on its number of objects and lists (parts), not on its length: an empty
+// container takes three bytes in the request, and more than a thousand times that after decoding, defaulting and
+// comparing. The total of all bodies in progress is limited. Large bodies wait for each other, in the order of priority
+// levels and flows that flow.Budget defines.
 const (
-	maxParts     = 100_000 // objects and lists, in one body and in those that are worked on at once
-	reserveParts = 25_000  // besides, for priority levels that have none of these
-	lightParts   = 500     // in bodies that wait for nobody
+	maxParts     = 100_000 // objects and lists, in one body and in all bodies in progress
+	reserveParts = 25_000  // in addition, for priority levels without a body in progress
+	lightParts   = 500     // a body with at most this many parts never waits
 )
 
 // makeRoom waits until there is room for a body with so many parts, and keeps it until the request is over.

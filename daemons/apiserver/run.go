@@ -321,8 +321,8 @@ func towardsKubelets(cfg config.APIServer) (*tls.Config, func() *x509.CertPool, 
 	return out, authorities.Pool, nil
 }
 
-// readCA reads the cluster's authorities, each time they are wanted: a rotation replaces the file. A file that cannot be read adds
-// none.
+// readCA returns the cluster's certificate authorities. It reads the file on every call, because a rotation replaces
+// it. It returns nil if the file cannot be read.
 func readCA(path string) []byte {
 	if path == "" {
 		return nil

@@ -55,11 +55,11 @@ type Server struct {
 	plain     *http.Transport // to pods and services
 	reach     *backend.Reach  // to webhooks
 	endStream sync.Once
-	furnished chan struct{} // closed when what every cluster has is there
-	extended  atomic.Bool   // whether what definitions declare has been served once
-	pasts     chan struct{} // holds a token for each list that is read from the store
-	room      *flow.Budget  // for what bodies have in them
-	shutdown  chan struct{} // closed when watches should end
+	furnished chan struct{} // closed when the default objects of a cluster exist
+	extended  atomic.Bool   // whether custom resources have been served once
+	pasts     chan struct{} // holds a token for each list that reads an old revision from the store
+	room      *flow.Budget  // limits the parts of request bodies
+	shutdown  chan struct{} // closed when watches must end
 }
 
 // New returns a server. Nothing runs until Run is called.

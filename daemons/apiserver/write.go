@@ -32,7 +32,7 @@ type write struct {
 	manager     string // of fields
 	repeats     bool   // whether it is made again and again: that it is not needed, the cache may say
 	applied     bool   // whether fields are owned already, by apply
-	sentVersion string // that a new object was sent with
+	sentVersion string // resourceVersion in the body of a create request
 
 	live *cache.Entry   // what is stored; nil: nothing
 	seen *cache.Entry   // the same in the version that the client speaks
@@ -205,8 +205,8 @@ func (w *write) create(ctx context.Context) (e *cache.Entry, taken bool, err err
 	return w.putNew(ctx)
 }
 
-// refuseVersion refuses to store a new object with a resource version. It is the last that a new object is refused for, and a
-// dry run, which stores nothing, is not. A version that is not a number above zero is none.
+// refuseVersion rejects a new object that has a resourceVersion. It is the last check of a create request. A dry run
+// skips it, because it stores nothing. Zero and non-numeric versions count as unset.
 func (w *write) refuseVersion() error {
 	if n, err := strconv.ParseUint(w.sentVersion, 10, 64); err == nil && n != 0 && !w.dryRun {
 		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")

@@ -28,23 +28,23 @@ type Handler struct {
 	whole     map[string]document // aggregated, for /api and /apis
 	shown     map[string]shown    // by group
 
-	// Addresses are what /api says of where the server is reached.
+	// Addresses are the server addresses that /api returns.
 	Addresses Addresses
 }
 
-// Addresses are where a server is reached.
+// Addresses are the addresses at which clients reach the server.
 type Addresses struct {
-	Default string // host:port; empty says nothing
+	Default string // host:port; if empty, /api returns no addresses
 	Ranges  []AddressRange
 }
 
-// AddressRange is where clients of a network reach the server besides.
+// AddressRange is an additional server address for the clients of a network.
 type AddressRange struct {
 	Clients netip.Prefix
 	Address string // host:port
 }
 
-// of returns what a client is told, given the address that it asks from.
+// of returns the addresses for a client. client is its host:port.
 func (a Addresses) of(client string) []metav1.ServerAddressByClientCIDR {
 	list := []metav1.ServerAddressByClientCIDR{}
 	if a.Default == "" {
@@ -54,15 +54,17 @@ func (a Addresses) of(client string) []metav1.ServerAddressByClientCIDR {
 	from, err := netip.ParseAddrPort(client)
 	for _, r := range a.Ranges {
 		if err == nil && r.Clients.Contains(from.Addr().Unmap()) {
-			list = append(list, metav1.ServerAddressByClientCIDR{ClientCIDR: r.Clients.String(), ServerAddress: r.Address})
+			list = append(list, metav1.ServerAddressByClientCIDR{ClientCIDR: r.Clients.String(),
+				ServerAddress: r.Address})
 		}
 	}
 	return list
 }
 
-// versions is the document of the core group's versions, for a client's address.
+// versions returns the APIVersions document of the core group for a client address.
 func (h *Handler) versions(client string) metav1.APIVersions {
-	return metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}, ServerAddressByClientCIDRs: h.Addresses.of(client)}
+	return metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
+		ServerAddressByClientCIDRs: h.Addresses.of(client)}
 }
 
 // document is what is answered, with the tag that tells it from others.

@@ -72,25 +72,28 @@ func TestOtherGroupsAreShared(t *testing.T) {
 	}
 }
 
-// TestClientsLearnWhereTheServerIs asks for /api from inside and outside of the services' network.
+// TestClientsLearnWhereTheServerIs requests /api from inside and outside the service network.
 func TestClientsLearnWhereTheServerIs(t *testing.T) {
 	h := New(nil, kinds.All())
-	h.Addresses = Addresses{Default: "10.0.0.1:6443", Ranges: []AddressRange{{netip.MustParsePrefix("10.96.0.0/16"), "10.96.0.1:443"}}}
+	h.Addresses = Addresses{Default: "10.0.0.1:6443",
+		Ranges: []AddressRange{{netip.MustParsePrefix("10.96.0.0/16"), "10.96.0.1:443"}}}
 	tags := map[string]bool{}
 	for client, want := range map[string]string{
-		"192.0.2.7:1234":   `[{"clientCIDR":"0.0.0.0/0","serverAddress":"10.0.0.1:6443"}]`,
-		"10.96.0.9:1234":   `[{"clientCIDR":"0.0.0.0/0","serverAddress":"10.0.0.1:6443"},{"clientCIDR":"10.96.0.0/16","serverAddress":"10.96.0.1:443"}]`,
+		"192.0.2.7:1234": `[{"clientCIDR":"0.0.0.0/0","serverAddress":"10.0.0.1:6443"}]`,
+		"10.96.0.9:1234": `[{"clientCIDR":"0.0.0.0/0","serverAddress":"10.0.0.1:6443"},` +
+			`{"clientCIDR":"10.96.0.0/16","serverAddress":"10.96.0.1:443"}]`,
 		"[2001:db8::1]:12": `[{"clientCIDR":"0.0.0.0/0","serverAddress":"10.0.0.1:6443"}]`,
 	} {
 		r, w := httptest.NewRequest("GET", "/api", nil), httptest.NewRecorder()
 		r.RemoteAddr = client
 		h.ServeHTTP(w, r)
-		if is := `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":` + want + "}\n"; w.Body.String() != is {
+		if is := `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":` + want +
+			"}\n"; w.Body.String() != is {
 			t.Errorf("%s: %s, want %s", client, w.Body, is)
 		}
 		tags[w.Header().Get("ETag")] = true
 	}
 	if len(tags) != 2 {
-		t.Errorf("there are %d tags for two documents", len(tags))
+		t.Errorf("got %d ETags for two documents", len(tags))
 	}
 }

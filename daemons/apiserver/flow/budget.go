@@ -8,29 +8,29 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Budget shares out something of which requests need more or less, as the memory for what is in their bodies. It follows priority
-// levels: those that have had least of it for their shares come first, and within a level flows take turns, so that no flow
-// delays other ones by more than the requests that are being worked on. A level that holds nothing gets a part of a reserve even
-// when others hold all the rest.
+// Budget shares a limited amount among requests, for example the memory for request bodies. It follows priority levels.
+// The level that has received the least in proportion to its shares is served first. Within a level, flows are served
+// in turn, so that one flow delays another by at most the requests in progress. A level that holds nothing can use a
+// reserve even when other levels hold the rest.
 type Budget struct {
 	mu            sync.Mutex
 	free, reserve int64
-	clock         float64 // what the level that was served last had had for its shares
+	clock         float64 // virtual time: the highest value of had of a level when it was served
 	levels        map[string]*line
 }
 
-// NewBudget returns a budget of which requests can have capacity together, besides the reserve.
+// NewBudget returns a budget of capacity, plus a reserve for levels that hold nothing.
 func NewBudget(capacity, reserve int64) *Budget {
 	return &Budget{free: capacity, reserve: reserve, levels: map[string]*line{}}
 }
 
-// line is the requests of one level.
+// line holds the requests of one priority level.
 type line struct {
 	name  string
 	share float64
-	had   float64 // how much it was given, for its shares
+	had   float64 // the amount granted so far, divided by share
 	holds int64
-	flows []*turns // those that wait, in turn
+	flows []*turns // flows with waiting requests; the first is served next
 }
 
 type turns struct {
@@ -43,7 +43,7 @@ type bidder struct {
 	granted chan *Share // buffered
 }
 
-// Share is a part of the budget that a request has.
+// Share is a part of the budget that a request holds until Release.
 type Share struct {
 	b       *Budget
 	line    *line
@@ -51,10 +51,11 @@ type Share struct {
 	reserve bool
 }
 
-// exemptShare is the share of levels that never wait for others.
+// exemptShare is the share of exempt levels. It is so large that they are always served first.
 const exemptShare = 1e6
 
-// Acquire waits until a request can have n of the budget. Requests of no schema are one flow.
+// Acquire waits until n of the budget is available to a request, or until ctx ends. It returns the error of ctx in that
+// case. All requests without a FlowSchema form one flow.
 func (b *Budget) Acquire(ctx context.Context, s *Schema, u *api.User, r *api.Request, n int64) (*Share, error) {
 	level, share, flow := "", 1.0, uint64(0)
 	if s != nil {
@@ -67,7 +68,7 @@ func (b *Budget) Acquire(ctx context.Context, s *Schema, u *api.User, r *api.Req
 		b.levels[level] = l
 	}
 	if l.share = share; l.idle() {
-		l.had = max(l.had, b.clock) // it saves nothing up
+		l.had = max(l.had, b.clock) // an idle level does not accumulate a claim
 	}
 	w := &bidder{n, make(chan *Share, 1)}
 	l.enqueue(flow, w)
@@ -81,17 +82,17 @@ func (b *Budget) Acquire(ctx context.Context, s *Schema, u *api.User, r *api.Req
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
-	case got := <-w.granted: // at the same moment
+	case got := <-w.granted: // granted at the moment ctx ended
 		b.release(got)
 	default:
 		l.remove(w)
 		b.tidy(l)
 	}
-	b.dispatch() // others may have waited for it
+	b.dispatch() // requests behind w may fit now
 	return nil, ctx.Err()
 }
 
-// Release gives a share back.
+// Release returns the share to the budget. Call it exactly once.
 func (s *Share) Release() {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
@@ -109,7 +110,8 @@ func (b *Budget) release(s *Share) {
 	b.tidy(s.line)
 }
 
-// tidy drops a level that has nothing. What it had counts no more once others have been given more.
+// tidy deletes an idle level. It keeps a level that is ahead of the clock, because the level's past usage still
+// matters.
 func (b *Budget) tidy(l *line) {
 	if l.idle() && l.had <= b.clock {
 		delete(b.levels, l.name)
@@ -138,7 +140,7 @@ func (l *line) remove(w *bidder) {
 	}
 }
 
-// next takes the request whose turn it is out of the line. Its flow is the last from then on.
+// next removes the first request of the first flow, and moves that flow to the end of the line.
 func (l *line) next() *bidder {
 	q := l.flows[0]
 	w := q.list[0]
@@ -149,8 +151,8 @@ func (l *line) next() *bidder {
 	return w
 }
 
-// dispatch gives what is free to those that wait. One for which there is not enough is waited for, by others that come after it
-// as well: else small requests would keep a large one waiting for ever.
+// dispatch grants the free amount to waiting requests. If the next request does not fit, later requests wait as well.
+// Otherwise small requests could delay a large one forever.
 func (b *Budget) dispatch() {
 	for {
 		var waiting []*line

@@ -18,7 +18,8 @@ func schemaOf(level string, share float64) *Schema {
 
 func newLevel(name string) *level { return &level{name: name} }
 
-// bid asks in the background, and says on the channel when it was given something. It returns when the request is in line.
+// bid calls Acquire in the background and returns once the request waits or has its share. The channel receives the
+// share.
 func bid(t *testing.T, b *Budget, s *Schema, user string, n int64) chan *Share {
 	t.Helper()
 	got, before := make(chan *Share, 1), inLine(b)
@@ -45,7 +46,8 @@ func inLine(b *Budget) (n int) {
 	return n
 }
 
-// TestOneFlowDelaysNoOther fills the budget with the requests of a pod's account, and asks for others. Proves S12.
+// TestOneFlowDelaysNoOther fills the budget with requests of one service account and then sends requests of other
+// flows. Proves S12.
 func TestOneFlowDelaysNoOther(t *testing.T) {
 	b := NewBudget(100, 25)
 	low, high := schemaOf("workload-low", 100), schemaOf("global-default", 20)
@@ -57,9 +59,9 @@ func TestOneFlowDelaysNoOther(t *testing.T) {
 	if len(mine[1]) > 0 {
 		t.Fatal("the budget was given twice")
 	}
-	// Another level has the reserve at once, also when the budget is spent.
+	// Another level gets the reserve at once, even when the budget is used up.
 	small := <-bid(t, b, high, "jane", 20)
-	// A large request of another level, and of another flow of the same one, come next, and not after all of the pod's.
+	// Large requests of another level and of another flow come next, before the remaining requests of the pod.
 	large, other := bid(t, b, high, "jane", 90), bid(t, b, low, "other", 100)
 	small.Release()
 	first.Release()
@@ -70,11 +72,11 @@ func TestOneFlowDelaysNoOther(t *testing.T) {
 		share.Release()
 	}
 	if b.free != 100 || b.reserve != 25 || inLine(b) != 0 {
-		t.Errorf("in the end are free %d and %d, and %d wait", b.free, b.reserve, inLine(b))
+		t.Errorf("after all releases, free is %d, reserve is %d, and %d requests wait", b.free, b.reserve, inLine(b))
 	}
 }
 
-// TestRequestsThatGoAwayTakeNothing cancels requests that wait.
+// TestRequestsThatGoAwayTakeNothing cancels a waiting request.
 func TestRequestsThatGoAwayTakeNothing(t *testing.T) {
 	b, s := NewBudget(10, 0), schemaOf("a", 1)
 	held, err := b.Acquire(t.Context(), s, &api.User{}, &api.Request{}, 10)
@@ -92,15 +94,15 @@ func TestRequestsThatGoAwayTakeNothing(t *testing.T) {
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || inLine(b) != 0 {
-		t.Errorf("a request that went away: %v, %d wait", err, inLine(b))
+		t.Errorf("canceled request: %v, %d requests wait", err, inLine(b))
 	}
 	held.Release()
 	if b.free != 10 {
-		t.Errorf("free are %d", b.free)
+		t.Errorf("free is %d, want 10", b.free)
 	}
 }
 
-// TestABudgetIsNeverOverspent has many requests of many levels and sizes, all of which come to their end.
+// TestABudgetIsNeverOverspent runs many requests of different levels and sizes, and waits for all of them.
 func TestABudgetIsNeverOverspent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const capacity, reserve = 50, 10
@@ -112,14 +114,15 @@ func TestABudgetIsNeverOverspent(t *testing.T) {
 		held := int64(0)
 		for i, n := range sizes {
 			all.Go(func() {
-				share, err := b.Acquire(context.Background(), schemas[i%len(schemas)], &api.User{Name: string(rune('a' + i%3))}, &api.Request{}, n)
+				share, err := b.Acquire(context.Background(), schemas[i%len(schemas)],
+					&api.User{Name: string(rune('a' + i%3))}, &api.Request{}, n)
 				if err != nil {
 					t.Errorf("%v", err)
 					return
 				}
 				mu.Lock()
 				if held += n; held > capacity+reserve {
-					t.Errorf("%d are held", held)
+					t.Errorf("requests hold %d, more than the budget", held)
 				}
 				mu.Unlock()
 				mu.Lock()
@@ -130,7 +133,7 @@ func TestABudgetIsNeverOverspent(t *testing.T) {
 		}
 		all.Wait()
 		if b.free != capacity || b.reserve != reserve {
-			t.Errorf("in the end are free %d and %d", b.free, b.reserve)
+			t.Errorf("after all releases, free is %d and reserve is %d", b.free, b.reserve)
 		}
 	})
 }

@@ -109,8 +109,8 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 // restingQueues is how many queues are remembered in which nobody waits, besides one for each waiter.
 const restingQueues = 1024
 
-// keep remembers a queue. When there are too many, those in which nobody waits are forgotten, with what they were ahead
-// of others.
+// keep stores a queue. If there are too many queues, it deletes those without waiting requests, including their virtual
+// time.
 func (l *level) keep(q *queue) {
 	if l.queues[q.index] == q {
 		return

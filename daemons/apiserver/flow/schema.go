@@ -17,9 +17,9 @@ type Schema struct {
 	rules      []rule
 	method     flowcontrolv1.FlowDistinguisherMethodType // empty: one flow
 	tally      *tally
-	queues     bool    // whether its level has requests wait
-	exempt     bool    // as its level was when this was made: levels change, and schemas are made anew then
-	share      float64 // of budgets, for its level
+	queues     bool    // whether its level queues requests
+	exempt     bool    // copied from its level; a change of the level creates new schemas
+	share      float64 // nominal concurrency of its level; the weight in a Budget
 
 	// Headers tell the client by what it was classified.
 	schemaUID, levelUID []string
@@ -47,7 +47,8 @@ type rule struct {
 
 func compile(o *flowcontrolv1.FlowSchema, l *level, t *tally) *Schema {
 	s := &Schema{
-		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l, tally: t, queues: l.queuing != nil, exempt: l.exempt, share: float64(l.nominal),
+		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l, tally: t, queues: l.queuing != nil,
+		exempt: l.exempt, share: float64(l.nominal),
 		schemaUID: []string{string(o.UID)}, levelUID: []string{l.uid},
 	}
 	if s.exempt {

@@ -237,7 +237,7 @@ func encodeSecurity(b []byte, v any) []byte {
 	return b
 }
 
-// mapOfTexts returns the encoder of an object with arbitrary names, whose values are texts.
+// mapOfTexts returns the encoder of an object with arbitrary keys and string values.
 func mapOfTexts() encoder {
 	each := one(1, func(b []byte, v any) []byte {
 		e, _ := v.(entry)

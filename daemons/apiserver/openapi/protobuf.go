@@ -15,8 +15,8 @@ import (
 // Clients ask for version 2 of the document as a protobuf message, openapi.v2.Document. The message is specified by
 // OpenAPIv2.proto of github.com/google/gnostic-models; its own parser needs several times the memory.
 
-// encodeProtobuf returns the message of a document of version 2 in JSON. Members that the message does not have, or
-// whose values have another type there, are left out.
+// encodeProtobuf converts an OpenAPI version 2 document from JSON to its protobuf message. Members that the message
+// does not have, or that have another type there, are omitted.
 func encodeProtobuf(document []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
@@ -131,7 +131,7 @@ func namedField(n protowire.Number, encode encoder) member {
 	})
 }
 
-// mapOf returns the encoder of an object with arbitrary names, whose values are messages.
+// mapOf returns the encoder of an object with arbitrary keys, whose values are messages.
 func mapOf(encode encoder) encoder { return (&message{others: namedField(1, encode)}).encode }
 
 // encodeAny appends a value of any type as a text in YAML, of which JSON is a part.
