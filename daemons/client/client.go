@@ -44,7 +44,7 @@ func Config(o Options) (*rest.Config, error) {
 	if o.Anonymous {
 		cfg = rest.AnonymousClientConfig(cfg)
 	}
-	if cfg.Proxy == nil { // a proxy of the environment does not lead to the cluster's machines
+	if cfg.Proxy == nil { // the environment's proxy cannot reach the cluster's machines
 		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	cfg.QPS = -1

@@ -285,12 +285,13 @@ func TestAStrangerIsNotTaken(t *testing.T) {
 	}
 }
 
-// A kubeconfig can name a proxy; the environment's leads to what is outside of the cluster.
+// A kubeconfig can name a proxy. A proxy from the environment is ignored, because it leads outside the cluster.
 func TestConnectionsToTheAPITakeNoProxy(t *testing.T) {
-	for more, want := range map[string]string{"": "<nil>", "    proxy-url: http://proxy.example:3128\n": "http://proxy.example:3128"} {
+	for more, want := range map[string]string{"": "<nil>",
+		"    proxy-url: http://proxy.example:3128\n": "http://proxy.example:3128"} {
 		file := filepath.Join(t.TempDir(), "kubeconfig")
-		text := "apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster:\n    server: https://192.0.2.1:6443\n" + more +
-			"contexts:\n- {name: c, context: {cluster: c}}\ncurrent-context: c\n"
+		text := "apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster:\n    server: https://192.0.2.1:6443\n" +
+			more + "contexts:\n- {name: c, context: {cluster: c}}\ncurrent-context: c\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +300,7 @@ func TestConnectionsToTheAPITakeNoProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if cfg.Proxy == nil {
-			t.Fatal("the environment's proxy is taken")
+			t.Fatal("the environment's proxy is used")
 		}
 		got, err := cfg.Proxy(httptest.NewRequest(http.MethodGet, cfg.Host, nil))
 		if err != nil || fmt.Sprint(got) != want {

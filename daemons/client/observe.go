@@ -54,7 +54,7 @@ func registered[C prometheus.Collector](registry prometheus.Registerer, c C) (C,
 	return c, nil
 }
 
-// CountLeading returns active counted in the metric of who leads: 1 while it runs, by the name of the lease, and 0
+// CountLeading returns active wrapped so that the leader election metric is 1 for the lease's name while it runs, and 0
 // before and after.
 func CountLeading(registry prometheus.Registerer, name string, active func(context.Context) error) (func(context.Context) error, error) {
 	leads, err := registered(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -71,9 +71,9 @@ func CountLeading(registry prometheus.Registerer, name string, active func(conte
 	}, nil
 }
 
-// Counted returns a function that has what goes through a transport counted in the same metrics, for clients of other
-// servers than the API server. Objects of the API say which servers these are: beyond mostHosts, they are counted as
-// one.
+// Counted returns a function that wraps a transport to count its requests in the same metrics, for clients of servers
+// other than the API server. API objects name these servers, so all hosts beyond the first mostHosts are counted under
+// one label.
 func Counted(registry prometheus.Registerer) (func(to http.RoundTripper) http.RoundTripper, error) {
 	r, err := countRequests(registry)
 	if err != nil {

@@ -72,8 +72,8 @@ type APIServer struct {
 	AuthorizationMode                    []string      `written:"always" flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
 	AuthorizationConfig                  string        `flag:"authorization-config" help:"AuthorizationConfiguration: authorizers in order, webhooks among them; takes the place of --authorization-mode"`
 	EnableAdmissionPlugins               []string      `written:"always" flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
-	RestrictedExternalIPs                []string      `flag:"restricted-external-ips" help:"networks and addresses that Services cannot have as external IPs, besides those of Nodes, machines, service ranges, load balancers' pools and API servers"`
-	AllowedExternalIPs                   []string      `flag:"allowed-external-ips" help:"networks and addresses that Services can have as external IPs although they are the cluster's own"`
+	RestrictedExternalIPs                []string      `flag:"restricted-external-ips" help:"networks and addresses that Services cannot use as external IPs, in addition to the cluster's own"`
+	AllowedExternalIPs                   []string      `flag:"allowed-external-ips" help:"networks and addresses of the cluster that Services can use as external IPs"`
 	AdmissionControlConfigFile           string        `flag:"admission-control-config-file" help:"AdmissionConfiguration of apiserver.config.k8s.io/v1: the levels and exemptions of PodSecurity"`
 	AuditPolicyFile                      string        `flag:"audit-policy-file" help:"Policy of audit.k8s.io/v1: what is kept about which requests"`
 	AuditLogPath                         string        `flag:"audit-log-path" help:"file of audit events, one JSON object a line; - is standard output"`
@@ -96,7 +96,7 @@ type APIServer struct {
 	Profiling                            bool          `written:"always" flag:"profiling" help:"serve /debug/pprof to administrators"`
 }
 
-// OptionalAdmissionPlugins are those that --enable-admission-plugins can add.
+// OptionalAdmissionPlugins are the admission plugins that --enable-admission-plugins can enable.
 var OptionalAdmissionPlugins = []string{"DenyServiceExternalIPs", "OwnerReferencesPermissionEnforcement"}
 
 // DefaultAPIServer returns the documented defaults.

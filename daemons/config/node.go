@@ -14,15 +14,15 @@ type Kubelet struct {
 	Connection
 	Config                        string            `flag:"config" help:"KubeletConfiguration file"`
 	RootDir                       string            `flag:"root-dir" help:"directory of pods' volumes and of the kubelet's state"`
-	BootstrapKubeconfig           string            `flag:"bootstrap-kubeconfig" help:"with what a first client certificate is asked for, when --kubeconfig has none or one that has ended"`
+	BootstrapKubeconfig           string            `flag:"bootstrap-kubeconfig" help:"credentials that request the first client certificate, if --kubeconfig has none or an expired one"`
 	HostnameOverride              string            `flag:"hostname-override" help:"name of the node; the host name when empty"`
 	NodeIP                        []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
 	NodeLabels                    map[string]string `flag:"node-labels" help:"labels to register the node with"`
 	ClientCRLFile                 string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
-	NetworkPolicySocket           string            `flag:"network-policy-socket" help:"socket at which it is asked whether a pod's network policies hold, before its containers start; not asked when empty"`
-	ImageCredentialProviderConfig string            `flag:"image-credential-provider-config" help:"file of a CredentialProviderConfig: which programs are asked for credentials of registries"`
-	ImageCredentialProviderBinDir string            `flag:"image-credential-provider-bin-dir" help:"folder of these programs"`
-	AllowedUnsafeSysctls          []string          `flag:"allowed-unsafe-sysctls" setting:"allowed_unsafe_sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
+	NetworkPolicySocket           string            `flag:"network-policy-socket" help:"socket of the network daemon; containers start after it reports the pod's policies as applied; no wait when empty"`
+	ImageCredentialProviderConfig string            `flag:"image-credential-provider-config" help:"CredentialProviderConfig file, which lists the plugins that provide registry credentials"`
+	ImageCredentialProviderBinDir string            `flag:"image-credential-provider-bin-dir" help:"directory of the credential provider plugins"`
+	AllowedUnsafeSysctls          []string          `flag:"allowed-unsafe-sysctls" setting:"allowed_unsafe_sysctls" help:"sysctls that pods may set besides the safe ones; a trailing * matches any suffix"`
 }
 
 // DefaultKubelet returns the documented defaults.
@@ -85,8 +85,8 @@ type KubeletFile struct {
 	PreloadedImagesVerificationAllowlist   []string        `json:"preloadedImagesVerificationAllowlist,omitempty" setting:"preloaded_images_verification_allowlist" help:"names of images without tag and digest, as registry.example/team/web, or of all below a path, as registry.example/team/*"`
 }
 
-// Values of ImagePullCredentialsVerificationPolicy: of which images of the node a pod must show that it could pull
-// them.
+// Values of ImagePullCredentialsVerificationPolicy. They select the images on the node for which a pod must prove that
+// it could pull them.
 const (
 	VerifyNone          = "NeverVerify"
 	VerifyPulled        = "NeverVerifyPreloadedImages"   // those that a kubelet has pulled

@@ -151,8 +151,8 @@ func (f *KubeletFile) problems() (list []Problem) {
 	refuse(f.APIVersion != "kubelet.config.k8s.io/v1beta1" || f.Kind != "KubeletConfiguration", "kind",
 		"it is of apiVersion %q and kind %q; only kubelet.config.k8s.io/v1beta1 KubeletConfiguration is supported", f.APIVersion, f.Kind)
 	refuse(f.ServerTLSBootstrap && f.TLSCertFile+f.TLSPrivateKeyFile != "", "serverTLSBootstrap", "asks the cluster for the serving certificate that tlsCertFile names: leave one of them out")
-	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs", "cgroupDriver",
-		"%q is not carried out: this kubelet makes the groups of pods itself, which is cgroupfs, and the runtime must as well", f.CgroupDriver)
+	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs", "cgroupDriver", "%q is not carried out: "+
+		"this kubelet supports only cgroupfs, and the container runtime must use cgroupfs as well", f.CgroupDriver)
 	reservation := cmp.Or(f.MemoryReservationPolicy, ReserveNone)
 	refuse(reservation != ReserveNone && reservation != ReserveTiered, "memory_reservation_policy",
 		"%q is neither %s nor %s", reservation, ReserveNone, ReserveTiered)
@@ -173,7 +173,7 @@ func (f *KubeletFile) problems() (list []Problem) {
 	const allowlist = "preloaded_images_verification_allowlist"
 	if len(f.PreloadedImagesVerificationAllowlist) > 0 && policy != VerifyAllButAllowed {
 		list = append(list, Problem{Name: allowlist, With: "image_pull_credentials_verification_policy",
-			Text: fmt.Sprintf("is for the image_pull_credentials_verification_policy %s alone, and that is %s",
+			Text: fmt.Sprintf("requires image_pull_credentials_verification_policy %s, not %s",
 				VerifyAllButAllowed, policy)})
 	}
 	for _, pattern := range f.PreloadedImagesVerificationAllowlist {

@@ -29,7 +29,7 @@ import (
 const (
 	tries = 12
 	pause = 10 * time.Second
-	// writeTime bounds one try: an API server that takes a request and does not answer holds a lane until then.
+	// writeTime limits one attempt. A request that the API server never answers blocks its lane for this long.
 	writeTime = 30 * time.Second
 )
 
@@ -164,7 +164,8 @@ func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
 
 // put writes an event, or its count into the one that is there, unless that has run out.
 func (w *writer) put(ctx context.Context, e *corev1.Event, again bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime) // a daemon's last events are written as well
+	// Write the last events even after ctx ends.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
 	if again {
 		patch, err := json.Marshal(counted{e.Count, e.LastTimestamp, e.Message})

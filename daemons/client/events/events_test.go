@@ -162,7 +162,7 @@ func TestAnEventIsTriedAgainWhileNobodyAnswersAndNotWhenItIsRefused(t *testing.T
 	}
 }
 
-// silentAPI takes requests and does not answer.
+// silentAPI accepts requests and never answers.
 type silentAPI struct{ created, patched int }
 
 func (s *silentAPI) Create(ctx context.Context, _ *corev1.Event) (*corev1.Event, error) {
@@ -177,7 +177,7 @@ func (s *silentAPI) Patch(ctx context.Context, _ *corev1.Event, _ []byte) (*core
 	return nil, ctx.Err()
 }
 
-// Other events of its lane would wait for an event that is never answered.
+// An event that the API server never answers must not block the other events of its lane.
 func TestAnEventThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &silentAPI{}
@@ -186,7 +186,7 @@ func TestAnEventThatIsNotAnsweredIsGivenUp(t *testing.T) {
 		w.tell(t.Context(), told(time.Now(), "a", "R", "m"))
 		w.finish()
 		if took := time.Since(began); s.created != tries || took > tries*(writeTime+pause) {
-			t.Errorf("it was tried %d times in %s", s.created, took)
+			t.Errorf("the event was tried %d times in %s", s.created, took)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func (o *ordered) Create(_ context.Context, e *corev1.Event) (*corev1.Event, err
 	return e, nil
 }
 func (o *ordered) Patch(context.Context, *corev1.Event, []byte) (*corev1.Event, error) {
-	panic("none comes again")
+	panic("unexpected Patch: no event repeats")
 }
 
 // TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides has each write wait until as many are under way as may be.

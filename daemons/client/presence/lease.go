@@ -13,14 +13,15 @@ import (
 	"clusterctl/daemons/api/replica"
 )
 
-// Every server renews a lease beside its endpoints. Its duration says how long the lease may stand still before the
-// endpoints are removed.
+// Every server renews a lease next to its endpoints. If a lease is not renewed within its duration, the presence
+// controller removes the endpoints.
 const (
 	renewEvery = 5 * time.Second
-	renewals   = 4 // in the duration of a lease
+	renewals   = 4 // per lease duration
 )
 
-// rhythm is how often a server renews. Where each machine has its own, the endpoints of others are used while it fails.
+// rhythm is the interval between renewals. It is longer if every machine has its own endpoint, because endpoints of
+// other machines are used only when the local one fails.
 func (p *Publisher) rhythm() time.Duration {
 	if p.OnlyHere {
 		return 6 * renewEvery
@@ -35,11 +36,13 @@ func (p *Publisher) renew(ctx context.Context, now time.Time) error {
 	leases := p.Client.CoordinationV1().Leases(p.Namespace)
 	lease, err := leases.Get(ctx, p.Name(), metav1.GetOptions{})
 	want := coordinationv1.LeaseSpec{
-		HolderIdentity: &p.Node, LeaseDurationSeconds: ptr.To(int32(renewals * p.rhythm() / time.Second)), RenewTime: ptr.To(metav1.NewMicroTime(now))}
+		HolderIdentity: &p.Node, LeaseDurationSeconds: ptr.To(int32(renewals * p.rhythm() / time.Second)),
+		RenewTime: ptr.To(metav1.NewMicroTime(now))}
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: p.Name(), Namespace: p.Namespace, Labels: map[string]string{replica.LeaseLabel(p.Manager): p.Service}},
-			Spec:       want,
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name(), Namespace: p.Namespace,
+				Labels: map[string]string{replica.LeaseLabel(p.Manager): p.Service}},
+			Spec: want,
 		}, metav1.CreateOptions{})
 	} else if err == nil {
 		lease = lease.DeepCopy()

@@ -1,6 +1,6 @@
-// Package presence publishes a daemon that runs on several machines behind one service without a selector. Each replica keeps
-// endpoints of its own there, one of each family, and renews a lease. A controller removes the endpoints of replicas that died
-// (daemons/controllers/presence). The daemon makes the service itself.
+// Package presence publishes a daemon that runs on several machines behind one Service without a selector. Each replica
+// writes its own endpoint slices, one for each address family, and renews a lease. The presence controller
+// (daemons/controllers/presence) removes the endpoints of dead replicas. The daemon creates the Service itself.
 package presence
 
 import (
@@ -32,7 +32,7 @@ type Publisher struct {
 	Ports              []discoveryv1.EndpointPort
 	Manager            string       // who manages the slice, as its label says
 	Ready              func() error // why the server is not to be asked now; nil: it always is
-	OnlyHere           bool         // hint that the endpoint is for its own machine, which counts where every machine has one; it is renewed less often then
+	OnlyHere           bool         // hint that only this machine uses the endpoint; renewed less often
 	KeepLast           bool         // leave the endpoint when ctx ends and there is no other: it is expected back
 
 	tidied bool // slices of families that the server has no address of any more are gone
@@ -47,7 +47,7 @@ const callTime = 10 * time.Second
 // Name is that of the slice with the first address, and of the lease beside it.
 func (p *Publisher) Name() string { return replica.Lease(p.Service, p.Node) }
 
-// second is the name of the slice with the second address of a server.
+// second returns the name of the slice with the server's second address.
 func (p *Publisher) second(family discoveryv1.AddressType) string {
 	names := replica.Slices(p.Service, p.Node)
 	if family == discoveryv1.AddressTypeIPv4 {
@@ -56,7 +56,7 @@ func (p *Publisher) second(family discoveryv1.AddressType) string {
 	return names[2]
 }
 
-// remove deletes the slices that the server has or had, but for some.
+// remove deletes the slices of this server, except those in but.
 func (p *Publisher) remove(ctx context.Context, but []*discoveryv1.EndpointSlice) (err error) {
 	for _, name := range replica.Slices(p.Service, p.Node) {
 		if slices.ContainsFunc(but, func(s *discoveryv1.EndpointSlice) bool { return s.Name == name }) {
@@ -69,7 +69,7 @@ func (p *Publisher) remove(ctx context.Context, but []*discoveryv1.EndpointSlice
 	return err
 }
 
-// Run publishes the endpoints, puts them back when they are removed, and removes them when ctx ends.
+// Run publishes the endpoints and restores them if they are deleted. It deletes them when ctx ends.
 func (p *Publisher) Run(ctx context.Context) {
 	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {

@@ -128,7 +128,7 @@ func TestEndpointsOfAllFamiliesGoWithTheirServer(t *testing.T) {
 	}
 }
 
-// TestAServerRenewsItsOwnLease checks the lease by which the controller knows that the server lives.
+// TestAServerRenewsItsOwnLease checks the lease that tells the presence controller that the server is alive.
 func TestAServerRenewsItsOwnLease(t *testing.T) {
 	client, now := fake.NewClientset(), time.Unix(1000, 0)
 	p := server(client, "a", "10.0.0.1")
@@ -142,11 +142,13 @@ func TestAServerRenewsItsOwnLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := int32(renewals * p.rhythm() / time.Second)
-		if *lease.Spec.HolderIdentity != "a" || !lease.Spec.RenewTime.Time.Equal(now) || *lease.Spec.LeaseDurationSeconds != want || lease.Labels["dns.clusterctl/service"] != "kube-dns" {
+		if *lease.Spec.HolderIdentity != "a" || !lease.Spec.RenewTime.Time.Equal(now) ||
+			*lease.Spec.LeaseDurationSeconds != want || lease.Labels["dns.clusterctl/service"] != "kube-dns" {
 			t.Errorf("the lease is %+v, want one that lasts %d s", lease, want)
 		}
 	}
-	if list, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+	if list, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{}); err != nil ||
+		len(list.Items) != 1 {
 		t.Errorf("there are %d leases (%v)", len(list.Items), err)
 	}
 }
