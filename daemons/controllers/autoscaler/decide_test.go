@@ -114,8 +114,7 @@ func TestHowManyPodsAUtilizationAsksFor(t *testing.T) {
 	}
 }
 
-// A request of a thousandth and a use of terabytes: the share of it is more than an int32, or its hundredfold than an
-// int64, can hold.
+// A request of a thousandth and a usage of terabytes: the ratio exceeds an int32, and the percentage exceeds an int64.
 func TestAUtilizationIsNeverNegative(t *testing.T) {
 	for _, value := range []int64{1 << 40, 1 << 60} {
 		pods, samples := uses("1 1")

@@ -84,9 +84,9 @@ func (s served) get(ctx context.Context, into any, of schema.GroupResource, quer
 	return nil
 }
 
-// about returns the error of a request with the resource that was asked for in its message. Where the server answers
-// with a Status of its own, that says enough. Where no server answers for the API of custom metrics, whose resources
-// are the objects' own, the message is of the API.
+// about adds the requested resource to the message of an error. A Status from the server itself is returned unchanged.
+// If no server provides the custom metrics API, the message names that API, because its resources have the names of the
+// scaled objects.
 func about(of schema.GroupResource, err error) error {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {

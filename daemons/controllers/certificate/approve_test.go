@@ -94,7 +94,7 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 	}
 }
 
-// TestDeletedNodesFreeTheirName checks that the request that waits for a name is looked at again when its Node is
+// TestDeletedNodesFreeTheirName checks that a request that waits for a node name is reconciled again when the Node is
 // deleted.
 func TestDeletedNodesFreeTheirName(t *testing.T) {
 	r := request(t, certificatesv1.KubeAPIServerClientKubeletSignerName,

@@ -48,8 +48,8 @@ func (c Changes) Write(ctx context.Context, client kubernetes.Interface, expect 
 	return nil
 }
 
-// Replace makes updates of pairs of a slice to create and one to delete. What the API does not let change has to be the
-// same: the address type, and the object that the slice belongs to, since slices of a former one are deleted with it.
+// Replace turns a slice to create and a slice to delete into an update. Both must have the same immutable fields: the
+// address type and the owner. A slice of a former owner is deleted together with that owner.
 func (c *Changes) Replace() {
 	c.Create = slices.DeleteFunc(c.Create, func(created *discoveryv1.EndpointSlice) bool {
 		at := slices.IndexFunc(c.Delete, func(gone *discoveryv1.EndpointSlice) bool {

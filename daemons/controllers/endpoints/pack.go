@@ -71,9 +71,9 @@ func (p Packing) Fill(g Group, existing []*discoveryv1.EndpointSlice) []*discove
 	})
 }
 
-// Differences are the writes that make kept of the slices that exist: those without a name are new, and what is not
-// among them goes. A new slice takes the place of one that goes, so that watchers see one change and no moment between
-// the two.
+// Differences returns the writes that change the existing slices into kept. Slices without a name are created, and
+// existing slices that are not in kept are deleted. A new slice replaces a deleted one where possible, so that watchers
+// see one update without a gap.
 func (p Packing) Differences(kept, existing []*discoveryv1.EndpointSlice) (c Changes) {
 	there := make(map[string]*discoveryv1.EndpointSlice, len(existing))
 	for _, slice := range existing {

@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// mostUncounted is how many finished pods the status names at once; the others follow when these are counted. Without
-// this limit, the status of a Job whose pods all end together outgrows what can be stored.
+// mostUncounted limits the finished pods that the status names at once. The next ones follow when these are counted.
+// Without the limit, the status of a Job whose pods all finish together becomes too large to store.
 const mostUncounted = 500
 
 // tally is what counting found besides the status.
 type tally struct {
 	// succeeded and failed count finished pods that the status neither names nor counts yet. Succeeded pods of an
-	// indexed Job are not among them: their indexes are in the status at once.
+	// indexed Job are not included: the status records their indexes at once.
 	succeeded, failed int32
 
 	release map[types.UID]bool  // pods that end uncounted
@@ -175,8 +175,8 @@ func attempt(pod *corev1.Pod) int {
 	return annotated(pod, batchv1.JobIndexFailureCountAnnotation) + annotated(pod, batchv1.JobIndexIgnoredFailureCountAnnotation)
 }
 
-// annotated returns a count that the controller keeps in a pod's annotation. Clients may have changed it: a negative
-// one is zero, and one that an int32 cannot hold is the largest.
+// annotated returns a count that the controller stores in a pod annotation. Clients can change it, so negative values
+// become 0, and values above the int32 range become the maximum.
 func annotated(pod *corev1.Pod, key string) int {
 	n, err := strconv.ParseInt(pod.Annotations[key], 10, 32)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {

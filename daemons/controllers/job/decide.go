@@ -84,8 +84,7 @@ type view struct {
 	lastFailure                  time.Time
 }
 
-// stopAll returns pods that run, as many as are stopped in one sync, and counts them as terminating. The others stay
-// active.
+// stopAll returns the active pods to delete in this sync, and counts them as terminating. The others stay active.
 func (v *view) stopAll() []*corev1.Pod {
 	out := v.active[:min(len(v.active), loop.Burst)]
 	v.terminating += int32(len(out))
@@ -189,8 +188,8 @@ func succeeded(job *batchv1.Job, t tally) int32 {
 	return job.Status.Succeeded + int32(len(job.Status.UncountedTerminatedPods.Succeeded)) + t.succeeded
 }
 
-// manage has as many pods run as the job asks for now. One sync creates and deletes loop.Burst pods at most, whatever
-// the job asks for; the next one follows when these are seen.
+// manage creates and deletes pods until the number that the job wants is active. One sync creates and deletes at most
+// loop.Burst pods. The next sync follows when the cache shows these.
 func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
 	wanted := wantedActive(job, succeeded(job, t), len(seen.active))
 	excess, rest := unfit(job, seen.active)
@@ -233,8 +232,8 @@ func predecessors(job *batchv1.Job, stopping []*corev1.Pod, held map[int]*corev1
 	return out
 }
 
-// unfit splits the active pods into those that no index of the job is for (of an index that it no longer has, or that
-// is done, or that another pod has already), and the rest.
+// unfit splits the active pods into those to delete and the rest. A pod is deleted if its index no longer exists, is
+// completed, or belongs to another pod.
 func unfit(job *batchv1.Job, active []*corev1.Pod) (unfit, rest []*corev1.Pod) {
 	if !indexed(job) {
 		return nil, slices.Clone(active)

@@ -37,8 +37,8 @@ func givenUp(job *batchv1.Job) intervals {
 // interval holds the indexes from first to last, both included.
 type interval struct{ first, last int }
 
-// intervals is a set of indexes: ascending intervals that neither overlap nor touch. Clients choose how many indexes
-// there are (up to two billion), so no list of single indexes is made from them. Methods do not change their receiver.
+// intervals is a set of indexes, as ascending intervals that neither overlap nor touch. A Job can have up to two
+// billion indexes, so they are never expanded to a list. Methods do not change their receiver.
 type intervals []interval
 
 // parseIndexes returns those indexes of a text such as "1,3-5" that are below limit.

@@ -139,8 +139,9 @@ func restarts(pod *corev1.Pod) (most int32) {
 	return most
 }
 
-// Burst is how many pods one sync of a controller creates, and how many it deletes, at most. Clients choose how many
-// pods there are to be: no list becomes that long, other objects get their turn, and a deletion is noticed in between.
+// Burst is the maximum number of pods that one sync of a controller creates, and the maximum that it deletes. Clients
+// choose the number of replicas. The limit keeps lists short, lets other objects be reconciled, and lets the controller
+// notice a deletion in between.
 const Burst = 500
 
 // InBatches calls f n times, in batches that double from one while all calls succeed,

@@ -1,5 +1,6 @@
-// Package presence removes the endpoints of daemons that died: those that daemons publish of themselves, one replica on each
-// machine, in a service without a selector (daemons/client/presence). A daemon may change the objects of its own machine only.
+// Package presence removes the endpoints of dead daemons. These daemons run one replica on each machine, and each
+// replica publishes itself in a Service without a selector (daemons/client/presence). A replica can change only the
+// objects of its own machine, so a controller has to remove them.
 package presence
 
 import (
@@ -16,13 +17,14 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// How silence is found. Clocks of machines are not compared: a lease is silent for as long as this process has seen it
-// unchanged, in looks that succeeded, so that an outage of the API counts for no replica.
+// A replica is silent if its lease stays unchanged for the lease duration. Clocks of machines are not compared: the
+// controller adds up the time between successful reads that found the lease unchanged, so that an outage of the API
+// does not count.
 const (
-	shortest = 5 * time.Second // between two looks at the leases of a service
-	looks    = 4               // in the duration of a lease
-	longest  = 10 * time.Minute
-	callTime = 10 * time.Second
+	shortest = 5 * time.Second  // minimum interval between reads of a service's leases
+	looks    = 4                // reads per lease duration
+	longest  = 10 * time.Minute // maximum time that a lease may be silent
+	callTime = 10 * time.Second // limit of the API calls for one service
 )
 
 type controller struct {
@@ -30,14 +32,14 @@ type controller struct {
 	services map[string]*service // by daemon
 }
 
-// service is what is known of the replicas of a daemon.
+// service holds the observed leases of a daemon's replicas.
 type service struct {
 	daemon string
-	due    time.Time // of the next look
-	leases map[string]standing
+	due    time.Time           // of the next read
+	leases map[string]standing // by the lease's name
 }
 
-// standing is how long a lease was seen unchanged.
+// standing records how long a lease has been unchanged.
 type standing struct {
 	renewed metav1.MicroTime
 	silent  time.Duration
@@ -53,7 +55,7 @@ func New(c loop.Context) loop.Controller {
 	return p
 }
 
-// Run looks at the leases until ctx ends.
+// Run checks the leases until ctx ends.
 func (p *controller) Run(ctx context.Context) error {
 	tick := p.NewTicker(shortest)
 	defer tick.Stop()
@@ -71,7 +73,7 @@ func (p *controller) Run(ctx context.Context) error {
 	}
 }
 
-// look looks at the leases of a service, and removes the endpoints of the replicas that are silent.
+// look reads the leases of a service, and removes the endpoints of silent replicas.
 func (p *controller) look(ctx context.Context, s *service) error {
 	now := p.Now()
 	if now.Before(s.due) {
@@ -80,7 +82,8 @@ func (p *controller) look(ctx context.Context, s *service) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	label := replica.LeaseLabel(replica.Manager(s.daemon))
-	found, err := p.Client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: label + "=" + s.daemon})
+	found, err := p.Client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: label + "=" + s.daemon})
 	if err != nil {
 		s.due = now
 		return fmt.Errorf("list the leases of %s: %w", s.daemon, err)
@@ -92,13 +95,13 @@ func (p *controller) look(ctx context.Context, s *service) error {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		p.Log.Info("removed the endpoints of a daemon that is silent", "daemon", s.daemon, "lease", lease.Name)
+		p.Log.Info("removed the endpoints of a silent daemon", "daemon", s.daemon, "lease", lease.Name)
 	}
 	return failed
 }
 
-// dead takes the leases of a service in, and returns those of replicas that are silent, as long as another one is not: the
-// endpoints of the last one stay, since it may come back and there is nothing better.
+// dead records the current leases, and returns the leases of silent replicas. It returns none if no other replica is
+// alive: the last endpoints stay, because that replica may come back and no other can replace it.
 func (s *service) dead(list []coordinationv1.Lease, now time.Time) (dead []*coordinationv1.Lease) {
 	next, alive := longest, false
 	seen := map[string]standing{}
@@ -112,7 +115,7 @@ func (s *service) dead(list []coordinationv1.Lease, now time.Time) (dead []*coor
 		was, known := s.leases[lease.Name]
 		is := standing{renewed: *lease.Spec.RenewTime, looked: now}
 		if known && was.renewed.Equal(&is.renewed) {
-			// A pause of this process is no silence of a replica.
+			// Limit the added time, so that a pause of this process does not count as silence of a replica.
 			is.silent = was.silent + min(now.Sub(was.looked), patience/looks+shortest)
 		}
 		seen[lease.Name] = is
@@ -130,7 +133,7 @@ func (s *service) dead(list []coordinationv1.Lease, now time.Time) (dead []*coor
 	return dead
 }
 
-// patience is how long a lease may be silent.
+// patience returns how long a lease may stay unchanged.
 func patience(lease *coordinationv1.Lease) time.Duration {
 	seconds := time.Duration(0)
 	if d := lease.Spec.LeaseDurationSeconds; d != nil {
@@ -139,8 +142,8 @@ func patience(lease *coordinationv1.Lease) time.Duration {
 	return min(max(seconds, looks*shortest), longest)
 }
 
-// bury deletes the endpoints of a silent replica, and then its lease as it was seen: a replica that came back keeps it, and
-// publishes its endpoints again.
+// bury deletes the endpoints of a silent replica, and then its lease if it is still unchanged. A replica that came back
+// in between keeps its lease and publishes its endpoints again.
 func (p *controller) bury(ctx context.Context, daemon string, lease *coordinationv1.Lease) error {
 	machine, _ := replica.Machine(daemon, lease.Name)
 	for _, name := range replica.Slices(daemon, machine) {

@@ -36,18 +36,23 @@ func newWorld(t *testing.T) *world {
 	return &world{t, p, client, clock}
 }
 
-// starts has the replica of a machine publish its lease and its slices.
+// starts creates the lease and the slices of the replica on a machine.
 func (w *world) starts(daemon, machine string, seconds int32) {
 	w.t.Helper()
 	for _, name := range []string{replica.Lease(daemon, machine), replica.Slices(daemon, machine)[2]} {
-		if _, err := w.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Create(w.t.Context(), &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: daemon}}}, metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Create(w.t.Context(),
+			&discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Name: name,
+					Labels: map[string]string{discoveryv1.LabelServiceName: daemon}}},
+			metav1.CreateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	if _, err := w.client.CoordinationV1().Leases(metav1.NamespaceSystem).Create(w.t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: replica.Lease(daemon, machine), Labels: map[string]string{replica.LeaseLabel(replica.Manager(daemon)): daemon}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &machine, LeaseDurationSeconds: &seconds, RenewTime: ptr.To(metav1.NewMicroTime(w.clock.Now()))},
+		ObjectMeta: metav1.ObjectMeta{Name: replica.Lease(daemon, machine),
+			Labels: map[string]string{replica.LeaseLabel(replica.Manager(daemon)): daemon}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &machine, LeaseDurationSeconds: &seconds,
+			RenewTime: ptr.To(metav1.NewMicroTime(w.clock.Now()))},
 	}, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -69,7 +74,7 @@ func (w *world) renews(daemon string, machines ...string) {
 	}
 }
 
-// passes has the time pass for the controller, while the given replicas renew every five seconds.
+// passes advances the clock by d, while the given replicas renew every five seconds.
 func (w *world) passes(d time.Duration, daemon string, alive ...string) {
 	w.t.Helper()
 	for range int(d / shortest) {
@@ -93,7 +98,7 @@ func (w *world) slices() string {
 	return strings.Join(names, " ")
 }
 
-// TestEndpointsOfSilentReplicasAreRemoved checks that the endpoints of a machine that died are removed. Proves S31.
+// TestEndpointsOfSilentReplicasAreRemoved checks that the endpoints of a dead machine are removed. Proves S31.
 func TestEndpointsOfSilentReplicasAreRemoved(t *testing.T) {
 	w := newWorld(t)
 	for _, machine := range []string{"a", "b", "a.b"} {
@@ -102,24 +107,24 @@ func TestEndpointsOfSilentReplicasAreRemoved(t *testing.T) {
 	all := w.slices()
 	w.passes(2*time.Minute, replica.DNS, "a", "b", "a.b")
 	if got := w.slices(); got != all {
-		t.Errorf("of living replicas are left %s", got)
+		t.Errorf("while all replicas are alive, the slices are %s", got)
 	}
 	w.passes(20*time.Second, replica.DNS, "a", "a.b")
 	if got := w.slices(); got != all {
-		t.Errorf("after the duration of a lease are left %s", got)
+		t.Errorf("after the lease duration of b, the slices are %s", got)
 	}
 	w.passes(15*time.Second, replica.DNS, "a", "a.b")
 	if got, want := w.slices(), "kube-dns-a kube-dns-a.b kube-dns.ipv6-a kube-dns.ipv6-a.b"; got != want {
-		t.Errorf("when b is silent are left %s", got)
+		t.Errorf("after b is silent, the slices are %s", got)
 	}
 	w.passes(2*time.Minute, replica.DNS)
 	if got, want := w.slices(), "kube-dns-a kube-dns-a.b kube-dns.ipv6-a kube-dns.ipv6-a.b"; got != want {
-		t.Errorf("when all are silent are left %s", got)
+		t.Errorf("after all replicas are silent, the slices are %s", got)
 	}
 }
 
-// TestLongLeasesAreWaitedFor checks that a replica that renews seldom is not taken for dead, and that none is waited for
-// without end.
+// TestLongLeasesAreWaitedFor checks that a replica that renews rarely is not removed too early, and that the wait is
+// limited.
 func TestLongLeasesAreWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	w.starts(replica.Ingress, "a", 120)
@@ -127,33 +132,36 @@ func TestLongLeasesAreWaitedFor(t *testing.T) {
 	w.starts(replica.Ingress, "c", 20)
 	w.passes(2*time.Minute, replica.Ingress, "c")
 	if got := w.slices(); !strings.Contains(got, "kube-ingress-a ") {
-		t.Errorf("after two minutes are left %s", got)
+		t.Errorf("after two minutes, the slices are %s", got)
 	}
 	w.passes(time.Minute, replica.Ingress, "c")
 	if got := w.slices(); strings.Contains(got, "kube-ingress-a ") || !strings.Contains(got, "kube-ingress-b ") {
-		t.Errorf("after three minutes are left %s", got)
+		t.Errorf("after three minutes, the slices are %s", got)
 	}
 	w.passes(10*time.Minute, replica.Ingress, "c")
 	if got := w.slices(); strings.Contains(got, "kube-ingress-b ") {
-		t.Errorf("after thirteen minutes are left %s", got)
+		t.Errorf("after thirteen minutes, the slices are %s", got)
 	}
 }
 
-// TestOutagesAreNoSilence checks that neither an API server that does not answer nor a pause of the controller counts.
+// TestOutagesAreNoSilence checks that neither an outage of the API server nor a pause of the controller counts as
+// silence.
 func TestOutagesAreNoSilence(t *testing.T) {
 	w := newWorld(t)
 	w.starts(replica.DNS, "a", 20)
 	w.starts(replica.DNS, "b", 20)
 	w.passes(20*time.Second, replica.DNS, "a", "b")
 	all, down := w.slices(), true
-	w.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return down, nil, errDown{} })
+	w.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return down, nil, errDown{}
+	})
 	w.passes(5*time.Minute, replica.DNS)
 	down = false
 	w.passes(10*time.Second, replica.DNS)
 	w.clock.Step(time.Hour)
 	w.passes(5*time.Second, replica.DNS, "a", "b")
 	if got := w.slices(); got != all {
-		t.Errorf("after an outage are left %s", got)
+		t.Errorf("after an outage, the slices are %s", got)
 	}
 }
 
