@@ -205,8 +205,8 @@ func newEngine(cfg config.Ingress, env run.Env) (*proxy.Engine, error) {
 	return proxy.New(c), nil
 }
 
-// descriptors is how many files and sockets this process may have open; 0 when that is not known. Go has raised it as
-// far as it may.
+// descriptors returns the number of file descriptors that this process may open, or 0 if unknown. The Go runtime has
+// already raised the limit as far as allowed.
 func descriptors() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -178,7 +178,7 @@ func BenchmarkOneOfManyIngresses(b *testing.B) {
 	}
 }
 
-// hears takes in a Secret as if it were followed.
+// hears passes a Secret to the watch, as if it were followed.
 func (w *watch) hears(s *corev1.Secret) {
 	w.secret(context.Background(), route.Key{Namespace: s.Namespace, Name: s.Name}, s)
 }

@@ -16,54 +16,58 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// secrets follows single Secrets: a proxy may read those that Ingresses and Gateways refer to, and no others. The first ones have
-// a watch each. Where there are more, the others are read again in turn, so that what they cost does not grow with them.
+// secrets follows individual Secrets: a proxy may read only the Secrets that Ingresses and Gateways refer to. The first
+// maxWatched ones have a watch each. Further Secrets are polled in turn, so that their cost does not grow with their
+// number.
 type secrets struct {
 	client kubernetes.Interface
 	log    *slog.Logger
-	// changed is called with a Secret that has changed, nil if there is none. ctx ends when the Secret is not followed any more.
+	// changed is called with a Secret that changed, or nil if it does not exist or cannot be read. ctx ends when the
+	// Secret is no longer followed.
 	changed func(ctx context.Context, key route.Key, s *corev1.Secret)
-	pause   time.Duration // between two turns of a Secret without a watch, at least
+	pause   time.Duration // minimum interval between polls of one Secret
 
 	mu       sync.Mutex
 	wg       sync.WaitGroup
 	followed map[route.Key]*followed
-	watched  int         // of followed, those with a watch
+	watched  int         // number of followed Secrets with a watch
 	polling  bool        // whether poll runs
-	first    []*followed // to be read for the first time, or soon again
-	turns    []*followed // to be read in turn
+	first    []*followed // Secrets to read now: new ones and early retries
+	turns    []*followed // Secrets to poll, ordered by due
 	wake     chan struct{}
-	unknown  int           // followed ones without an answer
-	answered chan struct{} // closed when unknown becomes 0; made anew when it no longer is
+	unknown  int           // number of followed Secrets that have not been answered yet
+	answered chan struct{} // closed when unknown becomes 0; replaced when it increases again
 }
 
 type followed struct {
 	key     route.Key
-	ctx     context.Context //nolint:containedctx // ends when the Secret is not followed any more
+	ctx     context.Context //nolint:containedctx // ends when the Secret is no longer followed
 	cancel  context.CancelFunc
 	watched bool
-	known   bool      // there was an answer, which may be that it cannot be read
-	seen    string    // the version that was handed on last; none: that there is none
-	tries   int       // that failed, one after the other
-	refused int       // tries, one after the other, to which the answer was that it may not be read
-	due     time.Time // of the next turn
+	known   bool      // a read has succeeded or failed
+	seen    string    // the last reported resourceVersion, or none
+	tries   int       // consecutive failures
+	refused int       // consecutive forbidden responses
+	due     time.Time // time of the next poll
 }
 
-// none is the version of what does not exist.
+// none is the reported version of a Secret that does not exist.
 const none = "-"
 
 const (
 	maxWatched    = 256
-	pollEvery     = 50 * time.Millisecond // between two Secrets that are read in turn
-	turnEvery     = 10 * time.Second      // between two turns of a Secret, at least
-	firstAtOnce   = 8                     // Secrets that are read at once for the first time
-	refusals      = 5                     // failures after which a Secret waits for its turn, or is taken to be refused
+	pollEvery     = 50 * time.Millisecond // interval between two polls
+	turnEvery     = 10 * time.Second      // minimum interval between polls of one Secret
+	firstAtOnce   = 8                     // concurrent first reads
+	refusals      = 5                     // failures before a Secret is only polled, or counts as forbidden
 	secretRetry   = 200 * time.Millisecond
 	secretRetries = 30 * time.Second
 )
 
-func newSecrets(client kubernetes.Interface, log *slog.Logger, changed func(context.Context, route.Key, *corev1.Secret)) *secrets {
-	s := &secrets{client: client, log: log, changed: changed, pause: turnEvery, followed: map[route.Key]*followed{}, wake: make(chan struct{}, 1), answered: make(chan struct{})}
+func newSecrets(client kubernetes.Interface, log *slog.Logger,
+	changed func(context.Context, route.Key, *corev1.Secret)) *secrets {
+	s := &secrets{client: client, log: log, changed: changed, pause: turnEvery, followed: map[route.Key]*followed{},
+		wake: make(chan struct{}, 1), answered: make(chan struct{})}
 	close(s.answered)
 	return s
 }
@@ -94,7 +98,7 @@ func (s *secrets) follow(ctx context.Context, key route.Key) {
 	}
 }
 
-// forget ends what follow has begun.
+// forget stops following a Secret.
 func (s *secrets) forget(key route.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +114,7 @@ func (s *secrets) forget(key route.Key) {
 	s.learn(f)
 }
 
-// learn records that there was an answer. The caller holds mu.
+// learn records that the first read of a Secret succeeded or failed. The caller holds mu.
 func (s *secrets) learn(f *followed) {
 	if f.known {
 		return
@@ -121,17 +125,17 @@ func (s *secrets) learn(f *followed) {
 	}
 }
 
-// waiting returns a channel that is closed once there was an answer about every Secret that is followed.
+// waiting returns a channel that is closed when every followed Secret has been answered.
 func (s *secrets) waiting() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.answered
 }
 
-// wait waits until nothing is followed any more, after ctx of follow has ended.
+// wait waits until all goroutines have ended. Call it after the ctx of follow has ended.
 func (s *secrets) wait() { s.wg.Wait() }
 
-// tell hands on what is known of a Secret, if that is something else than before.
+// tell reports a Secret to changed if its version differs from the last reported one.
 func (s *secrets) tell(f *followed, secret *corev1.Secret) {
 	version := none
 	if secret != nil {
@@ -169,7 +173,7 @@ func (s *secrets) run(f *followed) {
 	}
 }
 
-// failed records that a Secret cannot be read: the others do not wait for it.
+// failed records that a Secret cannot be read, so that other Secrets do not wait for it.
 func (s *secrets) failed(f *followed, err error) {
 	if f.ctx.Err() != nil {
 		return
@@ -180,9 +184,9 @@ func (s *secrets) failed(f *followed, err error) {
 	s.mu.Unlock()
 }
 
-// read reads the Secret, and returns the version from which it is to be watched. One that does not exist is none. So is one
-// that may not be read; when it was read before, the API server may not yet know what refers to it, as after its start, and the
-// refusal counts once it was repeated. Any other failure says nothing about the Secret.
+// read reads the Secret and returns the version to watch from. A missing Secret is reported as nil. A forbidden Secret
+// is reported as nil at once if it was never read. If it was read before, it is reported only after several refusals,
+// because an API server that has just started may not know the references yet. Other failures report nothing.
 func (s *secrets) read(f *followed) (version string, err error) {
 	ctx, cancel := context.WithTimeout(f.ctx, callTime)
 	defer cancel()
@@ -204,10 +208,11 @@ func (s *secrets) read(f *followed) (version string, err error) {
 	return "", err
 }
 
-// watch hands on changes until the watch ends.
+// watch reports changes until the watch ends.
 func (s *secrets) watch(f *followed, version string) error {
 	w, err := s.client.CoreV1().Secrets(f.key.Namespace).Watch(f.ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.key.Name).String(), ResourceVersion: version, AllowWatchBookmarks: true})
+		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, f.key.Name).String(),
+		ResourceVersion: version, AllowWatchBookmarks: true})
 	if err != nil {
 		return err
 	}
@@ -236,7 +241,7 @@ func (s *secrets) watch(f *followed, version string) error {
 	}
 }
 
-// poll reads the Secrets that have no watch until ctx ends: new ones at once, the others in turn.
+// poll reads the Secrets without a watch until ctx ends: new ones at once, the others in turn.
 func (s *secrets) poll(ctx context.Context) {
 	for ctx.Err() == nil {
 		some, again := s.next()
@@ -256,7 +261,7 @@ func (s *secrets) poll(ctx context.Context) {
 	}
 }
 
-// next takes the Secrets that are to be read now, and reports whether there is no pause after them.
+// next returns the Secrets to read now. again is true if the caller must not pause afterwards.
 func (s *secrets) next() (some []*followed, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +275,7 @@ func (s *secrets) next() (some []*followed, again bool) {
 	for len(s.turns) > 0 && len(some) == 0 {
 		f := s.turns[0]
 		if s.followed[f.key] == f && time.Now().Before(f.due) {
-			break // the others are due later
+			break // the following ones are due later
 		}
 		if s.turns = s.turns[1:]; s.followed[f.key] == f {
 			some = append(some, f)
@@ -279,7 +284,7 @@ func (s *secrets) next() (some []*followed, again bool) {
 	return some, again
 }
 
-// look reads a Secret that has no watch, and puts it in line again.
+// look reads a Secret without a watch, and schedules its next read.
 func (s *secrets) look(f *followed) {
 	_, err := s.read(f)
 	if err != nil {
@@ -303,9 +308,10 @@ func (s *secrets) look(f *followed) {
 	})
 }
 
-// leanSecret keeps of a Secret what the daemon reads.
+// leanSecret returns a copy of a Secret with only the fields that the daemon reads.
 func leanSecret(o *corev1.Secret) *corev1.Secret {
-	c := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion, UID: o.UID}, Type: o.Type, Data: map[string][]byte{}}
+	c := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name,
+		ResourceVersion: o.ResourceVersion, UID: o.UID}, Type: o.Type, Data: map[string][]byte{}}
 	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
 		c.Data[name] = o.Data[name]
 	}

@@ -22,12 +22,13 @@ import (
 )
 
 func tlsSecret(name, content string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: content}, Type: corev1.SecretTypeTLS,
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: content},
+		Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: []byte(content), "other": []byte("x")}}
 }
 
-// TestOnlyReferencedSecretsAreRead follows more Secrets than have a watch, while one may not be read for a while, one is missing and
-// one changes. Proves S32.
+// TestOnlyReferencedSecretsAreRead follows more Secrets than can have a watch. One is forbidden at first, one is
+// missing, and one changes. Proves S32.
 func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	client := fake.NewClientset(tlsSecret("unused", "1"))
 	const all = maxWatched + 20
@@ -48,9 +49,10 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	watches := map[string]*apiwatch.RaceFreeFakeWatcher{} // the client's own tells everything to everyone
+	watches := map[string]*apiwatch.RaceFreeFakeWatcher{} // the fake client's watch ignores field selectors
 	client.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, apiwatch.Interface, error) {
-		name, exact := a.(clienttesting.WatchAction).GetWatchRestrictions().Fields.RequiresExactMatch(metav1.ObjectNameField)
+		name, exact := a.(clienttesting.WatchAction).GetWatchRestrictions().Fields.RequiresExactMatch(
+			metav1.ObjectNameField)
 		if !exact || name == "" {
 			t.Errorf("all secrets are watched: %v", a)
 		}
@@ -61,19 +63,20 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	})
 	seen, calls := map[string]string{}, map[string]int{}
 	ctx, stop := context.WithCancel(t.Context())
-	s := newSecrets(client, slog.New(slog.DiscardHandler), func(ctx context.Context, key route.Key, secret *corev1.Secret) {
-		mu.Lock()
-		defer mu.Unlock()
-		if ctx.Err() != nil {
-			return
-		}
-		calls[key.Name]++
-		if seen[key.Name] = none; secret != nil {
-			if seen[key.Name] = string(secret.Data[corev1.TLSCertKey]); secret.Data["other"] != nil {
-				t.Errorf("secret %s has more than a certificate", key)
+	s := newSecrets(client, slog.New(slog.DiscardHandler),
+		func(ctx context.Context, key route.Key, secret *corev1.Secret) {
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Err() != nil {
+				return
 			}
-		}
-	})
+			calls[key.Name]++
+			if seen[key.Name] = none; secret != nil {
+				if seen[key.Name] = string(secret.Data[corev1.TLSCertKey]); secret.Data["other"] != nil {
+					t.Errorf("secret %s has more than a certificate", key)
+				}
+			}
+		})
 	s.pause = time.Millisecond
 	defer func() { stop(); s.wait() }()
 	until := func(name, want string) {
@@ -126,7 +129,7 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	again := calls[fmt.Sprint("s", all-2)]
 	mu.Unlock()
 	if again != 1 {
-		t.Errorf("a secret that did not change was handed on %d times", again)
+		t.Errorf("an unchanged secret was reported %d times", again)
 	}
 	s.forget(route.Key{Namespace: "shop", Name: "s0"})
 	s.follow(ctx, route.Key{Namespace: "shop", Name: "s0"})
@@ -137,18 +140,18 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 			t.Errorf("secrets were listed: %v", a)
 		case clienttesting.GetAction:
 			if a.GetName() == "unused" {
-				t.Error("a secret was read that nothing refers to")
+				t.Error("a secret without references was read")
 			}
 		}
 	}
 }
 
-// TestARefusalOfAKnownSecretCountsWhenItIsRepeated has an API server that has just started, and does not know yet what refers to a
-// Secret. Proves S32.
+// TestARefusalOfAKnownSecretCountsWhenItIsRepeated simulates an API server that has just started and does not know yet
+// which objects refer to a Secret. Proves S32.
 func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
 	for _, c := range []struct {
 		refusals int
-		want     string // what is handed on, in order
+		want     string // reported versions, in order
 	}{
 		{0, "1"}, {refusals, "1"}, {refusals + 1, "1 -"},
 	} {
@@ -161,13 +164,14 @@ func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
 			return false, nil, nil
 		})
 		var seen []string
-		s := newSecrets(client, slog.New(slog.DiscardHandler), func(_ context.Context, _ route.Key, secret *corev1.Secret) {
-			if secret == nil {
-				seen = append(seen, none)
-			} else {
-				seen = append(seen, secret.ResourceVersion)
-			}
-		})
+		s := newSecrets(client, slog.New(slog.DiscardHandler),
+			func(_ context.Context, _ route.Key, secret *corev1.Secret) {
+				if secret == nil {
+					seen = append(seen, none)
+				} else {
+					seen = append(seen, secret.ResourceVersion)
+				}
+			})
 		f := &followed{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
 		s.unknown, s.answered = 1, make(chan struct{})
 		if _, err := s.read(f); err != nil {
@@ -179,12 +183,13 @@ func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
 			}
 		}
 		if got := strings.Join(seen, " "); got != c.want {
-			t.Errorf("after %d refusals was handed on %q, want %q", c.refusals, got, c.want)
+			t.Errorf("after %d refusals, the reported versions are %q, want %q", c.refusals, got, c.want)
 		}
 	}
 }
 
-// TestSecretsWithoutAWatchRestBetweenTurns asks what is read next when few Secrets have no watch. Proves S32.
+// TestSecretsWithoutAWatchRestBetweenTurns checks which Secrets are read next when few Secrets have no watch. Proves
+// S32.
 func TestSecretsWithoutAWatchRestBetweenTurns(t *testing.T) {
 	client := fake.NewClientset(tlsSecret("s", "1"))
 	s := newSecrets(client, slog.New(slog.DiscardHandler), func(context.Context, route.Key, *corev1.Secret) {})
@@ -192,14 +197,14 @@ func TestSecretsWithoutAWatchRestBetweenTurns(t *testing.T) {
 	s.followed[f.key], s.first, s.unknown, s.answered = f, []*followed{f}, 1, make(chan struct{})
 	some, again := s.next()
 	if len(some) != 1 || !again {
-		t.Fatalf("a new one is not read at once: %v, %v", some, again)
+		t.Fatalf("a new secret is not read at once: %v, %v", some, again)
 	}
 	s.look(f)
 	if some, again := s.next(); len(some) > 0 || again {
-		t.Errorf("it is read again without a rest: %v, %v", some, again)
+		t.Errorf("the secret is read again without a pause: %v, %v", some, again)
 	}
 	f.due = time.Now()
 	if some, again := s.next(); len(some) != 1 || again {
-		t.Errorf("it is not read in its turn: %v, %v", some, again)
+		t.Errorf("the secret is not read when it is due: %v, %v", some, again)
 	}
 }

@@ -81,7 +81,7 @@ func (t *teller) run(ctx context.Context) {
 	look := time.NewTicker(lookTime)
 	defer look.Stop()
 	for whole := true; ; {
-		// Nothing is said of a certificate that is still being read.
+		// Wait until all certificates have been read, so that no status reports a certificate as missing too early.
 		select {
 		case <-t.w.certificates.waiting():
 		case <-ctx.Done():

@@ -30,20 +30,20 @@ type watch struct {
 	mu           sync.Mutex
 	build        *route.Builder
 	gateway      *gateway.Builder
-	table        *route.Table                                        // of Ingresses, that the engine has
-	slices       map[route.Key]map[string]*discoveryv1.EndpointSlice // by service, by name
+	table        *route.Table                                        // the routes of Ingresses that the engine uses
+	slices       map[route.Key]map[string]*discoveryv1.EndpointSlice // by Service, then by name
 	objects      map[route.Key]*networkingv1.Ingress
 	classes      map[string]*networkingv1.IngressClass
-	publish      map[route.Key]*corev1.Service // services of type LoadBalancer
+	publish      map[route.Key]*corev1.Service // Services of type LoadBalancer
 	served       map[gateway.Entry]*gateway.Served
-	left         map[route.Source]bool // sources that an Ingress had and that may be gone
-	swept        bool                  // all sources are to be looked at
-	untold       map[route.Key]bool    // Ingresses that may have to be told something else
-	telling      bool                  // all of them are
-	follows      bool                  // Gateways and routes are known
+	left         map[route.Source]bool // former sources of Ingresses that may no longer be used
+	swept        bool                  // check all sources
+	untold       map[route.Key]bool    // Ingresses whose status may have to change
+	telling      bool                  // the status of all Ingresses may have to change
+	follows      bool                  // the cluster has the Gateway API
 	certificates *secrets              // nil before the first table
-	changed      chan struct{}         // the table is to be made again
-	news         chan struct{}         // what Ingresses are told may be different
+	changed      chan struct{}         // the table must be rebuilt
+	news         chan struct{}         // the status of Ingresses may have to change
 }
 
 // maxUntold is how many Ingresses are noted one by one.
@@ -119,7 +119,7 @@ func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways 
 			return nil
 		}
 	}
-	// The first table has the certificates that Ingresses and Gateways refer to.
+	// Build the first table only after the certificates that Ingresses and Gateways refer to have been read.
 	following, stop := context.WithCancel(ctx)
 	defer func() { stop(); w.certificates.wait() }()
 	w.mu.Lock()
@@ -170,7 +170,7 @@ func (w *watch) make(ctx context.Context) {
 	signal(w.news)
 }
 
-// work works out what is served by what is known now, and has the Secrets followed that are referred to. The caller holds mu.
+// work builds what to serve from the current objects, and updates the set of followed Secrets. The caller holds mu.
 func (w *watch) work(ctx context.Context) (next *route.Table, news map[gateway.Entry]*gateway.Served) {
 	next, news = w.build.Table(), w.gateway.Update()
 	for entry, served := range news {
@@ -307,7 +307,7 @@ func (w *watch) slice(o any, gone bool) {
 	w.build.SetSlices(key, list)
 }
 
-// secret takes a Secret in; nil when there is none. ctx ends, under mu, when it is not wanted any more.
+// secret stores a Secret, or removes it if s is nil. ctx ends, under mu, when the Secret is no longer needed.
 func (w *watch) secret(ctx context.Context, key route.Key, s *corev1.Secret) {
 	w.mu.Lock()
 	if ctx.Err() != nil {

@@ -93,8 +93,8 @@ func (e *Engine) clock() int64 { return int64(time.Since(e.started)) }
 // at is a moment of the clock as deadlines are set.
 func (e *Engine) at(clock int64) time.Time { return e.started.Add(time.Duration(clock)) }
 
-// Serve accepts connections of an entry until the listener is closed. Each listener has at most one connection that is
-// accepted and not counted yet: while there is no room for it, the next ones wait in the socket.
+// Serve accepts connections of an entry until the listener is closed. Each listener has at most one accepted connection
+// that is not counted yet. If the limit is reached, further connections wait in the socket's backlog.
 func (e *Engine) Serve(ln net.Listener, at *Entry) error {
 	wait := time.Millisecond
 	for {

@@ -42,8 +42,8 @@ func (e *Engine) leave(c *conn) {
 	e.room.Broadcast()
 }
 
-// makeRoom closes connections that wait, of one client or, for nil, of all, and returns how many it closed. The caller
-// holds mu.
+// makeRoom closes idle connections of one client, or of all clients if it is nil. It returns the number of closed
+// connections. The caller holds mu.
 func (e *Engine) makeRoom(of *client) (closed int) {
 	type waiting struct {
 		*conn

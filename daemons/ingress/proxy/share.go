@@ -12,7 +12,8 @@ type client struct {
 	calls atomic.Int64 // requests that are being passed on
 }
 
-// clientOf returns the key of a client: the address for IPv4, the /64 network for IPv6, which one host has to itself.
+// clientOf returns the key of a client: its IPv4 address, or its IPv6 /64 network, because one host usually has a whole
+// /64 network.
 func clientOf(a netip.Addr) netip.Addr {
 	if a.Is6() && !a.Is4In6() {
 		if p, err := a.WithZone("").Prefix(64); err == nil {
@@ -22,7 +23,7 @@ func clientOf(a netip.Addr) netip.Addr {
 	return a.Unmap()
 }
 
-// limits bounds connections and requests. Everything that takes a file descriptor is counted before it is opened.
+// limits bounds connections and requests. A connection is counted before its file descriptor is opened.
 type limits struct {
 	conns     int   // connections of clients; 0: any
 	perClient int   // of one client, once half of all are there; 0: any
@@ -58,8 +59,8 @@ func limitsOf(cfg *Config) limits {
 	return l
 }
 
-// mayEnter reports whether a client may have one more connection. Once half of all connections are there, one that has
-// its share gives up those that wait for a request, or gets no more. The caller holds mu.
+// mayEnter reports whether a client may open one more connection. Once half of all connections are in use, a client at
+// its share must give up idle connections, or is refused. The caller holds mu.
 func (e *Engine) mayEnter(of *client) bool {
 	if of == nil || e.limits.perClient == 0 || e.limits.conns == 0 || len(e.conns)-e.leaving < (e.limits.conns+1)/2 || of.conns < e.limits.perClient {
 		return true
@@ -107,8 +108,8 @@ var (
 	errCaller = &malformed{429, "too many requests of this client are being forwarded"}
 )
 
-// startCall counts a request that is forwarded to a backend. It returns the answer to a request beyond a limit,
-// otherwise nil; then endCall must be called when the request has ended.
+// startCall counts a request that is forwarded to a backend. It returns the error response if a limit is exceeded,
+// otherwise nil. After nil, the caller must call endCall when the request ends.
 func (e *Engine) startCall(c *conn) *malformed {
 	if e.limits.calls == 0 {
 		return nil

@@ -17,9 +17,9 @@ import (
 // errSlowBody is why a request ends whose body does not come, or comes too slowly.
 var errSlowBody = &malformed{408, "the body took too long"}
 
-// bodyPace bounds how slowly the body of a request may come: the time that is spent waiting for the client may be that
-// of one piece, and a second for each least bytes. What a backend takes to read the body does not count. A client that
-// sends byte by byte would else have a connection to a backend for as long as it likes.
+// bodyPace limits how slowly a client may send a request body. The time spent waiting for the client may be at most
+// that of one piece, plus one second for every least bytes. Time that the backend takes to read the body does not
+// count. Without the limit, a client that sends byte by byte could hold a backend connection indefinitely.
 type bodyPace struct {
 	wait   time.Duration // for a piece
 	least  int64         // bytes in a second; 0: any

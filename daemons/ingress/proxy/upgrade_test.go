@@ -26,8 +26,8 @@ func upgrader(t *testing.T) string {
 	})
 }
 
-// A client that speaks HTTP/2 with a backend sends requests that no rule sees (RFC 9110, section 7.8: Upgrade is a
-// list).
+// If a client upgrades the connection to HTTP/2, the proxy does not see the following requests (RFC 9110, section 7.8:
+// Upgrade is a list).
 func TestHTTP2IsNotOfferedToBackends(t *testing.T) {
 	p := start(t, nil)
 	p.route("a.example", "/", []string{upgrader(t)})

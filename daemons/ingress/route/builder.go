@@ -32,7 +32,7 @@ type Builder struct {
 	bySpot    map[spot]map[Key]claim
 	secrets   map[Key]*secret
 	ofSecret  map[Key]map[Key]*ingress // by secret, by Ingress
-	touched   map[Key]struct{}         // secrets that ofSecret has got or lost
+	touched   map[Key]struct{}         // secrets whose use has changed since Touched
 
 	offered  map[Key]map[string]*tls.Certificate // by Ingress, by name; "" is for names that no certificate is for
 	offering map[string]map[Key]*ingress         // who offers a certificate for a name
@@ -47,7 +47,8 @@ func NewBuilder(o Options) *Builder {
 	return &Builder{
 		Backends: NewBackends(o.Targets), options: o, classes: map[string]*networkingv1.IngressClass{}, objects: map[Key]*networkingv1.Ingress{},
 		ingresses: map[Key]*ingress{}, bySpot: map[spot]map[Key]claim{}, secrets: map[Key]*secret{},
-		ofSecret: map[Key]map[Key]*ingress{}, touched: map[Key]struct{}{}, offered: map[Key]map[string]*tls.Certificate{}, offering: map[string]map[Key]*ingress{},
+		ofSecret: map[Key]map[Key]*ingress{}, touched: map[Key]struct{}{},
+		offered: map[Key]map[string]*tls.Certificate{}, offering: map[string]map[Key]*ingress{},
 		changed: map[spot]bool{}, changedCerts: map[string]bool{}, table: &Table{},
 	}
 }
@@ -121,7 +122,7 @@ func (b *Builder) SetSecret(key Key, s *corev1.Secret) {
 	}
 }
 
-// Touched returns the secrets that Ingresses may have begun or ceased to have for TLS since the last call.
+// Touched returns the secrets whose use for TLS by Ingresses may have changed since the last call.
 func (b *Builder) Touched() map[Key]struct{} {
 	touched := b.touched
 	b.touched = map[Key]struct{}{}
@@ -129,7 +130,7 @@ func (b *Builder) Touched() map[Key]struct{} {
 	return touched
 }
 
-// Refers reports whether an Ingress has a secret for TLS.
+// Refers reports whether an Ingress uses a secret for TLS.
 func (b *Builder) Refers(secret Key) bool { return len(b.ofSecret[secret]) > 0 }
 
 // UsersOf are the Ingresses that have a secret for TLS.

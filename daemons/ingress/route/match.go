@@ -67,8 +67,8 @@ type Rewrite struct {
 	Prefix     *Swap // where Path is empty
 }
 
-// Swap puts one prefix of a path, by segments, in the place of another. Neither ends in a slash. From is as PlainPath
-// returns paths, To as it is sent.
+// Swap replaces a prefix of a path, by segments, with another prefix. Neither ends in a slash. From has the form that
+// PlainPath returns, and To has the form that is sent.
 type Swap struct{ From, To string }
 
 // NewSwap returns the swap of the prefix that a rule has, in the form that the rule has it in.
@@ -76,8 +76,8 @@ func NewSwap(prefix, to string) *Swap {
 	return &Swap{From: strings.TrimRight(declaredPath(prefix), "/"), To: strings.TrimRight(to, "/")}
 }
 
-// Of returns the path of a request, which begins with From, with To in its place. What follows is as the client sent
-// it, unless its path had dots or empty segments. It returns false for a path that no rule matches.
+// Of returns the path of a request with the prefix From replaced by To. The rest stays as the client sent it, unless
+// the path had dot segments or empty segments. It returns false for a path that no rule matches.
 func (s *Swap) Of(sent []byte) (string, bool) {
 	plain, _, ok := PlainPath(sent, nil)
 	if !ok {

@@ -2,9 +2,9 @@ package route
 
 import "bytes"
 
-// PlainPath returns a request's path as it is compared with those of rules: decoded, without empty and dot segments. A
-// path that needs none of that is returned as it is; else it is written to scratch, which is returned for the next
-// call. ok is false for a path that is not encoded well or leads out of the root.
+// PlainPath returns a request path in the form that is compared with rules: decoded, without empty and dot segments. A
+// path that already has this form is returned unchanged. Otherwise the result is written to scratch, which is returned
+// for reuse. ok is false for a path with an invalid encoding or a path that leaves the root.
 func PlainPath(path, scratch []byte) (plain, next []byte, ok bool) {
 	if bytes.IndexByte(path, '%') < 0 && !bytes.Contains(path, []byte("//")) && !bytes.Contains(path, []byte("/.")) {
 		return path, scratch, true
@@ -37,9 +37,8 @@ func PlainPath(path, scratch []byte) (plain, next []byte, ok bool) {
 	return out, out, true
 }
 
-// declaredPath returns the path of a rule as PlainPath returns those of requests: rules may have a path in its encoded
-// form as well. One that is not encoded well, such as "/100%", stays as it is, and matches requests whose decoded path
-// it is.
+// declaredPath returns the path of a rule in the form of PlainPath, because rules can contain encoded paths. A path
+// with an invalid encoding, such as "/100%", stays unchanged and matches requests whose decoded path equals it.
 func declaredPath(path string) string {
 	if plain, _, ok := PlainPath([]byte(path), nil); ok {
 		return string(plain)
@@ -47,8 +46,7 @@ func declaredPath(path string) string {
 	return path
 }
 
-// undot carries out the last segment of a path if it is a dot or two. It returns false where that leads out of the
-// root.
+// undot resolves the last segment of a path if it is "." or "..". It returns false if the result would leave the root.
 func undot(path []byte) ([]byte, bool) {
 	switch n := len(path); {
 	case bytes.HasSuffix(path, []byte("/.")):
@@ -79,8 +77,8 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// encodedRest returns what follows the first n bytes of a plain path in the form that a client sent it in. It is false
-// where the path was more than decoded, so that its segments are others.
+// encodedRest returns what follows the first n bytes of a plain path, in the client's encoding. ok is false if the
+// segments differ because dot or empty segments were removed.
 func encodedRest(sent, plain []byte, n int) (rest []byte, ok bool) {
 	i := 0
 	for k := range plain {

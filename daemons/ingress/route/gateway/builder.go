@@ -53,7 +53,7 @@ type Builder struct {
 	ofGateway  map[route.Key]map[route.Key]bool                // the routes that name a Gateway
 	ofService  map[route.Key]map[route.Key]bool                // the routes that name a service
 	ofSecret   map[route.Key]map[route.Key]bool                // the Gateways that name a secret
-	touched    map[route.Key]struct{}                          // secrets that ofSecret has got or lost
+	touched    map[route.Key]struct{}                          // secrets whose use has changed since Touched
 
 	staleGateways, staleRoutes map[route.Key]bool
 	changed                    map[Entry]bool
@@ -65,7 +65,8 @@ func NewBuilder(o Options) *Builder {
 	return &Builder{
 		options: o, classes: map[string]*gatewayv1.GatewayClass{}, objects: map[route.Key]*gatewayv1.Gateway{}, gateways: map[route.Key]*gateway{},
 		routes: map[route.Key]*httpRoute{}, grants: map[string]map[string]*gatewayv1.ReferenceGrant{}, namespaces: map[string]map[string]string{},
-		ofGateway: map[route.Key]map[route.Key]bool{}, ofService: map[route.Key]map[route.Key]bool{}, ofSecret: map[route.Key]map[route.Key]bool{}, touched: map[route.Key]struct{}{},
+		ofGateway: map[route.Key]map[route.Key]bool{}, ofService: map[route.Key]map[route.Key]bool{},
+		ofSecret: map[route.Key]map[route.Key]bool{}, touched: map[route.Key]struct{}{},
 		staleGateways: map[route.Key]bool{}, staleRoutes: map[route.Key]bool{}, changed: map[Entry]bool{}, served: map[Entry]*Served{},
 	}
 }
@@ -163,7 +164,7 @@ func (b *Builder) SetNamespace(name string, labels map[string]string) {
 // ServiceChanged has the routes that name a service looked at again.
 func (b *Builder) ServiceChanged(key route.Key) { maps.Copy(b.staleRoutes, b.ofService[key]) }
 
-// Touched returns the secrets that Gateways may have begun or ceased to refer to since the last call.
+// Touched returns the secrets whose use by Gateways may have changed since the last call.
 func (b *Builder) Touched() map[route.Key]struct{} {
 	touched := b.touched
 	b.touched = map[route.Key]struct{}{}
