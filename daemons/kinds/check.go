@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// servedVersion is a kind as it is served in one of its versions.
+// servedVersion is a kind in one of the versions in which it is served.
 type servedVersion struct {
 	kind  *Kind
-	alias *Alias // nil for the kind's own version
+	alias *Alias // nil for the version of kind.GVK
 }
 
 var versions = sync.OnceValue(func() map[schema.GroupVersionKind]servedVersion {
@@ -29,9 +29,9 @@ var versions = sync.OnceValue(func() map[schema.GroupVersionKind]servedVersion {
 	return all
 })
 
-// CheckNew returns everything that is wrong with an object that is to be created, as the API server says it. What only a
-// running cluster knows is not looked at: quotas, policies, webhooks, and whether what the object refers to is there. It
-// changes the object, and finds nothing wrong with kinds that are not served, or not stored.
+// CheckNew returns the validation errors that the API server would return when the object is created. It does not check
+// what depends on a running cluster: quotas, policies, webhooks and references to other objects. It modifies obj. It
+// returns no errors for kinds that are not served or not stored.
 func CheckNew(gvk schema.GroupVersionKind, obj runtime.Object) field.ErrorList {
 	v, served := versions()[gvk]
 	if !served || v.kind.Virtual {

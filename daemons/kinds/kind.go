@@ -107,7 +107,7 @@ type Kind struct {
 	// finalize, ephemeralcontainers, resize.
 	Subresources []string
 
-	// Dependents is what a deletion without a propagation policy does with the objects that the object owns.
+	// Dependents is the default for the dependents of a deleted object if the request has no propagation policy.
 	Dependents Dependents
 
 	// Finalizers are those that a deletion adds, for what has to be done before.
@@ -118,14 +118,14 @@ type Kind struct {
 	Untyped *Untyped
 }
 
-// Dependents is what becomes of the objects that a deleted object owns, where the deletion does not say it.
+// Dependents selects what happens to the dependents of a deleted object if the request does not specify it.
 type Dependents int
 
 // Upstream's defaults.
 const (
-	DeleteDependents Dependents = iota // in the background
-	OrphanDependents                   // they stay, without an owner: as by the first versions of the kind
-	NoDependents                       // the kind owns nothing, and no propagation policy is carried out
+	DeleteDependents Dependents = iota // delete dependents in the background
+	OrphanDependents                   // orphan dependents, as the first versions of the kind did
+	NoDependents                       // the kind owns no objects; propagation policies are ignored
 )
 
 // Alias is a further group version of a kind.

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateResize checks what the subresource resize makes of a pod: cpu and memory of its containers, of its sidecars
-// and of the pod as a whole may change, and nothing else; none of them goes, and the quality of service stays.
+// ValidateResize checks an update through the resize subresource. Only cpu and memory of containers, of sidecars and of
+// the whole pod may change. None of them can be removed, and the QoS class cannot change.
 func ValidateResize(obj, old runtime.Object) field.ErrorList {
 	pod, ok := obj.(*corev1.Pod)
 	was, also := old.(*corev1.Pod)

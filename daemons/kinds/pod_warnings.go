@@ -70,8 +70,8 @@ const (
 // doubts gathers what is said of the fields of one object.
 type doubts []string
 
-// Bounds of what is said. A client chooses how many ports and files an object has, and each can be compared with all
-// others.
+// Limits of the warnings. A client chooses the number of ports and files of an object, and each may be compared with
+// all others.
 const (
 	maxDoubts = 256 // more than an answer has room for
 	maxLooks  = 128 // earlier ports, or files of a volume, that one is compared with

@@ -22,8 +22,8 @@ func defaultPod(pod *corev1.Pod) {
 	setEmpty(&pod.Status.Phase, corev1.PodPending)
 }
 
-// defaultPodRequests lets what a pod's containers request together stand for what the pod as a whole does not, or else
-// its limits.
+// defaultPodRequests sets missing pod-level requests to the sum of the container requests, or else to the pod-level
+// limits.
 func defaultPodRequests(pod *corev1.Pod) {
 	r := pod.Spec.Resources
 	if r == nil || len(r.Limits)+len(r.Requests) == 0 {

@@ -17,8 +17,8 @@ import (
 // scrapeTime is how long a runtime has to answer a scrape of /metrics/cadvisor.
 const scrapeTime = 10 * time.Second
 
-// cadvisor serves the metrics of containers by the names that are known from cAdvisor: as the runtime measures them
-// where it does, else those that can be made of what it says that pods use.
+// cadvisor serves container metrics under cAdvisor's names. The values are the runtime's own metrics if it has them,
+// otherwise metrics computed from the pod statistics of the runtime.
 func (k *Kubelet) cadvisor() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), scrapeTime)
@@ -127,8 +127,7 @@ var (
 	memoryDesc      = prometheus.NewDesc("machine_memory_bytes", "Memory of the machine.", nil, nil)
 )
 
-// containerUses are the metrics that can be made of what the runtime says that pods use, of those that are wanted by
-// their names.
+// containerUses returns the requested metrics that can be computed from the runtime's pod statistics.
 func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bool) ([]prometheus.Metric, error) {
 	u, err := usedNow(ctx, k.runtime)
 	if err != nil {
@@ -181,8 +180,8 @@ func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bo
 	return out, nil
 }
 
-// machineMetrics are those of the machine as a whole. Its use has the names of a container's, with the id of the root
-// of all cgroups.
+// machineMetrics returns the metrics of the whole machine. Its usage has the same metric names as containers, with the
+// id of the root cgroup.
 func (k *Kubelet) machineMetrics() []prometheus.Metric {
 	out := []prometheus.Metric{prometheus.MustNewConstMetric(coresDesc, prometheus.GaugeValue, float64(k.machine.CPUs()))}
 	root := prometheus.Labels{"id": "/"}

@@ -197,9 +197,8 @@ func (m *Manager) makeUnified(path string, l Limits) error {
 	return errors.Join(append(set, protect(at, l.MemoryMin, l.MemoryLow))...)
 }
 
-// Weight returns what version 2 of control groups has for the shares of version 1: 1 for 2, 100 for 1024 and 10000 for
-// 262144, and a curve through them, which container runtimes have as well
-// (https://github.com/kubernetes/kubernetes/issues/131216).
+// Weight converts cgroup v1 shares to a cgroup v2 weight: 2 to 1, 1024 to 100 and 262144 to 10000, on a curve through
+// these points. Container runtimes use the same curve (https://github.com/kubernetes/kubernetes/issues/131216).
 func Weight(shares int64) int64 {
 	switch {
 	case shares <= 2:

@@ -70,8 +70,8 @@ func requests(p *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(p, resource.PodResourcesOptions{})
 }
 
-// Reserved returns how much memory of a pod is never reclaimed, and reclaimed last: what a guaranteed or burstable pod
-// requests.
+// Reserved returns the bytes of a pod's memory that are never reclaimed, and those that are reclaimed last: the memory
+// requests of a guaranteed pod and of a burstable pod.
 func Reserved(p *corev1.Pod) (least, low int64) {
 	memory := requests(p)[corev1.ResourceMemory]
 	switch pod.QOS(p) {

@@ -12,9 +12,9 @@ func (m *Manager) Unified() bool {
 	return err == nil && unified
 }
 
-// Protect protects the memory of pods as a whole: what guaranteed pods request together, which is never reclaimed, and
-// what burstable ones do, which is reclaimed last. A group is protected no further than those that it is in. Zeros take
-// protection back. Version 1 of control groups has none.
+// Protect sets the memory protection of all pods, in bytes: the requests of guaranteed pods are never reclaimed, and
+// those of burstable pods are reclaimed last. A group cannot be protected more than its parents. Zero removes the
+// protection. Control groups version 1 has no such protection.
 func (m *Manager) Protect(guaranteed, burstable int64) error {
 	if !m.Unified() {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Tasks returns how many processes and threads are in the group that limits pods most, of the group of all pods and
-// those that it is in, and that limit. It reports false where none has a limit.
+// Tasks returns the number of processes and threads in the cgroup with the lowest limit among the group of all pods and
+// its parents, and that limit. It returns false if none of them has a limit.
 func (m *Manager) Tasks() (current, limit int64, ok bool) {
 	_, unified, err := m.trees()
 	if err != nil {
