@@ -134,7 +134,7 @@ func mountedImage(p *corev1.Pod, name string) string {
 	return ""
 }
 
-// credentials returns the credentials to try for an image: those of the pod's pull secrets, and then the node's.
+// credentials returns the credentials to try for an image: first those of the pod's pull secrets, then the node's.
 func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name) ([]image.Credential, error) {
 	var secrets []*corev1.Secret
 	for _, ref := range p.Spec.ImagePullSecrets {

@@ -141,7 +141,7 @@ func TestAnImagePulledWithASecretIsNotForEveryPod(t *testing.T) {
 	}
 }
 
-// An image that was pulled with the node's own credential is for every pod of the node.
+// Every pod on the node may use an image that was pulled with the node's own credential.
 func TestCredentialsOfTheNodeAreForEveryPod(t *testing.T) {
 	const image = "registry.example/web:1"
 	n := newNode(t, pullSecret("pull", "registry.example", "somebody"))

@@ -1,6 +1,6 @@
-// Package credential finds the credentials for registries that a node has for all of its pods: those in the kubelet's
-// own config.json, and those that credential provider plugins give. What pods bring themselves, in pull secrets, is not
-// its concern. See https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/.
+// Package credential finds the registry credentials that a node has for all of its pods: those in the kubelet's own
+// config.json, and those from credential provider plugins. It does not handle the pull secrets of pods. See
+// https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/.
 package credential
 
 import (
@@ -16,22 +16,22 @@ import (
 	"clusterctl/daemons/kubelet/image"
 )
 
-// Node has a node's credentials.
+// Node holds the registry credentials of a node. A nil Node has none.
 type Node struct {
 	file    string
 	plugins []*plugin
 	log     *slog.Logger
 }
 
-// Options say where a node's credentials come from.
+// Options configures the sources of a node's credentials.
 type Options struct {
-	RootDir string // of the kubelet; config.json there is as Docker has it
-	Config  string // file of a CredentialProviderConfig; empty means no plugins
-	BinDir  string // folder of the plugins
+	RootDir string // the kubelet's directory; its config.json has Docker's format
+	Config  string // CredentialProviderConfig file; empty: no plugins
+	BinDir  string // directory of the plugins
 	Log     *slog.Logger
 }
 
-// New reads the configuration of plugins. It starts none.
+// New reads the plugin configuration. It does not run any plugin.
 func New(o Options) (*Node, error) {
 	n := &Node{file: filepath.Join(o.RootDir, "config.json"), log: o.Log}
 	if o.Config == "" {
@@ -47,8 +47,8 @@ func New(o Options) (*Node, error) {
 	return n, nil
 }
 
-// Lookup returns the node's credentials to try for an image: those of its own file, and then what each plugin answers.
-// A source that fails is logged and left out.
+// Lookup returns the node's credentials to try for an image: first those in config.json, then those from each plugin. A
+// source that fails is logged and skipped.
 func (n *Node) Lookup(ctx context.Context, name image.Name) []image.Credential {
 	if n == nil {
 		return nil
@@ -56,7 +56,7 @@ func (n *Node) Lookup(ctx context.Context, name image.Name) []image.Credential {
 	auths, err := n.own()
 	found, err := lookup(name, auths, err)
 	if err != nil {
-		n.log.Warn("read credentials of registries", "file", n.file, "error", err)
+		n.log.Warn("read registry credentials", "file", n.file, "error", err)
 	}
 	for _, p := range n.plugins {
 		if !p.wants(name) {
@@ -65,14 +65,14 @@ func (n *Node) Lookup(ctx context.Context, name image.Name) []image.Credential {
 		auths, err := p.ask(ctx, name)
 		more, err := lookup(name, auths, err)
 		if err != nil {
-			n.log.Warn("ask a credential provider", "provider", p.name, "image", name.String(), "error", err)
+			n.log.Warn("get credentials from a plugin", "provider", p.name, "image", name.String(), "error", err)
 		}
 		found = append(found, more...)
 	}
 	return found
 }
 
-// lookup returns the credentials of a Docker configuration for an image, unless reading it failed.
+// lookup returns the credentials for an image in a Docker configuration. It returns err if err is not nil.
 func lookup(name image.Name, auths map[string]image.Auth, err error) ([]image.Credential, error) {
 	if err != nil {
 		return nil, err
@@ -84,7 +84,8 @@ func lookup(name image.Name, auths map[string]image.Auth, err error) ([]image.Cr
 	return ring.Lookup(name), nil
 }
 
-// own returns what the kubelet's config.json has. It is read anew each time, and may be missing.
+// own returns the content of the kubelet's config.json. It reads the file on every call. A missing file has no
+// credentials.
 func (n *Node) own() (map[string]image.Auth, error) {
 	text, err := os.ReadFile(n.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +98,8 @@ func (n *Node) own() (map[string]image.Auth, error) {
 		Auths map[string]image.Auth `json:"auths"`
 	}
 	if err := json.Unmarshal(text, &file); err != nil {
-		return nil, errors.New("it is no Docker configuration") // an error of the decoder may show a password
+		// The decoder's error may contain a password.
+		return nil, errors.New("not a valid Docker configuration")
 	}
 	return file.Auths, nil
 }

@@ -28,7 +28,8 @@ func TestPatternsMatchAsDocumented(t *testing.T) {
 		{"*.*.registry.io", "a.b.registry.io/app", true},
 		{"app*.k8s.io", "app-1.k8s.io/x", true},
 		{"app*.k8s.io", "k8s.io/x", false},
-		{"123456789.dkr.ecr.us-east-1.amazonaws.com", "123456789.dkr.ecr.us-east-1.amazonaws.com/app@sha256:" + strings.Repeat("0", 64), true},
+		{"123456789.dkr.ecr.us-east-1.amazonaws.com",
+			"123456789.dkr.ecr.us-east-1.amazonaws.com/app@sha256:" + strings.Repeat("0", 64), true},
 		{"*.azurecr.io", "me.azurecr.io/app", true},
 		{"docker.io", "nginx", true},
 		{"docker.io/library", "library/nginx", true},
@@ -45,12 +46,12 @@ func TestPatternsMatchAsDocumented(t *testing.T) {
 	}
 	for _, text := range []string{"https://registry.io", "", "/x", "[.io"} {
 		if _, err := parsePattern(text); err == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("parsePattern accepts %q", text)
 		}
 	}
 }
 
-// provide returns a node with one plugin, which is the script, and the file in which the plugin writes down what it was asked.
+// provide returns a node with one plugin that runs the script, and the file to which the plugin appends its requests.
 func provide(t *testing.T, script, provider string) (*Node, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,14 +61,17 @@ func provide(t *testing.T, script, provider string) (*Node, string) {
 			t.Fatal(err)
 		}
 	}
-	// The shell reads the script: a program that this process has just written cannot be run while another test starts one.
+	// The plugin is a shell that reads the script. A program written by this process cannot be executed while another
+	// test starts a process (ETXTBSY).
 	write("script", fmt.Sprintf("cat >>%s; echo >>%s; %s\n", asked, asked, script), 0o600)
 	if err := os.Symlink("/bin/sh", filepath.Join(dir, "provider")); err != nil {
 		t.Fatal(err)
 	}
-	write("providers.yaml", fmt.Sprintf("apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: provider\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  args: [%q]\n  %s\n",
+	write("providers.yaml", fmt.Sprintf("apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n"+
+		"providers:\n- name: provider\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  args: [%q]\n  %s\n",
 		filepath.Join(dir, "script"), strings.ReplaceAll(provider, "\n", "\n  ")), 0o600)
-	n, err := New(Options{RootDir: dir, Config: filepath.Join(dir, "providers.yaml"), BinDir: dir, Log: slog.New(slog.DiscardHandler)})
+	n, err := New(Options{RootDir: dir, Config: filepath.Join(dir, "providers.yaml"), BinDir: dir,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +81,8 @@ func provide(t *testing.T, script, provider string) (*Node, string) {
 const usual = "matchImages: [\"*.example.com\"]\ndefaultCacheDuration: 1h\nenv: [{name: USER_NAME, value: me}]"
 
 func answerOf(kind, duration string) string {
-	return `echo "{\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",\"kind\":\"CredentialProviderResponse\",\"cacheKeyType\":\"` + kind + `\",` + duration +
+	return `echo "{\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",` +
+		`\"kind\":\"CredentialProviderResponse\",\"cacheKeyType\":\"` + kind + `\",` + duration +
 		`\"auth\":{\"*.example.com\":{\"username\":\"$USER_NAME\",\"password\":\"secret\"}}}"`
 }
 
@@ -90,13 +95,13 @@ func parse(t *testing.T, text string) image.Name {
 	return name
 }
 
-// users returns those that the node has for an image.
+// users returns the credentials that the node has for an image.
 func users(t *testing.T, n *Node, text string) (list []string) {
 	t.Helper()
 	for _, c := range n.Lookup(t.Context(), parse(t, text)) {
 		list = append(list, c.Username+" "+c.Password+" at "+c.Server)
 		if c.Secret != (image.SecretRef{}) {
-			t.Errorf("the node's credential for %s is said to be of secret %v", text, c.Secret)
+			t.Errorf("the node's credential for %s names secret %v", text, c.Secret)
 		}
 	}
 	return list
@@ -109,7 +114,8 @@ func TestAPluginIsAskedOnceForWhatItsAnswerIsFor(t *testing.T) {
 		for range 2 {
 			for _, image := range images {
 				got := users(t, n, image)
-				if wanted := !strings.HasPrefix(image, "other"); wanted != (len(got) == 1 && strings.HasPrefix(got[0], "me secret at https://")) {
+				if wanted := !strings.HasPrefix(image, "other"); wanted !=
+					(len(got) == 1 && strings.HasPrefix(got[0], "me secret at https://")) {
 					t.Errorf("%s: %s has %q", kind, image, got)
 				}
 			}
@@ -118,20 +124,22 @@ func TestAPluginIsAskedOnceForWhatItsAnswerIsFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Count(string(text), "\n"); got != want || !strings.HasPrefix(string(text), `{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"a.example.com/x"}`) {
-			t.Errorf("%s: it was asked %d times, want %d:\n%s", kind, got, want, text)
+		if got := strings.Count(string(text), "\n"); got != want ||
+			!strings.HasPrefix(string(text), `{"kind":"CredentialProviderRequest",`+
+				`"apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"a.example.com/x"}`) {
+			t.Errorf("%s: the plugin ran %d times, want %d:\n%s", kind, got, want, text)
 		}
 		n.plugins[0].now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 		users(t, n, images[0])
 		if again, err := os.ReadFile(asked); err != nil || len(again) <= len(text) {
-			t.Errorf("%s: an answer that has ended is used, %v", kind, err)
+			t.Errorf("%s: an expired response is used, %v", kind, err)
 		}
 	}
 	n, asked := provide(t, answerOf("Global", `\"cacheDuration\":\"0s\",`), usual)
 	users(t, n, images[0])
 	users(t, n, images[0])
 	if text, err := os.ReadFile(asked); err != nil || strings.Count(string(text), "\n") != 2 {
-		t.Errorf("an answer that is for once is used again: %s, %v", text, err)
+		t.Errorf("a response with cacheDuration 0 is used again: %s, %v", text, err)
 	}
 }
 
@@ -146,8 +154,9 @@ func TestAPluginThatFailsGivesNothingAndShowsNoPassword(t *testing.T) {
 		n, _ := provide(t, script, usual)
 		log := &strings.Builder{}
 		n.log = slog.New(slog.NewTextHandler(log, nil))
-		if got := users(t, n, "a.example.com/x"); len(got) > 0 || log.Len() == 0 || strings.Contains(log.String(), "secret") {
-			t.Errorf("%s: %q, and the log says %s", name, got, log)
+		if got := users(t, n, "a.example.com/x"); len(got) > 0 || log.Len() == 0 ||
+			strings.Contains(log.String(), "secret") {
+			t.Errorf("%s: credentials %q, log %s", name, got, log)
 		}
 	}
 }
@@ -159,13 +168,15 @@ func TestTheKubeletsOwnFileIsReadAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := users(t, n, "registry.example/x"); len(got) > 0 {
-		t.Errorf("without a file there is %q", got)
+		t.Errorf("without a file, the credentials are %q", got)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"written by": "x", "auths": {"registry.example": {"username": "u", "password": "p"}}}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "config.json"),
+		[]byte(`{"written by": "x", "auths": {"registry.example": {"username": "u", "password": "p"}}}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := users(t, n, "registry.example/x"); len(got) != 1 || got[0] != "u p at https://registry.example" {
-		t.Errorf("it has %q", got)
+		t.Errorf("the credentials are %q", got)
 	}
 }
 
@@ -175,24 +186,26 @@ func TestConfigurationsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	const head = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"
-	const good = "- {name: p, matchImages: [a.io], defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1"
+	const version = "credentialprovider.kubelet.k8s.io/v1"
+	const good = "- {name: p, matchImages: [a.io], defaultCacheDuration: 1m, apiVersion: " + version
+	changed := func(old, now string) string { return strings.Replace(head+good+"}", old, now, 1) }
 	for text, want := range map[string]string{
 		head + good + "}":                "",
 		"kind: CredentialProviderConfig": "not kubelet.config.k8s.io/v1",
 		head + "  []":                    "at least one",
 		head + good + ", other: 1}":      "unknown field",
-		head + good + ", tokenAttributes: {serviceAccountTokenAudience: x}}":                                                       "tokenAttributes",
-		head + strings.Replace(good, "name: p", "name: ../p", 1) + "}":                                                             "no name of a program",
-		head + strings.Replace(good, "name: p", "name: q", 1) + "}":                                                                "no such file",
-		head + strings.Replace(good, "1m", "-1m", 1) + "}":                                                                         "defaultCacheDuration",
-		head + strings.Replace(good, "[a.io]", "[\"https://a.io\"]", 1) + "}":                                                      "scheme",
-		head + strings.Replace(good, "/v1", "/v2", 1) + "}":                                                                        "apiVersion",
-		head + good + "}\n" + good + "}":                                                                                           "twice",
-		head + "- {name: p, defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1}":                           "matchImages",
-		head + "- {name: p, matchImages: [a.io], apiVersion: credentialprovider.kubelet.k8s.io/v1}":                                "defaultCacheDuration",
-		strings.Replace(head, "CredentialProviderConfig", "KubeletConfiguration", 1) + good + "}":                                  "KubeletConfiguration",
-		strings.Replace(head, "kubelet.config.k8s.io/v1", "kubelet.config.k8s.io/v1alpha1", 1) + good + "}":                        "v1alpha1",
-		head + strings.Replace(good, "credentialprovider.kubelet.k8s.io/v1", "credentialprovider.kubelet.k8s.io/v1beta1", 1) + "}": "",
+		head + good + ", tokenAttributes: {serviceAccountTokenAudience: x}}":        "tokenAttributes",
+		changed("name: p,", "name: ../p,"):                                          "not a valid program name",
+		changed("name: p,", "name: q,"):                                             "no such file",
+		changed("1m", "-1m"):                                                        "defaultCacheDuration",
+		changed("[a.io]", "[\"https://a.io\"]"):                                     "scheme",
+		changed(version, "credentialprovider.kubelet.k8s.io/v2"):                    "apiVersion",
+		head + good + "}\n" + good + "}":                                            "twice",
+		head + "- {name: p, defaultCacheDuration: 1m, apiVersion: " + version + "}": "matchImages",
+		head + "- {name: p, matchImages: [a.io], apiVersion: " + version + "}":      "defaultCacheDuration",
+		changed("CredentialProviderConfig", "KubeletConfiguration"):                 "KubeletConfiguration",
+		changed("kubelet.config.k8s.io/v1", "kubelet.config.k8s.io/v1alpha1"):       "v1alpha1",
+		changed(version, "credentialprovider.kubelet.k8s.io/v1beta1"):               "",
 	} {
 		_, err := plugins([]byte(text), dir)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

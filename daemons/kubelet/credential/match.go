@@ -9,10 +9,10 @@ import (
 	"clusterctl/daemons/kubelet/image"
 )
 
-// parsePattern returns the images that one of a plugin's matchImages selects. It has no scheme.
+// parsePattern parses an entry of a plugin's matchImages. It returns an error for an entry with a scheme.
 func parsePattern(text string) (image.Pattern, error) {
 	if strings.Contains(text, "://") {
-		return image.Pattern{}, fmt.Errorf("%q has a scheme: write the registry alone", text)
+		return image.Pattern{}, fmt.Errorf("%q has a scheme: write only the registry", text)
 	}
 	host, rest, _ := strings.Cut(text, "/")
 	p := image.Pattern{Host: host, Path: strings.TrimSuffix(rest, "/")}
@@ -20,7 +20,7 @@ func parsePattern(text string) (image.Pattern, error) {
 		p.Host, p.Port = name, port
 	}
 	if p.Host == "" {
-		return image.Pattern{}, fmt.Errorf("%q names no registry", text)
+		return image.Pattern{}, fmt.Errorf("%q has no registry", text)
 	}
 	for part := range strings.SplitSeq(p.Host, ".") {
 		if _, err := path.Match(part, ""); err != nil {

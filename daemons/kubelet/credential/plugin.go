@@ -24,8 +24,8 @@ const (
 	configVersion = "kubelet.config.k8s.io/v1"
 	pluginGroup   = "credentialprovider.kubelet.k8s.io/"
 	pluginTimeout = time.Minute
-	maxAnswer     = 1 << 20 // bytes
-	maxCached     = 1000    // answers of a plugin
+	maxAnswer     = 1 << 20 // bytes of a response
+	maxCached     = 1000    // responses per plugin
 )
 
 // configuration is a CredentialProviderConfig.
@@ -49,35 +49,36 @@ type variable struct {
 	Value string `json:"value"`
 }
 
-// plugins reads a CredentialProviderConfig.
+// plugins parses and validates a CredentialProviderConfig. dir is the directory of the programs.
 func plugins(text []byte, dir string) (list []*plugin, err error) {
 	var c configuration
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
 		return nil, err
 	}
 	if c.APIVersion != configVersion || c.Kind != "CredentialProviderConfig" {
-		return nil, fmt.Errorf("it is %s %s, not %s CredentialProviderConfig", c.APIVersion, c.Kind, configVersion)
+		return nil, fmt.Errorf("the file is %s %s, not %s CredentialProviderConfig", c.APIVersion, c.Kind,
+			configVersion)
 	}
 	if len(c.Providers) == 0 {
-		return nil, errors.New("providers: there must be at least one")
+		return nil, errors.New("providers: must have at least one entry")
 	}
 	names := map[string]bool{}
 	for i, p := range c.Providers {
 		problem := ""
 		switch {
 		case p.Name == "" || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/\\ \t\n"):
-			problem = fmt.Sprintf("name: %q is no name of a program", p.Name)
+			problem = fmt.Sprintf("name: %q is not a valid program name", p.Name)
 		case names[p.Name]:
-			problem = fmt.Sprintf("name: %q is there twice", p.Name)
+			problem = fmt.Sprintf("name: %q is listed twice", p.Name)
 		case len(p.MatchImages) == 0:
-			problem = "matchImages: there must be at least one"
+			problem = "matchImages: must have at least one entry"
 		case p.DefaultCacheDuration == nil || p.DefaultCacheDuration.Duration < 0:
-			problem = "defaultCacheDuration: it is needed, and not negative"
+			problem = "defaultCacheDuration: must be set and not negative"
 		case p.APIVersion != pluginGroup+"v1" && p.APIVersion != pluginGroup+"v1beta1" &&
 			p.APIVersion != pluginGroup+"v1alpha1":
-			problem = fmt.Sprintf("apiVersion: %q is none of %sv1, v1beta1 and v1alpha1", p.APIVersion, pluginGroup)
+			problem = fmt.Sprintf("apiVersion: %q is not %sv1, v1beta1 or v1alpha1", p.APIVersion, pluginGroup)
 		case len(p.TokenAttributes) > 0:
-			problem = "tokenAttributes: tokens of pods' service accounts are not given to credential providers by this kubelet"
+			problem = "tokenAttributes: this kubelet does not pass service account tokens to plugins"
 		}
 		for _, pattern := range p.MatchImages {
 			if _, err := parsePattern(pattern); err != nil && problem == "" {
@@ -101,22 +102,22 @@ func plugins(text []byte, dir string) (list []*plugin, err error) {
 			made.env = append(made.env, v.Name+"="+v.Value)
 		}
 		if _, err := os.Stat(made.path); err != nil {
-			return nil, fmt.Errorf("providers[%d]: the program of %s: %w", i, p.Name, err)
+			return nil, fmt.Errorf("providers[%d]: find the program of %s: %w", i, p.Name, err)
 		}
 		list = append(list, made)
 	}
 	return list, nil
 }
 
-// plugin is a program that is asked for the credentials of an image.
+// plugin is a program that returns the credentials for an image.
 type plugin struct {
 	name, path, version string
 	patterns            []image.Pattern
 	args, env           []string
-	usual               time.Duration // how long an answer is good that does not say so itself
+	usual               time.Duration // cache duration of responses without a cacheDuration
 	now                 func() time.Time
 
-	mu      sync.Mutex // also has one program run at a time
+	mu      sync.Mutex // held while the program runs, so that only one instance runs
 	answers map[string]cached
 }
 
@@ -125,7 +126,7 @@ type cached struct {
 	until time.Time
 }
 
-// wants reports whether the plugin is asked about an image.
+// wants reports whether the plugin provides credentials for an image.
 func (p *plugin) wants(name image.Name) bool {
 	return slices.ContainsFunc(p.patterns, func(pattern image.Pattern) bool { return pattern.Matches(name) })
 }
@@ -138,12 +139,12 @@ type request struct {
 
 type response struct {
 	metav1.TypeMeta `json:",inline"`
-	CacheKeyType    string                `json:"cacheKeyType"` // what else the answer is for: the Image, its Registry, or Global
+	CacheKeyType    string                `json:"cacheKeyType"` // scope of the response: Image, Registry or Global
 	CacheDuration   *metav1.Duration      `json:"cacheDuration"`
 	Auth            map[string]image.Auth `json:"auth"`
 }
 
-// ask returns what the plugin has for an image, from an earlier answer where one is good still.
+// ask returns the credentials for an image, from the cache if it has a valid response, otherwise by running the plugin.
 func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Auth, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,8 +162,7 @@ func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Aut
 	}
 	key, ok := keys[answer.CacheKeyType]
 	if !ok {
-		return nil, fmt.Errorf("it answered with cacheKeyType %q, which is none of Image, Registry and Global",
-			answer.CacheKeyType)
+		return nil, fmt.Errorf("the response has cacheKeyType %q, not Image, Registry or Global", answer.CacheKeyType)
 	}
 	good := p.usual
 	if answer.CacheDuration != nil {
@@ -192,7 +192,7 @@ func (p *plugin) run(ctx context.Context, name string) (*response, error) {
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(text), out, said
 	if err := c.Run(); err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("it did not end within %s", pluginTimeout)
+			err = fmt.Errorf("the plugin did not exit within %s", pluginTimeout)
 		}
 		if text := strings.TrimSpace(said.String()); text != "" {
 			return nil, fmt.Errorf("%w: %q", err, text)
@@ -200,20 +200,20 @@ func (p *plugin) run(ctx context.Context, name string) (*response, error) {
 		return nil, err
 	}
 	if out.more {
-		return nil, fmt.Errorf("it answered with more than %d bytes", maxAnswer)
+		return nil, fmt.Errorf("the response has more than %d bytes", maxAnswer)
 	}
 	var answer response
-	if json.Unmarshal(out.Bytes(), &answer) != nil { // an error of the decoder may show a password
-		return nil, errors.New("it did not answer with a CredentialProviderResponse")
+	if json.Unmarshal(out.Bytes(), &answer) != nil { // the decoder's error may contain a password
+		return nil, errors.New("the response is not a CredentialProviderResponse")
 	}
 	if answer.Kind != "CredentialProviderResponse" || answer.APIVersion != p.version {
-		return nil, fmt.Errorf("it answered with %q %q, not %s CredentialProviderResponse", answer.APIVersion,
+		return nil, fmt.Errorf("the response is %q %q, not %s CredentialProviderResponse", answer.APIVersion,
 			answer.Kind, p.version)
 	}
 	return &answer, nil
 }
 
-// bounded keeps the first bytes that are written to it.
+// bounded is a buffer that keeps at most the first most bytes. more reports whether it discarded any.
 type bounded struct {
 	bytes.Buffer
 	most int

@@ -28,18 +28,18 @@ type entry struct {
 	Credential
 }
 
-// Pattern selects images by their registry and the beginning of their path.
+// Pattern selects images by their registry and by a prefix of their path.
 type Pattern struct {
-	Host string // the names between dots may contain * and ?
+	Host string // each part between dots may contain * and ?
 	Port string
-	Path string // without slashes at its ends
+	Path string // without leading and trailing slashes
 }
 
 // Credential authenticates the pull of one image.
 type Credential struct {
 	Username, Password string
 	Server             string    // URL of the registry; the runtime sends the credential to no other host
-	Secret             SecretRef // where it is from; empty for credentials of the node, which are for all pods
+	Secret             SecretRef // the source; empty for credentials of the node, which all pods may use
 }
 
 // Auth is the credential of one key of a Docker configuration.
@@ -69,8 +69,8 @@ func NewKeyring(secrets []*corev1.Secret) (*Keyring, error) {
 	return k, nil
 }
 
-// NewNodeKeyring returns the credentials of a Docker configuration that belongs to the node. It fails when one of them
-// cannot be decoded.
+// NewNodeKeyring returns a keyring with the node's Docker configuration. It returns an error if an entry cannot be
+// decoded.
 func NewNodeKeyring(auths map[string]Auth) (*Keyring, error) {
 	entries, err := decodeAuths(auths)
 	if err != nil {
@@ -81,8 +81,8 @@ func NewNodeKeyring(auths map[string]Auth) (*Keyring, error) {
 	return k, nil
 }
 
-// sort puts the most specific entries first: longer prefixes stand behind shorter ones in the order of text, and names
-// behind patterns.
+// sort orders the entries from the most to the least specific: in descending text order, longer prefixes come before
+// shorter ones, and names before patterns.
 func (k *Keyring) sort() {
 	slices.SortStableFunc(k.entries, func(a, b entry) int { return cmp.Compare(b.key(), a.key()) })
 }
@@ -111,8 +111,8 @@ func (k *Keyring) Lookup(n Name) []Credential {
 	return found
 }
 
-// Matches reports whether an image is one of the pattern's: its registry's host has as many parts, each of which
-// matches, its port is the same, and its path begins with the pattern's.
+// Matches reports whether an image matches the pattern. The registry's host must have the same number of parts and each
+// part must match. The port must be equal, and the path must start with the pattern's path.
 func (p Pattern) Matches(n Name) bool {
 	host, port, _ := strings.Cut(n.Registry, ":")
 	if p.Port != port || !strings.HasPrefix(n.Repository, p.Path) {
@@ -168,8 +168,8 @@ func decodeAuths(auths map[string]Auth) (entries []entry, err error) {
 	return entries, nil
 }
 
-// parseServer splits a key of a secret: a scheme and the API versions v1 and v2 are left out, and all names of Docker
-// Hub are one.
+// parseServer parses a key of a secret. It ignores a scheme and the API versions v1 and v2, and treats all names of
+// Docker Hub as one.
 func parseServer(server string) Pattern {
 	server = strings.TrimPrefix(strings.TrimPrefix(server, "https://"), "http://")
 	host, rest, _ := strings.Cut(server, "/")

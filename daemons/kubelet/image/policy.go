@@ -11,7 +11,8 @@ import (
 // Policy decides for which images on the node a pod must prove that it could pull them.
 type Policy struct {
 	Verify string // one of the policies of config
-	// Allowed is for config.VerifyAllButAllowed: names without a tag or digest, or all below a path that ends with /*
+	// Allowed is the allowlist of config.VerifyAllButAllowed. An entry is an image name without tag and digest, or a
+	// path that ends with /* and matches all images below it.
 	Allowed []string
 }
 
@@ -20,7 +21,7 @@ func NewPolicy(f *config.KubeletFile) Policy {
 	return Policy{Verify: f.ImagePullCredentialsVerificationPolicy, Allowed: f.PreloadedImagesVerificationAllowlist}
 }
 
-// verifies reports whether a pod must prove that it could pull an image. pulled is whether this kubelet pulled it.
+// verifies reports whether a pod must prove that it could pull an image. pulled reports whether this kubelet pulled it.
 func (p Policy) verifies(image string, pulled bool) bool {
 	switch p.Verify {
 	case config.VerifyNone:

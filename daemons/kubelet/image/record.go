@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Records remembers with which credentials the images of a node were pulled, so that a pod uses only images that it
-// could pull itself (Kubernetes' KubeletEnsureSecretPulledImages). A record is in the format of upstream's kubelet,
-// which reads those of this one and the other way round. Its methods may be called at the same time.
+// Records stores the credentials with which the images of a node were pulled, so that a pod uses only images that it
+// could pull itself (feature gate KubeletEnsureSecretPulledImages of Kubernetes). The records have the format of
+// upstream's kubelet, so both kubelets can read them. The methods are safe for concurrent use.
 type Records struct {
 	Policy Policy
 	Store  Store
@@ -93,9 +93,9 @@ func (r *Records) Begin(image string) error {
 	return nil
 }
 
-// End takes in how a pull ended: ref is the image's id, empty when the pull failed, and with the credential that it was
-// pulled with, nil for none. While the record cannot be written the note of Begin stays, which means that nobody is
-// known who may use the image.
+// End records the end of a pull. ref is the image's id, or empty if the pull failed. with is the credential that
+// succeeded, or nil if none was needed. If the record cannot be written, the note of Begin stays, and no pod is known
+// to be allowed to use the image.
 func (r *Records) End(image, ref string, with *Credential) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,8 +113,8 @@ func (r *Records) End(image, ref string, with *Credential) error {
 	return r.Store.Remove(pulling, fileName(image))
 }
 
-// Usable reports whether a pod may use an image that the node has without pulling it. credentials returns what the pod
-// has for the image; it is called only where that matters.
+// Usable reports whether a pod may use an image on the node without pulling it. credentials returns the pod's
+// credentials for the image, and is called only if they are needed.
 func (r *Records) Usable(image, ref string, credentials func() ([]Credential, error)) (bool, error) {
 	open, known, err := r.access(image, ref)
 	if open || err != nil || len(known) == 0 {
@@ -170,12 +170,12 @@ func (r *Records) access(image, ref string) (open bool, secrets []SecretRef, err
 // mostSecrets is how many secrets a record has under one name. Older ones are dropped: their pods pull again.
 const mostSecrets = 100
 
-// add records that an image can be pulled with a credential. Without one, and with one of the node, every pod may use
-// the image. The caller holds mu.
+// add records that a credential can pull an image. If with is nil or a credential of the node, every pod may use the
+// image. The caller holds mu.
 func (r *Records) add(image, ref string, with *Credential) error {
 	have, err := r.read(ref)
 	if err != nil || have == nil {
-		// one that cannot be read is replaced
+		// A record that cannot be read is replaced.
 		have = &record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref}
 	}
 	if have.Credentials == nil {
@@ -243,8 +243,8 @@ func (r *Records) recoverOne(name string, find func(image string) (string, error
 	return r.Store.Remove(pulling, name)
 }
 
-// Prune removes records of images that the node has no more. It asks has about each whose id is not in refs, since a
-// list of images may be incomplete, and what has no record may be used by all.
+// Prune deletes the records of images that the node no longer has. It calls has for each id that is not in refs,
+// because a list of images may be incomplete, and an image without a record may be used by all pods.
 func (r *Records) Prune(refs map[string]bool, has func(ref string) (bool, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
