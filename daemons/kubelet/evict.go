@@ -98,8 +98,8 @@ func (k *Kubelet) evict(ctx context.Context) {
 const (
 	// yieldTime is how long the next pod is not evicted while the last one still has something of the machine.
 	yieldTime = 30 * time.Second
-	// freeTime is how long the disk may stay as full as it is after containers were removed: the runtime frees what
-	// they have written afterwards, and mostFreeTime is how long it may take while the disk is getting emptier.
+	// freeTime is how long to wait for free disk space to grow after containers were removed, because the runtime
+	// deletes their data afterwards. mostFreeTime limits the wait while free space is growing.
 	freeTime, mostFreeTime = 30 * time.Second, 5 * time.Minute
 	// discardTime is how long it is waited for the containers of ended pods to be removed.
 	discardTime = 5 * time.Second
@@ -133,11 +133,11 @@ func (k *Kubelet) reclaims(short pressed, now time.Time) bool {
 		return false
 	}
 	waits := k.freeing.waits(gone, d.Available, now)
-	return waits && !short.memory // for which the kernel would kill something meanwhile
+	return waits && !short.memory // the kernel would kill processes during the wait
 }
 
-// waits takes in how much room there is, and whether a pod's containers are newly gone. It reports whether more room
-// may come.
+// waits records the free space in bytes, and whether a pod's containers have just been removed. It reports whether free
+// space may still grow.
 func (r *reclaim) waits(gone bool, room int64, now time.Time) bool {
 	switch {
 	case gone:

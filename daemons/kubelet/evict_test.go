@@ -129,16 +129,16 @@ func TestTheNextPodIsEvictedWhenNoMoreRoomComes(t *testing.T) {
 	}
 }
 
-// The kernel does not wait for the disk when it is out of memory.
+// The kernel kills processes when memory is short, even while the disk is being freed.
 func TestMemoryIsNotWaitedForWhileTheDiskIsFreed(t *testing.T) {
 	n := newNode(t)
 	k, now := n.built(), time.Now()
 	k.freeing = reclaim{began: now, grew: now, most: 1 << 62}
 	if !k.reclaims(pressed{disk: true}, now) {
-		t.Error("a pod goes while the disk is freed")
+		t.Error("a pod is evicted while the disk is being freed")
 	}
 	if k.reclaims(pressed{disk: true, memory: true}, now) {
-		t.Error("no pod goes for memory while the disk is freed")
+		t.Error("no pod is evicted for memory while the disk is being freed")
 	}
 }
 

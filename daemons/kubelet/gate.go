@@ -38,7 +38,8 @@ type gate struct {
 	said    map[question]verdict
 }
 
-// question identifies what the API server was asked. It has a fixed size: strangers send tokens as long as a header.
+// question identifies a request to the API server by its hash. The size is fixed, because unauthenticated clients can
+// send tokens as long as a header.
 type question [sha256.Size]byte
 
 func questionOf(parts ...any) question {

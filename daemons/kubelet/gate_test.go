@@ -41,7 +41,7 @@ func TestPathsOfTheKubeletStandForRights(t *testing.T) {
 	}
 }
 
-// newTestGate returns a gate in front of a kubelet, which asks the given client's reactors.
+// newTestGate returns the gate of a kubelet. The fake client passes each created resource to answer.
 func newTestGate(t *testing.T, resource string, answer func(apiruntime.Object)) *gate {
 	n := newNode(t)
 	n.file.Authentication.X509.ClientCAFile = ""
@@ -57,7 +57,7 @@ func newTestGate(t *testing.T, resource string, answer func(apiruntime.Object)) 
 	return g
 }
 
-// Whoever reaches the port may send tokens that are as long as a header.
+// Any client that reaches the port can send tokens as long as a header.
 func TestTokensOfStrangersTakeNoMemory(t *testing.T) {
 	g := newTestGate(t, "tokenreviews", func(apiruntime.Object) {})
 	long := strings.Repeat("x", 60<<10)
@@ -71,19 +71,19 @@ func TestTokensOfStrangersTakeNoMemory(t *testing.T) {
 	before := held()
 	for i := range 200 {
 		if _, err := g.review(t.Context(), fmt.Sprint(long, i)); err == nil {
-			t.Fatal("a token of nobody is taken")
+			t.Fatal("an invalid token is accepted")
 		}
-		g.k.client.(interface{ ClearActions() }).ClearActions() // the fake keeps what it was asked
+		g.k.client.(interface{ ClearActions() }).ClearActions() // the fake client records every request
 	}
 	if after := held(); after > before+2<<20 {
-		t.Errorf("200 tokens of nobody take %d KiB", (after-before)>>10)
+		t.Errorf("200 invalid tokens take %d KiB", (after-before)>>10)
 	}
 	if len(g.said) != 200 {
-		t.Errorf("%d answers are kept", len(g.said))
+		t.Errorf("%d answers are cached, want 200", len(g.said))
 	}
 }
 
-// What a user may do can depend on what its authenticator says besides of it.
+// The authorization of a user can depend on the extra fields from its authenticator.
 func TestRightsAreKeptForAUserWithItsExtra(t *testing.T) {
 	g := newTestGate(t, "subjectaccessreviews", func(o apiruntime.Object) {
 		r := o.(*authorizationv1.SubjectAccessReview)
@@ -93,10 +93,11 @@ func TestRightsAreKeptForAUserWithItsExtra(t *testing.T) {
 		scopes []string
 		may    bool
 	}{{[]string{"read", "write"}, true}, {[]string{"read"}, false}, {[]string{"read write"}, false}, {nil, false}} {
-		user := authenticationv1.UserInfo{Username: "u", Extra: map[string]authenticationv1.ExtraValue{"scopes": row.scopes}}
+		user := authenticationv1.UserInfo{Username: "u",
+			Extra: map[string]authenticationv1.ExtraValue{"scopes": row.scopes}}
 		may, err := g.allowed(httptest.NewRequest("GET", "https://n/metrics", nil), user)
 		if err != nil || may != row.may {
-			t.Errorf("a user with the scopes %q may: %t, %v", row.scopes, may, err)
+			t.Errorf("a user with the scopes %q is allowed: %t, %v", row.scopes, may, err)
 		}
 	}
 }

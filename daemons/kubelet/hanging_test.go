@@ -16,12 +16,13 @@ import (
 func claiming(name, claim string) *corev1.Pod {
 	p := simplePod(name)
 	p.Spec.Volumes = []corev1.Volume{{Name: "data",
-		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+			ClaimName: claim}}}}
 	return p
 }
 
-// A volume whose disk or server hangs takes one goroutine with it, however often its use is asked for, and no figure of
-// another volume.
+// A volume whose disk or server hangs blocks only one goroutine, no matter how often its usage is requested, and no
+// measurement of another volume.
 func TestAHungVolumeHoldsUpNoFigures(t *testing.T) {
 	end := make(chan struct{})
 	var asked, told atomic.Int32
@@ -93,7 +94,8 @@ func TestAPodSaysWhichOfItsVolumesHangs(t *testing.T) {
 	p := simplePod("web")
 	p.Spec.Volumes = []corev1.Volume{
 		{Name: "hangs",
-			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+			VolumeSource: corev1.VolumeSource{
+				EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 		{Name: "well", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
 	n.create(p)

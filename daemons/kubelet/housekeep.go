@@ -71,8 +71,8 @@ func (k *Kubelet) keepDoing(ctx context.Context, c chore) {
 	time.AfterFunc(max(0, c.every-took), func() { k.keepDoing(ctx, c) })
 }
 
-// shareCPU gives the burstable pods as a class what those that have not ended request together, and protects the memory
-// that pods request where that is asked for.
+// shareCPU sets the CPU weight of the burstable class to the sum of the requests of its running pods. If memory
+// reservation is enabled, it also protects the memory that pods request.
 func (k *Kubelet) shareCPU() {
 	k.sharing.Lock()
 	defer k.sharing.Unlock()

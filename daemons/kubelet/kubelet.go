@@ -100,8 +100,8 @@ type Kubelet struct {
 	resolve  cri.Resolver
 	logRoot  string
 	pulls    *puller
-	records  *image.Records   // with what images were pulled
-	users    *credential.Node // of registries, for all pods
+	records  *image.Records   // the credentials with which images were pulled
+	users    *credential.Node // registry credentials for all pods
 	metrics  *metrics
 
 	watches *Watches
@@ -121,7 +121,7 @@ type Kubelet struct {
 	pretended bool    // containers are only pretended, see Options
 	unleased  bool    // the node has no lease, see Options
 
-	listed           lockWatch // of mu, for health checks
+	listed           lockWatch // watches mu, for health checks
 	chores           []chore
 	manifestsMissing atomic.Bool     // there is no such directory, and no record of what was in it
 	spared           map[string]bool // uids of static pods that run and may be wanted all the same
@@ -245,7 +245,8 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		k.records.Store = &image.Memory{} // as its images are
 	}
 	k.users, err = credential.New(credential.Options{
-		RootDir: cfg.RootDir, Config: cfg.ImageCredentialProviderConfig, BinDir: cfg.ImageCredentialProviderBinDir, Log: env.Log,
+		RootDir: cfg.RootDir, Config: cfg.ImageCredentialProviderConfig, BinDir: cfg.ImageCredentialProviderBinDir,
+		Log: env.Log,
 	})
 	if err != nil {
 		return nil, err

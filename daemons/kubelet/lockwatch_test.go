@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Health is asked for again and again while the kubelet hangs.
+// Health checks keep coming while the kubelet hangs, and must not add goroutines.
 func TestOneGoroutineWaitsForALockThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock, w := &countedLock{}, &lockWatch{}
 		if !w.within(lock, time.Second) {
-			t.Error("a free lock cannot be had")
+			t.Error("a free lock is reported as held")
 		}
 		synctest.Wait()
 		lock.Lock()
@@ -20,7 +20,7 @@ func TestOneGoroutineWaitsForALockThatHangs(t *testing.T) {
 		for range 100 {
 			asked.Go(func() {
 				if w.within(lock, time.Second) {
-					t.Error("a lock that is held can be had")
+					t.Error("a held lock is reported as free")
 				}
 			})
 		}
@@ -31,12 +31,12 @@ func TestOneGoroutineWaitsForALockThatHangs(t *testing.T) {
 		lock.Unlock()
 		synctest.Wait()
 		if !w.within(lock, time.Second) {
-			t.Error("a lock that was given back cannot be had")
+			t.Error("a released lock is reported as held")
 		}
 	})
 }
 
-// countedLock counts who waits for it.
+// countedLock counts the goroutines that wait for it.
 type countedLock struct {
 	mu      sync.Mutex
 	held    bool

@@ -96,8 +96,8 @@ func (l local) Disk() (Disk, error) {
 	}, nil
 }
 
-// Processes implements Machine. What ends first counts: process ids, the kernel's tasks, or the limit of a group that
-// pods are in.
+// Processes implements Machine. It returns the scarcest of process ids, kernel tasks, and the limits of the cgroups
+// that contain pods.
 func (l local) Processes() (used, capacity int64, err error) {
 	for _, limit := range []string{"pid_max", "threads-max"} {
 		most, err := strconv.ParseInt(firstLine(filepath.Join(l.proc(), "sys/kernel", limit)), 10, 64)

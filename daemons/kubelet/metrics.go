@@ -27,12 +27,12 @@ type metrics struct {
 	probes                                  *probeCounts
 }
 
-// evictionSignals are what pods are evicted for. Their series exist from the start: a rate needs a value from before
-// the first eviction.
+// evictionSignals are the signals that pods are evicted for. Their series exist from the start, because a rate needs a
+// value from before the first eviction.
 var evictionSignals = []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "pid.available"}
 
-// newMetrics returns the metrics of a kubelet. Where they are not served, most are not kept either: one process may
-// have thousands of kubelets that only pretend.
+// newMetrics returns the metrics of a kubelet. If they are not served, most are not recorded either, because one
+// process may run thousands of simulated kubelets.
 func newMetrics(r prometheus.Registerer, served bool) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -130,8 +130,7 @@ func (m *metrics) mounted(p *corev1.Pod, operation string, began time.Time, err 
 	}
 }
 
-// probeCounts are the metrics of probes, which are served at /metrics/probes: several series for each container that is
-// probed.
+// probeCounts are the probe metrics, which are served at /metrics/probes: several series for each probed container.
 type probeCounts struct {
 	registry *prometheus.Registry
 	total    *prometheus.CounterVec

@@ -28,8 +28,7 @@ import (
 
 // Times of certificates of pods.
 const (
-	// requestLife is how long a request may wait for its signer. Requests that are older are removed by the
-	// controllers.
+	// requestLife is how long a request may wait for its signer. Controllers delete older requests.
 	requestLife = 15 * time.Minute
 	// refusedAgain is when a refused renewal is asked for again. A first certificate that was refused stays so.
 	refusedAgain = 10 * time.Minute
@@ -40,7 +39,7 @@ const (
 )
 
 // podCertificates obtains the certificates of podCertificate sources of projected volumes. Keys and certificates are
-// kept in memory until their pod ends: a kubelet that starts asks for new ones.
+// held in memory until their pod ends. A restarted kubelet requests new ones.
 type podCertificates struct {
 	objects *objects
 	node    func() *corev1.Node // as last seen; nil before the node is registered
@@ -217,8 +216,8 @@ func newKey(kind string) (crypto.Signer, error) {
 	return nil, fmt.Errorf("key type %q is not supported", kind)
 }
 
-// issue takes in an issued certificate, which must be of the key that was made for it. Text and headers of its PEM are
-// left out.
+// issue stores an issued certificate. It returns an error if the certificate is not for the key that was created for
+// it. Text and headers in the PEM data are removed.
 func (s *podCertificate) issue(r *certificatesv1.PodCertificateRequest, now time.Time) error {
 	var chain bytes.Buffer
 	for block, rest := pem.Decode([]byte(r.Status.CertificateChain)); block != nil; block, rest = pem.Decode(rest) {

@@ -52,7 +52,7 @@ func newSigner(t *testing.T, client *fake.Clientset) *signer {
 		}
 		return false, nil, nil
 	})
-	// The fake takes no notice of field selectors.
+	// The fake client ignores field selectors.
 	client.PrependWatchReactor("podcertificaterequests", func(a k8stesting.Action) (bool, watch.Interface, error) {
 		w, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
 		if err != nil {

@@ -21,7 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// spiffe has the signer be an authority, and issue certificates that say which service account has which pod.
+// spiffe makes the signer an authority that issues certificates with the SPIFFE id of the pod's service account. It
+// returns the authority's certificate in PEM.
 func (s *signer) spiffe() (authority string) {
 	s.t.Helper()
 	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pods"},
@@ -34,7 +35,7 @@ func (s *signer) spiffe() (authority string) {
 	s.answer = func(s *signer, r *certificatesv1.PodCertificateRequest) {
 		stub, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
 		if err != nil || stub.CheckSignature() != nil {
-			s.t.Errorf("the request proves no key: %v", err)
+			s.t.Errorf("the request does not prove possession of its key: %v", err)
 			return
 		}
 		leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(len(s.asked) + 1)), NotBefore: s.now.Add(-time.Minute),
@@ -50,15 +51,16 @@ func (s *signer) spiffe() (authority string) {
 			return
 		}
 		at := func(d time.Duration) *metav1.Time { t := metav1.NewTime(s.now.Add(d)); return &t }
-		r.Status = certificatesv1.PodCertificateRequestStatus{CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-			NotBefore: at(-time.Minute), BeginRefreshAt: at(30 * time.Minute), NotAfter: at(time.Hour),
+		r.Status = certificatesv1.PodCertificateRequestStatus{
+			CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+			NotBefore:        at(-time.Minute), BeginRefreshAt: at(30 * time.Minute), NotAfter: at(time.Hour),
 			Conditions: []metav1.Condition{{Type: certificatesv1.PodCertificateRequestConditionTypeIssued,
 				Status: metav1.ConditionTrue}}}
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// What the pods' volumes have is all that two pods need to know each other.
+// Two pods can authenticate each other using only the files in their volumes.
 func TestPodsKnowEachOtherByTheirCertificates(t *testing.T) {
 	account := func(name string) *corev1.ServiceAccount {
 		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
@@ -87,13 +89,14 @@ func TestPodsKnowEachOtherByTheirCertificates(t *testing.T) {
 		p := simplePod(pod)
 		p.Spec.ServiceAccountName = pod
 		p.Spec.Volumes = []corev1.Volume{{Name: "v",
-			VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-				{PodCertificate: &corev1.PodCertificateProjection{SignerName: name, KeyType: "ECDSAP384",
-					KeyPath: "key.pem", CertificateChainPath: "chain.pem", CredentialBundlePath: "all.pem",
-					UserAnnotations: map[string]string{"example.com/name": pod + ".example"}}},
-				{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{SignerName: &name,
-					LabelSelector: &metav1.LabelSelector{}, Path: "ca.pem"}},
-			}}}}}
+			VolumeSource: corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+					{PodCertificate: &corev1.PodCertificateProjection{SignerName: name, KeyType: "ECDSAP384",
+						KeyPath: "key.pem", CertificateChainPath: "chain.pem", CredentialBundlePath: "all.pem",
+						UserAnnotations: map[string]string{"example.com/name": pod + ".example"}}},
+					{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{SignerName: &name,
+						LabelSelector: &metav1.LabelSelector{}, Path: "ca.pem"}},
+				}}}}}
 		n.create(p)
 		n.until("the pod to be ready", func() bool { return isReady(n.pod(pod)) })
 		pair, err := tls.X509KeyPair(file(pod, "chain.pem"), file(pod, "key.pem"))
@@ -102,7 +105,7 @@ func TestPodsKnowEachOtherByTheirCertificates(t *testing.T) {
 		}
 		if whole, err := tls.X509KeyPair(file(pod, "all.pem"), file(pod, "all.pem")); err != nil ||
 			!slices.EqualFunc(whole.Certificate, pair.Certificate, slices.Equal) {
-			t.Errorf("the key and the certificates in one file are others: %v", err)
+			t.Errorf("all.pem differs from key.pem and chain.pem: %v", err)
 		}
 		trusted := x509.NewCertPool()
 		if !trusted.AppendCertsFromPEM(file(pod, "ca.pem")) {
@@ -139,16 +142,16 @@ func TestPodsKnowEachOtherByTheirCertificates(t *testing.T) {
 		return string(said), err
 	}
 	if said, err := ask(buyer); err != nil || said != "spiffe://cluster.local/ns/default/sa/buyer" {
-		t.Errorf("the other pod takes it for %q: %v", said, err)
+		t.Errorf("the other pod authenticates it as %q: %v", said, err)
 	}
 	stranger := buyer.Clone()
 	stranger.Certificates = nil
 	if said, err := ask(stranger); err == nil {
-		t.Errorf("without a certificate it is answered %q", said)
+		t.Errorf("a client without a certificate got %q", said)
 	}
 	elsewhere := buyer.Clone()
 	elsewhere.ServerName = "bank.example"
 	if said, err := ask(elsewhere); err == nil {
-		t.Errorf("the shop passes for the bank, which says %q", said)
+		t.Errorf("the certificate of shop is accepted for bank, answer %q", said)
 	}
 }

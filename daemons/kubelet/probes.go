@@ -20,9 +20,9 @@ type probing struct {
 	started bool // the container has started: its liveness and readiness probes were launched
 }
 
-// syncProbes has a probe run for every container that is up and has one: the startup probe alone first, then the
-// others. Probes of containers that have ended are stopped. While a pod terminates, liveness and startup probes are
-// stopped and readiness probes go on: a container that drains says so by them.
+// syncProbes starts and stops the probes of containers. A running container first has only its startup probe, then the
+// others. Probes of ended containers are stopped. While a pod terminates, liveness and startup probes are stopped and
+// readiness probes continue, because they report that a container is draining.
 func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 	alive := map[string]bool{}
 	going := f.Removed || f.Pod.DeletionTimestamp != nil || pod.Ended(f) != nil

@@ -128,8 +128,8 @@ func (w *worker) widen(f *pod.Facts) error {
 	return nil
 }
 
-// fitted returns the limits that a pod as a whole can be given now. A limit of memory that is below what it uses has to
-// wait: the kernel would kill something of it.
+// fitted returns the limits that can be set on the whole pod now. A memory limit below the current usage has to wait,
+// because the kernel would kill processes of the pod.
 func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits,
 	time.Time) {
 	had := w.limits.MemoryLimit

@@ -31,13 +31,13 @@ import (
 // stuckTime is how long the kubelet's list of pods may be locked before the kubelet counts as one that hangs.
 const stuckTime = 5 * time.Second
 
-// lockWatch finds out whether a lock can be had. Callers share the goroutine that waits for it.
+// lockWatch detects a lock that is held for too long. Concurrent callers share one goroutine that waits for the lock.
 type lockWatch struct {
 	mu      sync.Mutex
-	waiting chan struct{} // closed when the lock was had; nil when no goroutine waits
+	waiting chan struct{} // closed when the lock was acquired; nil when no goroutine waits
 }
 
-// within reports whether a lock can be had within a time.
+// within reports whether the lock can be acquired within d.
 func (w *lockWatch) within(lock sync.Locker, d time.Duration) bool {
 	w.mu.Lock()
 	had := w.waiting
@@ -46,7 +46,7 @@ func (w *lockWatch) within(lock sync.Locker, d time.Duration) bool {
 		w.waiting = had
 		go func() {
 			lock.Lock()
-			lock.Unlock() //nolint:staticcheck // that it could be had is all there is to know
+			lock.Unlock() //nolint:staticcheck // acquiring the lock is the whole check
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.waiting = nil
@@ -64,7 +64,7 @@ func (w *lockWatch) within(lock sync.Locker, d time.Duration) bool {
 	}
 }
 
-// progresses reports that the kubelet hangs. Everything that it does for a pod needs the list of pods.
+// progresses returns an error if the kubelet hangs. All work for pods needs the list of pods.
 func (k *Kubelet) progresses() error {
 	if !k.listed.within(&k.mu, stuckTime) {
 		return fmt.Errorf("the list of pods has been locked for %s", stuckTime)
@@ -224,8 +224,8 @@ func (k *Kubelet) findContainer(r *http.Request, previous bool) (*corev1.Pod, po
 	return p, c, nil
 }
 
-// removed returns a container of a pod that has ended, as the API has it, when the runtime has it no more: its log may
-// be there still.
+// removed returns an ended container of a pod from the pod's status, when the runtime no longer has the container. Its
+// log may still exist.
 func removed(p *corev1.Pod, name string, previous bool) (pod.Container, bool) {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
 		p.Status.EphemeralContainerStatuses) {

@@ -71,8 +71,8 @@ const (
 // counter counts events.
 type counter interface{ Inc() }
 
-// NewServing returns the serving certificate of a node with some addresses. It reads the current one from dir, if there
-// is one. failures counts renewals that failed; nil counts nothing.
+// NewServing returns the serving certificate of a node with the given addresses. It reads the current certificate from
+// dir if it exists. failures counts failed renewals; nil counts nothing.
 func NewServing(
 	api kubernetes.Interface, node string, ips []string, dir string, log *slog.Logger, failures counter,
 ) (*Serving, error) {

@@ -25,8 +25,8 @@ type mountedClaim struct {
 	volume *corev1.Volume
 }
 
-// claimUses measures how full the volumes of claims are. A file system that hangs takes what asks it with it, for ever
-// perhaps: each volume is asked by one goroutine at a time, and what waits for it does so for a moment.
+// claimUses measures the usage of the volumes of claims. A call to a hanging file system may never return. Therefore
+// only one goroutine at a time measures a volume, and callers wait for it only briefly.
 type claimUses struct {
 	measure func(*corev1.Pod, *corev1.Volume) (volume.Use, error)
 	hangs   func(pods []mountedClaim, claim string, since time.Duration) // told once of a volume that does not answer
@@ -50,8 +50,7 @@ const (
 	measureAge  = time.Second            // of a figure that is not measured anew
 )
 
-// of returns how full the volumes of claims are, by the uids of the pods that have them. A volume that does not answer
-// is as full as it was.
+// of returns the usage of claim volumes by pod UID. A volume that does not respond has its last measured usage.
 func (c *claimUses) of(pods []*corev1.Pod) map[types.UID][]claimUse {
 	claims := map[types.NamespacedName][]mountedClaim{}
 	for _, p := range pods {
@@ -77,8 +76,8 @@ func (c *claimUses) of(pods []*corev1.Pod) map[types.UID][]claimUse {
 	return uses
 }
 
-// begin has every volume measured that is not, and returns what is worth waiting for. Volumes that no pod has any more
-// are forgotten.
+// begin starts a measurement of each volume that needs one, and returns the channels to wait for. It forgets volumes
+// that no pod uses.
 func (c *claimUses) begin(claims map[types.NamespacedName][]mountedClaim) (wait []<-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,11 +153,11 @@ func (k *Kubelet) claimUses() map[types.UID][]claimUse {
 
 // tellHanging reports a volume that does not answer to the pods that have it.
 func (k *Kubelet) tellHanging(all []mountedClaim, claim string, since time.Duration) {
-	k.env.Log.Warn("a volume does not answer", "namespace", all[0].pod.Namespace, "claim", claim, "since",
+	k.env.Log.Warn("a volume does not respond", "namespace", all[0].pod.Namespace, "claim", claim, "since",
 		since.Round(time.Second))
 	for _, at := range all {
 		k.event(at.pod, corev1.EventTypeWarning, "VolumeNotResponding",
-			"volume %q of claim %q has not answered for %s: its disk or server hangs",
+			"volume %q of claim %q has not responded for %s: its disk or server hangs",
 			at.volume.Name, claim, since.Round(time.Second))
 	}
 }

@@ -99,7 +99,8 @@ func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
 			"10.0.0.6"}}, 3, 0,
 			[]string{"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 10.0.0.2 10.0.0.3 10.0.0.4"}},
 		{"searches", corev1.PodDNSConfig{Searches: many}, 0, 32,
-			[]string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: s0.example s1.example"}},
+			[]string{"Search Line limits were exceeded, some search paths have been omitted, " +
+				"the applied search line is: s0.example s1.example"}},
 		{"long ones", corev1.PodDNSConfig{Searches: large}, 0, 8, []string{"Search Line limits were exceeded"}},
 		{"one that is no domain", corev1.PodDNSConfig{Searches: []string{"a.example", long + long, "b.example"}}, 0, 2,
 			[]string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: a.example b.example"}},

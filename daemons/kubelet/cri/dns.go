@@ -70,12 +70,14 @@ func (r Resolver) For(p *corev1.Pod) (d *runtime.DNSConfig, omitted []string) {
 	if len(d.Servers) > maxServers {
 		d.Servers = d.Servers[:maxServers]
 		omitted = append(omitted,
-			"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: "+strings.Join(d.Servers, " "))
+			"Nameserver limits were exceeded, some nameservers have been omitted, "+
+				"the applied nameserver line is: "+strings.Join(d.Servers, " "))
 	}
 	if fitting := fit(d.Searches); len(fitting) < len(d.Searches) {
 		d.Searches = fitting
 		omitted = append(omitted,
-			"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: "+strings.Join(fitting, " "))
+			"Search Line limits were exceeded, some search paths have been omitted, "+
+				"the applied search line is: "+strings.Join(fitting, " "))
 	}
 	return d, omitted
 }

@@ -11,11 +11,12 @@ import (
 
 // Memory is how containers use memory on a node with version 2 of control groups.
 type Memory struct {
-	KillGroup bool // all processes of a container are killed when it has too little
-	Reserve   bool // what containers request is protected, by the class of their pod
-	// from which share on of what is between request and limit a container is slowed down; 0 is never
+	KillGroup bool // kill all processes of a container when it is out of memory
+	Reserve   bool // protect memory requests, according to the pod's QoS class
+	// Throttle is the fraction of the memory between request and limit above which a container is throttled. 0 disables
+	// throttling.
 	Throttle    float64
-	Allocatable int64 // bytes that stand for a limit that there is not
+	Allocatable int64 // bytes; the limit of containers without one
 }
 
 // Files returns what the runtime writes into files of a container's group; nil for a node with version 1. See
@@ -52,8 +53,8 @@ func (m *Memory) Files(p *corev1.Pod, spec *corev1.Container) map[string]string 
 	return files
 }
 
-// Resized returns what the runtime writes into files of the group of a container that runs and gets another size. A
-// container that is not to be slowed down any more is not.
+// Resized returns the cgroup files and their new values after a running container was resized. It removes the
+// throttling of a container that must no longer be throttled.
 func (m *Memory) Resized(p *corev1.Pod, spec *corev1.Container) map[string]string {
 	files := m.Files(p, spec)
 	if _, slowed := files["memory.high"]; m != nil && m.Throttle > 0 && !slowed {

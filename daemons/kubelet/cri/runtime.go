@@ -45,8 +45,8 @@ type Runtime interface {
 
 	ReopenContainerLog(ctx context.Context, id string) error
 	ListPodSandboxStats(ctx context.Context) ([]*runtime.PodSandboxStats, error)
-	// PodMetrics returns the metrics of pods that are known from cAdvisor, and what they are about. It returns
-	// ErrNoMetrics when the runtime has none.
+	// PodMetrics returns the pod metrics that have cAdvisor's names, and their descriptions. It returns ErrNoMetrics if
+	// the runtime does not provide them.
 	PodMetrics(ctx context.Context) ([]*runtime.MetricDescriptor, []*runtime.PodSandboxMetrics, error)
 	// Events calls seen with the uid of every pod of which a container or sandbox
 	// changed, and with "" once it listens: what changed before, nobody was told.

@@ -102,8 +102,8 @@ func Given(p *corev1.Pod) Allocation {
 	return a
 }
 
-// asReported returns what of a pod's resources its status reports, without what running it costs. What it says nothing
-// of is as wanted.
+// asReported returns a pod's resources as its status reports them, without the pod overhead. Resources that the status
+// does not report have the wanted values.
 func asReported(p *corev1.Pod, wanted, reported corev1.ResourceList) corev1.ResourceList {
 	out := wanted.DeepCopy()
 	for name := range wanted {

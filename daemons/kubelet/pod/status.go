@@ -187,7 +187,7 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.Started.Truncate(1e9))}
 		probe := f.probe(spec, c)
 		s.Started = &probe.Started
-		// other init containers are ready when they have done their part
+		// other init containers are ready when they have completed
 		s.Ready = probe.Ready && probe.Started && (!init || Sidecar(spec))
 		return s
 	}

@@ -75,8 +75,8 @@ func TestEmptyDirsAreOpenToThoseThatTheySay(t *testing.T) {
 	}
 }
 
-// A path that is made in a volume is open to those that the volume is open to: with its group, and only for who owns
-// what is there.
+// A directory created for a subPath is accessible like the volume: with the volume's group, and otherwise only for the
+// owner of its files.
 func TestNewSubPathsAreAsOpenAsTheirVolume(t *testing.T) {
 	base := t.TempDir()
 	for _, mode := range []uint32{0o777, 0o2770, 0o3777, 0o1777} {

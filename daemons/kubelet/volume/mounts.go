@@ -17,7 +17,7 @@ import (
 // pod's volumes. Sub-paths are fixed by a bind mount, so that a container cannot
 // lead them elsewhere by a link. expand expands subPathExpr; recursive says whether mounts can be read-only all the way down.
 func (m *Manager) Mounts(p *corev1.Pod, spec *corev1.Container, expand func(string) (string, error), recursive func() (bool, error)) ([]*runtime.Mount, error) {
-	doing := fmt.Sprintf("MountVolume.SetUp of what container %q has of the volumes", spec.Name)
+	doing := fmt.Sprintf("MountVolume.SetUp of the volumes of container %q", spec.Name)
 	defer m.going.begin(string(p.UID), doing)()
 	var mounts []*runtime.Mount
 	for i, vm := range spec.VolumeMounts {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// operations are what is being done with the volumes of pods at this moment. The kernel gives no answer while a disk or
-// a file server hangs, and nothing can end what waits for it: what can be done is to report it.
+// operations tracks the volume operations of pods in progress. While a disk or a file server hangs, the kernel does not
+// return from a call and the caller cannot be stopped, so such operations can only be reported.
 type operations struct {
 	mu    sync.Mutex
 	going map[string]map[*operation]bool // by the pod's uid

@@ -31,8 +31,10 @@ func TestKeysAndCertificatesOfPodsAreProjected(t *testing.T) {
 		row.source.SignerName = "example.com/s"
 		p := &corev1.Pod{Spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{FSGroup: row.group}}}
 		v := &corev1.Volume{Name: "v",
-			VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}, {PodCertificate: &row.source}}}}}
+			VolumeSource: corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+					{PodCertificate: &row.source}}}}}
 		m := &Manager{Source: &source{}}
 		files, again, err := m.files(t.Context(), p, v)
 		if err != nil || !again.Equal(time.Unix(4000, 0)) {
@@ -51,7 +53,8 @@ func TestKeysAndCertificatesOfPodsAreProjected(t *testing.T) {
 		}
 	}
 	v := &corev1.Volume{Name: "v",
-		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{KeyPath: "k"}}}}}}
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{KeyPath: "k"}}}}}}
 	if _, _, err := (&Manager{Source: &source{}}).files(t.Context(), &corev1.Pod{}, v); err == nil ||
 		!strings.Contains(err.Error(), "issued nothing") {
 		t.Errorf("a certificate that is not issued: %v", err)

@@ -29,8 +29,8 @@ type Source interface {
 	Token(ctx context.Context, p *corev1.Pod, audience string, lifetime time.Duration) (token string, renew time.Time, err error)
 	// TrustBundles returns the bundle of a name or, without one, those of a signer.
 	TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error)
-	// PodCertificate returns the key and certificate of a source of a projected volume, which is the index-th of the
-	// volume, and when to ask again.
+	// PodCertificate returns the key and certificate of the index-th source of a projected volume, and the time to call
+	// it again.
 	PodCertificate(ctx context.Context, p *corev1.Pod, volume string, index int,
 		source *corev1.PodCertificateProjection) (pair KeyPair, renew time.Time, err error)
 	// Claim and Volume return a claim and a persistent volume as the API has them now.
@@ -205,8 +205,8 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 	return err
 }
 
-// openTo returns the permissions of an emptyDir, as chmod(2) has them: everything for everybody, unless it says
-// otherwise. One in memory has the sticky bit, as a tmpfs has by itself.
+// openTo returns the mode of an emptyDir volume, as chmod(2) defines it: the specified mode, or access for everyone. A
+// volume in memory has the sticky bit, which is the default of tmpfs.
 func openTo(e *corev1.EmptyDirVolumeSource) uint32 {
 	switch {
 	case e.Mode != nil:
