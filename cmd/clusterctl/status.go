@@ -169,7 +169,7 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 		fmt.Fprintln(c.OutOrStdout(), "Note:", text)
 	}
 	for _, node := range slices.Sorted(maps.Keys(s.Dropped)) {
-		fmt.Fprintf(c.OutOrStdout(), "%s: packet rules of others drop packets of pods: %s\n", node,
+		fmt.Fprintf(c.OutOrStdout(), "%s: packet rules of other programs drop packets of pods: %s\n", node,
 			config.Indented(s.Dropped[node], "  "))
 	}
 	if s.API != "" {

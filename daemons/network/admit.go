@@ -21,7 +21,7 @@ import (
 // maxAsking is how many may ask for pods at a time: more than a node has pods.
 const maxAsking = 1024
 
-// Times between attempts to accept a connection while the system has no room for one.
+// The first and the longest delay before accepting again after a failure, such as no free file descriptors.
 const firstAccept, lastAccept = 5 * time.Millisecond, time.Second
 
 // openSocket opens the socket at which the kubelet asks. Only root gets in.
@@ -72,7 +72,8 @@ func (a *admissions) serve(ctx context.Context, ln net.Listener, log *slog.Logge
 			case errors.Is(err, net.ErrClosed):
 				return fmt.Errorf("wait for the kubelet: %w", err)
 			}
-			log.Warn("accept connections of the kubelet", "error", err) // no more files: one has to be closed first
+			// Most likely there are no free file descriptors: retry after one may have been closed.
+			log.Warn("accept connections of the kubelet", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(wait):

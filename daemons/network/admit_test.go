@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/api/admitpod"
 )
 
-// crowded is a listener for whose first connections the system has no files left.
+// crowded is a listener whose first calls of Accept fail for lack of file descriptors.
 type crowded struct {
 	net.Listener
 	failures atomic.Int32
@@ -26,7 +26,7 @@ func (c *crowded) Accept() (net.Conn, error) {
 	return c.Listener.Accept()
 }
 
-// A daemon that ended would no longer keep the rules of the node.
+// The daemon must keep running, because it also maintains the rules of the node.
 func TestTheKubeletIsServedAgainWhenThereAreFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	ln, err := openSocket(path)
@@ -49,7 +49,7 @@ func TestTheKubeletIsServedAgainWhenThereAreFiles(t *testing.T) {
 	}
 	var answer admitpod.Answer
 	if err := json.NewDecoder(conn).Decode(&answer); err != nil || answer.Error == "" {
-		t.Errorf("a question without a pod is answered %+v, %v", answer, err)
+		t.Errorf("the answer to a request without a pod is %+v, %v", answer, err)
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -59,13 +59,14 @@ func (c *condition) tell(ctx context.Context, n *corev1.Node, p Plan, made int) 
 	return c.write(ctx, n, corev1.NodeNetworkUnavailable, status, reason, message)
 }
 
-// PodTrafficDropped is the condition of a node on which packet rules of others drop what pods send and get.
+// PodTrafficDropped is the condition of a node on which packet rules of other programs drop packets of pods.
 const PodTrafficDropped corev1.NodeConditionType = "PodTrafficDropped"
 
-// tellDropped writes the condition of others' packet rules where the node says something else. A node that never had
-// any says nothing.
+// tellDropped writes the condition PodTrafficDropped if its message changed. It does not add a False condition to a
+// node that never had dropping rules.
 func (c *condition) tellDropped(ctx context.Context, n *corev1.Node, problems []string) error {
-	status, reason, message := corev1.ConditionFalse, "NoForeignRules", "no packet rules of others drop packets of pods"
+	status, reason, message := corev1.ConditionFalse, "NoForeignRules",
+		"no packet rules of other programs drop packets of pods"
 	if len(problems) > 0 {
 		status, reason, message = corev1.ConditionTrue, "ForeignRules", strings.Join(problems, "; ")
 	}
@@ -81,7 +82,7 @@ func (c *condition) tellDropped(ctx context.Context, n *corev1.Node, problems []
 	return c.write(ctx, n, PodTrafficDropped, status, reason, message)
 }
 
-// write writes a condition of the node. The time of its transition is that of its last other status.
+// write writes a condition of the node. The transition time changes only together with the status.
 func (c *condition) write(ctx context.Context, n *corev1.Node, kind corev1.NodeConditionType,
 	status corev1.ConditionStatus, reason, message string) error {
 	now := metav1.NewTime(c.now().Truncate(time.Second))

@@ -60,7 +60,7 @@ func TestNodeSaysWhetherItHasANetworkS22(t *testing.T) {
 	}
 }
 
-// Rules of others that drop packets of pods are reported from when there are some, whatever they are.
+// The transition time is when the first dropping rule appeared, no matter which rules follow.
 func TestANodeReportsSinceWhenPacketsOfPodsAreDropped(t *testing.T) {
 	now := time.Unix(1000, 0)
 	n := machine("a", "10.244.0.0/24", "10.0.0.1")
@@ -72,11 +72,11 @@ func TestANodeReportsSinceWhenPacketsOfPodsAreDropped(t *testing.T) {
 		since    int64
 		message  string
 	}{
-		{nil, "", 0, ""}, // a node that never had any says nothing
+		{nil, "", 0, ""}, // no condition on a node that never had dropping rules
 		{[]string{"one"}, corev1.ConditionTrue, 1020, "one"},
 		{[]string{"one", "two"}, corev1.ConditionTrue, 1020, "one; two"},
-		{nil, corev1.ConditionFalse, 1040, "no packet rules of others drop packets of pods"},
-		{nil, corev1.ConditionFalse, 1040, "no packet rules of others drop packets of pods"},
+		{nil, corev1.ConditionFalse, 1040, "no packet rules of other programs drop packets of pods"},
+		{nil, corev1.ConditionFalse, 1040, "no packet rules of other programs drop packets of pods"},
 		{[]string{"one"}, corev1.ConditionTrue, 1060, "one"},
 	} {
 		now = now.Add(10 * time.Second)
@@ -94,7 +94,8 @@ func TestANodeReportsSinceWhenPacketsOfPodsAreDropped(t *testing.T) {
 			}
 		}
 		if is.Status != step.status || is.Message != step.message || is.LastTransitionTime.Unix() != step.since {
-			t.Errorf("of %q it is said %s since %d: %q", step.problems, is.Status, is.LastTransitionTime.Unix(), is.Message)
+			t.Errorf("problems %q: condition %s since %d: %q", step.problems, is.Status, is.LastTransitionTime.Unix(),
+				is.Message)
 		}
 	}
 }

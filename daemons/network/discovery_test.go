@@ -36,8 +36,8 @@ func (s *stack) icmpv6(t *testing.T, at netip.Addr) net.PacketConn {
 	return c
 }
 
-// Neighbour discovery concerns one link alone. As a routed packet it is held to what holds for every other: a pod that
-// is not admitted sends nothing by it.
+// Neighbour discovery is only valid on one link. Routed discovery messages are ordinary packets: a pod that is not
+// admitted cannot send them.
 func TestMessagesOfNeighbourDiscoveryAreNotRoutedPastPolicies(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	for i, uid := range []string{"victim", "neighbour"} {

@@ -18,18 +18,18 @@ import (
 	"clusterctl/daemons/nft/kernel"
 )
 
-// acceptChain is an iptables chain that accepts packets of pods. The chain FORWARD jumps to it after the rules of other
-// programs, so that it takes effect instead of the policy DROP, which Docker and ufw set.
+// acceptChain is an iptables chain that accepts packets of pods. The last rule of the chain FORWARD jumps to it, so
+// that it takes precedence over the policy DROP, which Docker and ufw set.
 const acceptChain = "CLUSTERCTL-FORWARD"
 
-// proxyMark is the mark of packets that the service proxy forwards with the machine's address as their source.
+// proxyMark is the mark of packets that the service proxy forwards with the machine's source address.
 const proxyMark = "0x4000/0x4000"
 
 // programTime bounds one call of an iptables program.
 const programTime = 20 * time.Second
 
-// foreign makes packet filters of other programs accept packets of pods, and finds rules that drop them: an accept in
-// our own tables does not overrule these. Only problems may be read by several goroutines.
+// foreign makes packet filters of other programs accept packets of pods, and finds rules in them that drop such
+// packets: an accept in our own tables does not override these rules. Only found is safe for concurrent use.
 type foreign struct {
 	clusters   []netip.Prefix
 	call       func(input []byte, program string, args ...string) ([]byte, error) // runs a program; nil is the real one
@@ -41,7 +41,7 @@ type foreign struct {
 	problems []string
 }
 
-// protocolOf holds the names that iptables and the kernel have for a family of addresses.
+// protocolOf holds the names that iptables and the kernel use for an address family.
 type protocolOf struct {
 	program, names string // of iptables, and of the file that names the tables of its older kind
 	family         nftables.TableFamily
@@ -53,8 +53,8 @@ var protocols = []protocolOf{
 	{"ip6tables", "net/ip6_tables_names", nftables.TableFamilyIPv6, false},
 }
 
-// keep adds accepts for packets of pods where a filter allows that, and records the rules that still drop them. It does
-// nothing when the kernel's rules have not changed since the last call, unless deep is set.
+// keep adds accept rules for packets of pods where possible, and records the rules that still drop them. It does
+// nothing if the kernel's rules have not changed since the last call, unless deep is set.
 func (f *foreign) keep(deep bool) error {
 	generation, err := kernel.Generation()
 	if err != nil {
@@ -85,14 +85,14 @@ func (f *foreign) keep(deep bool) error {
 	return nil
 }
 
-// found returns the rules that drop packets of pods, as text.
+// found returns descriptions of the rules that drop packets of pods.
 func (f *foreign) found() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.problems)
 }
 
-// older examines the tables of the legacy iptables, if the kernel has any.
+// older checks the tables of legacy iptables, if the kernel has any.
 func (f *foreign) older(p protocolOf) ([]string, error) {
 	proc := f.proc
 	if proc == "" {
@@ -108,12 +108,12 @@ func (f *foreign) older(p protocolOf) ([]string, error) {
 			return f.accept(p, p.program, suffix, "the older tables of "+p.program)
 		}
 	}
-	return []string{"the machine has packet rules of " + p.program +
-		"-legacy, and not the program: install it, or remove the rules by a restart"}, nil
+	return []string{fmt.Sprintf("the machine has %[1]s-legacy rules but no program %[1]s-legacy: "+
+		"install it, or remove the rules by restarting the machine", p.program)}, nil
 }
 
-// accept adds acceptChain to one kind of iptables when the policy of its chain FORWARD is DROP. It returns the rules
-// that drop packets of pods before they reach it.
+// accept adds acceptChain to one variant of iptables if the policy of its chain FORWARD is DROP. It returns the rules
+// that drop packets of pods before the packets reach acceptChain.
 func (f *foreign) accept(p protocolOf, program, suffix, called string) ([]string, error) {
 	name := program + suffix
 	listed, err := f.run(nil, name, "-w", "5", "-S")
@@ -138,7 +138,7 @@ func (f *foreign) accept(p protocolOf, program, suffix, called string) ([]string
 	return problems, nil
 }
 
-// fill writes the rules of acceptChain unless they are already there.
+// fill writes the rules of acceptChain unless they already exist.
 func (f *foreign) fill(p protocolOf, program, suffix string) error {
 	var rules []string
 	for _, c := range f.clusters {

@@ -8,18 +8,18 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// filterRule is a rule of the table filter of iptables, as far as it matters to packets of pods.
+// filterRule holds the parts of a rule in the iptables table filter that decide about packets of pods.
 type filterRule struct {
 	text, chain string
-	every       bool // it has no conditions
+	every       bool // the rule matches all packets
 	source      netip.Prefix
 	destination netip.Prefix
-	in, out     bool   // it is about interfaces of pods
+	in, out     bool   // the input or output interface is a pod's
 	target      string // a verdict or a chain
-	goes        bool   // the target is a chain that does not return to this one
+	goes        bool   // the rule jumps with -g: the target chain does not return to this one
 }
 
-// readRule reads a line of iptables -S. It reports false for a line that is no rule.
+// readRule parses a line of iptables -S. It returns false if the line is not a rule.
 func readRule(line string) (filterRule, bool) {
 	words := ruleWords(line)
 	if len(words) < 2 || words[0] != "-A" {
@@ -60,7 +60,7 @@ func readRule(line string) (filterRule, bool) {
 			i++
 		case "-j", "-g":
 			r.target, r.goes = value(i), words[i] == "-g"
-			return r, true // what follows are options of the target
+			return r, true // the rest are options of the target
 		default:
 			r.every = false
 		}
@@ -69,7 +69,7 @@ func readRule(line string) (filterRule, bool) {
 	return r, true
 }
 
-// ruleWords splits a line of iptables -S, in which texts with spaces are quoted.
+// ruleWords splits a line of iptables -S into words. Texts with spaces are quoted.
 func ruleWords(line string) (words []string) {
 	var word strings.Builder
 	quoted, escaped, begun := false, false, false
@@ -99,8 +99,8 @@ func ruleWords(line string) (words []string) {
 	return words
 }
 
-// filterWalk follows packets of pods through the chains of iptables. What accepts only some of them is taken for an
-// accept, so that only what surely drops them is reported.
+// filterWalk follows packets of pods through iptables chains. An accept of some of these packets counts as an accept of
+// all, so that only certain drops are reported.
 type filterWalk struct {
 	cluster netip.Prefix
 	rules   map[string][]filterRule
@@ -110,8 +110,8 @@ type filterWalk struct {
 	dropped  string
 }
 
-// chain follows packets through a chain. from and to report whether the rules that lead to it are about packets from
-// pods and to pods, and every whether all packets come to it.
+// chain follows packets through a chain. from and to report whether the rules that lead to the chain match packets from
+// pods and to pods. every reports whether all packets reach the chain.
 func (w *filterWalk) chain(name string, from, to, every bool, depth int) {
 	for _, r := range w.rules[name] {
 		if w.left--; w.left < 0 || depth > mostJumps {
@@ -145,7 +145,7 @@ func (w *filterWalk) chain(name string, from, to, every bool, depth int) {
 	}
 }
 
-// droppingRules returns what drops packets of pods among the rules that iptables -S has listed.
+// droppingRules returns the problems with rules, as listed by iptables -S, that drop packets of pods.
 func droppingRules(listed []byte, clusters []netip.Prefix, is4 bool, called string) (problems []string) {
 	rules := map[string][]filterRule{}
 	for line := range strings.Lines(string(listed)) {

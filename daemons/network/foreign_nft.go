@@ -21,8 +21,8 @@ var ownTables = []string{"clusterctl-", "kube-proxy", "cni_hostport"}
 var familyNames = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
 	nftables.TableFamilyINet: "inet"}
 
-// newer looks at the chains of nftables that see packets which the machine forwards. That of iptables is given an
-// accept; what drops packets of pods in others is found.
+// newer checks the nftables chains with the hook forward. It adds an accept to the chains of iptables. It returns the
+// rules in other chains that drop packets of pods.
 func (f *foreign) newer() (problems []string, err error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -70,15 +70,15 @@ func (f *foreign) acceptNewer(p protocolOf, name string) ([]string, error) {
 			return f.accept(p, p.program, suffix, name)
 		}
 	}
-	return []string{name +
-		" is of iptables, and the machine has no program for it: install iptables, or delete the table"}, nil
+	return []string{name + " belongs to iptables, but the machine has no iptables program: install iptables, " +
+		"or delete the table"}, nil
 }
 
-// drops finds what drops packets of pods in a chain: the chain's policy, where no rule accepts them before, or a rule
-// for all packets.
+// drops returns what drops packets of pods in a chain: a rule for all packets, or the chain's policy, unless an earlier
+// rule accepts them.
 func (f *foreign) drops(c *nftables.Chain, name string,
 	list func(chain string) ([]*nftables.Rule, error)) (problems []string, err error) {
-	// The rules of a chain are listed once, however many rules lead to it.
+	// List the rules of a chain once, even if several rules lead to it.
 	listed := map[string][]*nftables.Rule{}
 	rules := func(chain string) ([]*nftables.Rule, error) {
 		if list, ok := listed[chain]; ok {
@@ -114,22 +114,22 @@ func (f *foreign) drops(c *nftables.Chain, name string,
 		if cluster.Addr().Is6() {
 			word = "ip6"
 		}
-		problems = append(problems, fmt.Sprintf("%s, and that is what pods of %s send and get: add the rules "+
+		problems = append(problems, fmt.Sprintf("%s, including those from and to pods in %s: add the rules "+
 			"\"%s saddr %s accept\" and \"%s daddr %s accept\" to it", dropped, cluster, word, cluster, word, cluster))
 	}
 	return problems, nil
 }
 
 const (
-	// mostRules bounds the rules that are read of one chain and those that it leads to. Where there are more, nothing is
-	// said of the chain.
+	// mostRules limits the rules that are read for one chain and the chains it leads to. Chains with more rules are not
+	// reported.
 	mostRules = 10000
-	// mostJumps is how deep chains may lead to others (NFT_JUMP_STACK_SIZE of Linux).
+	// mostJumps limits the depth of jumps between chains (NFT_JUMP_STACK_SIZE in Linux).
 	mostJumps = 16
 )
 
-// chainWalk follows packets of pods through a chain and those that it leads to. What accepts only some of them is taken
-// for an accept, so that only what surely drops them is reported.
+// chainWalk follows packets of pods through a chain and the chains it leads to. An accept of some of these packets
+// counts as an accept of all, so that only certain drops are reported.
 type chainWalk struct {
 	cluster netip.Prefix
 	rules   func(chain string) ([]*nftables.Rule, error)
@@ -142,8 +142,8 @@ type chainWalk struct {
 	}
 }
 
-// chain follows packets through a chain. path are the conditions under which they come to it, and every reports whether
-// all do.
+// chain follows packets through a chain. path holds the conditions of the rules that lead to it. every reports whether
+// all packets reach it.
 func (w *chainWalk) chain(name string, path []expr.Any, every bool, depth int) error {
 	rules, err := w.rules(name)
 	if err != nil {
@@ -182,8 +182,7 @@ func (w *chainWalk) chain(name string, path []expr.Any, every bool, depth int) e
 	return nil
 }
 
-// verdictOf returns what becomes of packets that a rule matches, nil when it decides nothing, and whether it matches
-// all of them.
+// verdictOf returns the verdict of a rule, or nil if it has none, and whether the rule matches all packets.
 func verdictOf(exprs []expr.Any) (verdict *expr.Verdict, every bool) {
 	every = true
 	for _, e := range exprs {
@@ -200,8 +199,8 @@ func verdictOf(exprs []expr.Any) (verdict *expr.Verdict, every bool) {
 	return verdict, every
 }
 
-// accepts reports whether a rule that accepts matches packets from pods, and to pods: by their network or a part of it,
-// or by how their interfaces' names begin. A set may have either.
+// accepts reports whether an accepting rule matches packets from pods and packets to pods: by a network that overlaps
+// the cluster's, or by the prefix of interface names. Sets and ranges are assumed to match.
 func accepts(exprs []expr.Any, cluster netip.Prefix) (from, to bool) {
 	source, destination := uint32(12), uint32(16)
 	if cluster.Addr().Is6() {
@@ -246,8 +245,8 @@ func accepts(exprs []expr.Any, cluster netip.Prefix) (from, to bool) {
 	return from, to
 }
 
-// networkOf returns the network that a comparison of an address's first bytes, of which a mask was taken, stands for.
-// It is invalid where that is none of the cluster's family.
+// networkOf returns the network that a comparison of the first bytes of an address matches. mask is the mask applied
+// before the comparison, or nil. The result is invalid if the comparison is not for the cluster's address family.
 func networkOf(first, mask []byte, cluster netip.Prefix) netip.Prefix {
 	bits := len(first) * 8
 	if mask != nil {

@@ -116,7 +116,7 @@ func TestPodsGetThroughTheForwardingPolicyOfDocker(t *testing.T) {
 	}
 }
 
-// The words of iptables -S.
+// Rules in the format of iptables -S.
 func TestRulesOfIPTablesThatDropPacketsOfPodsAreFound(t *testing.T) {
 	for name, row := range map[string]struct {
 		rules, dropping string // empty: none drops packets of pods
@@ -124,7 +124,8 @@ func TestRulesOfIPTablesThatDropPacketsOfPodsAreFound(t *testing.T) {
 		"none":   {"", ""},
 		"a drop": {"-A FORWARD -j DROP", "-A FORWARD -j DROP"},
 		"a reject with a comment": {
-			`-A FORWARD -m comment --comment "all \"of\" them" -j REJECT --reject-with icmp-admin-prohibited`, "-j REJECT"},
+			`-A FORWARD -m comment --comment "all \"of\" them" -j REJECT --reject-with icmp-admin-prohibited`,
+			"-j REJECT"},
 		"a drop for some":         {"-A FORWARD -s 192.0.2.1/32 -j DROP\n-A FORWARD ! -s 10.1.0.0/16 -j DROP", ""},
 		"a drop after our accept": {"-A FORWARD -j " + acceptChain + "\n-A FORWARD -j DROP", ""},
 		"a drop after accepts": {"-A FORWARD -s 10.1.0.0/16 -j ACCEPT\n-A FORWARD -d 10.0.0.0/8 -j ACCEPT\n" +
@@ -187,7 +188,7 @@ func TestRulesOfOthersThatDropPacketsOfPodsAreFound(t *testing.T) {
 		"accepts for a set": {"ip", "drop",
 			"ip saddr {10.1.0.0/16, 192.0.2.0/24} accept\nip daddr {10.1.0.0/16, 192.0.2.0/24} accept", nil},
 		"accepts for a state": {"ip", "drop", "ct state {established, related} accept", []string{four}},
-		// firewalld has the zones of networks and interfaces in chains of their own, and rejects what is in none.
+		// firewalld has one chain for each zone of networks and interfaces, and rejects packets outside all zones.
 		"accepts in chains of zones": {"inet", "accept",
 			"jump zones\nreject\n}\nchain trusted {\naccept\n}\nchain public {\n}\n" +
 				"chain zones {\nip saddr 10.1.0.0/16 goto trusted\nip daddr 10.1.0.0/16 jump trusted\ngoto public",

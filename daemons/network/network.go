@@ -410,8 +410,8 @@ func (d *daemon) tell(ctx context.Context, p Plan, made int) error {
 	return err
 }
 
-// report has the node say which packet rules of others drop what its pods send and get. It waits for nobody but the
-// API: rules are put back meanwhile.
+// report writes the packet rules of other programs that drop packets of pods to the node's condition. It runs in its
+// own goroutine, so that a slow API server does not delay the repair of rules.
 func (d *daemon) report(ctx context.Context, every time.Duration) {
 	wait := time.NewTimer(every)
 	defer wait.Stop()
@@ -424,10 +424,10 @@ func (d *daemon) report(ctx context.Context, every time.Duration) {
 		wait.Reset(every)
 		self, err := d.nodes.Get(d.name)
 		if err != nil {
-			continue // there is nothing yet to say it of
+			continue // the Node does not exist yet
 		}
 		if err := d.condition.tellDropped(ctx, self, d.foreign.found()); err != nil && ctx.Err() == nil {
-			d.env.Log.Warn("report packet rules of others", "error", err)
+			d.env.Log.Warn("report packet rules of other programs", "error", err)
 			wait.Reset(telling)
 		}
 	}

@@ -55,8 +55,8 @@ type (
 	ToPorts struct{ First, Last uint16 }
 	// ICMPv6Types matches messages of ICMPv6, which Is has matched, from First to Last.
 	ICMPv6Types struct{ First, Last uint8 }
-	// OnLink matches packets that no router has forwarded: their hop limit is the highest that there is, and each
-	// router lowers it before the packet passes its forward chains.
+	// OnLink matches packets that no router has forwarded: their hop limit is 255, and a router decrements it before
+	// its forward chains.
 	OnLink struct{}
 	// Through matches packets that came in by an interface whose name begins so, or did not.
 	Through struct {

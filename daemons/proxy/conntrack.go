@@ -13,20 +13,21 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// conntrackFiles are the kernel's settings of its table of connections: a directory of sysctls, and the module's
-// parameter that sets how many lists the table has.
+// conntrackFiles are the files that configure the kernel's connection tracking table: the directory of its sysctls, and
+// the module parameter with the number of hash buckets.
 type conntrackFiles struct{ sysctls, lists string }
 
 var kernelConntrack = conntrackFiles{"/proc/sys/net/netfilter", "/sys/module/nf_conntrack/parameters/hashsize"}
 
-// perList is how many connections a list of the table has on average, at most, when the table is full.
+// perList is the average number of connections in a hash bucket when the table is full.
 const perList = 4
 
-// setConntrack sets how many connections the kernel tracks, and for how long. A table that is larger than asked for
-// stays as it is; one that is made larger gets more lists, or each packet would search through long ones. Zeros leave
-// what the kernel has. Half-closed connections are kept for an
-// hour in place of a minute: a pod that sends for longer after its peer has closed would else send to an address that
-// nothing translates back.
+// setConntrack sets the size of the connection tracking table and its timeouts. It never shrinks the table. A larger
+// table also gets more hash buckets, because long bucket lists would slow down every packet. Zero values leave the
+// kernel's settings unchanged.
+//
+// Half-closed connections are kept for an hour instead of a minute. Otherwise a pod that keeps sending after its peer
+// has closed would send to an address that is no longer translated.
 func setConntrack(files conntrackFiles, cfg *config.Proxy, cores int) error {
 	var failures []error
 	write := func(path string, value int64, atLeast bool) {
@@ -64,8 +65,8 @@ func setConntrack(files conntrackFiles, cfg *config.Proxy, cores int) error {
 	return errors.Join(failures...)
 }
 
-// track sets the kernel's table of connections once. The files are there from when the first rules are. What cannot be
-// set is reported and left: within a container, some of it belongs to the machine.
+// track configures the connection tracking table once, after the first rules exist, because they load the module.
+// Failures are only logged: in a container, some of these settings belong to the machine.
 func (d *daemon) track() {
 	if d.tracks {
 		return

@@ -37,8 +37,10 @@ func TestConnectionsAreTrackedAsConfigured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			usual := map[string]string{"hashsize": "65536",
-				"nf_conntrack_max": "262144", "nf_conntrack_tcp_timeout_established": "86400", "nf_conntrack_tcp_timeout_close_wait": "3600",
-				"nf_conntrack_udp_timeout": "0", "nf_conntrack_udp_timeout_stream": "0", "nf_conntrack_tcp_be_liberal": "0"}
+				"nf_conntrack_max": "262144", "nf_conntrack_tcp_timeout_established": "86400",
+				"nf_conntrack_tcp_timeout_close_wait": "3600",
+				"nf_conntrack_udp_timeout":            "0", "nf_conntrack_udp_timeout_stream": "0",
+				"nf_conntrack_tcp_be_liberal": "0"}
 			for file := range usual {
 				text := "0"
 				if v, ok := c.before[file]; ok {

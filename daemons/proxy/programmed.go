@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// programmed are the metrics of how old the rules are, by upstream's names. Slices say when the change of a pod or
-// service happened that they were written for.
+// programmed are the metrics of the delay between a change and its rules, with upstream's names. EndpointSlices carry
+// the time of the pod or Service change that caused them.
 type programmed struct {
 	began   time.Time // changes from before are no news
 	seconds prometheus.Histogram

@@ -127,8 +127,8 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	return err
 }
 
-// endpointsOf returns the endpoints of the API servers that are given by address. A name has none: what it means is known only
-// by asking.
+// endpointsOf returns the API server endpoints that are given as IP addresses. Host names are ignored, because they
+// would have to be resolved.
 func endpointsOf(host string, servers []string) (list []netip.AddrPort) {
 	if u, err := url.Parse(host); err == nil {
 		servers = append(slices.Clone(servers), u.Host)

@@ -55,9 +55,9 @@ type Machine struct {
 // base is what is in a family's table whatever pods and policies there are. One chain has both directions: each chain that every packet passes
 // costs one percent of what pods of two machines get through.
 func base(f nft.Family, m Machine) *nft.Fragment {
-	// Neighbour discovery stays on one link (RFC 4861, section 7.1: its receivers refuse messages that a router has
-	// forwarded). In the forward chain these are messages between pods of the former bridge; routed ones are packets
-	// like all others.
+	// Neighbour discovery stays on one link (RFC 4861, section 7.1: receivers discard messages that a router has
+	// forwarded). In the forward chain, messages on one link are those between pods on the former bridge. Routed
+	// discovery messages are filtered like all other packets.
 	discovery := nft.Rule{nft.Is{Protocol: nft.ICMPv6}, nft.ICMPv6Types{First: firstDiscovery, Last: lastDiscovery},
 		nft.OnLink{}, accept}
 	var through, in []nft.Rule

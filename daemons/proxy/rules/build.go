@@ -54,8 +54,8 @@ var (
 type Machine struct {
 	Pods      []netip.Prefix // networks of pods; what comes from elsewhere to a service address is masqueraded
 	NodePorts []netip.Prefix // where node ports answer; all of the machine's addresses when empty
-	// API is the endpoints of the API servers. No service gets them, whatever addresses it names: a machine whose packets to
-	// the API servers are translated would never learn that the service is gone.
+	// API lists the endpoints of the API servers. No Service can take them over: a machine whose packets to the API
+	// servers are translated could never learn that the Service was deleted.
 	API []netip.AddrPort
 }
 

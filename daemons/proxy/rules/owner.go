@@ -74,11 +74,12 @@ type claims struct {
 	// address is, outside those that name it as an external IP. All names are sorted.
 	wants, given map[nft.Key][]string
 	own, outside map[netip.Addr][]string
-	api          []netip.AddrPort // endpoints that no service gets
+	api          []netip.AddrPort // endpoints that no Service can take over
 }
 
 func newClaims(m Machine) claims {
-	return claims{api: m.API, ports: map[string][]Port{}, wants: map[nft.Key][]string{}, given: map[nft.Key][]string{}, own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
+	return claims{api: m.API, ports: map[string][]Port{}, wants: map[nft.Key][]string{}, given: map[nft.Key][]string{},
+		own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
 }
 
 // Ports returns what a service has in the table.

@@ -372,17 +372,20 @@ func TestServicesOfTheSecondFamily(t *testing.T) {
 	}
 }
 
-// TestNoServiceGetsTheEndpointsOfAPIServers checks that packets to the API servers are never translated: a machine that loses
-// them would not learn that the service is gone. Proves S28.
+// TestNoServiceGetsTheEndpointsOfAPIServers checks that packets to the API servers are never translated. A machine that
+// cannot reach them would not learn that the Service was deleted. Proves S28.
 func TestNoServiceGetsTheEndpointsOfAPIServers(t *testing.T) {
-	m := Machine{Pods: machine.Pods, API: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("[2001:db8::5]:80")}}
+	m := Machine{Pods: machine.Pods, API: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"),
+		netip.MustParseAddrPort("[2001:db8::5]:80")}}
 	for name, change := range map[string]func(s *corev1.Service, ip string){
 		"external IP": func(s *corev1.Service, ip string) { s.Spec.ExternalIPs = []string{ip} },
 		"load balancer": func(s *corev1.Service, ip string) {
-			s.Spec.Type, s.Status.LoadBalancer.Ingress = corev1.ServiceTypeLoadBalancer, []corev1.LoadBalancerIngress{{IP: ip}}
+			s.Spec.Type, s.Status.LoadBalancer.Ingress = corev1.ServiceTypeLoadBalancer,
+				[]corev1.LoadBalancerIngress{{IP: ip}}
 		},
 		"limited load balancer": func(s *corev1.Service, ip string) {
-			s.Spec.Type, s.Status.LoadBalancer.Ingress = corev1.ServiceTypeLoadBalancer, []corev1.LoadBalancerIngress{{IP: ip}}
+			s.Spec.Type, s.Status.LoadBalancer.Ingress = corev1.ServiceTypeLoadBalancer,
+				[]corev1.LoadBalancerIngress{{IP: ip}}
 			s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"}
 		},
 	} {
@@ -399,16 +402,19 @@ func TestNoServiceGetsTheEndpointsOfAPIServers(t *testing.T) {
 					t.Fatal(err)
 				}
 				chains := NewChains(nft.IPv4, m)
-				if err := errors.Join(table.SetService("shop/web", ports), relay.SetService("shop/web", ports), chains.SetService("shop/web", ports)); err != nil {
+				if err := errors.Join(table.SetService("shop/web", ports), relay.SetService("shop/web", ports),
+					chains.SetService("shop/web", ports)); err != nil {
 					t.Fatal(err)
 				}
-				for mode, text := range map[string]string{"nftables": table.Text(), "userspace": relay.Text(), "iptables": chainText(chains)} {
+				for mode, text := range map[string]string{"nftables": table.Text(), "userspace": relay.Text(),
+					"iptables": chainText(chains)} {
 					destination := ip + " . tcp . 80 "
 					if mode == "iptables" {
 						destination = "-d " + ip
 					}
 					if got := strings.Contains(text, destination); got != taken {
-						t.Errorf("%s %s with %d slices, %s: translated: %v, want %v:\n%s", name, ip, len(eps), mode, got, taken, text)
+						t.Errorf("%s %s with %d slices, %s: translated: %v, want %v:\n%s", name, ip, len(eps), mode,
+							got, taken, text)
 					}
 				}
 			}
