@@ -30,7 +30,8 @@ type kubelets struct {
 	clients map[string]*http.Client // by node
 }
 
-// newKubelets takes the credentials towards the API for the kubelets too. The authority there has signed their certificates.
+// newKubelets returns the clients for kubelets. They use the credentials and the authority of the kubeconfig, because
+// that authority also signs the kubelets' certificates.
 func newKubelets(kubeconfig string) (*kubelets, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err == nil {
@@ -44,7 +45,7 @@ func newKubelets(kubeconfig string) (*kubelets, error) {
 		return nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", kubeconfig, err)
 	}
 	if verify == nil || len(cfg.CAData) == 0 {
-		return nil, fmt.Errorf("kubeconfig %s names no authority", kubeconfig)
+		return nil, fmt.Errorf("kubeconfig %s has no certificate authority", kubeconfig)
 	}
 	return &kubelets{tls: verify, clients: map[string]*http.Client{}}, nil
 }

@@ -99,8 +99,9 @@ func foreignService(s *corev1.Service) bool {
 	return s != nil && (len(s.Spec.Selector) > 0 || s.Labels[managedLabel] != Name)
 }
 
-// foreign reports whether the group version was given to another server: to another service, or with other certificates than
-// the cluster's authority signs. Another manager that declares these has its way, also where it declares the same.
+// foreign reports whether the APIService belongs to another metrics server: it names another Service, or certificates
+// not signed by the cluster's authority. It also belongs to another manager that declared these fields, even with the
+// same values.
 func foreign(a *apiregistrationv1.APIService) bool {
 	if a == nil {
 		return false
@@ -110,7 +111,8 @@ func foreign(a *apiregistrationv1.APIService) bool {
 		slices.ContainsFunc(a.ManagedFields, declaresServer)
 }
 
-// declaresServer reports whether a manager other than this daemon has written where the group version is served.
+// declaresServer reports whether a manager other than this daemon owns the fields that select the server of the group
+// version.
 func declaresServer(e metav1.ManagedFieldsEntry) bool {
 	if e.Manager == Name || e.FieldsV1 == nil {
 		return false
@@ -161,8 +163,8 @@ func (r *registrar) service() *corev1.Service {
 	return s
 }
 
-// apiService has no caBundle: API servers trust the cluster's authority here anyway, and with one another metrics server's
-// manifest, which has insecureSkipTLSVerify, could not be applied over it.
+// apiService returns the APIService to apply. It has no caBundle, because API servers trust the cluster's authority for
+// it anyway. A caBundle would conflict with insecureSkipTLSVerify in the manifest of another metrics server.
 func (r *registrar) apiService() *apiregistrationv1.APIService {
 	port := int32(servicePort)
 	if r.alias != "" {
@@ -172,8 +174,10 @@ func (r *registrar) apiService() *apiregistrationv1.APIService {
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"},
 		ObjectMeta: metav1.ObjectMeta{Name: apiService, Labels: objectLabels},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, GroupPriorityMinimum: 100, VersionPriority: 100,
-			Service: &apiregistrationv1.ServiceReference{Namespace: metav1.NamespaceSystem, Name: Name, Port: &port},
+			Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, GroupPriorityMinimum: 100,
+			VersionPriority: 100,
+			Service: &apiregistrationv1.ServiceReference{Namespace: metav1.NamespaceSystem, Name: Name,
+				Port: &port},
 		},
 	}
 }

@@ -22,7 +22,8 @@ func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
 		"another namespace":       func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service.Namespace = "mine" },
 		"any certificate is good": func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.InsecureSkipTLSVerify = true },
 		"a bundle that others declare": func(_ *corev1.Service, a *apiregistrationv1.APIService) {
-			a.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: Name, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:service":{}}}`)}},
+			a.ManagedFields = []metav1.ManagedFieldsEntry{
+				{Manager: Name, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:service":{}}}`)}},
 				{Manager: "cert-manager", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:caBundle":{}}}`)}}}
 		},
 		"no service": func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service = nil },
@@ -37,10 +38,12 @@ func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
 		t.Error("what is ours, or not there, is taken for somebody else's")
 	}
 	ranked := r.apiService()
-	ranked.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-edit", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:versionPriority":{}}}`)}},
-		{Manager: "kube-apiserver", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}, {Manager: "old"}}
+	ranked.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "kubectl-edit", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:versionPriority":{}}}`)}},
+		{Manager: "kube-apiserver", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
+		{Manager: "old"}}
 	if foreign(ranked) {
-		t.Error("an API service of which others changed the priority is taken for somebody else's")
+		t.Error("an APIService whose priority another manager changed counts as foreign")
 	}
 }
 
@@ -50,11 +53,13 @@ func TestWhatWasRegisteredOtherwiseIsPutRight(t *testing.T) {
 		t.Error("the same is taken for another")
 	}
 	former, moved, alias := r.apiService(), &registrar{port: 1}, &registrar{port: 10261, alias: "localhost"}
-	former.Spec.CABundle = []byte("ca") // as earlier releases made it
-	if same(former, r.apiService()) || foreign(former) || sameService(r.service(), moved.service()) || sameService(r.service(), alias.service()) || same(r.apiService(), alias.apiService()) {
+	former.Spec.CABundle = []byte("ca") // as earlier releases created it
+	if same(former, r.apiService()) || foreign(former) || sameService(r.service(), moved.service()) ||
+		sameService(r.service(), alias.service()) || same(r.apiService(), alias.apiService()) {
 		t.Error("another is taken for the same")
 	}
-	if a := r.apiService(); a.Spec.InsecureSkipTLSVerify || len(a.Spec.CABundle) > 0 || a.Name != "v1beta1.metrics.k8s.io" || a.Spec.Service.Namespace != metav1.NamespaceSystem {
+	if a := r.apiService(); a.Spec.InsecureSkipTLSVerify || len(a.Spec.CABundle) > 0 ||
+		a.Name != "v1beta1.metrics.k8s.io" || a.Spec.Service.Namespace != metav1.NamespaceSystem {
 		t.Errorf("%+v", a.Spec)
 	}
 }

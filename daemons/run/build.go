@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// features are those of upstream's that daemons themselves have, with the stage that they are in; none for general
+// features are the upstream feature gates that the daemons implement, with their stages. The empty stage is general
 // availability.
 var features = []struct{ name, stage string }{
 	{"ComponentSLIs", ""}, {"NativeHistograms", "BETA"}, {"ComponentStatusz", "BETA"}, {"ComponentFlagz", "BETA"},

@@ -31,8 +31,7 @@ type Env struct {
 	Health  *Health              // required
 	Rest    *Rest                // required; what the daemon tidies up when it has nothing to do
 	About   *About               // required; what the daemon tells of itself
-	// MoreMetrics are served besides /metrics, by their paths below it. Access to them is guarded as access to /metrics
-	// is.
+	// MoreMetrics maps paths below /metrics to additional metrics. They have the same access control as /metrics.
 	MoreMetrics map[string]http.Handler
 }
 
@@ -247,8 +246,8 @@ func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result
 	fmt.Fprint(w, "ok")
 }
 
-// Notify tells systemd that the process is ready as soon as h is, tells its watchdog that it makes progress for as long
-// as h is live, and says when it stops. It returns when ctx ends. Outside systemd it does nothing.
+// Notify tells systemd that the process is ready once h is ready, notifies its watchdog as long as h is live, and
+// reports when the process stops. It returns when ctx ends. Outside systemd it does nothing.
 func Notify(ctx context.Context, h *Health) {
 	if !manager.There() {
 		return

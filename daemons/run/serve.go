@@ -180,7 +180,7 @@ func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.C
 	if err != nil {
 		return nil, err
 	}
-	// Without an authority no certificate means anything: a client that is not asked for one sends none.
+	// Without a client authority, do not request client certificates: none could be verified.
 	if clientCAFile != "" {
 		cfg.ClientAuth = tls.VerifyClientCertIfGiven
 		authorities, err := NewAuthorities(clientCAFile)

@@ -12,13 +12,14 @@ import (
 	"clusterctl/certs"
 )
 
-// TestClientsMayHaveACertificate shows a certificate to a daemon that has no authority for clients.
+// TestClientsMayHaveACertificate connects with a client certificate to a daemon without a client authority.
 func TestClientsMayHaveACertificate(t *testing.T) {
 	ca, err := certs.NewCA("other", 0, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := certs.Issue(ca, certs.Request{CommonName: "jane", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, time.Now())
+	pair, err := certs.Issue(ca, certs.Request{CommonName: "jane",
+		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +35,13 @@ func TestClientsMayHaveACertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{TLSConfig: cfg, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TLS.PeerCertificates)+len(r.TLS.VerifiedChains) > 0 {
-			t.Error("the daemon has taken in a certificate that means nothing")
-		}
-		_, _ = io.WriteString(w, "ok")
-	})}
+	server := &http.Server{TLSConfig: cfg, ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if len(r.TLS.PeerCertificates)+len(r.TLS.VerifiedChains) > 0 {
+				t.Error("the daemon received a client certificate that it cannot verify")
+			}
+			_, _ = io.WriteString(w, "ok")
+		})}
 	done := make(chan error, 1)
 	go func() { done <- server.ServeTLS(ln, "", "") }()
 	defer func() { _ = server.Close(); <-done }()

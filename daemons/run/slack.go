@@ -19,12 +19,12 @@ const Slack = 4 * time.Millisecond
 // usual is the system's slack, where nobody has set another.
 const usual = 50 * time.Microsecond
 
-// Slacken starts the process over with Slack, under the same number, unless whoever started it has set one, as its
-// unit does. It has to be there before the runtime's monitor is, whose thread has what the first one had. Slacken
-// returns when that is so, or cannot be.
+// Slacken sets the timer slack and executes the program again, in the same process, unless the slack was already set,
+// for example by the unit. The slack must be set before the Go runtime starts its monitor thread, because threads
+// inherit it from the first thread. Slacken returns if the slack is already set, or with an error if it cannot be set.
 //
-// The caller has to be on the process's first thread, where functions named init run: with execve(2) from another
-// thread the process is a zombie without memory until its other threads have ended, and loses its parent-death signal.
+// Call it on the process's first thread, where init functions run. After execve(2) on another thread, the process is
+// briefly a zombie until its other threads have ended, and it loses its parent-death signal.
 func Slacken() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

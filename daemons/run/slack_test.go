@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// init keeps TestMain on the process's first thread, as main of a daemon is.
+// init locks TestMain to the process's first thread, as the main function of a daemon does.
 func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
@@ -27,14 +27,14 @@ func TestMain(m *testing.M) {
 		return
 	case "another thread":
 		failed := make(chan error)
-		go func() { failed <- Slacken() }() // it cannot run on the thread that this goroutine is locked to
+		go func() { failed <- Slacken() }() // runs on another thread, because this goroutine is locked to the first
 		fmt.Println("answer:", <-failed)
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// deathSignal returns the signal that the process gets when its parent ends.
+// deathSignal returns the signal that the kernel sends to the process when its parent ends, or -1 on failure.
 func deathSignal() (signal int32) {
 	_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&signal)), 0)
 	if errno != 0 {
@@ -66,22 +66,23 @@ func started(t *testing.T, thread string, with time.Duration) []string {
 }
 
 func TestADaemonIsWokenLessOften(t *testing.T) {
-	// It starts over once, as the same process, which still ends with its parent.
+	// The process executes itself once. It keeps its process id and still ends with its parent.
 	said := started(t, "first thread", usual)
 	if len(said) != 2 || !strings.HasSuffix(said[0], " has 50µs, and signal 9 when its parent ends") ||
 		said[1] != strings.Replace(said[0], "50µs", "4ms", 1) {
 		t.Errorf("a process says %q", said)
 	}
 	// What its unit says, stays.
-	if said := started(t, "first thread", time.Millisecond); len(said) != 1 || !strings.Contains(said[0], " has 1ms, ") {
+	if said := started(t, "first thread", time.Millisecond); len(said) != 1 ||
+		!strings.Contains(said[0], " has 1ms, ") {
 		t.Errorf("a process whose slack is set says %q", said)
 	}
 }
 
-// A process that starts over from another thread is a zombie for a moment, and does not end with its parent any more.
+// After execve on another thread, a process is briefly a zombie and no longer ends with its parent.
 func TestAProcessStartsOverFromItsFirstThreadAlone(t *testing.T) {
 	said := started(t, "another thread", usual)
 	if len(said) != 1 || !strings.Contains(said[0], "not the first thread") {
-		t.Errorf("a process says %q", said)
+		t.Errorf("the process printed %q", said)
 	}
 }

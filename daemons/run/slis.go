@@ -37,8 +37,8 @@ func (s *slis) count(endpoint string, results []result) {
 	}
 }
 
-// slis serves the results of health checks. A scrape asks each check itself, so that a daemon whose health endpoints
-// nobody asks has series from the start.
+// slis serves the results of health checks as metrics. Every scrape runs the checks, so that the series exist from the
+// start, even if nothing requests the health endpoints.
 func (h *Health) slis() http.Handler {
 	counts := h.counted()
 	answer := promhttp.HandlerFor(counts.registry, promhttp.HandlerOpts{})

@@ -1,6 +1,6 @@
-// Package manager sends systemd the notifications of this process: ready, alive, stopping, and the sockets to keep for
-// the next process. The socket for the messages is opened once, unlike in go-systemd, so that a process without free
-// file descriptors still reports that it is alive.
+// Package manager sends notifications of this process to systemd: ready, alive, stopping, and the sockets to pass to
+// the next process. Unlike go-systemd, it opens the notification socket only once, so that a process without free file
+// descriptors can still report that it is alive.
 package manager
 
 import (
@@ -29,8 +29,8 @@ var socket = sync.OnceValues(func() (int, error) {
 	return fd, nil
 })
 
-// There reports whether a service manager listens, and opens the socket for it. It is called before the process has
-// much to do.
+// There reports whether a service manager listens for notifications, and opens the socket for them. Call it early in
+// the process, while file descriptors are free.
 func There() bool {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return false
@@ -65,8 +65,8 @@ func Tell(text string, files ...int) error {
 	}
 }
 
-// Watchdog returns the interval within which the service manager expects a notification that the process is alive; zero
-// for none.
+// Watchdog returns the interval within which the service manager expects an alive notification, or zero if it expects
+// none.
 func Watchdog() time.Duration {
 	period, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package measure makes the histograms that daemons serve at /metrics. Like upstream's since Kubernetes 1.37, each has
-// exponential buckets beside its own: a scraper that asks for the protobuf form gets them as a native histogram, and
-// all others get text with the classic buckets alone. See
+// Package measure creates the histograms that daemons serve at /metrics. Like upstream's since Kubernetes 1.37, each
+// histogram has both classic and exponential buckets. Scrapers that request the protobuf format get a native histogram.
+// Others get text with the classic buckets only. See
 // https://kubernetes.io/docs/reference/instrumentation/native-histograms/.
 package measure
 

@@ -1,5 +1,5 @@
-// Package watchdog tells systemd's watchdog that a process makes progress. A process that gets no CPU is not taken for
-// one that hangs: while it runs late, it asks for more patience. Health checks are their caller's.
+// Package watchdog notifies systemd's watchdog that a process makes progress. A process that is short of CPU must not
+// count as hanging: while its reports are late, it requests a longer timeout. The caller provides the health checks.
 package watchdog
 
 import (
@@ -10,8 +10,9 @@ import (
 	"clusterctl/daemons/run/manager"
 )
 
-// Watch tells systemd, in time for its watchdog, whenever live returns nil, until ctx ends. A live that does not return
-// is a process that hangs. send is one message of sd_notify(3). Watch returns at once when the unit has no watchdog.
+// Watch notifies systemd within the watchdog interval whenever live returns nil, until ctx ends. If live does not
+// return, the process counts as hanging. send sends one message of sd_notify(3). Watch returns at once if the unit has
+// no watchdog.
 func Watch(ctx context.Context, send func(message string), live func(context.Context) error) {
 	period := manager.Watchdog()
 	if period == 0 {
@@ -64,8 +65,8 @@ func newPace(period time.Duration, now time.Time) *pace {
 	return &pace{usual: period, every: period / reports, last: now}
 }
 
-// at takes in that the process has come to a report, and returns how patient systemd should be from now on and whether
-// that is new. A process that wants CPU comes late, at first by little.
+// at records the time of a report. It returns the timeout that systemd should use from now on, and whether it changed.
+// A process that is short of CPU reports late, at first by a short time.
 func (p *pace) at(now time.Time) (patience time.Duration, changed bool) {
 	if late := now.Sub(p.last) - p.every; late > p.every/10 {
 		p.late = now
