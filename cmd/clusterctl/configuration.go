@@ -49,7 +49,8 @@ func (f *configFlags) read(c *cobra.Command, args []string, all bool) (*load.Con
 	if f.now.IsZero() {
 		f.now = time.Now()
 	}
-	o := load.Options{Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ(), Programs: all, Now: f.now, Made: workload.Made}
+	o := load.Options{Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ(), Programs: all, Now: f.now,
+		Made: workload.Made}
 	if len(args) > 0 {
 		o.Path = args[0]
 	}

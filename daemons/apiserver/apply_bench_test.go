@@ -22,8 +22,9 @@ var applyShapes = map[string]func(n int) (path, body string){
 		for i := range n {
 			list = append(list, fmt.Sprintf(`{"name":"E%d","value":"v"}`, i))
 		}
-		return deploymentPath + "/a", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},
-			"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","env":[` + strings.Join(list, ",") + `]}]}}}}`
+		return deploymentPath + "/a", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},` +
+			`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},` +
+			`"spec":{"containers":[{"name":"c","image":"i","env":[` + strings.Join(list, ",") + `]}]}}}}`
 	},
 	"nested": func(n int) (string, string) {
 		var list []string

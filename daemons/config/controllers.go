@@ -11,7 +11,8 @@ import (
 var Controllers = []string{
 	"serviceaccount", "serviceaccount-token", "namespace", "nodecidr", "node", "cloud-node", "taint-eviction", "deployment", "replicaset",
 	"replicationcontroller", "statefulset", "daemonset", "job", "cronjob", "horizontal-pod-autoscaler", "endpoints",
-	"endpointslice", "endpointslice-mirroring", "networkpolicy", "presence", "service", "disruption", "podgc", "garbage", "resourcequota", "persistentvolume-binder",
+	"endpointslice", "endpointslice-mirroring", "networkpolicy", "presence", "service", "disruption", "podgc",
+	"garbage", "resourcequota", "persistentvolume-binder",
 	"directory-provisioner", "ephemeral-volume", "resourceclaim", "device-taint-eviction", "persistentvolume-expander", "pvc-protection", "pv-protection", "vac-protection",
 	"validatingadmissionpolicy-status",
 	"certificate", "certificate-approval", "podcertificaterequest-cleaner", "clusterrole-aggregation", "token-cleaner", "bootstrap-signer", "service-cidr",

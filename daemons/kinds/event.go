@@ -13,8 +13,9 @@ import (
 func events() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("Event"),
-		Resource: "events", Singular: "event", ShortNames: []string{"ev"}, Namespaced: true, CreateOnUpdate: true, Dependents: NoDependents,
-		New: made[corev1.Event](), NewList: made[corev1.EventList](),
+		Resource: "events", Singular: "event", ShortNames: []string{"ev"}, Namespaced: true, CreateOnUpdate: true,
+		Dependents: NoDependents,
+		New:        made[corev1.Event](), NewList: made[corev1.EventList](),
 		Aliases: []Alias{{
 			GVK: eventsv1.SchemeGroupVersion.WithKind("Event"),
 			New: made[eventsv1.Event](), NewList: made[eventsv1.EventList](),

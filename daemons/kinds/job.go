@@ -16,8 +16,9 @@ import (
 func jobs() *Kind {
 	return &Kind{
 		GVK:      batchv1.SchemeGroupVersion.WithKind("Job"),
-		Resource: "jobs", Singular: "job", Categories: []string{"all"}, Namespaced: true, HasGeneration: true, Dependents: OrphanDependents,
-		New: made[batchv1.Job](), NewList: made[batchv1.JobList](),
+		Resource: "jobs", Singular: "job", Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
+		Dependents: OrphanDependents,
+		New:        made[batchv1.Job](), NewList: made[batchv1.JobList](),
 		Default:       does(defaultJob),
 		PrepareCreate: does(prepareJob),
 		PrepareUpdate: updates(func(j, old *batchv1.Job) { j.Status = old.Status }),

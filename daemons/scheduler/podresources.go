@@ -14,9 +14,9 @@ import (
 	"clusterctl/daemons/scheduler/cluster"
 )
 
-// podResources are the metrics of what pods request and are limited to, by upstream's names, which are served at
-// /metrics/resources: as many series as there are pods. Pods that have ended, and those that wait for their scheduling
-// gates, are not among them. A scheduler that does not lead knows of none.
+// podResources are the metrics of the requests and limits of pods, with upstream's names, served at /metrics/resources.
+// The number of series grows with the number of pods. Ended pods and pods with scheduling gates are not included. A
+// scheduler that is not the leader has no series.
 type podResources struct{ m *metrics }
 
 var (

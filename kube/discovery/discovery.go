@@ -34,8 +34,8 @@ type Interface interface {
 	// ServerGroupsAndResources returns all groups, and their resources in all versions. With an ErrGroupDiscoveryFailed
 	// the lists are incomplete.
 	ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
-	// ServerPreferredResources returns each resource in the version that its group prefers, without subresources. With
-	// an ErrGroupDiscoveryFailed the lists are incomplete.
+	// ServerPreferredResources returns each resource in the preferred version of its group, without subresources. If
+	// the error is an ErrGroupDiscoveryFailed, the lists are incomplete.
 	ServerPreferredResources() ([]*metav1.APIResourceList, error)
 	// ServerPreferredNamespacedResources is like ServerPreferredResources, for namespaced resources only.
 	ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, error)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Mapper maps kinds to resources by the discovery documents of an API server. It reads them on first use, and again
-// after Reset. Group versions whose server does not answer are left out. It is safe for concurrent use.
+// Mapper maps kinds to resources using the discovery documents of an API server. It reads them on first use, and again
+// after Reset. Group versions whose server does not respond are omitted. It is safe for concurrent use.
 type Mapper struct {
 	server Interface
 

@@ -1,6 +1,6 @@
 // Package kubernetes provides typed clients for the kinds that the daemons and the provisioner use. The methods are
-// those of client-go's package kubernetes. That package links all versions of all kinds into the program, which makes
-// it a seventh larger.
+// those of client-go's package kubernetes, which this package replaces because it links all versions of all kinds and
+// makes the program a seventh larger.
 package kubernetes
 
 import (

@@ -51,8 +51,8 @@ type Collection[P Object, L runtime.Object] interface {
 	DeleteCollection(ctx context.Context, opts metav1.DeleteOptions, list metav1.ListOptions) error
 }
 
-// objects implements WithStatus and Collection. The requests are made by untyped methods of resource, so that the code
-// is not repeated for each type.
+// objects implements WithStatus and Collection. It sends requests with the untyped methods of resource, so that the
+// code is not instantiated for each type.
 type objects[P Object, L runtime.Object] struct{ resource }
 
 func newObjects[P Object, L runtime.Object](client rest.Interface, namespace, name string) objects[P, L] {

@@ -138,8 +138,8 @@ func newShape(pod *corev1.Pod, key string) *Shape {
 	return s
 }
 
-// shapeKey is equal for pods between which scheduling makes no difference, and which have the same limits. What pods of
-// one template differ in, such as environment and commands, is not in it.
+// shapeKey is equal for pods that the scheduler cannot distinguish and that have the same limits. It does not contain
+// fields in which pods of one template can differ, such as environment and commands.
 func shapeKey(pod *corev1.Pod) string {
 	var b strings.Builder
 	b.Grow(512)

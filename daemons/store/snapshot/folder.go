@@ -56,8 +56,8 @@ func list(dir string) ([]store.Snapshot, error) {
 	return all, nil
 }
 
-// entries returns the paths of what a folder has whose names begin and end so, sorted. A folder that is missing has
-// none.
+// entries returns the sorted paths of a folder's entries whose names have the given prefix and suffix. A missing folder
+// has no entries.
 func entries(dir, begin, end string) (paths []string, err error) {
 	list, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,8 +12,8 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// A proxy in the environment is for the object store of snapshots and does not lead to members. The environment is read
-// once in a process, so that a second one connects.
+// The proxy in the environment is for the object store of snapshots and cannot reach etcd members. Go reads the proxy
+// variables once per process, so a second process connects.
 func TestMembersAreReachedWithoutAProxy(t *testing.T) {
 	if os.Getenv("CONNECT_BY_PROXY") != "" {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -48,6 +48,6 @@ func TestMembersAreReachedWithoutAProxy(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if n := asked.Load(); n > 0 {
-		t.Errorf("the proxy was asked %d times for a member", n)
+		t.Errorf("the proxy got %d connections for a member", n)
 	}
 }

@@ -29,8 +29,10 @@ import (
 // Connect returns a client of the store, as whom the files name.
 func Connect(ctx context.Context, c store.Client, endpoints ...string) (*clientv3.Client, error) {
 	o := clientv3.Config{
-		Context: ctx, Endpoints: endpoints, DialTimeout: dialTimeout, Logger: zap.NewNop(), MaxCallRecvMsgSize: 64 << 20,
-		DialOptions: []grpc.DialOption{grpc.WithNoProxy()}, // a proxy of the machine leads to what is outside of the cluster
+		Context: ctx, Endpoints: endpoints, DialTimeout: dialTimeout, Logger: zap.NewNop(),
+		MaxCallRecvMsgSize: 64 << 20,
+		// The proxy in the environment leads outside the cluster.
+		DialOptions: []grpc.DialOption{grpc.WithNoProxy()},
 	}
 	if c.CA != "" {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)

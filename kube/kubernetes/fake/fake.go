@@ -1,5 +1,5 @@
 // Package fake implements the clients of package kubernetes with objects in memory, for tests. It wraps client-go's
-// fake.
+// fake clientset.
 package fake
 
 import (
