@@ -151,7 +151,7 @@ func (f *KubeletFile) problems() (list []Problem) {
 	refuse(f.APIVersion != "kubelet.config.k8s.io/v1beta1" || f.Kind != "KubeletConfiguration", "kind",
 		"it is of apiVersion %q and kind %q; only kubelet.config.k8s.io/v1beta1 KubeletConfiguration is supported", f.APIVersion, f.Kind)
 	refuse(f.ServerTLSBootstrap && f.TLSCertFile+f.TLSPrivateKeyFile != "", "serverTLSBootstrap", "asks the cluster for the serving certificate that tlsCertFile names: leave one of them out")
-	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs", "cgroupDriver", "%q is not carried out: "+
+	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs", "cgroupDriver", "%q is not supported: "+
 		"this kubelet supports only cgroupfs, and the container runtime must use cgroupfs as well", f.CgroupDriver)
 	reservation := cmp.Or(f.MemoryReservationPolicy, ReserveNone)
 	refuse(reservation != ReserveNone && reservation != ReserveTiered, "memory_reservation_policy",

@@ -166,7 +166,7 @@ func TestACertificateIsRenewedAndServesUntilThen(t *testing.T) {
 	s.answer = refuseAs(certificatesv1.PodCertificateRequestConditionTypeFailed)
 	if pair, next, err := get(); err != nil || string(pair.Key) != string(first.Key) || !next.After(s.now) ||
 		len(s.asked) != 2 {
-		t.Errorf("while no new one is issued: the same key is %t, asked %d times, %v",
+		t.Errorf("before a new certificate is issued: same key %t, %d requests, %v",
 			string(pair.Key) == string(first.Key), len(s.asked), err)
 	}
 	s.answer = issueAll

@@ -158,13 +158,13 @@ func (p *externalIPs) whose() func(ip netip.Addr) string {
 			one(a.Address, "an address of node "+n.Name)
 		}
 		for _, cidr := range n.Spec.PodCIDRs {
-			all(cidr, "in the network of the pods of node "+n.Name)
+			all(cidr, "in the pod network of node "+n.Name)
 		}
 	}
 	for _, obj := range p.objects.List(serviceCIDRsGR, "") {
 		if c, ok := obj.(*networkingv1.ServiceCIDR); ok {
 			for _, cidr := range c.Spec.CIDRs {
-				all(cidr, "in the range of Services "+c.Name)
+				all(cidr, "in the service range "+c.Name)
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (p *externalIPs) whose() func(ip netip.Addr) string {
 		}
 		for _, pool := range pools {
 			if slices.ContainsFunc(pool.Ranges, func(r config.Range) bool { return r.Contains(ip) }) {
-				return "of the load balancers' pool " + pool.Name
+				return "in the load balancer pool " + pool.Name
 			}
 		}
 		return ""

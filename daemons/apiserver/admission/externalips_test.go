@@ -66,9 +66,9 @@ func TestExternalIPsAreNotTheClustersOwn(t *testing.T) {
 		"2001:db8::2":   "an address of node a",
 		"2001:db8:0::2": "an address of node a", "10.0.0.3": "an address of machine c",
 		"203.0.113.3":   "an address of machine c",
-		"203.0.113.105": "of the load balancers' pool outside", "10.96.0.1": "in a network of the cluster",
-		"10.97.0.1":  "in the range of Services more",
-		"10.250.1.7": "in the network of the pods of node a", "10.244.3.7": "in a network of the cluster",
+		"203.0.113.105": "in the load balancer pool outside", "10.96.0.1": "in a network of the cluster",
+		"10.97.0.1":  "in the service range more",
+		"10.250.1.7": "in the pod network of node a", "10.244.3.7": "in a network of the cluster",
 		"10.0.0.100": "in a network of the cluster", "10.0.0.9": "in a network of the cluster",
 	} {
 		err := ask(plugin, nil, service("192.0.2.9", ip))

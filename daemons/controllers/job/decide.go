@@ -233,7 +233,7 @@ func predecessors(job *batchv1.Job, stopping []*corev1.Pod, held map[int]*corev1
 }
 
 // unfit splits the active pods into those to delete and the rest. A pod is deleted if its index no longer exists, is
-// completed, or belongs to another pod.
+// completed, or belongs to an older pod.
 func unfit(job *batchv1.Job, active []*corev1.Pod) (unfit, rest []*corev1.Pod) {
 	if !indexed(job) {
 		return nil, slices.Clone(active)

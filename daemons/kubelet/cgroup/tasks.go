@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Tasks returns the number of processes and threads in the cgroup with the lowest limit among the group of all pods and
-// its parents, and that limit. It returns false if none of them has a limit.
+// Tasks returns the number of processes and threads in a cgroup, and the limit of that cgroup. It selects the cgroup
+// with the fewest tasks left, among the group of all pods and its parents. ok is false if none of them has a limit.
 func (m *Manager) Tasks() (current, limit int64, ok bool) {
 	_, unified, err := m.trees()
 	if err != nil {

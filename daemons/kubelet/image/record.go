@@ -94,8 +94,8 @@ func (r *Records) Begin(image string) error {
 }
 
 // End records the end of a pull. ref is the image's id, or empty if the pull failed. with is the credential that
-// succeeded, or nil if none was needed. If the record cannot be written, the note of Begin stays, and no pod is known
-// to be allowed to use the image.
+// succeeded, or nil if none was needed. If the record cannot be written, the entry that Begin wrote stays, so that no
+// pod is known to be allowed to use the image.
 func (r *Records) End(image, ref string, with *Credential) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
