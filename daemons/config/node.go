@@ -22,7 +22,7 @@ type Kubelet struct {
 	NetworkPolicySocket           string            `flag:"network-policy-socket" help:"socket of the network daemon; containers start after it reports the pod's policies as applied; no wait when empty"`
 	ImageCredentialProviderConfig string            `flag:"image-credential-provider-config" help:"CredentialProviderConfig file, which lists the plugins that provide registry credentials"`
 	ImageCredentialProviderBinDir string            `flag:"image-credential-provider-bin-dir" help:"directory of the credential provider plugins"`
-	AllowedUnsafeSysctls          []string          `flag:"allowed-unsafe-sysctls" setting:"allowed_unsafe_sysctls" help:"sysctls that pods may set besides the safe ones; a trailing * matches any suffix"`
+	AllowedUnsafeSysctls          []string          `flag:"allowed-unsafe-sysctls" setting:"allowed_unsafe_sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
 }
 
 // DefaultKubelet returns the documented defaults.
