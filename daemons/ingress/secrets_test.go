@@ -188,8 +188,8 @@ func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
 	}
 }
 
-// TestSecretsWithoutAWatchRestBetweenTurns checks which Secrets are read next when few Secrets have no watch. Proves
-// S32.
+// TestSecretsWithoutAWatchRestBetweenTurns checks which Secrets are read next when few Secrets have no watch.
+// Proves S32.
 func TestSecretsWithoutAWatchRestBetweenTurns(t *testing.T) {
 	client := fake.NewClientset(tlsSecret("s", "1"))
 	s := newSecrets(client, slog.New(slog.DiscardHandler), func(context.Context, route.Key, *corev1.Secret) {})

@@ -18,8 +18,8 @@ func replicaOf(daemon, machine string) api.User {
 		Groups: []string{"system:" + daemon, api.GroupAuthenticated}}
 }
 
-// TestDaemonsOfAMachineChangeItsObjectsOnly checks the requests that daemons on several machines are allowed. Proves
-// S12 and S31.
+// TestDaemonsOfAMachineChangeItsObjectsOnly checks the requests that daemons on several machines are allowed.
+// Proves S12 and S31.
 func TestDaemonsOfAMachineChangeItsObjectsOnly(t *testing.T) {
 	may, err := New(nil, objects())
 	if err != nil {
