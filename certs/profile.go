@@ -86,7 +86,8 @@ func Daemon(name string) Request {
 // Replica is the client certificate of a daemon that runs on several machines, on one of them. The API server holds it to
 // what concerns that machine.
 func Replica(name, machine string) Request {
-	return Request{CommonName: "system:" + name + ":" + machine, Organizations: []string{"system:" + name}, Usages: client}
+	return Request{CommonName: "system:" + name + ":" + machine, Organizations: []string{"system:" + name},
+		Usages: client}
 }
 
 // DaemonServer is the serving certificate of a component's health and metrics endpoints.

@@ -38,7 +38,9 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 	c.API.AdmissionPlugins, c.API.Admission = raw.AdmissionPlugins, raw.Admission
 	for _, name := range raw.AdmissionPlugins {
 		if !slices.Contains(daemons.OptionalAdmissionPlugins, name) {
-			diags = append(diags, fail(nested(b, "api", "enable_admission_plugins"), "Unknown admission plugin", "%q cannot be enabled: %s can; the others are always there.", name, strings.Join(daemons.OptionalAdmissionPlugins, " and ")))
+			diags = append(diags, fail(nested(b, "api", "enable_admission_plugins"), "Unknown admission plugin",
+				"%q cannot be enabled: %s can; the others are always there.", name,
+				strings.Join(daemons.OptionalAdmissionPlugins, " and ")))
 		}
 	}
 	for _, text := range raw.AllowedExternalIPs {
@@ -46,7 +48,8 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 			continue
 		}
 		if _, err := netip.ParsePrefix(text); err != nil {
-			diags = append(diags, fail(nested(b, "api", "allowed_external_ips"), "Invalid network", "%q is neither a network, as in \"192.0.2.0/24\", nor an address.", text))
+			diags = append(diags, fail(nested(b, "api", "allowed_external_ips"), "Invalid network",
+				"%q is neither a network, as in \"192.0.2.0/24\", nor an address.", text))
 		}
 	}
 	c.API.AllowedExternalIPs = raw.AllowedExternalIPs

@@ -47,7 +47,8 @@ func checkObject(content map[string]any, complete bool) error {
 			return nil
 		}
 		// Objects are applied on what the cluster has, which may bring what is missing here.
-		errs := slices.DeleteFunc(kinds.CheckNew(*gvk, object), func(e *field.Error) bool { return e.Type == field.ErrorTypeRequired })
+		errs := slices.DeleteFunc(kinds.CheckNew(*gvk, object),
+			func(e *field.Error) bool { return e.Type == field.ErrorTypeRequired })
 		if len(errs) > 0 {
 			return &refusedError{gvk.Kind, errs}
 		}

@@ -29,7 +29,8 @@ func decodeLifecycle(x *Context, b *hcl.Block) (*lifecycleBlock, hcl.Body, hcl.D
 		return nil, rest, diags
 	}
 	if len(content.Blocks) > 1 {
-		return nil, rest, append(diags, fail(content.Blocks[1].DefRange.Ptr(), "Second lifecycle block", "A block has one lifecycle at most."))
+		return nil, rest, append(diags, fail(content.Blocks[1].DefRange.Ptr(), "Second lifecycle block",
+			"A block has one lifecycle at most."))
 	}
 	var l lifecycleBlock
 	return &l, rest, append(diags, x.decode(content.Blocks[0].Body, x.Eval, &l)...)
@@ -60,7 +61,8 @@ func (l *lifecycleBlock) refuseIgnore(why string) hcl.Diagnostics {
 }
 
 // ignored reads ignore_changes: all, or a list of fields, each of which check may refuse or write in another way.
-func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (list config.Ignored, diags hcl.Diagnostics) {
+func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (list config.Ignored,
+	diags hcl.Diagnostics) {
 	expr := l.ignoreChanges()
 	if expr == nil {
 		return list, nil
@@ -68,12 +70,14 @@ func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (l
 	if word := hcl.ExprAsKeyword(expr); word == "all" {
 		return config.Ignored{All: true}, nil
 	}
-	if v, more := expr.Value(nil); !more.HasErrors() && v.Type() == cty.String && v.IsKnown() && v.AsString() == "all" { // JSON
+	// JSON files have the text "all".
+	if v, more := expr.Value(nil); !more.HasErrors() && v.Type() == cty.String && v.IsKnown() && v.AsString() == "all" {
 		return config.Ignored{All: true}, nil
 	}
 	items, more := hcl.ExprList(expr)
 	if more.HasErrors() {
-		return list, hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid ignore_changes", "Write a list of fields, as [spec.replicas, metadata.annotations[\"example.com/x\"]], or all.")}
+		return list, hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid ignore_changes",
+			"Write a list of fields, as [spec.replicas, metadata.annotations[\"example.com/x\"]], or all.")}
 	}
 	for _, item := range items {
 		path, err := fieldPath(item)
@@ -98,7 +102,8 @@ func fieldPath(expr hcl.Expression) (path []string, err error) {
 		}
 	}
 	if diags.HasErrors() {
-		return nil, fmt.Errorf("this is no field. Fields are written as spec.replicas or metadata.annotations[\"example.com/x\"]")
+		return nil, fmt.Errorf("this is no field. Fields are written as spec.replicas or " +
+			"metadata.annotations[\"example.com/x\"]")
 	}
 	for _, step := range t {
 		switch s := step.(type) {
@@ -108,7 +113,8 @@ func fieldPath(expr hcl.Expression) (path []string, err error) {
 			path = append(path, s.Name)
 		case hcl.TraverseIndex:
 			if s.Key.Type() != cty.String {
-				return nil, fmt.Errorf("elements of a list are named by their field name, as containers[\"web\"]: their places change when others are added")
+				return nil, fmt.Errorf("elements of a list are named by their field name, as containers[\"web\"]: " +
+					"their places change when others are added")
 			}
 			path = append(path, s.Key.AsString())
 		default:
@@ -130,8 +136,10 @@ func objectField(apiVersion, kind string, short bool) func([]string) ([]string, 
 		case "status":
 			return nil, fmt.Errorf("status is the cluster's, and is never compared")
 		case "metadata":
-			if len(path) == 1 || !slices.Contains([]string{"labels", "annotations", "finalizers", "ownerReferences"}, path[1]) {
-				return nil, fmt.Errorf("of metadata, labels, annotations, finalizers and ownerReferences can be ignored, whole or by key: the rest says which object it is, or is the cluster's")
+			if len(path) == 1 || !slices.Contains([]string{"labels", "annotations", "finalizers", "ownerReferences"},
+				path[1]) {
+				return nil, fmt.Errorf("of metadata, labels, annotations, finalizers and ownerReferences can be " +
+					"ignored, whole or by key: the rest says which object it is, or is the cluster's")
 			}
 		}
 		gv, err := schema.ParseGroupVersion(apiVersion)
@@ -204,7 +212,8 @@ func workloadField(containers []containerBlock) func([]string) ([]string, error)
 				return path, nil
 			}
 		case "container":
-			if len(path) != 3 || !slices.Contains([]string{"image", "command", "args", "env", "requests", "limits"}, path[2]) {
+			if len(path) != 3 || !slices.Contains([]string{"image", "command", "args", "env", "requests", "limits"},
+				path[2]) {
 				break
 			}
 			if slices.ContainsFunc(containers, func(c containerBlock) bool { return c.Name == path[1] }) {
@@ -212,7 +221,9 @@ func workloadField(containers []containerBlock) func([]string) ([]string, error)
 			}
 			return nil, fmt.Errorf("there is no container %q", path[1])
 		}
-		return nil, fmt.Errorf("of a workload replicas, config, node_selector and container[\"NAME\"].image, command, args, env, requests or limits can be ignored, or all. An object block of kind Deployment can ignore any field")
+		return nil, fmt.Errorf("of a workload replicas, config, node_selector and container[\"NAME\"].image, " +
+			"command, args, env, requests or limits can be ignored, or all. An object block of kind Deployment can " +
+			"ignore any field")
 	}
 }
 
@@ -232,7 +243,8 @@ func (l *lifecycleBlock) unusedFields(objects []config.Object) (diags hcl.Diagno
 			return err == nil
 		})
 		if !has {
-			diags = append(diags, fail(l.ignoreChanges().Range().Ptr(), "Invalid ignore_changes", "No object of this block has the field: %s", sentence(refused)))
+			diags = append(diags, fail(l.ignoreChanges().Range().Ptr(), "Invalid ignore_changes",
+				"No object of this block has the field: %s", sentence(refused)))
 		}
 	}
 	return diags

@@ -65,11 +65,15 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return config.Machine{}, diags
 	}
-	diags = append(diags, raw.Lifecycle.refuseIgnore("What is on a machine is made of its block alone: nothing else changes it, and nothing could be kept. Leave out of the block what clusterctl is not to set, as labels that are set with kubectl.")...)
+	diags = append(diags, raw.Lifecycle.refuseIgnore("What is on a machine is made of its block alone: nothing else "+
+		"changes it, and nothing could be kept. Leave out of the block what clusterctl is not to set, as labels that "+
+		"are set with kubectl.")...)
 	m := config.Machine{Address: x.address("machine." + b.Labels[0]), Roles: raw.Roles, Labels: raw.Labels, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b)}
 	m.Name = or(raw.Name, x.name(b.Labels[0]))
 	if len(m.Name) > validation.LabelValueMaxLength {
-		diags = append(diags, fail(attr(b, body, "name"), "Machine name that is too long", "%q has %d characters. The label kubernetes.io/hostname of a node, which is the name, has %d at most.", m.Name, len(m.Name), validation.LabelValueMaxLength))
+		diags = append(diags, fail(attr(b, body, "name"), "Machine name that is too long",
+			"%q has %d characters. The label kubernetes.io/hostname of a node, which is the name, has %d at most.",
+			m.Name, len(m.Name), validation.LabelValueMaxLength))
 	} else if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
 		diags = append(diags, fail(attr(b, body, "name"), "Invalid machine name", "%q cannot name a node: %s.", m.Name, errs[0]))
 	}
@@ -78,11 +82,13 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		diags = append(diags, fail(attr(b, body, "address"), "Invalid address", "%q is not an IP address. The address is the one at which the other machines reach this one; a name to connect to goes into ssh { host = … }.", raw.Address))
 	}
 	if why := unreachable(ip); err == nil && why != "" {
-		diags = append(diags, fail(attr(b, body, "address"), "Invalid address", "Other machines cannot reach this one at %q: %s.", raw.Address, why))
+		diags = append(diags, fail(attr(b, body, "address"), "Invalid address",
+			"Other machines cannot reach this one at %q: %s.", raw.Address, why))
 	}
 	m.IP = ip
 	if raw.Second != "" {
-		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() || unreachable(m.SecondIP) != "" {
+		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() ||
+			unreachable(m.SecondIP) != "" {
 			diags = append(diags, fail(attr(b, body, "second_address"), "Invalid second address", "%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".", raw.Second))
 		}
 	}
@@ -114,7 +120,9 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	}
 	for _, label := range kubeletLabels {
 		if v, ok := m.Labels[label]; ok && (label != corev1.LabelHostname || v != m.Name) {
-			diags = append(diags, fail(attr(b, body, "labels"), "Label of the kubelet", "%s says what the machine is, and its kubelet sets it anew with every start. Leave it out, or choose another label.", label))
+			diags = append(diags, fail(attr(b, body, "labels"), "Label of the kubelet",
+				"%s says what the machine is, and its kubelet sets it anew with every start. Leave it out, or choose "+
+					"another label.", label))
 		}
 	}
 	for _, text := range raw.Taints {
@@ -122,8 +130,12 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		if !ok {
 			diags = append(diags, fail(attr(b, body, "taints"), "Invalid taint", "%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.", text))
 		}
-		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect }) {
-			diags = append(diags, fail(attr(b, body, "taints"), "Two taints of one key", "There are two taints of the key %q with the effect %s, and the API refuses such a node. Leave one of them out.", t.Key, t.Effect))
+		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool {
+			return other.Key == t.Key && other.Effect == t.Effect
+		}) {
+			diags = append(diags, fail(attr(b, body, "taints"), "Two taints of one key",
+				"There are two taints of the key %q with the effect %s, and the API refuses such a node. Leave one "+
+					"of them out.", t.Key, t.Effect))
 		}
 		m.Taints = append(m.Taints, t)
 	}

@@ -52,7 +52,8 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 				}
 				c.Objects = append(c.Objects, config.Object{
 					Address: fmt.Sprintf("%s[%s#%d]", written, filepath.Base(file), i+1), Block: written,
-					Content: o, PreventDestroy: raw.Lifecycle.preventDestroy(), Ignored: ignored, Source: config.Source{File: file, Line: 1}, DependsOn: x.after,
+					Content: o, PreventDestroy: raw.Lifecycle.preventDestroy(), Ignored: ignored,
+					Source: config.Source{File: file, Line: 1}, DependsOn: x.after,
 				})
 			}
 		}

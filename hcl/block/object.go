@@ -82,7 +82,9 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if !diags.HasErrors() {
 		diags = append(diags, checkFields(b, attributes, content)...)
 	}
-	c.Objects = append(c.Objects, config.Object{Address: address, Block: written, PreventDestroy: lifecycle.preventDestroy(), Ignored: ignored, Content: content, DependsOn: x.after, Source: source(b)})
+	c.Objects = append(c.Objects, config.Object{Address: address, Block: written,
+		PreventDestroy: lifecycle.preventDestroy(), Ignored: ignored, Content: content, DependsOn: x.after,
+		Source: source(b)})
 	return cty.NilVal, diags
 }
 
@@ -175,7 +177,8 @@ func Plain(v cty.Value) (any, error) {
 func finite(v cty.Value) error {
 	return cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
 		if e.Type() == cty.Number && e.IsKnown() && !e.IsNull() && e.AsBigFloat().IsInf() {
-			return false, errors.New("a number in it is infinite, as a division by zero, log(0, 10) or a very large power are")
+			return false, errors.New("a number in it is infinite, as a division by zero, log(0, 10) or a very large " +
+				"power are")
 		}
 		return true, nil
 	})

@@ -47,13 +47,15 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 		say := func(summary, format string, args ...any) { diags = append(diags, fail(at, summary, format, args...)) }
 		switch {
 		case !registryHost.MatchString(r.Host):
-			say("Invalid registry", "%q is no host of a registry, as \"registry.example:5000\": write it without https:// and without a path, or \"*\" for all that have no block.", r.Host)
+			say("Invalid registry", "%q is no host of a registry, as \"registry.example:5000\": write it without "+
+				"https:// and without a path, or \"*\" for all that have no block.", r.Host)
 		case slices.ContainsFunc(c.Runtime.Registries,
 			func(other config.Registry) bool { return other.Host == r.Host }):
 			say("Duplicate registry", "There is already a block of the registry %q.", r.Host)
 		case r.Host == config.AnyRegistry && (r.PlainHTTP || r.SkipVerify || r.CA != "" || r.ClientCert != "" ||
 			r.Username != ""):
-			say("Settings of every registry", "The block of all registries has mirrors alone: TLS and credentials are each registry's own.")
+			say("Settings of every registry",
+				"The block of all registries has mirrors alone: TLS and credentials are each registry's own.")
 		case r.PlainHTTP && (r.SkipVerify || r.CA != "" || r.ClientCert != ""):
 			say("TLS of a registry without TLS",
 				"%s has plain_http, so that there is no certificate to verify or to show.", r.Host)
@@ -75,12 +77,16 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 			u, err := url.Parse(mirror)
 			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
 				u.RawQuery != "" || u.Fragment != "" ||
-				strings.ContainsFunc(mirror, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-				say("Invalid mirror", "Write the URL of a mirror of %s as \"https://mirror.example:5000\", without a user: a registry block of the mirror's host has its credentials.", r.Host)
+				strings.ContainsFunc(mirror, func(r rune) bool {
+					return r <= ' ' || r > '~' || r == '"' || r == '\\'
+				}) {
+				say("Invalid mirror", "Write the URL of a mirror of %s as \"https://mirror.example:5000\", without a "+
+					"user: a registry block of the mirror's host has its credentials.", r.Host)
 			}
 		}
 		c.Runtime.Registries = append(c.Runtime.Registries, config.Registry{
-			Host: r.Host, Mirrors: r.Mirrors, PlainHTTP: r.PlainHTTP, SkipVerify: r.SkipVerify, CA: r.CA, ClientCert: r.ClientCert, ClientKey: r.ClientKey, Username: r.Username, Password: r.Password,
+			Host: r.Host, Mirrors: r.Mirrors, PlainHTTP: r.PlainHTTP, SkipVerify: r.SkipVerify, CA: r.CA,
+			ClientCert: r.ClientCert, ClientKey: r.ClientKey, Username: r.Username, Password: r.Password,
 		})
 	}
 	return append(diags, decodeCredentials(b, raw, c)...)
@@ -118,7 +124,8 @@ func decodeCredentials(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diag
 				"%q is no absolute path of a program, as \"/usr/local/bin/ecr-credential-provider\".", p.Program))
 		case len(c.Runtime.Credentials) > 0 && path.Dir(c.Runtime.Credentials[0].Program) != path.Dir(p.Program):
 			diags = append(diags, fail(at, "Programs in two folders",
-				"The kubelet looks for credential providers in one folder: put %s beside %s.", p.Program, c.Runtime.Credentials[0].Program))
+				"The kubelet looks for credential providers in one folder: put %s beside %s.", p.Program,
+				c.Runtime.Credentials[0].Program))
 		case slices.ContainsFunc(c.Runtime.Credentials,
 			func(other config.CredentialProvider) bool { return other.Program == p.Program }):
 			diags = append(diags, fail(at, "Duplicate credential provider", "%s is there twice.", p.Program))

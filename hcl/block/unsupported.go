@@ -38,8 +38,9 @@ func TopContent(body hcl.Body) (*hcl.BodyContent, hcl.Diagnostics) {
 
 // The two ways in which the library of HCL says that a body may not have a name, and that it lacks one.
 var (
-	notExpected = regexp.MustCompile(`^((?:An argument named|Blocks of type|No argument or block type is named) "([^"]*)"(?: (?:is|are) not expected here)?\.)(?: Did you mean "[^"]*"\?)?$`)
-	required    = regexp.MustCompile(`^The argument "([^"]*)" is required`)
+	notExpected = regexp.MustCompile(`^((?:An argument named|Blocks of type|No argument or block type is named) ` +
+		`"([^"]*)"(?: (?:is|are) not expected here)?\.)(?: Did you mean "[^"]*"\?)?$`)
+	required = regexp.MustCompile(`^The argument "([^"]*)" is required`)
 )
 
 // unsupported returns the name that an error is about when a body may not have it, and the error without suggestions.
@@ -84,9 +85,10 @@ func explain(diags hcl.Diagnostics, s *hcl.BodySchema) hcl.Diagnostics {
 // order of maps. It also says of an expression that failed that its value is not known, which is left out.
 func ordered(diags hcl.Diagnostics) hcl.Diagnostics {
 	diags = slices.DeleteFunc(slices.Clone(diags), func(d *hcl.Diagnostic) bool {
-		return d.Summary == "Unsuitable value type" && strings.HasSuffix(d.Detail, "value must be known") && slices.ContainsFunc(diags, func(other *hcl.Diagnostic) bool {
-			return other != d && d.Subject != nil && other.Subject != nil && other.Subject.Overlaps(*d.Subject)
-		})
+		return d.Summary == "Unsuitable value type" && strings.HasSuffix(d.Detail, "value must be known") &&
+			slices.ContainsFunc(diags, func(other *hcl.Diagnostic) bool {
+				return other != d && d.Subject != nil && other.Subject != nil && other.Subject.Overlaps(*d.Subject)
+			})
 	})
 	place := func(d *hcl.Diagnostic) (missing, start int) {
 		if required.MatchString(d.Detail) {
@@ -143,12 +145,16 @@ func insteadOf(name string, s *hcl.BodySchema) string {
 
 // terraformBlocks are blocks of Terraform that this language does not have, with what takes their place.
 var terraformBlocks = map[string]string{
-	"terraform": "clusterctl has no settings of its own in the configuration: the cluster block's version says which release it is for, the state is kept in the folder .clusterctl beside the configuration, and there are no providers. Leave the block out.",
-	"provider":  "clusterctl has no providers: machine blocks say how machines are reached, and objects go to the cluster that the configuration declares. Leave the block out.",
-	"resource":  "clusterctl has no resources of providers: write a machine, workload, object or manifests block.",
-	"ephemeral": "clusterctl keeps no values of blocks in its state. Write a variable with sensitive = true, or a data block.",
-	"action":    "clusterctl has no actions of providers.",
-	"list":      "clusterctl has no queries of providers.",
+	"terraform": "clusterctl has no settings of its own in the configuration: the cluster block's version says which " +
+		"release it is for, the state is kept in the folder .clusterctl beside the configuration, and there are no " +
+		"providers. Leave the block out.",
+	"provider": "clusterctl has no providers: machine blocks say how machines are reached, and objects go to the " +
+		"cluster that the configuration declares. Leave the block out.",
+	"resource": "clusterctl has no resources of providers: write a machine, workload, object or manifests block.",
+	"ephemeral": "clusterctl keeps no values of blocks in its state. Write a variable with sensitive = true, or a " +
+		"data block.",
+	"action": "clusterctl has no actions of providers.",
+	"list":   "clusterctl has no queries of providers.",
 }
 
 // topInsteadOf says what to write instead of a block at the top of a file.

@@ -57,7 +57,8 @@ func Ansible(name string, text []byte) (*Inventory, error) {
 	var err error
 	switch end := strings.ToLower(filepath.Ext(name)); {
 	case end == ".toml":
-		return nil, errors.New("an inventory in TOML is not read here: ansible-inventory --list prints it in a form that is")
+		return nil, errors.New("an inventory in TOML is not read here: ansible-inventory --list prints it in a " +
+			"form that is")
 	case isList(text):
 		err = inv.readList(text)
 	case end == ".yaml" || end == ".yml" || end == ".json":

@@ -25,7 +25,8 @@ type iniReader struct {
 }
 
 func (inv *Inventory) readINI(text string) error {
-	r := &iniReader{inv: inv, defined: map[string]bool{"all": true, "ungrouped": true}, used: map[string]int{}, ofVars: map[string]bool{}}
+	r := &iniReader{inv: inv, defined: map[string]bool{"all": true, "ungrouped": true}, used: map[string]int{},
+		ofVars: map[string]bool{}}
 	section, part := "ungrouped", "hosts"
 	number := 0
 	for line := range strings.Lines(text) {
@@ -146,7 +147,8 @@ func split(line string) (words []string, err error) {
 		switch {
 		case quote != 0 && c == quote:
 			quote = 0
-		case quote == '"' && c == '\\' && i+1 < len(line) && (line[i+1] == '"' || line[i+1] == '\\'), quote == 0 && c == '\\':
+		case quote == '"' && c == '\\' && i+1 < len(line) && (line[i+1] == '"' || line[i+1] == '\\'),
+			quote == 0 && c == '\\':
 			if i++; i == len(line) {
 				return nil, errors.New("a backslash has nothing behind it")
 			}

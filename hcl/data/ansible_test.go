@@ -78,7 +78,8 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d inventories, what each gives, its value, and whether ansible-inventory --list says the same:\n%s", n, table.String())
+	t.Logf("%d inventories, what each gives, its value, and whether ansible-inventory --list says the same:\n%s", n,
+		table.String())
 }
 
 // seen returns the hosts' variables and the groups' hosts that expressions see, each as text.
@@ -209,9 +210,15 @@ func sorted[V any](maps ...map[string]V) (keys []string) {
 func TestAHostIsReachedByItsVariables(t *testing.T) {
 	for line, want := range map[string]string{
 		"a": `{"address":"a","groups":["g"],"name":"a","port":null,"user":null,"vars":{}}`,
-		"a ansible_host=192.0.2.1 ansible_port=22 ansible_user=me":                   `{"address":"192.0.2.1","groups":["g"],"name":"a","port":22,"user":"me","vars":{"ansible_host":"192.0.2.1","ansible_port":22,"ansible_user":"me"}}`,
-		"a ansible_ssh_host=192.0.2.1 ansible_ssh_port=\"'22'\" ansible_ssh_user=me": `{"address":"192.0.2.1","groups":["g"],"name":"a","port":22,"user":"me","vars":{"ansible_ssh_host":"192.0.2.1","ansible_ssh_port":"22","ansible_ssh_user":"me"}}`,
-		"a ansible_host=192.0.2.1 ansible_ssh_host=192.0.2.2":                        `{"address":"192.0.2.2","groups":["g"],"name":"a","port":null,"user":null,"vars":{"ansible_host":"192.0.2.1","ansible_ssh_host":"192.0.2.2"}}`,
+		"a ansible_host=192.0.2.1 ansible_port=22 ansible_user=me": `{"address":"192.0.2.1",` +
+			`"groups":["g"],"name":"a","port":22,"user":"me","vars":{"ansible_host":"192.0.2.1","ansible_port":22,` +
+			`"ansible_user":"me"}}`,
+		"a ansible_ssh_host=192.0.2.1 ansible_ssh_port=\"'22'\" ansible_ssh_user=me": `{"address":"192.0.2.1",` +
+			`"groups":["g"],"name":"a","port":22,"user":"me","vars":{"ansible_ssh_host":"192.0.2.1",` +
+			`"ansible_ssh_port":"22","ansible_ssh_user":"me"}}`,
+		"a ansible_host=192.0.2.1 ansible_ssh_host=192.0.2.2": `{"address":"192.0.2.2",` +
+			`"groups":["g"],"name":"a","port":null,"user":null,"vars":{"ansible_host":"192.0.2.1",` +
+			`"ansible_ssh_host":"192.0.2.2"}}`,
 	} {
 		inv, err := Ansible("hosts.ini", []byte("[g]\n"+line+"\n"))
 		if err != nil {
@@ -234,7 +241,8 @@ func TestInventoriesThatOnlyAnsibleReadsAreRefused(t *testing.T) {
 		"plugin.yaml": "the configuration of a plugin",
 		"vault.yaml":  "encrypted by ansible-vault",
 	} {
-		text := map[string]string{"hosts.toml": "[web]", "plugin.yaml": "plugin: aws_ec2\nregions: [a]\n", "vault.yaml": "all:\n  vars:\n    s: !vault |\n      $ANSIBLE_VAULT;1.1\n"}[name]
+		text := map[string]string{"hosts.toml": "[web]", "plugin.yaml": "plugin: aws_ec2\nregions: [a]\n",
+			"vault.yaml": "all:\n  vars:\n    s: !vault |\n      $ANSIBLE_VAULT;1.1\n"}[name]
 		if _, err := Ansible(name, []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, and should say %q", name, err, want)
 		}

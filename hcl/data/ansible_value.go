@@ -49,7 +49,8 @@ func (inv *Inventory) Value() (cty.Value, error) {
 		all := vars[name]
 		maps.Copy(all, h.Vars)
 		list := slices.DeleteFunc(groupsOf[name], func(g string) bool { return g == "all" || g == "ungrouped" })
-		host := map[string]any{"name": name, "address": name, "port": port(all), "user": connection(all, "user"), "groups": list, "vars": all}
+		host := map[string]any{"name": name, "address": name, "port": port(all), "user": connection(all, "user"),
+			"groups": list, "vars": all}
 		if list == nil {
 			host["groups"] = []string{}
 		}

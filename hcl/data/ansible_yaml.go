@@ -30,7 +30,8 @@ func (inv *Inventory) readYAML(text []byte) error {
 	root := document.Content[0]
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value == "plugin" {
-			return errors.New("it is the configuration of a plugin: ansible-inventory --list prints what the plugin finds")
+			return errors.New("it is the configuration of a plugin: ansible-inventory --list prints what the " +
+				"plugin finds")
 		}
 	}
 	return r.entries(root, func(name string, of *nodes.Node) error { return r.group(name, of) })
@@ -128,7 +129,9 @@ func (r *yamlInventory) group(name string, of *nodes.Node) error {
 		case section.Kind != nodes.MappingNode:
 			return fmt.Errorf("line %d: %s of group %s is no mapping", section.Line, key, name)
 		}
-		if err := r.entries(section, func(entry string, of *nodes.Node) error { return r.entry(g, key, entry, of) }); err != nil {
+		if err := r.entries(section, func(entry string, of *nodes.Node) error {
+			return r.entry(g, key, entry, of)
+		}); err != nil {
 			return err
 		}
 	}
@@ -215,14 +218,17 @@ var (
 	yaml11Float   = regexp.MustCompile(`^[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?)$`)
 	yaml11Words   = map[string]any{
 		"": nil, "~": nil, "null": nil, "Null": nil, "NULL": nil,
-		"yes": true, "Yes": true, "YES": true, "true": true, "True": true, "TRUE": true, "on": true, "On": true, "ON": true,
-		"no": false, "No": false, "NO": false, "false": false, "False": false, "FALSE": false, "off": false, "Off": false, "OFF": false,
+		"yes": true, "Yes": true, "YES": true, "true": true, "True": true, "TRUE": true, "on": true, "On": true,
+		"ON": true,
+		"no": false, "No": false, "NO": false, "false": false, "False": false, "FALSE": false, "off": false,
+		"Off": false, "OFF": false,
 	}
 )
 
 // yaml11 returns the value of a scalar.
 func yaml11(n *nodes.Node) any {
-	if n.Style&(nodes.DoubleQuotedStyle|nodes.SingleQuotedStyle|nodes.LiteralStyle|nodes.FoldedStyle) != 0 || n.Style&nodes.TaggedStyle != 0 && n.ShortTag() == "!!str" {
+	if n.Style&(nodes.DoubleQuotedStyle|nodes.SingleQuotedStyle|nodes.LiteralStyle|nodes.FoldedStyle) != 0 ||
+		n.Style&nodes.TaggedStyle != 0 && n.ShortTag() == "!!str" {
 		return n.Value
 	}
 	text := n.Value
@@ -262,7 +268,9 @@ func yaml11(n *nodes.Node) any {
 	return text
 }
 
-var yaml11Time = regexp.MustCompile(`^([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]*))?(?:[ \t]*(Z|([-+])([0-9]{1,2})(?::?([0-9]{2}))?))?)?$`)
+var yaml11Time = regexp.MustCompile(`^([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})` +
+	`(?:(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]*))?` +
+	`(?:[ \t]*(Z|([-+])([0-9]{1,2})(?::?([0-9]{2}))?))?)?$`)
 
 // pythonTime writes a date, or a time, as Python's isoformat does.
 func pythonTime(text string) string {
@@ -282,7 +290,8 @@ func pythonTime(text string) string {
 	case m[8] != "":
 		zone = fmt.Sprintf("%s%02d:%02d", m[9], number(m[10]), number(m[11]))
 	}
-	t := time.Date(number(m[1]), time.Month(number(m[2])), number(m[3]), number(m[4]), number(m[5]), number(m[6]), 0, time.UTC)
+	t := time.Date(number(m[1]), time.Month(number(m[2])), number(m[3]), number(m[4]), number(m[5]), number(m[6]),
+		0, time.UTC)
 	out := t.Format("2006-01-02T15:04:05")
 	if fraction != "000000" {
 		out += "." + fraction

@@ -114,7 +114,8 @@ func (p *pythonParser) value() (any, error) {
 
 func startsName(text string) bool {
 	r, _ := utf8.DecodeRuneInString(text)
-	return r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= utf8.RuneSelf && text != ""
+	return r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||
+		r >= utf8.RuneSelf && text != ""
 }
 
 func (p *pythonParser) list() (any, error) {
@@ -209,7 +210,8 @@ func (p *pythonParser) number() (any, error) {
 	end := 0
 	for end < len(p.rest) {
 		c := p.rest[end]
-		exponent := end > 0 && (p.rest[end-1] == 'e' || p.rest[end-1] == 'E') && !strings.HasPrefix(strings.ToLower(p.rest), "0x")
+		exponent := end > 0 && (p.rest[end-1] == 'e' || p.rest[end-1] == 'E') &&
+			!strings.HasPrefix(strings.ToLower(p.rest), "0x")
 		if startsName(p.rest[end:end+1]) && c < utf8.RuneSelf || c == '.' || exponent && (c == '+' || c == '-') {
 			end++
 			continue
@@ -222,7 +224,8 @@ func (p *pythonParser) number() (any, error) {
 		return nil, errNoLiteral
 	}
 	digits := strings.ReplaceAll(word, "_", "")
-	if len(digits) > 1 && digits[0] == '0' && strings.ContainsAny(digits[1:2], "xXoObB") || strings.Trim(digits, "0123456789") == "" {
+	if len(digits) > 1 && digits[0] == '0' && strings.ContainsAny(digits[1:2], "xXoObB") ||
+		strings.Trim(digits, "0123456789") == "" {
 		base := 0
 		if strings.Trim(digits, "0123456789") == "" {
 			if base = 10; digits[0] == '0' && strings.Trim(digits, "0") != "" {
@@ -251,7 +254,8 @@ func (p *pythonParser) texts() (any, error) {
 	for {
 		c := p.next()
 		prefix := ""
-		for c != '\'' && c != '"' && len(prefix) < 2 && len(p.rest) > len(prefix)+1 && strings.ContainsRune("rRbBuU", rune(p.rest[len(prefix)])) {
+		for c != '\'' && c != '"' && len(prefix) < 2 && len(p.rest) > len(prefix)+1 &&
+			strings.ContainsRune("rRbBuU", rune(p.rest[len(prefix)])) {
 			prefix = p.rest[:len(prefix)+1]
 			c = p.rest[len(prefix)]
 		}
@@ -259,7 +263,8 @@ func (p *pythonParser) texts() (any, error) {
 			break
 		}
 		kind := strings.ToLower(prefix)
-		if kind == "uu" || kind == "ur" || kind == "ru" || kind == "bu" || kind == "ub" || kind == "rr" || kind == "bb" || n > 0 && bytes != strings.Contains(kind, "b") {
+		if kind == "uu" || kind == "ur" || kind == "ru" || kind == "bu" || kind == "ub" || kind == "rr" ||
+			kind == "bb" || n > 0 && bytes != strings.Contains(kind, "b") {
 			return nil, errNoLiteral
 		}
 		bytes = strings.Contains(kind, "b")
@@ -280,7 +285,8 @@ func (p *pythonParser) texts() (any, error) {
 	return all.String(), nil
 }
 
-var pythonEscapes = map[byte]string{'\\': `\`, '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v"}
+var pythonEscapes = map[byte]string{'\\': `\`, '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n",
+	'r': "\r", 't': "\t", 'v': "\v"}
 
 func (p *pythonParser) quoted(raw bool) (string, error) {
 	quote := p.rest[:1]

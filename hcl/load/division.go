@@ -25,10 +25,13 @@ func refuseZeroDivisors(parsed hclsyntax.Node) {
 		}
 		checked := *e.Op
 		checked.ShortCircuit = func(_, divisor cty.Value, _, _ hcl.Diagnostics) (cty.Value, hcl.Diagnostics) {
-			if divisor.Type() != cty.Number || !divisor.IsKnown() || divisor.IsNull() || divisor.AsBigFloat().Sign() != 0 {
+			if divisor.Type() != cty.Number || !divisor.IsKnown() || divisor.IsNull() ||
+				divisor.AsBigFloat().Sign() != 0 {
 				return cty.NilVal, nil
 			}
-			return cty.UnknownVal(cty.Number), hcl.Diagnostics{problem(e.SrcRange.Ptr(), "Division by zero", "The divisor is zero here. Where it may be, choose another value for that case, as in b == 0 ? 0 : a / b.")}
+			return cty.UnknownVal(cty.Number), hcl.Diagnostics{problem(e.SrcRange.Ptr(), "Division by zero",
+				"The divisor is zero here. Where it may be, choose another value for that case, "+
+					"as in b == 0 ? 0 : a / b.")}
 		}
 		e.Op = &checked
 		return nil

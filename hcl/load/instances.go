@@ -41,7 +41,8 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	}
 	index, isIndex := t[after].(hcl.TraverseIndex)
 	n := e.nodes[t.RootName()+"."+name]
-	if !isIndex || n == nil || n.block == nil || n.variable != nil || !at.Overlaps(index.SrcRange) || at.Filename != index.SrcRange.Filename {
+	if !isIndex || n == nil || n.block == nil || n.variable != nil || !at.Overlaps(index.SrcRange) ||
+		at.Filename != index.SrcRange.Filename {
 		return ""
 	}
 	v := e.kinds[n.root].values[n.name]
@@ -57,11 +58,13 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	case n.has("count") && v.Type().IsTupleType():
 		switch most := v.LengthInt(); most {
 		case 0:
-			return fmt.Sprintf("There is no %s: count of %s is 0. Where it may be, use one(%s[*]), which is null then.", missing, base, base)
+			return fmt.Sprintf("There is no %s: count of %s is 0. Where it may be, use one(%s[*]), which is null then.",
+				missing, base, base)
 		case 1:
 			return fmt.Sprintf("There is no %s: count of %s is 1, so that the only index is 0.", missing, base)
 		default:
-			return fmt.Sprintf("There is no %s: count of %s is %d, so that the indexes go from 0 to %d.", missing, base, most, most-1)
+			return fmt.Sprintf("There is no %s: count of %s is %d, so that the indexes go from 0 to %d.", missing, base,
+				most, most-1)
 		}
 	case n.has("for_each") && v.Type().IsObjectType():
 		keys := slices.Sorted(maps.Keys(v.Type().AttributeTypes()))

@@ -129,7 +129,8 @@ func (c *Configuration) checkWorkloads(made func(config.Workload) ([]map[string]
 			errs = append(errs, block.CheckObject(o))
 		}
 		if err := errors.Join(errs...); err != nil {
-			diags = append(diags, problem(c.headers[w.Source], "Workload that the API refuses", "%s: %s", w.Address, sentence(err.Error())))
+			diags = append(diags, problem(c.headers[w.Source], "Workload that the API refuses", "%s: %s", w.Address,
+				sentence(err.Error())))
 		}
 	}
 	return diags

@@ -149,7 +149,8 @@ func (p *Plan) Count(action string) (machines, objects int) {
 // Fingerprint is the same for plans that would do the same.
 func (p *Plan) Fingerprint() string {
 	copied := *p
-	copied.Certificates, copied.Warnings, copied.Waits, copied.Unanswered, copied.Brought = "", nil, nil, "", "" // they change with time, not with what is done
+	// These fields change with time and do not depend on what the plan does.
+	copied.Certificates, copied.Warnings, copied.Waits, copied.Unanswered, copied.Brought = "", nil, nil, "", ""
 	copied.Machines = slices.DeleteFunc(slices.Clone(p.Machines), func(m Machine) bool { return m.Action == Skipped })
 	text, err := json.Marshal(copied)
 	if err != nil {

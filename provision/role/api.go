@@ -66,7 +66,8 @@ func (b *builder) admission(cfg *config.APIServer) (reads []string) {
 	if b.Cluster.VirtualAddress.IsValid() {
 		cfg.RestrictedExternalIPs = append(cfg.RestrictedExternalIPs, b.Cluster.VirtualAddress.String())
 	}
-	if endpoint, err := netip.ParseAddrPort(b.Cluster.Endpoint); err == nil && endpoint.Addr() != b.Cluster.VirtualAddress {
+	if endpoint, err := netip.ParseAddrPort(b.Cluster.Endpoint); err == nil &&
+		endpoint.Addr() != b.Cluster.VirtualAddress {
 		cfg.RestrictedExternalIPs = append(cfg.RestrictedExternalIPs, endpoint.Addr().String())
 	}
 	path := settings + "/admission.yaml"

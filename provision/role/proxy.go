@@ -76,7 +76,8 @@ func proxyEnvironment(c *config.Cluster, m config.Machine, p *config.Proxy) stri
 
 func proxyVariables(c *config.Cluster, m config.Machine, p *config.Proxy) (list []corev1.EnvVar) {
 	direct := strings.Join(append(directly(c, m), p.NoProxy...), ",")
-	for _, v := range []corev1.EnvVar{{Name: "HTTP_PROXY", Value: p.HTTP}, {Name: "HTTPS_PROXY", Value: p.HTTPS}, {Name: "NO_PROXY", Value: direct}} {
+	for _, v := range []corev1.EnvVar{{Name: "HTTP_PROXY", Value: p.HTTP}, {Name: "HTTPS_PROXY", Value: p.HTTPS},
+		{Name: "NO_PROXY", Value: direct}} {
 		list = append(list, v, corev1.EnvVar{Name: strings.ToLower(v.Name), Value: v.Value})
 	}
 	return list

@@ -44,7 +44,8 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 		outside []string // what units that reach outside say
 	}{
 		{"none", nil, nil, nil},
-		{"systemd's", found, nil, []string{`Environment="NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,intranet.example,10.0.0.0/8" "no_proxy=localhost,`}},
+		{"systemd's", found, nil, []string{`Environment="NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,` +
+			`10.0.0.1,10.244.0.0/16,10.96.0.0/16,intranet.example,10.0.0.0/8" "no_proxy=localhost,`}},
 		{"declared", found, declared, []string{"EnvironmentFile=/etc/", "UnsetEnvironment=ALL_PROXY all_proxy"}},
 	} {
 		cl := cluster(m)
@@ -55,7 +56,8 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 		files := fileTexts(t, role.Input{Cluster: cl, Machine: m, State: newState("m"), Files: files{}, Facts: facts})
 		for _, name := range inside {
 			if text := files[step.UnitDir+name+".service"]; !strings.Contains(text,
-				"\nUnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy\n") {
+				"\nUnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy "+
+					"no_proxy\n") {
 				t.Errorf("%s: %s may go by a proxy:\n%s", c.name, name, text)
 			}
 		}
@@ -75,9 +77,10 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 			continue
 		}
 		for path, want := range map[string]string{
-			host.ProxyFile:                           "https_proxy=http://me:secret@proxy:3128\nNO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,mirror.example,.corp.example,10.0.0.0/8\n",
-			"/etc/containerd/clusterctl-proxy.env":   "HTTPS_PROXY=http://me:secret@proxy:3128\n",
-			"/etc/apt/apt.conf.d/90clusterctl-proxy": "Acquire::http::Proxy \"http://me:secret@proxy:3128\";\nAcquire::http::Proxy::mirror.example \"DIRECT\";\nAcquire::https::",
+			host.ProxyFile:                         "https_proxy=http://me:secret@proxy:3128\nNO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,mirror.example,.corp.example,10.0.0.0/8\n",
+			"/etc/containerd/clusterctl-proxy.env": "HTTPS_PROXY=http://me:secret@proxy:3128\n",
+			"/etc/apt/apt.conf.d/90clusterctl-proxy": "Acquire::http::Proxy " +
+				"\"http://me:secret@proxy:3128\";\nAcquire::http::Proxy::mirror.example \"DIRECT\";\nAcquire::https::",
 		} {
 			if !strings.Contains(files[path], want) {
 				t.Errorf("%s has no %q:\n%s", path, want, files[path])

@@ -100,7 +100,8 @@ func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
 		out = append(out, trust(of)...)
 		if of.Username != "" {
 			secret = true
-			out = append(out, fmt.Sprintf("[host.%q.header]", mirror), fmt.Sprintf("Authorization = [%q]", "Basic "+basicAuth(of)))
+			out = append(out, fmt.Sprintf("[host.%q.header]", mirror), fmt.Sprintf("Authorization = [%q]",
+				"Basic "+basicAuth(of)))
 		}
 	}
 	return lines(out...), secret
@@ -142,7 +143,8 @@ func (b *builder) users() {
 	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("write the credentials of registries: %w", err)
 	}
-	b.secret(registryUsers, []byte(usersMark+`: changes made here are put back by the next apply","auths":`+string(text)+"}\n"))
+	b.secret(registryUsers,
+		[]byte(usersMark+`: changes made here are put back by the next apply","auths":`+string(text)+"}\n"))
 }
 
 // providers gives the kubelet its credential providers, and returns the files whose change restarts it.
@@ -155,7 +157,8 @@ func (b *builder) providers(cfg *config.Kubelet) []string {
 	var providers []map[string]any
 	for _, p := range list {
 		one := map[string]any{
-			"name": path.Base(p.Program), "matchImages": p.Images, "defaultCacheDuration": p.CacheFor.String(), "apiVersion": "credentialprovider.kubelet.k8s.io/" + p.Version,
+			"name": path.Base(p.Program), "matchImages": p.Images, "defaultCacheDuration": p.CacheFor.String(),
+			"apiVersion": "credentialprovider.kubelet.k8s.io/" + p.Version,
 		}
 		if len(p.Args) > 0 {
 			one["args"] = p.Args

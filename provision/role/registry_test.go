@@ -27,8 +27,9 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 		{Host: config.AnyRegistry, Mirrors: []string{"https://all.example"}},
 	}
 	c.Runtime.Credentials = []config.CredentialProvider{{
-		Name: "ecr", Program: "/opt/providers/ecr", Version: "v1", Images: []string{"*.ecr.example"}, CacheFor: time.Hour,
-		Args: []string{"get"}, Env: map[string]string{"REGION": "eu"},
+		Name: "ecr", Program: "/opt/providers/ecr", Version: "v1", Images: []string{"*.ecr.example"},
+		CacheFor: time.Hour,
+		Args:     []string{"get"}, Env: map[string]string{"REGION": "eu"},
 	}}
 	in := role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{},
 		Facts: host.Facts{OOMAdjust: true}}
@@ -41,7 +42,9 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 	const trust = "ca = \"" + dir + "mirror.example:5000/ca.crt\"\nclient = [[\"" + dir +
 		"mirror.example:5000/client.crt\", \"" + dir + "mirror.example:5000/client.key\"]]\n"
 	for path, want := range map[string]string{
-		dir + "docker.io/hosts.toml": head + "server = \"https://registry-1.docker.io\"\n\n[host.\"https://mirror.example:5000\"]\ncapabilities = [\"pull\", \"resolve\"]\n" + trust +
+		dir + "docker.io/hosts.toml": head +
+			"server = \"https://registry-1.docker.io\"\n\n[host.\"https://mirror.example:5000\"]\ncapabilities = " +
+			"[\"pull\", \"resolve\"]\n" + trust +
 			"[host.\"https://mirror.example:5000\".header]\nAuthorization = [\"Basic " + basic("me", "p2") + "\"]\n" +
 			"\n[host.\"http://10.0.0.7/v2/hub\"]\ncapabilities = [\"pull\", \"resolve\"]\noverride_path = true\n",
 		dir + "mirror.example:5000/hosts.toml": head + "server = \"https://mirror.example:5000\"\n" + trust,
@@ -52,10 +55,13 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 		dir + "self.example/hosts.toml":        head + "server = \"https://self.example\"\nskip_verify = true\n",
 		dir + "_default/hosts.toml": head +
 			"\n[host.\"https://all.example\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
-		"/var/lib/kubelet/config.json": `{"written by":"clusterctl: changes made here are put back by the next apply","auths":{"docker.io":{"auth":"` + basic("hub", "p1") +
+		"/var/lib/kubelet/config.json": `{"written by":"clusterctl: changes made here are put back by the next ` +
+			`apply","auths":{"docker.io":{"auth":"` + basic("hub", "p1") +
 			`"},"mirror.example:5000":{"auth":"` + basic("me", "p2") + "\"}}}\n",
-		"/etc/kubernetes/credential-providers.yaml": "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- apiVersion: credentialprovider.kubelet.k8s.io/v1\n" +
-			"  args:\n  - get\n  defaultCacheDuration: 1h0m0s\n  env:\n  - name: REGION\n    value: eu\n  matchImages:\n  - '*.ecr.example'\n  name: ecr\n",
+		"/etc/kubernetes/credential-providers.yaml": "apiVersion: kubelet.config.k8s.io/v1\nkind: " +
+			"CredentialProviderConfig\nproviders:\n- apiVersion: credentialprovider.kubelet.k8s.io/v1\n" +
+			"  args:\n  - get\n  defaultCacheDuration: 1h0m0s\n  env:\n  - name: REGION\n    value: eu\n  " +
+			"matchImages:\n  - '*.ecr.example'\n  name: ecr\n",
 	} {
 		if got[path] != want {
 			t.Errorf("%s is\n%s\nwant\n%s", path, got[path], want)

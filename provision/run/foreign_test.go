@@ -12,8 +12,11 @@ import (
 func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 	const path = "/etc/kubernetes/proxy.conf"
 	for name, change := range map[string]func(string) string{
-		"a comment":    func(text string) string { return "# mine\n" + text },
-		"another user": func(text string) string { return strings.Replace(text, "user:", "tokenFile: /tmp/x\n  user:", 1) },
+		"a comment": func(text string) string { return "# mine\n" + text },
+		"another user": func(text string) string {
+			return strings.Replace(text, "user:", "tokenFile: /tmp/x\n  user:",
+				1)
+		},
 		"no TLS": func(text string) string {
 			return strings.Replace(text, "server:", "insecure-skip-tls-verify: true\n    server:", 1)
 		},
@@ -67,7 +70,8 @@ func TestAForeignStaticPodIsShown(t *testing.T) {
 	if err := p.Print(&text, plan.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	if !p.Empty() || !strings.Contains(text.String(), "machine.a: "+path) || !strings.Contains(text.String(), "static pod") {
+	if !p.Empty() || !strings.Contains(text.String(), "machine.a: "+path) || !strings.Contains(text.String(),
+		"static pod") {
 		t.Errorf("the plan says:\n%s", &text)
 	}
 	if _, err := h.Stat(path); err != nil {

@@ -475,7 +475,8 @@ func (p *Prepared) brought() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("clusterctl was sent to %s to look at them: %s, where apply uses it. It has %d MB in %s there, and goes when apply updates or removes the machine.",
+	return fmt.Sprintf("clusterctl was sent to %s to look at them: %s, where apply uses it. It has %d MB in %s "+
+		"there, and goes when apply updates or removes the machine.",
 		plan.Number(len(names), "machine"), strings.Join(names, ", "), (bytes+999_999)/1_000_000, host.Library)
 }
 

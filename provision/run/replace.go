@@ -56,7 +56,8 @@ func (p *Prepared) irreplaceable(address string) string {
 		declared = declared || named(o.Address)
 	}
 	switch {
-	case applied && declared && !e.selected(address) && len(e.Targets) > 0 && !slices.ContainsFunc(e.Targets, func(t string) bool { return config.Covers(t, address) }):
+	case applied && declared && !e.selected(address) && len(e.Targets) > 0 && !slices.ContainsFunc(e.Targets,
+		func(t string) bool { return config.Covers(t, address) }):
 		return "-target leaves it out of this run. Name it in -target as well"
 	case applied && declared && !e.selected(address):
 		return "-exclude leaves it out of this run"

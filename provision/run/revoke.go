@@ -28,7 +28,8 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 	for k, v := range known.Issued {
 		issued[k] = v
 	}
-	next := certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, Until: cert.NotAfter}
+	next := certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName,
+		Until: cert.NotAfter}
 	if was, ok := issued[label]; ok && was.Name != next.Name {
 		issued[label+superseded] = was
 	}

@@ -53,7 +53,8 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &machine{Machine: config.Machine{Address: "machine.a", Name: "a"}, agent: struct{ Agent }{}}
-	p := &Prepared{engine: &Engine{}, machines: []*machine{m}, State: &state.State{Machines: map[string]state.Machine{"machine.a": {}}}}
+	p := &Prepared{engine: &Engine{}, machines: []*machine{m},
+		State: &state.State{Machines: map[string]state.Machine{"machine.a": {}}}}
 	issue := func(label string, r certs.Request) string {
 		t.Helper()
 		pair, err := certs.Issue(ca, r, now)

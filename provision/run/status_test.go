@@ -22,7 +22,8 @@ func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
 func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
-	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": errors.New("connect: connection timed out")}
+	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": errors.New("connect: connection " +
+		"timed out")}
 	o, err := w.engine.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -125,7 +125,8 @@ func (s *Program) Check(_ context.Context, h host.Host, _ *Walk) (Change, error)
 	case info.Mode.IsDir() || info.Target == "" && info.Mode.Perm()&0o111 == 0:
 		return Change{}, fmt.Errorf("%s is no program, and %s needs one: chmod 755 it", s.Path, s.For)
 	case info.UID != 0 || info.Target == "" && info.Mode.Perm()&0o022 != 0:
-		return Change{}, fmt.Errorf("%s may be written by others than root, and the kubelet would run it as root: chown root it and chmod 755", s.Path)
+		return Change{}, fmt.Errorf("%s may be written by others than root, and the kubelet would run it as root: "+
+			"chown root it and chmod 755", s.Path)
 	}
 	return Change{}, nil
 }

@@ -51,7 +51,8 @@ func TestFormerFoldersGoAndThoseOfOthersStay(t *testing.T) {
 	s := &step.Pruned{Dir: "/etc/containerd/certs.d", File: "hosts.toml", Written: "# written by clusterctl",
 		Keep: []string{"kept.example"}}
 	for path, text := range map[string]string{
-		"kept.example/hosts.toml": "# written by clusterctl\n", "former.example/hosts.toml": "# written by clusterctl\n", "former.example/ca.crt": "x",
+		"kept.example/hosts.toml":   "# written by clusterctl\n",
+		"former.example/hosts.toml": "# written by clusterctl\n", "former.example/ca.crt": "x",
 		"theirs.example/hosts.toml": "server = \"x\"\n", "docker.example/ca.crt": "x",
 	} {
 		put(t, h, s.Dir+"/"+path, text, 0o600, 0)
@@ -62,7 +63,8 @@ func TestFormerFoldersGoAndThoseOfOthersStay(t *testing.T) {
 	if err := step.Apply(t.Context(), h, []step.Step{s}, func(int, step.Change) {}); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]bool{"kept.example/hosts.toml": true, "former.example/ca.crt": false, "theirs.example/hosts.toml": true, "docker.example/ca.crt": true} {
+	for path, want := range map[string]bool{"kept.example/hosts.toml": true, "former.example/ca.crt": false,
+		"theirs.example/hosts.toml": true, "docker.example/ca.crt": true} {
 		if _, err := h.Stat(s.Dir + "/" + path); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -54,7 +54,8 @@ func hide(value any, known *Known) any {
 
 // passwordFlags are flags whose next argument is a password, by the programs that have them.
 var passwordFlags = map[string]string{
-	"sshpass": "-p", "redis-cli": "-a", "valkey-cli": "-a", "keydb-cli": "-a", "zip": "-P", "unzip": "-P", "sqlcmd": "-P", "bcp": "-P",
+	"sshpass": "-p", "redis-cli": "-a", "valkey-cli": "-a", "keydb-cli": "-a", "zip": "-P", "unzip": "-P",
+	"sqlcmd": "-P", "bcp": "-P",
 	"ldapsearch": "-w", "ldapmodify": "-w", "ldapadd": "-w", "ldapdelete": "-w", "ldapwhoami": "-w",
 	"mongo": "-p", "mongosh": "-p", "mongodump": "-p", "mongorestore": "-p", "mongoexport": "-p", "mongoimport": "-p",
 	"docker": "-p", "podman": "-p", "nerdctl": "-p", "crane": "-p", "skopeo": "-p", "helm": "-p", "oras": "-p",

@@ -16,11 +16,15 @@ var shapes = pattern(`\b(?:` + strings.Join([]string{
 	`(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}`, `whsec_[A-Za-z0-9+/=]{16,}`, // Stripe
 	`sk-[A-Za-z0-9_-]{20,}`,                             // OpenAI, Anthropic
 	`hv[sbr]\.[A-Za-z0-9_-]{20,}`, `s\.[A-Za-z0-9]{24}`, // Vault
-	`npm_[A-Za-z0-9]{30,}`, `pypi-[A-Za-z0-9_-]{30,}`, `dckr_(?:pat|oat)_[A-Za-z0-9_-]{16,}`, `rubygems_[0-9a-f]{40,}`, `crates_[A-Za-z0-9]{30,}`,
+	`npm_[A-Za-z0-9]{30,}`, `pypi-[A-Za-z0-9_-]{30,}`, `dckr_(?:pat|oat)_[A-Za-z0-9_-]{16,}`, `rubygems_[0-9a-f]{40,}`,
+	`crates_[A-Za-z0-9]{30,}`,
 	`SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`, `key-[0-9a-f]{32}`, // mail
-	`do[opr]_v1_[0-9a-f]{40,}`, `tskey-[a-z]+-[A-Za-z0-9-]{10,}`, `dapi[0-9a-f]{32}`, `shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}`, `gls[ac]_[A-Za-z0-9_]{20,}`, `glc_[A-Za-z0-9+/=]{20,}`,
-	`sntr[a-z]s?_[A-Za-z0-9+/=_-]{20,}`, `NRAK-[A-Z0-9]{20,}`, `dp\.(?:pt|st|ct|sa)\.[A-Za-z0-9_.]{20,}`, `lin_api_[A-Za-z0-9]{20,}`, `ATATT3[A-Za-z0-9_=-]{20,}`, `hf_[A-Za-z0-9]{20,}`,
-	`pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{16,}`, `[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{30,}`, `ops_eyJ[A-Za-z0-9+/=_-]{20,}`, `xkeysib-[0-9a-f]{40,}[A-Za-z0-9-]*`,
+	`do[opr]_v1_[0-9a-f]{40,}`, `tskey-[a-z]+-[A-Za-z0-9-]{10,}`, `dapi[0-9a-f]{32}`,
+	`shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}`, `gls[ac]_[A-Za-z0-9_]{20,}`, `glc_[A-Za-z0-9+/=]{20,}`,
+	`sntr[a-z]s?_[A-Za-z0-9+/=_-]{20,}`, `NRAK-[A-Z0-9]{20,}`, `dp\.(?:pt|st|ct|sa)\.[A-Za-z0-9_.]{20,}`,
+	`lin_api_[A-Za-z0-9]{20,}`, `ATATT3[A-Za-z0-9_=-]{20,}`, `hf_[A-Za-z0-9]{20,}`,
+	`pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{16,}`, `[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{30,}`,
+	`ops_eyJ[A-Za-z0-9+/=_-]{20,}`, `xkeysib-[0-9a-f]{40,}[A-Za-z0-9-]*`,
 	`[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}`, // Telegram
 }, "|") + `)`)
 
@@ -49,7 +53,8 @@ func redactLinks(text string) string {
 		}
 		user, password, has := strings.Cut(rest[:at], ":")
 		switch {
-		case has && !strings.ContainsAny(user, "/?#") && password != "" && !portAndPath().MatchString(password) && password != hidden:
+		case has && !strings.ContainsAny(user, "/?#") && password != "" && !portAndPath().MatchString(password) &&
+			password != hidden:
 			return scheme + user + ":" + hidden + rest[at:]
 		case !has && len(user) >= 20 && !strings.ContainsAny(user, "/?#.@"):
 			return scheme + hidden + rest[at:]
@@ -65,11 +70,13 @@ var passwordCommands = []func() *regexp.Regexp{
 	pattern(`(\b(?:redis-cli|valkey-cli|keydb-cli)\b[^\n]*?[\s"']-a["',\s]+)([^\s"',\]]+)`),
 	pattern(`(\b(?:7z[ar]?|7zz|rar|unrar)\b[^\n]*?[\s"']-p)([^\s"',\]]+)`),
 	pattern(`(\b(?:zip|unzip)\b[^\n]*?[\s"']-P["',\s]*)([^\s"',\]]+)`),
-	pattern(`(\b(?:curl|wget|http|https|xh)\b[^\n]*?[\s"'](?:-u|-U|-a|--user|--proxy-user|--auth)["',=\s]*[^\s"':,=]+:)([^\s"',\]]+)`),
+	pattern(`(\b(?:curl|wget|http|https|xh)\b[^\n]*?[\s"'](?:-u|-U|-a|--user|--proxy-user|--auth)["',=\s]*[^\s"':,` +
+		`=]+:)([^\s"',\]]+)`),
 	pattern(`(\b(?:ldapsearch|ldapmodify|ldapadd|ldapwhoami|ldapdelete)\b[^\n]*?[\s"']-w["',\s]*)([^\s"',\]]+)`),
 	pattern(`(\b(?:mongosh?|mongodump|mongorestore|mongoexport|mongoimport)\b[^\n]*?[\s"']-p["',\s]+)([^\s"',\]]+)`),
 	pattern(`(\b(?:sqlcmd|bcp)\b[^\n]*?[\s"']-P["',\s]*)([^\s"',\]]+)`),
-	pattern(`(\b(?:docker|podman|nerdctl|crane|skopeo|helm|oras)\b[^\n]*?\blogin\b[^\n]*?[\s"']-p["',\s]+)([^\s"',\]]+)`),
+	pattern(`(\b(?:docker|podman|nerdctl|crane|skopeo|helm|oras)\b[^\n]*?\blogin\b[^\n]*?[\s"']-p["',` +
+		`\s]+)([^\s"',\]]+)`),
 }
 
 // item is an element of a list, in YAML and in JSON, that begins with -p and has no more of a flag's form.
@@ -77,8 +84,11 @@ var item = pattern(`((?m:^[ \t]*-[ \t]+["']?)|[\[,][ \t]*["'])(-p)([^\s"'=,\]-][
 
 // flagsOfP are the rest of flags that begin with -p and are written with one dash.
 var flagsOfP = []string{
-	"ackage", "age", "arallel", "arallelism", "arse", "artition", "artitions", "ath", "aths", "attern", "eer", "eers", "id", "idfile", "ing", "ipe", "latform", "lugin", "lugins", "olicy", "oll", "ool",
-	"ort", "orts", "pprof", "pof", "prof", "prefix", "refix", "reserve", "retty", "rint", "riority", "rivate", "rivileged", "rod", "rofile", "rofiles", "rogress", "roject", "rometheus", "romote", "rotocol", "rovider", "roxy", "rune", "s",
+	"ackage", "age", "arallel", "arallelism", "arse", "artition", "artitions", "ath", "aths", "attern", "eer", "eers",
+	"id", "idfile", "ing", "ipe", "latform", "lugin", "lugins", "olicy", "oll", "ool",
+	"ort", "orts", "pprof", "pof", "prof", "prefix", "refix", "reserve", "retty", "rint", "riority", "rivate",
+	"rivileged", "rod", "rofile", "rofiles", "rogress", "roject", "rometheus", "romote", "rotocol", "rovider",
+	"roxy", "rune", "s",
 	"ublic", "ublish", "ull", "ush",
 }
 

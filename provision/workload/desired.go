@@ -51,7 +51,9 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	namespaces := map[string]bool{}
 	var declared []Desired
 	for _, o := range c.Objects {
-		d := Desired{Address: o.Address, Source: o.Source, Protected: o.PreventDestroy, Ignored: o.Ignored, Block: o.Block, After: o.DependsOn, Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
+		d := Desired{Address: o.Address, Source: o.Source, Protected: o.PreventDestroy, Ignored: o.Ignored,
+			Block: o.Block, After: o.DependsOn,
+			Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
 		if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
 			namespaces[d.Object.GetName()] = true
 		}

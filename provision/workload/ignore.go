@@ -73,7 +73,8 @@ func ownersOf(live *unstructured.Unstructured) (list owners) {
 			continue
 		}
 		list.known = true
-		if entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
+		if entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == "" {
 			list.ours = set
 		} else {
 			list.others = append(list.others, set)

@@ -35,7 +35,8 @@ func (l *Live) write(ctx context.Context, client dynamic.ResourceInterface, d De
 		object = object.DeepCopy()
 		object.SetResourceVersion(d.version)
 	}
-	result, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: dryRun})
+	result, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: Manager, Force: true,
+		DryRun: dryRun})
 	if err != nil {
 		return nil, writeError{err}
 	}

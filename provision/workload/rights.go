@@ -14,8 +14,10 @@ import (
 )
 
 var (
-	clusterRoleBindings = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}
-	roleBindings        = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}
+	clusterRoleBindings = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterrolebindings"}
+	roleBindings = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "rolebindings"}
 )
 
 // DropFormerRights deletes the bindings by which API servers of former releases let the users read all Secrets and change all

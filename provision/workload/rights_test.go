@@ -15,8 +15,10 @@ func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 		return o
 	}
 	l, client := fakeLive(
-		made("ClusterRoleBinding", "", "system:kube-ingress"), made("ClusterRoleBinding", "", "system:replica:kube-ingress"),
-		item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil), made("RoleBinding", "kube-system", "system:kube-network"),
+		made("ClusterRoleBinding", "", "system:kube-ingress"), made("ClusterRoleBinding", "",
+			"system:replica:kube-ingress"),
+		item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil),
+		made("RoleBinding", "kube-system", "system:kube-network"),
 	)
 	for range 2 {
 		if err := l.DropFormerRights(t.Context()); err != nil {

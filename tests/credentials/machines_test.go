@@ -17,7 +17,8 @@ import (
 
 // kindsOfMachine are the machines whose credentials are listed: each daemon runs on one of them.
 var kindsOfMachine = []config.Machine{
-	{Address: "machine.control", Name: "control", IP: netip.MustParseAddr("10.0.0.1"), Roles: []string{config.RoleControlPlane}},
+	{Address: "machine.control", Name: "control", IP: netip.MustParseAddr("10.0.0.1"),
+		Roles: []string{config.RoleControlPlane}},
 	{Address: "machine.worker", Name: "worker", IP: netip.MustParseAddr("10.0.0.2"), Roles: []string{config.RoleNode}},
 }
 
@@ -37,10 +38,15 @@ func (noFiles) File(name string) (bundle.File, error) {
 // credentials are what the steps of each kind of machine put there, in the order of their paths.
 func credentials(t *testing.T) (list []credential) {
 	t.Helper()
-	c := &config.Cluster{Name: "home", Domain: "cluster.local", Machines: kindsOfMachine, Runtime: config.Runtime{Source: config.RuntimeBundle}, Ingress: &config.Ingress{Class: "clusterctl"},
-		VirtualAddress: netip.MustParseAddr("10.0.0.100"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	c := &config.Cluster{Name: "home", Domain: "cluster.local", Machines: kindsOfMachine,
+		Runtime: config.Runtime{Source: config.RuntimeBundle}, Ingress: &config.Ingress{Class: "clusterctl"},
+		VirtualAddress: netip.MustParseAddr("10.0.0.100"),
+		PodCIDRs:       []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+		ServiceCIDRs:   []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
 	c.Etcd.Members = 1
-	s := &state.State{Token: "token", Machines: map[string]state.Machine{}, Etcd: map[string]state.Member{"control": {InitialCluster: "control=https://10.0.0.1:2380"}}, CAs: map[string][]byte{}}
+	s := &state.State{Token: "token", Machines: map[string]state.Machine{},
+		Etcd: map[string]state.Member{"control": {InitialCluster: "control=https://10.0.0.1:2380"}},
+		CAs:  map[string][]byte{}}
 	for _, m := range kindsOfMachine {
 		steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: s, Files: noFiles{}, Facts: host.Facts{}})
 		if err != nil {

@@ -55,7 +55,8 @@ func serve(t *testing.T) *server {
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = file("s.crt", leaf.Cert), file("s.key", leaf.Key)
 	cfg.ClientCAFile = file("ca.crt", ca.Cert)
 	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
-	cfg.ServiceAccountSigningKeyFile, cfg.ServiceAccountKeyFiles = file("sa.key", private), []string{file("sa.pub", public)}
+	cfg.ServiceAccountSigningKeyFile, cfg.ServiceAccountKeyFiles = file("sa.key", private),
+		[]string{file("sa.pub", public)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
 	store, env := memory.New(), run.NewEnv(slog.New(slog.DiscardHandler))
@@ -91,7 +92,8 @@ func (s *server) as(r certs.Request) *client {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cfg := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: s.ca.Cert, CertData: pair.Cert, KeyData: pair.Key}}
+	cfg := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: s.ca.Cert, CertData: pair.Cert,
+		KeyData: pair.Key}}
 	h, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		s.t.Fatal(err)

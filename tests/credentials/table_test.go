@@ -66,7 +66,8 @@ func TestWhatEachCredentialMayDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text != string(want) {
-		t.Errorf("the credentials differ from docs/credentials.md; go test ./tests/credentials -update rewrites it. They are:\n%s", text)
+		t.Errorf("the credentials differ from docs/credentials.md; go test ./tests/credentials -update rewrites it. "+
+			"They are:\n%s", text)
 	}
 }
 
@@ -88,7 +89,8 @@ func rightsOf(t *testing.T, s *server, c credential, own, foreign []change) righ
 			}
 		}
 		for _, kind := range append(all, "everything") {
-			if slices.Contains([]string{"secrets", "configmaps", "pods", "serviceaccounts", "persistentvolumeclaims", "everything"}, kind) && slices.Contains(all, kind) {
+			if slices.Contains([]string{"secrets", "configmaps", "pods", "serviceaccounts", "persistentvolumeclaims",
+				"everything"}, kind) && slices.Contains(all, kind) {
 				t.Errorf("%s on a worker reads all %s", c.path, kind)
 			}
 		}
@@ -181,7 +183,8 @@ func (s *server) current(t *testing.T, path, text string) []byte {
 		t.Fatalf("%s: %d %s", path, code, stored)
 	}
 	o := object(t, text)
-	o["metadata"].(map[string]any)["resourceVersion"] = object(t, stored)["metadata"].(map[string]any)["resourceVersion"]
+	o["metadata"].(map[string]any)["resourceVersion"] = object(t,
+		stored)["metadata"].(map[string]any)["resourceVersion"]
 	body, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +205,8 @@ func readable(t *testing.T, r certs.Request) (list, single []string) {
 	}
 	user := api.User{Name: r.CommonName, Groups: append(slices.Clone(r.Organizations), api.GroupAuthenticated)}
 	asks := func(verb string, k *kinds.Kind, sub, namespace, name string) bool {
-		d, _, err := may.Authorize(t.Context(), user, api.Request{Verb: verb, Resource: true, Namespace: namespace, Name: name, Subresource: sub,
+		d, _, err := may.Authorize(t.Context(), user, api.Request{Verb: verb, Resource: true, Namespace: namespace,
+			Name: name, Subresource: sub,
 			GroupVersionResource: k.GVK.GroupVersion().WithResource(k.Resource)})
 		return err == nil && d == api.Allow
 	}
@@ -223,7 +227,8 @@ func readable(t *testing.T, r certs.Request) (list, single []string) {
 		if all[k.Resource] {
 			continue
 		}
-		for _, at := range []struct{ namespace, name string }{{"", "worker"}, {"shop", "web"}, {"kube-system", "machine-inventory"}, {"kube-system", "load-balancer-pools"}} {
+		for _, at := range []struct{ namespace, name string }{{"", "worker"}, {"shop", "web"},
+			{"kube-system", "machine-inventory"}, {"kube-system", "load-balancer-pools"}} {
 			if k.Namespaced == (at.namespace != "") && asks("get", k, "", at.namespace, at.name) {
 				own[k.Resource] = true
 			}

@@ -84,7 +84,8 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("hardened-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"}, Files: map[string]string{"cluster.hcl": hardened}})
+		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"},
+		Files:    map[string]string{"cluster.hcl": hardened}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,8 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 		}
 	}
 	for _, m := range c.Lab.Machines {
-		if failed := run(m.Name, "systemctl --failed --plain --no-legend | grep -E 'etcd|kube|containerd|metrics' || true"); failed != "" {
+		if failed := run(m.Name, "systemctl --failed --plain --no-legend | grep -E "+
+			"'etcd|kube|containerd|metrics' || true"); failed != "" {
 			t.Errorf("%s has failed units:\n%s", m.Name, failed)
 		}
 		if mode := run(m.Name, "stat -c %a /usr/local/lib/clusterctl"); mode != "755" {
@@ -152,7 +154,8 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 			if to == string(service) {
 				url = "http://" + to + "/"
 			}
-			if out, err := c.Kube(ctx, "exec", pod, "--", "/bin/busybox", "wget", "-T5", "-qO-", url).CombinedOutput(); err != nil {
+			if out, err := c.Kube(ctx, "exec", pod, "--", "/bin/busybox", "wget", "-T5", "-qO-",
+				url).CombinedOutput(); err != nil {
 				t.Errorf("%s does not reach %s: %v\n%s", pod, url, err, out)
 			}
 		}

@@ -111,7 +111,8 @@ func TestServeRegistries(t *testing.T) {
 	}
 	failed := make(chan error)
 	for address, h := range map[string]http.Handler{
-		private: authenticated(handler, "nodes", "very secret"), plain: handler, provided: authenticated(handler, "provided", "also secret"),
+		private: authenticated(handler, "nodes", "very secret"), plain: handler, provided: authenticated(handler,
+			"provided", "also secret"),
 	} {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
@@ -155,7 +156,8 @@ func push(h http.Handler, image v1.Image) error {
 		return nil
 	}
 	blob := func(digest v1.Hash, content []byte) error {
-		return send(http.MethodPost, "/v2/web/blobs/uploads/?digest="+digest.String(), "application/octet-stream", content)
+		return send(http.MethodPost, "/v2/web/blobs/uploads/?digest="+digest.String(), "application/octet-stream",
+			content)
 	}
 	layers, err := image.Layers()
 	if err != nil {
@@ -210,16 +212,19 @@ func authority(c *cluster.Cluster) error {
 		if signer == nil {
 			signer = key
 		}
-		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()),
+			time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
 		der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 		return key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
 	}
-	ca := &x509.Certificate{Subject: pkix.Name{CommonName: "lab"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	ca := &x509.Certificate{Subject: pkix.Name{CommonName: "lab"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}
 	signer, caText, err := issue(ca, ca, nil)
 	if err != nil {
 		return err
 	}
-	server := &x509.Certificate{Subject: pkix.Name{CommonName: gateway}, IPAddresses: []net.IP{net.ParseIP(gateway)}, KeyUsage: x509.KeyUsageDigitalSignature,
+	server := &x509.Certificate{Subject: pkix.Name{CommonName: gateway}, IPAddresses: []net.IP{net.ParseIP(gateway)},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	key, text, err := issue(server, ca, signer)
 	if err != nil {
@@ -238,8 +243,9 @@ func authority(c *cluster.Cluster) error {
 func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("registries-%d", os.Getpid()), Log: os.Stderr, Machines: []string{"c1=10.99.0.11", "n1=10.99.0.21"},
-		Files: map[string]string{"cluster.hcl": registries, "secret.auto.clustervars": "password = \"very secret\"\n"}})
+	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("registries-%d", os.Getpid()), Log: os.Stderr,
+		Machines: []string{"c1=10.99.0.11", "n1=10.99.0.21"},
+		Files:    map[string]string{"cluster.hcl": registries, "secret.auto.clustervars": "password = \"very secret\"\n"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +254,8 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})
-	if err := errors.Join(authority(c), webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar"))); err != nil {
+	if err := errors.Join(authority(c), webimage.Write(c.Bundle,
+		filepath.Join(c.Folder, "images/web.tar"))); err != nil {
 		t.Fatal(err)
 	}
 	serve := c.Lab.Command(ctx, os.Args[0], "-test.run", "^TestServeRegistries$")
@@ -274,7 +281,8 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	if _, err := io.ReadFull(output, begun); err != nil || string(begun) != "serving" {
 		t.Fatalf("the registries do not serve: %q, %v", begun, err)
 	}
-	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out), "/opt/providers/lab is not there") {
+	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out),
+		"/opt/providers/lab is not there") {
 		t.Errorf("a plan without the credential provider: %v\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines {
@@ -291,10 +299,12 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	}
 	for i, image := range []string{private + "/web:1", "images.example/web:1", plain + "/web:1", provided + "/web:1"} {
 		pod := fmt.Sprintf("web-%d", i)
-		if out, err := c.Kube(ctx, "run", pod, "--image="+image, "--image-pull-policy=Always").CombinedOutput(); err != nil {
+		if out, err := c.Kube(ctx, "run", pod, "--image="+image,
+			"--image-pull-policy=Always").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if out, err := c.Kube(ctx, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=60s").CombinedOutput(); err != nil {
+		if out, err := c.Kube(ctx, "wait", "--for=condition=Ready", "pod/"+pod,
+			"--timeout=60s").CombinedOutput(); err != nil {
 			said, _ := c.Kube(ctx, "get", "events", "--field-selector=involvedObject.name="+pod).CombinedOutput()
 			t.Errorf("%s: %v\n%s%s", image, err, out, said)
 		}
@@ -303,14 +313,17 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 		t.Errorf("not as declared afterwards: %v\n%s", err, out)
 	}
 	// Without the blocks nothing of ours stays.
-	if err := c.Write("cluster.hcl", strings.Replace(registries, registries[strings.Index(registries, "  runtime {"):strings.Index(registries, "}\n\nmachine")], "", 1)); err != nil {
+	if err := c.Write("cluster.hcl", strings.Replace(registries,
+		registries[strings.Index(registries, "  runtime {"):strings.Index(registries, "}\n\nmachine")], "",
+		1)); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines {
-		left, err := m.Run(ctx, "ls -d /etc/containerd/certs.d/*/ /var/lib/kubelet/config.json /etc/kubernetes/credential-providers.yaml 2>/dev/null || true")
+		left, err := m.Run(ctx, "ls -d /etc/containerd/certs.d/*/ /var/lib/kubelet/config.json "+
+			"/etc/kubernetes/credential-providers.yaml 2>/dev/null || true")
 		if err != nil || strings.TrimSpace(left) != "" {
 			t.Errorf("%s still has %s, %v", m.Name, left, err)
 		}

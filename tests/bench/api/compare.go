@@ -40,7 +40,8 @@ func worse(figures []figure, before map[string]float64) (lines []string) {
 		case was == 0 && f.measured > 0:
 			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was 0", f.work, f.measured, f.unit))
 		case was > 0 && f.measured > was*(1+noise):
-			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was %.4g (%+.0f %%)", f.work, f.measured, f.unit, was, 100*(f.measured/was-1)))
+			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was %.4g (%+.0f %%)", f.work, f.measured, f.unit, was,
+				100*(f.measured/was-1)))
 		}
 	}
 	return lines

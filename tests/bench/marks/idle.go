@@ -67,7 +67,8 @@ func idleCost(ctx context.Context) (err error) {
 	}
 	fmt.Printf("%-12s %6.2f, at most %.0f\n", "together", sum, idleMark)
 	if sum > idleMark {
-		return fmt.Errorf("%d idle pods cost %.2f CPU seconds a minute, which is more than %.0f", idlePods, sum, idleMark)
+		return fmt.Errorf("%d idle pods cost %.2f CPU seconds a minute, which is more than %.0f", idlePods,
+			sum, idleMark)
 	}
 	return nil
 }
@@ -128,7 +129,8 @@ func idleParts(ctx context.Context, m *machines.Machine) ([]idlePart, error) {
 	var parts []idlePart
 	for _, name := range []string{"kubelet", "containerd", "shims"} {
 		if before[name] == 0 || after[name] < before[name] {
-			return nil, fmt.Errorf("CPU time of %s on %s: %d ticks, and %d later", name, m.Name, before[name], after[name])
+			return nil, fmt.Errorf("CPU time of %s on %s: %d ticks, and %d later", name, m.Name, before[name],
+				after[name])
 		}
 		const perSecond = 100 // USER_HZ of Linux
 		parts = append(parts, idlePart{name, float64(after[name]-before[name]) / perSecond / minutes})
@@ -139,7 +141,8 @@ func idleParts(ctx context.Context, m *machines.Machine) ([]idlePart, error) {
 // idleTicks returns the CPU time that kubelet, containerd and shims of a machine have taken so far, with that of their
 // children which have ended.
 func idleTicks(ctx context.Context, m *machines.Machine) (map[string]int, error) {
-	text, err := m.Run(ctx, `ticks() { [ -z "$2" ] || { echo $1; for p in $2; do cat /proc/$p/stat 2>/dev/null; done; } |
+	text, err := m.Run(ctx,
+		`ticks() { [ -z "$2" ] || { echo $1; for p in $2; do cat /proc/$p/stat 2>/dev/null; done; } |
 		awk 'NR == 1 {name = $1; next} {sub(/^.*\) /, ""); sum += $12 + $13 + $14 + $15} END {print name, sum}'; }
 		ticks kubelet "$(systemctl show -p MainPID --value kubelet)"
 		ticks containerd "$(systemctl show -p MainPID --value containerd)"

@@ -23,7 +23,8 @@ import (
 
 func main() {
 	onlyMemory := flag.Bool("memory", false, "print the memory of idle daemons, kube-ingress included, and measure nothing else")
-	onlyIdle := flag.Bool("idle", false, "print what 100 idle pods with probes cost their node, and measure nothing else")
+	onlyIdle := flag.Bool("idle", false, "print what 100 idle pods with probes cost their node, and measure "+
+		"nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
