@@ -22,7 +22,8 @@ type lifecycleBlock struct {
 
 func (l *lifecycleBlock) preventDestroy() bool { return l != nil && l.PreventDestroy }
 
-// decodeLifecycle reads the lifecycle block of a block whose attributes may be any, and returns the rest.
+// decodeLifecycle reads the lifecycle block of a block that can have arbitrary attributes. It returns the rest of the
+// body.
 func decodeLifecycle(x *Context, b *hcl.Block) (*lifecycleBlock, hcl.Body, hcl.Diagnostics) {
 	content, rest, diags := b.Body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "lifecycle"}}})
 	if diags.HasErrors() || len(content.Blocks) == 0 {
@@ -36,7 +37,7 @@ func decodeLifecycle(x *Context, b *hcl.Block) (*lifecycleBlock, hcl.Body, hcl.D
 	return &l, rest, append(diags, x.decode(content.Blocks[0].Body, x.Eval, &l)...)
 }
 
-// ignoreChanges returns the expression of ignore_changes, nil when there is none.
+// ignoreChanges returns the expression of ignore_changes, or nil if it is not set.
 func (l *lifecycleBlock) ignoreChanges() hcl.Expression {
 	if l == nil || l.IgnoreChanges == nil {
 		return nil
@@ -51,7 +52,7 @@ func (l *lifecycleBlock) ignoreChanges() hcl.Expression {
 	return expr
 }
 
-// refuseIgnore refuses ignore_changes in a block where it has no meaning.
+// refuseIgnore returns an error with the reason why, if a block that does not support ignore_changes sets it.
 func (l *lifecycleBlock) refuseIgnore(why string) hcl.Diagnostics {
 	expr := l.ignoreChanges()
 	if expr == nil {
@@ -60,7 +61,8 @@ func (l *lifecycleBlock) refuseIgnore(why string) hcl.Diagnostics {
 	return hcl.Diagnostics{fail(expr.Range().Ptr(), "Changes that cannot be ignored", "%s", why)}
 }
 
-// ignored reads ignore_changes: all, or a list of fields, each of which check may refuse or write in another way.
+// ignored reads ignore_changes, which is the word all or a list of fields. check validates the path of each field, and
+// returns the path to record.
 func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (list config.Ignored,
 	diags hcl.Diagnostics) {
 	expr := l.ignoreChanges()
@@ -93,7 +95,8 @@ func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (l
 	return list, diags
 }
 
-// fieldPath reads the path of a field: names, and in brackets keys of maps and names of a list's elements.
+// fieldPath reads the path of a field. It consists of field names and, in brackets, map keys and the names of list
+// elements.
 func fieldPath(expr hcl.Expression) (path []string, err error) {
 	t, diags := hcl.AbsTraversalForExpr(expr)
 	if diags.HasErrors() {
@@ -124,7 +127,8 @@ func fieldPath(expr hcl.Expression) (path []string, err error) {
 	return path, nil
 }
 
-// objectField checks a field of an object. The short forms of an object block stand for the fields of metadata.
+// objectField returns a function that validates the path of a field of an object. If short is set, a path that begins
+// with labels or annotations stands for the field of metadata, as in an object block.
 func objectField(apiVersion, kind string, short bool) func([]string) ([]string, error) {
 	return func(path []string) ([]string, error) {
 		if short && (path[0] == "labels" || path[0] == "annotations") {
@@ -146,11 +150,11 @@ func objectField(apiVersion, kind string, short bool) func([]string) ([]string, 
 		if typ, known := scheme.Scheme().AllKnownTypes()[gv.WithKind(kind)]; err == nil && known {
 			return path, checkField(typ, apiVersion+" "+kind, path)
 		}
-		return path, nil // the cluster alone knows its fields
+		return path, nil // a custom resource: only the cluster knows its schema
 	}
 }
 
-// checkField checks that a type has a field.
+// checkField returns an error if a type does not have the field at path. what describes the type in that error.
 func checkField(typ reflect.Type, what string, path []string) error {
 	for typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
@@ -181,7 +185,8 @@ func checkField(typ reflect.Type, what string, path []string) error {
 	return checkField(next, what+"."+path[0], path[1:])
 }
 
-// jsonFields are the fields of a struct by their names in JSON; none of what writes itself in another way.
+// jsonFields returns the types of a struct's fields by their JSON names. It returns none for a type with its own
+// MarshalJSON.
 func jsonFields(typ reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
 	if typ.Kind() != reflect.Struct || typ.Implements(jsonWriter) || reflect.PointerTo(typ).Implements(jsonWriter) {
@@ -203,7 +208,7 @@ func jsonFields(typ reflect.Type) map[string]reflect.Type {
 
 var jsonWriter = reflect.TypeFor[interface{ MarshalJSON() ([]byte, error) }]()
 
-// workloadField checks a field of a workload block.
+// workloadField returns a function that validates the path of a field of a workload block.
 func workloadField(containers []containerBlock) func([]string) ([]string, error) {
 	return func(path []string) ([]string, error) {
 		switch path[0] {
@@ -227,7 +232,7 @@ func workloadField(containers []containerBlock) func([]string) ([]string, error)
 	}
 }
 
-// unusedFields refuses fields that none of the objects of a manifests block has.
+// unusedFields returns an error for each ignored field that no object of a manifests block has.
 func (l *lifecycleBlock) unusedFields(objects []config.Object) (diags hcl.Diagnostics) {
 	var ignored config.Ignored
 	if len(objects) > 0 {

@@ -32,7 +32,7 @@ type machineBlock struct {
 	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
-// kubeletLabels are the labels that a kubelet gives its own Node.
+// kubeletLabels are the labels that a kubelet sets on its own Node.
 var kubeletLabels = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable}
 
 type sshBlock struct {
@@ -158,7 +158,8 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	return m, diags
 }
 
-// unreachable says why other machines cannot reach one at an address; empty when they can, for all that the address says.
+// unreachable returns why an address cannot be reached from other machines, or "" if nothing about the address itself
+// prevents that.
 func unreachable(a netip.Addr) string {
 	switch {
 	case a.Zone() != "":

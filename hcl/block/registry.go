@@ -39,7 +39,8 @@ type credentialBlock struct {
 	Env     map[string]string `hcl:"env,optional" doc:"Environment variables of it, besides the kubelet's."`
 }
 
-var registryHost = regexp.MustCompile(`^(\*|([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?)$`)
+var registryHost = regexp.MustCompile(
+	`^(\*|([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?)$`)
 
 func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hcl.Diagnostics) {
 	for i, r := range raw.Registries {
@@ -92,8 +93,8 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 	return append(diags, decodeCredentials(b, raw, c)...)
 }
 
-// nth returns the range of the block of a type at an index in an inner block; of the inner block where blocks are
-// dynamic.
+// nth returns the range of the block of type typ at an index within an inner block. If the blocks are dynamic, it
+// returns the range of the inner block.
 func nth(b *hcl.Block, inner, typ string, index int) *hcl.Range {
 	if native, ok := written(b.Body); ok {
 		for _, block := range native.Blocks {
@@ -141,8 +142,8 @@ func decodeCredentials(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diag
 				"%q is no version of credentialprovider.kubelet.k8s.io: write v1, v1beta1 or v1alpha1.", p.Version))
 		}
 		c.Runtime.Credentials = append(c.Runtime.Credentials, config.CredentialProvider{
-			Name: p.Name, Program: p.Program, Version: or(p.Version,
-				"v1"), Images: p.Images, CacheFor: cache, Args: p.Args, Env: maps.Clone(p.Env),
+			Name: p.Name, Program: p.Program, Version: or(p.Version, "v1"), Images: p.Images, CacheFor: cache,
+			Args: p.Args, Env: maps.Clone(p.Env),
 		})
 	}
 	return diags

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// Sections and names of groups in them.
+// Patterns of a section header, and of a line with the name of a child group.
 var (
 	iniSection = regexp.MustCompile(`^\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?$`)
 	iniGroup   = regexp.MustCompile(`^([^:\]\s]+)\s*(?:#.*)?$`)
 )
 
-// iniReader reads the form with [sections], lines of hosts and name=value.
+// iniReader reads inventories in INI, with [sections], lines of hosts, and NAME=VALUE.
 type iniReader struct {
 	inv     *Inventory
 	defined map[string]bool // groups that have a section of hosts or children
-	used    map[string]int  // groups that are named before that, with the line
-	ofVars  map[string]bool // of used, those that are named by [GROUP:vars]
+	used    map[string]int  // groups that are referenced but not defined yet, with the line number
+	ofVars  map[string]bool // the groups in used whose reference is [GROUP:vars]
 }
 
 func (inv *Inventory) readINI(text string) error {
@@ -118,7 +118,7 @@ func (r *iniReader) line(section, part, line string, number int) error {
 	return nil
 }
 
-// add puts a host into a group. A port counts for a host that is new.
+// add adds a host to a group and sets its variables. A port applies only when the host is new.
 func (inv *Inventory) add(g *InventoryGroup, name string, port int, vars map[string]any) {
 	_, known := inv.Hosts[name]
 	h := inv.host(name)
@@ -131,7 +131,8 @@ func (inv *Inventory) add(g *InventoryGroup, name string, port int, vars map[str
 	maps.Copy(h.Vars, vars)
 }
 
-// split cuts a line into words as a shell of POSIX does, up to a comment, which may also begin within a word.
+// split divides a line into words with the quoting rules of a POSIX shell. A # outside quotes starts a comment, even
+// within a word.
 func split(line string) (words []string, err error) {
 	var word strings.Builder
 	quote, begun := byte(0), false
@@ -178,7 +179,8 @@ var (
 	plainPort     = regexp.MustCompile(`^((?:[^:\[\]]|\[[^\]]*\])+):([0-9]+)$`)
 )
 
-// hostPattern reads a host, an address or a range of hosts, with a port behind it perhaps.
+// hostPattern reads a host name, an address or a range of hosts, with an optional port. It returns port 0 if there is
+// none.
 func hostPattern(pattern string) (names []string, port int, err error) {
 	for _, form := range []*regexp.Regexp{bracketedPort, plainPort} {
 		m := form.FindStringSubmatch(pattern)
@@ -200,8 +202,8 @@ func hostPattern(pattern string) (names []string, port int, err error) {
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// unfold returns the names that a pattern such as web[01:10].example.com or db-[a:c] stands for. A range that ends before
-// it begins stands for none, as Ansible has it.
+// unfold returns the names that a pattern such as web[01:10].example.com or db-[a:c] stands for. As in Ansible, a range
+// whose end is before its start has no names.
 func unfold(pattern string) ([]string, error) {
 	start := strings.IndexByte(pattern, '[')
 	if start < 0 {

@@ -15,8 +15,8 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// The inventories in testdata/ansible are read as Debian's ansible-inventory reads them; golden.sh there writes what it prints. With
-// -v this test prints all of them as a table.
+// The inventories in testdata/ansible must give the same result as Debian's ansible-inventory. golden.sh in that folder
+// writes the golden files with ansible-inventory. With -v, this test prints all results as a table.
 func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 	entries, err := os.ReadDir("testdata/ansible")
 	if err != nil {
@@ -82,7 +82,7 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 		table.String())
 }
 
-// seen returns the hosts' variables and the groups' hosts that expressions see, each as text.
+// seen returns the hosts' variables and the groups' hosts as expressions see them, each as text.
 func seen(name string, text []byte) (map[string]string, error) {
 	inv, err := Ansible(name, text)
 	if err != nil {
@@ -119,7 +119,7 @@ func seen(name string, text []byte) (map[string]string, error) {
 	return values, nil
 }
 
-// listed is seen of what ansible-inventory --list prints.
+// listed returns the same values as seen, computed from the output of ansible-inventory --list.
 func listed(t *testing.T, golden []byte) map[string]string {
 	t.Helper()
 	var raw map[string]json.RawMessage

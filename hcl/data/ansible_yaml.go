@@ -14,10 +14,10 @@ import (
 	nodes "sigs.k8s.io/yaml/goyaml.v3"
 )
 
-// errNotYAML is that a text is no YAML, or is YAML that is no inventory.
+// errNotYAML is returned for text that is not YAML, or that is YAML but not an inventory.
 var errNotYAML = errors.New("is no inventory in YAML")
 
-// readYAML reads an inventory in YAML, by the rules of YAML 1.1, which Ansible has.
+// readYAML reads an inventory in YAML 1.1, which is the version that Ansible reads.
 func (inv *Inventory) readYAML(text []byte) error {
 	var document nodes.Node
 	if err := nodes.Unmarshal(text, &document); err != nil {
@@ -43,7 +43,8 @@ type yamlInventory struct {
 	values int
 }
 
-// entries calls do for each entry of a mapping, with those that are merged in before its own.
+// entries calls do for each entry of a mapping. Entries of merge keys (<<) come first, so that the mapping's own entries
+// override them.
 func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Node) error) error {
 	if r.inside[n] {
 		return fmt.Errorf("line %d: a mapping contains itself", n.Line)
@@ -63,7 +64,7 @@ func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Nod
 				if of.Kind == nodes.SequenceNode {
 					list = of.Content
 				}
-				for j := len(list) - 1; j >= 0; j-- { // the first is the strongest
+				for j := len(list) - 1; j >= 0; j-- { // the first merged mapping takes precedence, so it comes last
 					if err := r.entries(resolved(list[j]), do); err != nil {
 						return err
 					}
@@ -94,7 +95,7 @@ func resolved(n *nodes.Node) *nodes.Node {
 
 func isNull(n *nodes.Node) bool { return n.Kind == nodes.ScalarNode && yaml11(n) == nil }
 
-// group reads a group. What is no mapping is skipped, as Ansible does.
+// group reads a group. Like Ansible, it ignores a group that is neither a mapping nor null.
 func (r *yamlInventory) group(name string, of *nodes.Node) error {
 	if !isNull(of) && of.Kind != nodes.MappingNode {
 		return nil
@@ -211,12 +212,13 @@ func (r *yamlInventory) value(n *nodes.Node) (any, error) {
 	return yaml11(n), nil
 }
 
-// Forms of plain text in YAML 1.1.
+// Plain scalars of YAML 1.1 that are not text. yaml11Sixty matches numbers of base 60, such as 1:30.
 var (
 	yaml11Integer = regexp.MustCompile(`^[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$`)
 	yaml11Sixty   = regexp.MustCompile(`^[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
-	yaml11Float   = regexp.MustCompile(`^[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?)$`)
-	yaml11Words   = map[string]any{
+	yaml11Float   = regexp.MustCompile(
+		`^[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?)$`)
+	yaml11Words = map[string]any{
 		"": nil, "~": nil, "null": nil, "Null": nil, "NULL": nil,
 		"yes": true, "Yes": true, "YES": true, "true": true, "True": true, "TRUE": true, "on": true, "On": true,
 		"ON": true,
@@ -225,7 +227,7 @@ var (
 	}
 )
 
-// yaml11 returns the value of a scalar.
+// yaml11 returns the value of a scalar: nil, bool, json.Number or string.
 func yaml11(n *nodes.Node) any {
 	if n.Style&(nodes.DoubleQuotedStyle|nodes.SingleQuotedStyle|nodes.LiteralStyle|nodes.FoldedStyle) != 0 ||
 		n.Style&nodes.TaggedStyle != 0 && n.ShortTag() == "!!str" {
@@ -272,13 +274,13 @@ var yaml11Time = regexp.MustCompile(`^([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})` +
 	`(?:(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]*))?` +
 	`(?:[ \t]*(Z|([-+])([0-9]{1,2})(?::?([0-9]{2}))?))?)?$`)
 
-// pythonTime writes a date, or a time, as Python's isoformat does.
+// pythonTime formats a YAML date or timestamp as Python's isoformat does. It returns any other text unchanged.
 func pythonTime(text string) string {
 	m := yaml11Time.FindStringSubmatch(text)
 	if m == nil {
 		return text
 	}
-	number := func(s string) int { n, _ := strconv.Atoi(s); return n } // the form is checked
+	number := func(s string) int { n, _ := strconv.Atoi(s); return n } // yaml11Time matches only digits
 	if m[4] == "" {
 		return fmt.Sprintf("%04d-%02d-%02d", number(m[1]), number(m[2]), number(m[3]))
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// ParseExpression parses an expression, as a person types it.
+// ParseExpression parses an expression in which a division by zero is an error. name appears in diagnostics as the
+// file name.
 func ParseExpression(text, name string) (hcl.Expression, hcl.Diagnostics) {
 	expr, diags := hclsyntax.ParseExpression([]byte(text), name, hcl.InitialPos)
 	if !diags.HasErrors() {
@@ -15,8 +16,8 @@ func ParseExpression(text, name string) (hcl.Expression, hcl.Diagnostics) {
 	return expr, diags
 }
 
-// refuseZeroDivisors makes the divisions in a file or an expression fail when the divisor is zero. By themselves they
-// give infinity, or the dividend as remainder, which nobody asked for and which fails later, at another line.
+// refuseZeroDivisors changes the divisions in a parsed file or expression so that they fail when the divisor is zero.
+// The HCL library returns infinity, or the dividend as the remainder, so that the error appears later at another line.
 func refuseZeroDivisors(parsed hclsyntax.Node) {
 	_ = hclsyntax.VisitAll(parsed, func(node hclsyntax.Node) hcl.Diagnostics {
 		e, ok := node.(*hclsyntax.BinaryOpExpr)

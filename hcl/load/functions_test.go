@@ -29,7 +29,7 @@ import (
 )
 
 // The table in testdata/functions.txt has an expression on each line, then =>, then its value as JSON, "unknown",
-// "sensitive", or "error" with what the message says. With -v this test prints it, by function.
+// "sensitive", or "error" with a part of the message. With -v, this test prints the table, sorted by function.
 func TestFunctionsAreTerraforms(t *testing.T) {
 	scope := functionScope(t)
 	byFunction := map[string][]functionRow{}
@@ -68,7 +68,7 @@ func TestFunctionsAreTerraforms(t *testing.T) {
 	t.Log("functions, the case that a line is about, the expression and its value:\n" + table.String())
 }
 
-// functionRow is a line of the table.
+// functionRow is a line of testdata/functions.txt.
 type functionRow struct {
 	line                   int
 	function, source, want string
@@ -84,7 +84,7 @@ func (r functionRow) cases() string {
 	return strings.Join(list, ",")
 }
 
-// functionCase is a kind of argument that each function is tested with whose parameters take it.
+// functionCase is a kind of argument. Each function whose parameters accept it must have a line with it.
 type functionCase struct {
 	name, text string
 	is         func(source string) bool
@@ -104,7 +104,7 @@ var functionCases = []functionCase{
 
 func hasParameters(f function.Function) bool { return len(f.Params()) > 0 || f.VarParam() != nil }
 
-// takes reports whether a parameter of a function may have a value of a type.
+// takes returns a function that reports whether a parameter accepts a type for which is returns true.
 func takes(is func(cty.Type) bool) func(function.Function) bool {
 	return func(f function.Function) bool {
 		list := f.Params()
@@ -139,7 +139,7 @@ func functionRows(t *testing.T) (rows []functionRow) {
 	return rows
 }
 
-// functionScope is what the expressions of the table see.
+// functionScope returns the scope in which the expressions of the table are evaluated.
 func functionScope(t *testing.T) *hcl.EvalContext {
 	t.Helper()
 	dir := t.TempDir()

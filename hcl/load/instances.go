@@ -12,8 +12,8 @@ import (
 	"clusterctl/hcl/block"
 )
 
-// explainIndexes replaces what the library of HCL says about an instance of a block that is not there, which is only
-// that there is no such key, by which instances there are.
+// explainIndexes replaces the HCL library's error about an instance of a block that does not exist. The library says
+// only that there is no such key; the new text lists the instances that exist.
 func (e *evaluator) explainIndexes(n *node, diags hcl.Diagnostics) {
 	for _, d := range diags {
 		if d.Summary != "Invalid index" || d.Subject == nil {
@@ -28,8 +28,8 @@ func (e *evaluator) explainIndexes(n *node, diags hcl.Diagnostics) {
 	}
 }
 
-// missingInstance says which instances there are of the block that a reference names, when the index at this place is of
-// none of them.
+// missingInstance returns a text that lists the existing instances of the block that a reference names. It returns "" if
+// the index at this position is not one of a missing instance.
 func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	name, ok := second(t)
 	after := 2
@@ -82,7 +82,7 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	return ""
 }
 
-// shown lists the first of some keys.
+// shown lists at most ten keys, and the number of the others.
 func shown(keys []string) string {
 	const most = 10
 	var list []string
