@@ -60,7 +60,7 @@ func (l *findings) machine(m config.Machine, f host.Facts) {
 	}
 }
 
-// proxies is whether systemd gives services a proxy that the configuration does not know of.
+// proxies warns if systemd sets a proxy for all services and the configuration declares none.
 func (l *findings) proxies(c *config.Cluster, f host.Facts) {
 	var texts []string
 	for _, name := range host.ProxyVariables {

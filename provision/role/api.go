@@ -61,7 +61,7 @@ func (b *builder) admission(cfg *config.APIServer) (reads []string) {
 			cfg.EnableAdmissionPlugins = append(slices.Clone(cfg.EnableAdmissionPlugins), name)
 		}
 	}
-	// What is behind these addresses only the configuration knows.
+	// The API server cannot learn these addresses from the API, so the configuration names them.
 	cfg.RestrictedExternalIPs, cfg.AllowedExternalIPs = texts(b.Cluster.PodCIDRs), b.Cluster.API.AllowedExternalIPs
 	if b.Cluster.VirtualAddress.IsValid() {
 		cfg.RestrictedExternalIPs = append(cfg.RestrictedExternalIPs, b.Cluster.VirtualAddress.String())

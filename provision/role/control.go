@@ -160,7 +160,7 @@ func apiServer(b *builder) {
 	if cfg.AuditLogPath != "" {
 		writes = []string{auditLogs}
 	}
-	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // to issuers of tokens
+	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // for the configuration and keys of token issuers
 	var environment []corev1.EnvVar
 	if p := b.Cluster.System.Proxy; p != nil {
 		environment = proxyVariables(b.Cluster, b.Machine, p)

@@ -52,7 +52,7 @@ func network(b *builder) {
 	cfg.RoutesOnly = !b.node()
 	reads := []string{cfg.Kubeconfig}
 	if b.node() {
-		// Its own credential reads no pods: those of the machine's node are read with the node's.
+		// The daemon's own credential cannot read pods. It reads those of its node with the node's credential.
 		cfg.NodeKubeconfig = nodeCredential
 		reads = append(reads, nodeCredential)
 	}
@@ -92,7 +92,7 @@ func kubelet(b *builder) {
 		own = append(own, path.Base(step.Manifest(c.name)))
 	}
 	b.add(&step.Foreign{Dir: file.StaticPodPath, Own: own, Why: "the kubelet runs it as a static pod"})
-	// for programs that it asks for credentials of registries
+	// Credential providers, which the kubelet runs, need the proxy.
 	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy)
 	b.unit(service{
 		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true,

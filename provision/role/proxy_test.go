@@ -10,7 +10,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// texts are the files that a machine gets.
+// fileTexts returns the content of the files and static pods of a machine, by path.
 func fileTexts(t *testing.T, in role.Input) map[string]string {
 	t.Helper()
 	steps, err := role.Steps(in)
@@ -41,7 +41,7 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 		name    string
 		facts   map[string]string
 		proxy   *config.Proxy
-		outside []string // what units that reach outside say
+		outside []string // text in the units that connect to hosts outside the cluster
 	}{
 		{"none", nil, nil, nil},
 		{"systemd's", found, nil, []string{`Environment="NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,` +
@@ -77,7 +77,8 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 			continue
 		}
 		for path, want := range map[string]string{
-			host.ProxyFile:                         "https_proxy=http://me:secret@proxy:3128\nNO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,mirror.example,.corp.example,10.0.0.0/8\n",
+			host.ProxyFile: "https_proxy=http://me:secret@proxy:3128\nNO_PROXY=localhost,127.0.0.0/8,::1,.svc," +
+				".cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,mirror.example,.corp.example,10.0.0.0/8\n",
 			"/etc/containerd/clusterctl-proxy.env": "HTTPS_PROXY=http://me:secret@proxy:3128\n",
 			"/etc/apt/apt.conf.d/90clusterctl-proxy": "Acquire::http::Proxy " +
 				"\"http://me:secret@proxy:3128\";\nAcquire::http::Proxy::mirror.example \"DIRECT\";\nAcquire::https::",

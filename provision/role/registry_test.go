@@ -13,7 +13,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P05: what is declared of registries is in the files that containerd and the kubelet read for each pull.
+// P05: the declared registries are in the files that containerd and the kubelet read for each pull.
 func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 	m := machine("m", "10.0.0.1", config.RoleNode)
 	c := cluster(machine("control", "10.0.0.9", config.RoleControlPlane), m)
@@ -28,8 +28,7 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 	}
 	c.Runtime.Credentials = []config.CredentialProvider{{
 		Name: "ecr", Program: "/opt/providers/ecr", Version: "v1", Images: []string{"*.ecr.example"},
-		CacheFor: time.Hour,
-		Args:     []string{"get"}, Env: map[string]string{"REGION": "eu"},
+		CacheFor: time.Hour, Args: []string{"get"}, Env: map[string]string{"REGION": "eu"},
 	}}
 	in := role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{},
 		Facts: host.Facts{OOMAdjust: true}}

@@ -33,7 +33,7 @@ type component struct {
 	shares []string // folders whose sockets it calls
 	writes []string // folders that it writes
 
-	environment []corev1.EnvVar // of a static pod, which has none of systemd's
+	environment []corev1.EnvVar // only for the static pod; systemd's environment does not apply to pods
 }
 
 func (c component) url() (url string, as host.Client) {

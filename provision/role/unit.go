@@ -24,7 +24,7 @@ type service struct {
 	health      string   // where it says whether it is ready
 	as          host.Client
 	hosts       bool // starts what is other people's, and inherits what is set here
-	outside     bool // reaches what is outside of the cluster, and has the options of outside
+	outside     bool // connects to hosts outside the cluster; options has those that builder.outside returns
 }
 
 // slack is how late the system may wake a daemon, which costs it a good part less (daemons/run/slack.go).

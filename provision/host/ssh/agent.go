@@ -259,7 +259,7 @@ type stream struct {
 	out     io.Reader
 	stderr  limited
 	once    sync.Once
-	ended   sync.Once // has been waited for
+	ended   sync.Once // guards the wait for the end of the agent
 }
 
 func (s *stream) Write(b []byte) (int, error) { return s.in.Write(b) }
@@ -275,15 +275,15 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// endTimeout is how long an agent that has closed its output may take to end.
+// endTimeout is how long to wait for an agent to exit after it closed its output.
 const endTimeout = time.Second
 
-// awaitEnd waits until the agent has ended, so that all of its standard error is there.
+// awaitEnd waits at most endTimeout until the agent has exited, so that its standard error is complete.
 func (s *stream) awaitEnd() {
 	s.ended.Do(func() {
 		done := make(chan struct{})
 		go func() { // ends with the session
-			_ = s.session.Wait() // how it ended is of no interest, but what it said
+			_ = s.session.Wait() // only the standard error matters, not the exit status
 			close(done)
 		}()
 		timer := time.NewTimer(endTimeout)
