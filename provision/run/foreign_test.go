@@ -8,14 +8,13 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// P05: a kubeconfig that somebody has changed is in the plan, and put back, whatever was changed in it.
+// P05: the plan shows a kubeconfig that was edited by hand, and apply restores it, whatever the edit was.
 func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 	const path = "/etc/kubernetes/proxy.conf"
 	for name, change := range map[string]func(string) string{
 		"a comment": func(text string) string { return "# mine\n" + text },
 		"another user": func(text string) string {
-			return strings.Replace(text, "user:", "tokenFile: /tmp/x\n  user:",
-				1)
+			return strings.Replace(text, "user:", "tokenFile: /tmp/x\n  user:", 1)
 		},
 		"no TLS": func(text string) string {
 			return strings.Replace(text, "server:", "insecure-skip-tls-verify: true\n    server:", 1)
@@ -56,7 +55,8 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 	}
 }
 
-// P05: what others put into the folder of static pods runs, so that plan and status show it. It stays.
+// P05: plan and status show files in the folder of static pods that clusterctl did not write, because the kubelet runs
+// them. The files stay.
 func TestAForeignStaticPodIsShown(t *testing.T) {
 	const path = "/etc/kubernetes/manifests/theirs.yaml"
 	w := newWorld(t, control, nodeA)
@@ -70,8 +70,8 @@ func TestAForeignStaticPodIsShown(t *testing.T) {
 	if err := p.Print(&text, plan.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	if !p.Empty() || !strings.Contains(text.String(), "machine.a: "+path) || !strings.Contains(text.String(),
-		"static pod") {
+	if !p.Empty() || !strings.Contains(text.String(), "machine.a: "+path) ||
+		!strings.Contains(text.String(), "static pod") {
 		t.Errorf("the plan says:\n%s", &text)
 	}
 	if _, err := h.Stat(path); err != nil {

@@ -16,8 +16,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// A second operator, whose plan is older than a run that removed a machine, is refused before anything is changed:
-// neither are objects written, nor is the machine that was cleaned made of half of what it was.
+// A second operator's run fails before it changes anything, if another run removed a machine after the second operator
+// planned. It writes no objects, and does not partly restore the machine that was cleaned.
 func TestAnOperatorWhoseMachineWasCleanedMeanwhileIsRefusedBeforeAnythingChanges(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"
@@ -58,7 +58,7 @@ func TestAnOperatorWhoseMachineWasCleanedMeanwhileIsRefusedBeforeAnythingChanges
 	}
 }
 
-// The same where the first run had already begun to clean the machine when the second operator looked at it.
+// The same applies if the first run had already begun to clean the machine when the second operator planned.
 func TestAnOperatorWhoLookedAtAMachineThatWasBeingCleanedIsRefused(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"
@@ -78,7 +78,7 @@ func TestAnOperatorWhoLookedAtAMachineThatWasBeingCleanedIsRefused(t *testing.T)
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	w.engine.Run = "the first run" // which the second operator has seen
+	w.engine.Run = "the first run" // the last run that the second operator saw on the machine
 	w.declare(control, nodeA)
 	w.mustApply()
 	if err := theirs.Apply(t.Context()); err == nil || !strings.Contains(err.Error(), "another run") {
@@ -158,12 +158,12 @@ func TestAnApplyThatEndsAReplacementSaysWhatItChanged(t *testing.T) {
 	}
 }
 
-// bringing is an agent whose program had to be sent.
+// bringing is an agent whose program was sent to the machine.
 type bringing struct{ run.Agent }
 
 func (bringing) Brought() int64 { return 103_000_000 }
 
-// A plan says what it leaves on machines that it looks at.
+// A plan reports the program that it left on machines.
 func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	dial := w.engine.Dial

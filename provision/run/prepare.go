@@ -51,7 +51,7 @@ type machine struct {
 	config.Machine
 	agent   Agent
 	facts   host.Facts
-	saw     *agent.Turn // this run's, with what had been done there when it was first looked at
+	saw     *agent.Turn // this run's turn, with the last run on the machine when this run first connected
 	asked   time.Time   // by the operator's clock
 	steps   []step.Step
 	changes []step.Change
@@ -62,7 +62,7 @@ type machine struct {
 
 	issued bool // the steps have their certificates
 
-	brought int64 // bytes of this program that were sent to look at it
+	brought int64 // bytes of this program that were sent to the machine in order to plan
 
 	unmended error // why what does not work on it could not be mended
 	left     error // why it is left out of what comes after
@@ -448,7 +448,7 @@ func (p *Prepared) summarize() {
 	}
 }
 
-// foreignFiles says which files of others do something on machines, and stay.
+// foreignFiles returns a line for each file with an effect on a machine that clusterctl did not write.
 func (p *Prepared) foreignFiles() (list []string) {
 	for _, m := range p.machines {
 		for _, c := range m.changes {
@@ -462,7 +462,7 @@ func (p *Prepared) foreignFiles() (list []string) {
 	return list
 }
 
-// brought says to which machines this program was sent to look at them, empty when to none.
+// brought says which machines this program was sent to in order to plan. It returns "" if there are none.
 func (p *Prepared) brought() string {
 	var names []string
 	var bytes int64

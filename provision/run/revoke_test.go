@@ -44,8 +44,8 @@ func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 	}
 }
 
-// TestCertificatesForFormerNamesAreRevoked replaces a certificate by one for another name, as an update of the identities of
-// daemons does. Proves S12.
+// TestCertificatesForFormerNamesAreRevoked replaces a certificate by one with another common name, as an update from
+// common users to users for each machine does. Proves S12.
 func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	now := time.Now()
 	ca, err := certs.NewCA(certs.ClusterCA, 0, now)
@@ -78,7 +78,9 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	issue("dns.conf", certs.Replica("kube-dns", "a"))
 	issue("proxy.conf", certs.Daemon("kube-proxy")) // renewed
 	outgrown("when the last one is another", true)
-	p.State.Machines["machine.b"] = state.Machine{Issued: map[string]certs.Revoked{"ingress.conf": {Name: "system:kube-ingress"}}}
+	p.State.Machines["machine.b"] = state.Machine{Issued: map[string]certs.Revoked{
+		"ingress.conf": {Name: "system:kube-ingress"},
+	}}
 	outgrown("with a daemon of a former release on another machine", false)
 	delete(p.State.Machines, "machine.b")
 	if len(p.State.Revoked) > 0 {

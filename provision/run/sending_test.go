@@ -50,7 +50,7 @@ func TestAFileOnItsWayIsReportedEveryFewSeconds(t *testing.T) {
 	}
 }
 
-// A run says what it does before the first machine has answered.
+// A run reports that it connects before the first machine answers.
 func TestARunSaysThatItConnects(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	var first []string

@@ -18,12 +18,13 @@ func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-// TestMachinesThatReachNoAPIServerAreReported cuts a node off from the API, and leaves the connection to it alone. Proves P07.
+// TestMachinesThatReachNoAPIServerAreReported disconnects a node from the API, while the operator still reaches the node.
+// Proves P07.
 func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
-	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": errors.New("connect: connection " +
-		"timed out")}
+	timeout := errors.New("connect: connection timed out")
+	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": timeout}
 	o, err := w.engine.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ type Desired struct {
 
 	Protected bool // not to be removed, whatever is declared later
 	Ignored   config.Ignored
-	version   string // of the live object that ignored fields were taken from
+	version   string // resourceVersion of the live object that ignored fields were copied from; "" means none
 }
 
 func (d Desired) reference() state.Object {
@@ -95,7 +95,7 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	return list, nil
 }
 
-// Made returns the objects that a workload stands for.
+// Made returns the Kubernetes objects of a workload.
 func Made(w config.Workload) (list []map[string]any, err error) {
 	objects, err := ofWorkload(w)
 	for _, o := range objects {

@@ -26,14 +26,15 @@ func plainJSON(t *testing.T, text string) (m map[string]any) {
 	return jsonNumbers(m).(map[string]any)
 }
 
-func managed(manager string, operation metav1.ManagedFieldsOperationType, subresource,
-	fields string) metav1.ManagedFieldsEntry {
+func managed(manager string, operation metav1.ManagedFieldsOperationType,
+	subresource, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "apps/v1",
 		Subresource: subresource, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
 }
 
 func TestIgnoredFieldsAreAppliedAsTheyAreOnlyWhereNobodyElseOwnsThem(t *testing.T) {
-	const ours = `{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}}},"f:spec":{"f:replicas":{},"f:args":{},"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:name":{},"f:image":{}}},
+	const ours = `{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}}},"f:spec":{"f:replicas":{},"f:args":{},
+		"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:name":{},"f:image":{}}},
 		"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{"f:name":{},"f:hostPort":{}}}}}`
 	for name, c := range map[string]struct {
 		path              []string
@@ -73,8 +74,10 @@ func TestIgnoredFieldsAreAppliedAsTheyAreOnlyWhereNobodyElseOwnsThem(t *testing.
 			`{"spec":{"ports":[{"name":"http","containerPort":80,"hostPort":8080}]}}`},
 	} {
 		live := &unstructured.Unstructured{Object: plainJSON(t, c.live)}
-		live.SetManagedFields([]metav1.ManagedFieldsEntry{managed(Manager, metav1.ManagedFieldsOperationApply, "",
-			ours), managed("kube-controller-manager", metav1.ManagedFieldsOperationUpdate, "scale", c.others)})
+		live.SetManagedFields([]metav1.ManagedFieldsEntry{
+			managed(Manager, metav1.ManagedFieldsOperationApply, "", ours),
+			managed("kube-controller-manager", metav1.ManagedFieldsOperationUpdate, "scale", c.others),
+		})
 		d := Desired{Object: &unstructured.Unstructured{Object: plainJSON(t, c.wanted)},
 			Ignored: config.Ignored{Fields: [][]string{c.path}}}
 		if got, want := d.Over(live).Object.Object, plainJSON(t, c.out); !reflect.DeepEqual(got, want) {

@@ -274,7 +274,8 @@ func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
 // characters.
 func TestAnAgentThatEndsSaysWhy(t *testing.T) {
 	for said, want := range map[string]string{
-		"bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)\nno space left on device\n": "the agent ended: no space left on device",
+		"bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)\n" +
+			"no space left on device\n": "the agent ended: no space left on device",
 		"\x1b]0;owned\x07killed\r\n": "the agent ended: ]0;ownedkilled",
 	} {
 		s, home := start(t)
