@@ -15,7 +15,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// What the server takes when it is created, clusterctl validate finds nothing wrong with.
+// The check that clusterctl validate uses must accept every object that the server accepts on creation. It must find at
+// least nine of ten objects that the server rejects as invalid.
 func TestObjectsThatAreTakenPassTheCheckWithoutAServer(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme).UniversalDeserializer()
 	all := map[string]*sample{}

@@ -23,19 +23,19 @@ const (
 	jsonContent = "application/json"
 )
 
-// attack is a request that has to be refused.
+// attack is a request that the API server must reject.
 type attack struct {
 	name         string
 	who          certs.Request
 	method, path string
-	contentType  string // JSON if it is empty
+	contentType  string // empty means JSON
 	body         string
-	code         int
-	text         string // part of the answer
+	code         int    // expected HTTP status
+	text         string // expected part of the response body
 }
 
-// tenants makes what the attacks are directed at, and gives users their rights in the namespace shop: eve edits it, and peeper may
-// get what containers do.
+// tenants creates the objects that the attacks target, and grants rights in the namespace shop: eve can edit it, and
+// peeper can get, but not create, exec, attach and port-forward.
 func tenants(t *testing.T, admin *client) {
 	t.Helper()
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/"
@@ -49,10 +49,12 @@ func tenants(t *testing.T, admin *client) {
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"author"}}`))
 	admin.make(rbac+"roles", object(t, `{"metadata":{"name":"peeper"},"rules":[{"apiGroups":[""],"resources":["pods",`+
 		`"pods/exec","pods/attach","pods/portforward"],"verbs":["get","list","watch"]}]}`))
-	admin.make(rbac+"rolebindings", object(t, `{"metadata":{"name":"peeper"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"peeper"}],
+	admin.make(rbac+"rolebindings", object(t, `{"metadata":{"name":"peeper"},
+		"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"peeper"}],
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"peeper"}}`))
 	admin.make("/api/v1/namespaces/kube-system/configmaps", object(t, `{"metadata":{"name":"machine-inventory"},
-		"data":{"worker":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.2\"]}","other":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.3\"]}"}}`))
+		"data":{"worker":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.2\"]}",
+		"other":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.3\"]}"}}`))
 	for _, name := range []string{"tls", "unused"} {
 		admin.make("/api/v1/namespaces/shop/secrets",
 			object(t, fmt.Sprintf(`{"metadata":{"name":%q},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==",`+
@@ -62,8 +64,8 @@ func tenants(t *testing.T, admin *client) {
 		object(t, `{"metadata":{"name":"tls"},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==","tls.key":"YQ=="}}`))
 	for namespace, class := range map[string]string{"shop": "clusterctl", "vault": "others"} {
 		admin.make("/apis/networking.k8s.io/v1/namespaces/"+namespace+"/ingresses",
-			object(t,
-				fmt.Sprintf(`{"metadata":{"name":"tls"},"spec":{"ingressClassName":%q,"tls":[{"secretName":"tls"}],
+			object(t, fmt.Sprintf(`{"metadata":{"name":"tls"},
+			"spec":{"ingressClassName":%q,"tls":[{"secretName":"tls"}],
 			"defaultBackend":{"service":{"name":"web","port":{"number":80}}}}}`, class)))
 	}
 	admin.make("/api/v1/namespaces/shop/services",
@@ -72,7 +74,7 @@ func tenants(t *testing.T, admin *client) {
 		object(t, `{"metadata":{"name":"ending"},"spec":{"hard":{"pods":"0"},"scopes":["Terminating"]}}`))
 }
 
-// csr asks for a client certificate of any name.
+// csr returns a CertificateSigningRequest for a client certificate.
 func csr(t *testing.T, name, signer, user, group string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -94,7 +96,8 @@ func lease(name, holder string, seconds int) string {
 		holder, seconds)
 }
 
-// attacks are what the holder of a worker's credentials, or of a namespace, tries. Proves S12.
+// attacks returns the requests of an attacker who has a worker's credentials or the edit right in a namespace. The
+// numbers in comments group the attacks by topic. Proves S12.
 func attacks(t *testing.T) []attack {
 	t.Helper()
 	ingress, dns, network := certs.Replica("kube-ingress", "worker"), certs.Replica("kube-dns", "worker"),
@@ -115,7 +118,7 @@ func attacks(t *testing.T) []attack {
 	}
 	product := strings.Join(groups, ",")
 	return []attack{
-		// 1: what is on a worker.
+		// 1: credentials on a worker.
 		{"read a Secret that nothing refers to", ingress, "GET", "/api/v1/namespaces/shop/secrets/unused", "", "", 403,
 			"no Ingress and no Gateway refers"},
 		{"read a Secret of another controller's Ingress", ingress, "GET", "/api/v1/namespaces/vault/secrets/tls", "",
@@ -163,9 +166,9 @@ func attacks(t *testing.T) []attack {
 			"/apis/certificates.k8s.io/v1/certificatesigningrequests/stolen/approval", "",
 			csr(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other", "system:kube-ingress"),
 			403, "forbidden"},
-		{"have a kubelet publish a name server", kubelet, "POST", slicesPath, "", slice("kube-dns", "kube-dns-worker",
-			"worker"), 403, "forbidden"},
-		// 2: every protocol and method needs create.
+		{"have a kubelet publish a name server", kubelet, "POST", slicesPath, "",
+			slice("kube-dns", "kube-dns-worker", "worker"), 403, "forbidden"},
+		// 2: exec, attach and port-forward need the verb create, whatever the protocol and method.
 		{"exec by GET", peeper, "GET", pods + "/exec?command=id&stdout=true", "", "", 403,
 			`cannot create resource \"pods/exec\"`},
 		{"attach by GET", peeper, "GET", pods + "/attach?stdout=true", "", "", 403,
@@ -185,21 +188,22 @@ func attacks(t *testing.T) []attack {
 		{"take it in the form of IPv6", eve, "POST", services, "",
 			`{"metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],"externalIPs":["::ffff:10.0.0.1"]}}`, 422,
 			"spec.externalIPs[0]"},
-		// 12: a Role that is a product.
+		// 12: a Role whose groups, resources and verbs multiply to a large number of rights.
 		{"write a Role of 27 million rights", eve, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles",
 			"",
 			fmt.Sprintf(`{"metadata":{"name":"product"},"rules":[{"apiGroups":[%s],"resources":[%s],"verbs":[%s]}]}`,
 				product, product, product), 403, "is attempting to grant RBAC permissions not currently held"},
-		// 16: scopes of quotas.
+		// 16: scopes of resource quotas.
 		{"enter a quota's scope by a deadline", eve, "PATCH", pods, mergePatch, `{"spec":{"activeDeadlineSeconds":60}}`,
 			403, "exceeded quota: ending"},
-		// 41: a version that the object cannot have yet.
+		// 41: a resourceVersion on create.
 		{"create an object of a version", eve, "POST", "/api/v1/namespaces/shop/configmaps", "",
 			`{"metadata":{"name":"c","resourceVersion":"7"}}`, 400, "resourceVersion should not be set"},
 	}
 }
 
-// TestAttacksAreRefused tries each attack, and that what is refused was not carried out. Proves S12.
+// TestAttacksAreRefused sends each attack, and checks that the server rejects it and that no object changed.
+// Proves S12.
 func TestAttacksAreRefused(t *testing.T) {
 	s := serve(t)
 	admin := s.as(certs.SuperAdmin())
@@ -244,7 +248,7 @@ func TestAttacksAreRefused(t *testing.T) {
 	if after := versions(); after != before {
 		t.Errorf("something was changed:\n%s\n\nbefore:\n%s", after, before)
 	}
-	// What the proxy is for works: the attacks do not fail because everything does.
+	// A permitted request succeeds, so the attacks do not fail only because every request fails.
 	if code, text := s.as(certs.Replica("kube-ingress", "worker")).ask("GET", "/api/v1/namespaces/shop/secrets/tls",
 		jsonContent, nil); code != 200 {
 		t.Errorf("the certificate that an Ingress refers to: %d %s", code, text)

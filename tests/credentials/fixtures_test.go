@@ -20,7 +20,8 @@ import (
 
 const clientAuth = x509.ExtKeyUsageClientAuth
 
-// fixtureObjects are what concerns the machine "worker", by the name "web" in the namespace "shop".
+// fixtureObjects returns the Node "worker" and the objects that belong to it, which are named "web" in the namespace
+// "shop".
 func fixtureObjects(*testing.T) []runtime.Object {
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	return []runtime.Object{
@@ -28,8 +29,10 @@ func fixtureObjects(*testing.T) []runtime.Object {
 		&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "worker", ServiceAccountName: "web",
 			Volumes: []corev1.Volume{
 				{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "web"}}},
-				{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}}},
-				{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web"}}},
+				{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}}},
+				{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+					ClaimName: "web"}}},
 			}}},
 		&corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeTLS},
 		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "clusterctl"},
@@ -39,7 +42,8 @@ func fixtureObjects(*testing.T) []runtime.Object {
 	}
 }
 
-// fixtures makes objects of two workers, and of a namespace that concerns neither.
+// fixtures creates the objects of two machines, "worker" and "other". Those of "worker" are in the namespace "shop",
+// those of "other" in the namespace "vault".
 func fixtures(t *testing.T, admin *client) {
 	t.Helper()
 	for _, namespace := range []string{"shop", "vault"} {
@@ -81,11 +85,14 @@ var managers = map[string]string{"kube-dns": "dns.clusterctl", "kube-ingress": "
 	"metrics-server": "metrics-server.clusterctl"}
 
 func slice(daemon, name, machine string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"kubernetes.io/service-name":%q,"endpointslice.kubernetes.io/managed-by":%q}},"addressType":"IPv4","ports":[],
+	return fmt.Sprintf(`{"metadata":{"name":%q,
+		"labels":{"kubernetes.io/service-name":%q,"endpointslice.kubernetes.io/managed-by":%q}},
+		"addressType":"IPv4","ports":[],
 		"endpoints":[{"addresses":["10.0.0.2"],"nodeName":%q}]}`, name, daemon, managers[daemon], machine)
 }
 
-// changes are what can be written that concerns a machine, and what concerns no worker at all when the machine is "other".
+// changes returns the writes to objects of a machine. For the machine "other" it also returns writes to objects that
+// belong to no worker.
 func changes(machine string) []change {
 	namespace := map[string]string{"worker": "shop", "other": "vault"}[machine]
 	const leases, slices = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
@@ -110,11 +117,11 @@ func changes(machine string) []change {
 		{"CSINode", "POST", "/apis/storage.k8s.io/v1/csinodes",
 			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"drivers":[]}}`, machine)},
 		{"secrets", "POST", "/api/v1/namespaces/" + namespace + "/secrets", `{"metadata":{"name":"new"}}`},
-		{"ask who a token is", "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"x"}}`},
-		{"ask who may what", "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+		{"tokenreviews", "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"x"}}`},
+		{"subjectaccessreviews", "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 			`{"spec":{"user":"jane","resourceAttributes":{"verb":"get","resource":"pods"}}}`},
 	}
-	// An event about anything says from where it is.
+	// The source of an event names the component and the machine.
 	for _, component := range []string{"kubelet", "kube-proxy", "kube-ingress"} {
 		list = append(list, change{"record an event", "POST", "/api/v1/namespaces/" + namespace + "/events",
 			event("e", namespace, component, "worker")})
@@ -131,12 +138,11 @@ func changes(machine string) []change {
 			change{"endpoints of " + daemon, "DELETE", slices + "/" + name, ""},
 		)
 	}
-	// By these a machine stands for election: it may take them for itself.
+	// A machine may acquire these leases for itself, because it takes part in the election.
 	for _, name := range []string{"kube-ingress", "load-balancer-0"} {
 		list = append(list, change{"election " + name, "PUT", leases + "/" + name,
 			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q,"leaseDurationSeconds":%d}}`,
-				name, machine,
-				map[string]int{"worker": 15, "other": 3600}[machine])})
+				name, machine, map[string]int{"worker": 15, "other": 3600}[machine])})
 	}
 	if machine == "worker" {
 		return list
@@ -163,14 +169,14 @@ func changes(machine string) []change {
 	)
 }
 
-// event is an event from a component on a machine.
+// event returns an event whose source is a component on a machine.
 func event(name, namespace, component, host string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q},"involvedObject":{"kind":"Ingress","namespace":%q,"name":"web"},`+
 		`"source":{"component":%q,"host":%q},"reason":"R","message":"m","type":"Normal"}`,
 		name, namespace, component, host)
 }
 
-// request asks for the client certificate of a node.
+// request returns a CertificateSigningRequest for the client certificate of a node.
 func request(node string) string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// kindsOfMachine are the machines whose credentials are listed: each daemon runs on one of them.
+// kindsOfMachine are the machines whose credentials are tested. Each daemon runs on at least one of them.
 var kindsOfMachine = []config.Machine{
 	{Address: "machine.control", Name: "control", IP: netip.MustParseAddr("10.0.0.1"),
 		Roles: []string{config.RoleControlPlane}},
@@ -25,7 +25,7 @@ var kindsOfMachine = []config.Machine{
 // credential is a client certificate, or a secret file, on a kind of machine.
 type credential struct {
 	machine, path string
-	ca            string // which authority signs it; none: it is a file
+	ca            string // the authority that signs the certificate; empty for a secret file
 	request       certs.Request
 }
 
@@ -35,7 +35,7 @@ func (noFiles) File(name string) (bundle.File, error) {
 	return bundle.File{Name: name, Digest: "d-" + name, Size: 1}, nil
 }
 
-// credentials are what the steps of each kind of machine put there, in the order of their paths.
+// credentials returns the credentials that the steps of each kind of machine write, sorted by machine and path.
 func credentials(t *testing.T) (list []credential) {
 	t.Helper()
 	c := &config.Cluster{Name: "home", Domain: "cluster.local", Machines: kindsOfMachine,

@@ -23,7 +23,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// server is an API server of the test's process, with an authority for its clients.
+// server is an API server in the test process, with the CA of its client certificates.
 type server struct {
 	t    *testing.T
 	ca   certs.Pair
@@ -78,7 +78,7 @@ func serve(t *testing.T) *server {
 	return &server{t, ca, ln.Addr().String()}
 }
 
-// client is somebody who asks the server.
+// client sends requests to the server with a client certificate.
 type client struct {
 	t    *testing.T
 	host string
@@ -101,7 +101,7 @@ func (s *server) as(r certs.Request) *client {
 	return &client{s.t, "https://" + s.addr, h}
 }
 
-// ask sends a request and returns the code and the text of its answer.
+// ask sends a request and returns the HTTP status and the body of the response.
 func (c *client) ask(method, path, contentType string, body []byte) (int, string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -123,7 +123,7 @@ func (c *client) ask(method, path, contentType string, body []byte) (int, string
 	return answer.StatusCode, string(text)
 }
 
-// make creates an object, and its status where it has one.
+// make creates an object. It is no error if the object exists.
 func (c *client) make(path string, object map[string]any) {
 	c.t.Helper()
 	body, err := json.Marshal(object)

@@ -93,8 +93,8 @@ func TestWhatNodesAndPodsUseIsServed(t *testing.T) {
 	}
 }
 
-// TestAnotherMetricsServerCanBeDeclared sends the difference that kubectl apply makes of another metrics server's manifest, as a dry
-// run: others use the one that is there.
+// TestAnotherMetricsServerCanBeDeclared sends the patch that kubectl apply computes from the manifest of another
+// metrics server. It is a dry run, because other tests use the existing server.
 func TestAnotherMetricsServerCanBeDeclared(t *testing.T) {
 	t.Parallel()
 	services := untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",

@@ -50,16 +50,17 @@ object "v1" "Service" "web" {
 }
 `
 
-// harden makes a machine strict in ways that people were stopped by: a umask that closes folders to others, a proxy for all
-// services that leads nowhere, one session for each connection of SSH, login shells that are no Bourne shell, and the packet
-// rules that Docker leaves behind.
+// harden configures a machine in ways that have broken installations: a umask that denies access to other users, an
+// unreachable proxy for all services, one session per SSH connection, login shells other than the Bourne shell, and the
+// packet rules that Docker leaves behind.
 const harden = `set -e
 umask 022
 for s in sshd sudo; do echo 'session optional pam_umask.so umask=0027' >>/etc/pam.d/$s; done
 echo 'Defaults umask=0027, umask_override' >/etc/sudoers.d/umask
 mkdir -p /etc/systemd/system.conf.d /etc/ssh/sshd_config.d
 p=http://10.99.0.1:3128
-printf '[Manager]\nDefaultEnvironment="HTTP_PROXY=%s" "HTTPS_PROXY=%s" "http_proxy=%s" "https_proxy=%s"\n' $p $p $p $p >/etc/systemd/system.conf.d/proxy.conf
+printf '[Manager]\nDefaultEnvironment="HTTP_PROXY=%s" "HTTPS_PROXY=%s" "http_proxy=%s" "https_proxy=%s"\n' \
+  $p $p $p $p >/etc/systemd/system.conf.d/proxy.conf
 echo 'MaxSessions 1' >/etc/ssh/sshd_config.d/sessions.conf
 for u in fisher:/usr/bin/fish cesar:/usr/bin/tcsh; do
   n=${u%:*}
@@ -78,8 +79,8 @@ systemctl daemon-reexec
 systemctl restart ssh
 systemctl show-environment | grep -q HTTPS_PROXY`
 
-// P03: one apply makes a cluster of machines with a strict umask, a proxy for all services, Docker's packet rules, MaxSessions
-// 1 and users of other shells; plan and status are content with it, and pods reach each other.
+// P03: one apply creates a cluster of machines with a strict umask, a proxy for all services, Docker's packet rules,
+// MaxSessions 1 and users of other shells. Afterwards plan and status report no problem, and pods reach each other.
 func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

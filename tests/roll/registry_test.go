@@ -31,8 +31,8 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-// The registries of the lab, on its bridge: one with a private CA and a user, one without TLS, and one whose user a credential
-// provider knows.
+// Addresses of the lab's registries, on its bridge: one with a private CA and a user, one without TLS, and one whose
+// user and password a credential provider returns.
 const (
 	gateway  = "10.99.0.1"
 	private  = gateway + ":5000"
@@ -77,21 +77,23 @@ machine "n1" {
 }
 `
 
-// provider answers as programs of clouds do.
+// provider is a script that installs a credential provider, as cloud providers ship them.
 const provider = `set -e
 umask 022
 mkdir -p /opt/providers
 cat >/opt/providers/lab <<'PROGRAM'
 #!/bin/sh
 cat >/dev/null
-echo '{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","cacheKeyType":"Registry","auth":{"10.99.0.1:5002":{"username":"provided","password":"also secret"}}}'
+echo '{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse",
+"cacheKeyType":"Registry","auth":{"10.99.0.1:5002":{"username":"provided","password":"also secret"}}}'
 PROGRAM
 chmod 755 /opt/providers/lab`
 
-// servedFrom names the folder of a process that serves the registries.
+// servedFrom is the environment variable with the folder from which TestServeRegistries serves.
 const servedFrom = "LAB_REGISTRIES"
 
-// TestServeRegistries is the process that serves the registries, in the lab's network. By itself it does nothing.
+// TestServeRegistries serves the registries in the lab's network. TestNodesPullFromDeclaredRegistries starts it as a
+// process. It does nothing if servedFrom is not set.
 func TestServeRegistries(t *testing.T) {
 	folder := os.Getenv(servedFrom)
 	if folder == "" {
@@ -111,8 +113,8 @@ func TestServeRegistries(t *testing.T) {
 	}
 	failed := make(chan error)
 	for address, h := range map[string]http.Handler{
-		private: authenticated(handler, "nodes", "very secret"), plain: handler, provided: authenticated(handler,
-			"provided", "also secret"),
+		private: authenticated(handler, "nodes", "very secret"), plain: handler,
+		provided: authenticated(handler, "provided", "also secret"),
 	} {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
@@ -123,7 +125,7 @@ func TestServeRegistries(t *testing.T) {
 		}
 		go func() { failed <- http.Serve(l, h) }()
 	}
-	go func() { // its input ends with the process that has started it
+	go func() { // the standard input ends when the parent process exits
 		_, err := io.Copy(io.Discard, os.Stdin)
 		failed <- errors.Join(io.EOF, err)
 	}()
@@ -202,7 +204,7 @@ func push(h http.Handler, image v1.Image) error {
 	return send(http.MethodPut, "/v2/web/manifests/1", string(kind), manifest)
 }
 
-// authority writes a private CA, and a certificate by it for the lab's bridge.
+// authority writes a private CA, and a server certificate of that CA for the lab's bridge.
 func authority(c *cluster.Cluster) error {
 	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte, error) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -238,14 +240,15 @@ func authority(c *cluster.Cluster) error {
 		c.Write("server.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))))
 }
 
-// S25: nodes pull from a private registry with its CA and their credentials, by a mirror, without TLS, and with what a
-// credential provider answers, for pods that have no pull secret.
+// S25: for pods without pull secrets, nodes pull from a private registry with its CA and the nodes' credentials, from a
+// mirror, from a registry without TLS, and with the credentials that a credential provider returns.
 func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("registries-%d", os.Getpid()), Log: os.Stderr,
 		Machines: []string{"c1=10.99.0.11", "n1=10.99.0.21"},
-		Files:    map[string]string{"cluster.hcl": registries, "secret.auto.clustervars": "password = \"very secret\"\n"}})
+		Files: map[string]string{"cluster.hcl": registries,
+			"secret.auto.clustervars": "password = \"very secret\"\n"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +315,7 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	if out, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
 		t.Errorf("not as declared afterwards: %v\n%s", err, out)
 	}
-	// Without the blocks nothing of ours stays.
+	// Removing the blocks removes all files that apply wrote for them.
 	if err := c.Write("cluster.hcl", strings.Replace(registries,
 		registries[strings.Index(registries, "  runtime {"):strings.Index(registries, "}\n\nmachine")], "",
 		1)); err != nil {
