@@ -24,13 +24,13 @@ var strictly = sync.OnceValue(func() *strict.Serializer {
 	return strict.NewSerializerWithOptions(strict.DefaultMetaFactory, kinds, kinds, strict.SerializerOptions{Strict: true})
 })
 
-// CheckObject validates an object as the API server does when the object is created. Kinds of groups that Kubernetes does
-// not define are not checked, because only the cluster knows their schemas.
+// CheckObject validates an object as the API server does when the object is created. Kinds of groups that Kubernetes
+// does not define are not checked, because only the cluster knows their schemas.
 func CheckObject(content map[string]any) error { return checkObject(content, true) }
 
 // checkObject validates an object of one of Kubernetes' own groups before a run starts, so that an invalid object does
-// not stop the run half way. It checks the fields' names and types, and also the API's validation rules if the object is
-// complete. Kinds of other groups are not checked, because only the cluster knows their schemas.
+// not stop the run half way. It checks the fields' names and types, and also the API's validation rules if the object
+// is complete. Kinds of other groups are not checked, because only the cluster knows their schemas.
 func checkObject(content map[string]any, complete bool) error {
 	version, _ := content["apiVersion"].(string)
 	kind, _ := content["kind"].(string)

@@ -32,8 +32,8 @@ func isSlip(given, known string) bool {
 // unknownFunction matches the error of the HCL library about a function that does not exist, with its suggestion.
 var unknownFunction = regexp.MustCompile(`^(There is no function named "([^"]*)"\.)(?: Did you mean "[^"]*"\?)?$`)
 
-// SuggestFunctions replaces the suggestions of the HCL library for functions that do not exist. The library suggests any
-// name that differs in at most two letters, even if the name has only three.
+// SuggestFunctions replaces the suggestions of the HCL library for functions that do not exist. The library suggests
+// any name that differs in at most two letters, even if the name has only three.
 func SuggestFunctions(diags hcl.Diagnostics, functions []string) hcl.Diagnostics {
 	for _, d := range diags {
 		if m := unknownFunction.FindStringSubmatch(d.Detail); m != nil {

@@ -54,8 +54,8 @@ func unsupported(d *hcl.Diagnostic) (name, plain string, ok bool) {
 }
 
 // explain adds to errors about unexpected names what to write instead: the correct spelling, where a block of that name
-// belongs, or which names the body can have. It drops errors about a missing argument whose name was mistyped, and sorts
-// the errors as ordered does.
+// belongs, or which names the body can have. It drops errors about a missing argument whose name was mistyped, and
+// sorts the errors as ordered does.
 func explain(diags hcl.Diagnostics, s *hcl.BodySchema) hcl.Diagnostics {
 	var wrong, rest hcl.Diagnostics
 	var mistyped []string
@@ -82,8 +82,8 @@ func explain(diags hcl.Diagnostics, s *hcl.BodySchema) hcl.Diagnostics {
 	return ordered(wrong)
 }
 
-// ordered sorts errors by position, and errors about missing arguments last, because the HCL library returns them in map
-// order. It drops the error that a value is unknown where another error says why the expression failed.
+// ordered sorts errors by position, and errors about missing arguments last, because the HCL library returns them in
+// map order. It drops the error that a value is unknown where another error says why the expression failed.
 func ordered(diags hcl.Diagnostics) hcl.Diagnostics {
 	diags = slices.DeleteFunc(slices.Clone(diags), func(d *hcl.Diagnostic) bool {
 		return d.Summary == "Unsuitable value type" && strings.HasSuffix(d.Detail, "value must be known") &&

@@ -43,8 +43,8 @@ type yamlInventory struct {
 	values int
 }
 
-// entries calls do for each entry of a mapping. Entries of merge keys (<<) come first, so that the mapping's own entries
-// override them.
+// entries calls do for each entry of a mapping. Entries of merge keys (<<) come first, so that the mapping's own
+// entries override them.
 func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Node) error) error {
 	if r.inside[n] {
 		return fmt.Errorf("line %d: a mapping contains itself", n.Line)

@@ -122,8 +122,8 @@ func whole(v cty.Value, arg int) (*big.Int, error) {
 	return n, nil
 }
 
-// extension returns the number of bits by which to extend a prefix. It returns an error if the number is less than least
-// or more than the address has left. arg is the index of the argument.
+// extension returns the number of bits by which to extend a prefix. It returns an error if the number is less than
+// least or more than the address has left. arg is the index of the argument.
 func extension(p netip.Prefix, v cty.Value, least int64, arg int) (int, error) {
 	n, err := whole(v, arg)
 	if err != nil {

@@ -28,8 +28,8 @@ func (e *evaluator) explainIndexes(n *node, diags hcl.Diagnostics) {
 	}
 }
 
-// missingInstance returns a text that lists the existing instances of the block that a reference names. It returns "" if
-// the index at this position is not one of a missing instance.
+// missingInstance returns a text that lists the existing instances of the block that a reference names. It returns ""
+// if the index at this position is not one of a missing instance.
 func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	name, ok := second(t)
 	after := 2

@@ -39,7 +39,7 @@ type Options struct {
 	Overrides map[string]cty.Value          // what data blocks give, by address, instead of being read
 	Live      map[LiveObject]map[string]any // objects of the cluster that were read; nil for one that is not there
 
-	// Made returns the objects of a workload, which Load then validates as the API server does. nil disables this check.
+	// Made returns the objects of a workload, which Load then validates as the API server does. nil disables this.
 	Made func(config.Workload) ([]map[string]any, error)
 }
 

@@ -21,8 +21,9 @@ type Turn struct {
 	Run string `json:"run"`           // this run's own name
 	Who string `json:"who,omitempty"` // for people
 	Saw string `json:"saw,omitempty"` // the run that had changed the machine last; empty when none had since it booted
-	// Boot is the machine's boot ID when the run looked at it first, as host.Boot returns it. Records that last until the
-	// next boot are missing after a reboot, and also after another run cleaned the machine. Boot distinguishes the two.
+	// Boot is the machine's boot ID when the run looked at it first, as host.Boot returns it. Records that last until
+	// the next boot are missing after a reboot, and also after another run cleaned the machine. Boot distinguishes the
+	// two.
 	Boot string `json:"boot,omitempty"`
 }
 

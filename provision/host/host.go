@@ -175,7 +175,8 @@ type Survey struct {
 	Listening   []Listener       `json:"listening,omitempty"`   // who has a port of Ports that is none of ours
 	Sync        time.Duration    `json:"sync,omitempty"`        // how long most of a few small writes took until they were on the disk; 0: not measured
 	ReadOnly    []string         `json:"readOnly,omitempty"`    // directories that cannot be written to
-	// Proxies are the variables of ProxyVariables that systemd sets for all services, by name, without user and password.
+	// Proxies are the variables of ProxyVariables that systemd sets for all services, by name, without user and
+	// password.
 	Proxies map[string]string `json:"proxies,omitempty"`
 }
 

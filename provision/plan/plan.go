@@ -50,8 +50,8 @@ type Plan struct {
 	Partly       bool       `json:"partly,omitempty"`  // a selection left something out
 	Pending      bool       `json:"pending,omitempty"` // the API is not there yet: objects are compared after the machines
 	Awaited      int        `json:"awaited,omitempty"` // objects that a cluster gets which is not there yet
-	// Moves describe the replacements of authorities and keys that apply made. Moved are the addresses of the machines that
-	// it changed for them.
+	// Moves describe the replacements of authorities and keys that apply made. Moved are the addresses of the machines
+	// that it changed for them.
 	Moves []string `json:"-"`
 	Moved []string `json:"-"`
 	// Brought says which machines this program was sent to in order to plan; empty means none.

@@ -57,7 +57,8 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 			true, "", "systemd gives every service a proxy (HTTPS_PROXY=http://p:3128, DefaultEnvironment"},
 		"exceptions alone": {controlPlane,
 			func(f *host.Facts) { f.Proxies = map[string]string{"NO_PROXY": "x"} }, true, "", ""},
-		"a system that is read-only":         {node, func(f *host.Facts) { f.ReadOnly = []string{"/usr/local"} }, false, "/usr/local cannot be written to", ""},
+		"a system that is read-only": {node, func(f *host.Facts) { f.ReadOnly = []string{"/usr/local"} }, false,
+			"/usr/local cannot be written to", ""},
 		"without programs that nobody calls": {node, func(f *host.Facts) { f.Absent = host.Programs }, false, "", ""},
 	} {
 		f := host.Facts{Root: true, OS: "debian 12", Kernel: "6.1.0-21-amd64", Addresses: []string{"10.0.0.1"}, Survey: host.Survey{Clock: now, Controllers: []string{"cpu", "memory", "pids"}}}

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// proxyFile is the environment file with the proxy of the system block, for daemons that connect to hosts outside the
-	// cluster.
+	// proxyFile is the environment file with the proxy of the system block, for daemons that connect to hosts outside
+	// the cluster.
 	proxyFile = host.ProxyFile
 	// aptProxy is the configuration file that sets the same proxy for apt.
 	aptProxy = "/etc/apt/apt.conf.d/90clusterctl-proxy"
 )
 
 // insideOnly returns the options of a unit that connects only to the cluster. systemd's DefaultEnvironment may set a
-// proxy for all services. Such a proxy usually cannot reach the cluster's machines, services and pods, and an etcd member
-// that used it could not join.
+// proxy for all services. Such a proxy usually cannot reach the cluster's machines, services and pods, and an etcd
+// member that used it could not join.
 func insideOnly() []string {
 	return []string{"UnsetEnvironment=" + strings.Join(host.ProxyVariables, " ")}
 }
@@ -54,8 +54,9 @@ func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []st
 // exception matches a valid entry of NO_PROXY: a host, a domain or a network.
 var exception = regexp.MustCompile(`^[A-Za-z0-9.:*/_\[\]-]+$`)
 
-// directly returns the entries that NO_PROXY always has. This machine is the only machine in the list, because a list of
-// all machines would restart daemons everywhere when a machine is added. Connections between daemons never use a proxy.
+// directly returns the entries that NO_PROXY always has. This machine is the only machine in the list, because a list
+// of all machines would restart daemons everywhere when a machine is added. Connections between daemons never use a
+// proxy.
 func directly(c *config.Cluster, m config.Machine) []string {
 	direct := []string{"localhost", "127.0.0.0/8", "::1", ".svc", "." + c.Domain, m.IP.String()}
 	if m.SecondIP.IsValid() {
@@ -99,8 +100,8 @@ func systemProxy(b *builder) {
 	}
 }
 
-// aptConfiguration returns the proxy configuration for apt. Exceptions that are not host names are left out, because apt
-// does not support them.
+// aptConfiguration returns the proxy configuration for apt. Exceptions that are not host names are left out, because
+// apt does not support them.
 func aptConfiguration(p *config.Proxy) string {
 	text := []string{"// written by clusterctl"}
 	for _, of := range []struct{ scheme, url string }{{"http", p.HTTP}, {"https", p.HTTPS}} {

@@ -187,8 +187,9 @@ func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machi
 	return p.write(p.renewedAll)
 }
 
-// claim records this run on all machines that it changes, and on those of the control plane, before it changes anything.
-// It fails if another run changed one of them after this run planned, as when two operators have copies of the state.
+// claim records this run on all machines that it changes, and on those of the control plane, before it changes
+// anything. It fails if another run changed one of them after this run planned, as when two operators have copies of
+// the state.
 func (p *Prepared) claim(ctx context.Context) error {
 	if p.engine.Run == "" {
 		return nil

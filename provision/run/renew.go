@@ -46,7 +46,7 @@ func concerns(r state.Renewal, m *machine) bool {
 }
 
 // renew sets the time of the requested renewals in a machine's certificate steps, so that they issue new certificates.
-// It is not safe for concurrent use.
+// The caller holds the lock writing.
 func (p *Prepared) renew(m *machine, steps []step.Step) {
 	list := p.renewals()
 	if len(list) == 0 {

@@ -43,8 +43,8 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 // certificate is revoked when the machine uses the new one.
 const superseded = " (superseded)"
 
-// outgrown reports whether this run replaced the last certificates of daemons.FormerUsers. Daemons of former releases had
-// the same user on all machines; now each machine has its own.
+// outgrown reports whether this run replaced the last certificates of daemons.FormerUsers. Daemons of former releases
+// had the same user on all machines; now each machine has its own.
 func (p *Prepared) outgrown() bool {
 	writing.Lock()
 	defer writing.Unlock()

@@ -18,8 +18,8 @@ func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-// TestMachinesThatReachNoAPIServerAreReported disconnects a node from the API, while the operator still reaches the node.
-// Proves P07.
+// TestMachinesThatReachNoAPIServerAreReported disconnects a node from the API, while the operator still reaches the
+// node. Proves P07.
 func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
