@@ -23,8 +23,8 @@ type apiBlock struct {
 	TokenWebhook         string   `hcl:"token_webhook,optional" doc:"A kubeconfig, as in file(\"tokens.conf\"), of a server that is asked about tokens that nobody else knows." default:"none"`
 	Authorization        string   `hcl:"authorization,optional" doc:"An AuthorizationConfiguration of apiserver.config.k8s.io, as in file(\"authorization.yaml\"): authorizers in order, webhooks among them. The kubeConfigFile of a webhook is /etc/kubernetes/apiserver/authorization-webhook.conf." default:"Node, then RBAC"`
 	AuthorizationWebhook string   `hcl:"authorization_webhook,optional" doc:"That kubeconfig." default:"none"`
-	AdmissionPlugins     []string `hcl:"enable_admission_plugins,optional" doc:"Admission plugins besides those that are always there: DenyServiceExternalIPs, OwnerReferencesPermissionEnforcement." default:"none"`
-	AllowedExternalIPs   []string `hcl:"allowed_external_ips,optional" doc:"Networks and addresses that Services can have as external IPs although they are those of machines, of the API, of the cluster's networks or of a pool of load balancers." default:"none"`
+	AdmissionPlugins     []string `hcl:"enable_admission_plugins,optional" doc:"Additional admission plugins to enable: DenyServiceExternalIPs, OwnerReferencesPermissionEnforcement." default:"none"`
+	AllowedExternalIPs   []string `hcl:"allowed_external_ips,optional" doc:"CIDRs and addresses that Services may use as external IPs although they belong to machines, the API, the cluster's networks or an address pool." default:"none"`
 	Admission            string   `hcl:"admission,optional" doc:"An AdmissionConfiguration of apiserver.config.k8s.io, as in file(\"admission.yaml\"), with a PodSecurityConfiguration: the pod security of namespaces without labels, and whom and what it does not concern. A change restarts the API servers, one by one." default:"privileged; nothing is exempt"`
 }
 

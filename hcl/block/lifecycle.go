@@ -17,7 +17,7 @@ import (
 
 type lifecycleBlock struct {
 	PreventDestroy bool           `hcl:"prevent_destroy,optional" doc:"Refuse to remove, replace or destroy it, also when the block is gone, until it has been applied with false." default:"false"`
-	IgnoreChanges  hcl.Expression `hcl:"ignore_changes,optional" doc:"In workload, object and manifests blocks: fields that are written when the object is created, and left as they are in the cluster afterwards. all stands for every field."`
+	IgnoreChanges  hcl.Expression `hcl:"ignore_changes,optional" doc:"Only in workload, object and manifests blocks: fields that apply sets on creation and never updates. all means every field."`
 }
 
 func (l *lifecycleBlock) preventDestroy() bool { return l != nil && l.PreventDestroy }
