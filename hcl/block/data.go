@@ -29,7 +29,8 @@ var DataTypes = []DataType{
 	{"terraform_output", "The outputs of Terraform, of a file that `terraform output -json` wrote or of a state file. Sensitive ones stay sensitive.", DataFile{}, "`.outputs`", ""},
 	{"ansible_inventory", "An inventory of Ansible in INI, in YAML, or in the output format of " +
 		"`ansible-inventory --list`. The file name selects the format, as in Ansible. Only this file is read: for " +
-		"inventory scripts, plugins, `group_vars` and `host_vars`, use the output of `ansible-inventory --list`.", DataFile{},
+		"inventory scripts, plugins, `group_vars` and `host_vars`, use the output of `ansible-inventory --list`.",
+		DataFile{},
 		"`.hosts`, by name, each with `.name`, `.address`, `.port`, `.user`, `.groups` and `.vars`; `.groups`, by " +
 			"name, each a list of hosts", ""},
 	{"facts", "", nil, "", "What a machine is becomes known when it has been connected to, and the configuration says which machines there are and is worked out before that. Take facts from an inventory, or from a program with data \"external\"."},

@@ -58,7 +58,7 @@ func (l *lifecycleBlock) refuseIgnore(why string) hcl.Diagnostics {
 	if expr == nil {
 		return nil
 	}
-	return hcl.Diagnostics{fail(expr.Range().Ptr(), "Changes that cannot be ignored", "%s", why)}
+	return hcl.Diagnostics{fail(expr.Range().Ptr(), "Unsupported ignore_changes", "%s", why)}
 }
 
 // ignored reads ignore_changes, which is the word all or a list of fields. check validates the path of each field, and
@@ -79,7 +79,7 @@ func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (l
 	items, more := hcl.ExprList(expr)
 	if more.HasErrors() {
 		return list, hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid ignore_changes",
-			"Write a list of fields, as [spec.replicas, metadata.annotations[\"example.com/x\"]], or all.")}
+			"Write a list of fields, such as [spec.replicas, metadata.annotations[\"example.com/x\"]], or all.")}
 	}
 	for _, item := range items {
 		path, err := fieldPath(item)
@@ -105,7 +105,7 @@ func fieldPath(expr hcl.Expression) (path []string, err error) {
 		}
 	}
 	if diags.HasErrors() {
-		return nil, fmt.Errorf("this is no field. Fields are written as spec.replicas or " +
+		return nil, fmt.Errorf("this is not a field. Write it as spec.replicas or " +
 			"metadata.annotations[\"example.com/x\"]")
 	}
 	for _, step := range t {
@@ -116,12 +116,12 @@ func fieldPath(expr hcl.Expression) (path []string, err error) {
 			path = append(path, s.Name)
 		case hcl.TraverseIndex:
 			if s.Key.Type() != cty.String {
-				return nil, fmt.Errorf("elements of a list are named by their field name, as containers[\"web\"]: " +
-					"their places change when others are added")
+				return nil, fmt.Errorf("identify elements of a list by their field name, as in containers[\"web\"], " +
+					"because their indexes change when other elements are added")
 			}
 			path = append(path, s.Key.AsString())
 		default:
-			return nil, fmt.Errorf("a field is one field: * has no meaning here")
+			return nil, fmt.Errorf("* is not supported: name each field")
 		}
 	}
 	return path, nil
@@ -136,14 +136,14 @@ func objectField(apiVersion, kind string, short bool) func([]string) ([]string, 
 		}
 		switch path[0] {
 		case "apiVersion", "kind", "namespace":
-			return nil, fmt.Errorf("%s says which object it is", path[0])
+			return nil, fmt.Errorf("%s identifies the object and cannot be ignored", path[0])
 		case "status":
-			return nil, fmt.Errorf("status is the cluster's, and is never compared")
+			return nil, fmt.Errorf("status is set by the cluster, and apply never compares it")
 		case "metadata":
 			if len(path) == 1 || !slices.Contains([]string{"labels", "annotations", "finalizers", "ownerReferences"},
 				path[1]) {
-				return nil, fmt.Errorf("of metadata, labels, annotations, finalizers and ownerReferences can be " +
-					"ignored, whole or by key: the rest says which object it is, or is the cluster's")
+				return nil, fmt.Errorf("only labels, annotations, finalizers and ownerReferences of metadata can be " +
+					"ignored, as a whole or by key: other fields identify the object or are set by the cluster")
 			}
 		}
 		gv, err := schema.ParseGroupVersion(apiVersion)
@@ -168,7 +168,7 @@ func checkField(typ reflect.Type, what string, path []string) error {
 	case reflect.Slice:
 		element := typ.Elem()
 		if jsonFields(element)["name"] == nil {
-			return fmt.Errorf("the elements of %s have no names, so that the list can only be ignored as a whole", what)
+			return fmt.Errorf("the elements of %s have no field name, so the list can only be ignored as a whole", what)
 		}
 		return checkField(element, fmt.Sprintf("%s[%q]", what, path[0]), path[1:])
 	}
@@ -226,9 +226,10 @@ func workloadField(containers []containerBlock) func([]string) ([]string, error)
 			}
 			return nil, fmt.Errorf("there is no container %q", path[1])
 		}
-		return nil, fmt.Errorf("of a workload replicas, config, node_selector and container[\"NAME\"].image, " +
-			"command, args, env, requests or limits can be ignored, or all. An object block of kind Deployment can " +
-			"ignore any field")
+		return nil, fmt.Errorf("a workload block can only ignore replicas, config, node_selector, and image, " +
+			"command, args, env, requests and limits of container[\"NAME\"], or all. An object block of kind " +
+			"Deployment " +
+			"can ignore any field")
 	}
 }
 

@@ -178,8 +178,8 @@ func Plain(v cty.Value) (any, error) {
 func finite(v cty.Value) error {
 	return cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
 		if e.Type() == cty.Number && e.IsKnown() && !e.IsNull() && e.AsBigFloat().IsInf() {
-			return false, errors.New("a number in it is infinite, as a division by zero, log(0, 10) or a very large " +
-				"power are")
+			return false, errors.New("it contains an infinite number, such as the result of log(0, 10) or of a very " +
+				"large power")
 		}
 		return true, nil
 	})

@@ -48,30 +48,31 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 		say := func(summary, format string, args ...any) { diags = append(diags, fail(at, summary, format, args...)) }
 		switch {
 		case !registryHost.MatchString(r.Host):
-			say("Invalid registry", "%q is no host of a registry, as \"registry.example:5000\": write it without "+
-				"https:// and without a path, or \"*\" for all that have no block.", r.Host)
+			say("Invalid registry", "%q is not the host of a registry, such as \"registry.example:5000\". Write it "+
+				"without https:// and without a path, or \"*\" for all registries without a block.", r.Host)
 		case slices.ContainsFunc(c.Runtime.Registries,
 			func(other config.Registry) bool { return other.Host == r.Host }):
-			say("Duplicate registry", "There is already a block of the registry %q.", r.Host)
+			say("Duplicate registry", "There is already a registry block for %q.", r.Host)
 		case r.Host == config.AnyRegistry && (r.PlainHTTP || r.SkipVerify || r.CA != "" || r.ClientCert != "" ||
 			r.Username != ""):
-			say("Settings of every registry",
-				"The block of all registries has mirrors alone: TLS and credentials are each registry's own.")
+			say("Invalid settings for all registries",
+				"registry \"*\" can only have mirrors. Configure TLS and credentials in a block for each registry.")
 		case r.PlainHTTP && (r.SkipVerify || r.CA != "" || r.ClientCert != ""):
-			say("TLS of a registry without TLS",
-				"%s has plain_http, so that there is no certificate to verify or to show.", r.Host)
+			say("TLS settings with plain_http",
+				"%s sets plain_http and therefore uses no certificates. Remove plain_http or the TLS settings.", r.Host)
 		case (r.Username == "") != (r.Password == ""):
-			say("Half of a credential", "Write username and password of %s, or neither.", r.Host)
+			say("Incomplete credentials", "Set both username and password of %s, or neither.", r.Host)
 		case strings.Contains(r.Username, ":"):
-			say("Invalid username", "The user of %s has a colon in it, which separates user and password.", r.Host)
+			say("Invalid username", "The username of %s contains a colon, which HTTP basic authentication does "+
+				"not permit.", r.Host)
 		case r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)):
-			say("Invalid ca", "What ca has for %s is no certificate in PEM: write its content, as file(\"ca.pem\").",
-				r.Host)
+			say("Invalid ca", "ca of %s is not a certificate in PEM. Set it to the content of the file, such as "+
+				"file(\"ca.pem\").", r.Host)
 		}
 		if r.ClientCert != "" || r.ClientKey != "" {
 			if _, err := tls.X509KeyPair([]byte(r.ClientCert), []byte(r.ClientKey)); err != nil {
 				say("Invalid client certificate",
-					"client_certificate and client_key of %s are no certificate and its private key in PEM.", r.Host)
+					"client_certificate and client_key of %s are not a certificate and its private key in PEM.", r.Host)
 			}
 		}
 		for _, mirror := range r.Mirrors {
@@ -82,7 +83,7 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 					return r <= ' ' || r > '~' || r == '"' || r == '\\'
 				}) {
 				say("Invalid mirror", "Write the URL of a mirror of %s as \"https://mirror.example:5000\", without a "+
-					"user: a registry block of the mirror's host has its credentials.", r.Host)
+					"user. Set credentials in a registry block for the mirror's host.", r.Host)
 			}
 		}
 		c.Runtime.Registries = append(c.Runtime.Registries, config.Registry{
@@ -122,24 +123,26 @@ func decodeCredentials(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diag
 		switch {
 		case !path.IsAbs(p.Program) || path.Clean(p.Program) != p.Program || strings.ContainsAny(p.Program, " \t\n\"'"):
 			diags = append(diags, fail(at, "Invalid program",
-				"%q is no absolute path of a program, as \"/usr/local/bin/ecr-credential-provider\".", p.Program))
+				"%q is not the absolute path of a program, such as \"/usr/local/bin/ecr-credential-provider\".",
+				p.Program))
 		case len(c.Runtime.Credentials) > 0 && path.Dir(c.Runtime.Credentials[0].Program) != path.Dir(p.Program):
-			diags = append(diags, fail(at, "Programs in two folders",
-				"The kubelet looks for credential providers in one folder: put %s beside %s.", p.Program,
+			diags = append(diags, fail(at, "Credential providers in different folders",
+				"The kubelet requires all credential providers in one folder. Move %s to the folder of %s.", p.Program,
 				c.Runtime.Credentials[0].Program))
 		case slices.ContainsFunc(c.Runtime.Credentials,
 			func(other config.CredentialProvider) bool { return other.Program == p.Program }):
-			diags = append(diags, fail(at, "Duplicate credential provider", "%s is there twice.", p.Program))
+			diags = append(diags, fail(at, "Duplicate credential provider", "Two blocks have the program %s.",
+				p.Program))
 		case len(p.Images) == 0:
-			diags = append(diags, fail(at, "Credential provider of no image", "match_images of %q is empty.", p.Name))
+			diags = append(diags, fail(at, "Missing match_images", "match_images of %q is empty.", p.Name))
 		case slices.Contains(p.Images, "") || strings.Contains(strings.Join(p.Images, " "), "://"):
 			diags = append(diags, fail(at, "Invalid match_images",
 				"Write the images of %q as \"*.registry.example\", without https://.", p.Name))
 		case err != nil || cache < 0:
-			diags = append(diags, fail(at, "Invalid duration", "%q is no duration, as \"12h\".", p.Cache))
+			diags = append(diags, fail(at, "Invalid duration", "%q is not a duration, such as \"12h\".", p.Cache))
 		case !slices.Contains([]string{"", "v1", "v1beta1", "v1alpha1"}, p.Version):
 			diags = append(diags, fail(at, "Unknown version",
-				"%q is no version of credentialprovider.kubelet.k8s.io: write v1, v1beta1 or v1alpha1.", p.Version))
+				"%q is not a version of credentialprovider.kubelet.k8s.io. Write v1, v1beta1 or v1alpha1.", p.Version))
 		}
 		c.Runtime.Credentials = append(c.Runtime.Credentials, config.CredentialProvider{
 			Name: p.Name, Program: p.Program, Version: or(p.Version, "v1"), Images: p.Images, CacheFor: cache,

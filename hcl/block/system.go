@@ -60,12 +60,12 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 		switch {
 		case c.Runtime.Source == config.RuntimeDistribution:
 			diags = append(diags, fail(deeper(b, "system", "proxy"), "Proxy of a runtime that is the machine's own",
-				"The unit of a distribution's containerd is its owner's, so that images would not be pulled through "+
-					"the proxy: leave the block out, and set the proxy in drop-ins of the machine."))
+				"clusterctl does not manage the unit of a distribution's containerd, so image pulls would not use "+
+					"the proxy. Remove the block, and set the proxy in a drop-in on the machine."))
 		case c.ControlPlaneForm == config.FormStaticPods && (hasPassword(p.HTTP) || hasPassword(p.HTTPS)):
-			diags = append(diags, fail(deeper(b, "system", "proxy"), "Password of a proxy in a static pod",
-				"API servers that are static pods are told of the proxy in their manifest, which everybody reads who "+
-					"may read pods. Use a proxy without a password, or control_plane = \"systemd\"."))
+			diags = append(diags, fail(deeper(b, "system", "proxy"), "Proxy password in a static pod",
+				"The manifest of an API server that is a static pod contains the proxy, and every user who can read "+
+					"pods can read it. Use a proxy without a password, or control_plane = \"systemd\"."))
 		}
 	}
 	if raw.Window == nil {

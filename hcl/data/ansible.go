@@ -58,8 +58,7 @@ func Ansible(name string, text []byte) (*Inventory, error) {
 	var err error
 	switch end := strings.ToLower(filepath.Ext(name)); {
 	case end == ".toml":
-		return nil, errors.New("an inventory in TOML is not read here: ansible-inventory --list prints it in a " +
-			"form that is")
+		return nil, errors.New("inventories in TOML are not supported: use the output of ansible-inventory --list")
 	case isList(text):
 		err = inv.readList(text)
 	case end == ".yaml" || end == ".yml" || end == ".json":

@@ -54,9 +54,9 @@ func (inv *Inventory) readINI(text string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.used)) {
 		if r.ofVars[name] {
-			return fmt.Errorf("line %d: [%s:vars] is of a group that is not there", r.used[name], name)
+			return fmt.Errorf("line %d: [%s:vars] names a group that is not defined", r.used[name], name)
 		}
-		return fmt.Errorf("line %d: the group %s is not there", r.used[name], name)
+		return fmt.Errorf("line %d: the group %s is not defined", r.used[name], name)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (r *iniReader) line(section, part, line string, number int) error {
 	case "children":
 		m := iniGroup.FindStringSubmatch(line)
 		if m == nil {
-			return fmt.Errorf("%q is no name of a group", line)
+			return fmt.Errorf("%q is not the name of a group", line)
 		}
 		if _, used := r.used[m[1]]; !r.defined[m[1]] && !used {
 			r.used[m[1]] = number
@@ -151,7 +151,7 @@ func split(line string) (words []string, err error) {
 		case quote == '"' && c == '\\' && i+1 < len(line) && (line[i+1] == '"' || line[i+1] == '\\'),
 			quote == 0 && c == '\\':
 			if i++; i == len(line) {
-				return nil, errors.New("a backslash has nothing behind it")
+				return nil, errors.New("the line ends with a backslash")
 			}
 			word.WriteByte(line[i])
 			begun = true
@@ -188,13 +188,13 @@ func hostPattern(pattern string) (names []string, port int, err error) {
 			continue
 		}
 		if port, err = strconv.Atoi(m[2]); err != nil || port > 65535 {
-			return nil, 0, fmt.Errorf("%q: %s is no port", pattern, m[2])
+			return nil, 0, fmt.Errorf("%q: %s is not a port", pattern, m[2])
 		}
 		pattern = m[1]
 		break
 	}
 	if port == 0 && strings.HasSuffix(pattern, ":") {
-		return nil, 0, fmt.Errorf("%q: there is no port behind the colon", pattern)
+		return nil, 0, fmt.Errorf("%q: there is no port after the colon", pattern)
 	}
 	names, err = unfold(pattern)
 	return names, port, err
@@ -210,7 +210,7 @@ func unfold(pattern string) ([]string, error) {
 		return []string{pattern}, nil
 	}
 	end := strings.IndexByte(pattern, ']')
-	wrong := fmt.Errorf("%q is no range of hosts, as web[01:10] or db-[a:c]", pattern)
+	wrong := fmt.Errorf("%q is not a range of hosts, such as web[01:10] or db-[a:c]", pattern)
 	if end < start {
 		return nil, wrong
 	}
@@ -237,7 +237,7 @@ func unfold(pattern string) ([]string, error) {
 		width := 0
 		if bounds[0][0] == '0' && len(bounds[0]) > 1 {
 			if width = len(bounds[0]); width != len(bounds[1]) {
-				return nil, fmt.Errorf("%q: both ends of a range have as many digits", pattern)
+				return nil, fmt.Errorf("%q: both ends of a range must have the same number of digits", pattern)
 			}
 		}
 		from, err := strconv.Atoi(bounds[0])

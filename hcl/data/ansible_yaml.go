@@ -15,7 +15,7 @@ import (
 )
 
 // errNotYAML is returned for text that is not YAML, or that is YAML but not an inventory.
-var errNotYAML = errors.New("is no inventory in YAML")
+var errNotYAML = errors.New("not an inventory in YAML")
 
 // readYAML reads an inventory in YAML 1.1, which is the version that Ansible reads.
 func (inv *Inventory) readYAML(text []byte) error {
@@ -25,13 +25,12 @@ func (inv *Inventory) readYAML(text []byte) error {
 	}
 	r := yamlInventory{inv: inv, inside: map[*nodes.Node]bool{}}
 	if len(document.Content) == 0 || document.Content[0].Kind != nodes.MappingNode {
-		return fmt.Errorf("%w: it is no mapping of groups", errNotYAML)
+		return fmt.Errorf("%w: it is not a mapping of groups", errNotYAML)
 	}
 	root := document.Content[0]
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value == "plugin" {
-			return errors.New("it is the configuration of a plugin: ansible-inventory --list prints what the " +
-				"plugin finds")
+			return errors.New("it is the configuration of a plugin: use the output of ansible-inventory --list")
 		}
 	}
 	return r.entries(root, func(name string, of *nodes.Node) error { return r.group(name, of) })
@@ -55,7 +54,7 @@ func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Nod
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, of := resolved(n.Content[i]), resolved(n.Content[i+1])
 			if r.values++; r.values > maxYAMLValues {
-				return fmt.Errorf("it stands for more than %d values", maxYAMLValues)
+				return fmt.Errorf("the inventory has more than %d values", maxYAMLValues)
 			}
 			if isMerge := key.ShortTag() == "!!merge"; isMerge != merged {
 				continue
@@ -121,14 +120,14 @@ func (r *yamlInventory) group(name string, of *nodes.Node) error {
 		case section.Kind == nodes.ScalarNode:
 			text, ok := yaml11(section).(string)
 			if !ok {
-				return fmt.Errorf("line %d: %s of group %s is no mapping", section.Line, key, name)
+				return fmt.Errorf("line %d: %s of group %s is not a mapping", section.Line, key, name)
 			}
 			if err := r.entry(g, key, text, &nodes.Node{Kind: nodes.ScalarNode, Tag: "!!null"}); err != nil {
 				return err
 			}
 			continue
 		case section.Kind != nodes.MappingNode:
-			return fmt.Errorf("line %d: %s of group %s is no mapping", section.Line, key, name)
+			return fmt.Errorf("line %d: %s of group %s is not a mapping", section.Line, key, name)
 		}
 		if err := r.entries(section, func(entry string, of *nodes.Node) error {
 			return r.entry(g, key, entry, of)
@@ -152,7 +151,7 @@ func (r *yamlInventory) entry(g *InventoryGroup, key, name string, of *nodes.Nod
 			return errors.New("groups are nested more than 100 deep")
 		}
 		if !isNull(of) && of.Kind != nodes.MappingNode {
-			return fmt.Errorf("line %d: the child %s is no mapping", of.Line, name)
+			return fmt.Errorf("line %d: the child group %s is not a mapping", of.Line, name)
 		}
 		g.Children = append(g.Children, name)
 		return r.group(name, of)
@@ -169,7 +168,7 @@ func (r *yamlInventory) entry(g *InventoryGroup, key, name string, of *nodes.Nod
 		}
 		vars = v.(map[string]any)
 	} else if !isNull(of) {
-		return fmt.Errorf("line %d: the variables of %s are no mapping", of.Line, name)
+		return fmt.Errorf("line %d: the variables of %s are not a mapping", of.Line, name)
 	}
 	for _, host := range names {
 		r.inv.add(g, host, port, maps.Clone(vars))
@@ -179,7 +178,7 @@ func (r *yamlInventory) entry(g *InventoryGroup, key, name string, of *nodes.Nod
 
 func (r *yamlInventory) value(n *nodes.Node) (any, error) {
 	if r.values++; r.values > maxYAMLValues {
-		return nil, fmt.Errorf("it stands for more than %d values", maxYAMLValues)
+		return nil, fmt.Errorf("the inventory has more than %d values", maxYAMLValues)
 	}
 	switch n = resolved(n); n.Kind {
 	case nodes.MappingNode:
@@ -207,7 +206,8 @@ func (r *yamlInventory) value(n *nodes.Node) (any, error) {
 		return list, nil
 	}
 	if tag := n.ShortTag(); tag == "!vault" || tag == "!vault-encrypted" {
-		return nil, fmt.Errorf("line %d: a value is encrypted by ansible-vault: give it as a variable", n.Line)
+		return nil, fmt.Errorf("line %d: a value is encrypted by ansible-vault: pass it as a variable of the "+
+			"configuration", n.Line)
 	}
 	return yaml11(n), nil
 }

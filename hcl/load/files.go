@@ -148,13 +148,13 @@ func takeApart(o map[string]any) ([]map[string]any, error) {
 	}
 	elements, ok := items.([]any)
 	if !ok && items != nil {
-		return nil, fmt.Errorf("items of a %s is a list of objects", kind)
+		return nil, fmt.Errorf("items of a %s must be a list of objects", kind)
 	}
 	var list []map[string]any
 	for i, item := range elements {
 		m, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("items of a %s is a list of objects, and element %d is none", kind, i+1)
+			return nil, fmt.Errorf("items of a %s must be a list of objects: element %d is not an object", kind, i+1)
 		}
 		if of != "" {
 			if m["apiVersion"] == nil {

@@ -82,8 +82,8 @@ func claim(h host.Files, t *Turn) error {
 	case last.Run == t.Run:
 		return nil
 	case last.Run == "" && t.Saw != "" && t.Boot != "" && host.Boot(h) == t.Boot:
-		return errors.New("another run has cleaned this machine since this one looked at it: nothing more is done " +
-			"here by this one. When that has ended, plan again: what it did was not in this plan")
+		return errors.New("another run has cleaned this machine since this run planned: this run makes no changes " +
+			"here. When the other run has ended, plan again")
 	case last.Run != "" && last.Run != t.Saw:
 		return fmt.Errorf("another run%s has changed this machine since this one looked at it, last begun here at %s: nothing more is done here by this one. When that has ended, plan again: what it did was not in this plan",
 			last.by(), last.At.UTC().Format(time.DateTime+" MST"))

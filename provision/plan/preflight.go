@@ -72,8 +72,9 @@ func (l *findings) proxies(c *config.Cluster, f host.Facts) {
 		return
 	}
 	l.warn("systemd gives every service a proxy (%s, DefaultEnvironment in /etc/systemd/system.conf or its "+
-		"drop-ins): only containerd, the kubelet, API servers and snapshots of the store use it, and none for the "+
-		"cluster's own networks. system { proxy { … } } in the cluster block declares one", strings.Join(texts, ", "))
+		"drop-ins): only containerd, the kubelet, the API server and snapshots of the store use it, and not for the "+
+		"cluster's own networks. To declare a proxy, use system { proxy { … } } in the cluster block",
+		strings.Join(texts, ", "))
 }
 
 // Distributions that are tried, and those that cannot work, each with the reason. Others are warned of.

@@ -167,7 +167,7 @@ func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machi
 	}
 	if p.outgrown() {
 		if err := p.live.DropFormerRights(ctx); err != nil {
-			return fmt.Errorf("remove what users of former releases may do: %w", err)
+			return fmt.Errorf("remove the rights of users of former releases: %w", err)
 		}
 	}
 	retired := p.retire()

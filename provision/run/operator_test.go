@@ -179,7 +179,7 @@ func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		brought := strings.HasPrefix(text.String(),
-			"clusterctl was sent to 1 machine to look at them: machine.a, where apply uses it. It has 103 MB")
+			"clusterctl was sent to 1 machine in order to plan: machine.a. Apply uses it there. It has 103 MB")
 		if want := prepared.Plan.Brought != ""; brought != want {
 			t.Errorf("the plan says %q, and shows:\n%s", prepared.Plan.Brought, &text)
 		}

@@ -337,7 +337,7 @@ const checkTimeout = 2 * time.Minute
 // check has every machine's steps checked.
 func (p *Prepared) check(ctx context.Context) error {
 	if reached := len(matching(p.machines, func(m *machine) bool { return m.dead == nil })); reached > 0 {
-		p.engine.say(Event{Kind: EventPhase, Message: "looking at " + plan.Number(reached, "machine")})
+		p.engine.say(Event{Kind: EventPhase, Message: "inspecting " + plan.Number(reached, "machine")})
 	}
 	return p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		if m.dead != nil {
@@ -453,7 +453,7 @@ func (p *Prepared) foreignFiles() (list []string) {
 	for _, m := range p.machines {
 		for _, c := range m.changes {
 			if c.Kind == step.ForeignFiles {
-				list = append(list, fmt.Sprintf("%s: %s: %s, and it is not of this cluster's making. It stays.",
+				list = append(list, fmt.Sprintf("%s: %s: clusterctl did not write this file, and %s. It stays.",
 					m.Address, c.Name, c.Note))
 			}
 		}
@@ -475,8 +475,8 @@ func (p *Prepared) brought() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("clusterctl was sent to %s to look at them: %s, where apply uses it. It has %d MB in %s "+
-		"there, and goes when apply updates or removes the machine.",
+	return fmt.Sprintf("clusterctl was sent to %s in order to plan: %s. Apply uses it there. It has %d MB in %s, "+
+		"until apply updates or removes the machine.",
 		plan.Number(len(names), "machine"), strings.Join(names, ", "), (bytes+999_999)/1_000_000, host.Library)
 }
 

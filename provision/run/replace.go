@@ -62,7 +62,7 @@ func (p *Prepared) irreplaceable(address string) string {
 	case applied && declared && !e.selected(address):
 		return "-exclude leaves it out of this run"
 	case applied && !declared:
-		return "it is declared no more, and apply removes it"
+		return "it is no longer declared, and apply removes it"
 	case declared:
 		return "it has not been applied yet, and apply creates it without -replace"
 	}

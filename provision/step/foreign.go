@@ -120,15 +120,15 @@ func (s *Program) Check(_ context.Context, h host.Host, _ *Walk) (Change, error)
 	info, err := h.Stat(s.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Change{}, fmt.Errorf("%s is not there, and %s needs it: put the program on the machine first", s.Path,
-			s.For)
+		return Change{}, fmt.Errorf("%s does not exist, but %s needs it: install the program on the machine first",
+			s.Path, s.For)
 	case err != nil:
 		return Change{}, err
 	case info.Mode.IsDir() || info.Target == "" && info.Mode.Perm()&0o111 == 0:
-		return Change{}, fmt.Errorf("%s is no program, and %s needs one: chmod 755 it", s.Path, s.For)
+		return Change{}, fmt.Errorf("%s is not an executable file, but %s needs it: run chmod 755", s.Path, s.For)
 	case info.UID != 0 || info.Target == "" && info.Mode.Perm()&0o022 != 0:
-		return Change{}, fmt.Errorf("%s may be written by others than root, and the kubelet would run it as root: "+
-			"chown root it and chmod 755", s.Path)
+		return Change{}, fmt.Errorf("users other than root can write %s, which the kubelet runs as root: "+
+			"run chown root and chmod 755", s.Path)
 	}
 	return Change{}, nil
 }

@@ -83,13 +83,13 @@ func TestAProgramThatOthersMayWriteIsRefused(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	refused("is not there")
+	refused("does not exist")
 	put(t, h, s.Path, "x", 0o644, 0)
-	refused("is no program")
+	refused("is not an executable file")
 	put(t, h, s.Path, "x", 0o777, 0)
-	refused("others than root")
+	refused("other than root")
 	put(t, h, s.Path, "x", 0o755, 1000)
-	refused("others than root")
+	refused("other than root")
 	put(t, h, s.Path, "x", 0o755, 0)
 	if c := check(t, h, s); c.Action != "" {
 		t.Errorf("it says %+v", c)

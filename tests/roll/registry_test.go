@@ -285,7 +285,7 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 		t.Fatalf("the registries do not serve: %q, %v", begun, err)
 	}
 	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out),
-		"/opt/providers/lab is not there") {
+		"/opt/providers/lab does not exist") {
 		t.Errorf("a plan without the credential provider: %v\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines {
