@@ -44,7 +44,7 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 			got, err := seen(path, text)
 			if strings.TrimSpace(string(golden)) == "error" {
 				if err == nil {
-					t.Errorf("Ansible refuses it, and it is read as %v", got)
+					t.Errorf("read as %v, want an error as from Ansible", got)
 				}
 				row(e.Name(), "refused", fmt.Sprint(err), "as Ansible does")
 				return
@@ -63,11 +63,11 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 			}
 			again, err := seen("list.json", golden)
 			if err != nil {
-				t.Fatalf("what ansible-inventory prints: %v", err)
+				t.Fatalf("read the output of ansible-inventory: %v", err)
 			}
 			for _, key := range sorted(again, want) {
 				if again[key] != want[key] {
-					t.Errorf("what ansible-inventory prints: %s\n got %s\nwant %s", key, again[key], want[key])
+					t.Errorf("output of ansible-inventory: %s\n got %s\nwant %s", key, again[key], want[key])
 				}
 			}
 		})
@@ -244,7 +244,7 @@ func TestInventoriesThatOnlyAnsibleReadsAreRefused(t *testing.T) {
 		text := map[string]string{"hosts.toml": "[web]", "plugin.yaml": "plugin: aws_ec2\nregions: [a]\n",
 			"vault.yaml": "all:\n  vars:\n    s: !vault |\n      $ANSIBLE_VAULT;1.1\n"}[name]
 		if _, err := Ansible(name, []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, and should say %q", name, err, want)
+			t.Errorf("%s: error %v, want one with %q", name, err, want)
 		}
 	}
 }

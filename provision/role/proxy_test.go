@@ -58,19 +58,19 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 			if text := files[step.UnitDir+name+".service"]; !strings.Contains(text,
 				"\nUnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy "+
 					"no_proxy\n") {
-				t.Errorf("%s: %s may go by a proxy:\n%s", c.name, name, text)
+				t.Errorf("%s: the unit of %s may use a proxy:\n%s", c.name, name, text)
 			}
 		}
 		for _, name := range outside {
 			text := files[step.UnitDir+name+".service"]
 			for _, want := range c.outside {
 				if !strings.Contains(text, want) {
-					t.Errorf("%s: %s does not say %s:\n%s", c.name, name, want, text)
+					t.Errorf("%s: the unit of %s does not contain %s:\n%s", c.name, name, want, text)
 				}
 			}
 			if text == "" || strings.Contains(text, "UnsetEnvironment=HTTP_PROXY") ||
 				strings.Contains(text, "secret") || c.outside == nil && strings.Contains(text, "PROXY") {
-				t.Errorf("%s: %s has\n%s", c.name, name, text)
+				t.Errorf("%s: wrong proxy settings in the unit of %s:\n%s", c.name, name, text)
 			}
 		}
 		if c.proxy == nil {
@@ -84,7 +84,7 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 				"\"http://me:secret@proxy:3128\";\nAcquire::http::Proxy::mirror.example \"DIRECT\";\nAcquire::https::",
 		} {
 			if !strings.Contains(files[path], want) {
-				t.Errorf("%s has no %q:\n%s", path, want, files[path])
+				t.Errorf("%s does not contain %q:\n%s", path, want, files[path])
 			}
 		}
 		cl.Runtime.Proxy = &config.Proxy{HTTPS: "http://other:3128"}

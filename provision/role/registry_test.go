@@ -69,7 +69,7 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 	unit := got[step.UnitDir+"kubelet.service"]
 	if !strings.Contains(unit, "--image-credential-provider-config=/etc/kubernetes/credential-providers.yaml") ||
 		!strings.Contains(unit, "--image-credential-provider-bin-dir=/opt/providers") {
-		t.Errorf("the kubelet is not told of its credential providers:\n%s", unit)
+		t.Errorf("the kubelet has no flags for its credential providers:\n%s", unit)
 	}
 	steps, err := role.Steps(in)
 	if err != nil {
@@ -78,18 +78,18 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 	for _, s := range steps {
 		if f, ok := s.(*step.File); ok && strings.Contains(string(f.Content), basic("me", "p2")) &&
 			(!f.Secret || f.Mode != 0o600) {
-			t.Errorf("%s has a password, and mode %o", f.Path, f.Mode)
+			t.Errorf("%s contains a password, but has mode %o or is not secret", f.Path, f.Mode)
 		}
 	}
 	if !slices.ContainsFunc(steps, func(s step.Step) bool {
 		p, ok := s.(*step.Program)
 		return ok && p.Path == "/opt/providers/ecr"
 	}) {
-		t.Error("it is not looked for the program of the credential provider")
+		t.Error("no step checks the program of the credential provider")
 	}
 	c.Runtime.Source = config.RuntimeDistribution
 	if text := fileTexts(t, in)["/etc/containerd/config.toml"]; !strings.Contains(text,
 		"config_path = \"/etc/containerd/certs.d\"") {
-		t.Errorf("the distribution's containerd does not look for registries:\n%s", text)
+		t.Errorf("the distribution's containerd does not read certs.d:\n%s", text)
 	}
 }

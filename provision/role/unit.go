@@ -82,8 +82,8 @@ func (b *builder) unit(s service) {
 		"Restart=always", "RestartSec=" + cmp.Or(s.again, defaultAgain), "TimeoutStartSec=180", "TimeoutStopSec=30", "LimitNOFILE=1048576",
 	}
 	if s.watchdog {
-		// A kubelet that hangs is back before its node is taken for lost, after 40 seconds. One that only gets no CPU
-		// asks for more (daemons/run/watchdog).
+		// A kubelet that hangs restarts before its node counts as lost, which takes 40 seconds. A daemon that gets too
+		// little CPU extends the timeout (daemons/run/watchdog).
 		text = append(text, "WatchdogSec=30")
 	}
 	if !s.hosts {

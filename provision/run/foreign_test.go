@@ -30,7 +30,7 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 		}
 		changed := change(string(before))
 		if changed == string(before) {
-			t.Fatalf("%s: nothing was changed in\n%s", name, before)
+			t.Fatalf("%s: the edit does not change\n%s", name, before)
 		}
 		if err := h.WriteFile(path, strings.NewReader(changed), 0o600, 0, 0); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 		p := w.mustApply()
 		i := slices.IndexFunc(p.Machines, func(m plan.Machine) bool { return m.Address == "machine.a" })
 		if i < 0 || len(p.Machines[i].Changes) == 0 || p.Machines[i].Changes[0].Name != path {
-			t.Errorf("%s: the plan is %v", name, actions(p))
+			t.Errorf("%s: the plan does not show the file: %v", name, actions(p))
 		}
 		after, err := h.ReadFile(path)
 		if err != nil {
@@ -50,7 +50,7 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 			}
 		}
 		if p := w.mustApply(); !p.Empty() {
-			t.Errorf("%s: a further apply does %v", name, actions(p))
+			t.Errorf("%s: the next apply is not empty: %v", name, actions(p))
 		}
 	}
 }
@@ -72,10 +72,10 @@ func TestAForeignStaticPodIsShown(t *testing.T) {
 	}
 	if !p.Empty() || !strings.Contains(text.String(), "machine.a: "+path) ||
 		!strings.Contains(text.String(), "static pod") {
-		t.Errorf("the plan says:\n%s", &text)
+		t.Errorf("the plan does not report the static pod:\n%s", &text)
 	}
 	if _, err := h.Stat(path); err != nil {
-		t.Errorf("the file does not stay: %v", err)
+		t.Errorf("the file was removed: %v", err)
 	}
 	o, err := w.engine.Status(t.Context())
 	if err != nil {
@@ -86,10 +86,10 @@ func TestAForeignStaticPodIsShown(t *testing.T) {
 		if m.Address == "machine.a" {
 			found = len(m.Foreign) == 1 && strings.HasPrefix(m.Foreign[0], path)
 		} else if len(m.Foreign) > 0 {
-			t.Errorf("%s has %q", m.Address, m.Foreign)
+			t.Errorf("%s reports foreign files %q, want none", m.Address, m.Foreign)
 		}
 	}
 	if !found {
-		t.Errorf("status has %+v", o.Machines)
+		t.Errorf("status does not report the file: %+v", o.Machines)
 	}
 }

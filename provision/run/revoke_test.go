@@ -70,7 +70,7 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	outgrown := func(when string, want bool) {
 		t.Helper()
 		if p.outgrown() != want {
-			t.Errorf("%s, the rights of former users go: %v, want %v", when, !want, want)
+			t.Errorf("%s: outgrown is %v, want %v", when, !want, want)
 		}
 	}
 	outgrown("with a daemon of a former release", false)
@@ -84,10 +84,10 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	outgrown("with a daemon of a former release on another machine", false)
 	delete(p.State.Machines, "machine.b")
 	if len(p.State.Revoked) > 0 {
-		t.Errorf("revoked before the machine uses the new ones: %v", p.State.Revoked)
+		t.Errorf("revoked before the machine uses the new certificates: %v", p.State.Revoked)
 	}
 	if revoked := p.revoked(p.State.Machines["machine.a"].Issued); len(revoked) != 3 {
-		t.Errorf("of a machine that goes now are revoked %v", revoked)
+		t.Errorf("removing the machine now would revoke %v, want three certificates", revoked)
 	}
 	m.left = errors.New("not reached")
 	if p.retire() {
@@ -95,10 +95,10 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	}
 	m.left = nil
 	if !p.retire() || len(p.State.Revoked) != 1 || p.State.Revoked[0].Serial != former {
-		t.Errorf("revoked are %v, want %s", p.State.Revoked, former)
+		t.Errorf("revoked %v, want %s", p.State.Revoked, former)
 	}
 	if p.retire() || len(p.State.Machines["machine.a"].Issued) != 2 {
-		t.Errorf("afterwards are issued %v", p.State.Machines["machine.a"].Issued)
+		t.Errorf("issued after retire: %v, want two certificates", p.State.Machines["machine.a"].Issued)
 	}
 	outgrown("afterwards", false)
 }

@@ -46,7 +46,7 @@ func TestAFileOnItsWayIsReportedEveryFewSeconds(t *testing.T) {
 	}
 	defer func() { _ = open.Close() }()
 	if got := run.CompressedSize(open); got != 4 {
-		t.Errorf("the file has %d bytes", got)
+		t.Errorf("CompressedSize is %d, want 4", got)
 	}
 }
 
@@ -61,6 +61,6 @@ func TestARunSaysThatItConnects(t *testing.T) {
 	}
 	w.mustApply()
 	if len(first) == 0 || first[0] != "phase connecting to 2 machines" {
-		t.Errorf("a run begins with %q", first)
+		t.Errorf("the first events are %q", first)
 	}
 }

@@ -31,11 +31,11 @@ func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
 	}
 	for _, s := range o.Machines {
 		if want := s.Address == "machine.a"; strings.Contains(s.NoAPI, "timed out") != want {
-			t.Errorf("%s reaches no API server: %q, want one: %v", s.Address, s.NoAPI, want)
+			t.Errorf("%s: NoAPI is %q, want a timeout: %v", s.Address, s.NoAPI, want)
 		}
 	}
 	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": host.StatusError(401)}
 	if o, err = w.engine.Status(t.Context()); err != nil || o.Machines[0].NoAPI+o.Machines[1].NoAPI != "" {
-		t.Errorf("a server that answers is reached: %+v, %v", o.Machines, err)
+		t.Errorf("a server that answers counts as unreachable: %+v, %v", o.Machines, err)
 	}
 }

@@ -31,18 +31,18 @@ func TestFilesOfOthersAreShownAndStay(t *testing.T) {
 	s := &step.Foreign{Dir: "/etc/kubernetes/manifests", Own: []string{"etcd.yaml"},
 		Why: "the kubelet runs it as a static pod"}
 	if c := check(t, h, s); c.Kind != "" {
-		t.Errorf("without the folder there is %+v", c)
+		t.Errorf("Check without the folder: %+v, want no change", c)
 	}
 	put(t, h, "/etc/kubernetes/manifests/etcd.yaml", "ours", 0o600, 0)
 	put(t, h, "/etc/kubernetes/manifests/.hidden.yaml", "not read by the kubelet", 0o600, 0)
 	if c := check(t, h, s); c.Kind != "" {
-		t.Errorf("of our own files it says %+v", c)
+		t.Errorf("Check with own files only: %+v, want no change", c)
 	}
 	put(t, h, "/etc/kubernetes/manifests/miner.yaml", "theirs", 0o600, 0)
 	c := check(t, h, s)
 	if c.Kind != step.ForeignFiles || c.Action != "" || c.Name != "/etc/kubernetes/manifests/miner.yaml" ||
 		c.Note != s.Why {
-		t.Errorf("it says %+v", c)
+		t.Errorf("Check: %+v", c)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestFormerFoldersGoAndThoseOfOthersStay(t *testing.T) {
 		put(t, h, s.Dir+"/"+path, text, 0o600, 0)
 	}
 	if c := check(t, h, s); c.Action != step.Delete || c.Name != s.Dir+"/former.example" {
-		t.Errorf("it says %+v", c)
+		t.Errorf("Check: %+v", c)
 	}
 	if err := step.Apply(t.Context(), h, []step.Step{s}, func(int, step.Change) {}); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestFormerFoldersGoAndThoseOfOthersStay(t *testing.T) {
 		}
 	}
 	if c := check(t, h, s); c.Action != "" {
-		t.Errorf("once more it says %+v", c)
+		t.Errorf("Check after Apply: %+v, want no change", c)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestAProgramThatOthersMayWriteIsRefused(t *testing.T) {
 	refused("other than root")
 	put(t, h, s.Path, "x", 0o755, 0)
 	if c := check(t, h, s); c.Action != "" {
-		t.Errorf("it says %+v", c)
+		t.Errorf("Check: %+v", c)
 	}
 }
 
@@ -101,10 +101,10 @@ func TestAFileThatIsNotOursIsNotRemoved(t *testing.T) {
 	s := &step.Absent{Path: "/var/lib/kubelet/config.json", Written: "ours"}
 	put(t, h, s.Path, "theirs", 0o600, 0)
 	if c := check(t, h, s); c.Action != "" {
-		t.Errorf("of a file of others it says %+v", c)
+		t.Errorf("Check of a file of others: %+v, want no change", c)
 	}
 	put(t, h, s.Path, "ours and more", 0o600, 0)
 	if c := check(t, h, s); c.Action != step.Delete {
-		t.Errorf("of our file it says %+v", c)
+		t.Errorf("Check of our file: %+v, want a deletion", c)
 	}
 }

@@ -130,7 +130,7 @@ func TestAnObjectOfWhichEverythingIsIgnoredIsNotWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			if ignored.All && (entry.Action != plan.None || len(versions) > 0) {
-				t.Errorf("with everything ignored: %+v, written %v", entry, versions)
+				t.Errorf("ignore_changes = all: entry %+v, writes %v, want none", entry, versions)
 			}
 			if !ignored.All && !reflect.DeepEqual(versions, []string{"7", "7"}) {
 				t.Errorf("written at the versions %q, want twice at 7: after a conflict the object is compared again",

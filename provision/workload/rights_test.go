@@ -29,10 +29,10 @@ func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 	for _, name := range []string{"system:kube-ingress", "system:replica:kube-ingress", "system:kube-dns"} {
 		_, err := client.Tracker().Get(clusterRoleBindings, "", name)
 		if gone := name == "system:kube-ingress"; apierrors.IsNotFound(err) != gone {
-			t.Errorf("%s: %v, want it gone: %v", name, err, gone)
+			t.Errorf("%s: error %v, want it deleted: %v", name, err, gone)
 		}
 	}
 	if _, err := client.Tracker().Get(roleBindings, "kube-system", "system:kube-network"); !apierrors.IsNotFound(err) {
-		t.Errorf("the binding in kube-system: %v", err)
+		t.Errorf("the binding in kube-system was not deleted: %v", err)
 	}
 }

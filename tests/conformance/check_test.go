@@ -74,6 +74,6 @@ func TestObjectsThatAreTakenPassTheCheckWithoutAServer(t *testing.T) {
 		}
 	}
 	if found*10 < refused*9 {
-		t.Errorf("of %d objects that the server refuses as invalid only %d are found", refused, found)
+		t.Errorf("the check finds only %[2]d of the %[1]d objects that the server rejects as invalid", refused, found)
 	}
 }

@@ -136,37 +136,40 @@ func attacks(t *testing.T) []attack {
 		{"have an Ingress refer to a Secret", ingress, "PATCH",
 			"/apis/networking.k8s.io/v1/namespaces/shop/ingresses/web", mergePatch,
 			`{"spec":{"tls":[{"secretName":"unused"}]}}`, 403, "forbidden"},
-		{"make a class its own", ingress, "PATCH", "/apis/networking.k8s.io/v1/ingressclasses/others", mergePatch,
+		{"take over an ingress class", ingress, "PATCH", "/apis/networking.k8s.io/v1/ingressclasses/others", mergePatch,
 			`{"metadata":{"annotations":{"a":"b"}}}`, 403, "forbidden"},
-		{"stop the controllers by their lease", dns, "PUT", leasesPath + "/kube-controller-manager", "",
+		{"take the lease of the controller manager", dns, "PUT", leasesPath + "/kube-controller-manager", "",
 			lease("kube-controller-manager", "worker", 3600), 403, "own lease"},
-		{"make a lease of a generated name", dns, "POST", leasesPath, "",
+		{"create a lease with a generated name", dns, "POST", leasesPath, "",
 			`{"metadata":{"generateName":"kube-dns-"},"spec":{"holderIdentity":"worker"}}`, 403, "own lease"},
-		{"keep an election for an hour", ingress, "PUT", leasesPath + "/kube-ingress", "",
+		{"hold an election lease for an hour", ingress, "PUT", leasesPath + "/kube-ingress", "",
 			lease("kube-ingress", "worker", 3600), 403, "60 seconds at most"},
-		{"give another machine the addresses", network, "PUT", leasesPath + "/load-balancer-0", "",
+		{"give the load balancer addresses to another machine", network, "PUT", leasesPath + "/load-balancer-0", "",
 			lease("load-balancer-0", "other", 2), 403, "for itself"},
-		{"patch a slice", dns, "PATCH", slicesPath + "/kube-dns-worker", mergePatch,
+		{"patch an EndpointSlice", dns, "PATCH", slicesPath + "/kube-dns-worker", mergePatch,
 			`{"metadata":{"labels":{"kubernetes.io/service-name":"kubernetes"}}}`, 403,
 			"get, create, update, or delete"},
-		{"apply a slice", dns, "PATCH", slicesPath + "/kube-dns-x?fieldManager=x", applyPatch,
+		{"apply an EndpointSlice", dns, "PATCH", slicesPath + "/kube-dns-x?fieldManager=x", applyPatch,
 			slice("kube-dns", "kube-dns-x", "worker"), 403, "of its own"},
-		{"answer at another machine's address", dns, "PUT", slicesPath + "/kube-dns-worker", "",
+		{"publish another machine's address as an endpoint", dns, "PUT", slicesPath + "/kube-dns-worker", "",
 			own("10.0.0.3", "worker"), 403, "is not an address of machine"},
-		{"answer at an address outside", dns, "PUT", slicesPath + "/kube-dns-worker", "", own("192.0.2.1", "worker"),
+		{"publish an address outside the cluster as an endpoint", dns, "PUT", slicesPath + "/kube-dns-worker", "",
+			own("192.0.2.1", "worker"),
 			403, "is not an address of machine"},
-		{"answer another machine's queries", dns, "PUT", slicesPath + "/kube-dns-worker", "", own("10.0.0.2", "other"),
+		{"publish an endpoint with hints for another machine", dns, "PUT", slicesPath + "/kube-dns-worker", "",
+			own("10.0.0.2", "other"),
 			403, "hints for the node"},
-		{"be an endpoint of the API", dns, "POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", "",
+		{"add an endpoint to the service kubernetes", dns, "POST",
+			"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", "",
 			slice("kubernetes", "kubernetes-2", "worker"), 403, "forbidden"},
 		{"delete another machine's endpoint", dns, "DELETE", slicesPath + "/kube-dns-other", "", "", 403, "of its own"},
-		{"take the name without the group", noGroup, "PUT", leasesPath + "/kube-dns-worker", "",
+		{"use the user name without the group", noGroup, "PUT", leasesPath + "/kube-dns-worker", "",
 			lease("kube-dns-worker", "worker", 20), 403, "forbidden"},
 		{"approve a certificate of another daemon", kubelet, "PUT",
 			"/apis/certificates.k8s.io/v1/certificatesigningrequests/stolen/approval", "",
 			csr(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other", "system:kube-ingress"),
 			403, "forbidden"},
-		{"have a kubelet publish a name server", kubelet, "POST", slicesPath, "",
+		{"publish an endpoint of kube-dns as a kubelet", kubelet, "POST", slicesPath, "",
 			slice("kube-dns", "kube-dns-worker", "worker"), 403, "forbidden"},
 		// 2: exec, attach and port-forward need the verb create, whatever the protocol and method.
 		{"exec by GET", peeper, "GET", pods + "/exec?command=id&stdout=true", "", "", 403,
@@ -177,15 +180,15 @@ func attacks(t *testing.T) []attack {
 			`cannot create resource \"pods/portforward\"`},
 		{"exec by POST", peeper, "POST", pods + "/exec?command=id&stdout=true", "", "", 403, "cannot create"},
 		// 10: external IPs.
-		{"take a machine's SSH port", eve, "PATCH", services + "/web", mergePatch,
+		{"use a machine's address as an external IP", eve, "PATCH", services + "/web", mergePatch,
 			`{"spec":{"externalIPs":["10.0.0.3"]}}`, 403, "an address of machine other"},
-		{"take the API's address", eve, "POST", services, "",
+		{"use the API's address as an external IP", eve, "POST", services, "",
 			`{"metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],"externalIPs":["10.0.0.1"]}}`, 403,
 			"spec.externalIPs[0]"},
-		{"take it by an apply", eve, "PATCH", services + "/api?fieldManager=x", applyPatch,
+		{"use the API's address by server-side apply", eve, "PATCH", services + "/api?fieldManager=x", applyPatch,
 			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],` +
 				`"externalIPs":["192.0.2.1","10.0.0.1"]}}`, 403, "spec.externalIPs[1]"},
-		{"take it in the form of IPv6", eve, "POST", services, "",
+		{"use the API's address as an IPv4-mapped IPv6 address", eve, "POST", services, "",
 			`{"metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],"externalIPs":["::ffff:10.0.0.1"]}}`, 422,
 			"spec.externalIPs[0]"},
 		// 12: a Role whose groups, resources and verbs multiply to a large number of rights.
@@ -194,10 +197,11 @@ func attacks(t *testing.T) []attack {
 			fmt.Sprintf(`{"metadata":{"name":"product"},"rules":[{"apiGroups":[%s],"resources":[%s],"verbs":[%s]}]}`,
 				product, product, product), 403, "is attempting to grant RBAC permissions not currently held"},
 		// 16: scopes of resource quotas.
-		{"enter a quota's scope by a deadline", eve, "PATCH", pods, mergePatch, `{"spec":{"activeDeadlineSeconds":60}}`,
+		{"enter the scope of an exceeded quota by a deadline", eve, "PATCH", pods, mergePatch,
+			`{"spec":{"activeDeadlineSeconds":60}}`,
 			403, "exceeded quota: ending"},
 		// 41: a resourceVersion on create.
-		{"create an object of a version", eve, "POST", "/api/v1/namespaces/shop/configmaps", "",
+		{"create an object with a resourceVersion", eve, "POST", "/api/v1/namespaces/shop/configmaps", "",
 			`{"metadata":{"name":"c","resourceVersion":"7"}}`, 400, "resourceVersion should not be set"},
 	}
 }
@@ -246,11 +250,11 @@ func TestAttacksAreRefused(t *testing.T) {
 		}
 	}
 	if after := versions(); after != before {
-		t.Errorf("something was changed:\n%s\n\nbefore:\n%s", after, before)
+		t.Errorf("objects changed:\n%s\n\nbefore:\n%s", after, before)
 	}
 	// A permitted request succeeds, so the attacks do not fail only because every request fails.
 	if code, text := s.as(certs.Replica("kube-ingress", "worker")).ask("GET", "/api/v1/namespaces/shop/secrets/tls",
 		jsonContent, nil); code != 200 {
-		t.Errorf("the certificate that an Ingress refers to: %d %s", code, text)
+		t.Errorf("get the certificate that an Ingress refers to: %d %s", code, text)
 	}
 }

@@ -114,7 +114,7 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if !strings.Contains(string(out), "systemd gives every service a proxy") {
-		t.Errorf("apply does not say that there is a proxy:\n%s", out)
+		t.Errorf("apply does not warn about the proxy:\n%s", out)
 	}
 	for _, verb := range [][]string{{"plan", "-detailed-exitcode"}, {"status"}, {"etcd", "status"}} {
 		if out, err := c.Ctl(ctx, verb...).CombinedOutput(); err != nil {
@@ -139,7 +139,7 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	}
 	pods := strings.Fields(string(addresses))
 	if len(pods) != 3 {
-		t.Fatalf("there are pods %q, want three", pods)
+		t.Fatalf("pods %q, want three", pods)
 	}
 	service, err := c.Kube(ctx, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").Output()
 	if err != nil {

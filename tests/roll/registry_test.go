@@ -286,7 +286,7 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	}
 	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out),
 		"/opt/providers/lab does not exist") {
-		t.Errorf("a plan without the credential provider: %v\n%s", err, out)
+		t.Errorf("plan without the credential provider: error %v, want one that names the program\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines {
 		if _, err := m.Run(ctx, provider); err != nil {
@@ -313,7 +313,7 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 		}
 	}
 	if out, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
-		t.Errorf("not as declared afterwards: %v\n%s", err, out)
+		t.Errorf("the plan after apply is not empty: %v\n%s", err, out)
 	}
 	// Removing the blocks removes all files that apply wrote for them.
 	if err := c.Write("cluster.hcl", strings.Replace(registries,

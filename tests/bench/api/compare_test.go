@@ -28,9 +28,9 @@ func TestFiguresAreComparedWithAnEarlierReport(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if figures := last(released); figures["create pod, json"] == 0 || len(figures) < 30 {
-		t.Errorf("the last release has %v", figures)
+		t.Errorf("released.md has the figures %v, want at least 30", figures)
 	}
 	if figures := last("# Nothing\n\n| a | b |\n"); len(figures) != 0 {
-		t.Errorf("a file without figures has %v", figures)
+		t.Errorf("figures of a file without figures: %v", figures)
 	}
 }

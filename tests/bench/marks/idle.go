@@ -130,7 +130,8 @@ func idleParts(ctx context.Context, m *machines.Machine) ([]idlePart, error) {
 	var parts []idlePart
 	for _, name := range []string{"kubelet", "containerd", "shims"} {
 		if before[name] == 0 || after[name] < before[name] {
-			return nil, fmt.Errorf("CPU time of %s on %s: %d ticks, and %d later", name, m.Name, before[name],
+			return nil, fmt.Errorf("CPU time of %s on %s: %d ticks before the measurement, %d after it", name, m.Name,
+				before[name],
 				after[name])
 		}
 		const perSecond = 100 // USER_HZ of Linux
