@@ -83,10 +83,11 @@ func Daemon(name string) Request {
 	return Request{CommonName: "system:" + name, Usages: client}
 }
 
-// Replica is the client certificate of a daemon that runs on several machines, on one of them. The API server holds it to
-// what concerns that machine.
+// Replica is the client certificate of one replica of a daemon that runs on several machines. The API server limits the
+// replica to objects that belong to its machine.
 func Replica(name, machine string) Request {
-	return Request{CommonName: "system:" + name + ":" + machine, Organizations: []string{"system:" + name}, Usages: client}
+	return Request{CommonName: "system:" + name + ":" + machine, Organizations: []string{"system:" + name},
+		Usages: client}
 }
 
 // DaemonServer is the serving certificate of a component's health and metrics endpoints.

@@ -23,8 +23,8 @@ type apiBlock struct {
 	TokenWebhook         string   `hcl:"token_webhook,optional" doc:"A kubeconfig, as in file(\"tokens.conf\"), of a server that is asked about tokens that nobody else knows." default:"none"`
 	Authorization        string   `hcl:"authorization,optional" doc:"An AuthorizationConfiguration of apiserver.config.k8s.io, as in file(\"authorization.yaml\"): authorizers in order, webhooks among them. The kubeConfigFile of a webhook is /etc/kubernetes/apiserver/authorization-webhook.conf." default:"Node, then RBAC"`
 	AuthorizationWebhook string   `hcl:"authorization_webhook,optional" doc:"That kubeconfig." default:"none"`
-	AdmissionPlugins     []string `hcl:"enable_admission_plugins,optional" doc:"Admission plugins besides those that are always there: DenyServiceExternalIPs, OwnerReferencesPermissionEnforcement." default:"none"`
-	AllowedExternalIPs   []string `hcl:"allowed_external_ips,optional" doc:"Networks and addresses that Services can have as external IPs although they are those of machines, of the API, of the cluster's networks or of a pool of load balancers." default:"none"`
+	AdmissionPlugins     []string `hcl:"enable_admission_plugins,optional" doc:"Additional admission plugins to enable: DenyServiceExternalIPs, OwnerReferencesPermissionEnforcement." default:"none"`
+	AllowedExternalIPs   []string `hcl:"allowed_external_ips,optional" doc:"CIDRs and addresses that Services may use as external IPs although they belong to machines, the API, the cluster's networks or an address pool." default:"none"`
 	Admission            string   `hcl:"admission,optional" doc:"An AdmissionConfiguration of apiserver.config.k8s.io, as in file(\"admission.yaml\"), with a PodSecurityConfiguration: the pod security of namespaces without labels, and whom and what it does not concern. A change restarts the API servers, one by one." default:"privileged; nothing is exempt"`
 }
 
@@ -38,7 +38,9 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 	c.API.AdmissionPlugins, c.API.Admission = raw.AdmissionPlugins, raw.Admission
 	for _, name := range raw.AdmissionPlugins {
 		if !slices.Contains(daemons.OptionalAdmissionPlugins, name) {
-			diags = append(diags, fail(nested(b, "api", "enable_admission_plugins"), "Unknown admission plugin", "%q cannot be enabled: %s can; the others are always there.", name, strings.Join(daemons.OptionalAdmissionPlugins, " and ")))
+			diags = append(diags, fail(nested(b, "api", "enable_admission_plugins"), "Unknown admission plugin",
+				"%q cannot be enabled: %s can; the others are always there.", name,
+				strings.Join(daemons.OptionalAdmissionPlugins, " and ")))
 		}
 	}
 	for _, text := range raw.AllowedExternalIPs {
@@ -46,7 +48,8 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 			continue
 		}
 		if _, err := netip.ParsePrefix(text); err != nil {
-			diags = append(diags, fail(nested(b, "api", "allowed_external_ips"), "Invalid network", "%q is neither a network, as in \"192.0.2.0/24\", nor an address.", text))
+			diags = append(diags, fail(nested(b, "api", "allowed_external_ips"), "Invalid network",
+				"%q is neither a network, as in \"192.0.2.0/24\", nor an address.", text))
 		}
 	}
 	c.API.AllowedExternalIPs = raw.AllowedExternalIPs

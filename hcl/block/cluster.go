@@ -115,7 +115,8 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 func decodeVirtual(b *hcl.Block, host, port string, virtual *bool, c *config.Cluster) (diags hcl.Diagnostics) {
 	address, err := netip.ParseAddr(host)
 	at := nested(b, "api", "virtual")
-	if err == nil && !address.IsLoopback() && unreachable(address) != "" { // a balancer may be on every machine
+	// A loopback endpoint is valid, because every machine may run a load balancer.
+	if err == nil && !address.IsLoopback() && unreachable(address) != "" {
 		return hcl.Diagnostics{fail(nested(b, "api", "endpoint"), "Invalid endpoint",
 			"The API cannot be reached at %q: %s.", host, unreachable(address))}
 	}

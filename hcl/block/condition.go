@@ -50,7 +50,9 @@ func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Di
 }
 
 func ruleOf(body hcl.Body) (rule, hcl.Diagnostics) {
-	content, diags := Explained(body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "condition", Required: true}, {Name: "error_message", Required: true}}})
+	content, diags := Explained(body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{
+		{Name: "condition", Required: true}, {Name: "error_message", Required: true},
+	}})
 	if diags.HasErrors() {
 		return rule{}, diags
 	}

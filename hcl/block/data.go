@@ -27,7 +27,12 @@ var DataTypes = []DataType{
 	{"object", "An object as it is in the cluster. It is read when a plan is made; `validate` takes it as unknown.", DataObject{}, "`.object`, null when it is not there and `optional = true`", ""},
 	{"external", "What a program prints: it gets the query as a JSON object on its standard input and prints a JSON object of texts, as Terraform's does. It runs when a plan is made; `validate` takes it as unknown.", DataExternal{}, "`.result`", ""},
 	{"terraform_output", "The outputs of Terraform, of a file that `terraform output -json` wrote or of a state file. Sensitive ones stay sensitive.", DataFile{}, "`.outputs`", ""},
-	{"ansible_inventory", "An inventory of Ansible, in INI or YAML as its name tells Ansible, or what `ansible-inventory --list` prints. A single file is read: what scripts and plugins find, and `group_vars` and `host_vars`, are in what `ansible-inventory --list` prints.", DataFile{}, "`.hosts`, by name, each with `.name`, `.address`, `.port`, `.user`, `.groups` and `.vars`; `.groups`, by name, each a list of hosts", ""},
+	{"ansible_inventory", "An inventory of Ansible in INI, in YAML, or in the output format of " +
+		"`ansible-inventory --list`. The file name selects the format, as in Ansible. Only this file is read: for " +
+		"inventory scripts, plugins, `group_vars` and `host_vars`, use the output of `ansible-inventory --list`.",
+		DataFile{},
+		"`.hosts`, by name, each with `.name`, `.address`, `.port`, `.user`, `.groups` and `.vars`; `.groups`, by " +
+			"name, each a list of hosts", ""},
 	{"facts", "", nil, "", "What a machine is becomes known when it has been connected to, and the configuration says which machines there are and is worked out before that. Take facts from an inventory, or from a program with data \"external\"."},
 }
 

@@ -118,7 +118,8 @@ func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnos
 // repeated are the types of blocks that take for_each, count and depends_on.
 var repeated = []string{"machine", "image", "workload", "object", "storage_class", "load_balancer", "manifests"}
 
-// Together returns one value of those of all instances of a block.
+// Together combines the values of all instances of a block: a tuple for count, an object for for_each, and the value
+// itself for a block without either.
 func Together(b *hcl.Block, instances []Instance, values []cty.Value) cty.Value {
 	if len(instances) == 1 && instances[0].kind == once {
 		return values[0]
@@ -136,7 +137,7 @@ func Together(b *hcl.Block, instances []Instance, values []cty.Value) cty.Value 
 	return cty.ObjectVal(byKey)
 }
 
-// Repeats reports whether a body has for_each or count, of which by names one.
+// Repeats reports whether a body has the attribute that by names, which is "for_each" or "count".
 func Repeats(body hcl.Body, by string) bool {
 	if native, ok := written(body); ok {
 		return native.Attributes[by] != nil

@@ -113,7 +113,7 @@ func fieldsOf(body reflect.Type) (list []Field) {
 	return list
 }
 
-// labels returns how many labels a block with this body has.
+// labels returns the number of labels of a block with this body.
 func labels(body reflect.Type) (n int) {
 	for body.Kind() == reflect.Pointer {
 		body = body.Elem()

@@ -24,13 +24,13 @@ var strictly = sync.OnceValue(func() *strict.Serializer {
 	return strict.NewSerializerWithOptions(strict.DefaultMetaFactory, kinds, kinds, strict.SerializerOptions{Strict: true})
 })
 
-// CheckObject returns what is wrong with an object, by the rules of the API. Kinds of other groups than Kubernetes' own
-// are known to the cluster alone.
+// CheckObject validates an object as the API server does when the object is created. Kinds of groups that Kubernetes
+// does not define are not checked, because only the cluster knows their schemas.
 func CheckObject(content map[string]any) error { return checkObject(content, true) }
 
-// checkObject says what is wrong with an object of one of Kubernetes' own groups, so
-// that it does not stop a run half way: by the rules of the API, where the object is complete. Other groups are known to
-// the cluster alone.
+// checkObject validates an object of one of Kubernetes' own groups before a run starts, so that an invalid object does
+// not stop the run half way. It checks the fields' names and types, and also the API's validation rules if the object
+// is complete. Kinds of other groups are not checked, because only the cluster knows their schemas.
 func checkObject(content map[string]any, complete bool) error {
 	version, _ := content["apiVersion"].(string)
 	kind, _ := content["kind"].(string)
@@ -46,8 +46,9 @@ func checkObject(content map[string]any, complete bool) error {
 		if !complete {
 			return nil
 		}
-		// Objects are applied on what the cluster has, which may bring what is missing here.
-		errs := slices.DeleteFunc(kinds.CheckNew(*gvk, object), func(e *field.Error) bool { return e.Type == field.ErrorTypeRequired })
+		// A missing required field is no error: objects are applied over live ones, which may already have the field.
+		errs := slices.DeleteFunc(kinds.CheckNew(*gvk, object),
+			func(e *field.Error) bool { return e.Type == field.ErrorTypeRequired })
 		if len(errs) > 0 {
 			return &refusedError{gvk.Kind, errs}
 		}
@@ -63,7 +64,7 @@ func checkObject(content map[string]any, complete bool) error {
 	return fmt.Errorf("%s %s: %s", version, kind, plainly(err.Error()))
 }
 
-// refusedError is an object that the API would refuse.
+// refusedError holds the validation errors with which the API server would reject an object.
 type refusedError struct {
 	kind string
 	errs field.ErrorList

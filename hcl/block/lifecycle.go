@@ -17,25 +17,27 @@ import (
 
 type lifecycleBlock struct {
 	PreventDestroy bool           `hcl:"prevent_destroy,optional" doc:"Refuse to remove, replace or destroy it, also when the block is gone, until it has been applied with false." default:"false"`
-	IgnoreChanges  hcl.Expression `hcl:"ignore_changes,optional" doc:"In workload, object and manifests blocks: fields that are written when the object is created, and left as they are in the cluster afterwards. all stands for every field."`
+	IgnoreChanges  hcl.Expression `hcl:"ignore_changes,optional" doc:"Only in workload, object and manifests blocks: fields that apply sets on creation and never updates. all means every field."`
 }
 
 func (l *lifecycleBlock) preventDestroy() bool { return l != nil && l.PreventDestroy }
 
-// decodeLifecycle reads the lifecycle block of a block whose attributes may be any, and returns the rest.
+// decodeLifecycle reads the lifecycle block of a block that can have arbitrary attributes. It returns the rest of the
+// body.
 func decodeLifecycle(x *Context, b *hcl.Block) (*lifecycleBlock, hcl.Body, hcl.Diagnostics) {
 	content, rest, diags := b.Body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "lifecycle"}}})
 	if diags.HasErrors() || len(content.Blocks) == 0 {
 		return nil, rest, diags
 	}
 	if len(content.Blocks) > 1 {
-		return nil, rest, append(diags, fail(content.Blocks[1].DefRange.Ptr(), "Second lifecycle block", "A block has one lifecycle at most."))
+		return nil, rest, append(diags, fail(content.Blocks[1].DefRange.Ptr(), "Second lifecycle block",
+			"A block has one lifecycle at most."))
 	}
 	var l lifecycleBlock
 	return &l, rest, append(diags, x.decode(content.Blocks[0].Body, x.Eval, &l)...)
 }
 
-// ignoreChanges returns the expression of ignore_changes, nil when there is none.
+// ignoreChanges returns the expression of ignore_changes, or nil if it is not set.
 func (l *lifecycleBlock) ignoreChanges() hcl.Expression {
 	if l == nil || l.IgnoreChanges == nil {
 		return nil
@@ -50,17 +52,19 @@ func (l *lifecycleBlock) ignoreChanges() hcl.Expression {
 	return expr
 }
 
-// refuseIgnore refuses ignore_changes in a block where it has no meaning.
+// refuseIgnore returns an error with the reason why, if a block that does not support ignore_changes sets it.
 func (l *lifecycleBlock) refuseIgnore(why string) hcl.Diagnostics {
 	expr := l.ignoreChanges()
 	if expr == nil {
 		return nil
 	}
-	return hcl.Diagnostics{fail(expr.Range().Ptr(), "Changes that cannot be ignored", "%s", why)}
+	return hcl.Diagnostics{fail(expr.Range().Ptr(), "Unsupported ignore_changes", "%s", why)}
 }
 
-// ignored reads ignore_changes: all, or a list of fields, each of which check may refuse or write in another way.
-func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (list config.Ignored, diags hcl.Diagnostics) {
+// ignored reads ignore_changes, which is the word all or a list of fields. check validates the path of each field, and
+// returns the path to record.
+func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (list config.Ignored,
+	diags hcl.Diagnostics) {
 	expr := l.ignoreChanges()
 	if expr == nil {
 		return list, nil
@@ -68,12 +72,14 @@ func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (l
 	if word := hcl.ExprAsKeyword(expr); word == "all" {
 		return config.Ignored{All: true}, nil
 	}
-	if v, more := expr.Value(nil); !more.HasErrors() && v.Type() == cty.String && v.IsKnown() && v.AsString() == "all" { // JSON
+	// JSON files have the text "all".
+	if v, more := expr.Value(nil); !more.HasErrors() && v.Type() == cty.String && v.IsKnown() && v.AsString() == "all" {
 		return config.Ignored{All: true}, nil
 	}
 	items, more := hcl.ExprList(expr)
 	if more.HasErrors() {
-		return list, hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid ignore_changes", "Write a list of fields, as [spec.replicas, metadata.annotations[\"example.com/x\"]], or all.")}
+		return list, hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid ignore_changes",
+			"Write a list of fields, such as [spec.replicas, metadata.annotations[\"example.com/x\"]], or all.")}
 	}
 	for _, item := range items {
 		path, err := fieldPath(item)
@@ -89,7 +95,8 @@ func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (l
 	return list, diags
 }
 
-// fieldPath reads the path of a field: names, and in brackets keys of maps and names of a list's elements.
+// fieldPath reads the path of a field. It consists of field names and, in brackets, map keys and the names of list
+// elements.
 func fieldPath(expr hcl.Expression) (path []string, err error) {
 	t, diags := hcl.AbsTraversalForExpr(expr)
 	if diags.HasErrors() {
@@ -98,7 +105,8 @@ func fieldPath(expr hcl.Expression) (path []string, err error) {
 		}
 	}
 	if diags.HasErrors() {
-		return nil, fmt.Errorf("this is no field. Fields are written as spec.replicas or metadata.annotations[\"example.com/x\"]")
+		return nil, fmt.Errorf("this is not a field. Write it as spec.replicas or " +
+			"metadata.annotations[\"example.com/x\"]")
 	}
 	for _, step := range t {
 		switch s := step.(type) {
@@ -108,17 +116,19 @@ func fieldPath(expr hcl.Expression) (path []string, err error) {
 			path = append(path, s.Name)
 		case hcl.TraverseIndex:
 			if s.Key.Type() != cty.String {
-				return nil, fmt.Errorf("elements of a list are named by their field name, as containers[\"web\"]: their places change when others are added")
+				return nil, fmt.Errorf("identify elements of a list by their field name, as in containers[\"web\"], " +
+					"because their indexes change when other elements are added")
 			}
 			path = append(path, s.Key.AsString())
 		default:
-			return nil, fmt.Errorf("a field is one field: * has no meaning here")
+			return nil, fmt.Errorf("* is not supported: name each field")
 		}
 	}
 	return path, nil
 }
 
-// objectField checks a field of an object. The short forms of an object block stand for the fields of metadata.
+// objectField returns a function that validates the path of a field of an object. If short is set, a path that begins
+// with labels or annotations stands for the field of metadata, as in an object block.
 func objectField(apiVersion, kind string, short bool) func([]string) ([]string, error) {
 	return func(path []string) ([]string, error) {
 		if short && (path[0] == "labels" || path[0] == "annotations") {
@@ -126,23 +136,25 @@ func objectField(apiVersion, kind string, short bool) func([]string) ([]string, 
 		}
 		switch path[0] {
 		case "apiVersion", "kind", "namespace":
-			return nil, fmt.Errorf("%s says which object it is", path[0])
+			return nil, fmt.Errorf("%s identifies the object and cannot be ignored", path[0])
 		case "status":
-			return nil, fmt.Errorf("status is the cluster's, and is never compared")
+			return nil, fmt.Errorf("status is set by the cluster, and apply never compares it")
 		case "metadata":
-			if len(path) == 1 || !slices.Contains([]string{"labels", "annotations", "finalizers", "ownerReferences"}, path[1]) {
-				return nil, fmt.Errorf("of metadata, labels, annotations, finalizers and ownerReferences can be ignored, whole or by key: the rest says which object it is, or is the cluster's")
+			if len(path) == 1 || !slices.Contains([]string{"labels", "annotations", "finalizers", "ownerReferences"},
+				path[1]) {
+				return nil, fmt.Errorf("only labels, annotations, finalizers and ownerReferences of metadata can be " +
+					"ignored, as a whole or by key: other fields identify the object or are set by the cluster")
 			}
 		}
 		gv, err := schema.ParseGroupVersion(apiVersion)
 		if typ, known := scheme.Scheme().AllKnownTypes()[gv.WithKind(kind)]; err == nil && known {
 			return path, checkField(typ, apiVersion+" "+kind, path)
 		}
-		return path, nil // the cluster alone knows its fields
+		return path, nil // a custom resource: only the cluster knows its schema
 	}
 }
 
-// checkField checks that a type has a field.
+// checkField returns an error if a type does not have the field at path. what describes the type in that error.
 func checkField(typ reflect.Type, what string, path []string) error {
 	for typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
@@ -156,7 +168,7 @@ func checkField(typ reflect.Type, what string, path []string) error {
 	case reflect.Slice:
 		element := typ.Elem()
 		if jsonFields(element)["name"] == nil {
-			return fmt.Errorf("the elements of %s have no names, so that the list can only be ignored as a whole", what)
+			return fmt.Errorf("the elements of %s have no field name, so the list can only be ignored as a whole", what)
 		}
 		return checkField(element, fmt.Sprintf("%s[%q]", what, path[0]), path[1:])
 	}
@@ -173,7 +185,8 @@ func checkField(typ reflect.Type, what string, path []string) error {
 	return checkField(next, what+"."+path[0], path[1:])
 }
 
-// jsonFields are the fields of a struct by their names in JSON; none of what writes itself in another way.
+// jsonFields returns the types of a struct's fields by their JSON names. It returns none for a type with its own
+// MarshalJSON.
 func jsonFields(typ reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
 	if typ.Kind() != reflect.Struct || typ.Implements(jsonWriter) || reflect.PointerTo(typ).Implements(jsonWriter) {
@@ -195,7 +208,7 @@ func jsonFields(typ reflect.Type) map[string]reflect.Type {
 
 var jsonWriter = reflect.TypeFor[interface{ MarshalJSON() ([]byte, error) }]()
 
-// workloadField checks a field of a workload block.
+// workloadField returns a function that validates the path of a field of a workload block.
 func workloadField(containers []containerBlock) func([]string) ([]string, error) {
 	return func(path []string) ([]string, error) {
 		switch path[0] {
@@ -204,7 +217,8 @@ func workloadField(containers []containerBlock) func([]string) ([]string, error)
 				return path, nil
 			}
 		case "container":
-			if len(path) != 3 || !slices.Contains([]string{"image", "command", "args", "env", "requests", "limits"}, path[2]) {
+			if len(path) != 3 || !slices.Contains([]string{"image", "command", "args", "env", "requests", "limits"},
+				path[2]) {
 				break
 			}
 			if slices.ContainsFunc(containers, func(c containerBlock) bool { return c.Name == path[1] }) {
@@ -212,11 +226,14 @@ func workloadField(containers []containerBlock) func([]string) ([]string, error)
 			}
 			return nil, fmt.Errorf("there is no container %q", path[1])
 		}
-		return nil, fmt.Errorf("of a workload replicas, config, node_selector and container[\"NAME\"].image, command, args, env, requests or limits can be ignored, or all. An object block of kind Deployment can ignore any field")
+		return nil, fmt.Errorf("a workload block can only ignore replicas, config, node_selector, and image, " +
+			"command, args, env, requests and limits of container[\"NAME\"], or all. An object block of kind " +
+			"Deployment " +
+			"can ignore any field")
 	}
 }
 
-// unusedFields refuses fields that none of the objects of a manifests block has.
+// unusedFields returns an error for each ignored field that no object of a manifests block has.
 func (l *lifecycleBlock) unusedFields(objects []config.Object) (diags hcl.Diagnostics) {
 	var ignored config.Ignored
 	if len(objects) > 0 {
@@ -232,7 +249,8 @@ func (l *lifecycleBlock) unusedFields(objects []config.Object) (diags hcl.Diagno
 			return err == nil
 		})
 		if !has {
-			diags = append(diags, fail(l.ignoreChanges().Range().Ptr(), "Invalid ignore_changes", "No object of this block has the field: %s", sentence(refused)))
+			diags = append(diags, fail(l.ignoreChanges().Range().Ptr(), "Invalid ignore_changes",
+				"No object of this block has the field: %s", sentence(refused)))
 		}
 	}
 	return diags

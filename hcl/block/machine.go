@@ -32,7 +32,7 @@ type machineBlock struct {
 	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
-// kubeletLabels are the labels that a kubelet gives its own Node.
+// kubeletLabels are the labels that a kubelet sets on its own Node.
 var kubeletLabels = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable}
 
 type sshBlock struct {
@@ -65,11 +65,15 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return config.Machine{}, diags
 	}
-	diags = append(diags, raw.Lifecycle.refuseIgnore("What is on a machine is made of its block alone: nothing else changes it, and nothing could be kept. Leave out of the block what clusterctl is not to set, as labels that are set with kubectl.")...)
+	diags = append(diags, raw.Lifecycle.refuseIgnore("A machine block does not support ignore_changes, because "+
+		"only clusterctl changes what the block declares. Omit settings that clusterctl must not manage, such as "+
+		"labels that you set with kubectl.")...)
 	m := config.Machine{Address: x.address("machine." + b.Labels[0]), Roles: raw.Roles, Labels: raw.Labels, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b)}
 	m.Name = or(raw.Name, x.name(b.Labels[0]))
 	if len(m.Name) > validation.LabelValueMaxLength {
-		diags = append(diags, fail(attr(b, body, "name"), "Machine name that is too long", "%q has %d characters. The label kubernetes.io/hostname of a node, which is the name, has %d at most.", m.Name, len(m.Name), validation.LabelValueMaxLength))
+		diags = append(diags, fail(attr(b, body, "name"), "Machine name too long",
+			"%q has %d characters. The maximum is %d, because the name is the label kubernetes.io/hostname.",
+			m.Name, len(m.Name), validation.LabelValueMaxLength))
 	} else if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
 		diags = append(diags, fail(attr(b, body, "name"), "Invalid machine name", "%q cannot name a node: %s.", m.Name, errs[0]))
 	}
@@ -78,11 +82,13 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		diags = append(diags, fail(attr(b, body, "address"), "Invalid address", "%q is not an IP address. The address is the one at which the other machines reach this one; a name to connect to goes into ssh { host = … }.", raw.Address))
 	}
 	if why := unreachable(ip); err == nil && why != "" {
-		diags = append(diags, fail(attr(b, body, "address"), "Invalid address", "Other machines cannot reach this one at %q: %s.", raw.Address, why))
+		diags = append(diags, fail(attr(b, body, "address"), "Invalid address",
+			"Other machines cannot reach this one at %q: %s.", raw.Address, why))
 	}
 	m.IP = ip
 	if raw.Second != "" {
-		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() || unreachable(m.SecondIP) != "" {
+		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() ||
+			unreachable(m.SecondIP) != "" {
 			diags = append(diags, fail(attr(b, body, "second_address"), "Invalid second address", "%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".", raw.Second))
 		}
 	}
@@ -114,7 +120,9 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	}
 	for _, label := range kubeletLabels {
 		if v, ok := m.Labels[label]; ok && (label != corev1.LabelHostname || v != m.Name) {
-			diags = append(diags, fail(attr(b, body, "labels"), "Label of the kubelet", "%s says what the machine is, and its kubelet sets it anew with every start. Leave it out, or choose another label.", label))
+			diags = append(diags, fail(attr(b, body, "labels"), "Label of the kubelet",
+				"%s describes the machine, and the kubelet sets it at every start. Omit it, or choose another "+
+					"label.", label))
 		}
 	}
 	for _, text := range raw.Taints {
@@ -122,8 +130,12 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		if !ok {
 			diags = append(diags, fail(attr(b, body, "taints"), "Invalid taint", "%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.", text))
 		}
-		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect }) {
-			diags = append(diags, fail(attr(b, body, "taints"), "Two taints of one key", "There are two taints of the key %q with the effect %s, and the API refuses such a node. Leave one of them out.", t.Key, t.Effect))
+		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool {
+			return other.Key == t.Key && other.Effect == t.Effect
+		}) {
+			diags = append(diags, fail(attr(b, body, "taints"), "Duplicate taint",
+				"There are two taints with the key %q and the effect %s, which the API server rejects. Remove one "+
+					"of them.", t.Key, t.Effect))
 		}
 		m.Taints = append(m.Taints, t)
 	}
@@ -146,23 +158,24 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	return m, diags
 }
 
-// unreachable says why other machines cannot reach one at an address; empty when they can, for all that the address says.
+// unreachable returns why an address cannot be reached from other machines, or "" if nothing about the address itself
+// prevents that.
 func unreachable(a netip.Addr) string {
 	switch {
 	case a.Zone() != "":
-		return "an address with a zone is good on its own machine alone"
+		return "an address with a zone is valid only on its own machine"
 	case a.Is4In6():
-		return fmt.Sprintf("write the address of IPv4 as %q", a.Unmap())
+		return fmt.Sprintf("write the IPv4 address as %q", a.Unmap())
 	case a.IsUnspecified() || a.Is4() && a.As4()[0] == 0:
-		return "it stands for no machine"
+		return "it is an unspecified address"
 	case a.IsLoopback():
-		return "every machine has it for itself"
+		return "it is a loopback address"
 	case a.IsMulticast():
-		return "it is a group's (multicast)"
+		return "it is a multicast address"
 	case a.IsLinkLocalUnicast():
-		return "it is good on one network link alone"
+		return "it is a link-local address"
 	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return "it is everybody's (broadcast)"
+		return "it is the broadcast address"
 	}
 	return ""
 }

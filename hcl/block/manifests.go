@@ -11,7 +11,7 @@ import (
 )
 
 type manifestsBlock struct {
-	Files []string `hcl:"files" doc:"Patterns of YAML or JSON files, relative to the configuration, as fileset has them. path.module and its like are paths before a pattern, whatever they contain. Lists, of kind List or ConfigMapList say, stand for their items. A pattern that matches nothing is an error."`
+	Files []string `hcl:"files" doc:"Patterns of YAML or JSON files, relative to the configuration, in the syntax of fileset. Lists, such as ConfigMapList, are replaced by their items. A pattern without a match is an error."`
 
 	Lifecycle *lifecycleBlock `hcl:"lifecycle,block" doc:"What may become of the objects."`
 }
@@ -52,7 +52,8 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 				}
 				c.Objects = append(c.Objects, config.Object{
 					Address: fmt.Sprintf("%s[%s#%d]", written, filepath.Base(file), i+1), Block: written,
-					Content: o, PreventDestroy: raw.Lifecycle.preventDestroy(), Ignored: ignored, Source: config.Source{File: file, Line: 1}, DependsOn: x.after,
+					Content: o, PreventDestroy: raw.Lifecycle.preventDestroy(), Ignored: ignored,
+					Source: config.Source{File: file, Line: 1}, DependsOn: x.after,
 				})
 			}
 		}

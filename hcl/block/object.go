@@ -29,7 +29,7 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	}
 	attributes, diags := x.open(rest).JustAttributes()
 	if native, ok := written(rest); ok && !slices.ContainsFunc(native.Blocks, isField) {
-		diags = nil // it says that blocks are not allowed, also of those that were taken out
+		diags = nil // JustAttributes also reports the blocks that were decoded above
 	}
 	if diags.HasErrors() {
 		return cty.NilVal, append(diags, fail(b.DefRange.Ptr(), "Block inside an object", "An object's fields are written as attributes: spec = { … }."))
@@ -82,11 +82,14 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if !diags.HasErrors() {
 		diags = append(diags, checkFields(b, attributes, content)...)
 	}
-	c.Objects = append(c.Objects, config.Object{Address: address, Block: written, PreventDestroy: lifecycle.preventDestroy(), Ignored: ignored, Content: content, DependsOn: x.after, Source: source(b)})
+	c.Objects = append(c.Objects, config.Object{Address: address, Block: written,
+		PreventDestroy: lifecycle.preventDestroy(), Ignored: ignored, Content: content, DependsOn: x.after,
+		Source: source(b)})
 	return cty.NilVal, diags
 }
 
-// isField reports whether a block in an object block is none of those that say something about the block.
+// isField reports whether a block inside an object block is a field of the object, and not one of the blocks that
+// every block can have.
 func isField(inner *hclsyntax.Block) bool {
 	return !slices.Contains([]string{"lifecycle", "precondition", "postcondition"}, inner.Type)
 }
@@ -121,7 +124,7 @@ func checkFields(b *hcl.Block, attributes hcl.Attributes, content map[string]any
 	return diags
 }
 
-// at says each thing that the API refuses at the attribute that it is about.
+// at returns a diagnostic for each validation error, at the attribute that causes the error.
 func (e *refusedError) at(b *hcl.Block, attributes hcl.Attributes) (diags hcl.Diagnostics) {
 	for _, one := range e.errs {
 		parts := strings.FieldsFunc(one.Field, func(r rune) bool { return r == '.' || r == '[' })
@@ -164,24 +167,26 @@ func Plain(v cty.Value) (any, error) {
 	}
 	var plain any
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // a float has not all digits of a large whole number
+	decoder.UseNumber() // float64 would lose digits of large integers
 	if err := decoder.Decode(&plain); err != nil {
 		return nil, err
 	}
 	return numbers(plain)
 }
 
-// finite refuses values with numbers that no text of JSON can have.
+// finite returns an error if a value contains an infinite number, which JSON cannot represent.
 func finite(v cty.Value) error {
 	return cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
 		if e.Type() == cty.Number && e.IsKnown() && !e.IsNull() && e.AsBigFloat().IsInf() {
-			return false, errors.New("a number in it is infinite, as a division by zero, log(0, 10) or a very large power are")
+			return false, errors.New("it contains an infinite number, such as the result of log(0, 10) or of a very " +
+				"large power")
 		}
 		return true, nil
 	})
 }
 
-// numbers turns whole numbers into int64, which API machinery tells from floats, and all others into float64.
+// numbers converts every json.Number in v to int64 if it is an integer of that range, and to float64 otherwise. API
+// machinery distinguishes the two types.
 func numbers(v any) (_ any, err error) {
 	switch v := v.(type) {
 	case json.Number:

@@ -27,7 +27,10 @@ func TestTheReferenceGivesLabelsToTheBlocksThatHaveThem(t *testing.T) {
 	}
 	for _, b := range slices.Concat(Types, Statements) {
 		fields, _ := Fields(b.Name, nil)
-		fields = slices.DeleteFunc(fields, func(f Field) bool { return f.Name == "precondition" || f.Name == "postcondition" }) // of many blocks, described once
+		// The reference describes precondition and postcondition once, not for each block.
+		fields = slices.DeleteFunc(fields, func(f Field) bool {
+			return f.Name == "precondition" || f.Name == "postcondition"
+		})
 		walk(b.Name, fields)
 	}
 }

@@ -19,27 +19,28 @@ import (
 
 type registryBlock struct {
 	Host       string   `hcl:"host,label"`
-	Mirrors    []string `hcl:"mirrors,optional" doc:"URLs of mirrors, as \"https://mirror.example:5000\", tried in order before the registry itself. A path that begins with /v2 is used as it is. A registry block of a mirror's host says how the mirror is reached; its user is shown to mirrors by HTTP's basic authentication."`
-	PlainHTTP  bool     `hcl:"plain_http,optional" doc:"The registry has no TLS." default:"false"`
-	SkipVerify bool     `hcl:"skip_verify,optional" doc:"Its certificate is not verified: whoever is on the way to it can give nodes other images." default:"false"`
-	CA         string   `hcl:"ca,optional" doc:"PEM of the authorities of its certificate, besides those that the machine trusts, as file(\"ca.pem\")."`
-	ClientCert string   `hcl:"client_certificate,optional" doc:"PEM of a certificate that is shown to it."`
-	ClientKey  string   `hcl:"client_key,optional" doc:"PEM of its private key."`
-	Username   string   `hcl:"username,optional" doc:"User that nodes pull as where a pod has no pull secret."`
-	Password   string   `hcl:"password,optional" doc:"The user's password. Give it as a sensitive variable."`
+	Mirrors    []string `hcl:"mirrors,optional" doc:"URLs of mirrors, such as \"https://mirror.example:5000\", tried in order before the registry. A registry block of the mirror's host sets its TLS and credentials."`
+	PlainHTTP  bool     `hcl:"plain_http,optional" doc:"Use HTTP without TLS." default:"false"`
+	SkipVerify bool     `hcl:"skip_verify,optional" doc:"Do not verify the registry's certificate. An attacker in the network path can then replace images." default:"false"`
+	CA         string   `hcl:"ca,optional" doc:"PEM of the CAs of the registry's certificate, such as file(\"ca.pem\"), in addition to those that the machine trusts."`
+	ClientCert string   `hcl:"client_certificate,optional" doc:"PEM of the client certificate that nodes present to the registry."`
+	ClientKey  string   `hcl:"client_key,optional" doc:"PEM of the private key of client_certificate."`
+	Username   string   `hcl:"username,optional" doc:"User name for pulls of pods without a pull secret."`
+	Password   string   `hcl:"password,optional" doc:"Password of the user. Use a sensitive variable."`
 }
 
 type credentialBlock struct {
 	Name    string            `hcl:"name,label"`
-	Program string            `hcl:"program" doc:"Absolute path of the program on the nodes. It has to be there: system { packages } or an image of the machine brings it. The programs of all providers are in one folder."`
-	Images  []string          `hcl:"match_images" doc:"Images that it is asked about, as [\"*.dkr.ecr.*.amazonaws.com\"]: a host with * for names between dots, a port, and the beginning of a path."`
-	Cache   string            `hcl:"cache,optional" doc:"How long an answer is good that does not say so itself." default:"\"12h\""`
-	Version string            `hcl:"api_version,optional" doc:"Version of credentialprovider.kubelet.k8s.io that it speaks: v1, v1beta1 or v1alpha1." default:"\"v1\""`
-	Args    []string          `hcl:"args,optional" doc:"Its arguments."`
-	Env     map[string]string `hcl:"env,optional" doc:"Environment variables of it, besides the kubelet's."`
+	Program string            `hcl:"program" doc:"Absolute path of the program on the nodes. Apply does not install it. All providers must be in the same folder."`
+	Images  []string          `hcl:"match_images" doc:"Images for which the kubelet runs the program, such as [\"*.dkr.ecr.*.amazonaws.com\"]: a host with * for a label, and an optional port and path prefix."`
+	Cache   string            `hcl:"cache,optional" doc:"How long the kubelet caches credentials if the response does not set a duration." default:"\"12h\""`
+	Version string            `hcl:"api_version,optional" doc:"Version of the credentialprovider.kubelet.k8s.io API: v1, v1beta1 or v1alpha1." default:"\"v1\""`
+	Args    []string          `hcl:"args,optional" doc:"Arguments of the program."`
+	Env     map[string]string `hcl:"env,optional" doc:"Environment variables of the program, in addition to the kubelet's."`
 }
 
-var registryHost = regexp.MustCompile(`^(\*|([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?)$`)
+var registryHost = regexp.MustCompile(
+	`^(\*|([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?)$`)
 
 func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hcl.Diagnostics) {
 	for i, r := range raw.Registries {
@@ -47,47 +48,54 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 		say := func(summary, format string, args ...any) { diags = append(diags, fail(at, summary, format, args...)) }
 		switch {
 		case !registryHost.MatchString(r.Host):
-			say("Invalid registry", "%q is no host of a registry, as \"registry.example:5000\": write it without https:// and without a path, or \"*\" for all that have no block.", r.Host)
+			say("Invalid registry", "%q is not the host of a registry, such as \"registry.example:5000\". Write it "+
+				"without https:// and without a path, or \"*\" for all registries without a block.", r.Host)
 		case slices.ContainsFunc(c.Runtime.Registries,
 			func(other config.Registry) bool { return other.Host == r.Host }):
-			say("Duplicate registry", "There is already a block of the registry %q.", r.Host)
+			say("Duplicate registry", "There is already a registry block for %q.", r.Host)
 		case r.Host == config.AnyRegistry && (r.PlainHTTP || r.SkipVerify || r.CA != "" || r.ClientCert != "" ||
 			r.Username != ""):
-			say("Settings of every registry", "The block of all registries has mirrors alone: TLS and credentials are each registry's own.")
+			say("Invalid settings for all registries",
+				"registry \"*\" can only have mirrors. Configure TLS and credentials in a block for each registry.")
 		case r.PlainHTTP && (r.SkipVerify || r.CA != "" || r.ClientCert != ""):
-			say("TLS of a registry without TLS",
-				"%s has plain_http, so that there is no certificate to verify or to show.", r.Host)
+			say("TLS settings with plain_http",
+				"%s sets plain_http and therefore uses no certificates. Remove plain_http or the TLS settings.", r.Host)
 		case (r.Username == "") != (r.Password == ""):
-			say("Half of a credential", "Write username and password of %s, or neither.", r.Host)
+			say("Incomplete credentials", "Set both username and password of %s, or neither.", r.Host)
 		case strings.Contains(r.Username, ":"):
-			say("Invalid username", "The user of %s has a colon in it, which separates user and password.", r.Host)
+			say("Invalid username", "The username of %s contains a colon, which HTTP basic authentication does "+
+				"not permit.", r.Host)
 		case r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)):
-			say("Invalid ca", "What ca has for %s is no certificate in PEM: write its content, as file(\"ca.pem\").",
-				r.Host)
+			say("Invalid ca", "ca of %s is not a certificate in PEM. Set it to the content of the file, such as "+
+				"file(\"ca.pem\").", r.Host)
 		}
 		if r.ClientCert != "" || r.ClientKey != "" {
 			if _, err := tls.X509KeyPair([]byte(r.ClientCert), []byte(r.ClientKey)); err != nil {
 				say("Invalid client certificate",
-					"client_certificate and client_key of %s are no certificate and its private key in PEM.", r.Host)
+					"client_certificate and client_key of %s are not a certificate and its private key in PEM.", r.Host)
 			}
 		}
 		for _, mirror := range r.Mirrors {
 			u, err := url.Parse(mirror)
 			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
 				u.RawQuery != "" || u.Fragment != "" ||
-				strings.ContainsFunc(mirror, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-				say("Invalid mirror", "Write the URL of a mirror of %s as \"https://mirror.example:5000\", without a user: a registry block of the mirror's host has its credentials.", r.Host)
+				strings.ContainsFunc(mirror, func(r rune) bool {
+					return r <= ' ' || r > '~' || r == '"' || r == '\\'
+				}) {
+				say("Invalid mirror", "Write the URL of a mirror of %s as \"https://mirror.example:5000\", without a "+
+					"user. Set credentials in a registry block for the mirror's host.", r.Host)
 			}
 		}
 		c.Runtime.Registries = append(c.Runtime.Registries, config.Registry{
-			Host: r.Host, Mirrors: r.Mirrors, PlainHTTP: r.PlainHTTP, SkipVerify: r.SkipVerify, CA: r.CA, ClientCert: r.ClientCert, ClientKey: r.ClientKey, Username: r.Username, Password: r.Password,
+			Host: r.Host, Mirrors: r.Mirrors, PlainHTTP: r.PlainHTTP, SkipVerify: r.SkipVerify, CA: r.CA,
+			ClientCert: r.ClientCert, ClientKey: r.ClientKey, Username: r.Username, Password: r.Password,
 		})
 	}
 	return append(diags, decodeCredentials(b, raw, c)...)
 }
 
-// nth returns the range of the block of a type at an index in an inner block; of the inner block where blocks are
-// dynamic.
+// nth returns the range of the block of type typ at an index within an inner block. If the blocks are dynamic, it
+// returns the range of the inner block.
 func nth(b *hcl.Block, inner, typ string, index int) *hcl.Range {
 	if native, ok := written(b.Body); ok {
 		for _, block := range native.Blocks {
@@ -115,27 +123,30 @@ func decodeCredentials(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diag
 		switch {
 		case !path.IsAbs(p.Program) || path.Clean(p.Program) != p.Program || strings.ContainsAny(p.Program, " \t\n\"'"):
 			diags = append(diags, fail(at, "Invalid program",
-				"%q is no absolute path of a program, as \"/usr/local/bin/ecr-credential-provider\".", p.Program))
+				"%q is not the absolute path of a program, such as \"/usr/local/bin/ecr-credential-provider\".",
+				p.Program))
 		case len(c.Runtime.Credentials) > 0 && path.Dir(c.Runtime.Credentials[0].Program) != path.Dir(p.Program):
-			diags = append(diags, fail(at, "Programs in two folders",
-				"The kubelet looks for credential providers in one folder: put %s beside %s.", p.Program, c.Runtime.Credentials[0].Program))
+			diags = append(diags, fail(at, "Credential providers in different folders",
+				"The kubelet requires all credential providers in one folder. Move %s to the folder of %s.", p.Program,
+				c.Runtime.Credentials[0].Program))
 		case slices.ContainsFunc(c.Runtime.Credentials,
 			func(other config.CredentialProvider) bool { return other.Program == p.Program }):
-			diags = append(diags, fail(at, "Duplicate credential provider", "%s is there twice.", p.Program))
+			diags = append(diags, fail(at, "Duplicate credential provider", "Two blocks have the program %s.",
+				p.Program))
 		case len(p.Images) == 0:
-			diags = append(diags, fail(at, "Credential provider of no image", "match_images of %q is empty.", p.Name))
+			diags = append(diags, fail(at, "Missing match_images", "match_images of %q is empty.", p.Name))
 		case slices.Contains(p.Images, "") || strings.Contains(strings.Join(p.Images, " "), "://"):
 			diags = append(diags, fail(at, "Invalid match_images",
 				"Write the images of %q as \"*.registry.example\", without https://.", p.Name))
 		case err != nil || cache < 0:
-			diags = append(diags, fail(at, "Invalid duration", "%q is no duration, as \"12h\".", p.Cache))
+			diags = append(diags, fail(at, "Invalid duration", "%q is not a duration, such as \"12h\".", p.Cache))
 		case !slices.Contains([]string{"", "v1", "v1beta1", "v1alpha1"}, p.Version):
 			diags = append(diags, fail(at, "Unknown version",
-				"%q is no version of credentialprovider.kubelet.k8s.io: write v1, v1beta1 or v1alpha1.", p.Version))
+				"%q is not a version of credentialprovider.kubelet.k8s.io. Write v1, v1beta1 or v1alpha1.", p.Version))
 		}
 		c.Runtime.Credentials = append(c.Runtime.Credentials, config.CredentialProvider{
-			Name: p.Name, Program: p.Program, Version: or(p.Version,
-				"v1"), Images: p.Images, CacheFor: cache, Args: p.Args, Env: maps.Clone(p.Env),
+			Name: p.Name, Program: p.Program, Version: or(p.Version, "v1"), Images: p.Images, CacheFor: cache,
+			Args: p.Args, Env: maps.Clone(p.Env),
 		})
 	}
 	return diags

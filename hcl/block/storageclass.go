@@ -66,7 +66,8 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 			wrong("mount_options", "Options that nobody reads", "A directory of a node is not a file system of its own: leave mount_options out.")
 		}
 	}
-	diags = append(diags, raw.Lifecycle.refuseIgnore("What a storage class says of volumes cannot change while it is there. To ignore its labels or annotations, declare it as object \"storage.k8s.io/v1\" \"StorageClass\".")...)
+	diags = append(diags, raw.Lifecycle.refuseIgnore("The volume settings of a storage class cannot change while it "+
+		"exists. To ignore its labels or annotations, declare it as object \"storage.k8s.io/v1\" \"StorageClass\".")...)
 	name := or(raw.Name, x.name(b.Labels[0]))
 	metadata := map[string]any{"name": name}
 	if len(raw.Labels) > 0 {

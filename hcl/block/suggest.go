@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Suggest returns " Did you mean …?" when a known word is so close to the given one that it may be a slip of the
-// keyboard, and an empty text otherwise.
+// Suggest returns " Did you mean …?" with the known word that the given word is most likely a typing error of, or "" if
+// no known word is close enough.
 func Suggest(given string, known []string) string {
 	best, distance := "", 0
 	for _, k := range known {
@@ -22,18 +22,18 @@ func Suggest(given string, known []string) string {
 	return fmt.Sprintf(" Did you mean %q?", best)
 }
 
-// isSlip reports whether one word may be another one mistyped: one letter differs in a short word, and a third of the
-// letters at most in a long one.
+// isSlip reports whether given may be a typing error of known: at most a third of the letters differ. One letter may
+// always differ.
 func isSlip(given, known string) bool {
 	length := max(len(given), len(known))
 	return min(len(given), len(known)) > 1 && editDistance(given, known) <= max(1, length/3)
 }
 
-// unknownFunction is what the library of HCL says about a function that is not there, with the word that it suggests.
+// unknownFunction matches the error of the HCL library about a function that does not exist, with its suggestion.
 var unknownFunction = regexp.MustCompile(`^(There is no function named "([^"]*)"\.)(?: Did you mean "[^"]*"\?)?$`)
 
-// SuggestFunctions replaces what the library of HCL suggests for functions that are not there: it is any function whose
-// name differs in two letters, also of three.
+// SuggestFunctions replaces the suggestions of the HCL library for functions that do not exist. The library suggests
+// any name that differs in at most two letters, even if the name has only three.
 func SuggestFunctions(diags hcl.Diagnostics, functions []string) hcl.Diagnostics {
 	for _, d := range diags {
 		if m := unknownFunction.FindStringSubmatch(d.Detail); m != nil {
@@ -43,8 +43,8 @@ func SuggestFunctions(diags hcl.Diagnostics, functions []string) hcl.Diagnostics
 	return diags
 }
 
-// editDistance returns how many letters have to be added, removed, replaced or exchanged with their neighbours to turn
-// one text into another.
+// editDistance returns the number of bytes to insert, delete, replace or swap with their neighbors to turn one text
+// into the other.
 func editDistance(a, b string) int {
 	before, row := []int(nil), make([]int, len(b)+1)
 	for j := range row {

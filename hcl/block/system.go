@@ -16,7 +16,7 @@ type systemBlock struct {
 	Packages []string     `hcl:"packages,optional" doc:"Packages of the distribution that every machine has installed, as [\"nfs-common\"]. What is taken out of the list stays installed. Debian and its relatives."`
 	Upgrade  string       `hcl:"upgrade,optional" doc:"Which of the distribution's packages apply upgrades, on a node without its pods and on one machine of the control plane at a time: security, those that its security archive has; all; or none. What the plan shows is what is upgraded; lists of packages that are older than a day are read anew by apply, and what these bring is the next plan's." default:"\"none\""`
 	Reboot   string       `hcl:"reboot,optional" doc:"Whether apply reboots a machine whose system asks for it, as after a new kernel: when-required or never." default:"\"never\""`
-	Proxy    *proxyBlock  `hcl:"proxy,block" doc:"The proxy by which machines reach what is outside of the cluster: packages, images (unless the runtime block has another), issuers of tokens, the object store of snapshots, and what credential providers of the kubelet ask. A change restarts the daemons that use it. Without the block, a proxy that systemd gives to all services is used by these daemons, and by no others."`
+	Proxy    *proxyBlock  `hcl:"proxy,block" doc:"Proxy for connections from machines to hosts outside the cluster. See \"Machines behind a proxy\" in operations.md. A change restarts the daemons that use it."`
 	Window   *windowBlock `hcl:"window,block" doc:"When upgrades and reboots may be. At other times apply does everything else, and says when the window opens."`
 }
 
@@ -60,10 +60,12 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 		switch {
 		case c.Runtime.Source == config.RuntimeDistribution:
 			diags = append(diags, fail(deeper(b, "system", "proxy"), "Proxy of a runtime that is the machine's own",
-				"The unit of a distribution's containerd is its owner's, so that images would not be pulled through the proxy: leave the block out, and set the proxy in drop-ins of the machine."))
+				"clusterctl does not manage the unit of a distribution's containerd, so image pulls would not use "+
+					"the proxy. Remove the block, and set the proxy in a drop-in on the machine."))
 		case c.ControlPlaneForm == config.FormStaticPods && (hasPassword(p.HTTP) || hasPassword(p.HTTPS)):
-			diags = append(diags, fail(deeper(b, "system", "proxy"), "Password of a proxy in a static pod",
-				"API servers that are static pods are told of the proxy in their manifest, which everybody reads who may read pods. Use a proxy without a password, or control_plane = \"systemd\"."))
+			diags = append(diags, fail(deeper(b, "system", "proxy"), "Proxy password in a static pod",
+				"The manifest of an API server that is a static pod contains the proxy, and every user who can read "+
+					"pods can read it. Use a proxy without a password, or control_plane = \"systemd\"."))
 		}
 	}
 	if raw.Window == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Explained returns a body whose errors about names that it may not have say what to write instead.
+// Explained wraps a body. Its errors about unexpected arguments and blocks say what to write instead.
 func Explained(body hcl.Body) hcl.Body { return explainedBody{body} }
 
 type explainedBody struct{ hcl.Body }
@@ -20,7 +20,7 @@ func (b explainedBody) Content(s *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnos
 	return content, explain(diags, s)
 }
 
-// TopContent returns the blocks of a file.
+// TopContent returns the top-level blocks of a file. Its errors about unexpected blocks say what to write instead.
 func TopContent(body hcl.Body) (*hcl.BodyContent, hcl.Diagnostics) {
 	s := Schema()
 	content, diags := body.Content(s)
@@ -36,13 +36,15 @@ func TopContent(body hcl.Body) (*hcl.BodyContent, hcl.Diagnostics) {
 	return content, diags
 }
 
-// The two ways in which the library of HCL says that a body may not have a name, and that it lacks one.
+// Errors of the HCL library: an unexpected argument or block, and a missing argument.
 var (
-	notExpected = regexp.MustCompile(`^((?:An argument named|Blocks of type|No argument or block type is named) "([^"]*)"(?: (?:is|are) not expected here)?\.)(?: Did you mean "[^"]*"\?)?$`)
-	required    = regexp.MustCompile(`^The argument "([^"]*)" is required`)
+	notExpected = regexp.MustCompile(`^((?:An argument named|Blocks of type|No argument or block type is named) ` +
+		`"([^"]*)"(?: (?:is|are) not expected here)?\.)(?: Did you mean "[^"]*"\?)?$`)
+	required = regexp.MustCompile(`^The argument "([^"]*)" is required`)
 )
 
-// unsupported returns the name that an error is about when a body may not have it, and the error without suggestions.
+// unsupported returns the name of the unexpected argument or block that a diagnostic is about, and the text without the
+// suggestion. ok is false for any other diagnostic.
 func unsupported(d *hcl.Diagnostic) (name, plain string, ok bool) {
 	m := notExpected.FindStringSubmatch(d.Detail)
 	if m == nil {
@@ -51,9 +53,9 @@ func unsupported(d *hcl.Diagnostic) (name, plain string, ok bool) {
 	return m[2], m[1], true
 }
 
-// explain adds, to errors about names that a body may not have, what to write instead: the name that was mistyped, where
-// a block of that name belongs, or which names the body has. An argument that is missing because its name was mistyped
-// is not reported a second time, and other missing arguments are reported after the names that are wrong.
+// explain adds to errors about unexpected names what to write instead: the correct spelling, where a block of that name
+// belongs, or which names the body can have. It drops errors about a missing argument whose name was mistyped, and
+// sorts the errors as ordered does.
 func explain(diags hcl.Diagnostics, s *hcl.BodySchema) hcl.Diagnostics {
 	var wrong, rest hcl.Diagnostics
 	var mistyped []string
@@ -80,13 +82,14 @@ func explain(diags hcl.Diagnostics, s *hcl.BodySchema) hcl.Diagnostics {
 	return ordered(wrong)
 }
 
-// ordered sorts errors by their place, those about missing arguments last. The library of HCL returns them in the random
-// order of maps. It also says of an expression that failed that its value is not known, which is left out.
+// ordered sorts errors by position, and errors about missing arguments last, because the HCL library returns them in
+// map order. It drops the error that a value is unknown where another error says why the expression failed.
 func ordered(diags hcl.Diagnostics) hcl.Diagnostics {
 	diags = slices.DeleteFunc(slices.Clone(diags), func(d *hcl.Diagnostic) bool {
-		return d.Summary == "Unsuitable value type" && strings.HasSuffix(d.Detail, "value must be known") && slices.ContainsFunc(diags, func(other *hcl.Diagnostic) bool {
-			return other != d && d.Subject != nil && other.Subject != nil && other.Subject.Overlaps(*d.Subject)
-		})
+		return d.Summary == "Unsuitable value type" && strings.HasSuffix(d.Detail, "value must be known") &&
+			slices.ContainsFunc(diags, func(other *hcl.Diagnostic) bool {
+				return other != d && d.Subject != nil && other.Subject != nil && other.Subject.Overlaps(*d.Subject)
+			})
 	})
 	place := func(d *hcl.Diagnostic) (missing, start int) {
 		if required.MatchString(d.Detail) {
@@ -141,17 +144,21 @@ func insteadOf(name string, s *hcl.BodySchema) string {
 	return text + "."
 }
 
-// terraformBlocks are blocks of Terraform that this language does not have, with what takes their place.
+// terraformBlocks are Terraform's top-level blocks that this language does not have, each with its replacement.
 var terraformBlocks = map[string]string{
-	"terraform": "clusterctl has no settings of its own in the configuration: the cluster block's version says which release it is for, the state is kept in the folder .clusterctl beside the configuration, and there are no providers. Leave the block out.",
-	"provider":  "clusterctl has no providers: machine blocks say how machines are reached, and objects go to the cluster that the configuration declares. Leave the block out.",
-	"resource":  "clusterctl has no resources of providers: write a machine, workload, object or manifests block.",
-	"ephemeral": "clusterctl keeps no values of blocks in its state. Write a variable with sensitive = true, or a data block.",
-	"action":    "clusterctl has no actions of providers.",
-	"list":      "clusterctl has no queries of providers.",
+	"terraform": "clusterctl has no settings of its own in the configuration: the cluster block's version says which " +
+		"release it is for, the state is kept in the folder .clusterctl beside the configuration, and there are no " +
+		"providers. Leave the block out.",
+	"provider": "clusterctl has no providers: machine blocks say how machines are reached, and objects go to the " +
+		"cluster that the configuration declares. Leave the block out.",
+	"resource": "clusterctl has no resources of providers: write a machine, workload, object or manifests block.",
+	"ephemeral": "clusterctl keeps no values of blocks in its state. Write a variable with sensitive = true, or a " +
+		"data block.",
+	"action": "clusterctl has no actions of providers.",
+	"list":   "clusterctl has no queries of providers.",
 }
 
-// topInsteadOf says what to write instead of a block at the top of a file.
+// topInsteadOf returns what to write instead of an unexpected block at the top level of a file.
 func topInsteadOf(name string, s *hcl.BodySchema) string {
 	if why, ok := terraformBlocks[name]; ok {
 		return " " + why

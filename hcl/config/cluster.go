@@ -93,7 +93,7 @@ type API struct {
 	Authorization        string // an AuthorizationConfiguration; empty means Node and RBAC
 	AuthorizationWebhook string // the kubeconfig that it names
 	AdmissionPlugins     []string
-	AllowedExternalIPs   []string // that Services can have although they are the cluster's own
+	AllowedExternalIPs   []string // CIDRs or addresses that Services may use although the cluster itself uses them
 	Admission            string   // an AdmissionConfiguration, YAML; empty means none
 }
 
@@ -166,27 +166,27 @@ type Runtime struct {
 	Credentials []CredentialProvider
 }
 
-// AnyRegistry is the host of what holds for registries that have nothing of their own.
+// AnyRegistry is the host of the entry that applies to all registries without an entry of their own.
 const AnyRegistry = "*"
 
-// Registry says how a registry of images is reached.
+// Registry describes how to reach an image registry.
 type Registry struct {
-	Host       string   // with a port perhaps; AnyRegistry
+	Host       string   // host or host:port, or AnyRegistry
 	Mirrors    []string // URLs, tried in order before the registry itself
-	PlainHTTP  bool     // it has no TLS
-	SkipVerify bool     // its certificate is not verified
-	CA         string   // PEM of who has signed its certificate; empty means what the machine trusts
-	ClientCert string   // PEM, shown to it; empty means none
+	PlainHTTP  bool     // use HTTP without TLS
+	SkipVerify bool     // do not verify the server certificate
+	CA         string   // PEM of the CAs of the server certificate; empty means the machine's trust store
+	ClientCert string   // PEM of the client certificate; empty means none
 	ClientKey  string
-	Username   string // empty means that none is shown
+	Username   string // empty means no authentication
 	Password   string
 }
 
-// CredentialProvider is a program on the machines that kubelets ask for credentials of registries.
+// CredentialProvider is a program on the machines that returns registry credentials to the kubelet.
 type CredentialProvider struct {
 	Name     string
-	Program  string // its path on the machines
-	Version  string // of the API that it speaks
+	Program  string // absolute path on the machines
+	Version  string // version of the credentialprovider.kubelet.k8s.io API
 	Images   []string
 	CacheFor time.Duration
 	Args     []string
@@ -285,10 +285,10 @@ type Object struct {
 	Ignored        Ignored
 }
 
-// Ignored is what is left as it is in the cluster once an object is there.
+// Ignored lists the fields that apply leaves unchanged in an object that already exists.
 type Ignored struct {
 	All    bool
-	Fields [][]string // paths: names of fields, keys of maps, names of lists' elements
+	Fields [][]string // paths of field names, map keys and names of list elements
 }
 
 // Output is a value that a run prints.

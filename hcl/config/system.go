@@ -7,7 +7,7 @@ type System struct {
 	Packages []string // of the distribution, installed everywhere
 	Upgrade  string   // UpgradeSecurity, UpgradeAll; empty means that nothing is upgraded
 	Reboot   bool     // when the system asks for one
-	Proxy    *Proxy   // by which machines reach what is outside of the cluster; nil means none
+	Proxy    *Proxy   // for connections from machines to hosts outside the cluster; nil means none
 	Window   *Window  // when upgrades and reboots may be; nil: whenever apply is run
 }
 

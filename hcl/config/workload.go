@@ -16,7 +16,7 @@ type Workload struct {
 	Containers     []Container
 	Volumes        []Volume
 	Service        *Service
-	Ignored        Ignored // fields are those of the block: replicas, container NAME image
+	Ignored        Ignored // paths are those of the workload block, such as {"container", NAME, "image"}
 	PreventDestroy bool    // its objects are neither removed nor replaced
 	Source         Source
 }

@@ -28,10 +28,10 @@ type InventoryGroup struct {
 	Hosts    []string
 	Children []string
 	Vars     map[string]any
-	Priority int64 // of two groups as far inwards, the one with more is the stronger
+	Priority int64 // between groups of the same depth, variables of the higher priority win
 }
 
-// set sets a variable of the group. One of them is the group's priority.
+// set sets a variable of the group. The variable ansible_group_priority sets the priority instead.
 func (g *InventoryGroup) set(name string, value any) {
 	if name == "ansible_group_priority" {
 		switch n := value.(type) {
@@ -40,15 +40,16 @@ func (g *InventoryGroup) set(name string, value any) {
 				g.Priority = i
 			}
 		case string:
-			_, _ = fmt.Sscanf(n, "%d", &g.Priority) // anything else is none
+			_, _ = fmt.Sscanf(n, "%d", &g.Priority) // text that is not a number leaves the priority at zero
 		}
 		return
 	}
 	g.Vars[name] = value
 }
 
-// Ansible reads an inventory. Its name tells, as it tells Ansible, whether it may be YAML; what is none is INI. What
-// ansible-inventory --list prints is read as well.
+// Ansible reads an inventory in INI, YAML, or the JSON that ansible-inventory --list prints. As in Ansible, the
+// extension of the file name selects the format: .yaml, .yml and .json are YAML; a file without an extension is YAML if
+// it parses as such; any other file is INI.
 func Ansible(name string, text []byte) (*Inventory, error) {
 	inv := &Inventory{Hosts: map[string]*InventoryHost{}, Groups: map[string]*InventoryGroup{}}
 	inv.group("all")
@@ -57,7 +58,7 @@ func Ansible(name string, text []byte) (*Inventory, error) {
 	var err error
 	switch end := strings.ToLower(filepath.Ext(name)); {
 	case end == ".toml":
-		return nil, errors.New("an inventory in TOML is not read here: ansible-inventory --list prints it in a form that is")
+		return nil, errors.New("inventories in TOML are not supported: use the output of ansible-inventory --list")
 	case isList(text):
 		err = inv.readList(text)
 	case end == ".yaml" || end == ".yml" || end == ".json":
@@ -81,8 +82,8 @@ func Ansible(name string, text []byte) (*Inventory, error) {
 	return inv, nil
 }
 
-// complete adds what follows from the rest: groups that no other one has are children of all, and hosts that are in no
-// other group, and no others, are ungrouped.
+// complete adds the implied memberships. Groups without a parent become children of all. The group ungrouped gets
+// exactly the hosts that are in no other group than all. It returns an error if a group contains itself.
 func (inv *Inventory) complete() error {
 	for name, g := range inv.Groups {
 		for _, child := range g.Children {
@@ -136,7 +137,7 @@ func (inv *Inventory) host(name string) *InventoryHost {
 	return inv.Hosts[name]
 }
 
-// isList reports whether a text is what ansible-inventory --list prints: there hosts are lists.
+// isList reports whether a text is the output of ansible-inventory --list, in which hosts and children are lists.
 func isList(text []byte) bool {
 	var groups map[string]json.RawMessage
 	if json.Unmarshal(text, &groups) != nil {
@@ -206,7 +207,7 @@ func (inv *Inventory) readList(text []byte) error {
 	return nil
 }
 
-// unmarshal keeps all digits of numbers.
+// unmarshal decodes JSON with numbers as json.Number, so that large integers keep all digits.
 func unmarshal(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

@@ -10,22 +10,23 @@ import (
 	"strings"
 )
 
-// Sections and names of groups in them.
+// Patterns of a section header, and of a line with the name of a child group.
 var (
 	iniSection = regexp.MustCompile(`^\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?$`)
 	iniGroup   = regexp.MustCompile(`^([^:\]\s]+)\s*(?:#.*)?$`)
 )
 
-// iniReader reads the form with [sections], lines of hosts and name=value.
+// iniReader reads inventories in INI, with [sections], lines of hosts, and NAME=VALUE.
 type iniReader struct {
 	inv     *Inventory
 	defined map[string]bool // groups that have a section of hosts or children
-	used    map[string]int  // groups that are named before that, with the line
-	ofVars  map[string]bool // of used, those that are named by [GROUP:vars]
+	used    map[string]int  // groups that are referenced but not defined yet, with the line number
+	ofVars  map[string]bool // the groups in used whose reference is [GROUP:vars]
 }
 
 func (inv *Inventory) readINI(text string) error {
-	r := &iniReader{inv: inv, defined: map[string]bool{"all": true, "ungrouped": true}, used: map[string]int{}, ofVars: map[string]bool{}}
+	r := &iniReader{inv: inv, defined: map[string]bool{"all": true, "ungrouped": true}, used: map[string]int{},
+		ofVars: map[string]bool{}}
 	section, part := "ungrouped", "hosts"
 	number := 0
 	for line := range strings.Lines(text) {
@@ -53,9 +54,9 @@ func (inv *Inventory) readINI(text string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.used)) {
 		if r.ofVars[name] {
-			return fmt.Errorf("line %d: [%s:vars] is of a group that is not there", r.used[name], name)
+			return fmt.Errorf("line %d: [%s:vars] names a group that is not defined", r.used[name], name)
 		}
-		return fmt.Errorf("line %d: the group %s is not there", r.used[name], name)
+		return fmt.Errorf("line %d: the group %s is not defined", r.used[name], name)
 	}
 	return nil
 }
@@ -83,7 +84,7 @@ func (r *iniReader) line(section, part, line string, number int) error {
 	case "children":
 		m := iniGroup.FindStringSubmatch(line)
 		if m == nil {
-			return fmt.Errorf("%q is no name of a group", line)
+			return fmt.Errorf("%q is not the name of a group", line)
 		}
 		if _, used := r.used[m[1]]; !r.defined[m[1]] && !used {
 			r.used[m[1]] = number
@@ -117,7 +118,7 @@ func (r *iniReader) line(section, part, line string, number int) error {
 	return nil
 }
 
-// add puts a host into a group. A port counts for a host that is new.
+// add adds a host to a group and sets its variables. A port applies only when the host is new.
 func (inv *Inventory) add(g *InventoryGroup, name string, port int, vars map[string]any) {
 	_, known := inv.Hosts[name]
 	h := inv.host(name)
@@ -130,7 +131,8 @@ func (inv *Inventory) add(g *InventoryGroup, name string, port int, vars map[str
 	maps.Copy(h.Vars, vars)
 }
 
-// split cuts a line into words as a shell of POSIX does, up to a comment, which may also begin within a word.
+// split divides a line into words with the quoting rules of a POSIX shell. A # outside quotes starts a comment, even
+// within a word.
 func split(line string) (words []string, err error) {
 	var word strings.Builder
 	quote, begun := byte(0), false
@@ -146,9 +148,10 @@ func split(line string) (words []string, err error) {
 		switch {
 		case quote != 0 && c == quote:
 			quote = 0
-		case quote == '"' && c == '\\' && i+1 < len(line) && (line[i+1] == '"' || line[i+1] == '\\'), quote == 0 && c == '\\':
+		case quote == '"' && c == '\\' && i+1 < len(line) && (line[i+1] == '"' || line[i+1] == '\\'),
+			quote == 0 && c == '\\':
 			if i++; i == len(line) {
-				return nil, errors.New("a backslash has nothing behind it")
+				return nil, errors.New("the line ends with a backslash")
 			}
 			word.WriteByte(line[i])
 			begun = true
@@ -176,7 +179,8 @@ var (
 	plainPort     = regexp.MustCompile(`^((?:[^:\[\]]|\[[^\]]*\])+):([0-9]+)$`)
 )
 
-// hostPattern reads a host, an address or a range of hosts, with a port behind it perhaps.
+// hostPattern reads a host name, an address or a range of hosts, with an optional port. It returns port 0 if there is
+// none.
 func hostPattern(pattern string) (names []string, port int, err error) {
 	for _, form := range []*regexp.Regexp{bracketedPort, plainPort} {
 		m := form.FindStringSubmatch(pattern)
@@ -184,13 +188,13 @@ func hostPattern(pattern string) (names []string, port int, err error) {
 			continue
 		}
 		if port, err = strconv.Atoi(m[2]); err != nil || port > 65535 {
-			return nil, 0, fmt.Errorf("%q: %s is no port", pattern, m[2])
+			return nil, 0, fmt.Errorf("%q: %s is not a port", pattern, m[2])
 		}
 		pattern = m[1]
 		break
 	}
 	if port == 0 && strings.HasSuffix(pattern, ":") {
-		return nil, 0, fmt.Errorf("%q: there is no port behind the colon", pattern)
+		return nil, 0, fmt.Errorf("%q: there is no port after the colon", pattern)
 	}
 	names, err = unfold(pattern)
 	return names, port, err
@@ -198,15 +202,15 @@ func hostPattern(pattern string) (names []string, port int, err error) {
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// unfold returns the names that a pattern such as web[01:10].example.com or db-[a:c] stands for. A range that ends before
-// it begins stands for none, as Ansible has it.
+// unfold returns the names that a pattern such as web[01:10].example.com or db-[a:c] stands for. As in Ansible, a range
+// whose end is before its start has no names.
 func unfold(pattern string) ([]string, error) {
 	start := strings.IndexByte(pattern, '[')
 	if start < 0 {
 		return []string{pattern}, nil
 	}
 	end := strings.IndexByte(pattern, ']')
-	wrong := fmt.Errorf("%q is no range of hosts, as web[01:10] or db-[a:c]", pattern)
+	wrong := fmt.Errorf("%q is not a range of hosts, such as web[01:10] or db-[a:c]", pattern)
 	if end < start {
 		return nil, wrong
 	}
@@ -233,7 +237,7 @@ func unfold(pattern string) ([]string, error) {
 		width := 0
 		if bounds[0][0] == '0' && len(bounds[0]) > 1 {
 			if width = len(bounds[0]); width != len(bounds[1]) {
-				return nil, fmt.Errorf("%q: both ends of a range have as many digits", pattern)
+				return nil, fmt.Errorf("%q: both ends of a range must have the same number of digits", pattern)
 			}
 		}
 		from, err := strconv.Atoi(bounds[0])

@@ -15,8 +15,8 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// The inventories in testdata/ansible are read as Debian's ansible-inventory reads them; golden.sh there writes what it prints. With
-// -v this test prints all of them as a table.
+// The inventories in testdata/ansible must give the same result as Debian's ansible-inventory. golden.sh in that folder
+// writes the golden files with ansible-inventory. With -v, this test prints all results as a table.
 func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 	entries, err := os.ReadDir("testdata/ansible")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 			got, err := seen(path, text)
 			if strings.TrimSpace(string(golden)) == "error" {
 				if err == nil {
-					t.Errorf("Ansible refuses it, and it is read as %v", got)
+					t.Errorf("read as %v, want an error as from Ansible", got)
 				}
 				row(e.Name(), "refused", fmt.Sprint(err), "as Ansible does")
 				return
@@ -63,11 +63,11 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 			}
 			again, err := seen("list.json", golden)
 			if err != nil {
-				t.Fatalf("what ansible-inventory prints: %v", err)
+				t.Fatalf("read the output of ansible-inventory: %v", err)
 			}
 			for _, key := range sorted(again, want) {
 				if again[key] != want[key] {
-					t.Errorf("what ansible-inventory prints: %s\n got %s\nwant %s", key, again[key], want[key])
+					t.Errorf("output of ansible-inventory: %s\n got %s\nwant %s", key, again[key], want[key])
 				}
 			}
 		})
@@ -78,10 +78,11 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d inventories, what each gives, its value, and whether ansible-inventory --list says the same:\n%s", n, table.String())
+	t.Logf("%d inventories, what each gives, its value, and whether ansible-inventory --list says the same:\n%s", n,
+		table.String())
 }
 
-// seen returns the hosts' variables and the groups' hosts that expressions see, each as text.
+// seen returns the hosts' variables and the groups' hosts as expressions see them, each as text.
 func seen(name string, text []byte) (map[string]string, error) {
 	inv, err := Ansible(name, text)
 	if err != nil {
@@ -118,7 +119,7 @@ func seen(name string, text []byte) (map[string]string, error) {
 	return values, nil
 }
 
-// listed is seen of what ansible-inventory --list prints.
+// listed returns the same values as seen, computed from the output of ansible-inventory --list.
 func listed(t *testing.T, golden []byte) map[string]string {
 	t.Helper()
 	var raw map[string]json.RawMessage
@@ -209,9 +210,15 @@ func sorted[V any](maps ...map[string]V) (keys []string) {
 func TestAHostIsReachedByItsVariables(t *testing.T) {
 	for line, want := range map[string]string{
 		"a": `{"address":"a","groups":["g"],"name":"a","port":null,"user":null,"vars":{}}`,
-		"a ansible_host=192.0.2.1 ansible_port=22 ansible_user=me":                   `{"address":"192.0.2.1","groups":["g"],"name":"a","port":22,"user":"me","vars":{"ansible_host":"192.0.2.1","ansible_port":22,"ansible_user":"me"}}`,
-		"a ansible_ssh_host=192.0.2.1 ansible_ssh_port=\"'22'\" ansible_ssh_user=me": `{"address":"192.0.2.1","groups":["g"],"name":"a","port":22,"user":"me","vars":{"ansible_ssh_host":"192.0.2.1","ansible_ssh_port":"22","ansible_ssh_user":"me"}}`,
-		"a ansible_host=192.0.2.1 ansible_ssh_host=192.0.2.2":                        `{"address":"192.0.2.2","groups":["g"],"name":"a","port":null,"user":null,"vars":{"ansible_host":"192.0.2.1","ansible_ssh_host":"192.0.2.2"}}`,
+		"a ansible_host=192.0.2.1 ansible_port=22 ansible_user=me": `{"address":"192.0.2.1",` +
+			`"groups":["g"],"name":"a","port":22,"user":"me","vars":{"ansible_host":"192.0.2.1","ansible_port":22,` +
+			`"ansible_user":"me"}}`,
+		"a ansible_ssh_host=192.0.2.1 ansible_ssh_port=\"'22'\" ansible_ssh_user=me": `{"address":"192.0.2.1",` +
+			`"groups":["g"],"name":"a","port":22,"user":"me","vars":{"ansible_ssh_host":"192.0.2.1",` +
+			`"ansible_ssh_port":"22","ansible_ssh_user":"me"}}`,
+		"a ansible_host=192.0.2.1 ansible_ssh_host=192.0.2.2": `{"address":"192.0.2.2",` +
+			`"groups":["g"],"name":"a","port":null,"user":null,"vars":{"ansible_host":"192.0.2.1",` +
+			`"ansible_ssh_host":"192.0.2.2"}}`,
 	} {
 		inv, err := Ansible("hosts.ini", []byte("[g]\n"+line+"\n"))
 		if err != nil {
@@ -234,9 +241,10 @@ func TestInventoriesThatOnlyAnsibleReadsAreRefused(t *testing.T) {
 		"plugin.yaml": "the configuration of a plugin",
 		"vault.yaml":  "encrypted by ansible-vault",
 	} {
-		text := map[string]string{"hosts.toml": "[web]", "plugin.yaml": "plugin: aws_ec2\nregions: [a]\n", "vault.yaml": "all:\n  vars:\n    s: !vault |\n      $ANSIBLE_VAULT;1.1\n"}[name]
+		text := map[string]string{"hosts.toml": "[web]", "plugin.yaml": "plugin: aws_ec2\nregions: [a]\n",
+			"vault.yaml": "all:\n  vars:\n    s: !vault |\n      $ANSIBLE_VAULT;1.1\n"}[name]
 		if _, err := Ansible(name, []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, and should say %q", name, err, want)
+			t.Errorf("%s: error %v, want one with %q", name, err, want)
 		}
 	}
 }

@@ -49,7 +49,8 @@ func (inv *Inventory) Value() (cty.Value, error) {
 		all := vars[name]
 		maps.Copy(all, h.Vars)
 		list := slices.DeleteFunc(groupsOf[name], func(g string) bool { return g == "all" || g == "ungrouped" })
-		host := map[string]any{"name": name, "address": name, "port": port(all), "user": connection(all, "user"), "groups": list, "vars": all}
+		host := map[string]any{"name": name, "address": name, "port": port(all), "user": connection(all, "user"),
+			"groups": list, "vars": all}
 		if list == nil {
 			host["groups"] = []string{}
 		}
@@ -67,7 +68,8 @@ func (inv *Inventory) Value() (cty.Value, error) {
 	return Value(map[string]any{"hosts": hosts, "groups": groups})
 }
 
-// connection returns a variable about how a host is reached. The former name of such a variable counts for more.
+// connection returns the connection variable name of a host, or nil. As in Ansible, the old ansible_ssh_ name takes
+// precedence over the ansible_ name.
 func connection(vars map[string]any, name string) any {
 	if v := vars["ansible_ssh_"+name]; v != nil {
 		return v
@@ -75,7 +77,7 @@ func connection(vars map[string]any, name string) any {
 	return vars["ansible_"+name]
 }
 
-// port returns a host's port, as a number where it is one.
+// port returns a host's port: as an int if it is numeric text, otherwise as it is in the inventory.
 func port(vars map[string]any) any {
 	v := connection(vars, "port")
 	if text, ok := v.(string); ok {

@@ -14,10 +14,10 @@ import (
 	nodes "sigs.k8s.io/yaml/goyaml.v3"
 )
 
-// errNotYAML is that a text is no YAML, or is YAML that is no inventory.
-var errNotYAML = errors.New("is no inventory in YAML")
+// errNotYAML is returned for text that is not YAML, or that is YAML but not an inventory.
+var errNotYAML = errors.New("not an inventory in YAML")
 
-// readYAML reads an inventory in YAML, by the rules of YAML 1.1, which Ansible has.
+// readYAML reads an inventory in YAML 1.1, which is the version that Ansible reads.
 func (inv *Inventory) readYAML(text []byte) error {
 	var document nodes.Node
 	if err := nodes.Unmarshal(text, &document); err != nil {
@@ -25,12 +25,12 @@ func (inv *Inventory) readYAML(text []byte) error {
 	}
 	r := yamlInventory{inv: inv, inside: map[*nodes.Node]bool{}}
 	if len(document.Content) == 0 || document.Content[0].Kind != nodes.MappingNode {
-		return fmt.Errorf("%w: it is no mapping of groups", errNotYAML)
+		return fmt.Errorf("%w: it is not a mapping of groups", errNotYAML)
 	}
 	root := document.Content[0]
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value == "plugin" {
-			return errors.New("it is the configuration of a plugin: ansible-inventory --list prints what the plugin finds")
+			return errors.New("it is the configuration of a plugin: use the output of ansible-inventory --list")
 		}
 	}
 	return r.entries(root, func(name string, of *nodes.Node) error { return r.group(name, of) })
@@ -42,7 +42,8 @@ type yamlInventory struct {
 	values int
 }
 
-// entries calls do for each entry of a mapping, with those that are merged in before its own.
+// entries calls do for each entry of a mapping. Entries of merge keys (<<) come first, so that the mapping's own
+// entries override them.
 func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Node) error) error {
 	if r.inside[n] {
 		return fmt.Errorf("line %d: a mapping contains itself", n.Line)
@@ -53,7 +54,7 @@ func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Nod
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, of := resolved(n.Content[i]), resolved(n.Content[i+1])
 			if r.values++; r.values > maxYAMLValues {
-				return fmt.Errorf("it stands for more than %d values", maxYAMLValues)
+				return fmt.Errorf("the inventory has more than %d values", maxYAMLValues)
 			}
 			if isMerge := key.ShortTag() == "!!merge"; isMerge != merged {
 				continue
@@ -62,7 +63,7 @@ func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Nod
 				if of.Kind == nodes.SequenceNode {
 					list = of.Content
 				}
-				for j := len(list) - 1; j >= 0; j-- { // the first is the strongest
+				for j := len(list) - 1; j >= 0; j-- { // the first merged mapping takes precedence, so it comes last
 					if err := r.entries(resolved(list[j]), do); err != nil {
 						return err
 					}
@@ -93,7 +94,7 @@ func resolved(n *nodes.Node) *nodes.Node {
 
 func isNull(n *nodes.Node) bool { return n.Kind == nodes.ScalarNode && yaml11(n) == nil }
 
-// group reads a group. What is no mapping is skipped, as Ansible does.
+// group reads a group. Like Ansible, it ignores a group that is neither a mapping nor null.
 func (r *yamlInventory) group(name string, of *nodes.Node) error {
 	if !isNull(of) && of.Kind != nodes.MappingNode {
 		return nil
@@ -119,16 +120,18 @@ func (r *yamlInventory) group(name string, of *nodes.Node) error {
 		case section.Kind == nodes.ScalarNode:
 			text, ok := yaml11(section).(string)
 			if !ok {
-				return fmt.Errorf("line %d: %s of group %s is no mapping", section.Line, key, name)
+				return fmt.Errorf("line %d: %s of group %s is not a mapping", section.Line, key, name)
 			}
 			if err := r.entry(g, key, text, &nodes.Node{Kind: nodes.ScalarNode, Tag: "!!null"}); err != nil {
 				return err
 			}
 			continue
 		case section.Kind != nodes.MappingNode:
-			return fmt.Errorf("line %d: %s of group %s is no mapping", section.Line, key, name)
+			return fmt.Errorf("line %d: %s of group %s is not a mapping", section.Line, key, name)
 		}
-		if err := r.entries(section, func(entry string, of *nodes.Node) error { return r.entry(g, key, entry, of) }); err != nil {
+		if err := r.entries(section, func(entry string, of *nodes.Node) error {
+			return r.entry(g, key, entry, of)
+		}); err != nil {
 			return err
 		}
 	}
@@ -148,7 +151,7 @@ func (r *yamlInventory) entry(g *InventoryGroup, key, name string, of *nodes.Nod
 			return errors.New("groups are nested more than 100 deep")
 		}
 		if !isNull(of) && of.Kind != nodes.MappingNode {
-			return fmt.Errorf("line %d: the child %s is no mapping", of.Line, name)
+			return fmt.Errorf("line %d: the child group %s is not a mapping", of.Line, name)
 		}
 		g.Children = append(g.Children, name)
 		return r.group(name, of)
@@ -165,7 +168,7 @@ func (r *yamlInventory) entry(g *InventoryGroup, key, name string, of *nodes.Nod
 		}
 		vars = v.(map[string]any)
 	} else if !isNull(of) {
-		return fmt.Errorf("line %d: the variables of %s are no mapping", of.Line, name)
+		return fmt.Errorf("line %d: the variables of %s are not a mapping", of.Line, name)
 	}
 	for _, host := range names {
 		r.inv.add(g, host, port, maps.Clone(vars))
@@ -175,7 +178,7 @@ func (r *yamlInventory) entry(g *InventoryGroup, key, name string, of *nodes.Nod
 
 func (r *yamlInventory) value(n *nodes.Node) (any, error) {
 	if r.values++; r.values > maxYAMLValues {
-		return nil, fmt.Errorf("it stands for more than %d values", maxYAMLValues)
+		return nil, fmt.Errorf("the inventory has more than %d values", maxYAMLValues)
 	}
 	switch n = resolved(n); n.Kind {
 	case nodes.MappingNode:
@@ -203,26 +206,31 @@ func (r *yamlInventory) value(n *nodes.Node) (any, error) {
 		return list, nil
 	}
 	if tag := n.ShortTag(); tag == "!vault" || tag == "!vault-encrypted" {
-		return nil, fmt.Errorf("line %d: a value is encrypted by ansible-vault: give it as a variable", n.Line)
+		return nil, fmt.Errorf("line %d: a value is encrypted by ansible-vault: pass it as a variable of the "+
+			"configuration", n.Line)
 	}
 	return yaml11(n), nil
 }
 
-// Forms of plain text in YAML 1.1.
+// Plain scalars of YAML 1.1 that are not text. yaml11Sixty matches numbers of base 60, such as 1:30.
 var (
 	yaml11Integer = regexp.MustCompile(`^[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$`)
 	yaml11Sixty   = regexp.MustCompile(`^[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
-	yaml11Float   = regexp.MustCompile(`^[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?)$`)
-	yaml11Words   = map[string]any{
+	yaml11Float   = regexp.MustCompile(
+		`^[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?)$`)
+	yaml11Words = map[string]any{
 		"": nil, "~": nil, "null": nil, "Null": nil, "NULL": nil,
-		"yes": true, "Yes": true, "YES": true, "true": true, "True": true, "TRUE": true, "on": true, "On": true, "ON": true,
-		"no": false, "No": false, "NO": false, "false": false, "False": false, "FALSE": false, "off": false, "Off": false, "OFF": false,
+		"yes": true, "Yes": true, "YES": true, "true": true, "True": true, "TRUE": true, "on": true, "On": true,
+		"ON": true,
+		"no": false, "No": false, "NO": false, "false": false, "False": false, "FALSE": false, "off": false,
+		"Off": false, "OFF": false,
 	}
 )
 
-// yaml11 returns the value of a scalar.
+// yaml11 returns the value of a scalar: nil, bool, json.Number or string.
 func yaml11(n *nodes.Node) any {
-	if n.Style&(nodes.DoubleQuotedStyle|nodes.SingleQuotedStyle|nodes.LiteralStyle|nodes.FoldedStyle) != 0 || n.Style&nodes.TaggedStyle != 0 && n.ShortTag() == "!!str" {
+	if n.Style&(nodes.DoubleQuotedStyle|nodes.SingleQuotedStyle|nodes.LiteralStyle|nodes.FoldedStyle) != 0 ||
+		n.Style&nodes.TaggedStyle != 0 && n.ShortTag() == "!!str" {
 		return n.Value
 	}
 	text := n.Value
@@ -262,15 +270,17 @@ func yaml11(n *nodes.Node) any {
 	return text
 }
 
-var yaml11Time = regexp.MustCompile(`^([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]*))?(?:[ \t]*(Z|([-+])([0-9]{1,2})(?::?([0-9]{2}))?))?)?$`)
+var yaml11Time = regexp.MustCompile(`^([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})` +
+	`(?:(?:[Tt]|[ \t]+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]*))?` +
+	`(?:[ \t]*(Z|([-+])([0-9]{1,2})(?::?([0-9]{2}))?))?)?$`)
 
-// pythonTime writes a date, or a time, as Python's isoformat does.
+// pythonTime formats a YAML date or timestamp as Python's isoformat does. It returns any other text unchanged.
 func pythonTime(text string) string {
 	m := yaml11Time.FindStringSubmatch(text)
 	if m == nil {
 		return text
 	}
-	number := func(s string) int { n, _ := strconv.Atoi(s); return n } // the form is checked
+	number := func(s string) int { n, _ := strconv.Atoi(s); return n } // yaml11Time matches only digits
 	if m[4] == "" {
 		return fmt.Sprintf("%04d-%02d-%02d", number(m[1]), number(m[2]), number(m[3]))
 	}
@@ -282,7 +292,8 @@ func pythonTime(text string) string {
 	case m[8] != "":
 		zone = fmt.Sprintf("%s%02d:%02d", m[9], number(m[10]), number(m[11]))
 	}
-	t := time.Date(number(m[1]), time.Month(number(m[2])), number(m[3]), number(m[4]), number(m[5]), number(m[6]), 0, time.UTC)
+	t := time.Date(number(m[1]), time.Month(number(m[2])), number(m[3]), number(m[4]), number(m[5]), number(m[6]),
+		0, time.UTC)
 	out := t.Format("2006-01-02T15:04:05")
 	if fraction != "000000" {
 		out += "." + fraction

@@ -78,5 +78,5 @@ func Value(plain any) (cty.Value, error) {
 	return JSON(text)
 }
 
-// WithoutBOM returns a text without the mark of UTF-8 that some editors write at its beginning.
+// WithoutBOM returns a text without the UTF-8 byte order mark that some editors write at the beginning of files.
 func WithoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }

@@ -31,11 +31,10 @@ func Listed(dir, suffix string) ([]string, error) {
 	return list, nil
 }
 
-// Matches returns the paths of the files and folders below base that match pattern, sorted. base is a path and never
-// part of the pattern. A pattern has the signs of Terraform's fileset: *, ?, [class], [^class], {a,b}, ** for any
-// number of folders, and \ before a sign that stands for itself. A part of the pattern also stands for the entry of
-// exactly that name, so that the path of an existing file always matches that file. ** does not follow symbolic links
-// to folders.
+// Matches returns the sorted paths of the files and folders below base that match pattern. base is a literal path.
+// Patterns have the syntax of Terraform's fileset: *, ?, [class], [^class], {a,b}, ** for any number of folders, and \
+// to escape a special character. A part of the pattern also matches an entry with exactly that name, so the path of an
+// existing file always matches the file. ** does not follow symbolic links to folders.
 func Matches(base, pattern string) ([]string, error) {
 	patterns, err := alternatives(pattern)
 	if err != nil {
@@ -171,8 +170,7 @@ func isAbsent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// alternatives returns the patterns that the braces of a pattern stand for, and the pattern with its braces as they
-// are.
+// alternatives returns the patterns that result from expanding the braces of a pattern, and the pattern itself.
 func alternatives(pattern string) ([]string, error) {
 	done, waiting := []string{}, []string{pattern}
 	for len(waiting) > 0 {

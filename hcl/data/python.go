@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// pythonLiteral returns the value of a text that is a literal of Python, as Ansible reads values in INI: numbers, texts in
-// quotes, lists, tuples, dictionaries, True, False and None. Whatever is none is the text itself.
+// pythonLiteral returns the value of a Python literal, because Ansible reads values in INI so: numbers, quoted strings,
+// lists, tuples, dictionaries, True, False and None. It returns text that is not a literal unchanged.
 func pythonLiteral(text string) any {
 	p := &pythonParser{rest: strings.TrimLeft(text, " \t")}
 	v, err := p.tuple()
@@ -24,10 +24,10 @@ func pythonLiteral(text string) any {
 	return v
 }
 
-// pythonBytes is a literal of bytes.
+// pythonBytes is the value of a bytes literal such as b"x".
 type pythonBytes string
 
-// maxLiteralDepth bounds how deep lists may be nested.
+// maxLiteralDepth is the maximum nesting depth of a literal.
 const maxLiteralDepth = 50
 
 var errNoLiteral = errors.New("no literal of Python")
@@ -37,7 +37,8 @@ type pythonParser struct {
 	depth int
 }
 
-// next skips white space, and a comment at the end, and returns the next byte, 0 at the end.
+// next skips white space and returns the next byte without consuming it. It returns 0 at the end of the text and at a
+// comment.
 func (p *pythonParser) next() byte {
 	p.rest = strings.TrimLeft(p.rest, " \t\f")
 	if p.rest == "" || p.rest[0] == '#' {
@@ -54,7 +55,7 @@ func (p *pythonParser) take(c byte) bool {
 	return true
 }
 
-// tuple reads a value, or several with commas between them.
+// tuple reads one value, or several values separated by commas, which it returns as a list.
 func (p *pythonParser) tuple() (any, error) {
 	first, err := p.value()
 	if err != nil || p.next() != ',' {
@@ -109,12 +110,13 @@ func (p *pythonParser) value() (any, error) {
 			return word.value, nil
 		}
 	}
-	return p.texts() // with a prefix, or nothing that is a literal
+	return p.texts() // a string with a prefix such as r"", or an error
 }
 
 func startsName(text string) bool {
 	r, _ := utf8.DecodeRuneInString(text)
-	return r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= utf8.RuneSelf && text != ""
+	return r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||
+		r >= utf8.RuneSelf && text != ""
 }
 
 func (p *pythonParser) list() (any, error) {
@@ -151,7 +153,7 @@ func (p *pythonParser) dictionary() (any, error) {
 	for !p.take('}') {
 		key, err := p.value()
 		if err != nil || !p.take(':') {
-			return nil, errNoLiteral // a set has no form in JSON
+			return nil, errNoLiteral // JSON has no sets
 		}
 		v, err := p.value()
 		if err != nil {
@@ -169,7 +171,7 @@ func (p *pythonParser) dictionary() (any, error) {
 	return values, nil
 }
 
-// keyText is a dictionary's key as JSON has it.
+// keyText returns a dictionary key as the text of a JSON key.
 func keyText(key any) (string, error) {
 	switch key := key.(type) {
 	case string:
@@ -204,12 +206,13 @@ func (p *pythonParser) signed() (any, error) {
 	return "-" + n, nil
 }
 
-// number reads a whole number of any size in base 2, 8, 10 or 16, or one with a fraction or an exponent.
+// number reads an integer of any size in base 2, 8, 10 or 16, or a floating-point number.
 func (p *pythonParser) number() (any, error) {
 	end := 0
 	for end < len(p.rest) {
 		c := p.rest[end]
-		exponent := end > 0 && (p.rest[end-1] == 'e' || p.rest[end-1] == 'E') && !strings.HasPrefix(strings.ToLower(p.rest), "0x")
+		exponent := end > 0 && (p.rest[end-1] == 'e' || p.rest[end-1] == 'E') &&
+			!strings.HasPrefix(strings.ToLower(p.rest), "0x")
 		if startsName(p.rest[end:end+1]) && c < utf8.RuneSelf || c == '.' || exponent && (c == '+' || c == '-') {
 			end++
 			continue
@@ -222,11 +225,12 @@ func (p *pythonParser) number() (any, error) {
 		return nil, errNoLiteral
 	}
 	digits := strings.ReplaceAll(word, "_", "")
-	if len(digits) > 1 && digits[0] == '0' && strings.ContainsAny(digits[1:2], "xXoObB") || strings.Trim(digits, "0123456789") == "" {
+	if len(digits) > 1 && digits[0] == '0' && strings.ContainsAny(digits[1:2], "xXoObB") ||
+		strings.Trim(digits, "0123456789") == "" {
 		base := 0
 		if strings.Trim(digits, "0123456789") == "" {
 			if base = 10; digits[0] == '0' && strings.Trim(digits, "0") != "" {
-				return nil, errNoLiteral // 01 is none since Python 3
+				return nil, errNoLiteral // Python 3 rejects leading zeros, as in 01
 			}
 		}
 		if n, ok := new(big.Int).SetString(strings.ToLower(digits), base); ok {
@@ -244,14 +248,15 @@ func (p *pythonParser) number() (any, error) {
 	return json.Number(strconv.FormatFloat(f, 'g', -1, 64)), nil
 }
 
-// texts reads texts in quotes that stand next to each other: they are one.
+// texts reads one or more adjacent string literals, which Python concatenates.
 func (p *pythonParser) texts() (any, error) {
 	var all strings.Builder
 	bytes, n := false, 0
 	for {
 		c := p.next()
 		prefix := ""
-		for c != '\'' && c != '"' && len(prefix) < 2 && len(p.rest) > len(prefix)+1 && strings.ContainsRune("rRbBuU", rune(p.rest[len(prefix)])) {
+		for c != '\'' && c != '"' && len(prefix) < 2 && len(p.rest) > len(prefix)+1 &&
+			strings.ContainsRune("rRbBuU", rune(p.rest[len(prefix)])) {
 			prefix = p.rest[:len(prefix)+1]
 			c = p.rest[len(prefix)]
 		}
@@ -259,7 +264,8 @@ func (p *pythonParser) texts() (any, error) {
 			break
 		}
 		kind := strings.ToLower(prefix)
-		if kind == "uu" || kind == "ur" || kind == "ru" || kind == "bu" || kind == "ub" || kind == "rr" || kind == "bb" || n > 0 && bytes != strings.Contains(kind, "b") {
+		if kind == "uu" || kind == "ur" || kind == "ru" || kind == "bu" || kind == "ub" || kind == "rr" ||
+			kind == "bb" || n > 0 && bytes != strings.Contains(kind, "b") {
 			return nil, errNoLiteral
 		}
 		bytes = strings.Contains(kind, "b")
@@ -280,7 +286,8 @@ func (p *pythonParser) texts() (any, error) {
 	return all.String(), nil
 }
 
-var pythonEscapes = map[byte]string{'\\': `\`, '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v"}
+var pythonEscapes = map[byte]string{'\\': `\`, '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n",
+	'r': "\r", 't': "\t", 'v': "\v"}
 
 func (p *pythonParser) quoted(raw bool) (string, error) {
 	quote := p.rest[:1]
@@ -316,7 +323,7 @@ func (p *pythonParser) quoted(raw bool) (string, error) {
 	}
 }
 
-// pythonEscape reads what stands behind a backslash.
+// pythonEscape decodes the escape sequence after a backslash. length is the number of bytes that it consumed.
 func pythonEscape(rest string) (text string, length int, err error) {
 	c := rest[0]
 	if text, ok := pythonEscapes[c]; ok {

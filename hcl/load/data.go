@@ -56,7 +56,7 @@ func (e *evaluator) read(kind string, raw any) (cty.Value, error) {
 		if err != nil {
 			return cty.DynamicVal, err
 		}
-		if kind != "file" { // which has the content as it is
+		if kind != "file" { // data "file" returns the content unchanged
 			text = data.WithoutBOM(text)
 		}
 		return e.ofFile(kind, raw.Path, text)

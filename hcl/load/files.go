@@ -131,8 +131,8 @@ func readYAML(path string) ([]map[string]any, error) {
 	}
 }
 
-// takeApart returns the objects in a document: one, or those of a list, of kind List or of the list of a kind as the API
-// returns it, whose items need not say what they are.
+// takeApart returns the objects of a document: the object itself, or the items of a List or of a typed list such as
+// ConfigMapList. Items of a typed list may omit apiVersion and kind.
 func takeApart(o map[string]any) ([]map[string]any, error) {
 	metadata, _ := o["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
@@ -148,13 +148,13 @@ func takeApart(o map[string]any) ([]map[string]any, error) {
 	}
 	elements, ok := items.([]any)
 	if !ok && items != nil {
-		return nil, fmt.Errorf("items of a %s is a list of objects", kind)
+		return nil, fmt.Errorf("items of a %s must be a list of objects", kind)
 	}
 	var list []map[string]any
 	for i, item := range elements {
 		m, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("items of a %s is a list of objects, and element %d is none", kind, i+1)
+			return nil, fmt.Errorf("items of a %s must be a list of objects: element %d is not an object", kind, i+1)
 		}
 		if of != "" {
 			if m["apiVersion"] == nil {

@@ -35,7 +35,8 @@ func Functions(dir string, now time.Time) map[string]function.Function {
 		"alltrue": allTrueFunc, "anytrue": anyTrueFunc, "one": oneFunc, "sum": sumFunc,
 		"matchkeys": matchKeysFunc, "transpose": transposeFunc,
 
-		"csvdecode": withoutBOM(stdlib.CSVDecodeFunc), "jsonencode": stdlib.JSONEncodeFunc, "jsondecode": withoutBOM(stdlib.JSONDecodeFunc),
+		"csvdecode": withoutBOM(stdlib.CSVDecodeFunc), "jsonencode": stdlib.JSONEncodeFunc,
+		"jsondecode": withoutBOM(stdlib.JSONDecodeFunc),
 		"yamlencode": yamlEncodeFunc, "yamldecode": yamlDecodeFunc,
 		"base64encode": base64EncodeFunc, "base64decode": base64DecodeFunc, "urlencode": urlEncodeFunc, "urldecode": urlDecodeFunc,
 		"base64gzip": base64GzipFunc, "base64gunzip": base64GunzipFunc, "textencodebase64": textEncodeFunc, "textdecodebase64": textDecodeFunc,

@@ -59,7 +59,7 @@ func sum(name string, asBase64 bool, content []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// withoutBOM returns a decoder of text that skips the mark of UTF-8 which some editors write at the beginning of files.
+// withoutBOM wraps a function that decodes text. The wrapper removes a UTF-8 byte order mark from the first argument.
 func withoutBOM(f function.Function) function.Function {
 	skipped := func(a []cty.Value) []cty.Value {
 		if text := a[0]; text.IsKnown() && !text.IsNull() && text.Type() == cty.String {

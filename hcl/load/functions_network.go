@@ -112,7 +112,7 @@ var cidrSubnetsFunc = function.New(&function.Spec{
 	},
 })
 
-// whole returns a number that must be whole. arg is the argument's place.
+// whole returns a number as an integer. It returns an error for a fraction. arg is the index of the argument.
 func whole(v cty.Value, arg int) (*big.Int, error) {
 	f := v.AsBigFloat()
 	if !f.IsInt() {
@@ -122,7 +122,8 @@ func whole(v cty.Value, arg int) (*big.Int, error) {
 	return n, nil
 }
 
-// extension returns by how many bits a prefix gets longer, at least by so many.
+// extension returns the number of bits by which to extend a prefix. It returns an error if the number is less than
+// least or more than the address has left. arg is the index of the argument.
 func extension(p netip.Prefix, v cty.Value, least int64, arg int) (int, error) {
 	n, err := whole(v, arg)
 	if err != nil {

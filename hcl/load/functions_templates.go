@@ -41,8 +41,8 @@ func templateFileFunc(f map[string]function.Function, read func(string) ([]byte,
 	})
 }
 
-// templateStringFunc renders the text that a reference leads to. The template is not written where it is rendered:
-// there it would be rendered already.
+// templateStringFunc renders a template that a reference names. The argument must be a reference, because a template
+// that is written as an argument is already rendered when the function is called.
 func templateStringFunc(f map[string]function.Function) function.Function {
 	render := func(a []cty.Value) (cty.Value, error) {
 		closure := customdecode.ExpressionClosureFromVal(a[0])
@@ -79,7 +79,7 @@ func templateStringFunc(f map[string]function.Function) function.Function {
 	})
 }
 
-// renderTemplate returns the value of a template: text, or a value of another type when the template is one
+// renderTemplate returns the value of a template. It is text, or a value of any type if the template consists of one
 // interpolation.
 func renderTemplate(f map[string]function.Function, content, name string, given cty.Value) (cty.Value, error) {
 	expr, diags := hclsyntax.ParseTemplate([]byte(content), name, hcl.InitialPos)

@@ -29,7 +29,7 @@ import (
 )
 
 // The table in testdata/functions.txt has an expression on each line, then =>, then its value as JSON, "unknown",
-// "sensitive", or "error" with what the message says. With -v this test prints it, by function.
+// "sensitive", or "error" with a part of the message. With -v, this test prints the table, sorted by function.
 func TestFunctionsAreTerraforms(t *testing.T) {
 	scope := functionScope(t)
 	byFunction := map[string][]functionRow{}
@@ -41,7 +41,8 @@ func TestFunctionsAreTerraforms(t *testing.T) {
 			continue
 		}
 		v, diags := expr.Value(scope)
-		if got := described(t, v, diags); got != r.want && !(strings.HasPrefix(r.want, "error: ") && strings.HasPrefix(got, "error: ") && strings.Contains(got, strings.TrimPrefix(r.want, "error: "))) {
+		if got := described(t, v, diags); got != r.want && !(strings.HasPrefix(r.want, "error: ") &&
+			strings.HasPrefix(got, "error: ") && strings.Contains(got, strings.TrimPrefix(r.want, "error: "))) {
 			t.Errorf("line %d: %s\n got %s\nwant %s", r.line, r.source, got, r.want)
 		}
 	}
@@ -52,7 +53,8 @@ func TestFunctionsAreTerraforms(t *testing.T) {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, r.cases(), r.source, r.want)
 		}
 		for _, c := range functionCases {
-			if c.applies(scope.Functions[name]) && !slices.ContainsFunc(byFunction[name], func(r functionRow) bool { return c.is(r.source) }) {
+			covered := slices.ContainsFunc(byFunction[name], func(r functionRow) bool { return c.is(r.source) })
+			if c.applies(scope.Functions[name]) && !covered {
 				t.Errorf("testdata/functions.txt has no line about %s with %s", name, c.text)
 			}
 		}
@@ -66,7 +68,7 @@ func TestFunctionsAreTerraforms(t *testing.T) {
 	t.Log("functions, the case that a line is about, the expression and its value:\n" + table.String())
 }
 
-// functionRow is a line of the table.
+// functionRow is a line of testdata/functions.txt.
 type functionRow struct {
 	line                   int
 	function, source, want string
@@ -82,7 +84,7 @@ func (r functionRow) cases() string {
 	return strings.Join(list, ",")
 }
 
-// functionCase is a kind of argument that each function is tested with whose parameters take it.
+// functionCase is a kind of argument. Each function whose parameters accept it must have a line with it.
 type functionCase struct {
 	name, text string
 	is         func(source string) bool
@@ -92,14 +94,17 @@ type functionCase struct {
 var functionCases = []functionCase{
 	{"null", "null", regexp.MustCompile(`\bnull\b|null_list|map_of_nulls`).MatchString, hasParameters},
 	{"unknown", "an unknown value", regexp.MustCompile(`unknown|maybe`).MatchString, hasParameters},
-	{"empty", "an empty text or collection", regexp.MustCompile(`""|\[\]|\{\}|empty\.txt`).MatchString, takes(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
-	{"unicode", "text beyond ASCII", regexp.MustCompile(`[^\x00-\x7f]|accented|family`).MatchString, takes(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
-	{"large", "a number of more than 16 digits", regexp.MustCompile(`[0-9]{17}`).MatchString, takes(func(ty cty.Type) bool { return ty == cty.Number })},
+	{"empty", "an empty text or collection", regexp.MustCompile(`""|\[\]|\{\}|empty\.txt`).MatchString,
+		takes(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
+	{"unicode", "text beyond ASCII", regexp.MustCompile(`[^\x00-\x7f]|accented|family`).MatchString,
+		takes(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
+	{"large", "a number of more than 16 digits", regexp.MustCompile(`[0-9]{17}`).MatchString,
+		takes(func(ty cty.Type) bool { return ty == cty.Number })},
 }
 
 func hasParameters(f function.Function) bool { return len(f.Params()) > 0 || f.VarParam() != nil }
 
-// takes reports whether a parameter of a function may have a value of a type.
+// takes returns a function that reports whether a parameter accepts a type for which is returns true.
 func takes(is func(cty.Type) bool) func(function.Function) bool {
 	return func(f function.Function) bool {
 		list := f.Params()
@@ -134,7 +139,7 @@ func functionRows(t *testing.T) (rows []functionRow) {
 	return rows
 }
 
-// functionScope is what the expressions of the table see.
+// functionScope returns the scope in which the expressions of the table are evaluated.
 func functionScope(t *testing.T) *hcl.EvalContext {
 	t.Helper()
 	dir := t.TempDir()
@@ -152,7 +157,8 @@ func functionScope(t *testing.T) *hcl.EvalContext {
 		}
 	}
 	t.Setenv("HOME", "/home/me")
-	return &hcl.EvalContext{Functions: Functions(dir, time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)), Variables: map[string]cty.Value{
+	functions := Functions(dir, time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC))
+	return &hcl.EvalContext{Functions: functions, Variables: map[string]cty.Value{
 		"unknown":         cty.DynamicVal,
 		"unknown_string":  cty.UnknownVal(cty.String),
 		"unknown_list":    cty.UnknownVal(cty.List(cty.String)),

@@ -81,8 +81,8 @@ func utf8Text(s string, err error) (string, error) {
 	return s, err
 }
 
-// encodings are the character encodings of the IANA registry that textencodebase64 knows, by their names and aliases
-// there. Those of East Asia are left out for their size.
+// encodings are the character encodings that textencodebase64 supports, by their IANA names and aliases. East Asian
+// encodings are omitted because of their size.
 var encodings = []struct {
 	names    []string
 	encoding encoding.Encoding

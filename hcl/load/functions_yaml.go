@@ -46,8 +46,8 @@ var yamlEncodeFunc = function.New(&function.Spec{
 	},
 })
 
-// encodeYAML writes a value in block style, with texts quoted, so that none is taken for another type. inside is that
-// it stands behind a key.
+// encodeYAML writes a value in block style. Strings are quoted so that they cannot be read as another type. inside
+// reports that the value follows a key.
 func encodeYAML(out *strings.Builder, v cty.Value, depth int, inside bool) error {
 	indent := strings.Repeat("  ", depth)
 	ty := v.Type()

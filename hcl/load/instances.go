@@ -12,8 +12,8 @@ import (
 	"clusterctl/hcl/block"
 )
 
-// explainIndexes replaces what the library of HCL says about an instance of a block that is not there, which is only
-// that there is no such key, by which instances there are.
+// explainIndexes replaces the HCL library's error about an instance of a block that does not exist. The library says
+// only that there is no such key; the new text lists the instances that exist.
 func (e *evaluator) explainIndexes(n *node, diags hcl.Diagnostics) {
 	for _, d := range diags {
 		if d.Summary != "Invalid index" || d.Subject == nil {
@@ -28,8 +28,8 @@ func (e *evaluator) explainIndexes(n *node, diags hcl.Diagnostics) {
 	}
 }
 
-// missingInstance says which instances there are of the block that a reference names, when the index at this place is of
-// none of them.
+// missingInstance returns a text that lists the existing instances of the block that a reference names. It returns ""
+// if the index at this position is not one of a missing instance.
 func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	name, ok := second(t)
 	after := 2
@@ -41,7 +41,8 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	}
 	index, isIndex := t[after].(hcl.TraverseIndex)
 	n := e.nodes[t.RootName()+"."+name]
-	if !isIndex || n == nil || n.block == nil || n.variable != nil || !at.Overlaps(index.SrcRange) || at.Filename != index.SrcRange.Filename {
+	if !isIndex || n == nil || n.block == nil || n.variable != nil || !at.Overlaps(index.SrcRange) ||
+		at.Filename != index.SrcRange.Filename {
 		return ""
 	}
 	v := e.kinds[n.root].values[n.name]
@@ -57,11 +58,13 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	case n.has("count") && v.Type().IsTupleType():
 		switch most := v.LengthInt(); most {
 		case 0:
-			return fmt.Sprintf("There is no %s: count of %s is 0. Where it may be, use one(%s[*]), which is null then.", missing, base, base)
+			return fmt.Sprintf("There is no %s: count of %s is 0. Where it may be, use one(%s[*]), which is null then.",
+				missing, base, base)
 		case 1:
 			return fmt.Sprintf("There is no %s: count of %s is 1, so that the only index is 0.", missing, base)
 		default:
-			return fmt.Sprintf("There is no %s: count of %s is %d, so that the indexes go from 0 to %d.", missing, base, most, most-1)
+			return fmt.Sprintf("There is no %s: count of %s is %d, so that the indexes go from 0 to %d.", missing, base,
+				most, most-1)
 		}
 	case n.has("for_each") && v.Type().IsObjectType():
 		keys := slices.Sorted(maps.Keys(v.Type().AttributeTypes()))
@@ -79,7 +82,7 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	return ""
 }
 
-// shown lists the first of some keys.
+// shown lists at most ten keys, and the number of the others.
 func shown(keys []string) string {
 	const most = 10
 	var list []string

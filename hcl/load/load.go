@@ -39,7 +39,7 @@ type Options struct {
 	Overrides map[string]cty.Value          // what data blocks give, by address, instead of being read
 	Live      map[LiveObject]map[string]any // objects of the cluster that were read; nil for one that is not there
 
-	// Made returns the objects that a workload stands for, which are then checked by the API's rules. Without it they are not.
+	// Made returns the objects of a workload, which Load then validates as the API server does. nil disables this.
 	Made func(config.Workload) ([]map[string]any, error)
 }
 
@@ -120,7 +120,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 	return c, diags
 }
 
-// checkWorkloads checks the objects that workloads stand for as the API does.
+// checkWorkloads validates the objects of all workloads as the API server does.
 func (c *Configuration) checkWorkloads(made func(config.Workload) ([]map[string]any, error)) (diags hcl.Diagnostics) {
 	for _, w := range c.Cluster.Workloads {
 		objects, err := made(w)
@@ -129,7 +129,8 @@ func (c *Configuration) checkWorkloads(made func(config.Workload) ([]map[string]
 			errs = append(errs, block.CheckObject(o))
 		}
 		if err := errors.Join(errs...); err != nil {
-			diags = append(diags, problem(c.headers[w.Source], "Workload that the API refuses", "%s: %s", w.Address, sentence(err.Error())))
+			diags = append(diags, problem(c.headers[w.Source], "Workload that the API refuses", "%s: %s", w.Address,
+				sentence(err.Error())))
 		}
 	}
 	return diags

@@ -141,7 +141,7 @@ func bodyReferences(body *hclsyntax.Body, bound []string) []hcl.Traversal {
 		add(body.Attributes[name].Expr, bound)
 	}
 	for _, b := range body.Blocks {
-		if b.Type == "lifecycle" && b.Body.Attributes["ignore_changes"] != nil { // names fields, and no values
+		if b.Type == "lifecycle" && b.Body.Attributes["ignore_changes"] != nil { // its paths are not references
 			inner := *b.Body
 			inner.Attributes = maps.Clone(b.Body.Attributes)
 			delete(inner.Attributes, "ignore_changes")

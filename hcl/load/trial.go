@@ -77,7 +77,9 @@ func Tests(path string) ([]*Test, hcl.Diagnostics, map[string]*hcl.File) {
 func decodeTest(path string, body hcl.Body) (*Test, hcl.Diagnostics) {
 	t := &Test{Path: path}
 	override := hcl.BlockHeaderSchema{Type: "override_data"}
-	content, diags := block.Explained(body).Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "run", LabelNames: []string{"name"}}, {Type: "variables"}, override}})
+	content, diags := block.Explained(body).Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "run", LabelNames: []string{"name"}}, {Type: "variables"}, override,
+	}})
 	common := hcl.Attributes{}
 	var replace hcl.Blocks
 	for _, b := range content.Blocks {
@@ -145,7 +147,9 @@ func (r *TestRun) Load(o Options, before map[string]cty.Value) (*Configuration, 
 		}
 	}
 	for _, b := range r.replace {
-		content, more := block.Explained(b.Body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "target", Required: true}, {Name: "values", Required: true}}})
+		content, more := block.Explained(b.Body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{
+			{Name: "target", Required: true}, {Name: "values", Required: true},
+		}})
 		if diags = append(diags, more...); more.HasErrors() {
 			continue
 		}

@@ -81,7 +81,9 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 		}
 	}
 	for _, inner := range content.Blocks {
-		c, more := block.Explained(inner.Body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "condition", Required: true}, {Name: "error_message", Required: true}}})
+		c, more := block.Explained(inner.Body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{
+			{Name: "condition", Required: true}, {Name: "error_message", Required: true},
+		}})
 		diags = append(diags, more...)
 		if !more.HasErrors() {
 			v.validations = append(v.validations, validation{c.Attributes["condition"].Expr, c.Attributes["error_message"].Expr})

@@ -32,7 +32,8 @@ func TestWhatIsWrongIsSaidOnEveryChange(t *testing.T) {
 	c := newClient(t, files())
 	c.open("web.hcl", "workload \"web\" {\n  container \"ü\" { imag = \"x\" }\n}\n")
 	list := c.wrong("web.hcl")
-	if len(list) != 1 || !strings.Contains(list[0].Message, `Did you mean "image"`) || list[0].Range.Start != (position{1, 18}) || list[0].Severity != 1 {
+	if len(list) != 1 || !strings.Contains(list[0].Message, `Did you mean "image"`) ||
+		list[0].Range.Start != (position{1, 18}) || list[0].Severity != 1 {
 		t.Errorf("opened: %+v", list)
 	}
 	c.say("textDocument/didChange", map[string]any{"textDocument": map[string]any{"uri": c.uri("web.hcl"), "version": 2}, "contentChanges": []any{map[string]any{"text": "workload \"web\" {\n  container \"a\" { image = local.imgae }\n}\n"}}})

@@ -21,8 +21,9 @@ type Turn struct {
 	Run string `json:"run"`           // this run's own name
 	Who string `json:"who,omitempty"` // for people
 	Saw string `json:"saw,omitempty"` // the run that had changed the machine last; empty when none had since it booted
-	// Boot is how the machine's run was called then, by host.Boot. What is kept until a boot is missing after one, and
-	// after another run has cleaned the machine.
+	// Boot is the machine's boot ID when the run looked at it first, as host.Boot returns it. Records that last until
+	// the next boot are missing after a reboot, and also after another run cleaned the machine. Boot distinguishes the
+	// two.
 	Boot string `json:"boot,omitempty"`
 }
 
@@ -81,7 +82,8 @@ func claim(h host.Files, t *Turn) error {
 	case last.Run == t.Run:
 		return nil
 	case last.Run == "" && t.Saw != "" && t.Boot != "" && host.Boot(h) == t.Boot:
-		return errors.New("another run has cleaned this machine since this one looked at it: nothing more is done here by this one. When that has ended, plan again: what it did was not in this plan")
+		return errors.New("another run has cleaned this machine since this run planned: this run makes no changes " +
+			"here. When the other run has ended, plan again")
 	case last.Run != "" && last.Run != t.Saw:
 		return fmt.Errorf("another run%s has changed this machine since this one looked at it, last begun here at %s: nothing more is done here by this one. When that has ended, plan again: what it did was not in this plan",
 			last.by(), last.At.UTC().Format(time.DateTime+" MST"))

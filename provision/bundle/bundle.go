@@ -75,7 +75,7 @@ type File struct {
 type Bundle struct {
 	Version    string // of clusterctl
 	Kubernetes string
-	// Compressing, if set, is called before a file is compressed, which takes seconds.
+	// Compressing, if not nil, is called before a file is compressed. Compression takes seconds.
 	Compressing func(File)
 
 	cache  string

@@ -73,7 +73,7 @@ type Client struct {
 // ErrNothingListens is that a port of the machine is not served.
 var ErrNothingListens = errors.New("nothing listens there")
 
-// StatusError is the HTTP status of a server that answers, and is not well or does not serve that client.
+// StatusError is the HTTP status of a server that answers with an error: it is unhealthy or rejects the client.
 type StatusError int
 
 func (e StatusError) Error() string {
@@ -175,19 +175,20 @@ type Survey struct {
 	Listening   []Listener       `json:"listening,omitempty"`   // who has a port of Ports that is none of ours
 	Sync        time.Duration    `json:"sync,omitempty"`        // how long most of a few small writes took until they were on the disk; 0: not measured
 	ReadOnly    []string         `json:"readOnly,omitempty"`    // directories that cannot be written to
-	// Proxies are the variables of ProxyVariables that systemd gives to all services, without passwords.
+	// Proxies are the variables of ProxyVariables that systemd sets for all services, by name, without user and
+	// password.
 	Proxies map[string]string `json:"proxies,omitempty"`
 }
 
-// ProxyFile has the proxy by which a machine reaches what is outside of the cluster: a file of environment variables.
-// It may have a password in it.
+// ProxyFile is the environment file with the proxy for connections to hosts outside the cluster. It may contain a
+// password.
 const ProxyFile = "/etc/kubernetes/proxy.env"
 
-// ProxyVariables are the environment variables by which programs are told of a proxy.
+// ProxyVariables are the environment variables that configure the proxy of a program.
 var ProxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
 	"all_proxy", "no_proxy"}
 
-// Debian reports whether a machine runs Debian or a relative of it.
+// Debian reports whether a machine runs Debian, Ubuntu or a distribution derived from them.
 func (f Facts) Debian() bool {
 	name, _, _ := strings.Cut(f.OS, " ")
 	for _, n := range append(strings.Fields(f.OSLike), name) {

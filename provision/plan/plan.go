@@ -50,10 +50,11 @@ type Plan struct {
 	Partly       bool       `json:"partly,omitempty"`  // a selection left something out
 	Pending      bool       `json:"pending,omitempty"` // the API is not there yet: objects are compared after the machines
 	Awaited      int        `json:"awaited,omitempty"` // objects that a cluster gets which is not there yet
-	// Moves are what apply has done about authorities and keys, and Moved the machines that it has changed for that.
+	// Moves describe the replacements of authorities and keys that apply made. Moved are the addresses of the machines
+	// that it changed for them.
 	Moves []string `json:"-"`
 	Moved []string `json:"-"`
-	// Brought says to which machines this program was sent to look at them.
+	// Brought says which machines this program was sent to in order to plan; empty means none.
 	Brought string `json:"brought,omitempty"`
 	// Unanswered is why objects could not be compared with what is there: it is not known whether any changes.
 	Unanswered string `json:"unanswered,omitempty"`
@@ -149,7 +150,8 @@ func (p *Plan) Count(action string) (machines, objects int) {
 // Fingerprint is the same for plans that would do the same.
 func (p *Plan) Fingerprint() string {
 	copied := *p
-	copied.Certificates, copied.Warnings, copied.Waits, copied.Unanswered, copied.Brought = "", nil, nil, "", "" // they change with time, not with what is done
+	// These fields change with time and do not depend on what the plan does.
+	copied.Certificates, copied.Warnings, copied.Waits, copied.Unanswered, copied.Brought = "", nil, nil, "", ""
 	copied.Machines = slices.DeleteFunc(slices.Clone(p.Machines), func(m Machine) bool { return m.Action == Skipped })
 	text, err := json.Marshal(copied)
 	if err != nil {

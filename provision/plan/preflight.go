@@ -60,7 +60,7 @@ func (l *findings) machine(m config.Machine, f host.Facts) {
 	}
 }
 
-// proxies is whether systemd gives services a proxy that the configuration does not know of.
+// proxies warns if systemd sets a proxy for all services and the configuration declares none.
 func (l *findings) proxies(c *config.Cluster, f host.Facts) {
 	var texts []string
 	for _, name := range host.ProxyVariables {
@@ -71,7 +71,10 @@ func (l *findings) proxies(c *config.Cluster, f host.Facts) {
 	if len(texts) == 0 || c.System.Proxy != nil {
 		return
 	}
-	l.warn("systemd gives every service a proxy (%s, DefaultEnvironment in /etc/systemd/system.conf or its drop-ins): only containerd, the kubelet, API servers and snapshots of the store use it, and none for the cluster's own networks. system { proxy { … } } in the cluster block declares one", strings.Join(texts, ", "))
+	l.warn("systemd gives every service a proxy (%s, DefaultEnvironment in /etc/systemd/system.conf or its "+
+		"drop-ins): only containerd, the kubelet, the API server and snapshots of the store use it, and not for the "+
+		"cluster's own networks. To declare a proxy, use system { proxy { … } } in the cluster block",
+		strings.Join(texts, ", "))
 }
 
 // Distributions that are tried, and those that cannot work, each with the reason. Others are warned of.

@@ -52,10 +52,14 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 		"a system that cannot work":           {node, func(f *host.Facts) { f.OS = "alpine 3.20" }, false, "runs alpine 3.20, which is not supported: it has no systemd", ""},
 		"a system that nobody knows":          {node, func(f *host.Facts) { f.OS = "plan9 4" }, false, "", "nobody has tried"},
 		"a relative":                          {node, func(f *host.Facts) { f.OS, f.OSLike = "rocky 9.4", "rhel centos fedora" }, false, "", ""},
-		"a proxy for all services":            {controlPlane, func(f *host.Facts) { f.Proxies = map[string]string{"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "x"} }, true, "", "systemd gives every service a proxy (HTTPS_PROXY=http://p:3128, DefaultEnvironment"},
-		"exceptions alone":                    {controlPlane, func(f *host.Facts) { f.Proxies = map[string]string{"NO_PROXY": "x"} }, true, "", ""},
-		"a system that is read-only":          {node, func(f *host.Facts) { f.ReadOnly = []string{"/usr/local"} }, false, "/usr/local cannot be written to", ""},
-		"without programs that nobody calls":  {node, func(f *host.Facts) { f.Absent = host.Programs }, false, "", ""},
+		"a proxy for all services": {controlPlane,
+			func(f *host.Facts) { f.Proxies = map[string]string{"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "x"} },
+			true, "", "systemd gives every service a proxy (HTTPS_PROXY=http://p:3128, DefaultEnvironment"},
+		"exceptions alone": {controlPlane,
+			func(f *host.Facts) { f.Proxies = map[string]string{"NO_PROXY": "x"} }, true, "", ""},
+		"a system that is read-only": {node, func(f *host.Facts) { f.ReadOnly = []string{"/usr/local"} }, false,
+			"/usr/local cannot be written to", ""},
+		"without programs that nobody calls": {node, func(f *host.Facts) { f.Absent = host.Programs }, false, "", ""},
 	} {
 		f := host.Facts{Root: true, OS: "debian 12", Kernel: "6.1.0-21-amd64", Addresses: []string{"10.0.0.1"}, Survey: host.Survey{Clock: now, Controllers: []string{"cpu", "memory", "pids"}}}
 		c.change(&f)

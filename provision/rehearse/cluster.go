@@ -116,7 +116,7 @@ func (l *cluster) compare(c *config.Cluster, before []state.Object) (entries []p
 	return entries, list, ended, nil
 }
 
-// ignoring returns an object as it is applied over one that is there: what it ignores is as it is there.
+// ignoring returns o as it is applied over the existing object there. Ignored fields have the values of there.
 func ignoring(o, there stored) (stored, error) {
 	if o.desired.Ignored.All {
 		return there, nil
@@ -267,7 +267,7 @@ func (l *cluster) ForgetFormer(context.Context, string, inventory.Machine) (bool
 	return false, nil
 }
 
-// DropFormerRights implements run.Cluster: there are none.
+// DropFormerRights implements run.Cluster. A rehearsal has no former rights.
 func (l *cluster) DropFormerRights(context.Context) error { return nil }
 
 // Revision is nobody's here: there is no store.

@@ -61,12 +61,13 @@ func (b *builder) admission(cfg *config.APIServer) (reads []string) {
 			cfg.EnableAdmissionPlugins = append(slices.Clone(cfg.EnableAdmissionPlugins), name)
 		}
 	}
-	// What is behind these addresses only the configuration knows.
+	// The API server cannot learn these addresses from the API, so the configuration names them.
 	cfg.RestrictedExternalIPs, cfg.AllowedExternalIPs = texts(b.Cluster.PodCIDRs), b.Cluster.API.AllowedExternalIPs
 	if b.Cluster.VirtualAddress.IsValid() {
 		cfg.RestrictedExternalIPs = append(cfg.RestrictedExternalIPs, b.Cluster.VirtualAddress.String())
 	}
-	if endpoint, err := netip.ParseAddrPort(b.Cluster.Endpoint); err == nil && endpoint.Addr() != b.Cluster.VirtualAddress {
+	if endpoint, err := netip.ParseAddrPort(b.Cluster.Endpoint); err == nil &&
+		endpoint.Addr() != b.Cluster.VirtualAddress {
 		cfg.RestrictedExternalIPs = append(cfg.RestrictedExternalIPs, endpoint.Addr().String())
 	}
 	path := settings + "/admission.yaml"

@@ -160,7 +160,7 @@ func apiServer(b *builder) {
 	if cfg.AuditLogPath != "" {
 		writes = []string{auditLogs}
 	}
-	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // to issuers of tokens
+	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // for the configuration and keys of token issuers
 	var environment []corev1.EnvVar
 	if p := b.Cluster.System.Proxy; p != nil {
 		environment = proxyVariables(b.Cluster, b.Machine, p)
@@ -169,7 +169,8 @@ func apiServer(b *builder) {
 		reads = append(reads, files...)
 	}
 	b.component(component{environment: environment, service: service{
-		name: "kube-apiserver", description: "Kubernetes API server", after: "etcd.service", watchdog: true, outside: true,
+		name: "kube-apiserver", description: "Kubernetes API server", after: "etcd.service", watchdog: true,
+		outside: true,
 		exec:    append([]string{b.daemon("kube-apiserver")}, config.Args(&cfg, &def)...),
 		reads:   append(reads, cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile),
 		options: append(append([]string{"CapabilityBoundingSet="}, confined...), proxy...),
@@ -245,7 +246,8 @@ func controllers(b *builder) {
 func metrics(b *builder) {
 	def := config.DefaultMetricsServer()
 	cfg := def
-	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("metrics-server", certs.Replica("metrics-server", b.Machine.Name)), b.apiServers()
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("metrics-server", certs.Replica("metrics-server", b.Machine.Name)),
+		b.apiServers()
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("metrics-server", certs.ClusterCA, certs.MetricsServer([]string{b.Machine.IP.String()}))
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", apiCRL
 	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{certs.FrontProxyClient().CommonName}

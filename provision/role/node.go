@@ -46,12 +46,13 @@ func network(b *builder) {
 	def := config.DefaultNetwork()
 	cfg := def
 	b.Cluster.Network.Over(&cfg)
-	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("network", certs.Replica("kube-network", b.Machine.Name)), b.apiServers()
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("network", certs.Replica("kube-network", b.Machine.Name)),
+		b.apiServers()
 	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
 	cfg.RoutesOnly = !b.node()
 	reads := []string{cfg.Kubeconfig}
 	if b.node() {
-		// Its own credential reads no pods: those of the machine's node are read with the node's.
+		// The daemon's own credential cannot read pods. It reads those of its node with the node's credential.
 		cfg.NodeKubeconfig = nodeCredential
 		reads = append(reads, nodeCredential)
 	}
@@ -91,9 +92,11 @@ func kubelet(b *builder) {
 		own = append(own, path.Base(step.Manifest(c.name)))
 	}
 	b.add(&step.Foreign{Dir: file.StaticPodPath, Own: own, Why: "the kubelet runs it as a static pod"})
-	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // for programs that it asks for credentials of registries
+	// Credential providers, which the kubelet runs, need the proxy.
+	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy)
 	b.unit(service{
-		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true, beside: true, outside: true,
+		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true,
+		beside: true, outside: true,
 		eager:  b.staticPods(),
 		health: ready(net.JoinHostPort(file.HealthzBindAddress, strconv.Itoa(file.HealthzPort))),
 		exec:   append([]string{b.daemon("kubelet")}, config.Args(&cfg, &def)...),

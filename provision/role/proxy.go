@@ -14,21 +14,23 @@ import (
 )
 
 const (
-	// proxyFile has the proxy of the cluster block's system, for daemons that reach what is outside of the cluster.
+	// proxyFile is the environment file with the proxy of the system block, for daemons that connect to hosts outside
+	// the cluster.
 	proxyFile = host.ProxyFile
-	// aptProxy has it for apt.
+	// aptProxy is the configuration file that sets the same proxy for apt.
 	aptProxy = "/etc/apt/apt.conf.d/90clusterctl-proxy"
 )
 
-// insideOnly are options of a unit that speaks with the cluster alone. systemd's DefaultEnvironment may name a proxy
-// for all services, which does not lead to the cluster's machines, services and pods: a member of etcd could not join
-// by it.
+// insideOnly returns the options of a unit that connects only to the cluster. systemd's DefaultEnvironment may set a
+// proxy for all services. Such a proxy usually cannot reach the cluster's machines, services and pods, and an etcd
+// member that used it could not join.
 func insideOnly() []string {
 	return []string{"UnsetEnvironment=" + strings.Join(host.ProxyVariables, " ")}
 }
 
-// outside returns the options of a unit that also reaches what is outside: the proxy that is declared, in a file, or
-// the one that systemd gives to all services, with what is reached without it.
+// outside returns the options of a unit that also connects to hosts outside the cluster, and the files that they name.
+// The unit uses the declared proxy, which is in file. Without one it uses the proxy that systemd sets for all services,
+// with the cluster's own networks added to NO_PROXY.
 func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []string) {
 	if proxy != nil {
 		return []string{"EnvironmentFile=" + file, "UnsetEnvironment=ALL_PROXY all_proxy"}, []string{file}
@@ -49,11 +51,12 @@ func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []st
 	return []string{`Environment="NO_PROXY=` + value + `" "no_proxy=` + value + `"`}, nil
 }
 
-// exception is what NO_PROXY may list: hosts, domains and networks.
+// exception matches a valid entry of NO_PROXY: a host, a domain or a network.
 var exception = regexp.MustCompile(`^[A-Za-z0-9.:*/_\[\]-]+$`)
 
-// directly lists what is reached without a proxy in any case. Of the machines only this one is there: another new one
-// would restart daemons on all. The daemons' own connections to machines never take a proxy.
+// directly returns the entries that NO_PROXY always has. This machine is the only machine in the list, because a list
+// of all machines would restart daemons everywhere when a machine is added. Connections between daemons never use a
+// proxy.
 func directly(c *config.Cluster, m config.Machine) []string {
 	direct := []string{"localhost", "127.0.0.0/8", "::1", ".svc", "." + c.Domain, m.IP.String()}
 	if m.SecondIP.IsValid() {
@@ -65,7 +68,8 @@ func directly(c *config.Cluster, m config.Machine) []string {
 	return direct
 }
 
-// proxyEnvironment is a file of environment variables that name a proxy, as programs read them in either case.
+// proxyEnvironment returns an environment file that sets a proxy. It sets each variable in upper and in lower case,
+// because programs differ in which they read.
 func proxyEnvironment(c *config.Cluster, m config.Machine, p *config.Proxy) string {
 	text := []string{"# written by clusterctl"}
 	for _, v := range proxyVariables(c, m, p) {
@@ -76,13 +80,14 @@ func proxyEnvironment(c *config.Cluster, m config.Machine, p *config.Proxy) stri
 
 func proxyVariables(c *config.Cluster, m config.Machine, p *config.Proxy) (list []corev1.EnvVar) {
 	direct := strings.Join(append(directly(c, m), p.NoProxy...), ",")
-	for _, v := range []corev1.EnvVar{{Name: "HTTP_PROXY", Value: p.HTTP}, {Name: "HTTPS_PROXY", Value: p.HTTPS}, {Name: "NO_PROXY", Value: direct}} {
+	for _, v := range []corev1.EnvVar{{Name: "HTTP_PROXY", Value: p.HTTP}, {Name: "HTTPS_PROXY", Value: p.HTTPS},
+		{Name: "NO_PROXY", Value: direct}} {
 		list = append(list, v, corev1.EnvVar{Name: strings.ToLower(v.Name), Value: v.Value})
 	}
 	return list
 }
 
-// systemProxy lays the proxy that the machine uses for itself.
+// systemProxy adds the steps that write, or remove, the proxy of the system block.
 func systemProxy(b *builder) {
 	p := b.Cluster.System.Proxy
 	if p == nil {
@@ -95,7 +100,8 @@ func systemProxy(b *builder) {
 	}
 }
 
-// aptConfiguration names the proxy for apt, which knows exceptions by host name alone.
+// aptConfiguration returns the proxy configuration for apt. Exceptions that are not host names are left out, because
+// apt does not support them.
 func aptConfiguration(p *config.Proxy) string {
 	text := []string{"// written by clusterctl"}
 	for _, of := range []struct{ scheme, url string }{{"http", p.HTTP}, {"https", p.HTTPS}} {

@@ -10,7 +10,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// texts are the files that a machine gets.
+// fileTexts returns the content of the files and static pods of a machine, by path.
 func fileTexts(t *testing.T, in role.Input) map[string]string {
 	t.Helper()
 	steps, err := role.Steps(in)
@@ -41,10 +41,11 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 		name    string
 		facts   map[string]string
 		proxy   *config.Proxy
-		outside []string // what units that reach outside say
+		outside []string // text in the units that connect to hosts outside the cluster
 	}{
 		{"none", nil, nil, nil},
-		{"systemd's", found, nil, []string{`Environment="NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,intranet.example,10.0.0.0/8" "no_proxy=localhost,`}},
+		{"systemd's", found, nil, []string{`Environment="NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,` +
+			`10.0.0.1,10.244.0.0/16,10.96.0.0/16,intranet.example,10.0.0.0/8" "no_proxy=localhost,`}},
 		{"declared", found, declared, []string{"EnvironmentFile=/etc/", "UnsetEnvironment=ALL_PROXY all_proxy"}},
 	} {
 		cl := cluster(m)
@@ -55,32 +56,35 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 		files := fileTexts(t, role.Input{Cluster: cl, Machine: m, State: newState("m"), Files: files{}, Facts: facts})
 		for _, name := range inside {
 			if text := files[step.UnitDir+name+".service"]; !strings.Contains(text,
-				"\nUnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy\n") {
-				t.Errorf("%s: %s may go by a proxy:\n%s", c.name, name, text)
+				"\nUnsetEnvironment=HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy "+
+					"no_proxy\n") {
+				t.Errorf("%s: the unit of %s may use a proxy:\n%s", c.name, name, text)
 			}
 		}
 		for _, name := range outside {
 			text := files[step.UnitDir+name+".service"]
 			for _, want := range c.outside {
 				if !strings.Contains(text, want) {
-					t.Errorf("%s: %s does not say %s:\n%s", c.name, name, want, text)
+					t.Errorf("%s: the unit of %s does not contain %s:\n%s", c.name, name, want, text)
 				}
 			}
 			if text == "" || strings.Contains(text, "UnsetEnvironment=HTTP_PROXY") ||
 				strings.Contains(text, "secret") || c.outside == nil && strings.Contains(text, "PROXY") {
-				t.Errorf("%s: %s has\n%s", c.name, name, text)
+				t.Errorf("%s: wrong proxy settings in the unit of %s:\n%s", c.name, name, text)
 			}
 		}
 		if c.proxy == nil {
 			continue
 		}
 		for path, want := range map[string]string{
-			host.ProxyFile:                           "https_proxy=http://me:secret@proxy:3128\nNO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,mirror.example,.corp.example,10.0.0.0/8\n",
-			"/etc/containerd/clusterctl-proxy.env":   "HTTPS_PROXY=http://me:secret@proxy:3128\n",
-			"/etc/apt/apt.conf.d/90clusterctl-proxy": "Acquire::http::Proxy \"http://me:secret@proxy:3128\";\nAcquire::http::Proxy::mirror.example \"DIRECT\";\nAcquire::https::",
+			host.ProxyFile: "https_proxy=http://me:secret@proxy:3128\nNO_PROXY=localhost,127.0.0.0/8,::1,.svc," +
+				".cluster.local,10.0.0.1,10.244.0.0/16,10.96.0.0/16,mirror.example,.corp.example,10.0.0.0/8\n",
+			"/etc/containerd/clusterctl-proxy.env": "HTTPS_PROXY=http://me:secret@proxy:3128\n",
+			"/etc/apt/apt.conf.d/90clusterctl-proxy": "Acquire::http::Proxy " +
+				"\"http://me:secret@proxy:3128\";\nAcquire::http::Proxy::mirror.example \"DIRECT\";\nAcquire::https::",
 		} {
 			if !strings.Contains(files[path], want) {
-				t.Errorf("%s has no %q:\n%s", path, want, files[path])
+				t.Errorf("%s does not contain %q:\n%s", path, want, files[path])
 			}
 		}
 		cl.Runtime.Proxy = &config.Proxy{HTTPS: "http://other:3128"}

@@ -18,19 +18,18 @@ import (
 )
 
 const (
-	// registryDir is where containerd looks for how registries are reached, each time that it pulls an image.
+	// registryDir has a folder with a hosts.toml for each registry. containerd reads it for each pull.
 	registryDir = "/etc/containerd/certs.d"
 	hostsFile   = "hosts.toml"
-	// registryUsers has the credentials with which nodes pull, where pods bring none. The kubelet reads it for each
-	// pull.
+	// registryUsers has the credentials for pods without pull secrets. The kubelet reads it for each pull.
 	registryUsers = "/var/lib/kubelet/config.json"
-	// usersMark is how that file begins when it is ours: others may have put one there.
+	// usersMark is the beginning of registryUsers if clusterctl wrote it. Other tools may write the same file.
 	usersMark = `{"written by":"clusterctl`
-	// providersFile says which programs the kubelet asks for credentials.
+	// providersFile is the kubelet's CredentialProviderConfig.
 	providersFile = Kubernetes + "/credential-providers.yaml"
 )
 
-// registries lays how the registries of the cluster block are reached.
+// registries adds the steps that configure the registries of the cluster block for containerd and the kubelet.
 func registries(b *builder) {
 	var keep []string
 	for _, r := range b.Cluster.Runtime.Registries {
@@ -67,7 +66,7 @@ func (b *builder) tlsFiles(dir string, r hcl.Registry) {
 	}
 }
 
-// hosts is a registry's hosts.toml, and whether there is a password in it.
+// hosts returns a registry's hosts.toml, and whether it contains a password.
 func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
 	out := []string{written + ": changes made here are put back by the next apply"}
 	if r.Host != hcl.AnyRegistry {
@@ -86,7 +85,7 @@ func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
 		out = append(out, "", fmt.Sprintf("[host.%q]", mirror), `capabilities = ["pull", "resolve"]`)
 		u, err := url.Parse(mirror)
 		if err != nil {
-			continue // it was checked
+			continue // cannot happen: the configuration was validated
 		}
 		if strings.HasPrefix(u.Path, "/v2") {
 			out = append(out, "override_path = true")
@@ -100,13 +99,14 @@ func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
 		out = append(out, trust(of)...)
 		if of.Username != "" {
 			secret = true
-			out = append(out, fmt.Sprintf("[host.%q.header]", mirror), fmt.Sprintf("Authorization = [%q]", "Basic "+basicAuth(of)))
+			out = append(out, fmt.Sprintf("[host.%q.header]", mirror), fmt.Sprintf("Authorization = [%q]",
+				"Basic "+basicAuth(of)))
 		}
 	}
 	return lines(out...), secret
 }
 
-// trust is what hosts.toml says of a registry's TLS.
+// trust returns the lines of hosts.toml that configure TLS to a registry.
 func trust(r hcl.Registry) (out []string) {
 	dir := registryDir + "/" + r.Host
 	if r.SkipVerify {
@@ -121,12 +121,12 @@ func trust(r hcl.Registry) (out []string) {
 	return out
 }
 
-// basicAuth returns a registry's user and password as HTTP's basic authentication has them.
+// basicAuth returns the base64-encoded user and password of a registry, for HTTP basic authentication.
 func basicAuth(r hcl.Registry) string {
 	return base64.StdEncoding.EncodeToString([]byte(r.Username + ":" + r.Password))
 }
 
-// users lays the credentials of registries for the kubelet.
+// users adds the step that writes, or removes, the registry credentials of the kubelet.
 func (b *builder) users() {
 	auths := map[string]map[string]string{}
 	for _, r := range b.Cluster.Runtime.Registries {
@@ -142,10 +142,11 @@ func (b *builder) users() {
 	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("write the credentials of registries: %w", err)
 	}
-	b.secret(registryUsers, []byte(usersMark+`: changes made here are put back by the next apply","auths":`+string(text)+"}\n"))
+	b.secret(registryUsers,
+		[]byte(usersMark+`: changes made here are put back by the next apply","auths":`+string(text)+"}\n"))
 }
 
-// providers gives the kubelet its credential providers, and returns the files whose change restarts it.
+// providers configures the kubelet's credential providers. It returns the files whose change restarts the kubelet.
 func (b *builder) providers(cfg *config.Kubelet) []string {
 	list := b.Cluster.Runtime.Credentials
 	if len(list) == 0 {
@@ -155,7 +156,8 @@ func (b *builder) providers(cfg *config.Kubelet) []string {
 	var providers []map[string]any
 	for _, p := range list {
 		one := map[string]any{
-			"name": path.Base(p.Program), "matchImages": p.Images, "defaultCacheDuration": p.CacheFor.String(), "apiVersion": "credentialprovider.kubelet.k8s.io/" + p.Version,
+			"name": path.Base(p.Program), "matchImages": p.Images, "defaultCacheDuration": p.CacheFor.String(),
+			"apiVersion": "credentialprovider.kubelet.k8s.io/" + p.Version,
 		}
 		if len(p.Args) > 0 {
 			one["args"] = p.Args

@@ -149,8 +149,8 @@ func given() map[string]string {
 // formerBridge is what pods were on by former releases.
 const formerBridge = "cni0"
 
-// chains are what those of iptables are called: the proxy's, where that is its mode, portmap's and the network's, on a
-// machine that has iptables.
+// chains are the names and prefixes of the iptables chains of kube-proxy in its iptables mode, of the portmap plugin
+// and of kube-network.
 var chains = []string{"CNI-HOSTPORT-", "CNI-DN-", "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-MARK-OUTSIDE", "KUBE-PROXY-FIREWALL", "KUBE-FIREWALL",
 	"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-SEP-", "KUBE-FW-", "CLUSTERCTL-FORWARD"}
 

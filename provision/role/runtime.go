@@ -105,7 +105,7 @@ func containerdV3(b *builder) string {
 
 // containerdV2 is containerd 1's configuration, which distributions have.
 func containerdV2(b *builder) string {
-	var registry []string // containerd 2 looks there by itself
+	var registry []string // containerd 2 reads registryDir by default
 	if len(b.Cluster.Runtime.Registries) > 0 {
 		registry = []string{"", `[plugins."io.containerd.grpc.v1.cri".registry]`,
 			fmt.Sprintf("config_path = %q", registryDir)}

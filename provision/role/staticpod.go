@@ -33,7 +33,7 @@ type component struct {
 	shares []string // folders whose sockets it calls
 	writes []string // folders that it writes
 
-	environment []corev1.EnvVar // of a static pod, which has none of systemd's
+	environment []corev1.EnvVar // only for the static pod; systemd's environment does not apply to pods
 }
 
 func (c component) url() (url string, as host.Client) {
@@ -104,7 +104,8 @@ func (c component) manifest(image string) *corev1.Pod {
 			HostNetwork: true, PriorityClassName: "system-node-critical", Priority: &priority,
 			SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{
-				Name: c.name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: c.exec, Env: c.environment,
+				Name: c.name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: c.exec,
+				Env:           c.environment,
 				LivenessProbe: probe(c.live, 10, 8, 10), ReadinessProbe: probe(c.ready, 0, 3, 1), StartupProbe: probe(c.live, 10, 24, 10),
 				Resources: corev1.ResourceRequirements{Requests: requests},
 			}},

@@ -24,7 +24,7 @@ type service struct {
 	health      string   // where it says whether it is ready
 	as          host.Client
 	hosts       bool // starts what is other people's, and inherits what is set here
-	outside     bool // reaches what is outside of the cluster, and has the options of outside
+	outside     bool // connects to hosts outside the cluster; options has those that builder.outside returns
 }
 
 // slack is how late the system may wake a daemon, which costs it a good part less (daemons/run/slack.go).
@@ -82,8 +82,8 @@ func (b *builder) unit(s service) {
 		"Restart=always", "RestartSec=" + cmp.Or(s.again, defaultAgain), "TimeoutStartSec=180", "TimeoutStopSec=30", "LimitNOFILE=1048576",
 	}
 	if s.watchdog {
-		// A kubelet that hangs is back before its node is taken for lost, after 40 seconds. One that only gets no CPU
-		// asks for more (daemons/run/watchdog).
+		// A kubelet that hangs restarts before its node counts as lost, which takes 40 seconds. A daemon that gets too
+		// little CPU extends the timeout (daemons/run/watchdog).
 		text = append(text, "WatchdogSec=30")
 	}
 	if !s.hosts {

@@ -105,7 +105,7 @@ func (p *Prepared) change(ctx context.Context) error {
 	}
 	p.identified()
 	p.State.Fixed = state.FixedOf(e.Config)
-	p.State.Renewals = p.renewals() // a machine that fails has them with the next run
+	p.State.Renewals = p.renewals() // so that the next run renews on machines that fail in this run
 	if err := e.Store.Write(p.State); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machi
 	}
 	if p.outgrown() {
 		if err := p.live.DropFormerRights(ctx); err != nil {
-			return fmt.Errorf("remove what users of former releases may do: %w", err)
+			return fmt.Errorf("remove the rights of users of former releases: %w", err)
 		}
 	}
 	retired := p.retire()
@@ -187,8 +187,9 @@ func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machi
 	return p.write(p.renewedAll)
 }
 
-// claim makes it this run's turn at all machines that it changes, and at those of the control plane, before anything is
-// changed anywhere: an operator who has a copy of the state, and whose plan is older than another run, is refused here.
+// claim records this run on all machines that it changes, and on those of the control plane, before it changes
+// anything. It fails if another run changed one of them after this run planned, as when two operators have copies of
+// the state.
 func (p *Prepared) claim(ctx context.Context) error {
 	if p.engine.Run == "" {
 		return nil

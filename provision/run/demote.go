@@ -29,9 +29,9 @@ func (p *Prepared) demote(ctx context.Context, list []*machine) error {
 	return nil
 }
 
-// demoteOne has a machine's API server end what it serves, takes the machine's member out of the store, and then
-// changes the machine, which removes the keys. A run that is cut off in between is gone on with by the next one: until
-// the end the state has the machine as one of the control plane.
+// demoteOne drains a machine's API server, removes the machine's etcd member, and then changes the machine, which
+// removes its keys. The next run continues after an interruption, because the state lists the machine as a
+// control-plane machine until the end.
 func (p *Prepared) demoteOne(ctx context.Context, m *machine) (err error) {
 	defer func() { p.failed(ctx, m, err) }()
 	p.begin(m, "leaving the control plane")

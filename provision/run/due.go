@@ -13,8 +13,8 @@ import (
 // rotateNames are what clusterctl certs rotate calls authorities and keys.
 var rotateNames = map[string]string{certs.ClusterCA: "cluster-ca", certs.EtcdCA: "etcd-ca", certs.FrontProxyCA: "front-proxy-ca", state.ServiceAccount: "service-account"}
 
-// DueKeys says which keys are to be replaced, because they were on machines that have left the control plane: a line
-// for each machine.
+// DueKeys returns which keys must be replaced because they were on machines that have left the control plane. The
+// result has a line for each machine.
 func DueKeys(s *state.State) (list []string) {
 	var order []string
 	byMachine := map[string][]state.Exposed{}

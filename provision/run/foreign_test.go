@@ -8,12 +8,14 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// P05: a kubeconfig that somebody has changed is in the plan, and put back, whatever was changed in it.
+// P05: the plan shows a kubeconfig that was edited by hand, and apply restores it, whatever the edit was.
 func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 	const path = "/etc/kubernetes/proxy.conf"
 	for name, change := range map[string]func(string) string{
-		"a comment":    func(text string) string { return "# mine\n" + text },
-		"another user": func(text string) string { return strings.Replace(text, "user:", "tokenFile: /tmp/x\n  user:", 1) },
+		"a comment": func(text string) string { return "# mine\n" + text },
+		"another user": func(text string) string {
+			return strings.Replace(text, "user:", "tokenFile: /tmp/x\n  user:", 1)
+		},
 		"no TLS": func(text string) string {
 			return strings.Replace(text, "server:", "insecure-skip-tls-verify: true\n    server:", 1)
 		},
@@ -28,7 +30,7 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 		}
 		changed := change(string(before))
 		if changed == string(before) {
-			t.Fatalf("%s: nothing was changed in\n%s", name, before)
+			t.Fatalf("%s: the edit does not change\n%s", name, before)
 		}
 		if err := h.WriteFile(path, strings.NewReader(changed), 0o600, 0, 0); err != nil {
 			t.Fatal(err)
@@ -36,7 +38,7 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 		p := w.mustApply()
 		i := slices.IndexFunc(p.Machines, func(m plan.Machine) bool { return m.Address == "machine.a" })
 		if i < 0 || len(p.Machines[i].Changes) == 0 || p.Machines[i].Changes[0].Name != path {
-			t.Errorf("%s: the plan is %v", name, actions(p))
+			t.Errorf("%s: the plan does not show the file: %v", name, actions(p))
 		}
 		after, err := h.ReadFile(path)
 		if err != nil {
@@ -48,12 +50,13 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 			}
 		}
 		if p := w.mustApply(); !p.Empty() {
-			t.Errorf("%s: a further apply does %v", name, actions(p))
+			t.Errorf("%s: the next apply is not empty: %v", name, actions(p))
 		}
 	}
 }
 
-// P05: what others put into the folder of static pods runs, so that plan and status show it. It stays.
+// P05: plan and status show files in the folder of static pods that clusterctl did not write, because the kubelet runs
+// them. The files stay.
 func TestAForeignStaticPodIsShown(t *testing.T) {
 	const path = "/etc/kubernetes/manifests/theirs.yaml"
 	w := newWorld(t, control, nodeA)
@@ -67,11 +70,12 @@ func TestAForeignStaticPodIsShown(t *testing.T) {
 	if err := p.Print(&text, plan.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	if !p.Empty() || !strings.Contains(text.String(), "machine.a: "+path) || !strings.Contains(text.String(), "static pod") {
-		t.Errorf("the plan says:\n%s", &text)
+	if !p.Empty() || !strings.Contains(text.String(), "machine.a: "+path) ||
+		!strings.Contains(text.String(), "static pod") {
+		t.Errorf("the plan does not report the static pod:\n%s", &text)
 	}
 	if _, err := h.Stat(path); err != nil {
-		t.Errorf("the file does not stay: %v", err)
+		t.Errorf("the file was removed: %v", err)
 	}
 	o, err := w.engine.Status(t.Context())
 	if err != nil {
@@ -82,10 +86,10 @@ func TestAForeignStaticPodIsShown(t *testing.T) {
 		if m.Address == "machine.a" {
 			found = len(m.Foreign) == 1 && strings.HasPrefix(m.Foreign[0], path)
 		} else if len(m.Foreign) > 0 {
-			t.Errorf("%s has %q", m.Address, m.Foreign)
+			t.Errorf("%s reports foreign files %q, want none", m.Address, m.Foreign)
 		}
 	}
 	if !found {
-		t.Errorf("status has %+v", o.Machines)
+		t.Errorf("status does not report the file: %+v", o.Machines)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// membership says how the store's own list of members differs from the machines that should have one; empty when it
-// does not, or when nobody can be asked.
+// membership returns how etcd's list of members differs from the machines that should have a member. It returns "" if
+// there is no difference, or if no machine can be asked.
 func (p *Prepared) membership(ctx context.Context) string {
 	var through *machine
 	look := &step.Membership{Store: role.Store(p.engine.Config, p.State, p.unstarted()...)}

@@ -16,8 +16,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// A second operator, whose plan is older than a run that removed a machine, is refused before anything is changed:
-// neither are objects written, nor is the machine that was cleaned made of half of what it was.
+// A second operator's run fails before it changes anything, if another run removed a machine after the second operator
+// planned. It writes no objects, and does not partly restore the machine that was cleaned.
 func TestAnOperatorWhoseMachineWasCleanedMeanwhileIsRefusedBeforeAnythingChanges(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"
@@ -48,17 +48,17 @@ func TestAnOperatorWhoseMachineWasCleanedMeanwhileIsRefusedBeforeAnythingChanges
 	applied := len(w.live.before)
 	err = theirs.Apply(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "another run") || strings.Contains(err.Error(), "was not sent") {
-		t.Errorf("the second operator is not told of the first: %v", err)
+		t.Errorf("error %v, want one that names another run", err)
 	}
 	if len(w.live.before) != applied {
-		t.Error("objects were applied before that")
+		t.Error("the rejected run applied objects")
 	}
 	if _, err := w.at[nodeB.IP].Stat("/etc/kubernetes/kubelet.conf"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the machine that was cleaned has something of the cluster again: %v", err)
+		t.Errorf("the rejected run wrote a kubeconfig to the cleaned machine: %v", err)
 	}
 }
 
-// The same where the first run had already begun to clean the machine when the second operator looked at it.
+// The same applies if the first run had already begun to clean the machine when the second operator planned.
 func TestAnOperatorWhoLookedAtAMachineThatWasBeingCleanedIsRefused(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"
@@ -78,11 +78,11 @@ func TestAnOperatorWhoLookedAtAMachineThatWasBeingCleanedIsRefused(t *testing.T)
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	w.engine.Run = "the first run" // which the second operator has seen
+	w.engine.Run = "the first run" // the last run that the second operator saw on the machine
 	w.declare(control, nodeA)
 	w.mustApply()
 	if err := theirs.Apply(t.Context()); err == nil || !strings.Contains(err.Error(), "another run") {
-		t.Errorf("the second operator is not told of the first: %v", err)
+		t.Errorf("error %v, want one that names another run", err)
 	}
 }
 
@@ -112,21 +112,21 @@ func TestARenewalThatFailedOnAMachineGoesOnWithTheNextApply(t *testing.T) {
 		return nil
 	}
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), full.Error()) {
-		t.Fatalf("the disk is full, and apply says %v", err)
+		t.Fatalf("apply with a full disk: error %v", err)
 	}
 	if read() != first || len(w.state().Renewals) != 1 {
-		t.Fatalf("the state has %+v", w.state().Renewals)
+		t.Fatalf("renewals in the state: %+v, want one, and an unchanged certificate", w.state().Renewals)
 	}
 	w.hosts["machine.a"].Before = nil
 	w.engine.Renews = nil
 	if p := w.mustApply(); p.Empty() {
-		t.Error("the next apply has nothing to do")
+		t.Error("the next apply is empty, want a renewal")
 	}
 	if read() == first || serial(label) == before {
-		t.Error("the certificate is the former one")
+		t.Error("the next apply did not renew the certificate")
 	}
 	if p := w.mustApply(); !p.Empty() || len(w.state().Renewals) > 0 {
-		t.Errorf("a further apply would do %v, and the state has %+v", actions(p), w.state().Renewals)
+		t.Errorf("the apply after the renewal: plan %v, renewals %+v, want none", actions(p), w.state().Renewals)
 	}
 }
 
@@ -158,12 +158,12 @@ func TestAnApplyThatEndsAReplacementSaysWhatItChanged(t *testing.T) {
 	}
 }
 
-// bringing is an agent whose program had to be sent.
+// bringing is an agent whose program was sent to the machine.
 type bringing struct{ run.Agent }
 
 func (bringing) Brought() int64 { return 103_000_000 }
 
-// A plan says what it leaves on machines that it looks at.
+// A plan reports the program that it left on machines.
 func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	dial := w.engine.Dial
@@ -179,9 +179,9 @@ func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		brought := strings.HasPrefix(text.String(),
-			"clusterctl was sent to 1 machine to look at them: machine.a, where apply uses it. It has 103 MB")
+			"clusterctl was sent to 1 machine in order to plan: machine.a. Apply uses it there. It has 103 MB")
 		if want := prepared.Plan.Brought != ""; brought != want {
-			t.Errorf("the plan says %q, and shows:\n%s", prepared.Plan.Brought, &text)
+			t.Errorf("Brought is %q, but the printed plan is:\n%s", prepared.Plan.Brought, &text)
 		}
 		return prepared.Plan.Fingerprint()
 	}
@@ -199,9 +199,9 @@ func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
 	}
 	prepared.Close()
 	if prepared.Plan.Brought == "" {
-		t.Error("the plan does not say that the program was sent")
+		t.Error("Brought is empty, although the program was sent")
 	}
 	if fingerprint() != before {
-		t.Error("a saved plan would not be the same when the program is on the machine")
+		t.Error("the fingerprint depends on whether the program was sent")
 	}
 }

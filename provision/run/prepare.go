@@ -51,7 +51,7 @@ type machine struct {
 	config.Machine
 	agent   Agent
 	facts   host.Facts
-	saw     *agent.Turn // this run's, with what had been done there when it was first looked at
+	saw     *agent.Turn // this run's turn, with the last run on the machine when this run first connected
 	asked   time.Time   // by the operator's clock
 	steps   []step.Step
 	changes []step.Change
@@ -62,7 +62,7 @@ type machine struct {
 
 	issued bool // the steps have their certificates
 
-	brought int64 // bytes of this program that were sent to look at it
+	brought int64 // bytes of this program that were sent to the machine in order to plan
 
 	unmended error // why what does not work on it could not be mended
 	left     error // why it is left out of what comes after
@@ -337,7 +337,7 @@ const checkTimeout = 2 * time.Minute
 // check has every machine's steps checked.
 func (p *Prepared) check(ctx context.Context) error {
 	if reached := len(matching(p.machines, func(m *machine) bool { return m.dead == nil })); reached > 0 {
-		p.engine.say(Event{Kind: EventPhase, Message: "looking at " + plan.Number(reached, "machine")})
+		p.engine.say(Event{Kind: EventPhase, Message: "inspecting " + plan.Number(reached, "machine")})
 	}
 	return p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		if m.dead != nil {
@@ -448,12 +448,12 @@ func (p *Prepared) summarize() {
 	}
 }
 
-// foreignFiles says which files of others do something on machines, and stay.
+// foreignFiles returns a line for each file with an effect on a machine that clusterctl did not write.
 func (p *Prepared) foreignFiles() (list []string) {
 	for _, m := range p.machines {
 		for _, c := range m.changes {
 			if c.Kind == step.ForeignFiles {
-				list = append(list, fmt.Sprintf("%s: %s: %s, and it is not of this cluster's making. It stays.",
+				list = append(list, fmt.Sprintf("%s: %s: clusterctl did not write this file, and %s. It stays.",
 					m.Address, c.Name, c.Note))
 			}
 		}
@@ -462,7 +462,7 @@ func (p *Prepared) foreignFiles() (list []string) {
 	return list
 }
 
-// brought says to which machines this program was sent to look at them, empty when to none.
+// brought says which machines this program was sent to in order to plan. It returns "" if there are none.
 func (p *Prepared) brought() string {
 	var names []string
 	var bytes int64
@@ -475,7 +475,8 @@ func (p *Prepared) brought() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("clusterctl was sent to %s to look at them: %s, where apply uses it. It has %d MB in %s there, and goes when apply updates or removes the machine.",
+	return fmt.Sprintf("clusterctl was sent to %s in order to plan: %s. Apply uses it there. It has %d MB in %s, "+
+		"until apply updates or removes the machine.",
 		plan.Number(len(names), "machine"), strings.Join(names, ", "), (bytes+999_999)/1_000_000, host.Library)
 }
 

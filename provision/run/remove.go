@@ -100,7 +100,7 @@ func (p *Prepared) remove(ctx context.Context, m *machine) (err error) {
 		}); err != nil {
 			return fmt.Errorf("clean: %w", err)
 		}
-		// Which run has changed the machine last was cleaned away, too.
+		// Cleaning also deleted the record of the last run on the machine.
 		m.saw = &agent.Turn{Run: p.engine.Run, Who: p.engine.Who}
 	}
 	if err := p.live.Forget(ctx, m.Name); err != nil {

@@ -20,7 +20,8 @@ import (
 // P07: whatever a kubelet that was stopped in the middle left mounted, its machine is cleaned.
 func TestARemovedNodeIsCleanedWhateverIsStillMounted(t *testing.T) {
 	mounts := []string{
-		"/var/lib/kubelet/pods/a/volumes/kubernetes.io~projected/kube-api-access-x", "/var/lib/kubelet/pods/a/volumes/x",
+		"/var/lib/kubelet/pods/a/volumes/kubernetes.io~projected/kube-api-access-x",
+		"/var/lib/kubelet/pods/a/volumes/x",
 		"/var/lib/kubelet/plugins/x/mount", "/run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs",
 		"/var/lib/containerd/tmp/x",
 	}

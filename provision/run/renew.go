@@ -31,7 +31,7 @@ func certificateFile(s step.Step) string {
 	return ""
 }
 
-// renewals are what this run is asked to renew, and what earlier ones were and have not come to the end of.
+// renewals returns the renewals that this run was asked for, and those that earlier runs did not complete.
 func (p *Prepared) renewals() []state.Renewal {
 	list := slices.Clone(p.State.Renewals)
 	if len(p.engine.Renews) > 0 {
@@ -40,12 +40,13 @@ func (p *Prepared) renewals() []state.Renewal {
 	return list
 }
 
-// concerns reports whether a renewal is about a machine.
+// concerns reports whether a renewal applies to a machine.
 func concerns(r state.Renewal, m *machine) bool {
 	return len(r.Machines) == 0 || slices.Contains(r.Machines, m.Address) || slices.Contains(r.Machines, m.Name)
 }
 
-// renew has a machine's steps issue anew what is to be renewed. Others may prepare theirs only afterwards.
+// renew sets the time of the requested renewals in a machine's certificate steps, so that they issue new certificates.
+// The caller holds the lock writing.
 func (p *Prepared) renew(m *machine, steps []step.Step) {
 	list := p.renewals()
 	if len(list) == 0 {
@@ -83,8 +84,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// renewedAll forgets renewals that all machines have had which they concern: those of the cluster, in a run that has
-// come to its end. The state is written by the caller.
+// renewedAll removes the renewals that are complete on all their machines from the state. It is called at the end of a
+// run. The caller writes the state.
 func (p *Prepared) renewedAll() {
 	_, missing := p.wholeCluster()
 	p.State.Renewals = slices.DeleteFunc(slices.Clone(p.State.Renewals), func(r state.Renewal) bool {

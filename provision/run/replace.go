@@ -35,7 +35,7 @@ func (p *Prepared) replaceable() error {
 	return nil
 }
 
-// irreplaceable says why what an address names cannot be replaced by this run.
+// irreplaceable returns why this run cannot replace the machine, workload or object at an address.
 func (p *Prepared) irreplaceable(address string) string {
 	e := p.engine
 	named := func(a string) bool { return a == address || strings.HasPrefix(a, address+"[") }
@@ -56,12 +56,13 @@ func (p *Prepared) irreplaceable(address string) string {
 		declared = declared || named(o.Address)
 	}
 	switch {
-	case applied && declared && !e.selected(address) && len(e.Targets) > 0 && !slices.ContainsFunc(e.Targets, func(t string) bool { return config.Covers(t, address) }):
+	case applied && declared && !e.selected(address) && len(e.Targets) > 0 &&
+		!slices.ContainsFunc(e.Targets, func(t string) bool { return config.Covers(t, address) }):
 		return "-target leaves it out of this run. Name it in -target as well"
 	case applied && declared && !e.selected(address):
 		return "-exclude leaves it out of this run"
 	case applied && !declared:
-		return "it is declared no more, and apply removes it"
+		return "it is no longer declared, and apply removes it"
 	case declared:
 		return "it has not been applied yet, and apply creates it without -replace"
 	}

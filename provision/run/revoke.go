@@ -28,7 +28,8 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 	for k, v := range known.Issued {
 		issued[k] = v
 	}
-	next := certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, Until: cert.NotAfter}
+	next := certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName,
+		Until: cert.NotAfter}
 	if was, ok := issued[label]; ok && was.Name != next.Name {
 		issued[label+superseded] = was
 	}
@@ -38,12 +39,12 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 	return nil
 }
 
-// superseded marks the label of a certificate that was replaced by one for another name. It is revoked when the machine
-// uses the new one.
+// superseded is the suffix of the label of a certificate that was replaced by one with another common name. Such a
+// certificate is revoked when the machine uses the new one.
 const superseded = " (superseded)"
 
-// outgrown reports whether the last machines have just got certificates for the users that daemons are on one machine, in place
-// of those for the users that they were on all of them.
+// outgrown reports whether this run replaced the last certificates of daemons.FormerUsers. Daemons of former releases
+// had the same user on all machines; now each machine has its own.
 func (p *Prepared) outgrown() bool {
 	writing.Lock()
 	defer writing.Unlock()
@@ -62,7 +63,7 @@ func (p *Prepared) outgrown() bool {
 	return replaced
 }
 
-// retire revokes the certificates for other names that machines no longer use, and reports whether there were some.
+// retire revokes the superseded certificates of machines that now use the new ones. It reports whether there were any.
 func (p *Prepared) retire() bool {
 	writing.Lock()
 	defer writing.Unlock()

@@ -44,8 +44,8 @@ func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 	}
 }
 
-// TestCertificatesForFormerNamesAreRevoked replaces a certificate by one for another name, as an update of the identities of
-// daemons does. Proves S12.
+// TestCertificatesForFormerNamesAreRevoked replaces a certificate by one with another common name, as an update from
+// common users to users for each machine does. Proves S12.
 func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	now := time.Now()
 	ca, err := certs.NewCA(certs.ClusterCA, 0, now)
@@ -53,7 +53,8 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &machine{Machine: config.Machine{Address: "machine.a", Name: "a"}, agent: struct{ Agent }{}}
-	p := &Prepared{engine: &Engine{}, machines: []*machine{m}, State: &state.State{Machines: map[string]state.Machine{"machine.a": {}}}}
+	p := &Prepared{engine: &Engine{}, machines: []*machine{m},
+		State: &state.State{Machines: map[string]state.Machine{"machine.a": {}}}}
 	issue := func(label string, r certs.Request) string {
 		t.Helper()
 		pair, err := certs.Issue(ca, r, now)
@@ -69,7 +70,7 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	outgrown := func(when string, want bool) {
 		t.Helper()
 		if p.outgrown() != want {
-			t.Errorf("%s, the rights of former users go: %v, want %v", when, !want, want)
+			t.Errorf("%s: outgrown is %v, want %v", when, !want, want)
 		}
 	}
 	outgrown("with a daemon of a former release", false)
@@ -77,14 +78,16 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	issue("dns.conf", certs.Replica("kube-dns", "a"))
 	issue("proxy.conf", certs.Daemon("kube-proxy")) // renewed
 	outgrown("when the last one is another", true)
-	p.State.Machines["machine.b"] = state.Machine{Issued: map[string]certs.Revoked{"ingress.conf": {Name: "system:kube-ingress"}}}
+	p.State.Machines["machine.b"] = state.Machine{Issued: map[string]certs.Revoked{
+		"ingress.conf": {Name: "system:kube-ingress"},
+	}}
 	outgrown("with a daemon of a former release on another machine", false)
 	delete(p.State.Machines, "machine.b")
 	if len(p.State.Revoked) > 0 {
-		t.Errorf("revoked before the machine uses the new ones: %v", p.State.Revoked)
+		t.Errorf("revoked before the machine uses the new certificates: %v", p.State.Revoked)
 	}
 	if revoked := p.revoked(p.State.Machines["machine.a"].Issued); len(revoked) != 3 {
-		t.Errorf("of a machine that goes now are revoked %v", revoked)
+		t.Errorf("removing the machine now would revoke %v, want three certificates", revoked)
 	}
 	m.left = errors.New("not reached")
 	if p.retire() {
@@ -92,10 +95,10 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	}
 	m.left = nil
 	if !p.retire() || len(p.State.Revoked) != 1 || p.State.Revoked[0].Serial != former {
-		t.Errorf("revoked are %v, want %s", p.State.Revoked, former)
+		t.Errorf("revoked %v, want %s", p.State.Revoked, former)
 	}
 	if p.retire() || len(p.State.Machines["machine.a"].Issued) != 2 {
-		t.Errorf("afterwards are issued %v", p.State.Machines["machine.a"].Issued)
+		t.Errorf("issued after retire: %v, want two certificates", p.State.Machines["machine.a"].Issued)
 	}
 	outgrown("afterwards", false)
 }

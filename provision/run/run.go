@@ -43,9 +43,9 @@ type Agent interface {
 	Close() error
 }
 
-// bringer is an agent whose program had to be sent first.
+// bringer is implemented by agents whose program may have to be sent first.
 type bringer interface {
-	Brought() int64 // bytes on the machine; zero when it was there
+	Brought() int64 // size of the program on the machine in bytes; zero if it was not sent
 }
 
 // Cluster is the live cluster, as far as a run needs it.
@@ -80,7 +80,7 @@ type Cluster interface {
 	// ForgetFormer removes a node's object that is of another machine than the one that has its name now, which the cluster is told of. It reports
 	// whether there was one.
 	ForgetFormer(ctx context.Context, node string, now inventory.Machine) (bool, error)
-	// DropFormerRights removes what former releases let the users do that their daemons were on all machines.
+	// DropFormerRights deletes the role bindings of the users that daemons of former releases shared on all machines.
 	DropFormerRights(ctx context.Context) error
 }
 
@@ -115,13 +115,13 @@ const (
 	EventConnect = "connect" // a machine is reached
 	EventBegin   = "begin"   // work on a machine begins: what is done to it
 	EventSend    = "send"    // a file goes to a machine
-	EventSending = "sending" // a file is on its way, for some seconds: how much of it has been sent
+	EventSending = "sending" // progress of a file that takes some seconds to send: Bytes of Size
 	EventStep    = "step"    // a step was applied
 	EventDone    = "done"    // a machine is as declared
 	EventObject  = "object"  // an object was applied or works
 	EventFailed  = "failed"
 	EventNote    = "note"
-	EventPhase   = "phase" // a part of the run begins that takes a while: what is done
+	EventPhase   = "phase" // a part of the run that takes a while begins
 )
 
 // Event is something that a run did.
@@ -132,8 +132,8 @@ type Event struct {
 	Change  *step.Change `json:"change,omitempty"`
 	Object  *plan.Object `json:"object,omitempty"`
 	Message string       `json:"message,omitempty"`
-	Bytes   int64        `json:"bytes,omitempty"` // that have been sent
-	Size    int64        `json:"size,omitempty"`  // in bytes, of what is compressed or, compressed, sent
+	Bytes   int64        `json:"bytes,omitempty"` // bytes sent so far
+	Size    int64        `json:"size,omitempty"`  // bytes to compress, or compressed bytes to send
 }
 
 func (e *Engine) say(ev Event) {

@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// sendingInterval is how often it is reported how much of a file has been sent.
+// sendingInterval is the interval between two progress events of a file that is being sent.
 const sendingInterval = 5 * time.Second
 
-// Sending is a file on its way to a machine. It reports how much has been read for it, every few seconds.
+// Sending is a reader of a file that is sent to a machine. Reads report progress every sendingInterval. It is not safe
+// for concurrent use.
 type Sending struct {
 	io.ReadCloser
 	Machine string
 	Name    string
-	Size    int64 // bytes that are sent, compressed; zero means not known
-	Say     func(Event)
+	Size    int64            // compressed bytes to send; zero means unknown
+	Say     func(Event)      // receives the progress events; nil means none
 	Now     func() time.Time // nil means time.Now
 
 	sent int64
-	last time.Time // of a report, or the beginning
+	last time.Time // time of the last event, or of the first read
 }
 
-// Read reads from the file.
+// Read reads from the file, and reports progress if sendingInterval has passed.
 func (s *Sending) Read(b []byte) (int, error) {
 	if s.Now == nil {
 		s.Now = time.Now
@@ -39,7 +40,7 @@ func (s *Sending) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// CompressedSize returns the length of a file that is open, zero when it is none.
+// CompressedSize returns the size of an open file in bytes, or zero if content is not an *os.File.
 func CompressedSize(content io.Reader) int64 {
 	file, ok := content.(*os.File)
 	if !ok {

@@ -46,11 +46,11 @@ func TestAFileOnItsWayIsReportedEveryFewSeconds(t *testing.T) {
 	}
 	defer func() { _ = open.Close() }()
 	if got := run.CompressedSize(open); got != 4 {
-		t.Errorf("the file has %d bytes", got)
+		t.Errorf("CompressedSize is %d, want 4", got)
 	}
 }
 
-// A run says what it does before the first machine has answered.
+// A run reports that it connects before the first machine answers.
 func TestARunSaysThatItConnects(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	var first []string
@@ -61,6 +61,6 @@ func TestARunSaysThatItConnects(t *testing.T) {
 	}
 	w.mustApply()
 	if len(first) == 0 || first[0] != "phase connecting to 2 machines" {
-		t.Errorf("a run begins with %q", first)
+		t.Errorf("the first events are %q", first)
 	}
 }

@@ -19,7 +19,7 @@ type Status struct {
 	Roles   []string      `json:"roles"`
 	Facts   host.Facts    `json:"facts"`
 	Differs []step.Change `json:"differs,omitempty"` // from what is declared
-	Foreign []string      `json:"foreign,omitempty"` // files of others that do something there
+	Foreign []string      `json:"foreign,omitempty"` // files with an effect that clusterctl did not write
 	Error   string        `json:"error,omitempty"`   // why it could not be asked
 	NoAPI   string        `json:"noAPI,omitempty"`   // why it reaches no API server
 }
@@ -96,7 +96,8 @@ func (p *Prepared) noAPI(ctx context.Context, m *machine) string {
 	return ""
 }
 
-// WithoutAPI returns, by address, why machines reach no API server. Their nodes get no news, and are not ready.
+// WithoutAPI returns the machines that reach no API server: the reasons, by the machine's address. Their nodes get no
+// updates and become not ready.
 func (p *Prepared) WithoutAPI(ctx context.Context) map[string]string {
 	var mu sync.Mutex
 	found := map[string]string{}

@@ -18,22 +18,24 @@ func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-// TestMachinesThatReachNoAPIServerAreReported cuts a node off from the API, and leaves the connection to it alone. Proves P07.
+// TestMachinesThatReachNoAPIServerAreReported disconnects a node from the API, while the operator still reaches the
+// node. Proves P07.
 func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
-	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": errors.New("connect: connection timed out")}
+	timeout := errors.New("connect: connection timed out")
+	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": timeout}
 	o, err := w.engine.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range o.Machines {
 		if want := s.Address == "machine.a"; strings.Contains(s.NoAPI, "timed out") != want {
-			t.Errorf("%s reaches no API server: %q, want one: %v", s.Address, s.NoAPI, want)
+			t.Errorf("%s: NoAPI is %q, want a timeout: %v", s.Address, s.NoAPI, want)
 		}
 	}
 	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": host.StatusError(401)}
 	if o, err = w.engine.Status(t.Context()); err != nil || o.Machines[0].NoAPI+o.Machines[1].NoAPI != "" {
-		t.Errorf("a server that answers is reached: %+v, %v", o.Machines, err)
+		t.Errorf("a server that answers counts as unreachable: %+v, %v", o.Machines, err)
 	}
 }

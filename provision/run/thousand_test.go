@@ -126,7 +126,7 @@ func (w *world) breaks(list map[string]*broken) (heal func()) {
 // well again, the next run does what is left and nothing else.
 func TestOneMachineInTwentyIsBrokenAndTheRestIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		machines := amount.Of(1000, 7*20) // of which 1 in 20 is broken: each trouble is met
+		machines := amount.Of(1000, 7*20) // 1 in 20 is broken, so that each trouble occurs
 		declared := []config.Machine{control}
 		for i := range machines - 1 {
 			declared = append(declared, machine(fmt.Sprintf("n%d", i), netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), config.RoleNode))

@@ -79,8 +79,8 @@ func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
 	return text
 }
 
-// moves reports whether a machine goes to another release than the one that it has: otherwise programs of that are put
-// back as they were.
+// moves reports whether a machine changes to another release. If it does not, an update repairs programs of the release
+// that the machine has.
 func (p *Prepared) moves(m *machine) bool {
 	return updates(m) && (m.facts.Release == nil || m.facts.Release.Build != p.engine.Bundle.Release().Build)
 }

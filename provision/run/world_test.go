@@ -63,7 +63,7 @@ type fakeLive struct {
 
 	order    []string // what was done to nodes
 	labelled []string // nodes that an Apply was about
-	dropped  int      // how often rights of former releases were removed
+	dropped  int      // number of calls of DropFormerRights
 
 	applied chan struct{} // closed when something is applied, if a test wants to know
 }

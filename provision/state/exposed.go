@@ -10,8 +10,8 @@ import (
 	"clusterctl/certs"
 )
 
-// Exposed is a key that was on a machine which has left the control plane. Files can be copied, so that the key is to
-// be replaced, whatever became of the machine.
+// Exposed is a key that was on a machine which has left the control plane. The key must be replaced even if the machine
+// was cleaned, because its files may have been copied.
 type Exposed struct {
 	// Name is the authority's, ServiceAccount, or that of an encryption key with its provider.
 	Name    string    `json:"name"`

@@ -56,7 +56,7 @@ type State struct {
 	Fixed Fixed `json:"fixed,omitzero"`
 	// Revoked certificates are refused everywhere until they end by themselves.
 	Revoked []certs.Revoked `json:"revoked,omitempty"`
-	// Renewals are certificates that are to be issued anew, and that perhaps not all machines have anew yet.
+	// Renewals are requested renewals of certificates that not all machines have confirmed yet.
 	Renewals []Renewal `json:"renewals,omitempty"`
 	// Exposed are keys that were on machines which have left the control plane.
 	Exposed []Exposed `json:"exposed,omitempty"`
@@ -67,10 +67,10 @@ type State struct {
 	sealedOf [sha256.Size]byte // what Sealed was made of
 }
 
-// Renewal is that certificates which were issued before a time are to be renewed.
+// Renewal requests that certificates which were issued before Since are renewed.
 type Renewal struct {
-	Names    []string  `json:"names"`              // as people call them, or "all"
-	Machines []string  `json:"machines,omitempty"` // addresses or names; all when there are none
+	Names    []string  `json:"names"`              // as run.CertificateName returns them, or "all"
+	Machines []string  `json:"machines,omitempty"` // addresses or names; empty means all machines
 	Since    time.Time `json:"since"`
 }
 

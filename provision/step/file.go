@@ -167,7 +167,7 @@ type Absent struct {
 	LinkInto string `json:"linkInto,omitempty"`
 	// NoCopy is that a former release which is put back does not bring it back: no copy stays on the machine.
 	NoCopy bool `json:"noCopy,omitempty"`
-	// Written spares a file that does not begin so, which is somebody else's.
+	// Written, if set, is how the file begins when clusterctl wrote it. A file with another beginning is kept.
 	Written string `json:"written,omitempty"`
 }
 

@@ -12,20 +12,21 @@ import (
 	"clusterctl/provision/host"
 )
 
-// ForeignFiles is the kind of a change that is none: files of others are shown.
+// ForeignFiles is the kind of a Change without an action: it reports files that clusterctl did not write.
 const ForeignFiles = "foreign"
 
-// Foreign looks for files of others in a folder whose files do something. They are shown and stay.
+// Foreign reports the files in a folder that clusterctl did not write, for folders whose files have an effect, such as
+// static pod manifests. It does not remove them.
 type Foreign struct {
 	Dir string   `json:"dir"`
-	Own []string `json:"own"` // names of files that other steps are about
-	Why string   `json:"why"` // what such a file does
+	Own []string `json:"own"` // names of files that other steps write
+	Why string   `json:"why"` // the effect of a file in the folder
 }
 
-// Label names the folder.
+// Label returns a text with the folder.
 func (s *Foreign) Label() string { return "files of others in " + s.Dir }
 
-// Check lists them. It finds nothing to do.
+// Check returns a Change of kind ForeignFiles that lists the files, without an action. Hidden files are ignored.
 func (s *Foreign) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	names, err := h.List(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,15 +50,15 @@ func (s *Foreign) Check(_ context.Context, h host.Host, _ *Walk) (Change, error)
 // Apply does nothing.
 func (s *Foreign) Apply(context.Context, host.Host, *Walk) error { return nil }
 
-// Pruned is that a folder has no folders of ours but some. Those of others stay.
+// Pruned removes the subfolders of a folder that clusterctl wrote and that are no longer wanted. Other subfolders stay.
 type Pruned struct {
 	Dir     string   `json:"dir"`
-	File    string   `json:"file"`    // in each folder
-	Written string   `json:"written"` // how that file begins when the folder is ours
-	Keep    []string `json:"keep"`
+	File    string   `json:"file"`    // name of the file in each subfolder that shows who wrote the subfolder
+	Written string   `json:"written"` // how File begins when clusterctl wrote the subfolder
+	Keep    []string `json:"keep"`    // names of the wanted subfolders
 }
 
-// Label names the folder.
+// Label returns a text with the folder.
 func (s *Pruned) Label() string { return "no former folders in " + s.Dir }
 
 func (s *Pruned) found(h host.Host) (list []string, err error) {
@@ -75,7 +76,7 @@ func (s *Pruned) found(h host.Host) (list []string, err error) {
 		text, err := h.ReadFile(path.Join(s.Dir, name, s.File))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			if info, statErr := h.Stat(path.Join(s.Dir, name)); statErr == nil && !info.Mode.IsDir() {
-				continue // a file of somebody's
+				continue // not a folder
 			}
 			return nil, err
 		}
@@ -86,7 +87,7 @@ func (s *Pruned) found(h host.Host) (list []string, err error) {
 	return list, nil
 }
 
-// Check looks for such folders.
+// Check reports the subfolders to remove.
 func (s *Pruned) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	list, err := s.found(h)
 	if err != nil || len(list) == 0 {
@@ -95,7 +96,7 @@ func (s *Pruned) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) 
 	return Change{Action: Delete, Kind: "directory", Name: strings.Join(list, ", ")}, nil
 }
 
-// Apply removes them.
+// Apply removes the subfolders. It tries all of them and returns the joined errors.
 func (s *Pruned) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	list, err := s.found(h)
 	for _, p := range list {
@@ -104,28 +105,30 @@ func (s *Pruned) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return err
 }
 
-// Program is that a program which is not ours is on the machine. It is only looked for.
+// Program checks that a program which clusterctl does not install is on the machine, and that only root can change it.
 type Program struct {
 	Path string `json:"path"`
-	For  string `json:"for"` // what needs it
+	For  string `json:"for"` // the block that needs the program, for errors
 }
 
-// Label names the program.
+// Label returns a text with the path.
 func (s *Program) Label() string { return "program " + s.Path }
 
-// Check looks for it. That it is missing is an error: no step brings it.
+// Check returns an error if the program is missing, is not executable, or can be changed by users other than root. It
+// is an error and not a Change because no step installs the program.
 func (s *Program) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	info, err := h.Stat(s.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Change{}, fmt.Errorf("%s is not there, and %s needs it: put the program on the machine first", s.Path,
-			s.For)
+		return Change{}, fmt.Errorf("%s does not exist, but %s needs it: install the program on the machine first",
+			s.Path, s.For)
 	case err != nil:
 		return Change{}, err
 	case info.Mode.IsDir() || info.Target == "" && info.Mode.Perm()&0o111 == 0:
-		return Change{}, fmt.Errorf("%s is no program, and %s needs one: chmod 755 it", s.Path, s.For)
+		return Change{}, fmt.Errorf("%s is not an executable file, but %s needs it: run chmod 755", s.Path, s.For)
 	case info.UID != 0 || info.Target == "" && info.Mode.Perm()&0o022 != 0:
-		return Change{}, fmt.Errorf("%s may be written by others than root, and the kubelet would run it as root: chown root it and chmod 755", s.Path)
+		return Change{}, fmt.Errorf("users other than root can write %s, which the kubelet runs as root: "+
+			"run chown root and chmod 755", s.Path)
 	}
 	return Change{}, nil
 }

@@ -31,18 +31,18 @@ func TestFilesOfOthersAreShownAndStay(t *testing.T) {
 	s := &step.Foreign{Dir: "/etc/kubernetes/manifests", Own: []string{"etcd.yaml"},
 		Why: "the kubelet runs it as a static pod"}
 	if c := check(t, h, s); c.Kind != "" {
-		t.Errorf("without the folder there is %+v", c)
+		t.Errorf("Check without the folder: %+v, want no change", c)
 	}
 	put(t, h, "/etc/kubernetes/manifests/etcd.yaml", "ours", 0o600, 0)
 	put(t, h, "/etc/kubernetes/manifests/.hidden.yaml", "not read by the kubelet", 0o600, 0)
 	if c := check(t, h, s); c.Kind != "" {
-		t.Errorf("of our own files it says %+v", c)
+		t.Errorf("Check with own files only: %+v, want no change", c)
 	}
 	put(t, h, "/etc/kubernetes/manifests/miner.yaml", "theirs", 0o600, 0)
 	c := check(t, h, s)
 	if c.Kind != step.ForeignFiles || c.Action != "" || c.Name != "/etc/kubernetes/manifests/miner.yaml" ||
 		c.Note != s.Why {
-		t.Errorf("it says %+v", c)
+		t.Errorf("Check: %+v", c)
 	}
 }
 
@@ -51,24 +51,26 @@ func TestFormerFoldersGoAndThoseOfOthersStay(t *testing.T) {
 	s := &step.Pruned{Dir: "/etc/containerd/certs.d", File: "hosts.toml", Written: "# written by clusterctl",
 		Keep: []string{"kept.example"}}
 	for path, text := range map[string]string{
-		"kept.example/hosts.toml": "# written by clusterctl\n", "former.example/hosts.toml": "# written by clusterctl\n", "former.example/ca.crt": "x",
+		"kept.example/hosts.toml":   "# written by clusterctl\n",
+		"former.example/hosts.toml": "# written by clusterctl\n", "former.example/ca.crt": "x",
 		"theirs.example/hosts.toml": "server = \"x\"\n", "docker.example/ca.crt": "x",
 	} {
 		put(t, h, s.Dir+"/"+path, text, 0o600, 0)
 	}
 	if c := check(t, h, s); c.Action != step.Delete || c.Name != s.Dir+"/former.example" {
-		t.Errorf("it says %+v", c)
+		t.Errorf("Check: %+v", c)
 	}
 	if err := step.Apply(t.Context(), h, []step.Step{s}, func(int, step.Change) {}); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]bool{"kept.example/hosts.toml": true, "former.example/ca.crt": false, "theirs.example/hosts.toml": true, "docker.example/ca.crt": true} {
+	for path, want := range map[string]bool{"kept.example/hosts.toml": true, "former.example/ca.crt": false,
+		"theirs.example/hosts.toml": true, "docker.example/ca.crt": true} {
 		if _, err := h.Stat(s.Dir + "/" + path); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	if c := check(t, h, s); c.Action != "" {
-		t.Errorf("once more it says %+v", c)
+		t.Errorf("Check after Apply: %+v, want no change", c)
 	}
 }
 
@@ -81,16 +83,16 @@ func TestAProgramThatOthersMayWriteIsRefused(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	refused("is not there")
+	refused("does not exist")
 	put(t, h, s.Path, "x", 0o644, 0)
-	refused("is no program")
+	refused("is not an executable file")
 	put(t, h, s.Path, "x", 0o777, 0)
-	refused("others than root")
+	refused("other than root")
 	put(t, h, s.Path, "x", 0o755, 1000)
-	refused("others than root")
+	refused("other than root")
 	put(t, h, s.Path, "x", 0o755, 0)
 	if c := check(t, h, s); c.Action != "" {
-		t.Errorf("it says %+v", c)
+		t.Errorf("Check: %+v", c)
 	}
 }
 
@@ -99,10 +101,10 @@ func TestAFileThatIsNotOursIsNotRemoved(t *testing.T) {
 	s := &step.Absent{Path: "/var/lib/kubelet/config.json", Written: "ours"}
 	put(t, h, s.Path, "theirs", 0o600, 0)
 	if c := check(t, h, s); c.Action != "" {
-		t.Errorf("of a file of others it says %+v", c)
+		t.Errorf("Check of a file of others: %+v, want no change", c)
 	}
 	put(t, h, s.Path, "ours and more", 0o600, 0)
 	if c := check(t, h, s); c.Action != step.Delete {
-		t.Errorf("of our file it says %+v", c)
+		t.Errorf("Check of our file: %+v, want a deletion", c)
 	}
 }

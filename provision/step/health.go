@@ -56,8 +56,8 @@ func (s *ServerHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change,
 // Apply does nothing.
 func (s *ServerHealth) Apply(context.Context, host.Host, *Walk) error { return nil }
 
-// APIReach is that a machine reaches one of the API servers: without one, its node gets no news and is not ready. It is looked at,
-// never applied.
+// APIReach checks that a machine can connect to at least one API server. Without that, its node gets no updates and
+// becomes not ready. There is nothing to apply.
 type APIReach struct {
 	URLs []string `json:"urls"`
 	host.Client
@@ -65,10 +65,10 @@ type APIReach struct {
 
 func (*APIReach) distant() {}
 
-// Label names what is reached.
+// Label returns a fixed text.
 func (s *APIReach) Label() string { return "way to the API" }
 
-// Check asks the servers in turn. One that answers is reached, whatever it says.
+// Check tries the servers in order. A server that answers with an HTTP error counts as reachable.
 func (s *APIReach) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	var failed error
 	for _, url := range s.URLs {

@@ -52,16 +52,17 @@ func hide(value any, known *Known) any {
 	return value
 }
 
-// passwordFlags are flags whose next argument is a password, by the programs that have them.
+// passwordFlags maps a program to its flag whose next argument is a password.
 var passwordFlags = map[string]string{
-	"sshpass": "-p", "redis-cli": "-a", "valkey-cli": "-a", "keydb-cli": "-a", "zip": "-P", "unzip": "-P", "sqlcmd": "-P", "bcp": "-P",
+	"sshpass": "-p", "redis-cli": "-a", "valkey-cli": "-a", "keydb-cli": "-a", "zip": "-P", "unzip": "-P",
+	"sqlcmd": "-P", "bcp": "-P",
 	"ldapsearch": "-w", "ldapmodify": "-w", "ldapadd": "-w", "ldapdelete": "-w", "ldapwhoami": "-w",
 	"mongo": "-p", "mongosh": "-p", "mongodump": "-p", "mongorestore": "-p", "mongoexport": "-p", "mongoimport": "-p",
 	"docker": "-p", "podman": "-p", "nerdctl": "-p", "crane": "-p", "skopeo": "-p", "helm": "-p", "oras": "-p",
 }
 
-// hideArgument returns an argument with its password hidden, and whether it has one: -pPASSWORD, the argument of a
-// short flag whose program takes a password by it, and USER:PASSWORD of curl.
+// hideArgument returns an argument with its password hidden, and reports whether it has a password. It recognizes
+// -pPASSWORD, the argument of a flag in passwordFlags, and USER:PASSWORD of curl. before are the preceding arguments.
 func hideArgument(before []any, text string) (string, bool) {
 	if rest, ok := strings.CutPrefix(text, "-p"); ok && rest != "" && !strings.ContainsAny(rest, "=- ") &&
 		!isFlagOfP(rest) {

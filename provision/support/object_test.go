@@ -85,7 +85,7 @@ func TestArgumentsWithAPasswordAreHidden(t *testing.T) {
 	}
 }
 
-// A program's arguments stand in a list of their own, without the line that shells have.
+// Passwords are also hidden where a program and its arguments are items of a list and not one command line.
 func TestPasswordsOfShortFlagsAreHiddenInLists(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"mysqladmin ping -phunter2", "mysqladmin ping -p(hidden)"},

@@ -23,8 +23,9 @@ var patterns = []func() *regexp.Regexp{
 }
 
 // fields are names whose value is hidden, in JSON, YAML, flags and headers.
-var fields = pattern(`(?i)((?:password|passwd|passphrase|client-key-data|secret[_-]?key|api[_-]?key|access[_-]?key|account[_-]?key` +
-	`|auth[_-]?token|\btoken|\bpwd|\bsig|signature|security-token|["']auth)["']?\s*[:=]\s*["']?)([^\s"',}]{4,})`)
+var fields = pattern(`(?i)((?:password|passwd|passphrase|client-key-data|secret[_-]?key` +
+	`|api[_-]?key|access[_-]?key|account[_-]?key|auth[_-]?token` +
+	`|\btoken|\bpwd|\bsig|signature|security-token|["']auth)["']?\s*[:=]\s*["']?)([^\s"',}]{4,})`)
 
 var bearer = pattern(`(?i)((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{12,}`)
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// shapes are tokens that are known by how they begin.
+// shapes matches tokens of well-known services, which have a fixed prefix.
 var shapes = pattern(`\b(?:` + strings.Join([]string{
 	`gh[opusr]_[A-Za-z0-9]{20,}`, `github_pat_[A-Za-z0-9_]{20,}`, // GitHub
 	`gl(?:pat|dt|rt|rtr|cbt|ptt|ft|soat|agent|oas|imt|ffct)-[A-Za-z0-9_.-]{16,}`,      // GitLab
@@ -16,29 +16,33 @@ var shapes = pattern(`\b(?:` + strings.Join([]string{
 	`(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}`, `whsec_[A-Za-z0-9+/=]{16,}`, // Stripe
 	`sk-[A-Za-z0-9_-]{20,}`,                             // OpenAI, Anthropic
 	`hv[sbr]\.[A-Za-z0-9_-]{20,}`, `s\.[A-Za-z0-9]{24}`, // Vault
-	`npm_[A-Za-z0-9]{30,}`, `pypi-[A-Za-z0-9_-]{30,}`, `dckr_(?:pat|oat)_[A-Za-z0-9_-]{16,}`, `rubygems_[0-9a-f]{40,}`, `crates_[A-Za-z0-9]{30,}`,
+	`npm_[A-Za-z0-9]{30,}`, `pypi-[A-Za-z0-9_-]{30,}`, `dckr_(?:pat|oat)_[A-Za-z0-9_-]{16,}`, `rubygems_[0-9a-f]{40,}`,
+	`crates_[A-Za-z0-9]{30,}`,
 	`SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`, `key-[0-9a-f]{32}`, // mail
-	`do[opr]_v1_[0-9a-f]{40,}`, `tskey-[a-z]+-[A-Za-z0-9-]{10,}`, `dapi[0-9a-f]{32}`, `shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}`, `gls[ac]_[A-Za-z0-9_]{20,}`, `glc_[A-Za-z0-9+/=]{20,}`,
-	`sntr[a-z]s?_[A-Za-z0-9+/=_-]{20,}`, `NRAK-[A-Z0-9]{20,}`, `dp\.(?:pt|st|ct|sa)\.[A-Za-z0-9_.]{20,}`, `lin_api_[A-Za-z0-9]{20,}`, `ATATT3[A-Za-z0-9_=-]{20,}`, `hf_[A-Za-z0-9]{20,}`,
-	`pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{16,}`, `[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{30,}`, `ops_eyJ[A-Za-z0-9+/=_-]{20,}`, `xkeysib-[0-9a-f]{40,}[A-Za-z0-9-]*`,
+	`do[opr]_v1_[0-9a-f]{40,}`, `tskey-[a-z]+-[A-Za-z0-9-]{10,}`, `dapi[0-9a-f]{32}`,
+	`shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}`, `gls[ac]_[A-Za-z0-9_]{20,}`, `glc_[A-Za-z0-9+/=]{20,}`,
+	`sntr[a-z]s?_[A-Za-z0-9+/=_-]{20,}`, `NRAK-[A-Z0-9]{20,}`, `dp\.(?:pt|st|ct|sa)\.[A-Za-z0-9_.]{20,}`,
+	`lin_api_[A-Za-z0-9]{20,}`, `ATATT3[A-Za-z0-9_=-]{20,}`, `hf_[A-Za-z0-9]{20,}`,
+	`pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{16,}`, `[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{30,}`,
+	`ops_eyJ[A-Za-z0-9+/=_-]{20,}`, `xkeysib-[0-9a-f]{40,}[A-Za-z0-9-]*`,
 	`[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}`, // Telegram
 }, "|") + `)`)
 
-// hashes are passwords as /etc/shadow and htpasswd have them, and links in which the way is the secret.
+// hashes match password hashes, as in /etc/shadow and htpasswd, and webhook URLs whose path is the secret.
 var hashes = []func() *regexp.Regexp{
 	pattern(`\$(?:1|5|6|7|y|gy|apr1|2[abxy]|argon2(?:id?|d)|pbkdf2[a-z0-9-]*|scrypt)\$[./A-Za-z0-9$=,+-]{20,}`),
 	pattern(`hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]+`),
 	pattern(`discord(?:app)?\.com/api/webhooks/[0-9]+/[A-Za-z0-9_-]+`),
 }
 
-// link is a URL, as far as it has neither white space nor quotes.
+// link matches a URL up to white space or a quote.
 var link = pattern(`\b([A-Za-z][A-Za-z0-9+.-]*://)([^\s"'<>` + "`" + `\\]+)`)
 
-// portAndPath is what stands behind the colon of a host and not of a user.
+// portAndPath matches the text after a colon if it is the port of a host, and not a password after a user.
 var portAndPath = pattern(`^[0-9]{1,5}(?:[/?#]|$)`)
 
-// redactLinks hides the passwords of URLs, also of those in which somebody wrote a password without escaping its signs, and
-// users that are tokens.
+// redactLinks hides the passwords of URLs, even if their special characters are not escaped, and user names that are
+// tokens.
 func redactLinks(text string) string {
 	return link().ReplaceAllStringFunc(text, func(found string) string {
 		parts := link().FindStringSubmatch(found)
@@ -49,7 +53,8 @@ func redactLinks(text string) string {
 		}
 		user, password, has := strings.Cut(rest[:at], ":")
 		switch {
-		case has && !strings.ContainsAny(user, "/?#") && password != "" && !portAndPath().MatchString(password) && password != hidden:
+		case has && !strings.ContainsAny(user, "/?#") && password != "" && !portAndPath().MatchString(password) &&
+			password != hidden:
 			return scheme + user + ":" + hidden + rest[at:]
 		case !has && len(user) >= 20 && !strings.ContainsAny(user, "/?#.@"):
 			return scheme + hidden + rest[at:]
@@ -58,31 +63,38 @@ func redactLinks(text string) string {
 	})
 }
 
-// passwordCommands are programs whose short flags take a password.
+// passwordCommands match command lines of programs that take a password in a flag. The first group is the text before
+// the password, the second one the password.
 var passwordCommands = []func() *regexp.Regexp{
 	pattern(`(\b(?:mysql|mariadb)[a-z_-]*\b[^\n]*?[\s"']-p)([^\s"',\]]+)`),
 	pattern(`(\bsshpass\b[^\n]*?[\s"']-p["',\s]*)([^\s"',\]]+)`),
 	pattern(`(\b(?:redis-cli|valkey-cli|keydb-cli)\b[^\n]*?[\s"']-a["',\s]+)([^\s"',\]]+)`),
 	pattern(`(\b(?:7z[ar]?|7zz|rar|unrar)\b[^\n]*?[\s"']-p)([^\s"',\]]+)`),
 	pattern(`(\b(?:zip|unzip)\b[^\n]*?[\s"']-P["',\s]*)([^\s"',\]]+)`),
-	pattern(`(\b(?:curl|wget|http|https|xh)\b[^\n]*?[\s"'](?:-u|-U|-a|--user|--proxy-user|--auth)["',=\s]*[^\s"':,=]+:)([^\s"',\]]+)`),
+	pattern(`(\b(?:curl|wget|http|https|xh)\b[^\n]*?[\s"'](?:-u|-U|-a|--user|--proxy-user|--auth)["',=\s]*` +
+		`[^\s"':,=]+:)([^\s"',\]]+)`),
 	pattern(`(\b(?:ldapsearch|ldapmodify|ldapadd|ldapwhoami|ldapdelete)\b[^\n]*?[\s"']-w["',\s]*)([^\s"',\]]+)`),
 	pattern(`(\b(?:mongosh?|mongodump|mongorestore|mongoexport|mongoimport)\b[^\n]*?[\s"']-p["',\s]+)([^\s"',\]]+)`),
 	pattern(`(\b(?:sqlcmd|bcp)\b[^\n]*?[\s"']-P["',\s]*)([^\s"',\]]+)`),
-	pattern(`(\b(?:docker|podman|nerdctl|crane|skopeo|helm|oras)\b[^\n]*?\blogin\b[^\n]*?[\s"']-p["',\s]+)([^\s"',\]]+)`),
+	pattern(`(\b(?:docker|podman|nerdctl|crane|skopeo|helm|oras)\b[^\n]*?\blogin\b[^\n]*?[\s"']-p["',\s]+)` +
+		`([^\s"',\]]+)`),
 }
 
-// item is an element of a list, in YAML and in JSON, that begins with -p and has no more of a flag's form.
+// item matches an element of a YAML or JSON list that has the form -pPASSWORD.
 var item = pattern(`((?m:^[ \t]*-[ \t]+["']?)|[\[,][ \t]*["'])(-p)([^\s"'=,\]-][^\s"'=,\]]*)`)
 
-// flagsOfP are the rest of flags that begin with -p and are written with one dash.
+// flagsOfP are known flags with one dash that begin with -p, without the -p, such as "ort" for -port.
 var flagsOfP = []string{
-	"ackage", "age", "arallel", "arallelism", "arse", "artition", "artitions", "ath", "aths", "attern", "eer", "eers", "id", "idfile", "ing", "ipe", "latform", "lugin", "lugins", "olicy", "oll", "ool",
-	"ort", "orts", "pprof", "pof", "prof", "prefix", "refix", "reserve", "retty", "rint", "riority", "rivate", "rivileged", "rod", "rofile", "rofiles", "rogress", "roject", "rometheus", "romote", "rotocol", "rovider", "roxy", "rune", "s",
+	"ackage", "age", "arallel", "arallelism", "arse", "artition", "artitions", "ath", "aths", "attern", "eer", "eers",
+	"id", "idfile", "ing", "ipe", "latform", "lugin", "lugins", "olicy", "oll", "ool",
+	"ort", "orts", "pprof", "pof", "prof", "prefix", "refix", "reserve", "retty", "rint", "riority", "rivate",
+	"rivileged", "rod", "rofile", "rofiles", "rogress", "roject", "rometheus", "romote", "rotocol", "rovider",
+	"roxy", "rune", "s",
 	"ublic", "ublish", "ull", "ush",
 }
 
-// isFlagOfP reports whether what stands behind -p makes a flag of another meaning, or is a port.
+// isFlagOfP reports whether the text after -p is not a password: it completes another flag, or is a number, an address
+// or a port mapping.
 func isFlagOfP(rest string) bool {
 	return slices.Contains(flagsOfP, rest) || strings.Trim(rest, "0123456789:./") == ""
 }

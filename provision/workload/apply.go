@@ -86,7 +86,7 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 	return entries, ended, nil
 }
 
-// compare returns what applying an object would change. Fields of it that are ignored become those of the live object.
+// compare returns what applying an object would change. It replaces ignored fields of d with those of the live object.
 func (l *Live) compare(ctx context.Context, d *Desired, there *seen) (plan.Object, error) {
 	o := plan.Object{Address: d.Address, Kind: d.Object.GetKind(), Name: fullName(d.Object.GetNamespace(), d.Object.GetName())}
 	live, err := there.get(ctx, l, d.reference())

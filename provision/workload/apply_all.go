@@ -118,14 +118,14 @@ func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.
 	return g.Wait()
 }
 
-// mostConflicts is how often an object with ignored fields is compared again because it was written in between.
+// mostConflicts is the maximum number of retries of an object with ignored fields after a conflicting write.
 const mostConflicts = 20
 
 // applyOne applies an object unless a dry run says that nothing would change, so
 // that a run with nothing to do writes nothing. Until the deadline it tries again what may pass by itself.
 func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline time.Time) (plan.Object, error) {
 	pause := 100 * time.Millisecond
-	for conflicts := 0; ; there = nil { // which is of before what kept it
+	for conflicts := 0; ; there = nil { // a retry reads the live object again
 		d := d
 		o, err := l.compare(ctx, &d, there)
 		if err == nil && o.Action != plan.None {

@@ -14,7 +14,8 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// configDigest is the annotation of pods by which they are made anew when their configuration changes.
+// configDigest is the annotation of the pod template that holds a digest of the configuration. A changed digest makes
+// the Deployment replace the pods.
 const configDigest = "clusterctl/config-digest"
 
 // ofWorkload turns the short form into the objects that it stands for.

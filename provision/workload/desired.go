@@ -35,7 +35,7 @@ type Desired struct {
 
 	Protected bool // not to be removed, whatever is declared later
 	Ignored   config.Ignored
-	version   string // of the live object that ignored fields were taken from
+	version   string // resourceVersion of the live object that ignored fields were copied from; "" means none
 }
 
 func (d Desired) reference() state.Object {
@@ -51,7 +51,9 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	namespaces := map[string]bool{}
 	var declared []Desired
 	for _, o := range c.Objects {
-		d := Desired{Address: o.Address, Source: o.Source, Protected: o.PreventDestroy, Ignored: o.Ignored, Block: o.Block, After: o.DependsOn, Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
+		d := Desired{Address: o.Address, Source: o.Source, Protected: o.PreventDestroy, Ignored: o.Ignored,
+			Block: o.Block, After: o.DependsOn,
+			Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
 		if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
 			namespaces[d.Object.GetName()] = true
 		}
@@ -93,7 +95,7 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	return list, nil
 }
 
-// Made returns the objects that a workload stands for.
+// Made returns the Kubernetes objects of a workload.
 func Made(w config.Workload) (list []map[string]any, err error) {
 	objects, err := ofWorkload(w)
 	for _, o := range objects {

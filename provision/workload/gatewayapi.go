@@ -33,8 +33,10 @@ func gatewayAPI(c *config.Cluster) (list []any, err error) {
 	if cfg.GatewayAddresses == daemons.OfLoadBalancer {
 		list = append(list, &rbacv1.ClusterRoleBinding{
 			TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-ingress:gateway-addresses"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:kube-ingress"}},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kube-ingress:gateway-addresses"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind,
+				Name: "system:kube-ingress"}},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+				Name: "system:kube-ingress:gateway-addresses"},
 		})
 	}
 	if !c.Ingress.GatewayAPI {

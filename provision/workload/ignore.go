@@ -11,7 +11,7 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// ignoredOf returns which fields of an object of a workload are ignored, when these fields of its block are.
+// ignoredOf converts the ignored fields of a workload block to those of the workload's object of a kind.
 func ignoredOf(block config.Ignored, kind string) config.Ignored {
 	out := config.Ignored{All: block.All}
 	template := []string{"spec", "template", "spec"}
@@ -35,9 +35,10 @@ func ignoredOf(block config.Ignored, kind string) config.Ignored {
 	return out
 }
 
-// Over returns the object as it is applied over a live one: the fields that are ignored are as they are there. Of those
-// the ones stay in what is applied that this manager alone owns, since server-side apply removes fields that their only
-// owner no longer applies. Fields that others own are left out, and are theirs from then on.
+// Over returns a copy of d to apply over a live object, with ignored fields as they are in the live object. Ignored
+// fields that only this manager owns stay in the copy with their live values, because server-side apply deletes fields
+// that their only owner stops applying. Ignored fields that other managers own too are left out of the copy, so that
+// this manager gives up its ownership.
 func (d Desired) Over(live *unstructured.Unstructured) Desired {
 	if len(d.Ignored.Fields) == 0 {
 		return d
@@ -56,14 +57,14 @@ func (d Desired) Over(live *unstructured.Unstructured) Desired {
 	return d
 }
 
-// fields are the fields that a manager owns, as managedFields has them.
+// fields is a set of fields in the format of managedFields (FieldsV1).
 type fields = map[string]any
 
-// owners are the managers of an object.
+// owners holds the fields that each manager owns in an object.
 type owners struct {
 	ours   fields
 	others []fields
-	known  bool // the object says who owns its fields
+	known  bool // the object has managedFields
 }
 
 func ownersOf(live *unstructured.Unstructured) (list owners) {
@@ -73,7 +74,8 @@ func ownersOf(live *unstructured.Unstructured) (list owners) {
 			continue
 		}
 		list.known = true
-		if entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
+		if entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == "" {
 			list.ours = set
 		} else {
 			list.others = append(list.others, set)
@@ -82,13 +84,13 @@ func ownersOf(live *unstructured.Unstructured) (list owners) {
 	return list
 }
 
-// ownership is what a manager owns of a field.
+// ownership says how much of a field a manager owns.
 type ownership int
 
 const (
 	none  ownership = iota
-	part            // it, or fields in it
-	whole           // a field around it that has one owner as a whole, or it cannot be said
+	part            // the field itself, or fields inside it
+	whole           // an atomic field that contains it; also used when ownership is not known
 )
 
 type owner struct {
@@ -106,7 +108,7 @@ func (o owners) at(path []string) (own owner, others []owner) {
 	return walkFields(o.ours, path), others
 }
 
-// walkFields follows a path through the fields that a manager owns.
+// walkFields returns what a set of owned fields says about the field at a path.
 func walkFields(set fields, path []string) owner {
 	for i, step := range path {
 		next, ok := set["f:"+step].(map[string]any)
@@ -128,8 +130,8 @@ func walkFields(set fields, path []string) owner {
 	return owner{has: part, fields: set}
 }
 
-// element returns what a manager owns of the element of a list that has a name. keyed is that elements of the list are
-// known by something else than their names.
+// element returns the owned fields of the list element with a name. keyed reports that the list's elements have other
+// keys than the name, so that the element cannot be identified.
 func element(set fields, name string) (found fields, ok, keyed bool) {
 	for key, value := range set {
 		text, isKey := strings.CutPrefix(key, "k:")
@@ -149,7 +151,8 @@ func element(set fields, name string) (found fields, ok, keyed bool) {
 	return nil, false, keyed
 }
 
-// kept returns what of a live value has to be applied so that it stays.
+// kept returns the part of a live value that has to be applied so that server-side apply does not delete it. It reports
+// whether there is any.
 func (o owners) kept(value any, own owner, others []owner) (any, bool) {
 	if own.has == none {
 		return nil, false
@@ -177,7 +180,7 @@ func (o owners) kept(value any, own owner, others []owner) (any, bool) {
 	return value, true
 }
 
-// at returns the value of a field.
+// at returns the value of the field at a path, and reports whether the field exists.
 func at(value any, path []string) (any, bool) {
 	for _, step := range path {
 		switch v := value.(type) {
@@ -207,7 +210,8 @@ func named(list []any, name string) int {
 	})
 }
 
-// replace sets a field of an object, or takes it out. A field in something that is not declared stays undeclared.
+// replace sets the field at a path to with, or deletes the field if set is false. It creates missing maps on the path,
+// but no list elements.
 func replace(value any, path []string, with any, set bool) {
 	last := len(path) - 1
 	for i, step := range path {

@@ -31,11 +31,13 @@ func (l *Live) dryRun(ctx context.Context, d Desired) (*unstructured.Unstructure
 // write applies an object. Its errors are marked as those of a write.
 func (l *Live) write(ctx context.Context, client dynamic.ResourceInterface, d Desired, dryRun ...string) (*unstructured.Unstructured, error) {
 	object := d.Object
-	if d.version != "" && len(dryRun) == 0 { // what is ignored is not to go back to what it was a moment ago
+	// The version makes the write fail if an ignored field changed after it was copied from the live object.
+	if d.version != "" && len(dryRun) == 0 {
 		object = object.DeepCopy()
 		object.SetResourceVersion(d.version)
 	}
-	result, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: dryRun})
+	result, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: Manager, Force: true,
+		DryRun: dryRun})
 	if err != nil {
 		return nil, writeError{err}
 	}

@@ -14,13 +14,16 @@ import (
 )
 
 var (
-	clusterRoleBindings = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}
-	roleBindings        = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}
+	clusterRoleBindings = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterrolebindings"}
+	roleBindings = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "rolebindings"}
 )
 
-// DropFormerRights deletes the bindings by which API servers of former releases let the users read all Secrets and change all
-// leases of kube-system that their daemons were on all machines: a certificate for one that was stolen and then renewed is in no
-// list of revoked ones. Bindings of these names that an API server has not made stay.
+// DropFormerRights deletes the bindings of config.FormerUsers, which daemons of former releases shared on all machines.
+// The bindings allow these users to read all Secrets and to change all leases in kube-system. They must go because a
+// certificate that was stolen before its renewal is not in any revocation list. Bindings of the same names that an API
+// server did not create stay.
 func (l *Live) DropFormerRights(ctx context.Context) error {
 	for _, name := range config.FormerUsers {
 		for _, bindings := range []dynamic.ResourceInterface{
@@ -43,7 +46,7 @@ func (l *Live) DropFormerRights(ctx context.Context) error {
 	return nil
 }
 
-// ofBootstrap reports whether an API server has made an object of RBAC.
+// ofBootstrap reports whether an RBAC object is one of the defaults that an API server creates.
 func ofBootstrap(o *unstructured.Unstructured) bool {
 	return o.GetLabels()["kubernetes.io/bootstrapping"] == "rbac-defaults"
 }

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestRightsOfUsersOfFormerReleasesAreRemoved leaves bindings of the same names that are somebody else's. Proves S12.
+// TestRightsOfUsersOfFormerReleasesAreRemoved also checks that bindings of the same names that an API server did not
+// create stay. Proves S12.
 func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 	made := func(kind, namespace, name string) *unstructured.Unstructured {
 		o := item("rbac.authorization.k8s.io/v1", kind, namespace, name, nil)
@@ -15,8 +16,10 @@ func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 		return o
 	}
 	l, client := fakeLive(
-		made("ClusterRoleBinding", "", "system:kube-ingress"), made("ClusterRoleBinding", "", "system:replica:kube-ingress"),
-		item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil), made("RoleBinding", "kube-system", "system:kube-network"),
+		made("ClusterRoleBinding", "", "system:kube-ingress"), made("ClusterRoleBinding", "",
+			"system:replica:kube-ingress"),
+		item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil),
+		made("RoleBinding", "kube-system", "system:kube-network"),
 	)
 	for range 2 {
 		if err := l.DropFormerRights(t.Context()); err != nil {
@@ -26,10 +29,10 @@ func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 	for _, name := range []string{"system:kube-ingress", "system:replica:kube-ingress", "system:kube-dns"} {
 		_, err := client.Tracker().Get(clusterRoleBindings, "", name)
 		if gone := name == "system:kube-ingress"; apierrors.IsNotFound(err) != gone {
-			t.Errorf("%s: %v, want it gone: %v", name, err, gone)
+			t.Errorf("%s: error %v, want it deleted: %v", name, err, gone)
 		}
 	}
 	if _, err := client.Tracker().Get(roleBindings, "kube-system", "system:kube-network"); !apierrors.IsNotFound(err) {
-		t.Errorf("the binding in kube-system: %v", err)
+		t.Errorf("the binding in kube-system was not deleted: %v", err)
 	}
 }

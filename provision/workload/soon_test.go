@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// An apply tries again what may pass by itself: while the members of etcd elect a leader, the API server answers with
-// Timeout.
+// An apply retries transient errors. While the members of etcd elect a leader, the API server returns Timeout.
 func TestErrorsThatPassAreTriedAgain(t *testing.T) {
 	maps := schema.GroupResource{Resource: "configmaps"}
 	for _, c := range []struct {

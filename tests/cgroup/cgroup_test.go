@@ -1,5 +1,5 @@
-// Package cgroup holds the kubelet's control groups to a kernel that has version 2 of them: Debian's in user mode,
-// which is an ordinary process and needs no rights.
+// Package cgroup tests the kubelet's control groups on a kernel with cgroup v2. The kernel is Debian's user-mode Linux,
+// which is an ordinary process and needs no privileges.
 package cgroup
 
 import (

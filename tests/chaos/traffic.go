@@ -14,8 +14,8 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// every is the interval between two requests of one client of the workload. Each request is a connection of its own,
-// and six clients that made one every 10 ms took half of a machine with two processors.
+// every is the interval between two requests of one client of the workload. Each request opens a connection. With an
+// interval of 10 ms, six clients used half of a machine with two processors.
 const every = 50 * time.Millisecond
 
 const probeUnit = `[Unit]

@@ -15,7 +15,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// What the server takes when it is created, clusterctl validate finds nothing wrong with.
+// The check that clusterctl validate uses must accept every object that the server accepts on creation. It must find at
+// least nine of ten objects that the server rejects as invalid.
 func TestObjectsThatAreTakenPassTheCheckWithoutAServer(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme).UniversalDeserializer()
 	all := map[string]*sample{}
@@ -73,6 +74,6 @@ func TestObjectsThatAreTakenPassTheCheckWithoutAServer(t *testing.T) {
 		}
 	}
 	if found*10 < refused*9 {
-		t.Errorf("of %d objects that the server refuses as invalid only %d are found", refused, found)
+		t.Errorf("the check finds only %[2]d of the %[1]d objects that the server rejects as invalid", refused, found)
 	}
 }

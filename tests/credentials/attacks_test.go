@@ -23,67 +23,85 @@ const (
 	jsonContent = "application/json"
 )
 
-// attack is a request that has to be refused.
+// attack is a request that the API server must reject.
 type attack struct {
 	name         string
 	who          certs.Request
 	method, path string
-	contentType  string // JSON if it is empty
+	contentType  string // empty means JSON
 	body         string
-	code         int
-	text         string // part of the answer
+	code         int    // expected HTTP status
+	text         string // expected part of the response body
 }
 
-// tenants makes what the attacks are directed at, and gives users their rights in the namespace shop: eve edits it, and peeper may
-// get what containers do.
+// tenants creates the objects that the attacks target, and grants rights in the namespace shop: eve can edit it, and
+// peeper can get, but not create, exec, attach and port-forward.
 func tenants(t *testing.T, admin *client) {
 	t.Helper()
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/"
-	admin.make(rbac+"rolebindings", object(t, `{"metadata":{"name":"eve"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"eve"}],
+	admin.make(rbac+"rolebindings", object(t,
+		`{"metadata":{"name":"eve"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"eve"}],
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"edit"}}`))
-	admin.make(rbac+"roles", object(t, `{"metadata":{"name":"author"},"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["create"]}]}`))
-	admin.make(rbac+"rolebindings", object(t, `{"metadata":{"name":"author"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"eve"}],
+	admin.make(rbac+"roles", object(t, `{"metadata":{"name":"author"},`+
+		`"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["create"]}]}`))
+	admin.make(rbac+"rolebindings", object(t,
+		`{"metadata":{"name":"author"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"eve"}],
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"author"}}`))
-	admin.make(rbac+"roles", object(t, `{"metadata":{"name":"peeper"},"rules":[{"apiGroups":[""],"resources":["pods","pods/exec","pods/attach","pods/portforward"],"verbs":["get","list","watch"]}]}`))
-	admin.make(rbac+"rolebindings", object(t, `{"metadata":{"name":"peeper"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"peeper"}],
+	admin.make(rbac+"roles", object(t, `{"metadata":{"name":"peeper"},"rules":[{"apiGroups":[""],"resources":["pods",`+
+		`"pods/exec","pods/attach","pods/portforward"],"verbs":["get","list","watch"]}]}`))
+	admin.make(rbac+"rolebindings", object(t, `{"metadata":{"name":"peeper"},
+		"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"peeper"}],
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"peeper"}}`))
 	admin.make("/api/v1/namespaces/kube-system/configmaps", object(t, `{"metadata":{"name":"machine-inventory"},
-		"data":{"worker":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.2\"]}","other":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.3\"]}"}}`))
+		"data":{"worker":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.2\"]}",
+		"other":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.3\"]}"}}`))
 	for _, name := range []string{"tls", "unused"} {
-		admin.make("/api/v1/namespaces/shop/secrets", object(t, fmt.Sprintf(`{"metadata":{"name":%q},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==","tls.key":"YQ=="}}`, name)))
+		admin.make("/api/v1/namespaces/shop/secrets",
+			object(t, fmt.Sprintf(`{"metadata":{"name":%q},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==",`+
+				`"tls.key":"YQ=="}}`, name)))
 	}
-	admin.make("/api/v1/namespaces/vault/secrets", object(t, `{"metadata":{"name":"tls"},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==","tls.key":"YQ=="}}`))
+	admin.make("/api/v1/namespaces/vault/secrets",
+		object(t, `{"metadata":{"name":"tls"},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==","tls.key":"YQ=="}}`))
 	for namespace, class := range map[string]string{"shop": "clusterctl", "vault": "others"} {
-		admin.make("/apis/networking.k8s.io/v1/namespaces/"+namespace+"/ingresses", object(t, fmt.Sprintf(`{"metadata":{"name":"tls"},"spec":{"ingressClassName":%q,"tls":[{"secretName":"tls"}],
+		admin.make("/apis/networking.k8s.io/v1/namespaces/"+namespace+"/ingresses",
+			object(t, fmt.Sprintf(`{"metadata":{"name":"tls"},
+			"spec":{"ingressClassName":%q,"tls":[{"secretName":"tls"}],
 			"defaultBackend":{"service":{"name":"web","port":{"number":80}}}}}`, class)))
 	}
-	admin.make("/api/v1/namespaces/shop/services", object(t, `{"metadata":{"name":"web"},"spec":{"ports":[{"port":22}]}}`))
-	admin.make("/api/v1/namespaces/shop/resourcequotas", object(t, `{"metadata":{"name":"ending"},"spec":{"hard":{"pods":"0"},"scopes":["Terminating"]}}`))
+	admin.make("/api/v1/namespaces/shop/services",
+		object(t, `{"metadata":{"name":"web"},"spec":{"ports":[{"port":22}]}}`))
+	admin.make("/api/v1/namespaces/shop/resourcequotas",
+		object(t, `{"metadata":{"name":"ending"},"spec":{"hard":{"pods":"0"},"scopes":["Terminating"]}}`))
 }
 
-// csr asks for a client certificate of any name.
+// csr returns a CertificateSigningRequest for a client certificate.
 func csr(t *testing.T, name, signer, user, group string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: []string{group}}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: user,
+		Organization: []string{group}}}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"signerName":%q,"usages":["digital signature","client auth"],"request":%q}}`, name, signer, base64.StdEncoding.EncodeToString(text))
+	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"signerName":%q,"usages":["digital signature","client `+
+		`auth"],"request":%q}}`, name, signer, base64.StdEncoding.EncodeToString(text))
 }
 
 func lease(name, holder string, seconds int) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q,"leaseDurationSeconds":%d}}`, name, holder, seconds)
+	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q,"leaseDurationSeconds":%d}}`, name,
+		holder, seconds)
 }
 
-// attacks are what the holder of a worker's credentials, or of a namespace, tries. Proves S12.
+// attacks returns the requests of an attacker who has a worker's credentials or the edit right in a namespace. The
+// numbers in comments group the attacks by topic. Proves S12.
 func attacks(t *testing.T) []attack {
 	t.Helper()
-	ingress, dns, network := certs.Replica("kube-ingress", "worker"), certs.Replica("kube-dns", "worker"), certs.Replica("kube-network", "worker")
+	ingress, dns, network := certs.Replica("kube-ingress", "worker"), certs.Replica("kube-dns", "worker"),
+		certs.Replica("kube-network", "worker")
 	kubelet := certs.Request{CommonName: "system:node:worker", Organizations: []string{"system:nodes"}}
 	eve, peeper := certs.Request{CommonName: "eve"}, certs.Request{CommonName: "peeper"}
 	noGroup := certs.Request{CommonName: "system:kube-dns:worker"}
@@ -91,7 +109,8 @@ func attacks(t *testing.T) []attack {
 	own := func(address, hint string) string {
 		text := slice("kube-dns", "kube-dns-worker", "worker")
 		text = strings.Replace(text, "10.0.0.2", address, 1)
-		return strings.Replace(text, `"nodeName"`, fmt.Sprintf(`"hints":{"forNodes":[{"name":%q}]},"nodeName"`, hint), 1)
+		return strings.Replace(text, `"nodeName"`, fmt.Sprintf(`"hints":{"forNodes":[{"name":%q}]},"nodeName"`, hint),
+			1)
 	}
 	var groups []string
 	for i := range 300 {
@@ -99,64 +118,110 @@ func attacks(t *testing.T) []attack {
 	}
 	product := strings.Join(groups, ",")
 	return []attack{
-		// 1: what is on a worker.
-		{"read a Secret that nothing refers to", ingress, "GET", "/api/v1/namespaces/shop/secrets/unused", "", "", 403, "no Ingress and no Gateway refers"},
-		{"read a Secret of another controller's Ingress", ingress, "GET", "/api/v1/namespaces/vault/secrets/tls", "", "", 403, "no Ingress and no Gateway refers"},
-		{"list one Secret in all namespaces", ingress, "GET", "/api/v1/secrets?fieldSelector=metadata.name%3Dtls", "", "", 403, "individual"},
-		{"watch all Secrets but one", ingress, "GET", "/api/v1/namespaces/shop/secrets?watch=true&fieldSelector=metadata.name!%3Dtls", "", "", 403, "individual"},
-		{"list Secrets by their type", ingress, "GET", "/api/v1/namespaces/shop/secrets?fieldSelector=type%3Dkubernetes.io%2Ftls", "", "", 403, "individual"},
-		{"change the certificate that it serves", ingress, "PATCH", "/api/v1/namespaces/shop/secrets/tls", mergePatch, `{"data":{"tls.key":"Yg=="}}`, 403, "can only read"},
-		{"delete Secrets as a collection", ingress, "DELETE", "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Dtls", "", "", 403, "can only read"},
-		{"have an Ingress refer to a Secret", ingress, "PATCH", "/apis/networking.k8s.io/v1/namespaces/shop/ingresses/web", mergePatch, `{"spec":{"tls":[{"secretName":"unused"}]}}`, 403, "forbidden"},
-		{"make a class its own", ingress, "PATCH", "/apis/networking.k8s.io/v1/ingressclasses/others", mergePatch, `{"metadata":{"annotations":{"a":"b"}}}`, 403, "forbidden"},
-		{"stop the controllers by their lease", dns, "PUT", leasesPath + "/kube-controller-manager", "", lease("kube-controller-manager", "worker", 3600), 403, "own lease"},
-		{"make a lease of a generated name", dns, "POST", leasesPath, "", `{"metadata":{"generateName":"kube-dns-"},"spec":{"holderIdentity":"worker"}}`, 403, "own lease"},
-		{"keep an election for an hour", ingress, "PUT", leasesPath + "/kube-ingress", "", lease("kube-ingress", "worker", 3600), 403, "60 seconds at most"},
-		{"give another machine the addresses", network, "PUT", leasesPath + "/load-balancer-0", "", lease("load-balancer-0", "other", 2), 403, "for itself"},
-		{"patch a slice", dns, "PATCH", slicesPath + "/kube-dns-worker", mergePatch, `{"metadata":{"labels":{"kubernetes.io/service-name":"kubernetes"}}}`, 403, "get, create, update, or delete"},
-		{"apply a slice", dns, "PATCH", slicesPath + "/kube-dns-x?fieldManager=x", applyPatch, slice("kube-dns", "kube-dns-x", "worker"), 403, "of its own"},
-		{"answer at another machine's address", dns, "PUT", slicesPath + "/kube-dns-worker", "", own("10.0.0.3", "worker"), 403, "is not an address of machine"},
-		{"answer at an address outside", dns, "PUT", slicesPath + "/kube-dns-worker", "", own("192.0.2.1", "worker"), 403, "is not an address of machine"},
-		{"answer another machine's queries", dns, "PUT", slicesPath + "/kube-dns-worker", "", own("10.0.0.2", "other"), 403, "hints for the node"},
-		{"be an endpoint of the API", dns, "POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", "", slice("kubernetes", "kubernetes-2", "worker"), 403, "forbidden"},
+		// 1: credentials on a worker.
+		{"read a Secret that nothing refers to", ingress, "GET", "/api/v1/namespaces/shop/secrets/unused", "", "", 403,
+			"no Ingress and no Gateway refers"},
+		{"read a Secret of another controller's Ingress", ingress, "GET", "/api/v1/namespaces/vault/secrets/tls", "",
+			"", 403, "no Ingress and no Gateway refers"},
+		{"list one Secret in all namespaces", ingress, "GET", "/api/v1/secrets?fieldSelector=metadata.name%3Dtls", "",
+			"", 403, "individual"},
+		{"watch all Secrets but one", ingress, "GET",
+			"/api/v1/namespaces/shop/secrets?watch=true&fieldSelector=metadata.name!%3Dtls", "", "", 403, "individual"},
+		{"list Secrets by their type", ingress, "GET",
+			"/api/v1/namespaces/shop/secrets?fieldSelector=type%3Dkubernetes.io%2Ftls", "", "", 403, "individual"},
+		{"change the certificate that it serves", ingress, "PATCH", "/api/v1/namespaces/shop/secrets/tls", mergePatch,
+			`{"data":{"tls.key":"Yg=="}}`, 403, "can only read"},
+		{"delete Secrets as a collection", ingress, "DELETE",
+			"/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Dtls", "", "", 403, "can only read"},
+		{"have an Ingress refer to a Secret", ingress, "PATCH",
+			"/apis/networking.k8s.io/v1/namespaces/shop/ingresses/web", mergePatch,
+			`{"spec":{"tls":[{"secretName":"unused"}]}}`, 403, "forbidden"},
+		{"take over an ingress class", ingress, "PATCH", "/apis/networking.k8s.io/v1/ingressclasses/others", mergePatch,
+			`{"metadata":{"annotations":{"a":"b"}}}`, 403, "forbidden"},
+		{"take the lease of the controller manager", dns, "PUT", leasesPath + "/kube-controller-manager", "",
+			lease("kube-controller-manager", "worker", 3600), 403, "own lease"},
+		{"create a lease with a generated name", dns, "POST", leasesPath, "",
+			`{"metadata":{"generateName":"kube-dns-"},"spec":{"holderIdentity":"worker"}}`, 403, "own lease"},
+		{"hold an election lease for an hour", ingress, "PUT", leasesPath + "/kube-ingress", "",
+			lease("kube-ingress", "worker", 3600), 403, "60 seconds at most"},
+		{"give the load balancer addresses to another machine", network, "PUT", leasesPath + "/load-balancer-0", "",
+			lease("load-balancer-0", "other", 2), 403, "for itself"},
+		{"patch an EndpointSlice", dns, "PATCH", slicesPath + "/kube-dns-worker", mergePatch,
+			`{"metadata":{"labels":{"kubernetes.io/service-name":"kubernetes"}}}`, 403,
+			"get, create, update, or delete"},
+		{"apply an EndpointSlice", dns, "PATCH", slicesPath + "/kube-dns-x?fieldManager=x", applyPatch,
+			slice("kube-dns", "kube-dns-x", "worker"), 403, "of its own"},
+		{"publish another machine's address as an endpoint", dns, "PUT", slicesPath + "/kube-dns-worker", "",
+			own("10.0.0.3", "worker"), 403, "is not an address of machine"},
+		{"publish an address outside the cluster as an endpoint", dns, "PUT", slicesPath + "/kube-dns-worker", "",
+			own("192.0.2.1", "worker"),
+			403, "is not an address of machine"},
+		{"publish an endpoint with hints for another machine", dns, "PUT", slicesPath + "/kube-dns-worker", "",
+			own("10.0.0.2", "other"),
+			403, "hints for the node"},
+		{"add an endpoint to the service kubernetes", dns, "POST",
+			"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", "",
+			slice("kubernetes", "kubernetes-2", "worker"), 403, "forbidden"},
 		{"delete another machine's endpoint", dns, "DELETE", slicesPath + "/kube-dns-other", "", "", 403, "of its own"},
-		{"take the name without the group", noGroup, "PUT", leasesPath + "/kube-dns-worker", "", lease("kube-dns-worker", "worker", 20), 403, "forbidden"},
-		{"approve a certificate of another daemon", kubelet, "PUT", "/apis/certificates.k8s.io/v1/certificatesigningrequests/stolen/approval", "",
-			csr(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other", "system:kube-ingress"), 403, "forbidden"},
-		{"have a kubelet publish a name server", kubelet, "POST", slicesPath, "", slice("kube-dns", "kube-dns-worker", "worker"), 403, "forbidden"},
-		// 2: every protocol and method needs create.
-		{"exec by GET", peeper, "GET", pods + "/exec?command=id&stdout=true", "", "", 403, `cannot create resource \"pods/exec\"`},
-		{"attach by GET", peeper, "GET", pods + "/attach?stdout=true", "", "", 403, `cannot create resource \"pods/attach\"`},
-		{"forward a port by GET", peeper, "GET", pods + "/portforward?ports=80", "", "", 403, `cannot create resource \"pods/portforward\"`},
+		{"use the user name without the group", noGroup, "PUT", leasesPath + "/kube-dns-worker", "",
+			lease("kube-dns-worker", "worker", 20), 403, "forbidden"},
+		{"approve a certificate of another daemon", kubelet, "PUT",
+			"/apis/certificates.k8s.io/v1/certificatesigningrequests/stolen/approval", "",
+			csr(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other", "system:kube-ingress"),
+			403, "forbidden"},
+		{"publish an endpoint of kube-dns as a kubelet", kubelet, "POST", slicesPath, "",
+			slice("kube-dns", "kube-dns-worker", "worker"), 403, "forbidden"},
+		// 2: exec, attach and port-forward need the verb create, whatever the protocol and method.
+		{"exec by GET", peeper, "GET", pods + "/exec?command=id&stdout=true", "", "", 403,
+			`cannot create resource \"pods/exec\"`},
+		{"attach by GET", peeper, "GET", pods + "/attach?stdout=true", "", "", 403,
+			`cannot create resource \"pods/attach\"`},
+		{"forward a port by GET", peeper, "GET", pods + "/portforward?ports=80", "", "", 403,
+			`cannot create resource \"pods/portforward\"`},
 		{"exec by POST", peeper, "POST", pods + "/exec?command=id&stdout=true", "", "", 403, "cannot create"},
 		// 10: external IPs.
-		{"take a machine's SSH port", eve, "PATCH", services + "/web", mergePatch, `{"spec":{"externalIPs":["10.0.0.3"]}}`, 403, "an address of machine other"},
-		{"take the API's address", eve, "POST", services, "", `{"metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],"externalIPs":["10.0.0.1"]}}`, 403, "spec.externalIPs[0]"},
-		{"take it by an apply", eve, "PATCH", services + "/api?fieldManager=x", applyPatch, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],"externalIPs":["192.0.2.1","10.0.0.1"]}}`, 403, "spec.externalIPs[1]"},
-		{"take it in the form of IPv6", eve, "POST", services, "", `{"metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],"externalIPs":["::ffff:10.0.0.1"]}}`, 422, "spec.externalIPs[0]"},
-		// 12: a Role that is a product.
-		{"write a Role of 27 million rights", eve, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles", "",
-			fmt.Sprintf(`{"metadata":{"name":"product"},"rules":[{"apiGroups":[%s],"resources":[%s],"verbs":[%s]}]}`, product, product, product), 403, "is attempting to grant RBAC permissions not currently held"},
-		// 16: scopes of quotas.
-		{"enter a quota's scope by a deadline", eve, "PATCH", pods, mergePatch, `{"spec":{"activeDeadlineSeconds":60}}`, 403, "exceeded quota: ending"},
-		// 41: a version that the object cannot have yet.
-		{"create an object of a version", eve, "POST", "/api/v1/namespaces/shop/configmaps", "", `{"metadata":{"name":"c","resourceVersion":"7"}}`, 400, "resourceVersion should not be set"},
+		{"use a machine's address as an external IP", eve, "PATCH", services + "/web", mergePatch,
+			`{"spec":{"externalIPs":["10.0.0.3"]}}`, 403, "an address of machine other"},
+		{"use the API's address as an external IP", eve, "POST", services, "",
+			`{"metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],"externalIPs":["10.0.0.1"]}}`, 403,
+			"spec.externalIPs[0]"},
+		{"use the API's address by server-side apply", eve, "PATCH", services + "/api?fieldManager=x", applyPatch,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],` +
+				`"externalIPs":["192.0.2.1","10.0.0.1"]}}`, 403, "spec.externalIPs[1]"},
+		{"use the API's address as an IPv4-mapped IPv6 address", eve, "POST", services, "",
+			`{"metadata":{"name":"api"},"spec":{"ports":[{"port":6443}],"externalIPs":["::ffff:10.0.0.1"]}}`, 422,
+			"spec.externalIPs[0]"},
+		// 12: a Role whose groups, resources and verbs multiply to a large number of rights.
+		{"write a Role of 27 million rights", eve, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles",
+			"",
+			fmt.Sprintf(`{"metadata":{"name":"product"},"rules":[{"apiGroups":[%s],"resources":[%s],"verbs":[%s]}]}`,
+				product, product, product), 403, "is attempting to grant RBAC permissions not currently held"},
+		// 16: scopes of resource quotas.
+		{"enter the scope of an exceeded quota by a deadline", eve, "PATCH", pods, mergePatch,
+			`{"spec":{"activeDeadlineSeconds":60}}`,
+			403, "exceeded quota: ending"},
+		// 41: a resourceVersion on create.
+		{"create an object with a resourceVersion", eve, "POST", "/api/v1/namespaces/shop/configmaps", "",
+			`{"metadata":{"name":"c","resourceVersion":"7"}}`, 400, "resourceVersion should not be set"},
 	}
 }
 
-// TestAttacksAreRefused tries each attack, and that what is refused was not carried out. Proves S12.
+// TestAttacksAreRefused sends each attack, and checks that the server rejects it and that no object changed.
+// Proves S12.
 func TestAttacksAreRefused(t *testing.T) {
 	s := serve(t)
 	admin := s.as(certs.SuperAdmin())
 	fixtures(t, admin)
 	tenants(t, admin)
 	if code, text := admin.ask("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", jsonContent,
-		[]byte(csr(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other", "system:kube-ingress"))); code != 201 {
+		[]byte(csr(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other",
+			"system:kube-ingress"))); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	versions := func() string {
 		var all []string
-		for _, path := range []string{leasesPath, slicesPath, "/api/v1/namespaces/shop/secrets", "/api/v1/namespaces/shop/services", "/api/v1/namespaces/shop/pods"} {
+		for _, path := range []string{leasesPath, slicesPath, "/api/v1/namespaces/shop/secrets",
+			"/api/v1/namespaces/shop/services", "/api/v1/namespaces/shop/pods"} {
 			code, text := admin.ask("GET", path, jsonContent, nil)
 			if code != 200 {
 				t.Fatalf("%s: %d %s", path, code, text)
@@ -179,15 +244,17 @@ func TestAttacksAreRefused(t *testing.T) {
 		if a.method == "PUT" {
 			body = s.current(t, strings.TrimSuffix(path, "/approval"), a.body)
 		}
-		if code, text := s.as(a.who).ask(a.method, a.path, contentType, body); code != a.code || !strings.Contains(text, a.text) {
+		if code, text := s.as(a.who).ask(a.method, a.path, contentType, body); code != a.code ||
+			!strings.Contains(text, a.text) {
 			t.Errorf("%s: %d %.400s, want %d with %q", a.name, code, text, a.code, a.text)
 		}
 	}
 	if after := versions(); after != before {
-		t.Errorf("something was changed:\n%s\n\nbefore:\n%s", after, before)
+		t.Errorf("objects changed:\n%s\n\nbefore:\n%s", after, before)
 	}
-	// What the proxy is for works: the attacks do not fail because everything does.
-	if code, text := s.as(certs.Replica("kube-ingress", "worker")).ask("GET", "/api/v1/namespaces/shop/secrets/tls", jsonContent, nil); code != 200 {
-		t.Errorf("the certificate that an Ingress refers to: %d %s", code, text)
+	// A permitted request succeeds, so the attacks do not fail only because every request fails.
+	if code, text := s.as(certs.Replica("kube-ingress", "worker")).ask("GET", "/api/v1/namespaces/shop/secrets/tls",
+		jsonContent, nil); code != 200 {
+		t.Errorf("get the certificate that an Ingress refers to: %d %s", code, text)
 	}
 }

@@ -1,4 +1,4 @@
-// Package credentials lists the credentials that provisioning puts on each kind of machine, and asks an API server what each of
-// them may do: docs/credentials.md is the list. A credential of a worker must not read or change what does not concern that
-// worker.
+// Package credentials tests the rights of all credentials that provisioning writes to machines, against an API server
+// in the test process. docs/credentials.md is the list of these rights. A worker's credential must not read or change
+// objects that do not belong to that worker.
 package credentials

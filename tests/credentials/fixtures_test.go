@@ -20,131 +20,177 @@ import (
 
 const clientAuth = x509.ExtKeyUsageClientAuth
 
-// fixtureObjects are what concerns the machine "worker", by the name "web" in the namespace "shop".
+// fixtureObjects returns the Node "worker" and the objects that belong to it, which are named "web" in the namespace
+// "shop".
 func fixtureObjects(*testing.T) []runtime.Object {
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	return []runtime.Object{
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}},
-		&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "worker", ServiceAccountName: "web", Volumes: []corev1.Volume{
-			{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "web"}}},
-			{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}}},
-			{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web"}}},
-		}}},
+		&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "worker", ServiceAccountName: "web",
+			Volumes: []corev1.Volume{
+				{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "web"}}},
+				{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}}},
+				{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+					ClaimName: "web"}}},
+			}}},
 		&corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeTLS},
-		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "clusterctl"}, Spec: networkingv1.IngressClassSpec{Controller: "clusterctl.local/ingress"}},
-		&networkingv1.Ingress{ObjectMeta: meta, Spec: networkingv1.IngressSpec{IngressClassName: ptr.To("clusterctl"), TLS: []networkingv1.IngressTLS{{SecretName: "web"}}}},
+		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "clusterctl"},
+			Spec: networkingv1.IngressClassSpec{Controller: "clusterctl.local/ingress"}},
+		&networkingv1.Ingress{ObjectMeta: meta, Spec: networkingv1.IngressSpec{IngressClassName: ptr.To("clusterctl"),
+			TLS: []networkingv1.IngressTLS{{SecretName: "web"}}}},
 	}
 }
 
-// fixtures makes objects of two workers, and of a namespace that concerns neither.
+// fixtures creates the objects of two machines, "worker" and "other". Those of "worker" are in the namespace "shop",
+// those of "other" in the namespace "vault".
 func fixtures(t *testing.T, admin *client) {
 	t.Helper()
 	for _, namespace := range []string{"shop", "vault"} {
 		admin.make("/api/v1/namespaces", object(t, fmt.Sprintf(`{"metadata":{"name":%q}}`, namespace)))
 		admin.make("/api/v1/namespaces/"+namespace+"/serviceaccounts", object(t, `{"metadata":{"name":"default"}}`))
 	}
-	admin.make("/apis/networking.k8s.io/v1/ingressclasses", object(t, `{"metadata":{"name":"clusterctl"},"spec":{"controller":"clusterctl.local/ingress"}}`))
-	admin.make("/apis/networking.k8s.io/v1/ingressclasses", object(t, `{"metadata":{"name":"others"},"spec":{"controller":"example.com/ingress"}}`))
+	admin.make("/apis/networking.k8s.io/v1/ingressclasses",
+		object(t, `{"metadata":{"name":"clusterctl"},"spec":{"controller":"clusterctl.local/ingress"}}`))
+	admin.make("/apis/networking.k8s.io/v1/ingressclasses",
+		object(t, `{"metadata":{"name":"others"},"spec":{"controller":"example.com/ingress"}}`))
 	for machine, namespace := range map[string]string{"worker": "shop", "other": "vault"} {
 		class := map[string]string{"worker": "clusterctl", "other": "others"}[machine]
 		admin.make("/api/v1/nodes", object(t, fmt.Sprintf(`{"metadata":{"name":%q}}`, machine)))
-		admin.make("/api/v1/namespaces/"+namespace+"/pods", object(t, fmt.Sprintf(`{"metadata":{"name":"web"},"spec":{"nodeName":%q,"containers":[{"name":"c","image":"i"}]}}`, machine)))
+		admin.make("/api/v1/namespaces/"+namespace+"/pods",
+			object(t, fmt.Sprintf(`{"metadata":{"name":"web"},"spec":{"nodeName":%q,"containers":[{"name":"c",`+
+				`"image":"i"}]}}`, machine)))
 		admin.make("/apis/networking.k8s.io/v1/namespaces/"+namespace+"/ingresses", object(t,
-			fmt.Sprintf(`{"metadata":{"name":"web"},"spec":{"ingressClassName":%q,"defaultBackend":{"service":{"name":"web","port":{"number":80}}}}}`, class)))
-		admin.make("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, machine, machine)))
+			fmt.Sprintf(`{"metadata":{"name":"web"},"spec":{"ingressClassName":%q,`+
+				`"defaultBackend":{"service":{"name":"web","port":{"number":80}}}}}`, class)))
+		admin.make("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+			object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, machine, machine)))
 		for _, daemon := range []string{"kube-dns", "kube-ingress", "metrics-server"} {
-			admin.make("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, daemon+"-"+machine, machine)))
-			admin.make("/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices", object(t, slice(daemon, daemon+"-"+machine, machine)))
+			admin.make("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+				object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, daemon+"-"+machine,
+					machine)))
+			admin.make("/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices",
+				object(t, slice(daemon, daemon+"-"+machine, machine)))
 		}
 	}
 	admin.make("/api/v1/namespaces/vault/events", object(t, event("theirs", "vault", "deployment-controller", "")))
-	for _, lease := range []string{"kube-controller-manager", "kube-scheduler", "kube-address", "kube-ingress", "load-balancer-0"} {
-		admin.make("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":"x"}}`, lease)))
+	for _, lease := range []string{"kube-controller-manager", "kube-scheduler", "kube-address", "kube-ingress",
+		"load-balancer-0"} {
+		admin.make("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+			object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":"x"}}`, lease)))
 	}
 }
 
-var managers = map[string]string{"kube-dns": "dns.clusterctl", "kube-ingress": "ingress.clusterctl", "metrics-server": "metrics-server.clusterctl"}
+var managers = map[string]string{"kube-dns": "dns.clusterctl", "kube-ingress": "ingress.clusterctl",
+	"metrics-server": "metrics-server.clusterctl"}
 
 func slice(daemon, name, machine string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"kubernetes.io/service-name":%q,"endpointslice.kubernetes.io/managed-by":%q}},"addressType":"IPv4","ports":[],
+	return fmt.Sprintf(`{"metadata":{"name":%q,
+		"labels":{"kubernetes.io/service-name":%q,"endpointslice.kubernetes.io/managed-by":%q}},
+		"addressType":"IPv4","ports":[],
 		"endpoints":[{"addresses":["10.0.0.2"],"nodeName":%q}]}`, name, daemon, managers[daemon], machine)
 }
 
-// changes are what can be written that concerns a machine, and what concerns no worker at all when the machine is "other".
+// changes returns the writes to objects of a machine. For the machine "other" it also returns writes to objects that
+// belong to no worker.
 func changes(machine string) []change {
 	namespace := map[string]string{"worker": "shop", "other": "vault"}[machine]
-	const leases, slices = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
+	const leases, slices = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+		"/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
 	const note = `{"metadata":{"annotations":{"note":"x"}}}`
 	list := []change{
 		{"node", "PATCH", "/api/v1/nodes/" + machine, note},
 		{"status of the node", "PATCH", "/api/v1/nodes/" + machine + "/status", note},
 		{"node deleted", "DELETE", "/api/v1/nodes/" + machine, ""},
-		{"lease of the node", "PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + machine, note},
-		{"status of pods", "PATCH", "/api/v1/namespaces/" + namespace + "/pods/web/status", `{"status":{"message":"x"}}`},
+		{"lease of the node", "PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + machine,
+			note},
+		{"status of pods", "PATCH", "/api/v1/namespaces/" + namespace + "/pods/web/status",
+			`{"status":{"message":"x"}}`},
 		{"pods deleted", "DELETE", "/api/v1/namespaces/" + namespace + "/pods/web", ""},
 		{"pods", "PATCH", "/api/v1/namespaces/" + namespace + "/pods/web", note},
-		{"status of Ingresses", "PUT", "/apis/networking.k8s.io/v1/namespaces/" + namespace + "/ingresses/web/status", fmt.Sprintf(
-			`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"web","namespace":%q},"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`, namespace)},
-		{"certificate of the node", "POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", request(machine)},
-		{"CSINode", "POST", "/apis/storage.k8s.io/v1/csinodes", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"drivers":[]}}`, machine)},
+		{"status of Ingresses", "PUT", "/apis/networking.k8s.io/v1/namespaces/" + namespace + "/ingresses/web/status",
+			fmt.Sprintf(
+				`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"web","namespace":%q},`+
+					`"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`, namespace)},
+		{"certificate of the node", "POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+			request(machine)},
+		{"CSINode", "POST", "/apis/storage.k8s.io/v1/csinodes",
+			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"drivers":[]}}`, machine)},
 		{"secrets", "POST", "/api/v1/namespaces/" + namespace + "/secrets", `{"metadata":{"name":"new"}}`},
-		{"ask who a token is", "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"x"}}`},
-		{"ask who may what", "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"jane","resourceAttributes":{"verb":"get","resource":"pods"}}}`},
+		{"tokenreviews", "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"x"}}`},
+		{"subjectaccessreviews", "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+			`{"spec":{"user":"jane","resourceAttributes":{"verb":"get","resource":"pods"}}}`},
 	}
-	// An event about anything says from where it is.
+	// The source of an event names the component and the machine.
 	for _, component := range []string{"kubelet", "kube-proxy", "kube-ingress"} {
-		list = append(list, change{"record an event", "POST", "/api/v1/namespaces/" + namespace + "/events", event("e", namespace, component, "worker")})
+		list = append(list, change{"record an event", "POST", "/api/v1/namespaces/" + namespace + "/events",
+			event("e", namespace, component, "worker")})
 	}
 	for _, daemon := range []string{"kube-dns", "kube-ingress", "metrics-server"} {
 		name := daemon + "-" + machine
 		list = append(list,
-			change{"lease of " + daemon, "PUT", leases + "/" + name, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, name, machine)},
-			change{"lease of " + daemon, "POST", leases, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, name, machine)},
+			change{"lease of " + daemon, "PUT", leases + "/" + name,
+				fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, name, machine)},
+			change{"lease of " + daemon, "POST", leases,
+				fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, name, machine)},
 			change{"endpoints of " + daemon, "PUT", slices + "/" + name, slice(daemon, name, machine)},
 			change{"endpoints of " + daemon, "POST", slices, slice(daemon, name, machine)},
 			change{"endpoints of " + daemon, "DELETE", slices + "/" + name, ""},
 		)
 	}
-	// By these a machine stands for election: it may take them for itself.
+	// A machine may acquire these leases for itself, because it takes part in the election.
 	for _, name := range []string{"kube-ingress", "load-balancer-0"} {
-		list = append(list, change{"election " + name, "PUT", leases + "/" + name, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q,"leaseDurationSeconds":%d}}`, name, machine,
-			map[string]int{"worker": 15, "other": 3600}[machine])})
+		list = append(list, change{"election " + name, "PUT", leases + "/" + name,
+			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q,"leaseDurationSeconds":%d}}`,
+				name, machine, map[string]int{"worker": 15, "other": 3600}[machine])})
 	}
 	if machine == "worker" {
 		return list
 	}
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-address"} {
-		list = append(list, change{"election " + name, "PUT", leases + "/" + name, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":"worker","leaseDurationSeconds":3600}}`, name)})
+		list = append(list, change{"election " + name, "PUT", leases + "/" + name,
+			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":"worker","leaseDurationSeconds":3600}}`,
+				name)})
 	}
 	return append(list,
-		change{"record an event of another component", "POST", "/api/v1/namespaces/vault/events", event("e", "vault", "deployment-controller", "other")},
-		change{"change an event of another component", "PATCH", "/api/v1/namespaces/vault/events/theirs", `{"message":"x"}`},
-		change{"a new lease of kube-system", "POST", leases, `{"metadata":{"name":"new"},"spec":{"holderIdentity":"worker"}}`},
+		change{"record an event of another component", "POST", "/api/v1/namespaces/vault/events",
+			event("e", "vault", "deployment-controller", "other")},
+		change{"change an event of another component", "PATCH", "/api/v1/namespaces/vault/events/theirs",
+			`{"message":"x"}`},
+		change{"a new lease of kube-system", "POST", leases,
+			`{"metadata":{"name":"new"},"spec":{"holderIdentity":"worker"}}`},
 		change{"a new slice of kube-dns", "POST", slices, slice("kube-dns", "new", "worker")},
-		change{"a slice of a tenant", "POST", "/apis/discovery.k8s.io/v1/namespaces/vault/endpointslices", slice("kube-dns", "kube-dns-worker", "worker")},
+		change{"a slice of a tenant", "POST", "/apis/discovery.k8s.io/v1/namespaces/vault/endpointslices",
+			slice("kube-dns", "kube-dns-worker", "worker")},
 		change{"roles", "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"new"}}`},
-		change{"services", "POST", "/api/v1/namespaces/vault/services", `{"metadata":{"name":"new"},"spec":{"ports":[{"port":80}]}}`},
+		change{"services", "POST", "/api/v1/namespaces/vault/services",
+			`{"metadata":{"name":"new"},"spec":{"ports":[{"port":80}]}}`},
 		change{"deployments", "DELETE", "/apis/apps/v1/namespaces/vault/deployments", ""},
 	)
 }
 
-// event is an event from a component on a machine.
+// event returns an event whose source is a component on a machine.
 func event(name, namespace, component, host string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q},"involvedObject":{"kind":"Ingress","namespace":%q,"name":"web"},"source":{"component":%q,"host":%q},"reason":"R","message":"m","type":"Normal"}`,
+	return fmt.Sprintf(`{"metadata":{"name":%q},"involvedObject":{"kind":"Ingress","namespace":%q,"name":"web"},`+
+		`"source":{"component":%q,"host":%q},"reason":"R","message":"m","type":"Normal"}`,
 		name, namespace, component, host)
 }
 
-// request asks for the client certificate of a node.
+// request returns a CertificateSigningRequest for the client certificate of a node.
 func request(node string) string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node,
+			Organization: []string{"system:nodes"}}}, key)
 	if err != nil {
 		panic(err)
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	return fmt.Sprintf(`{"metadata":{"name":"csr-%s"},"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet","usages":["digital signature","client auth"],"request":%q}}`,
+	return fmt.Sprintf(`{"metadata":{"name":"csr-%s"},`+
+		`"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet","usages":["digital signature","client `+
+		`auth"],"request":%q}}`,
 		node, base64.StdEncoding.EncodeToString(text))
 }

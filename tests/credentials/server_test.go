@@ -23,7 +23,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// server is an API server of the test's process, with an authority for its clients.
+// server is an API server in the test process, with the CA of its client certificates.
 type server struct {
 	t    *testing.T
 	ca   certs.Pair
@@ -55,7 +55,8 @@ func serve(t *testing.T) *server {
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = file("s.crt", leaf.Cert), file("s.key", leaf.Key)
 	cfg.ClientCAFile = file("ca.crt", ca.Cert)
 	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
-	cfg.ServiceAccountSigningKeyFile, cfg.ServiceAccountKeyFiles = file("sa.key", private), []string{file("sa.pub", public)}
+	cfg.ServiceAccountSigningKeyFile, cfg.ServiceAccountKeyFiles = file("sa.key", private),
+		[]string{file("sa.pub", public)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
 	store, env := memory.New(), run.NewEnv(slog.New(slog.DiscardHandler))
@@ -77,7 +78,7 @@ func serve(t *testing.T) *server {
 	return &server{t, ca, ln.Addr().String()}
 }
 
-// client is somebody who asks the server.
+// client sends requests to the server with a client certificate.
 type client struct {
 	t    *testing.T
 	host string
@@ -91,7 +92,8 @@ func (s *server) as(r certs.Request) *client {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cfg := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: s.ca.Cert, CertData: pair.Cert, KeyData: pair.Key}}
+	cfg := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: s.ca.Cert, CertData: pair.Cert,
+		KeyData: pair.Key}}
 	h, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		s.t.Fatal(err)
@@ -99,7 +101,7 @@ func (s *server) as(r certs.Request) *client {
 	return &client{s.t, "https://" + s.addr, h}
 }
 
-// ask sends a request and returns the code and the text of its answer.
+// ask sends a request and returns the HTTP status and the body of the response.
 func (c *client) ask(method, path, contentType string, body []byte) (int, string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -121,7 +123,7 @@ func (c *client) ask(method, path, contentType string, body []byte) (int, string
 	return answer.StatusCode, string(text)
 }
 
-// make creates an object, and its status where it has one.
+// make creates an object. It is no error if the object exists.
 func (c *client) make(path string, object map[string]any) {
 	c.t.Helper()
 	body, err := json.Marshal(object)

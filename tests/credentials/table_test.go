@@ -21,15 +21,15 @@ var update = flag.Bool("update", false, "rewrite docs/credentials.md")
 
 const document = "../../docs/credentials.md"
 
-// change is a write that concerns a worker, or another machine. Each is tried as a dry run.
+// change is a write to an object of a machine. The test sends it as a dry run.
 type change struct {
 	name         string
 	method, path string
-	body         string // none: a merge patch or a deletion with nothing in it
+	body         string // empty for a deletion
 }
 
-// TestWhatEachCredentialMayDo compares the rights of all credentials on all kinds of machines with docs/credentials.md, and fails
-// when a worker's may do something to another machine. Proves S12.
+// TestWhatEachCredentialMayDo compares the rights of all credentials on all kinds of machines with docs/credentials.md.
+// It also fails if a worker's credential can change objects of another machine. Proves S12.
 func TestWhatEachCredentialMayDo(t *testing.T) {
 	s := serve(t)
 	fixtures(t, s.as(certs.SuperAdmin()))
@@ -66,17 +66,19 @@ func TestWhatEachCredentialMayDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text != string(want) {
-		t.Errorf("the credentials differ from docs/credentials.md; go test ./tests/credentials -update rewrites it. They are:\n%s", text)
+		t.Errorf("the credentials differ from docs/credentials.md; go test ./tests/credentials -update rewrites it. "+
+			"They are:\n%s", text)
 	}
 }
 
-// rights are what a credential may do, by verb.
+// rights are the rights of a credential: the names of kinds and changes, by verb.
 type rights []struct {
 	verb  string
 	names []string
 }
 
-// rightsOf asks what a client certificate may do, and fails when a worker's may do too much.
+// rightsOf returns the rights of a client certificate. It reports an error if a worker's certificate has rights on
+// objects of other machines.
 func rightsOf(t *testing.T, s *server, c credential, own, foreign []change) rights {
 	t.Helper()
 	all, single := readable(t, c.request)
@@ -88,7 +90,8 @@ func rightsOf(t *testing.T, s *server, c credential, own, foreign []change) righ
 			}
 		}
 		for _, kind := range append(all, "everything") {
-			if slices.Contains([]string{"secrets", "configmaps", "pods", "serviceaccounts", "persistentvolumeclaims", "everything"}, kind) && slices.Contains(all, kind) {
+			if slices.Contains([]string{"secrets", "configmaps", "pods", "serviceaccounts", "persistentvolumeclaims",
+				"everything"}, kind) && slices.Contains(all, kind) {
 				t.Errorf("%s on a worker reads all %s", c.path, kind)
 			}
 		}
@@ -104,10 +107,10 @@ func rightsOf(t *testing.T, s *server, c credential, own, foreign []change) righ
 	return rights{{"reads", all}, {"reads single", single}, {"changes its own", mine}, {"changes", others}}
 }
 
-// widest is the length of a row's last cell.
+// widest is the maximum number of bytes in a row's last cell.
 const widest = 80
 
-// rows are those of a table: the first one says whose they are.
+// rows returns the table rows of a credential. Only the first row names the credential.
 func (r rights) rows(c credential, identity string) (rows []string) {
 	head := fmt.Sprintf("| %s | `%s` | %s |", c.machine, strings.TrimPrefix(c.path, "/etc/kubernetes/"), identity)
 	for _, one := range r {
@@ -127,26 +130,33 @@ func (r rights) rows(c credential, identity string) (rows []string) {
 	return rows
 }
 
-// harmless are the changes that a worker may make although they do not concern it alone.
-var harmless = []string{"ask who a token is", "ask who may what", "record an event"}
+// harmless are the changes that a worker may make although they are not limited to its own objects.
+var harmless = []string{"tokenreviews", "subjectaccessreviews", "record an event"}
 
 const header = `# Credentials
 
-Every credential that ` + "`clusterctl apply`" + ` puts on a machine, below /etc/kubernetes, and what the API server lets it do. This
-table is written and checked by ` + "`go test ./tests/credentials`" + `, which asks an API server.
+This document lists every credential that ` + "`clusterctl apply`" + ` writes below /etc/kubernetes on a machine, and
+what the API server permits its holder. ` + "`go test ./tests/credentials`" + ` compares the list with the decisions of
+an API server, and ` + "`go test ./tests/credentials -update`" + ` writes it.
 
-"Reads" names what a credential may list and watch in the whole cluster, besides discovery. "Reads single" names kinds of which it
-may read single objects that concern the machine: pods on it and what these refer to; for the ingress proxy, the certificates that
-Ingresses and Gateways refer to; for the pod network, the inventory of machines and the pools of load balancers. "Changes its own"
-and "changes" name what it may write: of its own machine, or of any. A worker's credentials change nothing of another machine.
+| right | meaning |
+|---|---|
+| reads | kinds whose objects the holder can list and watch in the whole cluster, besides discovery |
+| reads single | kinds of which the holder can get only single objects that belong to the machine |
+| changes its own | writes to objects that belong to the machine |
+| changes | writes to objects of any machine |
 
-A machine of the control plane has the keys of the authorities: whoever has its files has the cluster.
+Pods on a machine, and the objects to which these pods refer, belong to the machine. The ingress proxy can also get the
+certificates to which Ingresses and Gateways refer. The pod network can also get the inventory of machines and the pools
+of load balancers. The credentials of a worker cannot change objects of other machines.
 
-| machine | file | identity | may | |
+A control-plane machine has the private keys of the CAs. Access to its files is access to the whole cluster.
+
+| machine | file | identity | right | objects |
 |---|---|---|---|---|
 `
 
-// allowed are the names of the changes that a client may make.
+// allowed returns the names of the changes that a client may make.
 func allowed(t *testing.T, s *server, r certs.Request, list []change) (names []string) {
 	t.Helper()
 	c := s.as(r)
@@ -173,7 +183,7 @@ func allowed(t *testing.T, s *server, r certs.Request, list []change) (names []s
 	return names
 }
 
-// current returns the text of an object with the version that is stored, which a PUT has to name.
+// current returns the JSON of an object with the resourceVersion of the stored object, which a PUT requires.
 func (s *server) current(t *testing.T, path, text string) []byte {
 	t.Helper()
 	code, stored := s.as(certs.SuperAdmin()).ask("GET", path, "application/json", nil)
@@ -181,7 +191,8 @@ func (s *server) current(t *testing.T, path, text string) []byte {
 		t.Fatalf("%s: %d %s", path, code, stored)
 	}
 	o := object(t, text)
-	o["metadata"].(map[string]any)["resourceVersion"] = object(t, stored)["metadata"].(map[string]any)["resourceVersion"]
+	metadata := object(t, stored)["metadata"].(map[string]any)
+	o["metadata"].(map[string]any)["resourceVersion"] = metadata["resourceVersion"]
 	body, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +200,8 @@ func (s *server) current(t *testing.T, path, text string) []byte {
 	return body
 }
 
-// readable returns the kinds of which a client may list all objects of the cluster, and those of which it may read single ones.
+// readable returns the kinds whose objects a client may list in the whole cluster, and the kinds of which it may only
+// get single objects.
 func readable(t *testing.T, r certs.Request) (list, single []string) {
 	t.Helper()
 	o := apifake.New(authz.Defaults()...)
@@ -202,7 +214,8 @@ func readable(t *testing.T, r certs.Request) (list, single []string) {
 	}
 	user := api.User{Name: r.CommonName, Groups: append(slices.Clone(r.Organizations), api.GroupAuthenticated)}
 	asks := func(verb string, k *kinds.Kind, sub, namespace, name string) bool {
-		d, _, err := may.Authorize(t.Context(), user, api.Request{Verb: verb, Resource: true, Namespace: namespace, Name: name, Subresource: sub,
+		d, _, err := may.Authorize(t.Context(), user, api.Request{Verb: verb, Resource: true, Namespace: namespace,
+			Name: name, Subresource: sub,
 			GroupVersionResource: k.GVK.GroupVersion().WithResource(k.Resource)})
 		return err == nil && d == api.Allow
 	}
@@ -223,7 +236,8 @@ func readable(t *testing.T, r certs.Request) (list, single []string) {
 		if all[k.Resource] {
 			continue
 		}
-		for _, at := range []struct{ namespace, name string }{{"", "worker"}, {"shop", "web"}, {"kube-system", "machine-inventory"}, {"kube-system", "load-balancer-pools"}} {
+		for _, at := range []struct{ namespace, name string }{{"", "worker"}, {"shop", "web"},
+			{"kube-system", "machine-inventory"}, {"kube-system", "load-balancer-pools"}} {
 			if k.Namespaced == (at.namespace != "") && asks("get", k, "", at.namespace, at.name) {
 				own[k.Resource] = true
 			}

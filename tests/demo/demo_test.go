@@ -86,8 +86,8 @@ var anonymous = map[string]int{
 	"metrics-server": 12_000, "containerd": 26_000, "kubelet": 17_500, "kube-proxy": 10_900, "kube-network": 12_200,
 }
 
-// idle waits until the anonymous memory of each daemon is below its limit. A daemon returns memory when it has been at
-// rest for half a minute.
+// idle waits until the anonymous memory of each daemon is below its limit. A daemon returns memory after half a minute
+// without work.
 func idle(t *testing.T, name string) {
 	t.Helper()
 	lab, err := machines.Open(name)

@@ -93,14 +93,16 @@ func TestWhatNodesAndPodsUseIsServed(t *testing.T) {
 	}
 }
 
-// TestAnotherMetricsServerCanBeDeclared sends the difference that kubectl apply makes of another metrics server's manifest, as a dry
-// run: others use the one that is there.
+// TestAnotherMetricsServerCanBeDeclared sends the patch that kubectl apply computes from the manifest of another
+// metrics server. It is a dry run, because other tests use the existing server.
 func TestAnotherMetricsServerCanBeDeclared(t *testing.T) {
 	t.Parallel()
-	services := untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	services := untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+		Resource: "apiservices"})
 	until(t, "the API service to take another's declaration", func(ctx context.Context) (bool, any) {
 		_, err := services.Patch(ctx, "v1beta1.metrics.k8s.io", types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"k8s-app":"metrics-server"}},"spec":{"insecureSkipTLSVerify":true}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			[]byte(`{"metadata":{"labels":{"k8s-app":"metrics-server"}},"spec":{"insecureSkipTLSVerify":true}}`),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil, err
 	})
 }
@@ -115,7 +117,8 @@ func TestTheMetricsServerIsAnAPIServerBehindTheClusters(t *testing.T) {
 		conditions, _, _ := unstructured.NestedSlice(s.Object, "status", "conditions")
 		bundle, _, _ := unstructured.NestedString(s.Object, "spec", "caBundle")
 		insecure, _, _ := unstructured.NestedBool(s.Object, "spec", "insecureSkipTLSVerify")
-		return bundle == "" && !insecure && len(conditions) == 1 && conditions[0].(map[string]any)["status"] == "True", s.Object
+		return bundle == "" && !insecure && len(conditions) == 1 && conditions[0].(map[string]any)["status"] == "True",
+			s.Object
 	})
 	until(t, "discovery", func(context.Context) (bool, any) {
 		list, err := client.Discovery().ServerResourcesForGroupVersion("metrics.k8s.io/v1beta1")

@@ -74,7 +74,8 @@ func cluster(t *testing.T) string {
 	serveEchoes(t, clients)
 	proxy := asUser(t, kubeconfig, dir, "system:kube-proxy")
 	daemon(t, bundle, dir, "kube-proxy", "--kubeconfig", proxy, "--hostname-override", "node-1", "--cluster-cidr", pods)
-	daemon(t, bundle, dir, "kube-ingress", "--kubeconfig", asUser(t, kubeconfig, dir, "system:kube-ingress:node-1", "system:kube-ingress"), "--node-name", "node-1", "--node-ip", machine,
+	daemon(t, bundle, dir, "kube-ingress", "--kubeconfig", asUser(t, kubeconfig, dir, "system:kube-ingress:node-1",
+		"system:kube-ingress"), "--node-name", "node-1", "--node-ip", machine,
 		"--service-name", "kube-system/kube-ingress", "--gateway-addresses", "load_balancer")
 	// The suite reads from the class which features it is to test.
 	accepted := &gatewayv1.GatewayClass{}
@@ -159,7 +160,9 @@ func set(t *testing.T, c client.Client) {
 		&corev1.ConfigMap{ObjectMeta: meta("load-balancer-pools"), Data: map[string]string{"outside": `{"addresses": ["` + outside + `"]}`}},
 		&corev1.Service{ObjectMeta: meta("kube-ingress"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "https", Port: 443}}}},
 		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "kube-ingress:gateway-addresses"}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:kube-ingress"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "kube-ingress:gateway-addresses"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind,
+				Name: "system:kube-ingress"}},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kube-ingress:gateway-addresses"},
 		},
 	}

@@ -24,8 +24,8 @@ func demoted(control string) string {
 	return text.String()
 }
 
-// A machine that leaves the control plane and stays leaves the store first, keeps no keys, and no request fails
-// meanwhile.
+// A machine that leaves the control plane but stays in the cluster leaves etcd first and keeps no keys. No request
+// fails meanwhile.
 func TestDemotionUnderLoadIsExactAndFailsNoRequest(t *testing.T) {
 	for _, steps := range [][]string{{"123", "12", "1"}, {"123", "1"}} {
 		t.Run(strings.Join(steps, "-"), func(t *testing.T) {

@@ -50,16 +50,17 @@ object "v1" "Service" "web" {
 }
 `
 
-// harden makes a machine strict in ways that people were stopped by: a umask that closes folders to others, a proxy for all
-// services that leads nowhere, one session for each connection of SSH, login shells that are no Bourne shell, and the packet
-// rules that Docker leaves behind.
+// harden configures a machine in ways that have broken installations: a umask that denies access to other users, an
+// unreachable proxy for all services, one session per SSH connection, login shells other than the Bourne shell, and the
+// packet rules that Docker leaves behind.
 const harden = `set -e
 umask 022
 for s in sshd sudo; do echo 'session optional pam_umask.so umask=0027' >>/etc/pam.d/$s; done
 echo 'Defaults umask=0027, umask_override' >/etc/sudoers.d/umask
 mkdir -p /etc/systemd/system.conf.d /etc/ssh/sshd_config.d
 p=http://10.99.0.1:3128
-printf '[Manager]\nDefaultEnvironment="HTTP_PROXY=%s" "HTTPS_PROXY=%s" "http_proxy=%s" "https_proxy=%s"\n' $p $p $p $p >/etc/systemd/system.conf.d/proxy.conf
+printf '[Manager]\nDefaultEnvironment="HTTP_PROXY=%s" "HTTPS_PROXY=%s" "http_proxy=%s" "https_proxy=%s"\n' \
+  $p $p $p $p >/etc/systemd/system.conf.d/proxy.conf
 echo 'MaxSessions 1' >/etc/ssh/sshd_config.d/sessions.conf
 for u in fisher:/usr/bin/fish cesar:/usr/bin/tcsh; do
   n=${u%:*}
@@ -78,13 +79,14 @@ systemctl daemon-reexec
 systemctl restart ssh
 systemctl show-environment | grep -q HTTPS_PROXY`
 
-// P03: one apply makes a cluster of machines with a strict umask, a proxy for all services, Docker's packet rules, MaxSessions
-// 1 and users of other shells; plan and status are content with it, and pods reach each other.
+// P03: one apply creates a cluster of machines with a strict umask, a proxy for all services, Docker's packet rules,
+// MaxSessions 1 and users of other shells. Afterwards plan and status report no problem, and pods reach each other.
 func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("hardened-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"}, Files: map[string]string{"cluster.hcl": hardened}})
+		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"},
+		Files:    map[string]string{"cluster.hcl": hardened}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if !strings.Contains(string(out), "systemd gives every service a proxy") {
-		t.Errorf("apply does not say that there is a proxy:\n%s", out)
+		t.Errorf("apply does not warn about the proxy:\n%s", out)
 	}
 	for _, verb := range [][]string{{"plan", "-detailed-exitcode"}, {"status"}, {"etcd", "status"}} {
 		if out, err := c.Ctl(ctx, verb...).CombinedOutput(); err != nil {
@@ -120,7 +122,8 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 		}
 	}
 	for _, m := range c.Lab.Machines {
-		if failed := run(m.Name, "systemctl --failed --plain --no-legend | grep -E 'etcd|kube|containerd|metrics' || true"); failed != "" {
+		if failed := run(m.Name, "systemctl --failed --plain --no-legend | grep -E "+
+			"'etcd|kube|containerd|metrics' || true"); failed != "" {
 			t.Errorf("%s has failed units:\n%s", m.Name, failed)
 		}
 		if mode := run(m.Name, "stat -c %a /usr/local/lib/clusterctl"); mode != "755" {
@@ -136,7 +139,7 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	}
 	pods := strings.Fields(string(addresses))
 	if len(pods) != 3 {
-		t.Fatalf("there are pods %q, want three", pods)
+		t.Fatalf("pods %q, want three", pods)
 	}
 	service, err := c.Kube(ctx, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").Output()
 	if err != nil {
@@ -152,7 +155,8 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 			if to == string(service) {
 				url = "http://" + to + "/"
 			}
-			if out, err := c.Kube(ctx, "exec", pod, "--", "/bin/busybox", "wget", "-T5", "-qO-", url).CombinedOutput(); err != nil {
+			if out, err := c.Kube(ctx, "exec", pod, "--", "/bin/busybox", "wget", "-T5", "-qO-",
+				url).CombinedOutput(); err != nil {
 				t.Errorf("%s does not reach %s: %v\n%s", pod, url, err, out)
 			}
 		}

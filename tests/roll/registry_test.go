@@ -31,8 +31,8 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-// The registries of the lab, on its bridge: one with a private CA and a user, one without TLS, and one whose user a credential
-// provider knows.
+// Addresses of the lab's registries, on its bridge: one with a private CA and a user, one without TLS, and one whose
+// user and password a credential provider returns.
 const (
 	gateway  = "10.99.0.1"
 	private  = gateway + ":5000"
@@ -77,21 +77,23 @@ machine "n1" {
 }
 `
 
-// provider answers as programs of clouds do.
+// provider is a script that installs a credential provider, as cloud providers ship them.
 const provider = `set -e
 umask 022
 mkdir -p /opt/providers
 cat >/opt/providers/lab <<'PROGRAM'
 #!/bin/sh
 cat >/dev/null
-echo '{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","cacheKeyType":"Registry","auth":{"10.99.0.1:5002":{"username":"provided","password":"also secret"}}}'
+echo '{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse",
+"cacheKeyType":"Registry","auth":{"10.99.0.1:5002":{"username":"provided","password":"also secret"}}}'
 PROGRAM
 chmod 755 /opt/providers/lab`
 
-// servedFrom names the folder of a process that serves the registries.
+// servedFrom is the environment variable with the folder from which TestServeRegistries serves.
 const servedFrom = "LAB_REGISTRIES"
 
-// TestServeRegistries is the process that serves the registries, in the lab's network. By itself it does nothing.
+// TestServeRegistries serves the registries in the lab's network. TestNodesPullFromDeclaredRegistries starts it as a
+// process. It does nothing if servedFrom is not set.
 func TestServeRegistries(t *testing.T) {
 	folder := os.Getenv(servedFrom)
 	if folder == "" {
@@ -111,7 +113,8 @@ func TestServeRegistries(t *testing.T) {
 	}
 	failed := make(chan error)
 	for address, h := range map[string]http.Handler{
-		private: authenticated(handler, "nodes", "very secret"), plain: handler, provided: authenticated(handler, "provided", "also secret"),
+		private: authenticated(handler, "nodes", "very secret"), plain: handler,
+		provided: authenticated(handler, "provided", "also secret"),
 	} {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
@@ -122,7 +125,7 @@ func TestServeRegistries(t *testing.T) {
 		}
 		go func() { failed <- http.Serve(l, h) }()
 	}
-	go func() { // its input ends with the process that has started it
+	go func() { // the standard input ends when the parent process exits
 		_, err := io.Copy(io.Discard, os.Stdin)
 		failed <- errors.Join(io.EOF, err)
 	}()
@@ -155,7 +158,8 @@ func push(h http.Handler, image v1.Image) error {
 		return nil
 	}
 	blob := func(digest v1.Hash, content []byte) error {
-		return send(http.MethodPost, "/v2/web/blobs/uploads/?digest="+digest.String(), "application/octet-stream", content)
+		return send(http.MethodPost, "/v2/web/blobs/uploads/?digest="+digest.String(), "application/octet-stream",
+			content)
 	}
 	layers, err := image.Layers()
 	if err != nil {
@@ -200,7 +204,7 @@ func push(h http.Handler, image v1.Image) error {
 	return send(http.MethodPut, "/v2/web/manifests/1", string(kind), manifest)
 }
 
-// authority writes a private CA, and a certificate by it for the lab's bridge.
+// authority writes a private CA, and a server certificate of that CA for the lab's bridge.
 func authority(c *cluster.Cluster) error {
 	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte, error) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -210,16 +214,19 @@ func authority(c *cluster.Cluster) error {
 		if signer == nil {
 			signer = key
 		}
-		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()),
+			time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
 		der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 		return key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
 	}
-	ca := &x509.Certificate{Subject: pkix.Name{CommonName: "lab"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	ca := &x509.Certificate{Subject: pkix.Name{CommonName: "lab"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}
 	signer, caText, err := issue(ca, ca, nil)
 	if err != nil {
 		return err
 	}
-	server := &x509.Certificate{Subject: pkix.Name{CommonName: gateway}, IPAddresses: []net.IP{net.ParseIP(gateway)}, KeyUsage: x509.KeyUsageDigitalSignature,
+	server := &x509.Certificate{Subject: pkix.Name{CommonName: gateway}, IPAddresses: []net.IP{net.ParseIP(gateway)},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	key, text, err := issue(server, ca, signer)
 	if err != nil {
@@ -233,13 +240,15 @@ func authority(c *cluster.Cluster) error {
 		c.Write("server.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))))
 }
 
-// S25: nodes pull from a private registry with its CA and their credentials, by a mirror, without TLS, and with what a
-// credential provider answers, for pods that have no pull secret.
+// S25: for pods without pull secrets, nodes pull from a private registry with its CA and the nodes' credentials, from a
+// mirror, from a registry without TLS, and with the credentials that a credential provider returns.
 func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("registries-%d", os.Getpid()), Log: os.Stderr, Machines: []string{"c1=10.99.0.11", "n1=10.99.0.21"},
-		Files: map[string]string{"cluster.hcl": registries, "secret.auto.clustervars": "password = \"very secret\"\n"}})
+	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("registries-%d", os.Getpid()), Log: os.Stderr,
+		Machines: []string{"c1=10.99.0.11", "n1=10.99.0.21"},
+		Files: map[string]string{"cluster.hcl": registries,
+			"secret.auto.clustervars": "password = \"very secret\"\n"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +257,8 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})
-	if err := errors.Join(authority(c), webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar"))); err != nil {
+	if err := errors.Join(authority(c), webimage.Write(c.Bundle,
+		filepath.Join(c.Folder, "images/web.tar"))); err != nil {
 		t.Fatal(err)
 	}
 	serve := c.Lab.Command(ctx, os.Args[0], "-test.run", "^TestServeRegistries$")
@@ -274,8 +284,9 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	if _, err := io.ReadFull(output, begun); err != nil || string(begun) != "serving" {
 		t.Fatalf("the registries do not serve: %q, %v", begun, err)
 	}
-	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out), "/opt/providers/lab is not there") {
-		t.Errorf("a plan without the credential provider: %v\n%s", err, out)
+	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out),
+		"/opt/providers/lab does not exist") {
+		t.Errorf("plan without the credential provider: error %v, want one that names the program\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines {
 		if _, err := m.Run(ctx, provider); err != nil {
@@ -291,26 +302,31 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	}
 	for i, image := range []string{private + "/web:1", "images.example/web:1", plain + "/web:1", provided + "/web:1"} {
 		pod := fmt.Sprintf("web-%d", i)
-		if out, err := c.Kube(ctx, "run", pod, "--image="+image, "--image-pull-policy=Always").CombinedOutput(); err != nil {
+		if out, err := c.Kube(ctx, "run", pod, "--image="+image,
+			"--image-pull-policy=Always").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if out, err := c.Kube(ctx, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=60s").CombinedOutput(); err != nil {
+		if out, err := c.Kube(ctx, "wait", "--for=condition=Ready", "pod/"+pod,
+			"--timeout=60s").CombinedOutput(); err != nil {
 			said, _ := c.Kube(ctx, "get", "events", "--field-selector=involvedObject.name="+pod).CombinedOutput()
 			t.Errorf("%s: %v\n%s%s", image, err, out, said)
 		}
 	}
 	if out, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
-		t.Errorf("not as declared afterwards: %v\n%s", err, out)
+		t.Errorf("the plan after apply is not empty: %v\n%s", err, out)
 	}
-	// Without the blocks nothing of ours stays.
-	if err := c.Write("cluster.hcl", strings.Replace(registries, registries[strings.Index(registries, "  runtime {"):strings.Index(registries, "}\n\nmachine")], "", 1)); err != nil {
+	// Removing the blocks removes all files that apply wrote for them.
+	if err := c.Write("cluster.hcl", strings.Replace(registries,
+		registries[strings.Index(registries, "  runtime {"):strings.Index(registries, "}\n\nmachine")], "",
+		1)); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines {
-		left, err := m.Run(ctx, "ls -d /etc/containerd/certs.d/*/ /var/lib/kubelet/config.json /etc/kubernetes/credential-providers.yaml 2>/dev/null || true")
+		left, err := m.Run(ctx, "ls -d /etc/containerd/certs.d/*/ /var/lib/kubelet/config.json "+
+			"/etc/kubernetes/credential-providers.yaml 2>/dev/null || true")
 		if err != nil || strings.TrimSpace(left) != "" {
 			t.Errorf("%s still has %s, %v", m.Name, left, err)
 		}

@@ -9,9 +9,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// limits are the sizes of stripped programs, in bytes. Before a limit is raised, see with -ldflags=-dumpdep whether a
-// new dependency keeps the linker from dropping unused methods (look for ReflectMethod), or brings versions of kinds
-// that are not served.
+// limits are the maximum sizes of stripped programs, in bytes. Before you raise a limit, check with -ldflags=-dumpdep
+// whether a new dependency prevents the linker from removing unused methods (look for ReflectMethod), or imports API
+// versions that are not served.
 var limits = map[string]int64{
 	"clusterctl": 72_000_000,
 	"etcd":       35_000_000,

@@ -54,8 +54,8 @@ func chains(ctx context.Context, program string, prefixes []string) (found []str
 	return found, text.Bytes(), nil
 }
 
-// programs returns the programs of iptables that may have chains, with their families. Those of the older kind, which
-// has tables of its own, are asked only where the kernel has such tables: they would make them.
+// programs returns the iptables programs that may have chains, with their families. It includes the legacy programs
+// only if the kernel already has legacy tables, because running a legacy program creates these tables.
 func programs() map[string]nftables.TableFamily {
 	all := map[string]nftables.TableFamily{"iptables": nftables.TableFamilyIPv4, "ip6tables": nftables.TableFamilyIPv6}
 	for program, names := range map[string]string{"iptables": "/proc/net/ip_tables_names",

@@ -23,7 +23,7 @@ import (
 
 // Host is this machine.
 type Host struct {
-	Environment []string // of the distribution's programs; nil means that of this process
+	Environment []string // environment of programs that Run starts; nil means that of this process
 
 	mu   sync.Mutex
 	conn *dbus.Conn // opened when first needed

@@ -8,7 +8,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// proxies returns the proxies that systemd gives to all services. Where systemd cannot be asked, none are known.
+// proxies returns the proxy variables that systemd sets for all services, or nil if systemctl fails.
 func proxies() map[string]string {
 	out, err := exec.Command("systemctl", "show-environment").Output()
 	if err != nil {
@@ -24,7 +24,7 @@ func proxiesIn(environment string) map[string]string {
 		if !slices.Contains(host.ProxyVariables, name) || value == "" {
 			continue
 		}
-		if i := strings.LastIndexByte(value, '@'); i >= 0 { // behind a user and a password
+		if i := strings.LastIndexByte(value, '@'); i >= 0 { // remove user and password
 			scheme, _, ok := strings.Cut(value, "://")
 			if value = value[i+1:]; ok {
 				value = scheme + "://" + value
@@ -38,8 +38,8 @@ func proxiesIn(environment string) map[string]string {
 	return found
 }
 
-// variables returns the NAME=VALUE lines of a text, with the quotes taken off that systemctl puts around values with
-// other than plain characters.
+// variables returns the NAME=VALUE lines of a text. It removes the $'…' quotes that systemctl puts around values with
+// special characters.
 func variables(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")

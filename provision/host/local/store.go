@@ -18,7 +18,7 @@ import (
 func (h *Host) RunStore(ctx context.Context, program, request string) ([]byte, error) {
 	c := exec.CommandContext(ctx, program, "store", request)
 	c.Env = append(os.Environ(), "LC_ALL=C")
-	if text, err := os.ReadFile(host.ProxyFile); err == nil { // to the object store of snapshots
+	if text, err := os.ReadFile(host.ProxyFile); err == nil { // the object store of snapshots may be behind it
 		c.Env = append(c.Env, variables(string(text))...)
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read the proxy of the machine: %w", err)

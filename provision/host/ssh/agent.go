@@ -27,9 +27,9 @@ type Program struct {
 	Silence time.Duration
 }
 
-// probe is one command that finds out everything that starting the agent depends on. It is run by /bin/sh, whatever the
-// login shell is, and has no quote, backslash, exclamation mark or line end, which csh and fish read in ways of their
-// own.
+// probe is a command that reports everything that starting the agent depends on. /bin/sh runs it, whatever the login
+// shell is. It contains no single quote, backslash, exclamation mark or newline, which csh and fish interpret
+// differently.
 const probe = `/bin/sh -c 'LC_ALL=C; export LC_ALL; echo ` + marker + `; id -u; uname -m; uname -s; ` +
 	`if [ "$(id -u)" = 0 ]; then echo root; ` +
 	`elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then echo nopass; ` +
@@ -259,7 +259,7 @@ type stream struct {
 	out     io.Reader
 	stderr  limited
 	once    sync.Once
-	ended   sync.Once // has been waited for
+	ended   sync.Once // guards the wait for the end of the agent
 }
 
 func (s *stream) Write(b []byte) (int, error) { return s.in.Write(b) }
@@ -275,15 +275,15 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// endTimeout is how long an agent that has closed its output may take to end.
+// endTimeout is how long to wait for an agent to exit after it closed its output.
 const endTimeout = time.Second
 
-// awaitEnd waits until the agent has ended, so that all of its standard error is there.
+// awaitEnd waits at most endTimeout until the agent has exited, so that its standard error is complete.
 func (s *stream) awaitEnd() {
 	s.ended.Do(func() {
 		done := make(chan struct{})
 		go func() { // ends with the session
-			_ = s.session.Wait() // how it ended is of no interest, but what it said
+			_ = s.session.Wait() // only the standard error matters, not the exit status
 			close(done)
 		}()
 		timer := time.NewTimer(endTimeout)
@@ -337,9 +337,8 @@ func first(text string) string {
 	return line
 }
 
-// reason returns the line of what a command wrote to its standard error that says why it failed: shells first complain
-// about languages that the machine does not have. The machine may be anybody's: what would control a terminal is left
-// out.
+// reason returns the line of a command's standard error that says why the command failed. It skips the shells' warnings
+// about missing locales. It removes control characters, because the machine is not trusted.
 func reason(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsPrint(r) {

@@ -47,7 +47,7 @@ var (
 type Client struct {
 	*ssh.Client
 	Target     Target
-	Brought    bool // the program had to be sent to the machine
+	Brought    bool // the program was sent to the machine because the machine did not have it
 	machine    config.Machine
 	options    Options
 	getenv     func(string) string

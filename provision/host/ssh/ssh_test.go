@@ -37,7 +37,7 @@ type server struct {
 	sudo      string // what the probe finds: root, nopass, pass, nosudo
 	there     bool   // the program is there
 	floods    bool   // every command says things without an end
-	complains string // of the agent, which ends then
+	complains string // what the agent writes to standard error before it exits
 	hangs     string // a command that has this in it never ends
 	mu        sync.Mutex
 	ran       []string
@@ -270,10 +270,12 @@ func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
 	}
 }
 
-// What an agent says when it ends is told without what shells say of languages, and commands no terminal.
+// The error of an agent that exits has the agent's message, without the locale warnings of shells and without control
+// characters.
 func TestAnAgentThatEndsSaysWhy(t *testing.T) {
 	for said, want := range map[string]string{
-		"bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)\nno space left on device\n": "the agent ended: no space left on device",
+		"bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)\n" +
+			"no space left on device\n": "the agent ended: no space left on device",
 		"\x1b]0;owned\x07killed\r\n": "the agent ended: ]0;ownedkilled",
 	} {
 		s, home := start(t)

@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// released is the table of docs/benchmarks-api.md as the last release had it. A release copies the file: compared with the last
-// run instead, a cost that grows a little with each change would never be reported.
+// released is the table of docs/benchmarks-api.md of the last release. Each release copies the file. A comparison with
+// the last run instead would never report a cost that grows a little with each change.
 //
 //go:embed released.md
 var released string
 
-// noise is by how much a figure may be worse than the one before without being reported: two runs of one build differ by as much.
+// noise is the relative difference up to which a worse figure is not reported. Two runs of the same build differ by as
+// much.
 const noise = 0.1
 
-// last reads the figures of an earlier report by their work. A file of another form has none.
+// last returns the measured figures of an earlier report, by the work that was measured. It returns none for a file in
+// another format.
 func last(report string) map[string]float64 {
 	figures := map[string]float64{}
 	for row := range strings.Lines(report) {
@@ -31,7 +33,7 @@ func last(report string) map[string]float64 {
 	return figures
 }
 
-// worse returns a line for each figure that is worse than in an earlier report: all of them are costs.
+// worse returns a line for each figure that is more than noise higher than in an earlier report. All figures are costs.
 func worse(figures []figure, before map[string]float64) (lines []string) {
 	for _, f := range figures {
 		was, ok := before[f.work]
@@ -40,7 +42,8 @@ func worse(figures []figure, before map[string]float64) (lines []string) {
 		case was == 0 && f.measured > 0:
 			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was 0", f.work, f.measured, f.unit))
 		case was > 0 && f.measured > was*(1+noise):
-			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was %.4g (%+.0f %%)", f.work, f.measured, f.unit, was, 100*(f.measured/was-1)))
+			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was %.4g (%+.0f %%)",
+				f.work, f.measured, f.unit, was, 100*(f.measured/was-1)))
 		}
 	}
 	return lines

@@ -19,20 +19,21 @@ import (
 
 const (
 	idlePods = 100
-	// idleMark is the CPU time, seconds a minute, that kubelet, containerd and shims of idlePods may take together.
+	// idleMark is the maximum CPU time of kubelet, containerd and shims together, in seconds per minute.
 	idleMark = 8.0
-	// idleSettle is how long the pods have been ready before the measurement begins, and idleTime how long it takes.
+	// idleSettle is the time between the pods being ready and the measurement. idleTime is the length of the
+	// measurement.
 	idleSettle, idleTime = time.Minute, 3 * time.Minute
 )
 
-// idlePart is what takes the CPU time of idle pods.
+// idlePart is the CPU time of one program on the node with the idle pods.
 type idlePart struct {
 	name    string
-	seconds float64 // of CPU a minute
+	seconds float64 // CPU seconds per minute
 }
 
-// idleCost brings a cluster up, runs idlePods with probes on one node, and prints what kubelet, containerd and shims of
-// the node cost then.
+// idleCost starts a cluster, runs idlePods with probes on one node, and prints the CPU time of kubelet, containerd and
+// shims on that node. It returns an error if the sum exceeds idleMark.
 func idleCost(ctx context.Context) (err error) {
 	root, err := cluster.Root()
 	if err != nil {
@@ -67,7 +68,8 @@ func idleCost(ctx context.Context) (err error) {
 	}
 	fmt.Printf("%-12s %6.2f, at most %.0f\n", "together", sum, idleMark)
 	if sum > idleMark {
-		return fmt.Errorf("%d idle pods cost %.2f CPU seconds a minute, which is more than %.0f", idlePods, sum, idleMark)
+		return fmt.Errorf("%d idle pods cost %.2f CPU seconds a minute, which is more than %.0f", idlePods,
+			sum, idleMark)
 	}
 	return nil
 }
@@ -110,7 +112,7 @@ func startIdle(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-// idleParts measures what kubelet, containerd and shims of a machine take for idleTime.
+// idleParts measures the CPU time of kubelet, containerd and shims on a machine for idleTime.
 func idleParts(ctx context.Context, m *machines.Machine) ([]idlePart, error) {
 	before, err := idleTicks(ctx, m)
 	if err != nil {
@@ -128,7 +130,9 @@ func idleParts(ctx context.Context, m *machines.Machine) ([]idlePart, error) {
 	var parts []idlePart
 	for _, name := range []string{"kubelet", "containerd", "shims"} {
 		if before[name] == 0 || after[name] < before[name] {
-			return nil, fmt.Errorf("CPU time of %s on %s: %d ticks, and %d later", name, m.Name, before[name], after[name])
+			return nil, fmt.Errorf("CPU time of %s on %s: %d ticks before the measurement, %d after it", name, m.Name,
+				before[name],
+				after[name])
 		}
 		const perSecond = 100 // USER_HZ of Linux
 		parts = append(parts, idlePart{name, float64(after[name]-before[name]) / perSecond / minutes})
@@ -136,10 +140,11 @@ func idleParts(ctx context.Context, m *machines.Machine) ([]idlePart, error) {
 	return parts, nil
 }
 
-// idleTicks returns the CPU time that kubelet, containerd and shims of a machine have taken so far, with that of their
-// children which have ended.
+// idleTicks returns the total CPU time of kubelet, containerd and shims on a machine, in clock ticks and by program. It
+// includes children that have exited.
 func idleTicks(ctx context.Context, m *machines.Machine) (map[string]int, error) {
-	text, err := m.Run(ctx, `ticks() { [ -z "$2" ] || { echo $1; for p in $2; do cat /proc/$p/stat 2>/dev/null; done; } |
+	text, err := m.Run(ctx,
+		`ticks() { [ -z "$2" ] || { echo $1; for p in $2; do cat /proc/$p/stat 2>/dev/null; done; } |
 		awk 'NR == 1 {name = $1; next} {sub(/^.*\) /, ""); sum += $12 + $13 + $14 + $15} END {print name, sum}'; }
 		ticks kubelet "$(systemctl show -p MainPID --value kubelet)"
 		ticks containerd "$(systemctl show -p MainPID --value containerd)"

@@ -32,7 +32,7 @@ func podStarts(ctx context.Context, c *cluster.Cluster, n int) ([]time.Duration,
 	return out, nil
 }
 
-// administrator returns a client of the cluster, and the image of its workload.
+// administrator returns a client with the administrator's kubeconfig, and the image of the workload web.
 func administrator(ctx context.Context, c *cluster.Cluster) (client kubernetes.Interface, image string, err error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {

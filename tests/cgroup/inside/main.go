@@ -1,5 +1,5 @@
-// Command inside is the first process of a machine in user mode, whose kernel has version 2 of control groups. It makes
-// the groups of pods as the kubelet does, and has processes in them take more than they may.
+// Command inside is the init process of a user-mode Linux machine with cgroup v2. It creates the cgroups of pods as the
+// kubelet does, and runs processes in them that exceed their limits.
 package main
 
 import (
