@@ -86,6 +86,10 @@ func containerdV3(b *builder) string {
 		"[plugins.'io.containerd.cri.v1.images'.pinned_images]",
 		fmt.Sprintf("sandbox = %q", bundle.PauseReference),
 		"",
+		"# The default names two folders, which the service that pulls images takes for one path.",
+		"[plugins.'io.containerd.cri.v1.images'.registry]",
+		fmt.Sprintf("config_path = %q", registryDir),
+		"",
 		"[plugins.'io.containerd.cri.v1.runtime']",
 		fmt.Sprintf("restrict_oom_score_adj = %t", !b.Facts.OOMAdjust),
 		"# The default of one second costs more than all else on a node at rest.",
@@ -105,12 +109,7 @@ func containerdV3(b *builder) string {
 
 // containerdV2 is containerd 1's configuration, which distributions have.
 func containerdV2(b *builder) string {
-	var registry []string // containerd 2 reads registryDir by default
-	if len(b.Cluster.Runtime.Registries) > 0 {
-		registry = []string{"", `[plugins."io.containerd.grpc.v1.cri".registry]`,
-			fmt.Sprintf("config_path = %q", registryDir)}
-	}
-	return lines(append([]string{
+	return lines(
 		"# written by clusterctl",
 		"version = 2",
 		`required_plugins = ["io.containerd.grpc.v1.cri"]`,
@@ -128,7 +127,10 @@ func containerdV2(b *builder) string {
 		"",
 		`[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]`,
 		"SystemdCgroup = false",
-	}, registry...)...)
+		"",
+		`[plugins."io.containerd.grpc.v1.cri".registry]`,
+		fmt.Sprintf("config_path = %q", registryDir),
+	)
 }
 
 // images are the images that come without a registry.

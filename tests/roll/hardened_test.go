@@ -109,12 +109,12 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	for _, m := range c.Lab.Machines {
 		run(m.Name, harden)
 	}
-	out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	var out strings.Builder
+	if err := c.Apply(ctx, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
 	}
-	if !strings.Contains(string(out), "systemd gives every service a proxy") {
-		t.Errorf("apply does not warn about the proxy:\n%s", out)
+	if !strings.Contains(out.String(), "systemd gives every service a proxy") {
+		t.Errorf("apply does not say that there is a proxy:\n%s", out.String())
 	}
 	for _, verb := range [][]string{{"plan", "-detailed-exitcode"}, {"status"}, {"etcd", "status"}} {
 		if out, err := c.Ctl(ctx, verb...).CombinedOutput(); err != nil {
@@ -155,7 +155,7 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 			if to == string(service) {
 				url = "http://" + to + "/"
 			}
-			if out, err := c.Kube(ctx, "exec", pod, "--", "/bin/busybox", "wget", "-T5", "-qO-",
+			if out, err := c.Kube(ctx, "exec", pod, "--", "/bin/busybox", "wget", "-qO-",
 				url).CombinedOutput(); err != nil {
 				t.Errorf("%s does not reach %s: %v\n%s", pod, url, err, out)
 			}

@@ -293,11 +293,11 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	var out strings.Builder
+	if err := c.Apply(ctx, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
 	}
-	if strings.Contains(string(out), "very secret") {
+	if strings.Contains(out.String(), "very secret") {
 		t.Error("apply shows the password")
 	}
 	for i, image := range []string{private + "/web:1", "images.example/web:1", plain + "/web:1", provided + "/web:1"} {
