@@ -65,7 +65,7 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 	case !apierrors.IsNotFound(err):
 		return false, fmt.Errorf("look at the API service %s: %w", apiService, err)
 	}
-	wantedService, wanted := r.service(), r.apiService()
+	wantedService, wanted := r.service(), r.over(registered)
 	if foreignService(service) || foreign(registered) {
 		return false, nil
 	}
@@ -92,6 +92,16 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// over returns the API service as it is to be over the one that is there. A caBundle stays that a former release has put there: API
+// servers of that release trust no other. clusterctl takes it away when the last of them has gone.
+func (r *registrar) over(registered *apiregistrationv1.APIService) *apiregistrationv1.APIService {
+	a := r.apiService()
+	if registered != nil {
+		a.Spec.CABundle = registered.Spec.CABundle
+	}
+	return a
 }
 
 // foreignService says whether a service is another metrics server's: it leads to pods, or was made by others.

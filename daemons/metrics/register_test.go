@@ -58,6 +58,9 @@ func TestWhatWasRegisteredOtherwiseIsPutRight(t *testing.T) {
 		sameService(r.service(), alias.service()) || same(r.apiService(), alias.apiService()) {
 		t.Error("another is taken for the same")
 	}
+	if !same(former, r.over(former)) || len(r.over(nil).Spec.CABundle) > 0 {
+		t.Error("API servers of a former release lose the authority that they trust")
+	}
 	if a := r.apiService(); a.Spec.InsecureSkipTLSVerify || len(a.Spec.CABundle) > 0 ||
 		a.Name != "v1beta1.metrics.k8s.io" || a.Spec.Service.Namespace != metav1.NamespaceSystem {
 		t.Errorf("%+v", a.Spec)

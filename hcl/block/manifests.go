@@ -1,11 +1,14 @@
 package block
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"clusterctl/hcl/config"
 )
@@ -47,7 +50,7 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 				continue
 			}
 			for i, o := range objects {
-				if err := checkObject(o, true); err != nil {
+				if err := ofOthers(checkObject(o, true)); err != nil {
 					diags = append(diags, fail(at, "Invalid manifest", "%s, object %d: %s", file, i+1, sentence(err)))
 				}
 				c.Objects = append(c.Objects, config.Object{
@@ -59,4 +62,20 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 		}
 	}
 	return cty.NilVal, append(diags, raw.Lifecycle.unusedFields(c.Objects[before:])...)
+}
+
+// ofOthers returns what is wrong with an object of a manifest. Many published ones give a namespace to objects that are in none:
+// the API takes it away.
+func ofOthers(err error) error {
+	refused := (*refusedError)(nil)
+	if !errors.As(err, &refused) {
+		return err
+	}
+	rest := slices.DeleteFunc(slices.Clone(refused.errs), func(e *field.Error) bool {
+		return e.Type == field.ErrorTypeForbidden && e.Field == "metadata.namespace"
+	})
+	if len(rest) == 0 {
+		return nil
+	}
+	return &refusedError{refused.kind, rest}
 }

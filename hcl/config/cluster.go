@@ -48,17 +48,18 @@ type Cluster struct {
 	DNS         DNS
 	Ingress     *Ingress // nil: none
 
-	Machines  []Machine
-	Inventory inventory.Inventory // of all machines, worked out when a plan is made; nil when there is no such
-	HadPools  bool                // pools were applied once, worked out when a plan is made: that there are none now has to be said
-	Images    []Image
-	Workloads []Workload
-	Objects   []Object // from object blocks and from manifests
-	Pools     []Pool   // of addresses for services of type LoadBalancer
-	Moved     []Moved
-	Removed   []Removed
-	Imports   []Import
-	Outputs   []Output
+	Machines    []Machine
+	Inventory   inventory.Inventory // of all machines, worked out when a plan is made; nil when there is no such
+	HadPools    bool                // pools were applied once, worked out when a plan is made: that there are none now has to be said
+	FormerUsers bool                // machines have daemons of a former release, which are one user on all of them; worked out when a plan is made
+	Images      []Image
+	Workloads   []Workload
+	Objects     []Object // from object blocks and from manifests
+	Pools       []Pool   // of addresses for services of type LoadBalancer
+	Moved       []Moved
+	Removed     []Removed
+	Imports     []Import
+	Outputs     []Output
 
 	// Deferred are addresses of blocks that refer to what is known only when a plan is made, and are not here yet.
 	Deferred []string

@@ -267,6 +267,9 @@ func (l *cluster) ForgetFormer(context.Context, string, inventory.Machine) (bool
 	return false, nil
 }
 
+// AdmitReplicas implements run.Cluster. A rehearsal has no former users.
+func (l *cluster) AdmitReplicas(context.Context) error { return nil }
+
 // DropFormerRights implements run.Cluster. A rehearsal has no former rights.
 func (l *cluster) DropFormerRights(context.Context) error { return nil }
 

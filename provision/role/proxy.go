@@ -87,17 +87,25 @@ func proxyVariables(c *config.Cluster, m config.Machine, p *config.Proxy) (list 
 	return list
 }
 
+// proxyOfPackages adds the step that writes, or removes, apt's proxy. It comes before any package is installed.
+func proxyOfPackages(b *builder) {
+	p := b.Cluster.System.Proxy
+	switch {
+	case p == nil:
+		b.add(&step.Absent{Path: aptProxy, NoCopy: true})
+	case b.Facts.Debian():
+		b.secret(aptProxy, []byte(aptConfiguration(p)))
+	}
+}
+
 // systemProxy adds the steps that write, or remove, the proxy of the system block.
 func systemProxy(b *builder) {
 	p := b.Cluster.System.Proxy
 	if p == nil {
-		b.add(&step.Absent{Path: proxyFile, NoCopy: true}, &step.Absent{Path: aptProxy, NoCopy: true})
+		b.add(&step.Absent{Path: proxyFile, NoCopy: true})
 		return
 	}
 	b.secret(proxyFile, []byte(proxyEnvironment(b.Cluster, b.Machine, p)))
-	if b.Facts.Debian() {
-		b.secret(aptProxy, []byte(aptConfiguration(p)))
-	}
 }
 
 // aptConfiguration returns the proxy configuration for apt. Exceptions that are not host names are left out, because

@@ -101,4 +101,30 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 	}
 }
 
+// A new machine that reaches the archive by the declared proxy alone installs its packages.
+func TestPackagesComeByTheDeclaredProxy(t *testing.T) {
+	m := machine("m", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
+	cl := cluster(m)
+	cl.System.Packages, cl.System.Proxy = []string{"nfs-common"}, &config.Proxy{HTTP: "http://proxy:3128"}
+	steps, err := role.Steps(role.Input{Cluster: cl, Machine: m, State: newState("m"), Files: filesOf{},
+		Facts: host.Facts{OOMAdjust: true, OS: "debian 12"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := false
+	for _, s := range steps {
+		switch s := s.(type) {
+		case *step.File:
+			known = known || s.Path == "/etc/apt/apt.conf.d/90clusterctl-proxy"
+		case *step.Package:
+			if !known {
+				t.Errorf("%s is installed before the proxy is known", s.Name)
+			}
+		}
+	}
+	if !known {
+		t.Error("apt is not told of the proxy")
+	}
+}
+
 type filesOf = files

@@ -48,6 +48,7 @@ type part struct {
 // parts is every machine from top to bottom: the order is the order of the steps. A control
 // plane of static pods needs the runtime and the kubelet first, one of units does not.
 var parts = []part{
+	{"proxy-of-packages", always, proxyOfPackages, nil},
 	{"system", always, system, nil},
 	{"base", always, base, nil},
 	{"proxy-of-system", always, systemProxy, nil},

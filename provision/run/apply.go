@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clusterctl/certs"
+	daemons "clusterctl/daemons/config"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
 	"clusterctl/provision/bundle"
@@ -85,6 +86,7 @@ func (p *Prepared) change(ctx context.Context) error {
 	if err := p.claim(ctx); err != nil {
 		return err
 	}
+	p.admit(ctx)
 	if err := p.mend(ctx); err != nil {
 		return err
 	}
@@ -152,8 +154,26 @@ func (p *Prepared) change(ctx context.Context) error {
 	return errors.Join(refused, p.last(ctx, demoted, removed, replaced))
 }
 
+// admit has API servers and daemons of a former release go on beside those of this one, while machines are updated. Where no API
+// server answers, there is nobody to be let in.
+func (p *Prepared) admit(ctx context.Context) {
+	former := false
+	for _, m := range p.State.Machines {
+		for _, is := range m.Issued {
+			former = former || slices.Contains(daemons.FormerUsers, is.Name)
+		}
+	}
+	if !former || p.live == nil {
+		return
+	}
+	if err := p.live.AdmitReplicas(ctx); err != nil && ctx.Err() == nil {
+		p.engine.say(Event{Kind: EventNote, Message: "daemons with new names may be refused by former API servers: " + err.Error()})
+	}
+}
+
 // last is what comes when everything that is declared is there.
 func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machine) error {
+	had := p.formerUsers() // before the machines go that may be the last ones of them
 	if err := p.encrypt(ctx); err != nil {
 		return err
 	}
@@ -165,7 +185,7 @@ func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machi
 			return err
 		}
 	}
-	if p.outgrown() {
+	if p.outgrown() || had && !p.formerUsers() {
 		if err := p.live.DropFormerRights(ctx); err != nil {
 			return fmt.Errorf("remove the rights of users of former releases: %w", err)
 		}
@@ -196,7 +216,25 @@ func (p *Prepared) claim(ctx context.Context) error {
 	}
 	return p.each(ctx, matching(p.machines, func(m *machine) bool {
 		return m.agent != nil && m.dead == nil && (m.action != plan.None || m.Has(config.RoleControlPlane))
-	}), func(ctx context.Context, m *machine) error { return m.agent.Apply(ctx, nil, nil) })
+	}), p.claimOne)
+}
+
+// claimOne is claim on one machine, and again over another connection when one was lost while the plan was read. A machine that
+// is lost stays out of the run, as later on.
+func (p *Prepared) claimOne(ctx context.Context, m *machine) error {
+	for attempt := 1; ; attempt++ {
+		err := m.agent.Apply(ctx, nil, nil)
+		if !errors.Is(err, agent.ErrLost) {
+			return err
+		}
+		if attempt < attempts && ctx.Err() == nil {
+			p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "the connection was lost, connecting again"})
+			if err = p.reconnect(ctx, m, attempt); err == nil {
+				continue
+			}
+		}
+		return p.aside(ctx, m, err)
+	}
 }
 
 func (p *Prepared) with(actions ...string) (list []*machine) {

@@ -22,6 +22,7 @@ func (p *Prepared) compare(ctx context.Context) error {
 		return nil
 	}
 	p.engine.Config.Inventory = p.inventory()
+	p.engine.Config.FormerUsers = hasFormerUsers(p.State)
 	p.engine.Config.HadPools = slices.ContainsFunc(p.State.Objects, poolsObject.Same)
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -70,4 +71,16 @@ func (p *Prepared) compare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// hasFormerUsers reports whether machines have certificates for the users that daemons were on all of them.
+func hasFormerUsers(s *state.State) bool {
+	for _, m := range s.Machines {
+		for _, is := range m.Issued {
+			if slices.Contains(daemons.FormerUsers, is.Name) {
+				return true
+			}
+		}
+	}
+	return false
 }

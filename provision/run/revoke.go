@@ -53,7 +53,7 @@ func (p *Prepared) outgrown() bool {
 		for label, is := range m.Issued {
 			switch {
 			case !slices.Contains(daemons.FormerUsers, is.Name):
-			case strings.HasSuffix(label, superseded):
+			case strings.HasSuffix(label, superseded) && m.Failed == nil: // one that was rolled back has former daemons still
 				replaced = true
 			default:
 				return false
@@ -123,10 +123,29 @@ func (p *Prepared) revoked(issued map[string]certs.Revoked) (list []certs.Revoke
 	return list
 }
 
+// formerUsers reports whether the state has certificates of any machine for the users that daemons were on all of them.
+func (p *Prepared) formerUsers() bool {
+	writing.Lock()
+	defer writing.Unlock()
+	for _, m := range p.State.Machines {
+		for _, is := range m.Issued {
+			if slices.Contains(daemons.FormerUsers, is.Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // withdrawnChange shows in the plan which certificates of a machine are revoked, because the machine has the role no
-// longer that they were for; nil when there are none.
+// longer that they were for, or because a run that replaced them was cut off before it had revoked them; nil when there are none.
 func (p *Prepared) withdrawnChange(m *machine) *step.Change {
 	_, gone := withdrawn(p.known(m).Issued, m.steps)
+	for label, r := range p.known(m).Issued {
+		if strings.HasSuffix(label, superseded) {
+			gone[label] = r
+		}
+	}
 	var names []string
 	for label, r := range gone {
 		if p.engine.now().Before(r.Until) {

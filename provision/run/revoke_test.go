@@ -78,6 +78,11 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	issue("dns.conf", certs.Replica("kube-dns", "a"))
 	issue("proxy.conf", certs.Daemon("kube-proxy")) // renewed
 	outgrown("when the last one is another", true)
+	back := p.State.Machines["machine.a"]
+	back.Failed = &state.FailedUpdate{}
+	p.State.Machines["machine.b"] = back
+	outgrown("with a machine that was rolled back", false)
+	delete(p.State.Machines, "machine.b")
 	p.State.Machines["machine.b"] = state.Machine{Issued: map[string]certs.Revoked{
 		"ingress.conf": {Name: "system:kube-ingress"},
 	}}

@@ -80,6 +80,9 @@ type Cluster interface {
 	// ForgetFormer removes a node's object that is of another machine than the one that has its name now, which the cluster is told of. It reports
 	// whether there was one.
 	ForgetFormer(ctx context.Context, node string, now inventory.Machine) (bool, error)
+	// AdmitReplicas gives the rights of former releases' users also to the users that daemons have on each machine,
+	// until DropFormerRights: machines that were rolled back, or API servers of the former release, need them.
+	AdmitReplicas(ctx context.Context) error
 	// DropFormerRights deletes the role bindings of the users that daemons of former releases shared on all machines.
 	DropFormerRights(ctx context.Context) error
 }

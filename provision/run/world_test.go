@@ -63,6 +63,7 @@ type fakeLive struct {
 
 	order    []string // what was done to nodes
 	labelled []string // nodes that an Apply was about
+	admitted int      // number of calls of AdmitReplicas
 	dropped  int      // number of calls of DropFormerRights
 
 	applied chan struct{} // closed when something is applied, if a test wants to know
@@ -120,6 +121,11 @@ func (l *fakeLive) Gone(_ context.Context, list []state.Object) ([]state.Object,
 }
 
 func (l *fakeLive) Delete(context.Context, []state.Object) error { return nil }
+
+func (l *fakeLive) AdmitReplicas(context.Context) error {
+	l.admitted++
+	return nil
+}
 
 func (l *fakeLive) DropFormerRights(context.Context) error {
 	l.dropped++

@@ -115,10 +115,13 @@ type Program struct {
 func (s *Program) Label() string { return "program " + s.Path }
 
 // Check returns an error if the program is missing, is not executable, or can be changed by users other than root. It
-// is an error and not a Change because no step installs the program.
-func (s *Program) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+// is an error and not a Change because no step installs the program. A missing program is no error if packages are about
+// to be installed: one of them may have it.
+func (s *Program) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	info, err := h.Stat(s.Path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && len(w.Touched([]string{packaged})) > 0:
+		return Change{Action: Create, Kind: "program", Name: s.Path, Note: "comes with a package"}, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return Change{}, fmt.Errorf("%s does not exist, but %s needs it: install the program on the machine first",
 			s.Path, s.For)
@@ -133,5 +136,7 @@ func (s *Program) Check(_ context.Context, h host.Host, _ *Walk) (Change, error)
 	return Change{}, nil
 }
 
-// Apply does nothing.
-func (s *Program) Apply(context.Context, host.Host, *Walk) error { return nil }
+// Apply is called where no package has brought it.
+func (s *Program) Apply(context.Context, host.Host, *Walk) error {
+	return fmt.Errorf("%s is not there, and %s needs it: none of the packages has brought it", s.Path, s.For)
+}

@@ -96,6 +96,25 @@ func TestAProgramThatOthersMayWriteIsRefused(t *testing.T) {
 	}
 }
 
+// A plan for a new machine finds no fault with a program that its packages bring.
+func TestAProgramMayComeWithAPackage(t *testing.T) {
+	h := &hostfake.Host{Debian: &hostfake.Debian{Installed: map[string]string{"ecr": "1"}}}
+	put(t, h, "/usr/bin/dpkg-query", "x", 0o755, 0)
+	s := &step.Program{Path: "/opt/providers/ecr", For: "credential_provider ecr"}
+	steps := []step.Step{&step.Package{Name: "ecr"}, s}
+	if _, err := step.Check(t.Context(), h, steps); err == nil || !strings.Contains(err.Error(), "is not there") {
+		t.Errorf("with a package that has not brought it: %v", err)
+	}
+	h.Debian.Installed = map[string]string{}
+	changes, err := step.Check(t.Context(), h, steps)
+	if err != nil || changes[0].Action != step.Create || changes[1].Action != step.Create {
+		t.Fatalf("%+v, %v", changes, err)
+	}
+	if err := s.Apply(t.Context(), h, nil); err == nil || !strings.Contains(err.Error(), "none of the packages") {
+		t.Errorf("where it is missing afterwards: %v", err)
+	}
+}
+
 func TestAFileThatIsNotOursIsNotRemoved(t *testing.T) {
 	h := &hostfake.Host{}
 	s := &step.Absent{Path: "/var/lib/kubelet/config.json", Written: "ours"}

@@ -42,7 +42,7 @@ type Package struct {
 func (s *Package) Label() string { return "package " + s.Name }
 
 // Check asks the package manager.
-func (s *Package) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+func (s *Package) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, asksPackages)
 	defer cancel()
 	if err := knowsPackages(h); err != nil {
@@ -52,8 +52,12 @@ func (s *Package) Check(ctx context.Context, h host.Host, _ *Walk) (Change, erro
 	if err == nil && strings.HasPrefix(string(out), "install ok installed") {
 		return Change{}, nil
 	}
+	w.Touch(packaged)
 	return Change{Action: Create, Kind: "package", Name: s.Name}, nil
 }
+
+// packaged stands in a walk for what packages bring that are installed in it.
+const packaged = "/var/lib/dpkg/status"
 
 // Apply installs it.
 func (s *Package) Apply(ctx context.Context, h host.Host, _ *Walk) error {

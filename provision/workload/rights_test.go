@@ -21,6 +21,11 @@ func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 		item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil),
 		made("RoleBinding", "kube-system", "system:kube-network"),
 	)
+	registered := item("apiregistration.k8s.io/v1", "APIService", "", metricsService, map[string]any{"spec": map[string]any{"caBundle": "Y2E="}})
+	registered.SetLabels(map[string]string{"app.kubernetes.io/managed-by": metricsServer})
+	if err := client.Tracker().Add(registered); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if err := l.DropFormerRights(t.Context()); err != nil {
 			t.Fatal(err)
@@ -34,5 +39,12 @@ func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 	}
 	if _, err := client.Tracker().Get(roleBindings, "kube-system", "system:kube-network"); !apierrors.IsNotFound(err) {
 		t.Errorf("the binding in kube-system was not deleted: %v", err)
+	}
+	is, err := client.Tracker().Get(apiServices, "", metricsService)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := is.(*unstructured.Unstructured); o.Object["spec"].(map[string]any)["caBundle"] != nil {
+		t.Errorf("the API service has the authority still: %v", o.Object)
 	}
 }

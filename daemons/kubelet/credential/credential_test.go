@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -159,6 +160,31 @@ func TestAPluginThatFailsGivesNothingAndShowsNoPassword(t *testing.T) {
 			t.Errorf("%s: credentials %q, log %s", name, got, log)
 		}
 	}
+}
+
+// A pod that is deleted ends, however long the program thinks that another pod is waiting for.
+func TestAPodThatIsGivenUpDoesNotWaitForAPlugin(t *testing.T) {
+	n, _ := provide(t, "exec sleep 30", "matchImages: [registry.io]\ndefaultCacheDuration: 1m")
+	name := parse(t, "registry.io/app")
+	first, stop := context.WithCancel(t.Context())
+	defer stop()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		n.Lookup(first, name)
+	}()
+	for len(n.plugins[0].turn) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	second, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	n.Lookup(second, name)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it waited for %s", took)
+	}
+	stop()
+	<-asked
 }
 
 func TestTheKubeletsOwnFileIsReadAnew(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,7 +89,7 @@ func plugins(text []byte, dir string) (list []*plugin, err error) {
 		}
 		names[p.Name] = true
 		made := &plugin{name: p.Name, path: filepath.Join(dir, p.Name), version: p.APIVersion, args: p.Args,
-			usual: p.DefaultCacheDuration.Duration, now: time.Now, answers: map[string]cached{}}
+			usual: p.DefaultCacheDuration.Duration, now: time.Now, turn: make(chan struct{}, 1), answers: map[string]cached{}}
 		for _, pattern := range p.MatchImages {
 			parsed, err := parsePattern(pattern)
 			if err != nil {
@@ -117,7 +116,9 @@ type plugin struct {
 	usual               time.Duration // cache duration of responses without a cacheDuration
 	now                 func() time.Time
 
-	mu      sync.Mutex // held while the program runs, so that only one instance runs
+	// turn holds one value while the program runs, so that only one instance runs. A caller whose context ends stops
+	// waiting for it.
+	turn    chan struct{}
 	answers map[string]cached
 }
 
@@ -146,8 +147,12 @@ type response struct {
 
 // ask returns the credentials for an image, from the cache if it has a valid response, otherwise by running the plugin.
 func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Auth, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	now := p.now()
 	keys := map[string]string{"Image": "image " + name.String(), "Registry": "registry " + name.Registry,
 		"Global": "global"}

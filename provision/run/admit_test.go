@@ -1,0 +1,33 @@
+package run_test
+
+import (
+	"maps"
+	"testing"
+)
+
+// Before machines with certificates for users of former releases change, their new users are let in; other runs let in nobody.
+func TestUsersOfOneMachineAreLetInBeforeTheyAre(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	if w.live.admitted > 0 {
+		t.Error("a new cluster has former users")
+	}
+	s := w.state()
+	m := s.Machines[nodeA.Address]
+	m.Issued = maps.Clone(m.Issued)
+	for label, is := range m.Issued {
+		if is.Name == "system:kube-network:a" {
+			is.Name = "system:kube-network"
+			m.Issued[label] = is
+		}
+	}
+	s.Machines[nodeA.Address] = m
+	if err := w.engine.Store.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	w.engine.Config.Machines[1].Kubelet.Choose("max_pods", 42)
+	w.mustApply()
+	if w.live.admitted != 1 {
+		t.Errorf("they were let in %d times", w.live.admitted)
+	}
+}

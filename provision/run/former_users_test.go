@@ -1,0 +1,62 @@
+package run_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"clusterctl/certs"
+)
+
+// A run that has replaced certificates by ones for other names and is cut off before it has revoked them is gone on with by the next.
+func TestCertificatesOfFormerUsersAreRevokedByTheNextRun(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	s := w.state()
+	m := s.Machines[nodeA.Address]
+	m.Issued = maps.Clone(m.Issued)
+	for label, is := range m.Issued {
+		if is.Name == "system:kube-network:a" {
+			is.Name, is.Serial = "system:kube-network", "f00d"
+			m.Issued[label+" (superseded)"] = is
+		}
+	}
+	s.Machines[nodeA.Address] = m
+	if err := w.engine.Store.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.mustApply(); p.Empty() || plannedMachine(p, nodeA.Address).Changes[0].Note != "revoke" {
+		t.Errorf("planned is %+v", p.Machines)
+	}
+	s = w.state()
+	if w.live.dropped != 1 || !slices.ContainsFunc(s.Revoked, func(r certs.Revoked) bool { return r.Serial == "f00d" }) {
+		t.Errorf("rights were removed %d times, revoked are %v", w.live.dropped, s.Revoked)
+	}
+	if p := w.mustApply(); !p.Empty() {
+		t.Errorf("not as declared afterwards: %+v", p.Machines)
+	}
+}
+
+// The last machine with a certificate for such a user is removed, after those of the others were revoked.
+func TestRightsOfFormerUsersGoWithTheLastMachineThatHasOne(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	s := w.state()
+	m := s.Machines[nodeA.Address]
+	m.Issued = maps.Clone(m.Issued)
+	for label, is := range m.Issued {
+		if is.Name == "system:kube-network:a" {
+			is.Name = "system:kube-network"
+			m.Issued[label] = is
+		}
+	}
+	s.Machines[nodeA.Address] = m
+	if err := w.engine.Store.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	w.declare(control)
+	w.mustApply()
+	if w.live.dropped != 1 {
+		t.Errorf("rights were removed %d times", w.live.dropped)
+	}
+}

@@ -1,0 +1,50 @@
+package workload
+
+import (
+	"reflect"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	daemons "clusterctl/daemons/config"
+	"clusterctl/hcl/config"
+)
+
+// The ingress proxies of machines that are still to be updated go on making services for Gateways until the last one is.
+func TestIngressProxiesOfFormerReleasesMakeServicesUntilTheyAreUpdated(t *testing.T) {
+	subjects := func(former bool) []any {
+		t.Helper()
+		in := &config.Ingress{Class: "web"}
+		in.Settings.Choose("gateway_addresses", daemons.OfLoadBalancer)
+		all, err := Objects(&config.Cluster{Name: "c", Ingress: in, FormerUsers: former})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range all {
+			if d.Object.GetName() == gatewayAddresses {
+				list, _, _ := unstructured.NestedSlice(d.Object.Object, "subjects")
+				return list
+			}
+		}
+		t.Fatal("there is no binding")
+		return nil
+	}
+	during, after := subjects(true), subjects(false)
+	if len(during) != 2 || during[1].(map[string]any)["kind"] != rbacv1.UserKind || len(after) != 1 {
+		t.Fatalf("bound are %v while machines are updated, and %v afterwards", during, after)
+	}
+	l, client := fakeLive(item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", gatewayAddresses, map[string]any{"subjects": during}))
+	for range 2 {
+		if err := l.DropFormerRights(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is, err := client.Tracker().Get(clusterRoleBindings, "", gatewayAddresses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := is.(*unstructured.Unstructured).Object["subjects"]; !reflect.DeepEqual(list, any(after)) {
+		t.Errorf("bound are %v, want %v", list, after)
+	}
+}
