@@ -23,7 +23,7 @@ func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
 		"readOnlyPort":                           func(f *config.KubeletFile) { f.ReadOnlyPort = 10255 },
 		"cgroupDriver":                           func(f *config.KubeletFile) { f.CgroupDriver = "systemd" },
 		"imagePullCredentialsVerificationPolicy": func(f *config.KubeletFile) { f.ImagePullCredentialsVerificationPolicy = "Sometimes" },
-		"preloadedImagesVerificationAllowlist: is for": func(f *config.KubeletFile) { f.PreloadedImagesVerificationAllowlist = []string{"a"} },
+		"preloadedImagesVerificationAllowlist: requires": func(f *config.KubeletFile) { f.PreloadedImagesVerificationAllowlist = []string{"a"} },
 		"preloadedImagesVerificationAllowlist: \"a/b:1\"": func(f *config.KubeletFile) {
 			f.ImagePullCredentialsVerificationPolicy, f.PreloadedImagesVerificationAllowlist = config.VerifyAllButAllowed, []string{"registry:5000/a/*", "a", "a/b:1"}
 		},

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"regexp"
 
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
@@ -35,6 +36,20 @@ var (
 		return nil
 	})
 )
+
+// wideVerb is a verb of a format with a width or a precision of more than four digits.
+var wideVerb = regexp.MustCompile(`%[-+ #0-9.\[\]]*[0-9]{5}`)
+
+// boundedFormat returns f with an error for formats whose verbs are wider than 9999 characters.
+func boundedFormat(f function.Function) function.Function {
+	return bounding(f, func(args []cty.Value) error {
+		text, _ := args[0].Unmark()
+		if text.Type() == cty.String && text.IsKnown() && !text.IsNull() && wideVerb.MatchString(text.AsString()) {
+			return function.NewArgErrorf(0, "a width or a precision is 9999 at most")
+		}
+		return nil
+	})
+}
 
 // bounding is a function that refuses arguments of which it would make too much.
 func bounding(f function.Function, check func(args []cty.Value) error) function.Function {

@@ -21,9 +21,9 @@ var cidrHostFunc = function.New(&function.Spec{
 		if err != nil {
 			return cty.NilVal, function.NewArgError(0, err)
 		}
-		n, accuracy := a[1].AsBigFloat().Int(nil)
-		if accuracy != big.Exact {
-			return cty.NilVal, function.NewArgErrorf(1, "must be a whole number")
+		n, err := whole(a[1], 1)
+		if err != nil {
+			return cty.NilVal, err
 		}
 		bits := p.Addr().BitLen() - p.Bits()
 		size := new(big.Int).Lsh(big.NewInt(1), uint(bits))
@@ -112,11 +112,18 @@ var cidrSubnetsFunc = function.New(&function.Spec{
 	},
 })
 
-// whole returns a number as an integer. It returns an error for a fraction. arg is the index of the argument.
+// mostBits is the largest number of bits of a number about a network. IPv6 addresses have 128.
+const mostBits = 256
+
+// whole returns a number as an integer. It returns an error for a fraction, and for a number that is larger than any
+// network. arg is the index of the argument.
 func whole(v cty.Value, arg int) (*big.Int, error) {
 	f := v.AsBigFloat()
 	if !f.IsInt() {
 		return nil, function.NewArgErrorf(arg, "must be a whole number")
+	}
+	if f.MantExp(nil) > mostBits {
+		return nil, function.NewArgErrorf(arg, "is larger than any network")
 	}
 	n, _ := f.Int(nil)
 	return n, nil

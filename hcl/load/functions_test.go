@@ -50,7 +50,7 @@ func TestFunctionsAreTerraforms(t *testing.T) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	for _, name := range slices.Sorted(maps.Keys(scope.Functions)) {
 		for _, r := range byFunction[name] {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, r.cases(), r.source, r.want)
+			fmt.Fprintf(w, "%s\t%s\t%.70s\t%.70s\n", name, r.cases(), r.source, r.want)
 		}
 		for _, c := range functionCases {
 			covered := slices.ContainsFunc(byFunction[name], func(r functionRow) bool { return c.is(r.source) })

@@ -102,7 +102,7 @@ func TestAProgramMayComeWithAPackage(t *testing.T) {
 	put(t, h, "/usr/bin/dpkg-query", "x", 0o755, 0)
 	s := &step.Program{Path: "/opt/providers/ecr", For: "credential_provider ecr"}
 	steps := []step.Step{&step.Package{Name: "ecr"}, s}
-	if _, err := step.Check(t.Context(), h, steps); err == nil || !strings.Contains(err.Error(), "is not there") {
+	if _, err := step.Check(t.Context(), h, steps); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("with a package that has not brought it: %v", err)
 	}
 	h.Debian.Installed = map[string]string{}

@@ -121,7 +121,7 @@ func TestOwnersAreSetByThoseWhoMayDeleteAndFinalize(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	for plugins, want := range map[string]string{"": "", "OwnerReferencesPermissionEnforcement": "", "NoSuchPlugin": `no admission plugin "NoSuchPlugin"`} {
+	for plugins, want := range map[string]string{"": "", "OwnerReferencesPermissionEnforcement": "", "NoSuchPlugin": `unknown admission plugin "NoSuchPlugin"`} {
 		cfg := config.DefaultAPIServer()
 		if plugins != "" {
 			cfg.EnableAdmissionPlugins = []string{plugins}
