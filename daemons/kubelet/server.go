@@ -46,7 +46,8 @@ func (w *lockWatch) within(lock sync.Locker, d time.Duration) bool {
 		w.waiting = had
 		go func() {
 			lock.Lock()
-			lock.Unlock() //nolint:staticcheck // acquiring the lock is the whole check
+			//lint:ignore SA2001 Acquiring the lock is the whole check.
+			lock.Unlock()
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.waiting = nil

@@ -52,13 +52,14 @@ func (inv *Inventory) readINI(text string) error {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.used)) {
-		if r.ofVars[name] {
-			return fmt.Errorf("line %d: [%s:vars] names a group that is not defined", r.used[name], name)
-		}
-		return fmt.Errorf("line %d: the group %s is not defined", r.used[name], name)
+	if len(r.used) == 0 {
+		return nil
 	}
-	return nil
+	name := slices.Min(slices.Collect(maps.Keys(r.used)))
+	if r.ofVars[name] {
+		return fmt.Errorf("line %d: [%s:vars] names a group that is not defined", r.used[name], name)
+	}
+	return fmt.Errorf("line %d: the group %s is not defined", r.used[name], name)
 }
 
 func (r *iniReader) section(name, part string, number int) {

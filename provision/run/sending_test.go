@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,8 +54,11 @@ func TestAFileOnItsWayIsReportedEveryFewSeconds(t *testing.T) {
 // A run reports that it connects before the first machine answers.
 func TestARunSaysThatItConnects(t *testing.T) {
 	w := newWorld(t, control, nodeA)
+	var mu sync.Mutex
 	var first []string
 	w.engine.Say = func(e run.Event) {
+		mu.Lock()
+		defer mu.Unlock()
 		if len(first) < 2 && (e.Kind == run.EventPhase || e.Kind == run.EventConnect) {
 			first = append(first, e.Kind+" "+e.Message)
 		}

@@ -237,7 +237,7 @@ type denyExternalIPs struct{}
 // Validate rejects a write that adds external IPs to a Service.
 func (denyExternalIPs) Validate(_ context.Context, a *api.Admission) error {
 	if len(addedExternalIPs(a)) > 0 {
-		//nolint:staticcheck // upstream's text
+		//lint:ignore ST1005 Kubernetes answers with this text.
 		return forbidden(a, errors.New("Use of external IPs is denied by admission control."))
 	}
 	return nil
