@@ -40,15 +40,9 @@ func (n nodeMetrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	k := n.k
-	k.mu.Lock()
-	workers := make([]*worker, 0, len(k.workers))
-	for _, w := range k.workers {
-		workers = append(workers, w)
-	}
-	k.mu.Unlock()
 	running, states := 0, map[pod.State]int{pod.Created: 0, pod.Running: 0, pod.Exited: 0, pod.Unknown: 0}
 	volumes := map[[2]string]int{}
-	for _, w := range workers {
+	for _, w := range k.all() {
 		w.mu.Lock()
 		p, sandboxes, containers, ready := w.pod, w.sandboxes, w.containers, false
 		w.mu.Unlock()

@@ -109,14 +109,17 @@ func (k *Kubelet) launch(w *worker) {
 		if ctx.Err() != nil {
 			return
 		}
+		w.mu.Lock()
+		p := w.pod // which may still be updated
+		w.mu.Unlock()
 		k.objects.forget(uid)
 		k.status.forget(uid)
-		k.metrics.probes.forget(w.pod)
+		k.metrics.probes.forget(p)
 		k.mu.Lock()
 		delete(k.workers, uid)
 		k.mu.Unlock()
-		if pod.Static(w.pod) {
-			k.staticGone(w.pod)
+		if pod.Static(p) {
+			k.staticGone(p)
 		}
 	})
 }
