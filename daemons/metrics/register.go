@@ -94,8 +94,8 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 	return true, nil
 }
 
-// over returns the API service as it is to be over the one that is there. A caBundle stays that a former release has put there: API
-// servers of that release trust no other. clusterctl takes it away when the last of them has gone.
+// over returns the API service that is to replace the registered one, which may be nil. It keeps a caBundle that a former
+// release set, because API servers of that release need it. clusterctl removes it after the last of them was updated.
 func (r *registrar) over(registered *apiregistrationv1.APIService) *apiregistrationv1.APIService {
 	a := r.apiService()
 	if registered != nil {

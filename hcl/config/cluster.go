@@ -51,7 +51,7 @@ type Cluster struct {
 	Machines    []Machine
 	Inventory   inventory.Inventory // of all machines, worked out when a plan is made; nil when there is no such
 	HadPools    bool                // pools were applied once, worked out when a plan is made: that there are none now has to be said
-	FormerUsers bool                // machines have daemons of a former release, which are one user on all of them; worked out when a plan is made
+	FormerUsers bool                // machines have certificates of daemons/config.FormerUsers, set when a plan is made
 	Images      []Image
 	Workloads   []Workload
 	Objects     []Object // from object blocks and from manifests

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"clusterctl/certs"
-	daemons "clusterctl/daemons/config"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
 	"clusterctl/provision/bundle"
@@ -154,26 +153,21 @@ func (p *Prepared) change(ctx context.Context) error {
 	return errors.Join(refused, p.last(ctx, demoted, removed, replaced))
 }
 
-// admit has API servers and daemons of a former release go on beside those of this one, while machines are updated. Where no API
-// server answers, there is nobody to be let in.
+// admit gives the daemons' new users the rights of the users of a former release while machines are updated from it. An
+// error is a note: without an API server that answers, there is none that would refuse them.
 func (p *Prepared) admit(ctx context.Context) {
-	former := false
-	for _, m := range p.State.Machines {
-		for _, is := range m.Issued {
-			former = former || slices.Contains(daemons.FormerUsers, is.Name)
-		}
-	}
-	if !former || p.live == nil {
+	if p.live == nil || !p.formerUsers() {
 		return
 	}
 	if err := p.live.AdmitReplicas(ctx); err != nil && ctx.Err() == nil {
-		p.engine.say(Event{Kind: EventNote, Message: "daemons with new names may be refused by former API servers: " + err.Error()})
+		p.engine.say(Event{Kind: EventNote,
+			Message: "API servers of the former release may refuse the daemons of updated machines: " + err.Error()})
 	}
 }
 
 // last is what comes when everything that is declared is there.
 func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machine) error {
-	had := p.formerUsers() // before the machines go that may be the last ones of them
+	had := p.formerUsers() // before machines are removed that may be the last ones with such users
 	if err := p.encrypt(ctx); err != nil {
 		return err
 	}
@@ -219,8 +213,8 @@ func (p *Prepared) claim(ctx context.Context) error {
 	}), p.claimOne)
 }
 
-// claimOne is claim on one machine, and again over another connection when one was lost while the plan was read. A machine that
-// is lost stays out of the run, as later on.
+// claimOne claims one machine. It connects again if the connection was lost while the plan was read. A machine that cannot
+// be reached any more is left out of the run, as it is in later stages.
 func (p *Prepared) claimOne(ctx context.Context, m *machine) error {
 	for attempt := 1; ; attempt++ {
 		err := m.agent.Apply(ctx, nil, nil)

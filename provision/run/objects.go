@@ -73,7 +73,7 @@ func (p *Prepared) compare(ctx context.Context) error {
 	return nil
 }
 
-// hasFormerUsers reports whether machines have certificates for the users that daemons were on all of them.
+// hasFormerUsers reports whether a machine has a certificate of one of daemons.FormerUsers.
 func hasFormerUsers(s *state.State) bool {
 	for _, m := range s.Machines {
 		for _, is := range m.Issued {

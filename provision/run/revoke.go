@@ -53,7 +53,7 @@ func (p *Prepared) outgrown() bool {
 		for label, is := range m.Issued {
 			switch {
 			case !slices.Contains(daemons.FormerUsers, is.Name):
-			case strings.HasSuffix(label, superseded) && m.Failed == nil: // one that was rolled back has former daemons still
+			case strings.HasSuffix(label, superseded) && m.Failed == nil: // a machine that was rolled back runs former daemons
 				replaced = true
 			default:
 				return false
@@ -123,22 +123,15 @@ func (p *Prepared) revoked(issued map[string]certs.Revoked) (list []certs.Revoke
 	return list
 }
 
-// formerUsers reports whether the state has certificates of any machine for the users that daemons were on all of them.
+// formerUsers is hasFormerUsers of the state as it is now.
 func (p *Prepared) formerUsers() bool {
 	writing.Lock()
 	defer writing.Unlock()
-	for _, m := range p.State.Machines {
-		for _, is := range m.Issued {
-			if slices.Contains(daemons.FormerUsers, is.Name) {
-				return true
-			}
-		}
-	}
-	return false
+	return hasFormerUsers(p.State)
 }
 
-// withdrawnChange shows in the plan which certificates of a machine are revoked, because the machine has the role no
-// longer that they were for, or because a run that replaced them was cut off before it had revoked them; nil when there are none.
+// withdrawnChange returns the plan's line about the certificates of a machine that are revoked: those of roles that the
+// machine no longer has, and those that an interrupted run replaced and did not revoke. It returns nil if there are none.
 func (p *Prepared) withdrawnChange(m *machine) *step.Change {
 	_, gone := withdrawn(p.known(m).Issued, m.steps)
 	for label, r := range p.known(m).Issued {

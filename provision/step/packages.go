@@ -56,7 +56,7 @@ func (s *Package) Check(ctx context.Context, h host.Host, w *Walk) (Change, erro
 	return Change{Action: Create, Kind: "package", Name: s.Name}, nil
 }
 
-// packaged stands in a walk for what packages bring that are installed in it.
+// packaged is the path that a walk notes as touched when a package is to be installed: any file may come with it.
 const packaged = "/var/lib/dpkg/status"
 
 // Apply installs it.

@@ -3,21 +3,15 @@ package workload
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	daemons "clusterctl/daemons/config"
@@ -31,36 +25,11 @@ var definitions embed.FS
 
 const gatewayController = "clusterctl.local/gateway"
 
-// gatewayAddresses is the binding that lets the ingress proxies make services for Gateways.
+// gatewayAddresses is the name of the ClusterRoleBinding that lets ingress proxies create Services for Gateways.
 const gatewayAddresses = "kube-ingress:gateway-addresses"
 
-// dropFormerSubject takes the user that the ingress proxies of former releases were out of that binding.
-func (l *Live) dropFormerSubject(ctx context.Context) error {
-	o, err := l.dynamic.Resource(clusterRoleBindings).Get(ctx, gatewayAddresses, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the binding %s: %w", gatewayAddresses, err)
-	}
-	subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
-	stay := slices.DeleteFunc(slices.Clone(subjects), func(s any) bool {
-		m, ok := s.(map[string]any)
-		return ok && m["kind"] == rbacv1.UserKind && m["name"] == "system:kube-ingress"
-	})
-	if len(stay) == len(subjects) {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"subjects": stay})
-	if err != nil {
-		return err
-	}
-	_, err = l.dynamic.Resource(clusterRoleBindings).Patch(ctx, gatewayAddresses, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("write the binding %s: %w", gatewayAddresses, err)
-	}
-	return nil
-}
+// ingressUsers is the group of the ingress proxies' users, and the user that all of them shared in former releases.
+const ingressUsers = "system:kube-ingress"
 
 // gatewayAPI is what Gateways need to be there: their kinds and a class, and the right to make services where they have addresses by those.
 // The definitions are all applied before what is of their kinds, since those of a cluster have no block that could depend on others.
@@ -68,9 +37,9 @@ func gatewayAPI(c *config.Cluster) (list []any, err error) {
 	cfg := daemons.DefaultIngress()
 	c.Ingress.Settings.Over(&cfg)
 	if cfg.GatewayAddresses == daemons.OfLoadBalancer {
-		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:kube-ingress"}}
-		if c.FormerUsers { // proxies of machines that are still to be updated go on; DropFormerRights ends it
-			subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:kube-ingress"})
+		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: ingressUsers}}
+		if c.FormerUsers { // until DropFormerRights
+			subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ingressUsers})
 		}
 		list = append(list, &rbacv1.ClusterRoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},

@@ -2,8 +2,11 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,18 +25,42 @@ var (
 	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
+// AdmitReplicas adds the groups of the daemons' users, which differ from machine to machine, to the bindings of
+// config.FormerUsers. API servers of the former release have no other rights for these users, and a machine that is rolled
+// back runs daemons of the former release with the new credentials. DropFormerRights deletes the bindings. A daemon's group
+// and its former user have the same name.
+func (l *Live) AdmitReplicas(ctx context.Context) error {
+	for _, name := range config.FormerUsers {
+		for _, bindings := range l.bindings() {
+			err := changeSubjects(ctx, bindings, name, func(o *unstructured.Unstructured, subjects []any) []any {
+				if !ofBootstrap(o) || slices.ContainsFunc(subjects, isSubject(rbacv1.GroupKind, name)) {
+					return subjects
+				}
+				group := map[string]any{"apiGroup": rbacv1.GroupName, "kind": rbacv1.GroupKind, "name": name}
+				return append(subjects, group)
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // DropFormerRights deletes the bindings of config.FormerUsers, which daemons of former releases shared on all machines.
 // The bindings allow these users to read all Secrets and to change all leases in kube-system. They must go because a
 // certificate that was stolen before its renewal is not in any revocation list. Bindings of the same names that an API
 // server did not create stay.
 func (l *Live) DropFormerRights(ctx context.Context) error {
-	if err := l.dropFormerSubject(ctx); err != nil {
+	err := changeSubjects(ctx, l.dynamic.Resource(clusterRoleBindings), gatewayAddresses,
+		func(_ *unstructured.Unstructured, subjects []any) []any {
+			return slices.DeleteFunc(subjects, isSubject(rbacv1.UserKind, ingressUsers))
+		})
+	if err != nil {
 		return err
 	}
 	for _, name := range config.FormerUsers {
-		for _, bindings := range []dynamic.ResourceInterface{
-			l.dynamic.Resource(clusterRoleBindings), l.dynamic.Resource(roleBindings).Namespace(metav1.NamespaceSystem),
-		} {
+		for _, bindings := range l.bindings() {
 			o, err := bindings.Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) || err == nil && !ofBootstrap(o) {
 				continue
@@ -51,11 +78,56 @@ func (l *Live) DropFormerRights(ctx context.Context) error {
 	return l.dropFormerBundle(ctx)
 }
 
-// metricsService is how the API's metrics are registered, and metricsServer by whom.
+// bindings returns the clients of the resources in which a former user has a binding of its name.
+func (l *Live) bindings() []dynamic.ResourceInterface {
+	return []dynamic.ResourceInterface{
+		l.dynamic.Resource(clusterRoleBindings), l.dynamic.Resource(roleBindings).Namespace(metav1.NamespaceSystem),
+	}
+}
+
+// changeSubjects replaces the subjects of a binding with those that change returns. A binding that does not exist is not
+// created. A binding that somebody else changes meanwhile is an error of the reason Conflict.
+func changeSubjects(ctx context.Context, bindings dynamic.ResourceInterface, name string,
+	change func(o *unstructured.Unstructured, subjects []any) []any) error {
+	o, err := bindings.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the binding %s: %w", name, err)
+	}
+	was, _, _ := unstructured.NestedSlice(o.Object, "subjects") // a copy
+	now := change(o, slices.Clone(was))
+	if len(now) == len(was) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": o.GetResourceVersion()}, "subjects": now,
+	})
+	if err != nil {
+		return fmt.Errorf("encode the subjects of the binding %s: %w", name, err)
+	}
+	_, err = bindings.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the binding %s: %w", name, err)
+	}
+	return nil
+}
+
+// isSubject returns a function that reports whether an entry of subjects has a kind and a name.
+func isSubject(kind, name string) func(subject any) bool {
+	return func(subject any) bool {
+		m, ok := subject.(map[string]any)
+		return ok && m["kind"] == kind && m["name"] == name
+	}
+}
+
+// metricsService is the name of the APIService of the metrics API. metricsServer is the value of its managed-by label if
+// the cluster's own metrics server registered it.
 const metricsService, metricsServer = "v1beta1.metrics.k8s.io", "metrics-server"
 
-// dropFormerBundle takes the authority away by which API servers of former releases know the metrics server. With it another
-// one's manifest, which has insecureSkipTLSVerify, cannot be applied.
+// dropFormerBundle removes the caBundle that metrics servers of former releases set for API servers of those releases.
+// While it is there, the manifest of another metrics server cannot be applied: it sets insecureSkipTLSVerify.
 func (l *Live) dropFormerBundle(ctx context.Context) error {
 	o, err := l.dynamic.Resource(apiServices).Get(ctx, metricsService, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -68,8 +140,8 @@ func (l *Live) dropFormerBundle(ctx context.Context) error {
 	if bundle == "" || o.GetLabels()["app.kubernetes.io/managed-by"] != metricsServer {
 		return nil
 	}
-	_, err = l.dynamic.Resource(apiServices).Patch(ctx, metricsService, types.MergePatchType, []byte(`{"spec":{"caBundle":null}}`),
-		metav1.PatchOptions{FieldManager: Manager})
+	_, err = l.dynamic.Resource(apiServices).Patch(ctx, metricsService, types.MergePatchType,
+		[]byte(`{"spec":{"caBundle":null}}`), metav1.PatchOptions{FieldManager: Manager})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the API service %s: %w", metricsService, err)
 	}

@@ -89,7 +89,8 @@ func plugins(text []byte, dir string) (list []*plugin, err error) {
 		}
 		names[p.Name] = true
 		made := &plugin{name: p.Name, path: filepath.Join(dir, p.Name), version: p.APIVersion, args: p.Args,
-			usual: p.DefaultCacheDuration.Duration, now: time.Now, turn: make(chan struct{}, 1), answers: map[string]cached{}}
+			usual: p.DefaultCacheDuration.Duration, now: time.Now, turn: make(chan struct{}, 1),
+			answers: map[string]cached{}}
 		for _, pattern := range p.MatchImages {
 			parsed, err := parsePattern(pattern)
 			if err != nil {
