@@ -263,7 +263,8 @@ func newEtcdRemove() *cobra.Command {
 	var flags storeFlags
 	c := &cobra.Command{
 		Use: "remove MEMBER", Short: "Remove a member from the store that no machine of the control plane has",
-		Long: "Remove a member from the store that no machine of the control plane has, by its name or its ID. The member of a machine is removed by taking the machine, or its role, out of the configuration and applying.",
+		Long: "Remove a member that no control-plane machine has, by its name or its ID. To remove the member of a " +
+			"machine, take the machine or its role out of the configuration and apply.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {

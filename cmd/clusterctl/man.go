@@ -73,7 +73,8 @@ func manualPage(c *cobra.Command, date string) string {
 	c.InitDefaultHelpCmd()
 	c.InitDefaultHelpFlag()
 	var b strings.Builder
-	fmt.Fprintf(&b, ".nh\n.TH %q \"1\" %q %q \"clusterctl\"\n", strings.ToUpper(pageName(c)), date, "clusterctl "+version.Version)
+	fmt.Fprintf(&b, ".nh\n.TH %q \"1\" %q %q \"clusterctl\"\n", strings.ToUpper(pageName(c)), date,
+		"clusterctl "+version.Version)
 	section := func(title, text string) {
 		if text != "" {
 			fmt.Fprintf(&b, "\n.SH %s\n%s\n", title, text)

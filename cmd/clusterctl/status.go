@@ -51,7 +51,8 @@ func newStatus() *cobra.Command {
 			if seen.State == nil {
 				return errNoCluster
 			}
-			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: run.DueKeys(seen.State), Trouble: map[string]string{}}
+			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: run.DueKeys(seen.State),
+				Trouble: map[string]string{}}
 			for _, m := range seen.Machines {
 				if text := run.SnapshotTrouble(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot, time.Now()); text != "" && slices.Contains(m.Roles, config.RoleControlPlane) {
 					status.Trouble[m.Address] = text
@@ -158,7 +159,7 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	}
 	for _, m := range s.Machines {
 		for _, text := range m.Foreign {
-			fmt.Fprintf(c.OutOrStdout(), "%s: %s, and it is not of this cluster's making\n", m.Address,
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s, and clusterctl did not write this file\n", m.Address,
 				config.Indented(text, "  "))
 		}
 	}

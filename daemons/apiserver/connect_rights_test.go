@@ -1,9 +1,9 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -76,13 +76,10 @@ func TestStreamsToContainersNeedCreate(t *testing.T) {
 // waitForGrant waits until the server's cache holds the client's role, which allows it to list ConfigMaps.
 func waitForGrant(t *testing.T, client *rest.Config) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		code, text := ask(t, client, "GET", "/api/v1/namespaces/default/configmaps", "")
-		if code == 200 {
-			return
+	wait(t, func() error {
+		if code, text := ask(t, client, "GET", "/api/v1/namespaces/default/configmaps", ""); code != 200 {
+			return fmt.Errorf("the role does not hold: %d %s", code, text)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the role does not hold: %d %s", code, text)
-		}
-	}
+		return nil
+	})
 }

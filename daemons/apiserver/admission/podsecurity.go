@@ -117,7 +117,8 @@ func (p *podSecurity) maker(a *api.Admission) error {
 		return nil
 	}
 	demanded, mistakes := securityapi.PolicyToEvaluate(labels, p.usual)
-	if len(mistakes) == 0 && demanded.Warn.Level == securityapi.LevelPrivileged && demanded.Audit.Level == securityapi.LevelPrivileged {
+	if len(mistakes) == 0 && demanded.Warn.Level == securityapi.LevelPrivileged &&
+		demanded.Audit.Level == securityapi.LevelPrivileged {
 		return nil
 	}
 	template, ok := templateOf(a.Object)
