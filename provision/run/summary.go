@@ -1,0 +1,130 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/step"
+)
+
+// summarize turns what the checks found into the plan.
+func (p *Prepared) summarize() {
+	var next time.Time
+	for _, m := range p.machines {
+		entry := plan.Machine{Address: m.Address, Action: m.action, Note: plan.Describe(m.facts)}
+		for _, c := range m.changes {
+			if c.Action != "" {
+				entry.Changes = append(entry.Changes, c)
+			}
+		}
+		if c := p.withdrawnChange(m); c != nil && m.dead == nil && m.action == plan.Change {
+			entry.Changes = append(entry.Changes, *c)
+		}
+		switch {
+		case m.dead != nil && (m.action != plan.Remove || p.engine.Destroy):
+			entry.Action, entry.Note = plan.Unreachable, m.dead.Error()
+		case m.dead != nil:
+			entry.Note = "not cleaned, the cluster is rid of it without it: " + m.dead.Error()
+		case m.action == plan.Remove:
+			entry.Note = "drain, then clean"
+			if p.engine.Destroy {
+				entry.Note = "clean"
+			}
+		case m.action == plan.Change && p.engine.replaced(m.Address):
+			entry.Action, entry.Note = plan.Replace, "drain and clean it, then make it anew"
+		case p.drained(m):
+			entry.Note = "takes pods again, after a run that was cut off"
+			entry.Changes = append(entry.Changes, step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"})
+		case len(entry.Changes) == 0 && p.State.Machines[m.Address].Joined:
+			if entry.Action = plan.None; p.former[m.Address] != "" {
+				entry.Action, entry.Note = plan.Move, "nothing changes on it"
+			}
+		case p.demoted(m):
+			entry.Note = "leaves the control plane: its API server stops, its member leaves the store, its keys are removed; " + p.restarts(m, entry.Changes)
+		case m.action == plan.Change:
+			entry.Note = p.restarts(m, entry.Changes)
+			if update := p.updateLine(m, &entry); update != "" {
+				entry.Note = update + "; " + entry.Note
+			}
+			if first := p.mendedFirst(m); first != "" {
+				entry.Note = first + "; then " + entry.Note
+			}
+		}
+		if t := m.facts.CertExpiry; m.action == plan.Change && !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+		if was := p.former[m.Address]; was != "" {
+			entry.From = was
+			entry.Note = "was " + was + "; " + entry.Note
+		}
+		if was := p.State.Machines[m.Address].Machine.IP; m.action == plan.Change && was != m.IP {
+			entry.Note = fmt.Sprintf("its address was %s; %s", was, entry.Note)
+		}
+		m.action = entry.Action
+		p.Plan.Machines = append(p.Plan.Machines, entry)
+	}
+	if !p.engine.Destroy {
+		unreached := slices.DeleteFunc(slices.Clone(p.machines), func(m *machine) bool {
+			return m.dead == nil || m.action == plan.Remove || !m.Has(config.RoleControlPlane)
+		})
+		p.Plan.Etcd = plan.EtcdLine(p.engine.Config, p.State, len(unreached))
+		p.Plan.Certificates = plan.CertificateLine(next, p.engine.now())
+		p.Plan.Snapshot = riskLine(p.risks())
+	}
+}
+
+// foreignFiles returns a line for each file with an effect on a machine that clusterctl did not write.
+func (p *Prepared) foreignFiles() (list []string) {
+	for _, m := range p.machines {
+		for _, c := range m.changes {
+			if c.Kind == step.ForeignFiles {
+				list = append(list, fmt.Sprintf("%s: %s: clusterctl did not write this file, and %s. It stays.",
+					m.Address, c.Name, c.Note))
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// brought says which machines this program was sent to in order to plan. It returns "" if there are none.
+func (p *Prepared) brought() string {
+	var names []string
+	var bytes int64
+	for _, m := range p.machines {
+		if m.brought > 0 {
+			names, bytes = append(names, m.Address), m.brought
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("clusterctl was sent to %s in order to plan: %s. Apply uses it there. It has %d MB in %s, "+
+		"until apply updates or removes the machine.",
+		plan.Number(len(names), "machine"), strings.Join(names, ", "), (bytes+999_999)/1_000_000, host.Library)
+}
+
+// restarts says what a change of a machine starts anew, and what that means for its pods.
+func (p *Prepared) restarts(m *machine, changes []step.Change) string {
+	units := plan.Restarted(changes)
+	if len(units) == 0 {
+		return "no restart"
+	}
+	text := "restart " + strings.Join(units, ", ")
+	if slices.Equal(units, []string{plan.WholeMachine}) {
+		text = p.rebootLine(changes)
+	}
+	if why := plan.Drains(changes); why != "" && m.Has(config.RoleNode) {
+		text = "drain, since " + why + "; " + text
+	}
+	if known := p.State.Machines[m.Address]; blank(m) && known.Joined && known.Identity != m.facts.Identity && m.Has(config.RoleNode) {
+		text = "it was installed anew: the Node of the former machine is deleted, with its pods; " + text
+	}
+	return text
+}
