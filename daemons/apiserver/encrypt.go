@@ -15,27 +15,29 @@ import (
 )
 
 // encrypted puts the encryption that cfg asks for before the store. /readyz/encryption-config
-// has the file as it is now in use, or fails; /readyz/encryption-rewritten says whether
-// everything that is stored has been written as it says. /readyz has kms-providers: that the KMS plugins in use are well.
-func encrypted(cfg config.APIServer, s store.Store, env run.Env) (store.Store, []func(context.Context, *Server) error, error) {
+// has the file as it is now in use, or fails; /readyz/encryption-rewritten reports whether
+// every stored object has been written with the first provider. The returned check is for /readyz: it fails while a KMS
+// plugin in use does not answer. It is nil without encryption.
+func encrypted(cfg config.APIServer, s store.Store, env run.Env) (
+	store.Store, run.Check, []func(context.Context, *Server) error, error,
+) {
 	if cfg.EncryptionProviderConfig == "" {
 		env.Health.Tell("encryption-rewritten", func() error { return nil }) // nothing is encrypted: there is no other key
-		return s, nil, nil
+		return s, nil, nil, nil
 	}
 	names := newStorageNames(cfg.EtcdPrefix)
 	sealed, err := sealed.Open(sealed.Config{
 		Store: s, File: cfg.EncryptionProviderConfig, Log: env.Log, Prefixes: names.prefixOf, Resource: names.resourceOf,
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	env.Health.Tell("encryption-config", sealed.Reload)
 	env.Health.Tell("encryption-rewritten", sealed.Rewritten)
-	env.Health.Ready("kms-providers", sealed.Plugins)
 	task := func(ctx context.Context, server *Server) error {
 		return sealed.Run(ctx, server.rewritten)
 	}
-	return sealed, []func(context.Context, *Server) error{task}, nil
+	return sealed, sealed.Plugins, []func(context.Context, *Server) error{task}, nil
 }
 
 // rewritten are the resources whose values are written anew under another key. Events are

@@ -162,7 +162,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	s, tasks, err := encrypted(cfg, s, env)
+	s, pluginsReady, tasks, err := encrypted(cfg, s, env)
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +180,9 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	})
 	if err != nil {
 		return nil, err
+	}
+	if pluginsReady != nil {
+		env.Health.Ready("kms-providers", pluginsReady)
 	}
 	who, err := authn.New(cfg, server.Objects(), nil, env.Log)
 	if err != nil {

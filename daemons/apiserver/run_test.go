@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -57,29 +58,7 @@ func serve(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluste
 // launch is serve without the wait until it is ready.
 func launch(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluster {
 	t.Helper()
-	dir, now := t.TempDir(), time.Now()
-	ca, err := certs.NewCA("kubernetes", 0, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := certs.Issue(ca, certs.APIServer("cluster.local", "10.96.0.1", nil), now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, public, err := certs.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := config.DefaultAPIServer()
-	cfg.SecurePort, cfg.AdvertiseAddress = 0, "10.1.2.3"
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = file(t, dir, "s.crt", leaf.Cert), file(t, dir, "s.key", leaf.Key)
-	cfg.ClientCAFile = file(t, dir, "ca.crt", ca.Cert)
-	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
-	cfg.ServiceAccountSigningKeyFile = file(t, dir, "sa.key", private)
-	cfg.ServiceAccountKeyFiles = []string{file(t, dir, "sa.pub", public)}
-	for _, change := range more {
-		change(&cfg)
-	}
+	cfg, ca := serverConfig(t, more...)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -103,12 +82,41 @@ func launch(t testing.TB, s store.Store, more ...func(*config.APIServer)) *clust
 	return &cluster{t: t, ca: ca, addr: ln.Addr().String(), stop: stop, unready: func() error { return env.Health.Err(true) }}
 }
 
+// serverConfig returns the configuration of a server on a free port, and its CA.
+func serverConfig(t testing.TB, more ...func(*config.APIServer)) (config.APIServer, certs.Pair) {
+	t.Helper()
+	dir, now := t.TempDir(), time.Now()
+	ca, err := certs.NewCA("kubernetes", 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := certs.Issue(ca, certs.APIServer("cluster.local", "10.96.0.1", nil), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, public, err := certs.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.DefaultAPIServer()
+	cfg.SecurePort, cfg.AdvertiseAddress = 0, "10.1.2.3"
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = file(t, dir, "s.crt", leaf.Cert), file(t, dir, "s.key", leaf.Key)
+	cfg.ClientCAFile = file(t, dir, "ca.crt", ca.Cert)
+	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
+	cfg.ServiceAccountSigningKeyFile = file(t, dir, "sa.key", private)
+	cfg.ServiceAccountKeyFiles = []string{file(t, dir, "sa.pub", public)}
+	for _, change := range more {
+		change(&cfg)
+	}
+	return cfg, ca
+}
+
 // wait returns when a condition has no error any more.
 func wait(t testing.TB, condition func() error) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		err := condition()
 		if err == nil {
@@ -130,6 +138,38 @@ func (c *cluster) as(r certs.Request) *rest.Config {
 		c.t.Fatal(err)
 	}
 	return &rest.Config{Host: "https://" + c.addr, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.Cert, CertData: pair.Cert, KeyData: pair.Key}}
+}
+
+// A server reports ready only after Run has made the default objects, however its checks are registered.
+func TestReadinessChecksNeverPassBeforeRun(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	cfg, _ := serverConfig(t, func(cfg *config.APIServer) {
+		cfg.EncryptionProviderConfig = file(t, t.TempDir(), "encryption.yaml", []byte(encryption("a")))
+	})
+	env := run.NewEnv(slog.New(slog.DiscardHandler))
+	assembled, checked := make(chan struct{}), make(chan bool)
+	go func() {
+		early := false
+		for {
+			early = early || env.Health.Err(true) == nil
+			select {
+			case <-assembled:
+				checked <- early
+				return
+			default:
+				runtime.Gosched()
+			}
+		}
+	}()
+	_, err := apiserver.Assemble(cfg, s, env)
+	close(assembled)
+	if early := <-checked; err != nil || early {
+		t.Fatalf("assembled with %v; ready before Run: %v", err, early)
+	}
+	if env.Health.Err(true) == nil {
+		t.Fatal("ready although the server does not run")
+	}
 }
 
 func TestTheDaemonServesWhatEveryClusterHas(t *testing.T) {

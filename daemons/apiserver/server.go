@@ -112,10 +112,10 @@ func New(o Options) (*Server, error) {
 	if s.observed, err = newObserved(s); err != nil {
 		return nil, fmt.Errorf("register the API server's metrics: %w", err)
 	}
-	// All that has to be is named before anything of it is begun: who asks in between is not to hear that it is there.
+	// The first readiness check cannot pass before Run, so that /readyz never reports ready from a part of the checks.
+	o.Env.Health.Ready("poststarthook/bootstrap", s.bootstrapped)
 	o.Env.Health.Ready("etcd", s.storeWell)
 	o.Env.Health.Ready("informer-sync", s.cache.Ready)
-	o.Env.Health.Ready("poststarthook/bootstrap", s.bootstrapped)
 	o.Env.Health.Ready("crd-informer-synced", s.mayExtend)
 	o.Env.Health.Tell("stored-objects", s.storedReadable)
 	o.Env.Rest.Add(s.cache.Rest)
