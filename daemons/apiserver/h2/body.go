@@ -111,6 +111,10 @@ func (c *Conn) bodyEnds(st *stream) error {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
 	}
 	st.body.ended = true
+	if st.discard != nil {
+		c.remove(st)
+		return nil
+	}
 	if st.held {
 		st.held = false
 		return c.begin(st)

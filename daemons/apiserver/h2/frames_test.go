@@ -173,6 +173,45 @@ func TestAStreamThatTheClientHasEndedIsClosed(t *testing.T) {
 	c.until("an error of the connection", func(f any) bool { return c.isGoAway(f, http2.ErrCodeStreamClosed) })
 }
 
+// A client that is still sending a short body gets the response and no RST_STREAM.
+func TestShortBodiesAreDiscardedAfterTheResponse(t *testing.T) {
+	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusForbidden)
+	})
+	c := dial(t, address, config)
+	answered := func(id uint32) func(any) bool {
+		return func(f any) bool {
+			if reset, ok := f.(*http2.RSTStreamFrame); ok {
+				t.Fatalf("stream %d was reset: %v", reset.StreamID, reset.ErrCode)
+			}
+			headers, ok := f.(*http2.MetaHeadersFrame)
+			return ok && headers.StreamID == id && headers.PseudoValue("status") == "403" && headers.StreamEnded()
+		}
+	}
+	c.ask(1, http.MethodPatch, false, "content-length", "4")
+	c.until("the response", answered(1))
+	for _, end := range []bool{false, true} {
+		if err := c.WriteData(1, end, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.ask(3, http.MethodPatch, false, "content-length", "2")
+	c.until("the next response", answered(3))
+	// The stream of a body that ended is closed.
+	if err := c.WriteData(1, false, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	c.until("an error of the stream", func(f any) bool { return isReset(f, 1, http2.ErrCodeStreamClosed) })
+	// A body that does not come is waited for only for a while.
+	c.until("a reset", func(f any) bool { return isReset(f, 3, http2.ErrCodeNo) })
+	// A long body, and one that waits for 100 Continue, are refused at once.
+	c.ask(5, http.MethodPatch, false, "content-length", "2000000")
+	c.until("a reset", func(f any) bool { return isReset(f, 5, http2.ErrCodeNo) })
+	c.ask(7, http.MethodPatch, false, "content-length", "2", "expect", "100-continue")
+	c.until("a reset", func(f any) bool { return isReset(f, 7, http2.ErrCodeNo) })
+}
+
 func TestHeadersThatAreTooLongAreAnsweredSo(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) { t.Error("it was handled") })
 	c := dial(t, address, config)

@@ -229,12 +229,13 @@ func (r *response) complete() {
 			c.out.data(st.id, nil, true)
 		}
 	}
-	if !cut && !st.body.ended {
-		// The client need not send what nobody reads.
-		c.forget(st.id)
-		c.out.reset(st.id, http2.ErrCodeNo)
-	}
 	st.gone = errReset
+	if !cut && !st.body.ended {
+		if c.discardBody(st) {
+			return
+		}
+		c.resetUnread(st)
+	}
 	c.remove(st)
 }
 

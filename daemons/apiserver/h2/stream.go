@@ -30,6 +30,7 @@ type stream struct {
 	held    bool  // whether its handler has yet to begin
 	gone    error // why nothing more comes or goes
 	onRoom  func()
+	discard *time.Timer // set while the rest of the body is discarded after the response
 }
 
 // look lets whoever waits look again.
@@ -159,6 +160,9 @@ func (c *Conn) remove(st *stream) {
 		return
 	}
 	delete(c.streams, st.id)
+	if st.discard != nil {
+		st.discard.Stop()
+	}
 	c.giveBack(nil, st.body.drop())
 	if st.cancel == nil {
 		c.forgo(st) // no handler has begun
