@@ -32,7 +32,8 @@ const backdate = 5 * time.Minute
 type Pair struct {
 	Cert []byte
 	Key  []byte // PKCS #8 or SEC 1
-	// Chain is of an authority: what leads from it to an authority that others trust, PEM. It goes along with every leaf.
+	// Chain is of an authority: what leads from it to an authority that others trust, PEM. It goes along with every
+	// leaf.
 	Chain []byte `json:",omitempty"`
 }
 
@@ -111,8 +112,8 @@ func Sign(ca Pair, r Request, public crypto.PublicKey, now time.Time) ([]byte, e
 	return SignLeaf(ca, template, public, now)
 }
 
-// SignLeaf returns the DER of a leaf that says what a template does. It gets a serial number, is never an authority's, and ends with its
-// authority at the latest.
+// SignLeaf returns the DER of a leaf that says what a template does. It gets a serial number, is never an authority's,
+// and ends with its authority at the latest.
 func SignLeaf(ca Pair, template *x509.Certificate, public crypto.PublicKey, now time.Time) ([]byte, error) {
 	name := template.Subject.CommonName
 	caCert, err := ParseCert(ca.Cert)
@@ -124,7 +125,12 @@ func SignLeaf(ca Pair, template *x509.Certificate, public crypto.PublicKey, now 
 		return nil, fmt.Errorf("read the CA key of %s: %w", name, err)
 	}
 	if !caCert.NotAfter.After(now) {
-		return nil, fmt.Errorf("sign %s: CA %s expired on %s", name, caCert.Subject.CommonName, caCert.NotAfter.Format(time.DateOnly))
+		return nil, fmt.Errorf(
+			"sign %s: CA %s expired on %s",
+			name,
+			caCert.Subject.CommonName,
+			caCert.NotAfter.Format(time.DateOnly),
+		)
 	}
 	leaf := *template
 	if leaf.SerialNumber, err = newSerial(); err != nil {

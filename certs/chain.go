@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Cross returns a certificate, PEM, by which ca vouches for another authority: who trusts ca alone, and is shown it along with a
-// leaf of the other, trusts that leaf. It ends with the one of both that ends first.
+// Cross returns a certificate, PEM, by which ca vouches for another authority: who trusts ca alone, and is shown it
+// along with a leaf of the other, trusts that leaf. It ends with the one of both that ends first.
 func Cross(ca Pair, other []byte, now time.Time) ([]byte, error) {
 	by, err := ParseCert(ca.Cert)
 	if err != nil {
@@ -33,7 +33,9 @@ func Cross(ca Pair, other []byte, now time.Time) ([]byte, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: of.Subject, DNSNames: of.DNSNames, SubjectKeyId: of.SubjectKeyId,
 		AuthorityKeyId: by.SubjectKeyId, // not filled in when both are called the same
-		NotBefore:      now.Add(-backdate), NotAfter: of.NotAfter, KeyUsage: of.KeyUsage, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: now.Add(
+			-backdate,
+		), NotAfter: of.NotAfter, KeyUsage: of.KeyUsage, IsCA: true, BasicConstraintsValid: true,
 	}
 	if by.NotAfter.Before(template.NotAfter) {
 		template.NotAfter = by.NotAfter
@@ -48,7 +50,8 @@ func Cross(ca Pair, other []byte, now time.Time) ([]byte, error) {
 // SignedBy reports whether one of the authorities of a PEM text has signed a certificate.
 func SignedBy(cert *x509.Certificate, authorities []byte) bool {
 	list, err := parseAll(authorities)
-	return err == nil && slices.ContainsFunc(list, func(ca *x509.Certificate) bool { return cert.CheckSignatureFrom(ca) == nil })
+	return err == nil &&
+		slices.ContainsFunc(list, func(ca *x509.Certificate) bool { return cert.CheckSignatureFrom(ca) == nil })
 }
 
 // ChainOf returns what follows the first certificate of a PEM text: that and nothing else, PEM.
@@ -63,7 +66,8 @@ func ChainOf(text []byte) []byte {
 	return encodeAll(list[1:])
 }
 
-// Between returns the certificates of a PEM text that are not roots: those that who trusts the root alone has to be shown, PEM.
+// Between returns the certificates of a PEM text that are not roots: those that who trusts the root alone has to be
+// shown, PEM.
 func Between(text []byte) []byte {
 	list, err := parseAll(text)
 	if err != nil {
@@ -72,7 +76,8 @@ func Between(text []byte) []byte {
 	var between []*x509.Certificate
 	for _, c := range list {
 		// An authority that vouches for its successor may be called the same: the keys tell them apart.
-		if !bytes.Equal(c.RawSubject, c.RawIssuer) || len(c.AuthorityKeyId) > 0 && !bytes.Equal(c.AuthorityKeyId, c.SubjectKeyId) {
+		if !bytes.Equal(c.RawSubject, c.RawIssuer) ||
+			len(c.AuthorityKeyId) > 0 && !bytes.Equal(c.AuthorityKeyId, c.SubjectKeyId) {
 			between = append(between, c)
 		}
 	}
@@ -86,7 +91,8 @@ func encodeAll(list []*x509.Certificate) (text []byte) {
 	return text
 }
 
-// KeyID tells authorities apart: the id of the key of the first certificate in a PEM text, hexadecimal; empty where there is none.
+// KeyID tells authorities apart: the id of the key of the first certificate in a PEM text, hexadecimal; empty where
+// there is none.
 func KeyID(text []byte) string {
 	cert, err := ParseCert(text)
 	if err != nil {
@@ -95,8 +101,9 @@ func KeyID(text []byte) string {
 	return hex.EncodeToString(cert.SubjectKeyId)
 }
 
-// Authority checks a certificate and key that somebody wants to have for an authority, and returns the pair with that certificate alone:
-// what else follows it in the text is not trusted, for then everything would be that a root has ever signed.
+// Authority checks a certificate and key that somebody wants to have for an authority, and returns the pair with that
+// certificate alone: what else follows it in the text is not trusted, for then everything would be that a root has ever
+// signed.
 func Authority(p Pair, now time.Time) (Pair, error) {
 	cert, err := ParseCert(p.Cert)
 	if err != nil {
@@ -111,13 +118,26 @@ func Authority(p Pair, now time.Time) (Pair, error) {
 	case err != nil || !bytes.Equal(public, cert.RawSubjectPublicKeyInfo):
 		return Pair{}, errors.New("the key is not the certificate's")
 	case !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return Pair{}, fmt.Errorf("the certificate of %s is no authority's: it may sign no others", cert.Subject.CommonName)
+		return Pair{}, fmt.Errorf(
+			"the certificate of %s is no authority's: it may sign no others",
+			cert.Subject.CommonName,
+		)
 	case cert.KeyUsage&x509.KeyUsageCRLSign == 0:
-		return Pair{}, fmt.Errorf("the authority %s may not sign revocation lists (key usage cRLSign): nothing could be revoked", cert.Subject.CommonName)
+		return Pair{}, fmt.Errorf(
+			"the authority %s may not sign revocation lists (key usage cRLSign): nothing could be revoked",
+			cert.Subject.CommonName,
+		)
 	case !now.Before(cert.NotAfter):
-		return Pair{}, fmt.Errorf("the authority %s ended on %s", cert.Subject.CommonName, cert.NotAfter.UTC().Format(time.DateOnly))
+		return Pair{}, fmt.Errorf(
+			"the authority %s ended on %s",
+			cert.Subject.CommonName,
+			cert.NotAfter.UTC().Format(time.DateOnly),
+		)
 	case len(cert.SubjectKeyId) == 0:
-		return Pair{}, fmt.Errorf("the authority %s has no subject key identifier, by which it is told from others", cert.Subject.CommonName)
+		return Pair{}, fmt.Errorf(
+			"the authority %s has no subject key identifier, by which it is told from others",
+			cert.Subject.CommonName,
+		)
 	}
 	return Pair{Cert: EncodeCert(cert.Raw), Key: p.Key}, nil
 }

@@ -9,7 +9,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S37: who trusts the former authority alone trusts what the next one signs, when it is shown along with that; and the other way round not.
+// S37: who trusts the former authority alone trusts what the next one signs, when it is shown along with that; and the
+// other way round not.
 func TestAnAuthorityVouchesForItsSuccessor(t *testing.T) {
 	now := time.Now()
 	former, err := certs.NewCA("kubernetes", time.Hour, now)
@@ -56,7 +57,14 @@ func TestAnAuthorityVouchesForItsSuccessor(t *testing.T) {
 		roots, between := x509.NewCertPool(), x509.NewCertPool()
 		roots.AppendCertsFromPEM(c.trusted)
 		between.AppendCertsFromPEM(certs.ChainOf(c.shown))
-		_, err = cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now.Add(c.at), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		_, err = cert.Verify(
+			x509.VerifyOptions{
+				Roots:         roots,
+				Intermediates: between,
+				CurrentTime:   now.Add(c.at),
+				KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			},
+		)
 		if (err == nil) != c.good {
 			t.Errorf("%s: %v", c.what, err)
 		}

@@ -59,8 +59,8 @@ func due(cert *x509.Certificate, keyText, ca []byte, r Request, now time.Time) s
 	return ""
 }
 
-// Usable says why nobody takes a leaf: it cannot be read, its key is another's, none of the authorities in a PEM text has signed
-// it, or it has ended. It says nothing about what the leaf is for.
+// Usable says why nobody takes a leaf: it cannot be read, its key is another's, none of the authorities in a PEM text
+// has signed it, or it has ended. It says nothing about what the leaf is for.
 func Usable(p Pair, authorities []byte, now time.Time) error {
 	cert, err := ParseCert(p.Cert)
 	if err != nil {

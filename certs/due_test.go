@@ -38,9 +38,11 @@ func TestDueSaysWhy(t *testing.T) {
 		{"soon over", pair, ca.Cert, request, now.Add(340 * 24 * time.Hour), "expires on 2031-01-01"},
 		{"over", pair, ca.Cert, request, now.Add(366 * 24 * time.Hour), "expired on 2031-01-01"},
 		{"another CA", pair, other.Cert, request, now, "another CA"},
-		{"another address", pair, ca.Cert, certs.KubeletServer("node", []string{"10.0.0.2"}), now, "does not name 10.0.0.2"},
+		{"another address", pair, ca.Cert, certs.KubeletServer("node", []string{"10.0.0.2"}), now, "does not name " +
+			"10.0.0.2"},
 		{"an address less", pair, ca.Cert, certs.KubeletServer("node", nil), now, "still names 10.0.0.1"},
-		{"another name", pair, ca.Cert, certs.KubeletServer("x", []string{"10.0.0.1"}), now, "should be for system:node:x"},
+		{"another name", pair, ca.Cert, certs.KubeletServer("x", []string{"10.0.0.1"}), now, "should be for " +
+			"system:node:x"},
 		{"another key", certs.Pair{Cert: pair.Cert, Key: other.Key}, ca.Cert, request, now, "another's"},
 		{"nothing", certs.Pair{}, ca.Cert, request, now, "cannot be read"},
 	} {
@@ -87,7 +89,8 @@ func TestUsableIsWhatOthersTake(t *testing.T) {
 		"without a key":                 {certs.Pair{Cert: pair.Cert}, ca.Cert, now, "key"},
 		"no certificate":                {certs.Pair{Cert: []byte("x"), Key: pair.Key}, ca.Cert, now, "certificate"},
 	} {
-		if err := certs.Usable(c.pair, c.authorities, c.at); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := certs.Usable(c.pair, c.authorities, c.at); (err != nil) != (c.want != "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

@@ -14,8 +14,10 @@ import (
 func Kubeconfig(cluster, server, user string, ca []byte, pair Pair) ([]byte, error) {
 	context := user + "@" + cluster
 	text, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{cluster: {Server: server, CertificateAuthorityData: ca}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: pair.Cert, ClientKeyData: pair.Key}},
+		Clusters: map[string]*clientcmdapi.Cluster{cluster: {Server: server, CertificateAuthorityData: ca}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			user: {ClientCertificateData: pair.Cert, ClientKeyData: pair.Key},
+		},
 		Contexts:       map[string]*clientcmdapi.Context{context: {Cluster: cluster, AuthInfo: user}},
 		CurrentContext: context,
 	})
@@ -25,8 +27,8 @@ func Kubeconfig(cluster, server, user string, ca []byte, pair Pair) ([]byte, err
 	return text, nil
 }
 
-// OfKubeconfig returns what Kubeconfig was given, when a text is to the letter what it writes for these. Of any other, one that
-// says the same in other words among them, it says nothing: that one is to be read.
+// OfKubeconfig returns what Kubeconfig was given, when a text is to the letter what it writes for these. Of any other,
+// one that says the same in other words among them, it says nothing: that one is to be read.
 func OfKubeconfig(text []byte, cluster, server, user string, ca []byte) (Pair, bool) {
 	const certLine, keyLine = "\n    client-certificate-data: ", "\n    client-key-data: "
 	_, rest, _ := bytes.Cut(text, []byte(certLine))
@@ -36,11 +38,19 @@ func OfKubeconfig(text []byte, cluster, server, user string, ca []byte) (Pair, b
 	if !ended {
 		return Pair{}, false
 	}
-	written := "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: " + base64.StdEncoding.EncodeToString(ca) +
+	written := "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: " +
+		base64.StdEncoding.EncodeToString(
+			ca,
+		) +
 		"\n    server: " + server + "\n  name: " + cluster +
-		"\ncontexts:\n- context:\n    cluster: " + cluster + "\n    user: " + user + "\n  name: " + user + "@" + cluster +
+		"\ncontexts:\n- context:\n    cluster: " + cluster + "\n    user: " + user + "\n  name: " + user + "@" +
+		cluster +
 		"\ncurrent-context: " + user + "@" + cluster + "\nkind: Config\nusers:\n- name: " + user + "\n  user:" +
-		certLine + string(cert) + keyLine + string(key) + "\n"
+		certLine + string(
+		cert,
+	) + keyLine + string(
+		key,
+	) + "\n"
 	if string(text) != written {
 		return Pair{}, false
 	}

@@ -8,8 +8,8 @@ import (
 	"clusterctl/certs"
 )
 
-// What is written is known again without reading YAML, which checks of many machines would spend their time on; whatever is
-// not to the letter the same is left to a reader.
+// What is written is known again without reading YAML, which checks of many machines would spend their time on;
+// whatever is not to the letter the same is left to a reader.
 func TestAKubeconfigIsKnownAgainToTheLetter(t *testing.T) {
 	ca, pair := []byte("an authority\n"), certs.Pair{Cert: []byte("a certificate\n"), Key: []byte("a key\n")}
 	text, err := certs.Kubeconfig("home", "https://10.0.0.1:6443", "system:node:a", ca, pair)
@@ -21,8 +21,9 @@ func TestAKubeconfigIsKnownAgainToTheLetter(t *testing.T) {
 		t.Errorf("%v %q of what was written:\n%s", ours, got, text)
 	}
 	for name, other := range map[string]string{
-		"another server":   strings.Replace(string(text), "10.0.0.1", "10.0.0.2", 1),
-		"another context":  strings.Replace(string(text), "current-context: system:node:a@home", "current-context: other", 1),
+		"another server": strings.Replace(string(text), "10.0.0.1", "10.0.0.2", 1),
+		"another context": strings.Replace(string(text), "current-context: "+
+			"system:node:a@home", "current-context: other", 1),
 		"something behind": string(text) + "x: y\n",
 		"a broken key":     strings.Replace(string(text), "client-key-data: ", "client-key-data: !", 1),
 		"nothing":          "",

@@ -35,7 +35,11 @@ func APIServer(domain, serviceIP string, hosts []string) Request {
 
 // APIServerKubeletClient is the API server towards kubelets.
 func APIServerKubeletClient() Request {
-	return Request{CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"kubeadm:cluster-admins"}, Usages: client}
+	return Request{
+		CommonName:    "kube-apiserver-kubelet-client",
+		Organizations: []string{"kubeadm:cluster-admins"},
+		Usages:        client,
+	}
 }
 
 // APIServerEtcdClient is the API server towards etcd, signed by EtcdCA. etcd lets nobody else in: the

@@ -42,10 +42,16 @@ func RevocationList(ca Pair, revoked []Revoked, now time.Time) ([]byte, error) {
 			last = r.At
 		}
 		if r.Until.IsZero() || now.Before(r.Until) {
-			template.RevokedCertificateEntries = append(template.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: serial, RevocationTime: r.At.UTC().Truncate(time.Second)})
+			template.RevokedCertificateEntries = append(
+				template.RevokedCertificateEntries,
+				x509.RevocationListEntry{SerialNumber: serial, RevocationTime: r.At.UTC().Truncate(time.Second)},
+			)
 		}
 	}
-	slices.SortFunc(template.RevokedCertificateEntries, func(a, b x509.RevocationListEntry) int { return a.SerialNumber.Cmp(b.SerialNumber) })
+	slices.SortFunc(
+		template.RevokedCertificateEntries,
+		func(a, b x509.RevocationListEntry) int { return a.SerialNumber.Cmp(b.SerialNumber) },
+	)
 	template.ThisUpdate = last.UTC().Truncate(time.Second)
 	template.Number = big.NewInt(template.ThisUpdate.Unix())
 	// Without a source of randomness the signature follows from the content, by RFC 6979.
@@ -75,7 +81,8 @@ func ParseRevocations(text, ca []byte) (map[string]bool, error) {
 	return out, nil
 }
 
-// Revocations is ParseRevocations with the times at which certificates were revoked; whose they were, and when they end, is in no list.
+// Revocations is ParseRevocations with the times at which certificates were revoked; whose they were, and when they
+// end, is in no list.
 func Revocations(text, ca []byte) (revoked []Revoked, err error) {
 	authorities, err := parseAll(ca)
 	if err != nil {
@@ -86,11 +93,20 @@ func Revocations(text, ca []byte) (revoked []Revoked, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("read a revocation list: %w", err)
 		}
-		if !slices.ContainsFunc(authorities, func(by *x509.Certificate) bool { return list.CheckSignatureFrom(by) == nil }) {
-			return nil, fmt.Errorf("check the revocation list of %s: none of the authorities has signed it", list.Issuer.CommonName)
+		if !slices.ContainsFunc(
+			authorities,
+			func(by *x509.Certificate) bool { return list.CheckSignatureFrom(by) == nil },
+		) {
+			return nil, fmt.Errorf(
+				"check the revocation list of %s: none of the authorities has signed it",
+				list.Issuer.CommonName,
+			)
 		}
 		for _, e := range list.RevokedCertificateEntries {
-			revoked = append(revoked, Revoked{CA: nameOf(list.Issuer.CommonName), Serial: e.SerialNumber.Text(16), At: e.RevocationTime})
+			revoked = append(
+				revoked,
+				Revoked{CA: nameOf(list.Issuer.CommonName), Serial: e.SerialNumber.Text(16), At: e.RevocationTime},
+			)
 		}
 		if block, _ := pem.Decode(rest); block == nil {
 			return revoked, nil

@@ -63,7 +63,15 @@ func TestEveryExampleIsValidFormattedAndCanBePlanned(t *testing.T) {
 			}
 			plan.Members(c.Cluster, s, nil)
 			for _, m := range c.Cluster.Machines {
-				steps, err := role.Steps(role.Input{Cluster: c.Cluster, Machine: m, State: s, Files: files{}, Facts: host.Facts{OOMAdjust: true}})
+				steps, err := role.Steps(
+					role.Input{
+						Cluster: c.Cluster,
+						Machine: m,
+						State:   s,
+						Files:   files{},
+						Facts:   host.Facts{OOMAdjust: true},
+					},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}

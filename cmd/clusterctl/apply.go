@@ -49,8 +49,11 @@ func applyCommand(destroy bool) *cobra.Command {
 				args = []string{saved.Path}
 			}
 			flags.now = saved.Time
-			flags.vars, flags.varFiles, flags.targets, flags.excludes = saved.Vars, saved.VarFiles, saved.Targets, saved.Excludes
-			flags.replaces, flags.refreshOnly, flags.losses = saved.Replaces, saved.Refresh, append(flags.losses, saved.Losses...)
+			flags.vars, flags.varFiles, flags.targets, flags.excludes = saved.Vars, saved.VarFiles, saved.Targets,
+				saved.Excludes
+			flags.replaces, flags.refreshOnly, flags.losses = saved.Replaces, saved.Refresh, append(
+				flags.losses,
+				saved.Losses...)
 			flags.downgrade = cmp.Or(flags.downgrade, saved.Downgrade)
 		}
 		configuration, err := flags.load(c, args)
@@ -62,7 +65,9 @@ func applyCommand(destroy bool) *cobra.Command {
 	flags.add(c)
 	if !destroy {
 		flags.addChanges(c)
-		c.Flags().BoolVar(&flags.noSnapshot, "no-snapshot", false, "take no snapshot of the store before a risky change, when none can be taken")
+		c.Flags().
+			BoolVar(&flags.noSnapshot, "no-snapshot", false, "take no snapshot of the store before a risky change, "+
+				"when none can be taken")
 	}
 	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
 	return c
@@ -71,18 +76,32 @@ func applyCommand(destroy bool) *cobra.Command {
 // appliedAsShown refuses what would have a saved plan mean something else than what was shown.
 func appliedAsShown(c *cobra.Command, path string) error {
 	if c.Name() != "apply" {
-		return fmt.Errorf("%s is a saved plan, which clusterctl apply takes; one that takes everything away is made with plan -destroy -out", path)
+		return fmt.Errorf(
+			"%s is a saved plan, which clusterctl apply takes; one that takes everything away is made with plan "+
+				"-destroy -out",
+			path,
+		)
 	}
 	for _, flag := range []string{"var", "var-file", "target", "exclude", "replace", "refresh-only"} {
 		if c.Flags().Changed(flag) {
-			return fmt.Errorf("-%s: %s is a saved plan, which is applied as it was shown: leave the flag out, or give it to clusterctl plan -out and apply that", flag, path)
+			return fmt.Errorf(
+				"-%s: %s is a saved plan, which is applied as it was shown: leave the flag out, or give it to "+
+					"clusterctl plan -out and apply that",
+				flag,
+				path,
+			)
 		}
 	}
 	return nil
 }
 
 // apply plans, asks, and does it, under the lock. With -json the last line says how it ended.
-func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, destroy, approve bool, saved *plan.Saved) error {
+func (f *runFlags) apply(
+	c *cobra.Command,
+	configuration *load.Configuration,
+	destroy, approve bool,
+	saved *plan.Saved,
+) error {
 	err := f.carryOut(c, configuration, destroy, approve, saved)
 	if !f.json {
 		return err
@@ -90,7 +109,12 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 	return end(c.OutOrStdout(), err, configuration.Cluster.Secrets, nil)
 }
 
-func (f *runFlags) carryOut(c *cobra.Command, configuration *load.Configuration, destroy, approve bool, saved *plan.Saved) error {
+func (f *runFlags) carryOut(
+	c *cobra.Command,
+	configuration *load.Configuration,
+	destroy, approve bool,
+	saved *plan.Saved,
+) error {
 	store, err := f.locked(c.Context(), configuration)
 	if err != nil {
 		return err
@@ -107,7 +131,13 @@ func (f *runFlags) carryOut(c *cobra.Command, configuration *load.Configuration,
 		progress.say(e)
 	}
 	if f.held.Took != "" {
-		say(run.Event{Kind: run.EventNote, Time: time.Now(), Message: "the lock of " + f.held.Took + " was taken over: that process is dead"})
+		say(
+			run.Event{
+				Kind:    run.EventNote,
+				Time:    time.Now(),
+				Message: "the lock of " + f.held.Took + " was taken over: that process is dead",
+			},
+		)
 	}
 	prepared, err := f.prepare(ctx, configuration, destroy, false, say)
 	if err != nil {
@@ -193,7 +223,8 @@ func done(p *plan.Plan, destroy bool) string {
 		return "Destroyed"
 	}
 	var parts []string
-	for _, a := range []struct{ action, word string }{{plan.Create, "created"}, {plan.Change, "changed"}, {plan.Remove, "removed"}, {plan.Replace, "replaced"}, {plan.Move, "moved"}, {plan.Forget, "forgotten"}} {
+	for _, a := range []struct{ action, word string }{{plan.Create, "created"}, {plan.Change, "changed"},
+		{plan.Remove, "removed"}, {plan.Replace, "replaced"}, {plan.Move, "moved"}, {plan.Forget, "forgotten"}} {
 		machines, objects := p.Count(a.action)
 		var what []string
 		if machines > 0 {
@@ -243,7 +274,8 @@ func readSaved(args []string) (*plan.Saved, error) {
 		return nil, nil
 	}
 	info, err := os.Stat(args[0])
-	if err != nil || info.IsDir() || strings.HasSuffix(args[0], load.Extension) || strings.HasSuffix(args[0], load.JSONExtension) {
+	if err != nil || info.IsDir() || strings.HasSuffix(args[0], load.Extension) ||
+		strings.HasSuffix(args[0], load.JSONExtension) {
 		return nil, nil
 	}
 	text, err := os.ReadFile(args[0])
@@ -252,7 +284,11 @@ func readSaved(args []string) (*plan.Saved, error) {
 	}
 	var saved plan.Saved
 	if err := json.Unmarshal(text, &saved); err != nil || saved.Plan == nil {
-		return nil, fmt.Errorf("%s is neither a configuration (a folder or a %s file) nor a saved plan", args[0], load.Extension)
+		return nil, fmt.Errorf(
+			"%s is neither a configuration (a folder or a %s file) nor a saved plan",
+			args[0],
+			load.Extension,
+		)
 	}
 	return &saved, nil
 }

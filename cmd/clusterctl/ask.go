@@ -22,7 +22,9 @@ var (
 // ask returns nil when the person at the terminal says yes.
 func ask(ctx context.Context, out io.Writer, in *os.File, destroy bool) error {
 	if !term.IsTerminal(int(in.Fd())) {
-		return errors.New("nobody is there to approve: add -auto-approve, or save the plan with plan -out and apply that")
+		return errors.New(
+			"nobody is there to approve: add -auto-approve, or save the plan with plan -out and apply that",
+		)
 	}
 	question := "Do this?"
 	if destroy {

@@ -36,7 +36,8 @@ func terminal(t *testing.T) (person, program *os.File) {
 }
 
 func TestOnlyYesIsTaken(t *testing.T) {
-	for answer, want := range map[string]error{"yes\n": nil, "y\n": errNotApproved, "\n": errNotApproved, "no\n": errNotApproved} {
+	for answer, want := range map[string]error{"yes\n": nil, "y\n": errNotApproved, "\n": errNotApproved,
+		"no\n": errNotApproved} {
 		person, program := terminal(t)
 		if _, err := person.WriteString(answer); err != nil {
 			t.Fatal(err)

@@ -60,7 +60,10 @@ func newCheckExpiration() *cobra.Command {
 			if e.HandedOut, err = state.HandedOut(dir); err != nil {
 				return err
 			}
-			e.HandedOut = slices.DeleteFunc(e.HandedOut, func(h state.Handed) bool { return standing(s, h, now) != "valid" })
+			e.HandedOut = slices.DeleteFunc(
+				e.HandedOut,
+				func(h state.Handed) bool { return standing(s, h, now) != "valid" },
+			)
 			if flags.json {
 				text, err := json.Marshal(e)
 				if err != nil {
@@ -86,7 +89,15 @@ func issued(s *state.State) (list []run.Expiration) {
 		for _, label := range slices.Sorted(maps.Keys(m.Issued)) {
 			i := m.Issued[label]
 			_, file, _ := strings.Cut(label, " ")
-			list = append(list, run.Expiration{Machine: m.Machine.Name, Name: run.CertificateName(file), CA: strings.ReplaceAll(i.CA, "/", "-"), Until: i.Until})
+			list = append(
+				list,
+				run.Expiration{
+					Machine: m.Machine.Name,
+					Name:    run.CertificateName(file),
+					CA:      strings.ReplaceAll(i.CA, "/", "-"),
+					Until:   i.Until,
+				},
+			)
 		}
 	}
 	return list
@@ -131,16 +142,37 @@ func (e expiration) print(out io.Writer, now time.Time) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\t\t%s\tno\n", c.Machine, cmp.Or(c.Name, "-"), c.Problem, c.CA)
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\tno\n", c.Machine, c.Name, c.Until.UTC().Format("Jan 02, 2006 15:04 UTC"), residual(c.Until.Sub(now)), c.CA)
+		fmt.Fprintf(
+			w,
+			"%s\t%s\t%s\t%s\t%s\tno\n",
+			c.Machine,
+			c.Name,
+			c.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
+			residual(c.Until.Sub(now)),
+			c.CA,
+		)
 	}
 	fmt.Fprintln(w, "\nMACHINE\tCERTIFICATE AUTHORITY\tEXPIRES\tRESIDUAL TIME\t\tEXTERNALLY MANAGED")
 	for _, a := range e.Authorities {
-		fmt.Fprintf(w, "all\t%s\t%s\t%s\t%s\tno\n", a.Name, a.Until.UTC().Format("Jan 02, 2006 15:04 UTC"), residual(a.Until.Sub(now)), a.Standing)
+		fmt.Fprintf(
+			w,
+			"all\t%s\t%s\t%s\t%s\tno\n",
+			a.Name,
+			a.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
+			residual(a.Until.Sub(now)),
+			a.Standing,
+		)
 	}
 	if len(e.HandedOut) > 0 {
 		fmt.Fprintln(w, "\nKUBECONFIG OF\t\tEXPIRES\tRESIDUAL TIME")
 		for _, h := range e.HandedOut {
-			fmt.Fprintf(w, "%s\t\t%s\t%s\n", h.Name, h.Until.UTC().Format("Jan 02, 2006 15:04 UTC"), residual(h.Until.Sub(now)))
+			fmt.Fprintf(
+				w,
+				"%s\t\t%s\t%s\n",
+				h.Name,
+				h.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
+				residual(h.Until.Sub(now)),
+			)
 		}
 	}
 	return w.Flush()

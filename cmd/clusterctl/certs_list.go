@@ -42,8 +42,17 @@ func newHandedOut() *cobra.Command {
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 3, ' ', 0)
 			fmt.Fprintln(w, "NAME\tGROUPS\tHANDED OUT\tEXPIRES\tSTANDING\tSERIAL")
 			for _, h := range handed {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, cmp.Or(strings.Join(h.Groups, ","), "-"),
-					h.At.UTC().Format("Jan 02, 2006 15:04 UTC"), h.Until.UTC().Format("Jan 02, 2006 15:04 UTC"), standing(s, h, now), h.Serial)
+				fmt.Fprintf(
+					w,
+					"%s\t%s\t%s\t%s\t%s\t%s\n",
+					h.Name,
+					cmp.Or(strings.Join(h.Groups, ","), "-"),
+					h.At.UTC().
+						Format("Jan 02, 2006 15:04 UTC"),
+					h.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
+					standing(s, h, now),
+					h.Serial,
+				)
 			}
 			return w.Flush()
 		},

@@ -26,7 +26,8 @@ by one. Run again, it renews again.`,
 	}
 	flags.add(c)
 	c.Flags().StringVarP(&folder, "chdir", "C", ".", "`folder` of the configuration")
-	c.Flags().StringArrayVar(&flags.renewOn, "machine", nil, "only on this `machine`, by address or name; can be repeated")
+	c.Flags().
+		StringArrayVar(&flags.renewOn, "machine", nil, "only on this `machine`, by address or name; can be repeated")
 	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
 	c.ValidArgsFunction = complete(&flags, &folder, 0, certificateNames)
 	completeFlag(c, "machine", &flags, &folder, machineNames)

@@ -39,7 +39,10 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 					}
 					s.Revoke(list...)
 					for _, r := range list {
-						said = append(said, fmt.Sprintf("%s, serial number %s: revoked\n", cmp.Or(r.Name, "certificate"), r.Serial))
+						said = append(
+							said,
+							fmt.Sprintf("%s, serial number %s: revoked\n", cmp.Or(r.Name, "certificate"), r.Serial),
+						)
 					}
 				}
 				return nil
@@ -57,8 +60,8 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 	return c
 }
 
-// revocations finds out which certificates are meant: by a file that has one, by the name that they were handed out to, or by a serial
-// number in hexadecimal, of the cluster's CA.
+// revocations finds out which certificates are meant: by a file that has one, by the name that they were handed out to,
+// or by a serial number in hexadecimal, of the cluster's CA.
 func revocations(s *state.State, handed []state.Handed, arg string, now time.Time) (list []certs.Revoked, err error) {
 	r, err := revocation(s, arg, now)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -66,7 +69,10 @@ func revocations(s *state.State, handed []state.Handed, arg string, now time.Tim
 	}
 	for _, h := range handed {
 		if h.Name == arg && now.Before(h.Until) {
-			list = append(list, certs.Revoked{CA: certs.ClusterCA, Serial: h.Serial, Name: h.Name, At: now, Until: h.Until})
+			list = append(
+				list,
+				certs.Revoked{CA: certs.ClusterCA, Serial: h.Serial, Name: h.Name, At: now, Until: h.Until},
+			)
 		}
 	}
 	if len(list) > 0 {
@@ -75,7 +81,11 @@ func revocations(s *state.State, handed []state.Handed, arg string, now time.Tim
 	text := strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(arg, ":", ""), "0x"))
 	serial, ok := new(big.Int).SetString(text, 16)
 	if !ok {
-		return nil, fmt.Errorf("revoke %s: it is neither a file, nor a name that a kubeconfig was handed out to (clusterctl certs list has them), nor a serial number in hexadecimal", arg)
+		return nil, fmt.Errorf(
+			"revoke %s: it is neither a file, nor a name that a kubeconfig was handed out to (clusterctl certs list "+
+				"has them), nor a serial number in hexadecimal",
+			arg,
+		)
 	}
 	return []certs.Revoked{{CA: certs.ClusterCA, Serial: serial.Text(16), At: now}}, nil
 }
@@ -88,7 +98,13 @@ func revocation(s *state.State, arg string, now time.Time) (certs.Revoked, error
 	}
 	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
 		if certs.SignedBy(cert, s.Trust(name)) {
-			return certs.Revoked{CA: name, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, At: now, Until: cert.NotAfter}, nil
+			return certs.Revoked{
+				CA:     name,
+				Serial: cert.SerialNumber.Text(16),
+				Name:   cert.Subject.CommonName,
+				At:     now,
+				Until:  cert.NotAfter,
+			}, nil
 		}
 	}
 	return certs.Revoked{}, fmt.Errorf("revoke the certificate in %s: it is not of this cluster", arg)

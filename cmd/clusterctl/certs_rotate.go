@@ -15,9 +15,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rotations are what can be replaced, by the names that people write, and how long the former one is trusted when nobody says. Who
-// has been given a kubeconfig, runs a pod for months or keeps a token in a file is not known here: so these two stay until somebody
-// says so. What trusts the other two reads them again by itself.
+// rotations are what can be replaced, by the names that people write, and how long the former one is trusted when
+// nobody says. Who has been given a kubeconfig, runs a pod for months or keeps a token in a file is not known here: so
+// these two stay until somebody says so. What trusts the other two reads them again by itself.
 var rotations = map[string]struct {
 	name string
 	keep time.Duration
@@ -54,7 +54,11 @@ The former cluster CA, and the former key of service accounts, are trusted until
 			}
 			for _, arg := range args {
 				if arg == encryptionKey {
-					return errors.New("the key that encrypts what is stored has its name in the configuration: give key in cluster { encryption { } } another name and apply, and everything stored is written anew with a new key")
+					return errors.New(
+						"the key that encrypts what is stored has its name in the configuration: give key in cluster " +
+							"{ encryption { } } another name and apply, and everything stored is written anew with a " +
+							"new key",
+					)
 				}
 				if _, known := rotations[arg]; !known {
 					return fmt.Errorf("rotate %q: there are %s", arg, strings.Join(names, ", "))
@@ -78,7 +82,14 @@ The former cluster CA, and the former key of service accounts, are trusted until
 							return err
 						}
 						for _, h := range s.Formers(handed, time.Now()) {
-							said = append(said, fmt.Sprintf("  the kubeconfig of %s, handed out on %s, stops working", h.Name, h.At.UTC().Format(time.DateOnly)))
+							said = append(
+								said,
+								fmt.Sprintf(
+									"  the kubeconfig of %s, handed out on %s, stops working",
+									h.Name,
+									h.At.UTC().Format(time.DateOnly),
+								),
+							)
 						}
 					}
 				}
@@ -93,8 +104,12 @@ The former cluster CA, and the former key of service accounts, are trusted until
 	}
 	flags.add(c, true)
 	c.ValidArgs = names
-	c.Flags().DurationVar(&keep, "keep", 0, "how long the former one is trusted after everything has been issued by the next one; for the cluster CA and service accounts until -finish, otherwise not at all")
-	c.Flags().StringVar(&given.certificate, "certificate", "", "`file` of the next authority, an intermediate say, rather than one that is made; with -key")
+	c.Flags().
+		DurationVar(&keep, "keep", 0, "how long the former one is trusted after everything has been issued by the "+
+			"next one; for the cluster CA and service accounts until -finish, otherwise not at all")
+	c.Flags().
+		StringVar(&given.certificate, "certificate", "", "`file` of the next authority, an intermediate say, rather "+
+			"than one that is made; with -key")
 	c.Flags().StringVar(&given.key, "key", "", "`file` of its key")
 	c.Flags().BoolVar(&finish, "finish", false, "have nobody trust the former one any more")
 	return c
@@ -109,7 +124,10 @@ func (g givenAuthority) read(args []string, finish bool, now time.Time) (certs.P
 	case g.certificate == "" && g.key == "":
 		return certs.Pair{}, nil
 	case g.key == "":
-		return certs.Pair{}, errors.New("-certificate without -key: an authority whose key is elsewhere could issue nothing here, no certificate of a machine and no revocation list. Have it sign an intermediate, and give that with its key")
+		return certs.Pair{}, errors.New(
+			"-certificate without -key: an authority whose key is elsewhere could issue nothing here, no certificate " +
+				"of a machine and no revocation list. Have it sign an intermediate, and give that with its key",
+		)
 	case g.certificate == "" || finish || len(args) != 1 || args[0] == state.ServiceAccount:
 		return certs.Pair{}, errors.New("-certificate and -key are for one authority that is to be replaced by theirs")
 	}
@@ -125,14 +143,27 @@ func (g givenAuthority) read(args []string, finish bool, now time.Time) (certs.P
 }
 
 // rotate writes one replacement, or its end, into the state, and says what that means.
-func rotate(s *state.State, arg string, next certs.Pair, keep time.Duration, said, finish bool, now time.Time) (string, error) {
+func rotate(
+	s *state.State,
+	arg string,
+	next certs.Pair,
+	keep time.Duration,
+	said, finish bool,
+	now time.Time,
+) (string, error) {
 	name := rotations[arg].name
 	if r, under := s.Rotations[name]; finish || under {
 		switch {
 		case !under:
 			return "", fmt.Errorf("%s is not being replaced", arg)
 		case !finish:
-			return "", fmt.Errorf("%s is being replaced since %s: apply goes on with that, and clusterctl certs rotate -finish %s ends it", arg, r.Since.UTC().Format("2006-01-02 15:04 UTC"), arg)
+			return "", fmt.Errorf(
+				"%s is being replaced since %s: apply goes on with that, and clusterctl certs rotate -finish %s ends "+
+					"it",
+				arg,
+				r.Since.UTC().Format("2006-01-02 15:04 UTC"),
+				arg,
+			)
 		case r.Issued.IsZero():
 			return "", fmt.Errorf("not everything is issued by the next %s yet: apply first, with all machines", arg)
 		}
@@ -161,8 +192,12 @@ func rotate(s *state.State, arg string, next certs.Pair, keep time.Duration, sai
 
 // ends is what stops working with the former one.
 var ends = map[string]string{
-	"cluster-ca":      "Kubeconfigs that were handed out before the replacement stop working, and clients that read the CA before it, pods that have run since then, do not trust the API server any more.",
-	"etcd-ca":         "Nobody but the control plane has anything of it.",
-	"front-proxy-ca":  "Aggregated servers that have not read extension-apiserver-authentication since then refuse what the API server passes on.",
-	"service-account": "Tokens that were made before the replacement stop working: those in Secrets of type kubernetes.io/service-account-token, and those from kubectl create token that live longer. Pods have had new ones within the hour.",
+	"cluster-ca": "Kubeconfigs that were handed out before the replacement stop working, and clients that read " +
+		"the CA before it, pods that have run since then, do not trust the API server any more.",
+	"etcd-ca": "Nobody but the control plane has anything of it.",
+	"front-proxy-ca": "Aggregated servers that have not read extension-apiserver-authentication since then refuse " +
+		"what the API server passes on.",
+	"service-account": "Tokens that were made before the replacement stop working: those in Secrets of type " +
+		"kubernetes.io/service-account-token, and those from kubectl create token that live longer. Pods have had " +
+		"new ones within the hour.",
 }

@@ -35,7 +35,8 @@ func newState(t *testing.T) *state.State {
 func TestRotateWritesDownWhatApplyIsToDo(t *testing.T) {
 	for arg, r := range rotations {
 		s, now := newState(t), time.Now()
-		if _, err := rotate(s, arg, certs.Pair{}, 0, false, true, now); err == nil || !strings.Contains(err.Error(), "is not being replaced") {
+		if _, err := rotate(s, arg, certs.Pair{}, 0, false, true, now); err == nil ||
+			!strings.Contains(err.Error(), "is not being replaced") {
 			t.Errorf("%s: its end before its beginning: %v", arg, err)
 		}
 		if _, err := rotate(s, arg, certs.Pair{}, -time.Hour, true, false, now); err == nil {
@@ -47,15 +48,18 @@ func TestRotateWritesDownWhatApplyIsToDo(t *testing.T) {
 		if got := s.Rotations[r.name]; got.Move != state.Trust || got.Keep != r.keep || len(s.Keys.Next[r.name]) == 0 {
 			t.Errorf("%s: %+v", arg, got)
 		}
-		if _, err := rotate(s, arg, certs.Pair{}, 0, false, false, now); err == nil || !strings.Contains(err.Error(), "-finish "+arg) {
+		if _, err := rotate(s, arg, certs.Pair{}, 0, false, false, now); err == nil ||
+			!strings.Contains(err.Error(), "-finish "+arg) {
 			t.Errorf("%s twice: %v", arg, err)
 		}
-		if _, err := rotate(s, arg, certs.Pair{}, 0, false, true, now); err == nil || !strings.Contains(err.Error(), "apply first") {
+		if _, err := rotate(s, arg, certs.Pair{}, 0, false, true, now); err == nil ||
+			!strings.Contains(err.Error(), "apply first") {
 			t.Errorf("%s: its end before all machines have it: %v", arg, err)
 		}
 		s.Issue(r.name, now)
 		s.IssuedEverywhere(r.name, now)
-		if what, err := rotate(s, arg, certs.Pair{}, 0, false, true, now); err != nil || !strings.Contains(what, ends[arg]) {
+		if what, err := rotate(s, arg, certs.Pair{}, 0, false, true, now); err != nil ||
+			!strings.Contains(what, ends[arg]) {
 			t.Errorf("%s: its end: %q, %v", arg, what, err)
 		}
 		if !s.Rotations[r.name].Over(now) {
@@ -63,7 +67,8 @@ func TestRotateWritesDownWhatApplyIsToDo(t *testing.T) {
 		}
 	}
 	s := newState(t)
-	if _, err := rotate(s, "cluster-ca", certs.Pair{}, 36*time.Hour, true, false, time.Now()); err != nil || s.Rotations[certs.ClusterCA].Keep != 36*time.Hour {
+	if _, err := rotate(s, "cluster-ca", certs.Pair{}, 36*time.Hour, true, false, time.Now()); err != nil ||
+		s.Rotations[certs.ClusterCA].Keep != 36*time.Hour {
 		t.Errorf("%+v, %v", s.Rotations[certs.ClusterCA], err)
 	}
 }
@@ -106,11 +111,16 @@ func TestAnAuthorityThatIsBroughtIsHeldToWhatOneHasToDo(t *testing.T) {
 		args  []string
 		wrong string
 	}{
-		{"an intermediate with its root", givenAuthority{file("chain", append(slices.Clone(between), root.Cert...)), key}, []string{"cluster-ca"}, ""},
+		{"an intermediate with its root",
+			givenAuthority{file("chain", append(slices.Clone(between), root.Cert...)), key}, []string{"cluster-ca"},
+			""},
 		{"no key", givenAuthority{file("between", between), ""}, []string{"cluster-ca"}, "whose key is elsewhere"},
-		{"another's key", givenAuthority{file("between", between), file("root.key", root.Key)}, []string{"cluster-ca"}, "not the certificate's"},
-		{"a leaf", givenAuthority{file("leaf", leaf.Cert), file("leaf.key", leaf.Key)}, []string{"cluster-ca"}, "no authority's"},
-		{"one that has ended", givenAuthority{file("short", short.Cert), file("short.key", short.Key)}, []string{"cluster-ca"}, "ended on"},
+		{"another's key", givenAuthority{file("between", between), file("root.key", root.Key)}, []string{"cluster-ca"},
+			"not the certificate's"},
+		{"a leaf", givenAuthority{file("leaf", leaf.Cert), file("leaf.key", leaf.Key)}, []string{"cluster-ca"},
+			"no authority's"},
+		{"one that has ended", givenAuthority{file("short", short.Cert), file("short.key", short.Key)},
+			[]string{"cluster-ca"}, "ended on"},
 		{"for two", givenAuthority{file("between", between), key}, []string{"cluster-ca", "etcd-ca"}, "one authority"},
 		{"nothing", givenAuthority{}, []string{"cluster-ca", "etcd-ca"}, ""},
 	} {

@@ -17,13 +17,15 @@ func (f *folderFlags) add(c *cobra.Command, writes bool) {
 	f.configFlags.add(c)
 	c.Flags().StringVarP(&f.folder, "chdir", "C", ".", "`folder` of the configuration")
 	_ = c.RegisterFlagCompletionFunc("chdir", directories) // the flag is there
-	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
+	c.Flags().
+		StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
 	if writes {
 		f.addLock(c)
 	}
 }
 
-// change changes the state under its lock, unless do returns an error, and keeps the one from before. dir is its folder.
+// change changes the state under its lock, unless do returns an error, and keeps the one from before. dir is its
+// folder.
 func (f *folderFlags) change(c *cobra.Command, do func(s *state.State, dir string) error) error {
 	configuration, err := f.load(c, []string{f.folder})
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 // completeTimeout is how long a shell waits for names that the cluster has.
 const completeTimeout = 3 * time.Second
 
-// names finds words that a shell offers. A configuration or state that cannot be read offers none: it is not the time to say why.
+// names finds words that a shell offers. A configuration or state that cannot be read offers none: it is not the time
+// to say why.
 type names func(f *runFlags, c *load.Configuration) []string
 
 // complete offers names for a command's arguments, up to max of them; zero is any number.
@@ -28,11 +29,16 @@ func complete(f *runFlags, folder *string, max int, of names) cobra.CompletionFu
 		if max > 0 && len(args) >= max {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		configuration, diags := load.Load(load.Options{Path: *folder, Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ()})
+		configuration, diags := load.Load(
+			load.Options{Path: *folder, Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ()},
+		)
 		if diags.HasErrors() || configuration == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		list := slices.DeleteFunc(of(f, configuration), func(n string) bool { return !strings.HasPrefix(n, begun) || slices.Contains(args, n) })
+		list := slices.DeleteFunc(
+			of(f, configuration),
+			func(n string) bool { return !strings.HasPrefix(n, begun) || slices.Contains(args, n) },
+		)
 		slices.Sort(list)
 		return slices.Compact(list), cobra.ShellCompDirectiveNoFileComp
 	}
@@ -48,7 +54,10 @@ func machineNames(_ *runFlags, c *load.Configuration) (list []string) {
 // declaredAddresses are what -target and its like take: what is declared and what was applied.
 func declaredAddresses(f *runFlags, c *load.Configuration) (list []string) {
 	for _, d := range c.Graph {
-		if kind, _, _ := strings.Cut(d.Address, "."); kind == "machine" || kind == "workload" || kind == "object" || kind == "storage_class" || kind == "manifests" || kind == "image" {
+		if kind, _, _ := strings.Cut(d.Address, "."); kind == "machine" || kind == "workload" || kind == "object" ||
+			kind == "storage_class" ||
+			kind == "manifests" ||
+			kind == "image" {
 			list = append(list, d.Address)
 		}
 	}
@@ -108,7 +117,8 @@ func tokenIDs(f *runFlags, c *load.Configuration) (list []string) {
 	return list
 }
 
-// snapshotNames asks the machines. It is no time to ask somebody for a passphrase, to trust a new host key, or to send programs.
+// snapshotNames asks the machines. It is no time to ask somebody for a passphrase, to trust a new host key, or to send
+// programs.
 func snapshotNames(f *runFlags, c *load.Configuration) (list []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
@@ -133,7 +143,8 @@ func snapshotNames(f *runFlags, c *load.Configuration) (list []string) {
 	return list
 }
 
-// completeSnapshot offers a snapshot's name, and files of this computer once there is a slash, which is what tells them apart.
+// completeSnapshot offers a snapshot's name, and files of this computer once there is a slash, which is what tells them
+// apart.
 func completeSnapshot(f *storeFlags) cobra.CompletionFunc {
 	named := complete(&f.runFlags, &f.folder, 1, func(flags *runFlags, c *load.Configuration) []string {
 		return append(snapshotNames(flags, c), latest)
@@ -173,9 +184,12 @@ func outputNames(_ *runFlags, c *load.Configuration) (list []string) {
 
 // completeFlag offers names for a flag of a verb that is told with -C where the configuration is.
 func completeFlag(c *cobra.Command, flag string, f *runFlags, folder *string, of names) {
-	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return complete(f, folder, 0, of)(c, nil, begun)
-	}) // the flag is there
+	_ = c.RegisterFlagCompletionFunc(
+		flag,
+		func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			return complete(f, folder, 0, of)(c, nil, begun)
+		},
+	) // the flag is there
 }
 
 func stateOf(f *runFlags, c *load.Configuration) *state.State {
@@ -193,18 +207,21 @@ func stateOf(f *runFlags, c *load.Configuration) *state.State {
 // completeFlags offers names for flags of verbs whose argument is the configuration.
 func (f *runFlags) completeFlags(c *cobra.Command, of names, flags ...string) {
 	for _, flag := range flags {
-		_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-			folder := "."
-			if len(args) > 0 {
-				folder = args[0]
-			}
-			return complete(f, &folder, 0, of)(c, nil, begun)
-		}) // the flag is there
+		_ = c.RegisterFlagCompletionFunc(
+			flag,
+			func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+				folder := "."
+				if len(args) > 0 {
+					folder = args[0]
+				}
+				return complete(f, &folder, 0, of)(c, nil, begun)
+			},
+		) // the flag is there
 	}
 }
 
-// offerAsWritten has a shell offered flags with one dash when that is how one has begun to write them: a shell drops what does not go on
-// as its line does.
+// offerAsWritten has a shell offered flags with one dash when that is how one has begun to write them: a shell drops
+// what does not go on as its line does.
 func offerAsWritten(root *cobra.Command, args []string) {
 	if len(args) < 3 || args[1] != cobra.ShellCompRequestCmd && args[1] != cobra.ShellCompNoDescRequestCmd {
 		return

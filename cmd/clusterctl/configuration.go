@@ -54,8 +54,8 @@ func (f *configFlags) read(c *cobra.Command, args []string, all bool) (*load.Con
 	if len(args) > 0 {
 		o.Path = args[0]
 	}
-	// Reading makes much that lives until its end: collecting more rarely takes a third off its time. What comes after is
-	// longer, and keeps its memory low again.
+	// Reading makes much that lives until its end: collecting more rarely takes a third off its time. What comes after
+	// is longer, and keeps its memory low again.
 	usual := debug.SetGCPercent(400)
 	defer debug.SetGCPercent(usual)
 	configuration, diags := load.Load(o)

@@ -64,22 +64,34 @@ var daemons = []daemon{
 		cfg := config.DefaultProxy()
 		return &cfg, func(ctx context.Context, env run.Env) error { return proxy.Run(ctx, cfg, env) }
 	}},
-	{"kube-network", "connect this node's pods to those of the other nodes", func() (any, func(context.Context, run.Env) error) {
-		cfg := config.DefaultNetwork()
-		return &cfg, func(ctx context.Context, env run.Env) error { return network.Run(ctx, cfg, env) }
-	}},
+	{
+		"kube-network",
+		"connect this node's pods to those of the other nodes",
+		func() (any, func(context.Context, run.Env) error) {
+			cfg := config.DefaultNetwork()
+			return &cfg, func(ctx context.Context, env run.Env) error { return network.Run(ctx, cfg, env) }
+		},
+	},
 	{"kube-dns", "answer for the names of services and pods", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultDNS()
 		return &cfg, func(ctx context.Context, env run.Env) error { return dns.Run(ctx, cfg, env) }
 	}},
-	{"kube-ingress", "serve clients of the cluster's HTTP services as Ingresses say", func() (any, func(context.Context, run.Env) error) {
-		cfg := config.DefaultIngress()
-		return &cfg, func(ctx context.Context, env run.Env) error { return ingress.Run(ctx, cfg, env) }
-	}},
-	{"kube-address", "hold the control plane's virtual address when it is this machine's turn", func() (any, func(context.Context, run.Env) error) {
-		cfg := config.DefaultAddress()
-		return &cfg, func(ctx context.Context, env run.Env) error { return address.Run(ctx, cfg, env) }
-	}},
+	{
+		"kube-ingress",
+		"serve clients of the cluster's HTTP services as Ingresses say",
+		func() (any, func(context.Context, run.Env) error) {
+			cfg := config.DefaultIngress()
+			return &cfg, func(ctx context.Context, env run.Env) error { return ingress.Run(ctx, cfg, env) }
+		},
+	},
+	{
+		"kube-address",
+		"hold the control plane's virtual address when it is this machine's turn",
+		func() (any, func(context.Context, run.Env) error) {
+			cfg := config.DefaultAddress()
+			return &cfg, func(ctx context.Context, env run.Env) error { return address.Run(ctx, cfg, env) }
+		},
+	},
 	{"metrics-server", "serve what nodes and pods use", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultMetricsServer()
 		return &cfg, func(ctx context.Context, env run.Env) error { return metrics.Run(ctx, cfg, env) }
@@ -110,7 +122,8 @@ func (d daemon) command(use string) *cobra.Command {
 	cfg, start := d.make()
 	var verbosity int
 	cmd := &cobra.Command{
-		Use: use, Short: d.short, Args: cobra.NoArgs, Version: version.Kubernetes + " (clusterctl " + version.Version + ")",
+		Use: use, Short: d.short, Args: cobra.NoArgs, Version: version.Kubernetes + " (clusterctl " + version.Version +
+			")",
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Check(cfg); err != nil {
@@ -135,7 +148,13 @@ func slacken() {
 }
 
 // serve runs a daemon until the context ends, telling systemd how it is.
-func serve(ctx context.Context, name string, verbosity int, flags map[string]string, start func(context.Context, run.Env) error) error {
+func serve(
+	ctx context.Context,
+	name string,
+	verbosity int,
+	flags map[string]string,
+	start func(context.Context, run.Env) error,
+) error {
 	log := newLog(verbosity).With("daemon", name)
 	klog.SetSlogLogger(log)
 	env := run.NewEnv(log)

@@ -66,12 +66,19 @@ not reached and objects that cannot be listed are named, also in PROBLEMS.txt, a
 			if err := writeArchive(out, name, files, now); err != nil {
 				return fmt.Errorf("write %s: %w", out, err)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s holds %s. Look through it before you give it away.\n", out, plan.Number(len(files), "file"))
+			fmt.Fprintf(
+				c.OutOrStdout(),
+				"%s holds %s. Look through it before you give it away.\n",
+				out,
+				plan.Number(len(files), "file"),
+			)
 			return nil
 		},
 	}
 	flags.configFlags.add(c)
-	c.Flags().BoolVar(&flags.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts yet, and write their keys there")
+	c.Flags().
+		BoolVar(&flags.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts "+
+			"yet, and write their keys there")
 	c.Flags().IntVar(&flags.parallelism, "parallelism", 32, "how many machines are asked at a time")
 	c.Flags().DurationVar(&flags.sshTimeout, "ssh-timeout", 15*time.Second, "how long logging in to a machine may take")
 	c.Flags().StringVar(&flags.stateDir, "state", "", "`folder` of the state")
@@ -82,7 +89,11 @@ not reached and objects that cannot be listed are named, also in PROBLEMS.txt, a
 const objectsTimeout = 2 * time.Minute
 
 // collect asks the machines and the API at the same time. problems are what could not be asked.
-func collect(ctx context.Context, engine *run.Engine, c *config.Cluster) (files []support.File, problems []string, err error) {
+func collect(
+	ctx context.Context,
+	engine *run.Engine,
+	c *config.Cluster,
+) (files []support.File, problems []string, err error) {
 	s, err := engine.Store.Read()
 	if err != nil {
 		return nil, nil, err
@@ -178,7 +189,13 @@ func archive(w io.Writer, folder string, files []support.File, now time.Time) er
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
 	for _, f := range files {
-		h := &tar.Header{Name: folder + "/" + f.Name, Mode: 0o600, Size: int64(len(f.Content)), ModTime: now, Typeflag: tar.TypeReg}
+		h := &tar.Header{
+			Name:     folder + "/" + f.Name,
+			Mode:     0o600,
+			Size:     int64(len(f.Content)),
+			ModTime:  now,
+			Typeflag: tar.TypeReg,
+		}
 		if err := t.WriteHeader(h); err != nil {
 			return err
 		}

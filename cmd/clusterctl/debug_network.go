@@ -95,9 +95,16 @@ Exits with 0 when the packet arrives and with 1 when it does not.`,
 }
 
 // follow has the packet sent and the machines watch for it.
-func follow(ctx context.Context, engine *run.Engine, cluster *packet.Cluster, r *packet.Route, wait time.Duration) (packet.Walk, error) {
+func follow(
+	ctx context.Context,
+	engine *run.Engine,
+	cluster *packet.Cluster,
+	r *packet.Route,
+	wait time.Duration,
+) (packet.Walk, error) {
 	q := host.Trace{
-		Protocol: r.Protocol, To: r.Target, Ports: r.Ports(), Mark: rand.Uint32(), For: wait, From: r.Source, Routes: r.Addresses(),
+		Protocol: r.Protocol, To: r.Target, Ports: r.Ports(), Mark: rand.Uint32(), For: wait, From: r.Source,
+		Routes: r.Addresses(),
 	}
 	var sent packet.Sent
 	traced, err := engine.Trace(ctx, q, r.Nodes(), r.Sender, func(ctx context.Context) { sent = sendFromHere(ctx, q) })

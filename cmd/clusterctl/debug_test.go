@@ -14,13 +14,18 @@ import (
 func TestABundleHidesTheClustersOwnSecrets(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
 	s := &state.State{Keys: state.Keys{
-		CAs:            map[string][]byte{"kubernetes": []byte("-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMG\nByqGSM49AgEG\n-----END PRIVATE KEY-----\n")},
+		CAs: map[string][]byte{
+			"kubernetes": []byte(
+				"-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMG\nByqGSM49AgEG\n-----END PRIVATE KEY-----\n",
+			),
+		},
 		ServiceAccount: []byte("-----BEGIN PRIVATE KEY-----\nCCqGSM49AwEH\n-----END PRIVATE KEY-----\n"),
 		Encryption:     state.Encryption{Former: []state.EncryptionKey{{Name: "k", Secret: secret}}},
 		Secrets:        []string{"former swordfish"},
 	}}
 	known := support.NewKnown(secretsOf(s, &config.Cluster{Secrets: []string{"present\nhaddock"}}))
-	for _, shown := range []string{"ByqGSM49AgEG", "CCqGSM49AwEH", base64.StdEncoding.EncodeToString(secret), "former\n    swordfish", "haddock"} {
+	for _, shown := range []string{"ByqGSM49AgEG", "CCqGSM49AwEH", base64.StdEncoding.EncodeToString(secret),
+		"former\n    swordfish", "haddock"} {
 		if got := known.Hide("x: " + shown + "\n"); strings.Contains(got, shown) || !strings.HasPrefix(got, "x: ") {
 			t.Errorf("%q: %q", shown, got)
 		}

@@ -57,13 +57,20 @@ written below the data directory; interrupt it to end everything.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
 	}
 	cmd.Flags().IntVar(&d.nodes, "nodes", 1, "number of nodes")
-	cmd.Flags().StringVar(&d.data, "data", "", "directory of all state, kept; a temporary one that is removed when empty")
+	cmd.Flags().
+		StringVar(&d.data, "data", "", "directory of all state, kept; a temporary one that is removed when empty")
 	cmd.Flags().IntVar(&d.port, "port", 0, "port of the API server; a free one when 0")
-	cmd.Flags().StringVar(&d.kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig; DATA/kubeconfig when empty")
-	cmd.Flags().DurationVar(&d.grace, "node-monitor-grace-period", 50*time.Second, "silence after which a node is taken for lost, at least 1s")
+	cmd.Flags().
+		StringVar(&d.kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig; DATA/kubeconfig "+
+			"when empty")
+	cmd.Flags().
+		DurationVar(&d.grace, "node-monitor-grace-period", 50*time.Second, "silence after which a node is taken for "+
+			"lost, at least 1s")
 	cmd.Flags().DurationVar(&d.resolution, "metric-resolution", 15*time.Second,
 		"how often it is counted what nodes and pods use, at least 1s")
-	cmd.Flags().IntVarP(&d.verbosity, "v", "v", 0, "how much to log to stderr: 0 nothing but trouble, 2 what is usual, 4 details")
+	cmd.Flags().
+		IntVarP(&d.verbosity, "v", "v", 0, "how much to log to stderr: 0 nothing but trouble, 2 what is usual, 4 "+
+			"details")
 	return cmd
 }
 
@@ -126,8 +133,14 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 		if err := d.startRest(ctx, g); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "Kubernetes API at https://127.0.0.1:%d after %d ms, %d nodes.\nTry: export KUBECONFIG=%s\n",
-			d.port, time.Since(started).Milliseconds(), d.nodes, d.files.admin)
+		fmt.Fprintf(
+			cmd.OutOrStdout(),
+			"Kubernetes API at https://127.0.0.1:%d after %d ms, %d nodes.\nTry: export KUBECONFIG=%s\n",
+			d.port,
+			time.Since(started).Milliseconds(),
+			d.nodes,
+			d.files.admin,
+		)
 		return nil
 	})
 	err = g.Wait()
@@ -142,8 +155,9 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// nobodysAddress is the endpoint of the service kubernetes: endpoints may not be on loopback, which is all that is served on, and
-// programs expect that there is one. It is of the documentation's network (RFC 5737), so that nobody else answers there.
+// nobodysAddress is the endpoint of the service kubernetes: endpoints may not be on loopback, which is all that is
+// served on, and programs expect that there is one. It is of the documentation's network (RFC 5737), so that nobody
+// else answers there.
 const nobodysAddress = "192.0.2.1"
 
 func (d *dev) apiServer(etcdURL string) config.APIServer {
@@ -151,11 +165,27 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 	f := d.files
 	cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", nobodysAddress, d.port
 	cfg.Profiling = true // it is for development
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path("apiserver.crt"), f.path("apiserver.key"), f.path("ca.crt")
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path(
+		"apiserver.crt",
+	), f.path(
+		"apiserver.key",
+	), f.path(
+		"ca.crt",
+	)
 	cfg.EtcdServers = []string{etcdURL}
-	cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = f.path("etcd-ca.crt"), f.path("apiserver-etcd-client.crt"), f.path("apiserver-etcd-client.key")
+	cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = f.path(
+		"etcd-ca.crt",
+	), f.path(
+		"apiserver-etcd-client.crt",
+	), f.path(
+		"apiserver-etcd-client.key",
+	)
 	cfg.KubeletCertificateAuthority = f.path("ca.crt")
-	cfg.KubeletClientCertificate, cfg.KubeletClientKey = f.path("apiserver-kubelet-client.crt"), f.path("apiserver-kubelet-client.key")
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = f.path(
+		"apiserver-kubelet-client.crt",
+	), f.path(
+		"apiserver-kubelet-client.key",
+	)
 	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{f.path("sa.pub")}, f.path("sa.key")
 	cfg.RequestheaderClientCAFile = f.path("front-proxy-ca.crt")
 	cfg.RequestheaderAllowedNames = []string{certs.FrontProxyClient().CommonName}
@@ -163,9 +193,9 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 	return cfg
 }
 
-// holdLeases writes the leases by which others see who leads, once and for as long as anybody will use the cluster. Nobody renews
-// them: this process leads alone, and a laptop that sleeps would lose a lease and end its components. Whoever is written there
-// after a restart is gone, or would still have the store.
+// holdLeases writes the leases by which others see who leads, once and for as long as anybody will use the cluster.
+// Nobody renews them: this process leads alone, and a laptop that sleeps would lose a lease and end its components.
+// Whoever is written there after a restart is gone, or would still have the store.
 func (d *dev) holdLeases(ctx context.Context) error {
 	const decade = 10 * 365 * 24 * 3600 // seconds
 	config, err := clientcmd.BuildConfigFromFlags("", d.files.admin)
@@ -181,12 +211,18 @@ func (d *dev) holdLeases(ctx context.Context) error {
 	for _, name := range []string{controllers.Lease, scheduler.Lease} {
 		patch, err := json.Marshal(map[string]any{
 			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": name},
-			"spec": map[string]any{"holderIdentity": "clusterctl-dev", "leaseDurationSeconds": decade, "acquireTime": now, "renewTime": now},
+			"spec": map[string]any{
+				"holderIdentity":       "clusterctl-dev",
+				"leaseDurationSeconds": decade,
+				"acquireTime":          now,
+				"renewTime":            now,
+			},
 		})
 		if err != nil {
 			return fmt.Errorf("write the lease %s: %w", name, err)
 		}
-		if _, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Patch(ctx, name, types.ApplyPatchType, patch,
+		if _, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Patch(ctx, name, types.ApplyPatchType,
+			patch,
 			metav1.PatchOptions{FieldManager: "clusterctl-dev", Force: ptr.To(true)}); err != nil {
 			return fmt.Errorf("write the lease %s: %w", name, err)
 		}
@@ -202,14 +238,29 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) error {
 	}
 	g.Go(func() error {
 		cfg := config.DefaultControllerManager()
-		cfg.Kubeconfig, cfg.SecurePort, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, d.files.path("ca.crt")
+		cfg.Kubeconfig, cfg.SecurePort, cfg.RootCAFile = d.files.path(
+			"controller-manager.conf",
+		), 0, d.files.path(
+			"ca.crt",
+		)
 		cfg.ServiceAccountPrivateKeyFile = d.files.path("sa.key")
 		cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile = d.files.path("ca.crt"), d.files.path("ca.key")
 		cfg.ClusterCIDR = []string{hollowPods.String()}
 		cfg.NodeMonitorGracePeriod = d.grace
 		cfg.LeaderElect = false // see holdLeases
-		cfg.NodeMonitorPeriod, cfg.NodeStartupGracePeriod = min(cfg.NodeMonitorPeriod, d.grace/4), min(cfg.NodeStartupGracePeriod, d.grace*6/5)
-		return controllers.RunWith(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-controller-manager")), controllers.Options{Vouched: nodes.has})
+		cfg.NodeMonitorPeriod, cfg.NodeStartupGracePeriod = min(
+			cfg.NodeMonitorPeriod,
+			d.grace/4,
+		), min(
+			cfg.NodeStartupGracePeriod,
+			d.grace*6/5,
+		)
+		return controllers.RunWith(
+			ctx,
+			cfg,
+			run.NewEnv(d.log.With("daemon", "kube-controller-manager")),
+			controllers.Options{Vouched: nodes.has},
+		)
 	})
 	g.Go(func() error {
 		cfg := config.DefaultScheduler()
@@ -249,9 +300,15 @@ func (d *dev) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail func(error
 	cfg := config.Etcd{
 		Name: "dev", DataDir: filepath.Join(d.data, "etcd"),
 		ListenClientURLs: []string{clientURL}, AdvertiseClientURLs: []string{clientURL},
-		ListenPeerURLs: []string{peerURL}, InitialAdvertisePeerURLs: []string{peerURL}, InitialCluster: "dev=" + peerURL, InitialClusterState: "new",
-		CertFile: f.path("etcd.crt"), KeyFile: f.path("etcd.key"), TrustedCAFile: f.path("etcd-ca.crt"), ClientCertAuth: true,
-		PeerCertFile: f.path("etcd.crt"), PeerKeyFile: f.path("etcd.key"), PeerTrustedCAFile: f.path("etcd-ca.crt"), PeerClientCertAuth: true,
+		ListenPeerURLs: []string{
+			peerURL,
+		}, InitialAdvertisePeerURLs: []string{peerURL}, InitialCluster: "dev=" + peerURL, InitialClusterState: "new",
+		CertFile: f.path(
+			"etcd.crt",
+		), KeyFile: f.path("etcd.key"), TrustedCAFile: f.path("etcd-ca.crt"), ClientCertAuth: true,
+		PeerCertFile: f.path(
+			"etcd.crt",
+		), PeerKeyFile: f.path("etcd.key"), PeerTrustedCAFile: f.path("etcd-ca.crt"), PeerClientCertAuth: true,
 		// Alone, it has nobody's heartbeats to miss: it need not wait long to elect itself.
 		HeartbeatInterval: 20, ElectionTimeout: 100, UnsafeNoFsync: true,
 	}

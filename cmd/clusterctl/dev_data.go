@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// lockDevData keeps a data directory for this process until unlock is called or the process ends, however it ends. A second
-// development cluster in it would overwrite the kubeconfig and certificates of the first, and its etcd would wait for the
-// first one's without a word.
+// lockDevData keeps a data directory for this process until unlock is called or the process ends, however it ends. A
+// second development cluster in it would overwrite the kubeconfig and certificates of the first, and its etcd would
+// wait for the first one's without a word.
 func lockDevData(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -65,7 +65,8 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 		if err != nil {
 			return f, err
 		}
-		if err := errors.Join(write(f.path(leaf.name+".crt"), pair.Cert), write(f.path(leaf.name+".key"), pair.Key)); err != nil {
+		if err := errors.Join(write(f.path(leaf.name+".crt"), pair.Cert),
+			write(f.path(leaf.name+".key"), pair.Key)); err != nil {
 			return f, err
 		}
 	}

@@ -34,12 +34,12 @@ type hollowNodes struct {
 	client  kubernetes.Interface // of all
 }
 
-// nodesPerRecorder is how many nodes have their events written one after the other. A recorder's queue is bounded, and takes the
-// events of some dozens of nodes that all get a pod.
+// nodesPerRecorder is how many nodes have their events written one after the other. A recorder's queue is bounded, and
+// takes the events of some dozens of nodes that all get a pod.
 const nodesPerRecorder = 50
 
-// hollowNodes returns the nodes, of which none has been started. They share one connection to the API, on which each says who
-// it is, and what they watch.
+// hollowNodes returns the nodes, of which none has been started. They share one connection to the API, on which each
+// says who it is, and what they watch.
 func (d *dev) hollowNodes() (hollowNodes, error) {
 	api, err := client.Config(client.Options{Kubeconfig: d.files.admin, UserAgent: "kubelet"})
 	if err != nil {
@@ -58,7 +58,10 @@ func (d *dev) hollowNodes() (hollowNodes, error) {
 		name := "node-" + strconv.Itoa(i+1)
 		options := kubelet.Hollow(name, 8, 32<<30, netip.PrefixFrom(pods, 24), filepath.Join(d.root(name), "logs"))
 		options.API = rest.CopyConfig(api)
-		options.API.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + name, Groups: []string{"system:nodes"}}
+		options.API.Impersonate = rest.ImpersonationConfig{
+			UserName: "system:node:" + name,
+			Groups:   []string{"system:nodes"},
+		}
 		options.Watches, options.NoLease = h.watches, true
 		h.options[name] = options
 		for range 256 {
@@ -95,8 +98,13 @@ func (h hollowNodes) start(ctx context.Context, g *errgroup.Group, d *dev) {
 
 // nodeEnv is the surroundings of a node. Its metrics are read by nobody, and those of the process are not its own.
 func (d *dev) nodeEnv(name string) run.Env {
-	return run.Env{Log: d.log.With("daemon", "kubelet", "node", name), Metrics: prometheus.NewRegistry(), Health: &run.Health{}, Rest: &run.Rest{},
-		About: &run.About{Started: time.Now()}}
+	return run.Env{
+		Log:     d.log.With("daemon", "kubelet", "node", name),
+		Metrics: prometheus.NewRegistry(),
+		Health:  &run.Health{},
+		Rest:    &run.Rest{},
+		About:   &run.About{Started: time.Now()},
+	}
 }
 
 // has says whether a node is one of these, which live as long as this process.

@@ -28,7 +28,8 @@ func TestASecondDevelopmentClusterLeavesTheDataOfARunningOneAlone(t *testing.T) 
 	root := newRoot()
 	root.SetArgs([]string{"dev", "--data", data})
 	root.SetErr(&said)
-	if code := execute(t.Context(), root); code != 1 || !strings.Contains(said.String(), "another clusterctl dev uses "+data) {
+	if code := execute(t.Context(), root); code != 1 ||
+		!strings.Contains(said.String(), "another clusterctl dev uses "+data) {
 		t.Errorf("exit code %d, and %q", code, said.String())
 	}
 	if is, err := os.ReadFile(kubeconfig); err != nil || string(is) != "of the one that runs" {

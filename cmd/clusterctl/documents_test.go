@@ -24,7 +24,9 @@ func documents(t *testing.T) map[string]string {
 		t.Fatalf("pages of docs/operations: %d, %v", len(paths), err)
 	}
 	texts := map[string]string{}
-	for _, path := range append(paths, "../../docs/operations.md", "../../docs/quickstart.md", "../../docs/networking.md", "../../docs/scheduling.md", "../../README.md", "../../ARCHITECTURE.md", "../../HACKING.md") {
+	for _, path := range append(paths, "../../docs/operations.md", "../../docs/quickstart.md",
+		"../../docs/networking.md", "../../docs/scheduling.md", "../../README.md", "../../ARCHITECTURE.md",
+		"../../HACKING.md") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -70,10 +72,12 @@ var (
 	shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 )
 
-// commands are those of clusterctl and make in a passage. A block that begins with anything but a command is what a command prints.
+// commands are those of clusterctl and make in a passage. A block that begins with anything but a command is what a
+// command prints.
 func commands(p passage) (list [][]string) {
 	first := strings.Fields(p.text)
-	if p.language != "" || len(first) == 0 || !p.inline && !strings.Contains(" clusterctl make kubectl export (umask git go sudo ", " "+first[0]+" ") {
+	if p.language != "" || len(first) == 0 ||
+		!p.inline && !strings.Contains(" clusterctl make kubectl export (umask git go sudo ", " "+first[0]+" ") {
 		return nil
 	}
 	for line := range strings.Lines(p.text) {
@@ -89,7 +93,8 @@ func commands(p passage) (list [][]string) {
 	return list
 }
 
-// Every command of clusterctl and make that a document shows is one that there is, with flags that it has and arguments that it takes.
+// Every command of clusterctl and make that a document shows is one that there is, with flags that it has and arguments
+// that it takes.
 func TestCommandsInDocumentsExist(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
@@ -161,7 +166,8 @@ func madeBy(makefile string, words []string) error {
 
 // What is found wrong is found, so that a page that goes out of date does not pass.
 func TestCommandsThatAreNoneAreFound(t *testing.T) {
-	for _, line := range []string{"certs rotat all", "plan -no-such-flag", "etcd snapshot restore a b", "apply one two", "nothing", "certs rotate"} {
+	for _, line := range []string{"certs rotat all", "plan -no-such-flag", "etcd snapshot restore a " +
+		"b", "apply one two", "nothing", "certs rotate"} {
 		if err := takes(newRoot(), strings.Fields(line), false); err == nil {
 			t.Errorf("clusterctl %s is taken for a command", line)
 		}
@@ -169,7 +175,9 @@ func TestCommandsThatAreNoneAreFound(t *testing.T) {
 	if err := takes(newRoot(), strings.Fields("certs rotate"), true); err != nil {
 		t.Errorf("a mention of clusterctl certs rotate: %v", err)
 	}
-	if madeBy("demo: build ## x\n\t$(A)\n", []string{"demo", "A=1"}) != nil || madeBy("demo:\n", []string{"demos"}) == nil || madeBy("demo:\n", []string{"A=1"}) == nil {
+	if madeBy("demo: build ## x\n\t$(A)\n", []string{"demo", "A=1"}) != nil ||
+		madeBy("demo:\n", []string{"demos"}) == nil ||
+		madeBy("demo:\n", []string{"A=1"}) == nil {
 		t.Error("targets and variables of a Makefile are not told apart from others")
 	}
 	if got := commands(passage{text: "Error: clusterctl x\nclusterctl y makes it\n"}); got != nil {
@@ -179,7 +187,8 @@ func TestCommandsThatAreNoneAreFound(t *testing.T) {
 
 var wantsVariable = regexp.MustCompile(`var\.([a-z0-9_]+)`)
 
-// Every configuration that a document shows is valid, with what it leaves to the reader written beside it: its variables, and machines.
+// Every configuration that a document shows is valid, with what it leaves to the reader written beside it: its
+// variables, and machines.
 func TestConfigurationsInDocumentsAreValid(t *testing.T) {
 	found := 0
 	for path, text := range documents(t) {

@@ -62,26 +62,43 @@ func (f *runFlags) addLock(c *cobra.Command) {
 
 // addSelection adds the flags that choose machines, workloads and objects.
 func (f *runFlags) addSelection(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.targets, "target", nil, "only this `address`: machine.node, machine.node[\"a\"], workload.web; can be repeated")
+	c.Flags().
+		StringArrayVar(&f.targets, "target", nil, "only this `address`: machine.node, machine.node[\"a\"], "+
+			"workload.web; can be repeated")
 	c.Flags().StringArrayVar(&f.excludes, "exclude", nil, "everything but this `address`; can be repeated")
 	f.completeFlags(c, declaredAddresses, "target", "exclude")
 }
 
 // addReach adds the flags that say how machines are reached, and where the state is.
 func (f *runFlags) addReach(c *cobra.Command) {
-	c.Flags().BoolVar(&f.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts yet, and write their keys there")
+	c.Flags().
+		BoolVar(&f.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts "+
+			"yet, and write their keys there")
 	c.Flags().IntVar(&f.parallelism, "parallelism", 32, "how many machines are worked on at a time")
-	c.Flags().DurationVar(&f.sshTimeout, "ssh-timeout", 0, "how long logging in to a machine may take; 0 is ConnectTimeout of ~/.ssh/config, or 15s")
-	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
+	c.Flags().
+		DurationVar(&f.sshTimeout, "ssh-timeout", 0, "how long logging in to a machine may take; 0 is ConnectTimeout "+
+			"of ~/.ssh/config, or 15s")
+	c.Flags().
+		StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
 }
 
 // addChanges adds the flags of plans that change a cluster, rather than take it away.
 func (f *runFlags) addChanges(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.replaces, "replace", nil, "take this `address` away and make it anew: a machine, workload or object; can be repeated")
-	c.Flags().StringArrayVar(&f.losses, "allow-data-loss", nil, "let what is declared at this `address` go although data goes with it: a namespace, a custom resource definition, a claim; can be repeated")
-	c.Flags().StringVar(&f.downgrade, "allow-downgrade", "", "let machines go back to this `release`, which is older than theirs: the version or build of this clusterctl")
-	c.Flags().BoolVar(&f.refreshOnly, "refresh-only", false, "change nothing in the cluster: have the state forget the machines and objects that are gone")
-	c.Flags().BoolVar(&f.skipUnreachable, "skip-unreachable", false, "leave nodes that are not reached out, as if they were excluded, and end with status 1 and their reasons when all else is done")
+	c.Flags().
+		StringArrayVar(&f.replaces, "replace", nil, "take this `address` away and make it anew: a machine, workload "+
+			"or object; can be repeated")
+	c.Flags().
+		StringArrayVar(&f.losses, "allow-data-loss", nil, "let what is declared at this `address` go although data "+
+			"goes with it: a namespace, a custom resource definition, a claim; can be repeated")
+	c.Flags().
+		StringVar(&f.downgrade, "allow-downgrade", "", "let machines go back to this `release`, which is older than "+
+			"theirs: the version or build of this clusterctl")
+	c.Flags().
+		BoolVar(&f.refreshOnly, "refresh-only", false, "change nothing in the cluster: have the state forget the "+
+			"machines and objects that are gone")
+	c.Flags().
+		BoolVar(&f.skipUnreachable, "skip-unreachable", false, "leave nodes that are not reached out, as if they "+
+			"were excluded, and end with status 1 and their reasons when all else is done")
 	c.MarkFlagsMutuallyExclusive("replace", "refresh-only")
 	c.MarkFlagsMutuallyExclusive("skip-unreachable", "refresh-only")
 	f.completeFlags(c, declaredAddresses, "replace", "allow-data-loss")
@@ -97,7 +114,11 @@ func (f *runFlags) store(c *load.Configuration) (state.Store, error) {
 	if dir == "" {
 		dir = filepath.Join(c.Dir, state.Folder)
 	}
-	return state.Store{Dir: dir, Sealer: state.Sealer{Passphrase: os.Getenv(state.PassphraseEnv), KeyFile: keyFile}, Lock: f.held}, nil
+	return state.Store{
+		Dir:    dir,
+		Sealer: state.Sealer{Passphrase: os.Getenv(state.PassphraseEnv), KeyFile: keyFile},
+		Lock:   f.held,
+	}, nil
 }
 
 // engine wires everything that a run needs.
@@ -120,9 +141,15 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 		}
 	}
 	return &run.Engine{
-		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive(store), Run: rand.Text(), Who: who(),
-		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn, Losses: f.losses, Downgrade: f.downgrade, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot, SkipUnreachable: f.skipUnreachable,
-		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files, say) },
+		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive(store), Run: rand.Text(),
+		Who:         who(),
+		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews,
+		RenewOn: f.renewOn, Losses: f.losses, Downgrade: f.downgrade, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot,
+		SkipUnreachable: f.skipUnreachable,
+		Dial: func(ctx context.Context,
+			m config.Machine) (run.Agent, error) {
+			return f.dial(ctx, m, files, say)
+		},
 	}, nil
 }
 
@@ -275,9 +302,12 @@ func who() string {
 }
 
 // errNoCluster is that a command needs what apply makes.
-var errNoCluster = errors.New("there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild makes it anew")
+var errNoCluster = errors.New(
+	"there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild makes it anew",
+)
 
-// locked is where a configuration's state is, with its lock: what is written from here on is written under it, until unlock.
+// locked is where a configuration's state is, with its lock: what is written from here on is written under it, until
+// unlock.
 func (f *runFlags) locked(ctx context.Context, c *load.Configuration) (state.Store, error) {
 	store, err := f.store(c)
 	if err != nil {
@@ -299,7 +329,10 @@ func (f *runFlags) applied(c *cobra.Command, args []string) (*load.Configuration
 }
 
 // appliedIn says as well in which folder the state is: who has kubeconfigs is written down beside it.
-func (f *runFlags) appliedIn(c *cobra.Command, args []string) (_ *load.Configuration, _ *state.State, dir string, _ error) {
+func (f *runFlags) appliedIn(
+	c *cobra.Command,
+	args []string,
+) (_ *load.Configuration, _ *state.State, dir string, _ error) {
 	configuration, err := f.load(c, args)
 	if err != nil {
 		return nil, nil, "", err

@@ -21,9 +21,18 @@ import (
 func newEtcd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "etcd", Short: "Look after the cluster's store: members, snapshots, what it holds",
-		Long: "Look after the cluster's store, etcd. Everything goes through SSH and the machines' agents, so that its ports need not be reached from here.",
+		Long: "Look after the cluster's store, etcd. Everything goes through SSH and the machines' agents, so that " +
+			"its ports need not be reached from here.",
 	}
-	c.AddCommand(newEtcdStatus(), newEtcdMembers(), newEtcdRemove(), newSnapshot(), newDefrag(), newAlarm(), newCompact())
+	c.AddCommand(
+		newEtcdStatus(),
+		newEtcdMembers(),
+		newEtcdRemove(),
+		newSnapshot(),
+		newDefrag(),
+		newAlarm(),
+		newCompact(),
+	)
 	return c
 }
 
@@ -98,7 +107,8 @@ type etcdStatus struct {
 func newEtcdStatus() *cobra.Command {
 	var flags storeFlags
 	c := &cobra.Command{
-		Use: "status", Short: "Say how the store's members are, how full it is and how old the last snapshots are; exit with 1 when something is not well",
+		Use: "status", Short: "Say how the store's members are, how full it is and how old the last snapshots are; " +
+			"exit with 1 when something is not well",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.access(c, func(ctx context.Context, configuration *load.Configuration, a *run.Access) error {
@@ -106,7 +116,12 @@ func newEtcdStatus() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				s := etcdStatus{Members: members, Majority: run.Majority(members), Snapshots: a.LastSnapshots(), Unreached: a.Unreached()}
+				s := etcdStatus{
+					Members:   members,
+					Majority:  run.Majority(members),
+					Snapshots: a.LastSnapshots(),
+					Unreached: a.Unreached(),
+				}
 				s.judge(configuration, time.Now())
 				if flags.json {
 					err = flags.print(c, s)
@@ -131,18 +146,33 @@ const almost = 0.8
 func (s *etcdStatus) judge(configuration *load.Configuration, now time.Time) {
 	say := func(format string, args ...any) { s.Trouble = append(s.Trouble, fmt.Sprintf(format, args...)) }
 	if !s.Majority {
-		say("the store has no majority, so that nothing can be written: docs/operations/etcd-majority-lost.md says what to do")
+		say(
+			"the store has no majority, so that nothing can be written: docs/operations/etcd-majority-lost.md says " +
+				"what to do",
+		)
 	}
 	for _, m := range s.Members {
 		for _, alarm := range m.Alarms {
 			if alarm == "NOSPACE" {
-				say("%s raises NOSPACE, so that nothing can be written: docs/operations/etcd-no-space.md says what to do", m.Name)
+				say(
+					"%s raises NOSPACE, so that nothing can be written: docs/operations/etcd-no-space.md says what "+
+						"to do",
+					m.Name,
+				)
 			} else {
-				say("%s raises %s: its data is damaged; make its machine's member anew with clusterctl apply -replace", m.Name, alarm)
+				say("%s raises %s: its data is damaged; make its machine's member anew with clusterctl apply "+
+					"-replace", m.Name, alarm)
 			}
 		}
 		if m.Error == "" && m.Quota > 0 && float64(m.Size) > almost*float64(m.Quota) && len(m.Alarms) == 0 {
-			say("%s has %s of the %s that it may have, of which %s are in use: clusterctl etcd defrag gives back the rest", m.Name, size(m.Size), size(m.Quota), size(m.Used))
+			say(
+				"%s has %s of the %s that it may have, of which %s are in use: clusterctl etcd defrag gives back the "+
+					"rest",
+				m.Name,
+				size(m.Size),
+				size(m.Quota),
+				size(m.Used),
+			)
 		}
 		if m.Error != "" {
 			say("%s: %s", name(m), m.Error)
@@ -193,7 +223,19 @@ func (s *etcdStatus) print(c *cobra.Command, now time.Time) error {
 		if alarms == "" {
 			alarms = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", name(m), part(m), size(m.Size), size(m.Used), size(m.Quota), m.Revision, alarms, s.last(m.Name, now), m.Version)
+		fmt.Fprintf(
+			w,
+			"%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
+			name(m),
+			part(m),
+			size(m.Size),
+			size(m.Used),
+			size(m.Quota),
+			m.Revision,
+			alarms,
+			s.last(m.Name, now),
+			m.Version,
+		)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -275,7 +317,12 @@ func newEtcdRemove() *cobra.Command {
 				if flags.json {
 					return flags.print(c, m)
 				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), "removed %s (%s)\n", cmp.Or(m.Name, "a member that has never started"), m.ID)
+				_, err = fmt.Fprintf(
+					c.OutOrStdout(),
+					"removed %s (%s)\n",
+					cmp.Or(m.Name, "a member that has never started"),
+					m.ID,
+				)
 				return err
 			})
 		},
@@ -287,8 +334,10 @@ func newEtcdRemove() *cobra.Command {
 func newDefrag() *cobra.Command {
 	var flags storeFlags
 	c := &cobra.Command{
-		Use: "defrag", Short: "Have the members give back the room that they do not use, one after the other, the leader last",
-		Long: "Have the members give back the room that they do not use, one after the other and the leader last. A member answers nobody meanwhile: before each, the others must be a majority.",
+		Use: "defrag", Short: "Have the members give back the room that they do not use, one after the other, the " +
+			"leader last",
+		Long: "Have the members give back the room that they do not use, one after the other and the leader last. A " +
+			"member answers nobody meanwhile: before each, the others must be a majority.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
@@ -296,7 +345,13 @@ func newDefrag() *cobra.Command {
 				err := a.Defrag(ctx, func(before, after store.Member) {
 					list = append(list, after)
 					if !flags.json {
-						fmt.Fprintf(c.OutOrStdout(), "%s: %s, before %s\n", after.Name, size(after.Size), size(before.Size))
+						fmt.Fprintf(
+							c.OutOrStdout(),
+							"%s: %s, before %s\n",
+							after.Name,
+							size(after.Size),
+							size(before.Size),
+						)
 					}
 				})
 				if err == nil && flags.json {
@@ -311,7 +366,12 @@ func newDefrag() *cobra.Command {
 }
 
 func newAlarm() *cobra.Command {
-	c := &cobra.Command{Use: "alarm", Short: "List the store's alarms, and take them back", Args: cobra.ArbitraryArgs, RunE: needsSubcommand}
+	c := &cobra.Command{
+		Use:   "alarm",
+		Short: "List the store's alarms, and take them back",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  needsSubcommand,
+	}
 	var listing, disarming storeFlags
 	list := &cobra.Command{
 		Use: "list", Short: "List the alarms that members raise",
@@ -352,9 +412,16 @@ func newAlarm() *cobra.Command {
 					return err
 				}
 				for _, m := range members {
-					if slices.Contains(m.Alarms, "NOSPACE") && m.Quota > 0 && float64(m.Size) > almost*float64(m.Quota) {
-						return fmt.Errorf("%s still has %s of the %s that it may have, so that the alarm would soon be raised again: clusterctl etcd compact, then clusterctl etcd defrag come first; or raise etcd { quota } in the cluster block and apply",
-							m.Name, size(m.Size), size(m.Quota))
+					if slices.Contains(m.Alarms, "NOSPACE") && m.Quota > 0 &&
+						float64(m.Size) > almost*float64(m.Quota) {
+						return fmt.Errorf(
+							"%s still has %s of the %s that it may have, so that the alarm would soon be raised "+
+								"again: clusterctl etcd compact, then clusterctl etcd defrag come first; or raise "+
+								"etcd { quota } in the cluster block and apply",
+							m.Name,
+							size(m.Size),
+							size(m.Quota),
+						)
 					}
 				}
 				if err := a.Disarm(ctx); err != nil {
@@ -378,7 +445,8 @@ func newCompact() *cobra.Command {
 	var revision, keep int64
 	c := &cobra.Command{
 		Use: "compact", Short: "Have the store forget what was before a revision, or all but the last ones",
-		Long: "Have the store forget what was before a revision, or all but the last ones. API servers do so every few minutes by themselves; this is for a store that is full. Watches of older revisions begin anew.",
+		Long: "Have the store forget what was before a revision, or all but the last ones. API servers do so every " +
+			"few minutes by themselves; this is for a store that is full. Watches of older revisions begin anew.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if revision < 0 || keep < 0 {
@@ -402,7 +470,9 @@ func newCompact() *cobra.Command {
 	}
 	flags.add(c)
 	c.Flags().Int64Var(&revision, "revision", 0, "forget what was before this `revision`")
-	c.Flags().Int64Var(&keep, "keep", 0, "instead: forget all but the last `revisions`; with neither flag, all but the present one")
+	c.Flags().
+		Int64Var(&keep, "keep", 0, "instead: forget all but the last `revisions`; with neither flag, all but the "+
+			"present one")
 	c.MarkFlagsMutuallyExclusive("revision", "keep")
 	return c
 }

@@ -46,7 +46,8 @@ func newFmt() *cobra.Command {
 	return c
 }
 
-// rewrite replaces the text of a file that is there in one move, so that a full disk costs nobody a configuration. A link stays one.
+// rewrite replaces the text of a file that is there in one move, so that a full disk costs nobody a configuration. A
+// link stays one.
 func rewrite(path string, text []byte) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

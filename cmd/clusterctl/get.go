@@ -22,7 +22,12 @@ them is and a digest of its content. What is locked already is fetched as it is 
 			if len(args) > 0 {
 				path = args[0]
 			}
-			configuration, diags := load.Get(c.Context(), path, update, func(line string) { fmt.Fprintln(c.OutOrStdout(), line) })
+			configuration, diags := load.Get(
+				c.Context(),
+				path,
+				update,
+				func(line string) { fmt.Fprintln(c.OutOrStdout(), line) },
+			)
 			if err := printDiagnostics(c, configuration, diags, noColor); err != nil {
 				return err
 			}
@@ -32,7 +37,8 @@ them is and a digest of its content. What is locked already is fetched as it is 
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&update, "update", false, "ask the repositories what their branches and tags are now, and lock that")
+	c.Flags().
+		BoolVar(&update, "update", false, "ask the repositories what their branches and tags are now, and lock that")
 	c.Flags().BoolVar(&noColor, "no-color", os.Getenv("NO_COLOR") != "", "plain text")
 	return c
 }

@@ -54,7 +54,8 @@ func (j *journal) end(err error) error {
 
 var outcomes = map[string]string{
 	step.Create: "created", step.Update: "changed", step.Delete: "removed",
-	plan.Create: "created", plan.Change: "changed", plan.Remove: "removed", plan.Replace: "replaced", plan.Refused: state.Failed, plan.None: "waiting",
+	plan.Create: "created", plan.Change: "changed", plan.Remove: "removed", plan.Replace: "replaced",
+	plan.Refused: state.Failed, plan.None: "waiting",
 }
 
 func (j *journal) say(e run.Event) {
@@ -68,9 +69,14 @@ func (j *journal) say(e run.Event) {
 	case run.EventSend:
 		out.Outcome = "sent"
 	case run.EventStep:
-		out.Step, out.Outcome, out.Note = strings.TrimSpace(e.Change.Kind+" "+e.Change.Name), outcomes[e.Change.Action], e.Change.Note
+		out.Step, out.Outcome, out.Note = strings.TrimSpace(
+			e.Change.Kind+" "+e.Change.Name,
+		), outcomes[e.Change.Action], e.Change.Note
 	case run.EventObject:
-		out.Object, out.Outcome, out.Note = e.Object.Kind+" "+e.Object.Name, outcomes[e.Object.Action], mask(e.Object.Note, j.secrets)
+		out.Object, out.Outcome, out.Note = e.Object.Kind+" "+e.Object.Name, outcomes[e.Object.Action], mask(
+			e.Object.Note,
+			j.secrets,
+		)
 		if e.Object.Action == plan.None && e.Object.Note == "" {
 			return
 		}

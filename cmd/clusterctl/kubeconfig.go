@@ -53,7 +53,13 @@ It is written down in the state's folder who got it: clusterctl certs list shows
 				if err := mergeKubeconfig(out, text); err != nil {
 					return fmt.Errorf("merge the kubeconfig into %s: %w", out, err)
 				}
-				fmt.Fprintf(c.ErrOrStderr(), "%s has the context %s@%s, which is the current one now.\n", out, handed.Name, configuration.Cluster.Name)
+				fmt.Fprintf(
+					c.ErrOrStderr(),
+					"%s has the context %s@%s, which is the current one now.\n",
+					out,
+					handed.Name,
+					configuration.Cluster.Name,
+				)
 			case out == "":
 				_, err = c.OutOrStdout().Write(text)
 				return err
@@ -68,7 +74,9 @@ It is written down in the state's folder who got it: clusterctl certs list shows
 	flags.configFlags.add(c)
 	c.Flags().StringVar(&flags.stateDir, "state", "", "`folder` of the state")
 	c.Flags().StringVarP(&out, "output", "o", "", "`file` to write; standard output when empty")
-	c.Flags().BoolVar(&merge, "merge", false, "add it to the kubeconfig that is there, as kubectl config would: that of -output, of KUBECONFIG, or ~/.kube/config")
+	c.Flags().
+		BoolVar(&merge, "merge", false, "add it to the kubeconfig that is there, as kubectl config would: that of "+
+			"-output, of KUBECONFIG, or ~/.kube/config")
 	c.Flags().StringVar(&who.user, "user", "", "`name` of the user; kubernetes-admin, with every right, when empty")
 	c.Flags().StringArrayVar(&who.groups, "group", nil, "`group` of the user; can be repeated")
 	c.Flags().DurationVar(&who.lifetime, "lifetime", certs.LeafLifetime, "how long it is good for")
@@ -85,7 +93,10 @@ func (p person) kubeconfig(s *state.State, c *config.Cluster, now time.Time) ([]
 		request.Organizations = p.groups
 	}
 	if p.lifetime < time.Minute {
-		return nil, state.Handed{}, fmt.Errorf("-lifetime=%s: it would be over before anybody has it; a minute is the least", p.lifetime)
+		return nil, state.Handed{}, fmt.Errorf(
+			"-lifetime=%s: it would be over before anybody has it; a minute is the least",
+			p.lifetime,
+		)
 	}
 	request.Lifetime = p.lifetime
 	server := c.Endpoint

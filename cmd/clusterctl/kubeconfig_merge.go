@@ -12,8 +12,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// mergeKubeconfig adds a kubeconfig of one cluster and one user to a file, and makes its context the current one. What else the file
-// has stays, and the file is locked as kubectl locks it.
+// mergeKubeconfig adds a kubeconfig of one cluster and one user to a file, and makes its context the current one. What
+// else the file has stays, and the file is locked as kubectl locks it.
 func mergeKubeconfig(path string, text []byte) error {
 	added, err := clientcmd.Load(text)
 	if err != nil {
@@ -48,13 +48,19 @@ func mergeKubeconfig(path string, text []byte) error {
 	return writeKubeconfig(path, merged)
 }
 
-// mergeInto adds the current context of one kubeconfig to another. The user is called as the context: kubernetes-admin alone may be
-// another cluster's there.
+// mergeInto adds the current context of one kubeconfig to another. The user is called as the context: kubernetes-admin
+// alone may be another cluster's there.
 func mergeInto(config, added *clientcmdapi.Config) error {
 	context := added.Contexts[added.CurrentContext]
 	cluster, user := added.Clusters[context.Cluster], added.AuthInfos[context.AuthInfo]
-	if have := config.Clusters[context.Cluster]; have != nil && have.Server != cluster.Server && !shares(have.CertificateAuthorityData, cluster.CertificateAuthorityData) {
-		return fmt.Errorf("it has another cluster that is called %s, at %s: write to a file of its own with -output, and name both in KUBECONFIG", context.Cluster, have.Server)
+	if have := config.Clusters[context.Cluster]; have != nil && have.Server != cluster.Server &&
+		!shares(have.CertificateAuthorityData, cluster.CertificateAuthorityData) {
+		return fmt.Errorf(
+			"it has another cluster that is called %s, at %s: write to a file of its own with -output, and name both "+
+				"in KUBECONFIG",
+			context.Cluster,
+			have.Server,
+		)
 	}
 	config.Clusters[context.Cluster] = cluster
 	config.AuthInfos[added.CurrentContext] = user

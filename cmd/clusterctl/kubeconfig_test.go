@@ -39,10 +39,14 @@ func TestAKubeconfigIsSomebodysAndIsWrittenDown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cert.Subject.CommonName != who.name || !slices.Equal(cert.Subject.Organization, who.groups) || time.Until(cert.NotAfter) > who.person.lifetime {
+		if cert.Subject.CommonName != who.name || !slices.Equal(cert.Subject.Organization, who.groups) ||
+			time.Until(cert.NotAfter) > who.person.lifetime {
 			t.Errorf("%+v gets the certificate of %s until %s", who.person, cert.Subject, cert.NotAfter)
 		}
-		if handed.Name != who.name || !slices.Equal(handed.Groups, who.groups) || handed.Serial != cert.SerialNumber.Text(16) || !handed.Until.Equal(cert.NotAfter) || handed.Authority != certs.KeyID(s.CAs[certs.ClusterCA]) {
+		if handed.Name != who.name || !slices.Equal(handed.Groups, who.groups) ||
+			handed.Serial != cert.SerialNumber.Text(16) ||
+			!handed.Until.Equal(cert.NotAfter) ||
+			handed.Authority != certs.KeyID(s.CAs[certs.ClusterCA]) {
 			t.Errorf("written down is %+v", handed)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -58,8 +62,16 @@ func TestAKubeconfigIsSomebodysAndIsWrittenDown(t *testing.T) {
 func TestWhatWasHandedOutIsRevokedByName(t *testing.T) {
 	s, now := newState(t), time.Now()
 	handed := []state.Handed{
-		{Name: "alice", Serial: "a1", Until: now.Add(time.Hour)}, {Name: "bob", Serial: "b1", Until: now.Add(time.Hour)},
-		{Name: "alice", Serial: "a2", Until: now.Add(time.Hour)}, {Name: "alice", Serial: "a3", Until: now.Add(-time.Hour)},
+		{
+			Name:   "alice",
+			Serial: "a1",
+			Until:  now.Add(time.Hour),
+		}, {Name: "bob", Serial: "b1", Until: now.Add(time.Hour)},
+		{
+			Name:   "alice",
+			Serial: "a2",
+			Until:  now.Add(time.Hour),
+		}, {Name: "alice", Serial: "a3", Until: now.Add(-time.Hour)},
 	}
 	list, err := revocations(s, handed, "alice", now)
 	if err != nil {
@@ -83,7 +95,11 @@ func TestWhatWasHandedOutIsRevokedByName(t *testing.T) {
 func TestAKubeconfigIsMergedAsKubectlWould(t *testing.T) {
 	s := newState(t)
 	make := func(cluster, server string) []byte {
-		text, _, err := (person{lifetime: time.Hour}).kubeconfig(s, &config.Cluster{Name: cluster, Endpoint: server}, time.Now())
+		text, _, err := (person{lifetime: time.Hour}).kubeconfig(
+			s,
+			&config.Cluster{Name: cluster, Endpoint: server},
+			time.Now(),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +116,8 @@ func TestAKubeconfigIsMergedAsKubectlWould(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range [][]byte{make("home", "10.0.0.1:6443"), make("work", "10.1.0.1:6443"), make("home", "10.0.0.2:6443")} {
+	for _, text := range [][]byte{make("home", "10.0.0.1:6443"), make("work", "10.1.0.1:6443"),
+		make("home", "10.0.0.2:6443")} {
 		if err := mergeKubeconfig(link, text); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +130,9 @@ func TestAKubeconfigIsMergedAsKubectlWould(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(merged.Clusters) != 2 || len(merged.AuthInfos) != 2 || len(merged.Contexts) != 2 || merged.CurrentContext != "kubernetes-admin@home" || merged.Clusters["home"].Server != "https://10.0.0.2:6443" {
+	if len(merged.Clusters) != 2 || len(merged.AuthInfos) != 2 || len(merged.Contexts) != 2 ||
+		merged.CurrentContext != "kubernetes-admin@home" ||
+		merged.Clusters["home"].Server != "https://10.0.0.2:6443" {
 		t.Errorf("merged is\n%s", text)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
@@ -123,13 +142,15 @@ func TestAKubeconfigIsMergedAsKubectlWould(t *testing.T) {
 		t.Errorf("others may read it: %v, %v", info, err)
 	}
 	s = newState(t) // another cluster
-	if err := mergeKubeconfig(link, make("home", "10.9.0.1:6443")); err == nil || !strings.Contains(err.Error(), "another cluster that is called home") {
+	if err := mergeKubeconfig(link, make("home", "10.9.0.1:6443")); err == nil ||
+		!strings.Contains(err.Error(), "another cluster that is called home") {
 		t.Errorf("another cluster's place is taken: %v", err)
 	}
 	if err := os.WriteFile(path+".lock", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := mergeKubeconfig(path, make("mine", "10.9.0.1:6443")); err == nil || !strings.Contains(err.Error(), "somebody is changing it") {
+	if err := mergeKubeconfig(path, make("mine", "10.9.0.1:6443")); err == nil ||
+		!strings.Contains(err.Error(), "somebody is changing it") {
 		t.Errorf("kubectl's lock is not heeded: %v", err)
 	}
 }

@@ -31,8 +31,16 @@ func TestATerminalShowsOneLineForEachMachineThatIsWorkedOn(t *testing.T) {
 	var out strings.Builder
 	l := &live{w: &out, size: func() (int, int) { return 80, 24 }, now: func() time.Time { return time.Unix(0, 0) }}
 	l.begin(&plan.Plan{Machines: []plan.Machine{
-		{Address: "machine.a", Action: plan.Change, Changes: []step.Change{{Kind: "file", Name: "/etc/x"}, {Kind: "unit", Name: "kubelet.service"}}},
-		{Address: "machine.b", Action: plan.Create, Changes: []step.Change{{Kind: "file", Name: strings.Repeat("long", 20)}}},
+		{
+			Address: "machine.a",
+			Action:  plan.Change,
+			Changes: []step.Change{{Kind: "file", Name: "/etc/x"}, {Kind: "unit", Name: "kubelet.service"}},
+		},
+		{
+			Address: "machine.b",
+			Action:  plan.Create,
+			Changes: []step.Change{{Kind: "file", Name: strings.Repeat("long", 20)}},
+		},
 		{Address: "machine.c"},
 	}})
 	l.step("machine.a", "")

@@ -94,7 +94,10 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 		before := text[:i+len(mark)]
 		return protocol.TextDocumentPositionParams{
 			TextDocument: protocol.TextDocumentIdentifier{URI: document},
-			Position:     protocol.Position{Line: uint32(strings.Count(before, "\n")), Character: uint32(len(before) - strings.LastIndexByte(before, '\n') - 1)},
+			Position: protocol.Position{
+				Line:      uint32(strings.Count(before, "\n")),
+				Character: uint32(len(before) - strings.LastIndexByte(before, '\n') - 1),
+			},
 		}
 	}
 	// change replaces all of the document.
@@ -113,17 +116,23 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 		}
 	}
 
-	greeting, err := server.Initialize(ctx, &protocol.InitializeParams{RootURI: uri.File(dir), Capabilities: protocol.ClientCapabilities{}})
+	greeting, err := server.Initialize(
+		ctx,
+		&protocol.InitializeParams{RootURI: uri.File(dir), Capabilities: protocol.ClientCapabilities{}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if greeting.Capabilities.CompletionProvider == nil || greeting.Capabilities.HoverProvider != true || greeting.Capabilities.DefinitionProvider != true {
+	if greeting.Capabilities.CompletionProvider == nil || greeting.Capabilities.HoverProvider != true ||
+		greeting.Capabilities.DefinitionProvider != true {
 		t.Errorf("it offers %+v", greeting.Capabilities)
 	}
 	if err := server.Initialized(ctx, &protocol.InitializedParams{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.DidOpen(ctx, &protocol.DidOpenTextDocumentParams{TextDocument: protocol.TextDocumentItem{URI: document, LanguageID: "clusterctl", Version: 1, Text: edited}}); err != nil {
+	if err := server.DidOpen(ctx,
+		&protocol.DidOpenTextDocumentParams{TextDocument: protocol.TextDocumentItem{URI: document,
+			LanguageID: "clusterctl", Version: 1, Text: edited}}); err != nil {
 		t.Fatal(err)
 	}
 	if list := wrong(); len(list) != 0 {
@@ -134,7 +143,10 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 	if err != nil || hover == nil || !strings.Contains(hover.Contents.Value, "control-plane, node, or both") {
 		t.Errorf("hover %+v, %v", hover, err)
 	}
-	places, err := server.Definition(ctx, &protocol.DefinitionParams{TextDocumentPositionParams: at(edited, "var.addr")})
+	places, err := server.Definition(
+		ctx,
+		&protocol.DefinitionParams{TextDocumentPositionParams: at(edited, "var.addr")},
+	)
 	if err != nil || len(places) != 1 || places[0].URI != document || places[0].Range.Start.Line != 2 {
 		t.Errorf("definition %+v, %v", places, err)
 	}
@@ -147,8 +159,12 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 	}) {
 		t.Errorf("a mistake has %+v", list)
 	}
-	offered, err := server.Completion(ctx, &protocol.CompletionParams{TextDocumentPositionParams: at(mistaken, "\n  la")})
-	if err != nil || !slices.ContainsFunc(offered.Items, func(i protocol.CompletionItem) bool { return i.Label == "labels" }) {
+	offered, err := server.Completion(
+		ctx,
+		&protocol.CompletionParams{TextDocumentPositionParams: at(mistaken, "\n  la")},
+	)
+	if err != nil ||
+		!slices.ContainsFunc(offered.Items, func(i protocol.CompletionItem) bool { return i.Label == "labels" }) {
 		t.Errorf("completion %+v, %v", offered, err)
 	}
 	change(3, edited)

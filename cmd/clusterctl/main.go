@@ -82,7 +82,8 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	// Cobra's own flag takes only a template for other words than its own, and text/template makes the program a third larger.
+	// Cobra's own flag takes only a template for other words than its own, and text/template makes the program a third
+	// larger.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "version for clusterctl")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return seeHelp(c, err) })
@@ -128,7 +129,8 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// pointToHelp has a command that was given too few or too many words, and all below it, say where it is written what they take.
+// pointToHelp has a command that was given too few or too many words, and all below it, say where it is written what
+// they take.
 func pointToHelp(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -148,8 +150,9 @@ func release() string {
 	return fmt.Sprintf("clusterctl %s, Kubernetes %s", version.Version, version.Kubernetes)
 }
 
-// needsSubcommand is what a command does that only groups others: it shows them, and refuses a word that is none of them.
-// Cobra would show its help for that and exit with 0, so that a script with a misspelt word would seem to succeed.
+// needsSubcommand is what a command does that only groups others: it shows them, and refuses a word that is none of
+// them. Cobra would show its help for that and exit with 0, so that a script with a misspelt word would seem to
+// succeed.
 func needsSubcommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()

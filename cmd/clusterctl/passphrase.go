@@ -26,7 +26,8 @@ type prompt struct {
 // attempts is how often a passphrase may be wrong, as OpenSSH's NumberOfPasswordPrompts has it.
 const attempts = 3
 
-// ask gives a key's passphrase to try. One that worked is not asked for again; the last error is returned when none did.
+// ask gives a key's passphrase to try. One that worked is not asked for again; the last error is returned when none
+// did.
 func (p *prompt) ask(path string, try func([]byte) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -34,8 +34,17 @@ type box struct {
 func picture(graph []load.Declaration) string {
 	boxes, places, width, height := layOut(graph)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="monospace" font-size="12">`+"\n", width, height, width, height)
-	b.WriteString(`<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="#667"/></marker></defs>` + "\n")
+	fmt.Fprintf(
+		&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="monospace" font-size="12">`+"\n",
+		width,
+		height,
+		width,
+		height,
+	)
+	b.WriteString(
+		`<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="#667"/></marker></defs>` + "\n",
+	)
 	b.WriteString(`<rect width="100%" height="100%" fill="#fff"/>` + "\n")
 	for _, from := range boxes {
 		for _, address := range from.needs {
@@ -45,12 +54,32 @@ func picture(graph []load.Declaration) string {
 			}
 			x1, y1, x2, y2 := from.x, from.y+boxHeight/2, to.x+to.width, to.y+boxHeight/2
 			bend := max(columnGap/2, (x1-x2)/2)
-			fmt.Fprintf(&b, `<path d="M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f" fill="none" stroke="#667" marker-end="url(#arrow)"><title>%s needs %s</title></path>`+"\n",
-				x1, y1, x1-bend, y1, x2+bend, y2, x2, y2, html.EscapeString(from.address), html.EscapeString(to.address))
+			fmt.Fprintf(
+				&b,
+				`<path d="M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f" fill="none" stroke="#667" marker-end="url(#arrow)"><title>%s needs %s</title></path>`+"\n",
+				x1,
+				y1,
+				x1-bend,
+				y1,
+				x2+bend,
+				y2,
+				x2,
+				y2,
+				html.EscapeString(from.address),
+				html.EscapeString(to.address),
+			)
 		}
 	}
 	for _, d := range boxes {
-		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" rx="4" fill="%s" stroke="#334"/>`+"\n", d.x, d.y, d.width, boxHeight, colour(d.address))
+		fmt.Fprintf(
+			&b,
+			`<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" rx="4" fill="%s" stroke="#334"/>`+"\n",
+			d.x,
+			d.y,
+			d.width,
+			boxHeight,
+			colour(d.address),
+		)
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f">%s</text>`+"\n", d.x+8, d.y+17, html.EscapeString(d.address))
 	}
 	b.WriteString("</svg>\n")
@@ -81,7 +110,12 @@ func layOut(graph []load.Declaration) (boxes []*box, places map[string]*box, wid
 	}
 	var inColumn [][]*box
 	for _, d := range graph {
-		one := &box{address: d.Address, needs: d.Needs, column: column(d.Address), width: 16 + glyphWidth*float64(utf8.RuneCountInString(d.Address))}
+		one := &box{
+			address: d.Address,
+			needs:   d.Needs,
+			column:  column(d.Address),
+			width:   16 + glyphWidth*float64(utf8.RuneCountInString(d.Address)),
+		}
 		for len(inColumn) <= one.column {
 			inColumn = append(inColumn, nil)
 		}

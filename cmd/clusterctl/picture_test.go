@@ -18,7 +18,9 @@ func TestAPictureShowsEverythingInItsPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var graph []load.Declaration
 		for i := range rapid.IntRange(0, 30).Draw(t, "declarations") {
-			d := load.Declaration{Address: fmt.Sprintf("machine.%s%d", rapid.StringMatching(`[a-z"<&é\[\]]{0,12}`).Draw(t, "name"), i)}
+			d := load.Declaration{
+				Address: fmt.Sprintf("machine.%s%d", rapid.StringMatching(`[a-z"<&é\[\]]{0,12}`).Draw(t, "name"), i),
+			}
 			for j := range i {
 				if rapid.IntRange(0, 5).Draw(t, "needs") == 0 {
 					d.Needs = append(d.Needs, graph[j].Address)

@@ -35,11 +35,15 @@ order, and each change.
   clusterctl plan -html plan.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := errors.Join(noConfiguration("out", out, "plan"), noConfiguration("html", page, "html")); err != nil {
+			if err := errors.Join(noConfiguration("out", out, "plan"),
+				noConfiguration("html", page, "html")); err != nil {
 				return err
 			}
 			if out != "" && out == page {
-				return fmt.Errorf("-out and -html both name %s: the page would take the place of the plan that apply takes", out)
+				return fmt.Errorf(
+					"-out and -html both name %s: the page would take the place of the plan that apply takes",
+					out,
+				)
 			}
 			configuration, err := flags.load(c, args)
 			if err != nil {
@@ -90,12 +94,19 @@ order, and each change.
 	c.MarkFlagsMutuallyExclusive("destroy", "skip-unreachable")
 	c.MarkFlagsMutuallyExclusive("destroy", "refresh-only")
 	c.MarkFlagsMutuallyExclusive("destroy", "replace")
-	c.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 0 when there is nothing to do, 1 on errors, 2 when there is")
+	c.Flags().
+		BoolVar(&detailed, "detailed-exitcode", false, "exit with 0 when there is nothing to do, 1 on errors, 2 when "+
+			"there is")
 	return c
 }
 
 // prepare connects and checks; look does so for a plan alone, which says as much as can be said.
-func (f *runFlags) prepare(ctx context.Context, c *load.Configuration, destroy, look bool, say func(run.Event)) (*run.Prepared, error) {
+func (f *runFlags) prepare(
+	ctx context.Context,
+	c *load.Configuration,
+	destroy, look bool,
+	say func(run.Event),
+) (*run.Prepared, error) {
 	if _, err := workload.Objects(c.Cluster); err != nil {
 		return nil, err
 	}
@@ -127,7 +138,12 @@ func (f *runFlags) show(w io.Writer, secrets []string, p *plan.Plan) error {
 func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepared) error {
 	for _, v := range f.vars {
 		if name, value, _ := strings.Cut(v, "="); config.HasSecret(value, p.Secrets) {
-			return fmt.Errorf("save the plan: it would hold the sensitive variable %s, which -var gives: give it in a file, or as CLUSTERCTL_VAR_%s", name, name)
+			return fmt.Errorf(
+				"save the plan: it would hold the sensitive variable %s, which -var gives: give it in a file, or as "+
+					"CLUSTERCTL_VAR_%s",
+				name,
+				name,
+			)
 		}
 	}
 	excludes := slices.Clone(f.excludes)
@@ -138,7 +154,9 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 	}
 	saved := plan.Saved{
 		Format: plan.SavedFormat, Time: f.now, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
-		Targets: f.targets, Excludes: excludes, Replaces: f.replaces, Refresh: f.refreshOnly, Losses: f.losses, Downgrade: f.downgrade, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(p.Secrets),
+		Targets: f.targets, Excludes: excludes, Replaces: f.replaces, Refresh: f.refreshOnly, Losses: f.losses,
+		Downgrade: f.downgrade, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(),
+		Plan: p.Plan.Masked(p.Secrets),
 	}
 	if len(args) > 0 {
 		saved.Path = args[0]
@@ -157,7 +175,14 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 func noConfiguration(flag, path, extension string) error {
 	for _, own := range []string{load.JSONExtension, load.Extension} {
 		if name, is := strings.CutSuffix(path, own); is {
-			return fmt.Errorf("-%s %s: files named *%s are configurations: call it otherwise, say %s.%s", flag, path, own, name, extension)
+			return fmt.Errorf(
+				"-%s %s: files named *%s are configurations: call it otherwise, say %s.%s",
+				flag,
+				path,
+				own,
+				name,
+				extension,
+			)
 		}
 	}
 	return nil

@@ -133,7 +133,8 @@ func sent(e run.Event) string {
 
 func (p *progress) write(line string) { fmt.Fprintln(p.w, p.mask(line)) }
 
-// mask has lines that machines and the API say neither show a secret, nor command the terminal, nor look like others' lines.
+// mask has lines that machines and the API say neither show a secret, nor command the terminal, nor look like others'
+// lines.
 func (p *progress) mask(line string) string {
 	return mask(config.Indented(line, "          "), p.secrets)
 }

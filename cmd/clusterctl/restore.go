@@ -24,7 +24,8 @@ func newSnapshotRestore() *cobra.Command {
 	var loss, excludes []string
 	var approve bool
 	c := &cobra.Command{
-		Use: "restore [FILE|NAME|latest]", Short: "Make the store anew of a snapshot, when most or all of its members have lost their data",
+		Use: "restore [FILE|NAME|latest]", Short: "Make the store anew of a snapshot, when most or all of its " +
+			"members have lost their data",
 		Long: `Make the store anew of a snapshot: of a file on this computer (written with a slash, ./snapshot.db), of one that machines or the bucket have (its
 name, as clusterctl etcd snapshot ls shows it), or of the newest good one (latest, or nothing).
 
@@ -57,9 +58,13 @@ When it is cut off, run it again.`,
 		},
 	}
 	flags.add(c)
-	c.Flags().StringVar(&member, "from-member", "", "`name` of a machine that still has its data: that becomes the store, and not a snapshot")
+	c.Flags().
+		StringVar(&member, "from-member", "", "`name` of a machine that still has its data: that becomes the store, "+
+			"and not a snapshot")
 	c.Flags().StringArrayVar(&loss, "allow-data-loss", nil, "throw away what else there is of the store: `etcd`")
-	c.Flags().StringArrayVar(&excludes, "exclude", nil, "a machine's `address`: it is certain that it is off; can be repeated")
+	c.Flags().
+		StringArrayVar(&excludes, "exclude", nil, "a machine's `address`: it is certain that it is off; can be "+
+			"repeated")
 	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
 	flags.addLock(c)
 	completeFlag(c, "from-member", &flags.runFlags, &flags.folder, controlPlaneNames)
@@ -122,7 +127,12 @@ func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string,
 	if f.json {
 		return nil
 	}
-	fmt.Fprintf(out, "\nRestored in %.1f s. What was changed since may differ from the configuration: clusterctl plan shows it, and clusterctl apply brings it back.\n", time.Since(start).Seconds())
+	fmt.Fprintf(
+		out,
+		"\nRestored in %.1f s. What was changed since may differ from the configuration: clusterctl plan shows it, "+
+			"and clusterctl apply brings it back.\n",
+		time.Since(start).Seconds(),
+	)
 	if len(excludes) > 0 {
 		slices.Sort(excludes)
 		fmt.Fprintf(out, "%s joins again by clusterctl apply, once it is back.\n", strings.Join(excludes, ", "))

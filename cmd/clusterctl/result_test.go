@@ -18,7 +18,8 @@ func TestAListEndsWithItsResult(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
 	t.Setenv(state.PassphraseEnv, "")
-	if err := os.WriteFile(filepath.Join(dir, "cluster.hcl"), []byte("cluster \"home\" {}\nmachine \"one\" {\n  address = \"192.0.2.1\"\n  roles   = [\"control-plane\"]\n}\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "cluster.hcl"), []byte("cluster \"home\" {}\nmachine \"one\" {\n  "+
+		"address = \"192.0.2.1\"\n  roles   = [\"control-plane\"]\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	key, err := state.DefaultKeyFile()
@@ -35,7 +36,8 @@ func TestAListEndsWithItsResult(t *testing.T) {
 	}
 	for n, last := range []string{"", "anna", "ben"} {
 		if last != "" {
-			if err := state.HandOut(store.Dir, state.Handed{Name: last, Serial: last, Until: time.Now().Add(time.Hour)}); err != nil {
+			if err := state.HandOut(store.Dir,
+				state.Handed{Name: last, Serial: last, Until: time.Now().Add(time.Hour)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -48,7 +50,11 @@ func TestAListEndsWithItsResult(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		var r result
-		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil || r.Kind != "result" || r.Outcome != "done" || r.Count == nil || *r.Count != n || len(lines) != n+1 {
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil || r.Kind != "result" ||
+			r.Outcome != "done" ||
+			r.Count == nil ||
+			*r.Count != n ||
+			len(lines) != n+1 {
 			t.Errorf("%d were handed out: %v, %s", n, err, out.String())
 		}
 	}

@@ -18,7 +18,12 @@ import (
 )
 
 func newSnapshot() *cobra.Command {
-	c := &cobra.Command{Use: "snapshot", Short: "Take snapshots of the store, list and remove them, and bring one back", Args: cobra.ArbitraryArgs, RunE: needsSubcommand}
+	c := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Take snapshots of the store, list and remove them, and bring one back",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  needsSubcommand,
+	}
 	c.AddCommand(newSnapshotSave(), newSnapshotList(), newSnapshotPrune(), newSnapshotRestore())
 	return c
 }
@@ -29,7 +34,8 @@ func newSnapshotSave() *cobra.Command {
 	var there bool
 	c := &cobra.Command{
 		Use: "save [FILE]", Short: "Take a snapshot of the store, check it, and bring it here",
-		Long: "Take a snapshot of the store, check it, and bring it here. The machine keeps it as well until it is pruned by name; with -there it stays there alone.\n" +
+		Long: "Take a snapshot of the store, check it, and bring it here. The machine keeps it as well until it is " +
+			"pruned by name; with -there it stays there alone.\n" +
 			"The file has everything that the API has stored: guard it as the state.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -58,7 +64,14 @@ func newSnapshotSave() *cobra.Command {
 				if flags.json {
 					return flags.print(c, map[string]any{"snapshot": s, "file": where})
 				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), "%s: revision %d, %d keys, %s, checked\n", where, s.Revision, s.Keys, size(s.Size))
+				_, err = fmt.Fprintf(
+					c.OutOrStdout(),
+					"%s: revision %d, %d keys, %s, checked\n",
+					where,
+					s.Revision,
+					s.Keys,
+					size(s.Size),
+				)
 				return err
 			})
 		},
@@ -97,7 +110,8 @@ func bring(ctx context.Context, a *run.Access, s store.Snapshot, file string) er
 func newSnapshotList() *cobra.Command {
 	var flags storeFlags
 	c := &cobra.Command{
-		Use: "ls", Aliases: []string{"list"}, Short: "List the snapshots on the machines and in the bucket, the newest first",
+		Use: "ls", Aliases: []string{"list"}, Short: "List the snapshots on the machines and in the bucket, the " +
+			"newest first",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
@@ -118,12 +132,25 @@ func newSnapshotList() *cobra.Command {
 
 func (f *storeFlags) snapshots(c *cobra.Command, list []store.Snapshot, notes []string) error {
 	if f.json {
-		return f.print(c, map[string]any{"snapshots": append([]store.Snapshot{}, list...), "notes": append([]string{}, notes...)})
+		return f.print(
+			c,
+			map[string]any{"snapshots": append([]store.Snapshot{}, list...), "notes": append([]string{}, notes...)},
+		)
 	}
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tAGE\tWHY\tREVISION\tKEYS\tSIZE\tON")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.Name, run.Age(time.Since(s.Taken)), s.Reason, s.Revision, s.Keys, size(s.Size), strings.Join(s.In, ", "))
+		fmt.Fprintf(
+			w,
+			"%s\t%s\t%s\t%d\t%d\t%s\t%s\n",
+			s.Name,
+			run.Age(time.Since(s.Taken)),
+			s.Reason,
+			s.Revision,
+			s.Keys,
+			size(s.Size),
+			strings.Join(s.In, ", "),
+		)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -138,7 +165,8 @@ func newSnapshotPrune() *cobra.Command {
 	var flags storeFlags
 	var keep int
 	c := &cobra.Command{
-		Use: "prune [NAME]", Short: "Remove snapshots that are more or older than is declared; or the one that is named, everywhere",
+		Use: "prune [NAME]", Short: "Remove snapshots that are more or older than is declared; or the one that is " +
+			"named, everywhere",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if keep < 0 || len(args) > 0 && keep > 0 {
@@ -151,7 +179,11 @@ func newSnapshotPrune() *cobra.Command {
 					return err
 				}
 				if name != "" && len(gone) == 0 {
-					return fmt.Errorf("there is no snapshot %q on the machines that are reached; clusterctl etcd snapshot ls lists them", name)
+					return fmt.Errorf(
+						"there is no snapshot %q on the machines that are reached; clusterctl etcd snapshot ls lists "+
+							"them",
+						name,
+					)
 				}
 				if !flags.json {
 					fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", len(gone))

@@ -16,7 +16,10 @@ import (
 )
 
 func newStateCommand() *cobra.Command {
-	c := &cobra.Command{Use: "state", Short: "Look at what clusterctl remembers of the cluster, correct it, or make it anew"}
+	c := &cobra.Command{
+		Use:   "state",
+		Short: "Look at what clusterctl remembers of the cluster, correct it, or make it anew",
+	}
 	c.AddCommand(newStateList(), newStateShow(), newStateMove(), newStateRemove(), newStateRebuild())
 	return c
 }
@@ -69,7 +72,10 @@ func entries(s *state.State, of []string) (list []entry, err error) {
 			notes = append(notes, "prevent_destroy")
 		}
 		if chosen(address) {
-			list = append(list, entry{address, "machine " + m.Machine.IP.String(), m.Machine.Name, strings.Join(notes, ", ")})
+			list = append(
+				list,
+				entry{address, "machine " + m.Machine.IP.String(), m.Machine.Name, strings.Join(notes, ", ")},
+			)
 		}
 	}
 	for _, o := range s.Objects {
@@ -90,7 +96,11 @@ func entries(s *state.State, of []string) (list []entry, err error) {
 }
 
 func unknownAddress(a string) error {
-	return fmt.Errorf("%s: nothing was applied under this address; clusterctl state list shows what was. An address with an index is quoted in a shell: 'machine.node[\"a\"]'", a)
+	return fmt.Errorf(
+		"%s: nothing was applied under this address; clusterctl state list shows what was. An address with an index "+
+			"is quoted in a shell: 'machine.node[\"a\"]'",
+		a,
+	)
 }
 
 func listState(c *cobra.Command, s *state.State, of []string, asJSON bool) error {
@@ -196,12 +206,22 @@ declared. To take a machine out of the cluster, or to delete an object, remove i
 				for _, e := range list {
 					if m, ok := s.Machines[e.Address]; ok {
 						if _, member := s.Etcd[m.Machine.Name]; member && !force {
-							return fmt.Errorf("%s has a member of the store, which the others count: remove its block and apply, and it leaves in good order. With -force it is forgotten all the same", e.Address)
+							return fmt.Errorf(
+								"%s has a member of the store, which the others count: remove its block and apply, "+
+									"and it leaves in good order. With -force it is forgotten all the same",
+								e.Address,
+							)
 						}
 						delete(s.Machines, e.Address)
 						delete(s.Etcd, m.Machine.Name)
 					}
-					s.Objects = slices.DeleteFunc(s.Objects, func(o state.Object) bool { return o.Address == e.Address && o.FullName() == e.Name && o.Kind == e.Is })
+					s.Objects = slices.DeleteFunc(
+						s.Objects,
+						func(o state.Object) bool {
+							return o.Address == e.Address && o.FullName() == e.Name &&
+								o.Kind == e.Is
+						},
+					)
 					fmt.Fprintf(c.OutOrStdout(), "forgotten: %s (%s %s)\n", e.Address, e.Is, e.Name)
 				}
 				return nil

@@ -33,8 +33,12 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			defer flags.unlock()
 			was, unreadable := store.Read()
 			if was != nil && !force {
-				return fmt.Errorf("there is a state, of %s and %s: clusterctl plan says whether it fits. With -force it is kept in .clusterctl/versions, and made anew",
-					plan.Number(len(was.Machines), "machine"), plan.Number(len(was.Objects), "object"))
+				return fmt.Errorf(
+					"there is a state, of %s and %s: clusterctl plan says whether it fits. With -force it is kept in "+
+						".clusterctl/versions, and made anew",
+					plan.Number(len(was.Machines), "machine"),
+					plan.Number(len(was.Objects), "object"),
+				)
 			}
 			ctx, cancel := holding(c.Context(), flags.held)
 			defer cancel(nil)
@@ -64,7 +68,16 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 				return err
 			}
 			if flags.json {
-				text, err := json.Marshal(map[string]any{"kind": "result", "outcome": "done", "machines": len(s.Machines), "objects": len(s.Objects), "members": len(s.Etcd), "notes": notes})
+				text, err := json.Marshal(
+					map[string]any{
+						"kind":     "result",
+						"outcome":  "done",
+						"machines": len(s.Machines),
+						"objects":  len(s.Objects),
+						"members":  len(s.Etcd),
+						"notes":    notes,
+					},
+				)
 				if err != nil {
 					return err
 				}
@@ -74,8 +87,14 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			for _, n := range notes {
 				fmt.Fprintln(c.OutOrStdout(), "Note:", n+".")
 			}
-			fmt.Fprintf(c.OutOrStdout(), "\nThe state knows %s, of which %d have a member of the store, and %s. clusterctl plan says how that differs from what is declared.\n",
-				plan.Number(len(s.Machines), "machine"), len(s.Etcd), plan.Number(len(s.Objects), "object"))
+			fmt.Fprintf(
+				c.OutOrStdout(),
+				"\nThe state knows %s, of which %d have a member of the store, and %s. clusterctl plan says how that "+
+					"differs from what is declared.\n",
+				plan.Number(len(s.Machines), "machine"),
+				len(s.Etcd),
+				plan.Number(len(s.Objects), "object"),
+			)
 			return nil
 		},
 	}

@@ -19,12 +19,14 @@ import (
 // clusterStatus is what status shows.
 type clusterStatus struct {
 	Machines []run.Status      `json:"machines"`
-	Nodes    map[string]string `json:"nodes,omitempty"`           // Ready by name
-	Health   map[string]string `json:"health,omitempty"`          // what workloads wait for
-	API      string            `json:"api,omitempty"`             // why it does not answer
-	Members  string            `json:"members,omitempty"`         // how etcd's own list of members differs from the machines
-	Keys     []string          `json:"keys,omitempty"`            // which keys are due for replacement
-	Trouble  map[string]string `json:"snapshotTrouble,omitempty"` // what is wrong with snapshots of the store, by machine
+	Nodes    map[string]string `json:"nodes,omitempty"`  // Ready by name
+	Health   map[string]string `json:"health,omitempty"` // what workloads wait for
+	API      string            `json:"api,omitempty"`    // why it does not answer
+	// how etcd's own list of members differs from the machines
+	Members string   `json:"members,omitempty"`
+	Keys    []string `json:"keys,omitempty"` // which keys are due for replacement
+	// what is wrong with snapshots of the store, by machine
+	Trouble map[string]string `json:"snapshotTrouble,omitempty"`
 	// Dropped maps a node to the packet rules, not made by this cluster, that drop traffic of pods.
 	Dropped map[string]string `json:"droppedTraffic,omitempty"`
 }
@@ -54,7 +56,9 @@ func newStatus() *cobra.Command {
 			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: run.DueKeys(seen.State),
 				Trouble: map[string]string{}}
 			for _, m := range seen.Machines {
-				if text := run.SnapshotTrouble(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot, time.Now()); text != "" && slices.Contains(m.Roles, config.RoleControlPlane) {
+				if text := run.SnapshotTrouble(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot,
+					time.Now()); text != "" &&
+					slices.Contains(m.Roles, config.RoleControlPlane) {
 					status.Trouble[m.Address] = text
 				}
 			}

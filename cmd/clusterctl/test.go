@@ -95,7 +95,13 @@ func (f *configFlags) test(c *cobra.Command, path string, t *load.Test) (passed,
 	return passed, failed, nil
 }
 
-func (f *configFlags) run(ctx context.Context, stage *rehearse.Stage, path string, r *load.TestRun, before map[string]cty.Value) (*load.Configuration, hcl.Diagnostics) {
+func (f *configFlags) run(
+	ctx context.Context,
+	stage *rehearse.Stage,
+	path string,
+	r *load.TestRun,
+	before map[string]cty.Value,
+) (*load.Configuration, hcl.Diagnostics) {
 	o := load.Options{Path: path, Vars: f.vars, VarFiles: f.varFiles, Programs: true, Made: workload.Made}
 	configuration, diags := r.Load(o, before)
 	broken := diags.HasErrors()
@@ -106,7 +112,12 @@ func (f *configFlags) run(ctx context.Context, stage *rehearse.Stage, path strin
 		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Run " + r.Name, Detail: err.Error()}}
 	}
 	if len(configuration.Cluster.Deferred) > 0 {
-		return configuration, wrong(fmt.Errorf("%v cannot be worked out: say with override_data what the cluster would give", configuration.Cluster.Deferred))
+		return configuration, wrong(
+			fmt.Errorf(
+				"%v cannot be worked out: say with override_data what the cluster would give",
+				configuration.Cluster.Deferred,
+			),
+		)
 	}
 	p, err := stage.Run(ctx, configuration.Cluster, r.Apply)
 	if err != nil {
@@ -130,7 +141,14 @@ func planValue(p *plan.Plan) (cty.Value, error) {
 	for _, o := range p.Objects {
 		objects[o.Kind+" "+o.Name] = o.Action
 	}
-	text, err := json.Marshal(map[string]any{"machines": machines, "objects": objects, "empty": p.Empty() && !p.Pending, "pending": p.Pending})
+	text, err := json.Marshal(
+		map[string]any{
+			"machines": machines,
+			"objects":  objects,
+			"empty":    p.Empty() && !p.Pending,
+			"pending":  p.Pending,
+		},
+	)
 	if err != nil {
 		return cty.DynamicVal, err
 	}

@@ -68,7 +68,9 @@ const override = `override_data {
 `
 
 func TestRunsOfATestPlanAndApplyOnMachinesInMemory(t *testing.T) {
-	code, out := tested(t, map[string]string{"main.hcl": configurationUnderTest, "tests/grow.clustertest.hcl": override + `
+	code, out := tested(
+		t,
+		map[string]string{"main.hcl": configurationUnderTest, "tests/grow.clustertest.hcl": override + `
 run "first" {
   assert {
     condition     = plan.machines["machine.node[\"a\"]"] == "create" && output.nodes == ["node-a"]
@@ -109,7 +111,8 @@ run "warned" {
   variables       { nodes = { a = "192.0.2.11", b = "192.0.2.12", c = "192.0.2.13" } }
   expect_failures = [check.spare]
 }
-`})
+`},
+	)
 	if code != 0 || !strings.Contains(out, "6 passed, 0 failed.") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
@@ -117,9 +120,10 @@ run "warned" {
 
 func TestARunThatFailsSaysAtWhichLine(t *testing.T) {
 	for name, c := range map[string]struct{ run, want string }{
-		"an assertion":              {`assert { condition = output.nodes == ["x"], error_message = "The nodes are ${join(" ", output.nodes)}." }`, "The nodes are node-a."},
-		"a failure not expected":    {"variables { nodes = {} }", "None."},
-		"a check not expected":      {"command = plan\n  variables { nodes = { a = \"192.0.2.11\", b = \"192.0.2.12\", c = \"192.0.2.13\" } }", "Many."},
+		"an assertion":           {`assert { condition = output.nodes == ["x"], error_message = "The nodes are ${join(" ", output.nodes)}." }`, "The nodes are node-a."},
+		"a failure not expected": {"variables { nodes = {} }", "None."},
+		"a check not expected": {"command = plan\n  variables { nodes = { a = \"192.0.2.11\", b = " +
+			"\"192.0.2.12\", c = \"192.0.2.13\" } }", "Many."},
 		"a failure that is missing": {"command = plan\n  expect_failures = [check.spare]", "one should not"},
 		"an unknown variable":       {"variables { nods = {} }", `no variable "nods"`},
 		"an unknown command":        {"command = destroy", "plan or apply"},
@@ -128,7 +132,13 @@ func TestARunThatFailsSaysAtWhichLine(t *testing.T) {
 			run := strings.Replace(c.run, ", error_message", "\n error_message", 1)
 			run = strings.Replace(run, "assert {", "assert {\n", 1)
 			run = strings.Replace(run, `." }`, ".\"\n}", 1)
-			code, out := tested(t, map[string]string{"main.hcl": configurationUnderTest, "a.clustertest.hcl": override + "run \"x\" {\n  " + run + "\n}\n"})
+			code, out := tested(
+				t,
+				map[string]string{
+					"main.hcl":          configurationUnderTest,
+					"a.clustertest.hcl": override + "run \"x\" {\n  " + run + "\n}\n",
+				},
+			)
 			if code != 1 || !strings.Contains(out, c.want) {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
@@ -137,7 +147,8 @@ func TestARunThatFailsSaysAtWhichLine(t *testing.T) {
 }
 
 func TestAFolderWithoutTestsIsAnError(t *testing.T) {
-	if code, out := tested(t, map[string]string{"main.hcl": configurationUnderTest}); code != 1 || !strings.Contains(out, "there is no run") {
+	if code, out := tested(t, map[string]string{"main.hcl": configurationUnderTest}); code != 1 ||
+		!strings.Contains(out, "there is no run") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }

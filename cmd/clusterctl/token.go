@@ -80,7 +80,12 @@ With it a kubelet asks for its node's client certificate, which is approved by i
 			if len(servers) == 0 {
 				return errors.New("no machine has the control-plane role")
 			}
-			out, err := bootstrapKubeconfig(configuration.Cluster.Name, "https://"+cmp.Or(configuration.Cluster.Endpoint, servers[0]), s.Trust(certs.ClusterCA), token)
+			out, err := bootstrapKubeconfig(
+				configuration.Cluster.Name,
+				"https://"+cmp.Or(configuration.Cluster.Endpoint, servers[0]),
+				s.Trust(certs.ClusterCA),
+				token,
+			)
 			if err != nil {
 				return err
 			}
@@ -91,7 +96,9 @@ With it a kubelet asks for its node's client certificate, which is approved by i
 	flags.add(c, false)
 	c.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long it is good for; 0: for ever")
 	c.Flags().StringVar(&description, "description", "", "what it is for")
-	c.Flags().StringArrayVar(&groups, "group", []string{workload.NodeTokens}, "`group` of who has it, besides system:bootstrappers; can be repeated")
+	c.Flags().
+		StringArrayVar(&groups, "group", []string{workload.NodeTokens}, "`group` of who has it, besides "+
+			"system:bootstrappers; can be repeated")
 	c.Flags().BoolVar(&kubeconfig, "kubeconfig", false, "print a kubeconfig with it")
 	return c
 }
@@ -163,7 +170,15 @@ func newTokenList() *cobra.Command {
 				if !t.Expires.IsZero() {
 					left, until = residual(time.Until(t.Expires)), t.Expires.UTC().Format(time.RFC3339)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", t.ID, left, until, cmp.Or(t.Description, "<none>"), cmp.Or(strings.Join(t.Groups, ","), "<none>"))
+				fmt.Fprintf(
+					w,
+					"%s\t%s\t%s\t%s\t%s\n",
+					t.ID,
+					left,
+					until,
+					cmp.Or(t.Description, "<none>"),
+					cmp.Or(strings.Join(t.Groups, ","), "<none>"),
+				)
 			}
 			return w.Flush()
 		},

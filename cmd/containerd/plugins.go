@@ -1,8 +1,8 @@
 package main
 
 // The plugins of containerd that a node uses: what the CRI service needs, with the overlay snapshotter and runc's shim.
-// Upstream's list, cmd/containerd/builtins, has further snapshotters, NRI and tracing besides, which the configuration that
-// clusterctl writes has no use for.
+// Upstream's list, cmd/containerd/builtins, has further snapshotters, NRI and tracing besides, which the configuration
+// that clusterctl writes has no use for.
 import (
 	_ "github.com/containerd/containerd/api/types/runc/options"
 	_ "github.com/containerd/containerd/v2/core/metrics/cgroups"

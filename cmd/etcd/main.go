@@ -199,10 +199,22 @@ func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 	if cfg.InitialClusterToken != "" {
 		out.InitialClusterToken = cfg.InitialClusterToken
 	}
-	out.ClientTLSInfo = transport.TLSInfo{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, TrustedCAFile: cfg.TrustedCAFile,
-		ClientCertAuth: cfg.ClientCertAuth, CRLFile: cfg.ClientCRLFile, AllowedCNs: cfg.ClientCertAllowedCNs}
-	out.PeerTLSInfo = transport.TLSInfo{CertFile: cfg.PeerCertFile, KeyFile: cfg.PeerKeyFile, TrustedCAFile: cfg.PeerTrustedCAFile,
-		ClientCertAuth: cfg.PeerClientCertAuth, CRLFile: cfg.PeerCRLFile, AllowedHostnames: cfg.PeerCertAllowedHostnames}
+	out.ClientTLSInfo = transport.TLSInfo{
+		CertFile:       cfg.CertFile,
+		KeyFile:        cfg.KeyFile,
+		TrustedCAFile:  cfg.TrustedCAFile,
+		ClientCertAuth: cfg.ClientCertAuth,
+		CRLFile:        cfg.ClientCRLFile,
+		AllowedCNs:     cfg.ClientCertAllowedCNs,
+	}
+	out.PeerTLSInfo = transport.TLSInfo{
+		CertFile:         cfg.PeerCertFile,
+		KeyFile:          cfg.PeerKeyFile,
+		TrustedCAFile:    cfg.PeerTrustedCAFile,
+		ClientCertAuth:   cfg.PeerClientCertAuth,
+		CRLFile:          cfg.PeerCRLFile,
+		AllowedHostnames: cfg.PeerCertAllowedHostnames,
+	}
 	// The gateway would be a client of this very member, with the server's certificate.
 	out.EnableGRPCGateway = false
 	out.QuotaBackendBytes = int64(cfg.QuotaBackendBytes)

@@ -96,7 +96,8 @@ func newMember(ctx context.Context, t *testing.T) *member {
 	if m.server, err = start(config.Etcd{
 		Name: "one", DataDir: at("data"), ListenClientURLs: []string{client}, AdvertiseClientURLs: []string{client},
 		ListenPeerURLs: []string{peer}, InitialAdvertisePeerURLs: []string{peer}, UnsafeNoFsync: true,
-		CertFile: at("server.crt"), KeyFile: at("server.key"), TrustedCAFile: at("ca.crt"), ClientCertAuth: true, ClientCRLFile: m.crl,
+		CertFile: at("server.crt"), KeyFile: at("server.key"), TrustedCAFile: at("ca.crt"), ClientCertAuth: true,
+		ClientCRLFile: m.crl,
 	}, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,9 @@ func (m *member) client(t *testing.T) (*clientv3.Client, *x509.Certificate) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(m.ca.Cert)
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"https://" + m.server.Clients[0].Addr().String()}, DialTimeout: 20 * time.Second, Logger: zap.NewNop(),
+		Endpoints: []string{
+			"https://" + m.server.Clients[0].Addr().String(),
+		}, DialTimeout: 20 * time.Second, Logger: zap.NewNop(),
 		TLS: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13},
 	})
 	if err != nil {

@@ -143,7 +143,13 @@ func keep(ctx context.Context, q store.Request) (a store.Answer, err error) {
 func settingsOf(q store.Request) (s store.Settings, err error) {
 	text, err := os.ReadFile(q.Settings)
 	if errors.Is(err, fs.ErrNotExist) && q.Directory != "" {
-		return store.Settings{Member: q.Member, Endpoint: q.Endpoint, Client: q.Client, Directory: q.Directory, Keep: store.KeepUndeclared}, nil
+		return store.Settings{
+			Member:    q.Member,
+			Endpoint:  q.Endpoint,
+			Client:    q.Client,
+			Directory: q.Directory,
+			Keep:      store.KeepUndeclared,
+		}, nil
 	}
 	if err != nil {
 		return s, fmt.Errorf("read the settings of snapshots: %w", err)

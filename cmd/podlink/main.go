@@ -1,5 +1,5 @@
-// Command podlink is the CNI plugin that joins a pod to its machine by a routed pair of interfaces. Its addresses come from the plugin
-// that the configuration names under ipam.
+// Command podlink is the CNI plugin that joins a pod to its machine by a routed pair of interfaces. Its addresses come
+// from the plugin that the configuration names under ipam.
 package main
 
 import (
@@ -68,14 +68,18 @@ func add(args *skel.CmdArgs) (err error) {
 		return err
 	}
 	host, inside := p.Hardware()
-	result.Interfaces = []*current.Interface{{Name: p.Host, Mac: host.String()}, {Name: p.Inside, Mac: inside.String(), Sandbox: args.Netns}}
+	result.Interfaces = []*current.Interface{
+		{Name: p.Host, Mac: host.String()},
+		{Name: p.Inside, Mac: inside.String(), Sandbox: args.Netns},
+	}
 	for _, ip := range result.IPs {
 		ip.Interface = current.Int(1)
 	}
 	return types.PrintResult(result, c.CNIVersion)
 }
 
-// addresses asks for a pod's addresses. Where all are given out, those of pods that are gone without a word are given back first.
+// addresses asks for a pod's addresses. Where all are given out, those of pods that are gone without a word are given
+// back first.
 func addresses(c configuration, args *skel.CmdArgs) (types.Result, error) {
 	got, err := ipam.ExecAdd(c.IPAM.Type, args.StdinData)
 	if err == nil || c.IPAM.Type != "host-local" || !strings.Contains(err.Error(), "no IP addresses available") {

@@ -85,7 +85,9 @@ func Run(ctx context.Context, cfg config.Address, env run.Env) error {
 		return err
 	}
 	d := &daemon{log: env.Log, claim: floating.Claim{Self: cfg.NodeName, Patience: leaseTime}, link: link,
-		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "address_held", Help: "1 while this machine has the virtual address."})}
+		held: prometheus.NewGauge(
+			prometheus.GaugeOpts{Name: "address_held", Help: "1 while this machine has the virtual address."},
+		)}
 	if d.leases, err = connect(cfg.Kubeconfig, cfg.APIServers); err != nil {
 		return err
 	}

@@ -9,9 +9,10 @@ import (
 
 // Admission is what admission plugins see of a write.
 type Admission struct {
-	Operation   string // CREATE, UPDATE, DELETE or CONNECT
-	User        User
-	Internal    bool // whether the API server writes by itself. Its name does not say so: a client may impersonate any name
+	Operation string // CREATE, UPDATE, DELETE or CONNECT
+	User      User
+	// whether the API server writes by itself. Its name does not say so: a client may impersonate any name
+	Internal    bool
 	Kind        schema.GroupVersionKind
 	Resource    schema.GroupVersionResource
 	Subresource string

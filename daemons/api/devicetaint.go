@@ -6,8 +6,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// TaintsDevice says whether a rule is about a device. A rule without a selector is about none, one with an empty selector about
-// all.
+// TaintsDevice says whether a rule is about a device. A rule without a selector is about none, one with an empty
+// selector about all.
 func TaintsDevice(rule *resourcev1.DeviceTaintRule, driver, pool, device string) bool {
 	s := rule.Spec.DeviceSelector
 	if s == nil {
@@ -17,10 +17,13 @@ func TaintsDevice(rule *resourcev1.DeviceTaintRule, driver, pool, device string)
 	return same(s.Driver, driver) && same(s.Pool, pool) && same(s.Device, device)
 }
 
-// ToleratesDevice says whether one of the tolerations is of a device's taint, as its key, value and effect go. For how long is
-// not looked at.
+// ToleratesDevice says whether one of the tolerations is of a device's taint, as its key, value and effect go. For how
+// long is not looked at.
 func ToleratesDevice(list []resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) bool {
-	return slices.ContainsFunc(list, func(t resourcev1.DeviceToleration) bool { return ToleratesDeviceTaint(&t, taint) })
+	return slices.ContainsFunc(
+		list,
+		func(t resourcev1.DeviceToleration) bool { return ToleratesDeviceTaint(&t, taint) },
+	)
 }
 
 // ToleratesDeviceTaint says whether a toleration is of a device's taint.

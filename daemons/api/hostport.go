@@ -30,7 +30,8 @@ func HostPorts(pod *corev1.Pod) []HostPort {
 		}
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			add(c)
 		}
 	}
@@ -40,8 +41,9 @@ func HostPorts(pod *corev1.Pod) []HostPort {
 	return out
 }
 
-// Conflicts says whether two pods cannot have both on one machine: the same port and protocol, and the same address unless either has
-// all of them.
+// Conflicts says whether two pods cannot have both on one machine: the same port and protocol, and the same address
+// unless either has all of them.
 func (p HostPort) Conflicts(o HostPort) bool {
-	return p.Port == o.Port && p.Protocol == o.Protocol && (p.IP == o.IP || p.IP == everyAddress || o.IP == everyAddress)
+	return p.Port == o.Port && p.Protocol == o.Protocol &&
+		(p.IP == o.IP || p.IP == everyAddress || o.IP == everyAddress)
 }

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// MaxCauses bounds how much of what is wrong is told: what a client sends can have as many faults as it has bytes, and to make one
-// message of them takes time by their square.
+// MaxCauses bounds how much of what is wrong is told: what a client sends can have as many faults as it has bytes, and
+// to make one message of them takes time by their square.
 const MaxCauses = 200
 
 // Invalid refuses an object for what is wrong with it.

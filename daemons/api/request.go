@@ -62,12 +62,12 @@ type Authenticator interface {
 	Authenticate(r *http.Request) (User, bool, error)
 }
 
-// PromptAuthenticator is an Authenticator that often knows without waiting for anybody. It changes nothing of the request,
-// which may come to Authenticate afterwards.
+// PromptAuthenticator is an Authenticator that often knows without waiting for anybody. It changes nothing of the
+// request, which may come to Authenticate afterwards.
 type PromptAuthenticator interface {
 	Authenticator
-	// AuthenticatePromptly is Authenticate; waits says that it would have to wait, that the request would be changed, or that the
-	// credentials are not good.
+	// AuthenticatePromptly is Authenticate; waits says that it would have to wait, that the request would be changed,
+	// or that the credentials are not good.
 	AuthenticatePromptly(r *http.Request) (u User, ok, waits bool)
 }
 

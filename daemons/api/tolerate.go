@@ -6,8 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Tolerates says whether a toleration matches a taint. Empty keys and effects match all; Gt and Lt compare whole numbers, and match
-// nothing that is none: a taint's value above the toleration's is tolerated by Gt, one below it by Lt.
+// Tolerates says whether a toleration matches a taint. Empty keys and effects match all; Gt and Lt compare whole
+// numbers, and match nothing that is none: a taint's value above the toleration's is tolerated by Gt, one below it by
+// Lt.
 func Tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
 		return false
@@ -20,7 +21,8 @@ func Tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	case corev1.TolerationOpGt, corev1.TolerationOpLt:
 		is, known := whole(taint.Value)
 		limit, given := whole(t.Value)
-		return known && given && (t.Operator == corev1.TolerationOpGt && is > limit || t.Operator == corev1.TolerationOpLt && is < limit)
+		return known && given &&
+			(t.Operator == corev1.TolerationOpGt && is > limit || t.Operator == corev1.TolerationOpLt && is < limit)
 	}
 	return false
 }

@@ -28,7 +28,10 @@ func (s *Server) AskOutside(may api.Authorizer) {
 	s.o.Outside.Mutators = []api.Mutator{policy.NewMutating(policies), webhook.NewMutating(hooks)}
 	s.o.Outside.Validators = []api.Validator{policy.NewValidating(policies), webhook.NewValidating(hooks)}
 	s.o.Mutators = append(s.o.Mutators, s.o.Outside.Mutators...)
-	s.o.Validators = slices.Insert(s.o.Validators, max(0, len(s.o.Validators)-1), append([]api.Validator{policy.NewAccess(policies)}, s.o.Outside.Validators...)...)
+	s.o.Validators = slices.Insert(
+		s.o.Validators,
+		max(0, len(s.o.Validators)-1),
+		append([]api.Validator{policy.NewAccess(policies)}, s.o.Outside.Validators...)...)
 }
 
 // admission is the write as admission plugins see it. It is theirs until the next is asked for.
@@ -105,12 +108,25 @@ func (s *Server) approve(ctx context.Context, plugins []api.Validator, a *api.Ad
 
 // present puts what was sent to a subresource to webhooks and policies, who see it and
 // not the object that it changes.
-func (s *Server) present(q *request, operation string, kind schema.GroupVersionKind, obj runtime.Object, dryRun bool) error {
+func (s *Server) present(
+	q *request,
+	operation string,
+	kind schema.GroupVersionKind,
+	obj runtime.Object,
+	dryRun bool,
+) error {
 	return s.presentTo(s.o.Outside.Validators, q, operation, kind, obj, dryRun)
 }
 
 // presentTo is present, with who is to approve.
-func (s *Server) presentTo(validators []api.Validator, q *request, operation string, kind schema.GroupVersionKind, obj runtime.Object, dryRun bool) error {
+func (s *Server) presentTo(
+	validators []api.Validator,
+	q *request,
+	operation string,
+	kind schema.GroupVersionKind,
+	obj runtime.Object,
+	dryRun bool,
+) error {
 	a := &api.Admission{
 		Operation: operation, User: q.user, Kind: kind, Resource: q.served.Name(), Subresource: q.Subresource,
 		Namespace: q.Namespace, Name: q.Name, Object: obj, DryRun: dryRun, Warn: q.warn,
@@ -180,7 +196,17 @@ func (w *write) Options() runtime.Object {
 		o.TypeMeta = about("DeleteOptions")
 		return o
 	case w.operation == "CREATE":
-		return &metav1.CreateOptions{TypeMeta: about("CreateOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
+		return &metav1.CreateOptions{
+			TypeMeta:        about("CreateOptions"),
+			DryRun:          dry,
+			FieldManager:    manager,
+			FieldValidation: validation,
+		}
 	}
-	return &metav1.UpdateOptions{TypeMeta: about("UpdateOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
+	return &metav1.UpdateOptions{
+		TypeMeta:        about("UpdateOptions"),
+		DryRun:          dry,
+		FieldManager:    manager,
+		FieldValidation: validation,
+	}
 }

@@ -110,7 +110,9 @@ func (s *Server) ensureService(ctx context.Context) error {
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: s.services.First(), ClusterIPs: []string{s.services.First()},
 			IPFamilyPolicy: &single, SessionAffinity: corev1.ServiceAffinityNone,
-			Ports: []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt(s.o.AdvertisePort)}},
+			Ports: []corev1.ServicePort{
+				{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt(s.o.AdvertisePort)},
+			},
 		},
 	})
 	return err
@@ -133,10 +135,15 @@ func (s *Server) publish(ctx context.Context, addresses []string) error {
 		slice.AddressType = discoveryv1.AddressTypeIPv6
 	}
 	if len(addresses) > 0 {
-		subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: https, Protocol: tcp, Port: port}}} //nolint:staticcheck // as above
+		subset := corev1.EndpointSubset{
+			Ports: []corev1.EndpointPort{{Name: https, Protocol: tcp, Port: port}},
+		} //nolint:staticcheck // as above
 		for _, a := range addresses {
 			subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a}) //nolint:staticcheck // as above
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}})
+			slice.Endpoints = append(
+				slice.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}},
+			)
 		}
 		endpoints.Subsets = append(endpoints.Subsets, subset)
 	}
@@ -151,7 +158,13 @@ func (s *Server) publish(ctx context.Context, addresses []string) error {
 	})
 }
 
-func (s *Server) overwrite(ctx context.Context, endpoints runtime.Object, first func(runtime.Object) runtime.Object, slice runtime.Object, second func(runtime.Object) runtime.Object) error {
+func (s *Server) overwrite(
+	ctx context.Context,
+	endpoints runtime.Object,
+	first func(runtime.Object) runtime.Object,
+	slice runtime.Object,
+	second func(runtime.Object) runtime.Object,
+) error {
 	for _, one := range []struct {
 		gvr schema.GroupVersionResource
 		obj runtime.Object

@@ -22,7 +22,8 @@ func TestEveryLivingServerIsAnEndpointS14(t *testing.T) {
 	}
 	client := kubernetes.NewForConfigOrDie(start(t, s, at("10.0.0.1")))
 	second, err := apiserver.New(apiserver.Options{
-		Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler)), AdvertiseAddress: "10.0.0.2", AdvertisePort: 6443,
+		Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler)), AdvertiseAddress: "10.0.0.2",
+		AdvertisePort: 6443,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +33,9 @@ func TestEveryLivingServerIsAnEndpointS14(t *testing.T) {
 	go func() { done <- second.Run(ctx) }()
 	endpoints := func(want ...string) func() error {
 		return func() error {
-			slice, err := client.DiscoveryV1().EndpointSlices("default").Get(bounded(t), "kubernetes", metav1.GetOptions{})
+			slice, err := client.DiscoveryV1().
+				EndpointSlices("default").
+				Get(bounded(t), "kubernetes", metav1.GetOptions{})
 			if err != nil {
 				return err
 			}

@@ -60,7 +60,13 @@ func (s *Server) passOn(q *request) error {
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL = &url.URL{Scheme: "https", Host: a.target.Name(), Path: q.http.URL.Path, RawPath: q.http.URL.RawPath, RawQuery: q.http.URL.RawQuery}
+			r.Out.URL = &url.URL{
+				Scheme:   "https",
+				Host:     a.target.Name(),
+				Path:     q.http.URL.Path,
+				RawPath:  q.http.URL.RawPath,
+				RawQuery: q.http.URL.RawQuery,
+			}
 			r.Out.Host = a.target.Name()
 			r.SetXForwarded()
 			header.WithoutHTTP2Upgrade(r.Out.Header)
@@ -190,9 +196,19 @@ func (s *Server) aggregate(ctx context.Context) error {
 
 // check finds out whether the server behind an API service answers. What is local always
 // does, and is nobody's to pass on.
-func (s *Server) check(ctx context.Context, r *apiregistrationv1.APIService, was *aggregated) (*aggregated, apiregistrationv1.APIServiceCondition) {
-	say := func(status apiregistrationv1.ConditionStatus, reason, message string) apiregistrationv1.APIServiceCondition {
-		return apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: status, Reason: reason, Message: message}
+func (s *Server) check(
+	ctx context.Context,
+	r *apiregistrationv1.APIService,
+	was *aggregated,
+) (*aggregated, apiregistrationv1.APIServiceCondition) {
+	say := func(status apiregistrationv1.ConditionStatus, reason,
+		message string) apiregistrationv1.APIServiceCondition {
+		return apiregistrationv1.APIServiceCondition{
+			Type:    apiregistrationv1.Available,
+			Status:  status,
+			Reason:  reason,
+			Message: message,
+		}
 	}
 	if r.Spec.Service == nil {
 		return nil, kinds.LocalAPIService(metav1.Time{})
@@ -216,7 +232,8 @@ func (s *Server) check(ctx context.Context, r *apiregistrationv1.APIService, was
 		s.observed.unavailable.WithLabelValues(r.Name, reason).Inc()
 		return a, say(apiregistrationv1.ConditionFalse, reason, message)
 	}
-	if _, there := s.Objects().Get(schema.GroupResource{Resource: "services"}, r.Spec.Service.Namespace, r.Spec.Service.Name); !there {
+	if _, there := s.Objects().Get(schema.GroupResource{Resource: "services"}, r.Spec.Service.Namespace,
+		r.Spec.Service.Name); !there {
 		return no("ServiceNotFound", where+" is not present")
 	}
 	if _, err := s.reach.Endpoints(a.target); err != nil {
@@ -232,7 +249,11 @@ func (s *Server) check(ctx context.Context, r *apiregistrationv1.APIService, was
 }
 
 // resourcesOf asks a server for what it serves of a group version.
-func (s *Server) resourcesOf(ctx context.Context, target backend.Target, group, version string) ([]metav1.APIResource, error) {
+func (s *Server) resourcesOf(
+	ctx context.Context,
+	target backend.Target,
+	group, version string,
+) ([]metav1.APIResource, error) {
 	data, _, err := s.readFrom(ctx, target, "/apis/"+group+"/"+version, "")
 	if err != nil {
 		return nil, err
@@ -248,8 +269,15 @@ func (s *Server) resourcesOf(ctx context.Context, target backend.Target, group, 
 }
 
 // tellAvailable writes the condition of an API service if it is another one than before.
-func (s *Server) tellAvailable(ctx context.Context, r *apiregistrationv1.APIService, c apiregistrationv1.APIServiceCondition) error {
-	i := slices.IndexFunc(r.Status.Conditions, func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type })
+func (s *Server) tellAvailable(
+	ctx context.Context,
+	r *apiregistrationv1.APIService,
+	c apiregistrationv1.APIServiceCondition,
+) error {
+	i := slices.IndexFunc(
+		r.Status.Conditions,
+		func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type },
+	)
 	c.LastTransitionTime = metav1.NewTime(s.o.Now().UTC().Truncate(time.Second))
 	if i >= 0 {
 		have := r.Status.Conditions[i]
@@ -277,8 +305,10 @@ func sameServed(a, b map[schema.GroupVersion]*aggregated) bool {
 	}
 	for gv, x := range a {
 		y := b[gv]
-		if y == nil || x.unavailable != y.unavailable || x.target.Name() != y.target.Name() || string(x.target.CABundle) != string(y.target.CABundle) ||
-			x.target.Insecure != y.target.Insecure || !x.documents.same(y.documents) || !slices.EqualFunc(x.resources, y.resources, sameResource) {
+		if y == nil || x.unavailable != y.unavailable || x.target.Name() != y.target.Name() ||
+			string(x.target.CABundle) != string(y.target.CABundle) ||
+			x.target.Insecure != y.target.Insecure || !x.documents.same(y.documents) ||
+			!slices.EqualFunc(x.resources, y.resources, sameResource) {
 			return false
 		}
 	}
@@ -288,14 +318,20 @@ func sameServed(a, b map[schema.GroupVersion]*aggregated) bool {
 func sameResource(a, b metav1.APIResource) bool { return equality.Semantic.DeepEqual(a, b) }
 
 // conditionOf puts a condition into an API service, unless that is another one by now.
-func conditionOf(r *apiregistrationv1.APIService, c apiregistrationv1.APIServiceCondition) func(live runtime.Object) (runtime.Object, error) {
+func conditionOf(
+	r *apiregistrationv1.APIService,
+	c apiregistrationv1.APIServiceCondition,
+) func(live runtime.Object) (runtime.Object, error) {
 	return func(live runtime.Object) (runtime.Object, error) {
 		now, ok := live.(*apiregistrationv1.APIService)
 		if !ok || now.UID != r.UID {
 			return nil, apierrors.NewNotFound(registrations.GroupResource(), r.Name)
 		}
 		next := now.DeepCopy()
-		next.Status.Conditions = slices.DeleteFunc(next.Status.Conditions, func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type })
+		next.Status.Conditions = slices.DeleteFunc(
+			next.Status.Conditions,
+			func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type },
+		)
 		next.Status.Conditions = append(next.Status.Conditions, c)
 		return next, nil
 	}

@@ -65,7 +65,11 @@ var errUnchanged = errors.New("the document has not changed")
 
 // readFrom reads a document of another server as the aggregator itself, unless it is still
 // the one that has an etag.
-func (s *Server) readFrom(ctx context.Context, target backend.Target, path, etag string) (data []byte, newEtag string, err error) {
+func (s *Server) readFrom(
+	ctx context.Context,
+	target backend.Target,
+	path, etag string,
+) (data []byte, newEtag string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	transport, err := s.reach.Own(target)

@@ -15,15 +15,18 @@ import (
 	"clusterctl/daemons/apiserver"
 )
 
-// streamingServer serves consoles of foot.example.com, which become streams that say what they hear, and others that never
-// answer.
+// streamingServer serves consoles of foot.example.com, which become streams that say what they hear, and others that
+// never answer.
 func streamingServer(t *testing.T) (port string) {
 	t.Helper()
 	hung := make(chan struct{})
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/apis/foot.example.com/v1":
-			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"foot.example.com/v1","resources":[{"name":"shoes","namespaced":true,"kind":"Shoe","verbs":["get"]},{"name":"shoes/console","namespaced":true,"kind":"Shoe","verbs":["get"]}]}`)
+			fmt.Fprint(
+				w,
+				`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"foot.example.com/v1","resources":[{"name":"shoes","namespaced":true,"kind":"Shoe","verbs":["get"]},{"name":"shoes/console","namespaced":true,"kind":"Shoe","verbs":["get"]}]}`,
+			)
 		case strings.HasSuffix(r.URL.Path, "/hung"):
 			select {
 			case <-r.Context().Done():
@@ -77,7 +80,12 @@ func TestStreamsToAggregatedServersOutlastTheRequestTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET %sconsole HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: talk\r\n\r\n", shoe, address)
+	fmt.Fprintf(
+		conn,
+		"GET %sconsole HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: talk\r\n\r\n",
+		shoe,
+		address,
+	)
 	from := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(from, nil)
 	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {

@@ -27,9 +27,15 @@ func aggregatedServer(t *testing.T) (port string) {
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/apis/foot.example.com/v1":
-			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"foot.example.com/v1","resources":[{"name":"shoes","singularName":"shoe","namespaced":true,"kind":"Shoe","verbs":["get","list","create"]},{"name":"shoes/status","namespaced":true,"kind":"Shoe","verbs":["get"]}]}`)
+			fmt.Fprint(
+				w,
+				`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"foot.example.com/v1","resources":[{"name":"shoes","singularName":"shoe","namespaced":true,"kind":"Shoe","verbs":["get","list","create"]},{"name":"shoes/status","namespaced":true,"kind":"Shoe","verbs":["get"]}]}`,
+			)
 		case r.URL.Path == "/openapi/v3":
-			fmt.Fprint(w, `{"paths":{"apis/foot.example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/foot.example.com/v1?hash=77"},"apis/other/v1":{"serverRelativeURL":"/x"}}}`)
+			fmt.Fprint(
+				w,
+				`{"paths":{"apis/foot.example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/foot.example.com/v1?hash=77"},"apis/other/v1":{"serverRelativeURL":"/x"}}}`,
+			)
 		case r.URL.Path == "/openapi/v2":
 			fmt.Fprint(w, footOpenAPI)
 		case r.URL.Path == "/openapi/v3/apis/foot.example.com/v1":
@@ -37,8 +43,9 @@ func aggregatedServer(t *testing.T) (port string) {
 		default:
 			body, _ := io.ReadAll(r.Body)
 			_ = json.NewEncoder(w).Encode(map[string]any{
-				"kind": "Shoe", "path": r.URL.String(), "user": r.Header.Get("X-Remote-User"), "groups": r.Header.Values("X-Remote-Group"),
-				"token": r.Header.Get("Authorization"), "body": string(body), "method": r.Method,
+				"kind": "Shoe", "path": r.URL.String(), "user": r.Header.Get("X-Remote-User"),
+				"groups": r.Header.Values("X-Remote-Group"),
+				"token":  r.Header.Get("Authorization"), "body": string(body), "method": r.Method,
 			})
 		}
 	}))
@@ -59,7 +66,8 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 	cfg.BearerToken = "good"
 	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
 	registration := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.foot.example.com"},"spec":{"group":"foot.example.com","version":"v1","insecureSkipTLSVerify":true,"groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"shoes","port":` + port + `}}}`
-	if code, text := ask(t, cfg, "POST", path, strings.Replace(registration, "v1.foot", "v2.foot", 1)); code != 422 || !strings.Contains(text, "must be `spec.version+") {
+	if code, text := ask(t, cfg, "POST", path, strings.Replace(registration, "v1.foot", "v2.foot", 1)); code != 422 ||
+		!strings.Contains(text, "must be `spec.version+") {
 		t.Errorf("%d %s", code, text)
 	}
 	if code, text := ask(t, cfg, "POST", path, registration); code != 201 {
@@ -69,7 +77,8 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 		t.Helper()
 		wait(t, func() error {
 			_, text := ask(t, cfg, "GET", path+"/v1.foot.example.com", "")
-			if !strings.Contains(text, `"type":"Available","status":"`+status+`"`) || !strings.Contains(text, `"reason":"`+reason+`"`) {
+			if !strings.Contains(text, `"type":"Available","status":"`+status+`"`) ||
+				!strings.Contains(text, `"reason":"`+reason+`"`) {
 				return fmt.Errorf("the condition: %s", text)
 			}
 			return nil
@@ -119,7 +128,8 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 		{"GET", path, "", "application/json;as=Table;v=v1;g=meta.k8s.io", 200, `"default/shoes","True"`},
 		{"DELETE", path + "/v1.foot.example.com", "", "", 200, "Success"}, // an empty header asks for nothing
 	} {
-		if code, text := ask(t, cfg, c.method, c.path, c.body, "Accept", c.accept); code != c.code || !strings.Contains(text, c.want) {
+		if code, text := ask(t, cfg, c.method, c.path, c.body, "Accept", c.accept); code != c.code ||
+			!strings.Contains(text, c.want) {
 			t.Errorf("%s %s: %d lacks %s: %.600s", c.method, c.path, code, c.want, text)
 		}
 	}
@@ -131,11 +141,13 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 	})
 }
 
-// S12: what is registered for a definition stays while that cannot be read, and what can be read is registered beside what cannot.
+// S12: what is registered for a definition stays while that cannot be read, and what can be read is registered beside
+// what cannot.
 func TestRegistrationsOutliveWhatCannotBeRead(t *testing.T) {
 	s := stores["memory"](t)
 	cfg := start(t, s, nil)
-	const path, definitions = "/apis/apiregistration.k8s.io/v1/apiservices", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	const path, definitions = "/apis/apiregistration.k8s.io/v1/apiservices",
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	define := func(cfg *rest.Config, group string) {
 		t.Helper()
 		definition := `{"metadata":{"name":"tools.` + group + `"},"spec":{"group":"` + group + `","scope":"Cluster","names":{"plural":"tools","kind":"Tool"},
@@ -201,18 +213,21 @@ func TestWhatIsServedHereIsRegistered(t *testing.T) {
 	has("v1.apps", true)
 	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"tools.shed.example.com"},"spec":{"group":"shed.example.com","scope":"Cluster",
 		"names":{"plural":"tools","kind":"Tool"},"versions":[{"name":"v1beta1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},{"name":"v1","served":false,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
-	if code, text := ask(t, cfg, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition); code != 201 {
+	if code, text := ask(t, cfg, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+		definition); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	has("v1beta1.shed.example.com", true)
 	has("v1.shed.example.com", false)
-	if code, text := ask(t, cfg, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tools.shed.example.com", ""); code != 200 {
+	if code, text := ask(t, cfg, "DELETE",
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tools.shed.example.com", ""); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
 	has("v1beta1.shed.example.com", false)
 }
 
-// Of a group version that comes to be another server's, this one never says what is in it, not to a request that was read before.
+// Of a group version that comes to be another server's, this one never says what is in it, not to a request that was
+// read before.
 func TestAnotherServersDocumentIsNeverAnsweredHereS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
 	for i := range 15 {

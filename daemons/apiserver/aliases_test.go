@@ -37,17 +37,25 @@ func TestHostAliasesOfOlderServersStayAsTheyAreS12(t *testing.T) {
 				t.Fatal(kv, err)
 			}
 			older := bytes.ReplaceAll(kv.Value, []byte("10.0.0.8"), []byte("010.00.0.8"))
-			if r, err := s.Commit(t.Context(), store.Txn{Puts: []store.Put{{Key: key, Value: older}}}); err != nil || !r.Done {
+			if r, err := s.Commit(t.Context(), store.Txn{Puts: []store.Put{{Key: key, Value: older}}}); err != nil ||
+				!r.Done {
 				t.Fatal(r, err)
 			}
-			if code, text := ask(t, cfg, "PATCH", path+"/web", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch); code != http.StatusOK || !strings.Contains(text, "010.00.0.8") {
+			if code, text := ask(t, cfg, "PATCH", path+"/web", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch); code != http.StatusOK ||
+				!strings.Contains(text, "010.00.0.8") {
 				t.Errorf("a label: %d %s", code, text)
 			}
 			if c.at == "" {
 				return // nothing of a job's template may change
 			}
-			other := `[{"op":"replace","path":"/` + strings.ReplaceAll(c.at, ".", "/") + `/hostAliases/0/ip","value":"010.00.0.9"}]`
-			if code, text := ask(t, cfg, "PATCH", path+"/web", other, "Content-Type", "application/json-patch+json"); code != http.StatusUnprocessableEntity || !strings.Contains(text, "must not have leading 0s") {
+			other := `[{"op":"replace","path":"/` + strings.ReplaceAll(
+				c.at,
+				".",
+				"/",
+			) + `/hostAliases/0/ip","value":"010.00.0.9"}]`
+			if code, text := ask(t, cfg, "PATCH", path+"/web", other, "Content-Type",
+				"application/json-patch+json"); code != http.StatusUnprocessableEntity ||
+				!strings.Contains(text, "must not have leading 0s") {
 				t.Errorf("another such address: %d %s", code, text)
 			}
 		})

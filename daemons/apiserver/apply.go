@@ -28,7 +28,11 @@ func declared(data []byte) (*unstructured.Unstructured, error) {
 
 // merged returns what an object, or nothing, becomes when a manager declares fields of it. doubts are what a strict
 // reader has of the declaration.
-func (w *write) merged(live runtime.Object, declared *unstructured.Unstructured, doubts []error) (runtime.Object, error) {
+func (w *write) merged(
+	live runtime.Object,
+	declared *unstructured.Unstructured,
+	doubts []error,
+) (runtime.Object, error) {
 	q := w.q
 	fresh := live == nil
 	if fresh {
@@ -60,10 +64,22 @@ func (w *write) merged(live runtime.Object, declared *unstructured.Unstructured,
 	}
 	if fresh {
 		if m.GetUID() != "" {
-			return nil, apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", m.GetUID()))
+			return nil, apierrors.NewConflict(
+				q.gr(),
+				q.Name,
+				fmt.Errorf(
+					"uid mismatch: the provided object specified uid %s, and no existing object was found",
+					m.GetUID(),
+				),
+			)
 		}
 		if m.GetName() == "" {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", q.Name))
+			return nil, apierrors.NewBadRequest(
+				fmt.Sprintf(
+					"the name of the object (%s based on URL) was undeterminable: name must be provided",
+					q.Name,
+				),
+			)
 		}
 	} else {
 		was, err := meta.Accessor(before)
@@ -82,7 +98,13 @@ func (w *write) merged(live runtime.Object, declared *unstructured.Unstructured,
 }
 
 // applied merges what a manager declares into live, which it may change.
-func applied(q *request, fields *managedfields.FieldManager, live runtime.Object, declared *unstructured.Unstructured, doubts []error) (runtime.Object, error) {
+func applied(
+	q *request,
+	fields *managedfields.FieldManager,
+	live runtime.Object,
+	declared *unstructured.Unstructured,
+	doubts []error,
+) (runtime.Object, error) {
 	obj, err := fields.Apply(live, declared.DeepCopy(), q.query.Get("fieldManager"), truth(q.query, "force"))
 	if err != nil {
 		return nil, upstreamsFault(err) // that fields are unknown, of another type or there twice
@@ -91,7 +113,9 @@ func applied(q *request, fields *managedfields.FieldManager, live runtime.Object
 		switch q.query.Get("fieldValidation") {
 		case metav1.FieldValidationIgnore:
 		case metav1.FieldValidationStrict:
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: error converting YAML to JSON: %v", doubt))
+			return nil, apierrors.NewBadRequest(
+				fmt.Sprintf("error strict decoding patch: error converting YAML to JSON: %v", doubt),
+			)
 		default:
 			q.warnOf(doubt)
 		}

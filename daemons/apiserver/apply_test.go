@@ -16,8 +16,12 @@ const (
 )
 
 func declaredDeployment(name, more string) string {
-	return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q},"spec":{"selector":{"matchLabels":{"a":"b"}},
-		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","env":[{"name":"A"}]}]}}%s}}`, name, more)
+	return fmt.Sprintf(
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q},"spec":{"selector":{"matchLabels":{"a":"b"}},
+		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","env":[{"name":"A"}]}]}}%s}}`,
+		name,
+		more,
+	)
 }
 
 func TestWhatIsWrongWithAnApplyIsSaidByWhoMerges(t *testing.T) {
@@ -34,9 +38,11 @@ func TestWhatIsWrongWithAnApplyIsSaidByWhoMerges(t *testing.T) {
 		{"another type", "d?fieldManager=m", declaredDeployment("d", `,"replicas":"x"`), 500, []string{failed + ".spec.replicas: expected numeric (int or float), got string"}},
 		{"an item twice", "d?fieldManager=m", strings.Replace(declaredDeployment("d", ""), `{"name":"A"}`, `{"name":"A"},{"name":"A"}`, 1), 500,
 			[]string{failed + `.spec.template.spec.containers[name=\"c\"].env: duplicate entries for key [name=\"A\"]`}},
-		{"another version", "d?fieldManager=m", strings.Replace(declaredDeployment("d", ""), "apps/v1", "apps/v2", 1), 400,
+		{"another version", "d?fieldManager=m", strings.Replace(declaredDeployment("d", ""), "apps/v1", "apps/v2", 1),
+			400,
 			[]string{`"message":"invalid object type: apps/v2, Kind=Deployment","reason":"BadRequest"`}},
-		{"another kind", "d?fieldManager=m", strings.Replace(declaredDeployment("d", ""), "Deployment", "Other", 1), 400, []string{"invalid object type: apps/v1, Kind=Other"}},
+		{"another kind", "d?fieldManager=m", strings.Replace(declaredDeployment("d", ""), "Deployment", "Other", 1),
+			400, []string{"invalid object type: apps/v1, Kind=Other"}},
 		{"an account of its own", "d?fieldManager=m", strings.Replace(declaredDeployment("d", ""), `"name":"d"`, `"name":"d","managedFields":[]`, 1), 400, []string{"metadata.managedFields must be nil"}},
 		{"no YAML", "d?fieldManager=m", "a: b: c", 400, []string{`"error encoding patch: yaml:`}},
 		{"no object", "d?fieldManager=m", "[]", 400, []string{`"error decoding patch: json: cannot unmarshal array`}},
@@ -45,7 +51,8 @@ func TestWhatIsWrongWithAnApplyIsSaidByWhoMerges(t *testing.T) {
 			[]string{`"error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  line 1: key \"kind\" already set in map"`}},
 		{"a new one without a name", "e?fieldManager=m", strings.Replace(declaredDeployment("", ""), `"name":""`, `"generateName":"e-"`, 1), 400,
 			[]string{"the name of the object (e based on URL) was undeterminable: name must be provided"}},
-		{"another name", "d?fieldManager=m", declaredDeployment("e", ""), 400, []string{"the name of the object (e) does not match the name on the URL (d)"}},
+		{"another name", "d?fieldManager=m", declaredDeployment("e", ""), 400, []string{"the name of the object (e) " +
+			"does not match the name on the URL (d)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, body := ask(t, cfg, "PATCH", deploymentPath+"/"+c.path, c.body, "Content-Type", applyType)
@@ -70,11 +77,15 @@ func TestReplicasAreOwnedThroughTheirScale(t *testing.T) {
 		{ctPath, "stable.example.com/v1", crontab("s", `,"replicas":2`)},
 	} {
 		one := kind.path + "/s"
-		if code, body := ask(t, cfg, "PATCH", one+"?fieldManager=one", kind.object, "Content-Type", applyType); code != 201 {
+		if code, body := ask(t, cfg, "PATCH", one+"?fieldManager=one", kind.object, "Content-Type",
+			applyType); code != 201 {
 			t.Fatalf("%d: %s", code, body)
 		}
 		scale := func(replicas int) string {
-			return fmt.Sprintf(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"s"},"spec":{"replicas":%d}}`, replicas)
+			return fmt.Sprintf(
+				`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"s"},"spec":{"replicas":%d}}`,
+				replicas,
+			)
 		}
 		const has = `"spec":{"replicas":3}`
 		for _, c := range []struct {
@@ -85,7 +96,8 @@ func TestReplicasAreOwnedThroughTheirScale(t *testing.T) {
 			{"what another manager has is contended", one + "/scale?fieldManager=two", scale(3), 409, `conflict with \"one\": .spec.replicas`},
 			{"unknown fields are refused", one + "/scale?fieldManager=two", strings.Replace(scale(3), `"replicas"`, `"other"`, 1), 500, ".spec.other: field not declared in schema"},
 			{"so are other kinds", one + "/scale?fieldManager=two", kind.object, 400, "invalid object type: "},
-			{"and fewer than none", one + "/scale?fieldManager=two&force=true", scale(-1), 422, "must be greater than or equal to 0"},
+			{"and fewer than none", one + "/scale?fieldManager=two&force=true", scale(-1), 422, "must be greater " +
+				"than or equal to 0"},
 			{"a dry run changes nothing", one + "/scale?fieldManager=two&force=true&dryRun=All", scale(3), 200, has},
 			{"the same is shared", one + "/scale?fieldManager=two", scale(2), 200, `"spec":{"replicas":2}`},
 			{"what is shared is contended", one + "/scale?fieldManager=two", scale(3), 409, `conflict with \"one\": .spec.replicas`},
@@ -104,7 +116,9 @@ func TestReplicasAreOwnedThroughTheirScale(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.ContainsFunc(obj.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
-			return e.Manager == "two" && e.Operation == "Apply" && e.APIVersion == kind.version && e.Subresource == "scale" && string(e.FieldsV1.Raw) == `{"f:spec":{"f:replicas":{}}}`
+			return e.Manager == "two" && e.Operation == "Apply" && e.APIVersion == kind.version &&
+				e.Subresource == "scale" &&
+				string(e.FieldsV1.Raw) == `{"f:spec":{"f:replicas":{}}}`
 		}) {
 			t.Errorf("nobody owns what was applied: %s", body)
 		}
@@ -118,11 +132,13 @@ func TestManyWarningsAreCut(t *testing.T) {
 		fmt.Fprintf(&unknown, `,"%02d%s":1`, i, strings.Repeat("x", 300))
 	}
 	few := declaredDeployment("w", `,"`+strings.Repeat("y", 3000)+`":1`)
-	if code, body := ask(t, cfg, "POST", deploymentPath+"?dryRun=All", few); code != 201 || !strings.Contains(body, strings.Repeat("y", 3000)) {
+	if code, body := ask(t, cfg, "POST", deploymentPath+"?dryRun=All", few); code != 201 ||
+		!strings.Contains(body, strings.Repeat("y", 3000)) {
 		t.Errorf("a long warning alone: %d: %.4000s", code, body)
 	}
 	_, body := ask(t, cfg, "POST", deploymentPath+"?dryRun=All", declaredDeployment("w", unknown.String()))
-	if n, long := strings.Count(body, "unknown field"), strings.Contains(body, strings.Repeat("x", 256)); n != 16 || long {
+	if n, long := strings.Count(body, "unknown field"), strings.Contains(body, strings.Repeat("x", 256)); n != 16 ||
+		long {
 		t.Errorf("%d warnings, long ones %t", n, long)
 	}
 }
@@ -154,7 +170,13 @@ func TestStatusWritesLeaveWhatTheyMayNotChange(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.object), &head); err != nil {
 			t.Fatal(err)
 		}
-		sent := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"s",%s},"status":%s}`, head.APIVersion, head.Kind, more, c.status)
+		sent := fmt.Sprintf(
+			`{"apiVersion":%q,"kind":%q,"metadata":{"name":"s",%s},"status":%s}`,
+			head.APIVersion,
+			head.Kind,
+			more,
+			c.status,
+		)
 		code, body := ask(t, cfg, "PATCH", c.path+"/s/status?fieldManager=m", sent, "Content-Type", applyType)
 		if code != 200 {
 			t.Errorf("%s: %d: %s", c.path, code, body)

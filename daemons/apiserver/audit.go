@@ -97,8 +97,8 @@ func (s *Server) trailOf(q *request) *trail {
 // longestAuditID bounds the names that clients give their requests.
 const longestAuditID = 64
 
-// nameForAudit has every answer tell the name of its request, by which its user and those who read the audit log mean the same:
-// the one that the request brings, or else a new one. Names are told apart, and are no secrets.
+// nameForAudit has every answer tell the name of its request, by which its user and those who read the audit log mean
+// the same: the one that the request brings, or else a new one. Names are told apart, and are no secrets.
 func (q *request) nameForAudit() {
 	id := q.http.Header.Get(auditv1.HeaderAuditID)
 	if id == "" || len(id) > longestAuditID {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// keepBodies is the stage that reads what is sent, where that is kept, and has what is answered kept as well. It comes when the request
-// has its turn and its user may: what others send is nothing to keep, and costs no memory.
+// keepBodies is the stage that reads what is sent, where that is kept, and has what is answered kept as well. It comes
+// when the request has its turn and its user may: what others send is nothing to keep, and costs no memory.
 func (s *Server) keepBodies(q *request) error {
 	if q.trail == nil || !q.Resource || q.long() {
 		return nil

@@ -51,12 +51,16 @@ func TestRequestsAreKeptAsThePolicySays(t *testing.T) {
 	ctx := context.Background()
 	cfg := c.as(certs.Admin())
 	client := kubernetes.NewForConfigOrDie(cfg)
-	if _, err := client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"}, StringData: map[string]string{"word": "correct-horse"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Secrets("default").Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"},
+			StringData: map[string]string{"word": "correct-horse"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	binary := rest.CopyConfig(cfg)
 	binary.ContentType = "application/vnd.kubernetes.protobuf"
-	if _, err := kubernetes.NewForConfigOrDie(binary).CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Data: map[string]string{"k": "v"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(binary).CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Data: map[string]string{"k": "v"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().ConfigMaps("default").Get(ctx, "none", metav1.GetOptions{}); err == nil {
@@ -105,29 +109,40 @@ func TestRequestsAreKeptAsThePolicySays(t *testing.T) {
 	secret := find("the secret", func(e *auditv1.Event) bool {
 		return e.ObjectRef != nil && e.ObjectRef.Resource == "secrets" && e.Verb == "create"
 	})
-	if secret.RequestObject != nil || !strings.HasPrefix(secret.ObjectRef.Name, "s-") || secret.ResponseStatus.Code != 201 || secret.User.Username != "kubernetes-admin" ||
-		secret.Annotations["authorization.k8s.io/decision"] != "allow" || len(secret.SourceIPs) != 1 || secret.UserAgent == "" {
+	if secret.RequestObject != nil || !strings.HasPrefix(secret.ObjectRef.Name, "s-") ||
+		secret.ResponseStatus.Code != 201 || secret.User.Username != "kubernetes-admin" ||
+		secret.Annotations["authorization.k8s.io/decision"] != "allow" ||
+		len(secret.SourceIPs) != 1 ||
+		secret.UserAgent == "" {
 		t.Errorf("of the secret is kept %+v", secret)
 	}
 	made := find("the config map", func(e *auditv1.Event) bool { return e.RequestObject != nil })
-	if made.ResponseObject == nil || !strings.Contains(string(made.RequestObject.Raw), `"data":{"k":"v"}`) || !strings.Contains(string(made.ResponseObject.Raw), `"uid"`) ||
+	if made.ResponseObject == nil || !strings.Contains(string(made.RequestObject.Raw), `"data":{"k":"v"}`) ||
+		!strings.Contains(string(made.ResponseObject.Raw), `"uid"`) ||
 		strings.Contains(string(made.ResponseObject.Raw), "managedFields") {
 		t.Errorf("of what was sent as protobuf is kept %+v", made)
 	}
 	missing := find("what is not there", func(e *auditv1.Event) bool {
 		return e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusNotFound
 	})
-	if missing.ResponseStatus.Reason != metav1.StatusReasonNotFound || missing.ObjectRef.Name != "none" || missing.Stage != auditv1.StageResponseComplete {
+	if missing.ResponseStatus.Reason != metav1.StatusReasonNotFound || missing.ObjectRef.Name != "none" ||
+		missing.Stage != auditv1.StageResponseComplete {
 		t.Errorf("of what is not there is kept %+v", missing)
 	}
 	forbidden := find("the refusal", func(e *auditv1.Event) bool {
 		return e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusForbidden
 	})
-	if forbidden.ImpersonatedUser == nil || forbidden.ImpersonatedUser.Username != "ann" || forbidden.User.Username != "kubernetes-admin" || forbidden.Annotations["authorization.k8s.io/decision"] != "forbid" {
+	if forbidden.ImpersonatedUser == nil || forbidden.ImpersonatedUser.Username != "ann" ||
+		forbidden.User.Username != "kubernetes-admin" ||
+		forbidden.Annotations["authorization.k8s.io/decision"] != "forbid" {
 		t.Errorf("of the refusal is kept %+v", forbidden)
 	}
-	for _, stage := range []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted, auditv1.StageResponseComplete} {
-		find("the watch at "+string(stage), func(e *auditv1.Event) bool { return e.Verb == "watch" && e.Stage == stage })
+	for _, stage := range []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted,
+		auditv1.StageResponseComplete} {
+		find(
+			"the watch at "+string(stage),
+			func(e *auditv1.Event) bool { return e.Verb == "watch" && e.Stage == stage },
+		)
 	}
 	find("who is not known", func(e *auditv1.Event) bool {
 		return e.RequestURI == "/api" && e.ResponseStatus.Code == http.StatusUnauthorized && e.User.Username == ""

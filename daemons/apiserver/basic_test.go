@@ -26,7 +26,11 @@ func lifecycle(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	ctx := context.Background()
 	maps := client.CoreV1().ConfigMaps("default")
-	made, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}}, metav1.CreateOptions{})
+	made, err := maps.Create(
+		ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}},
+		metav1.CreateOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +41,8 @@ func lifecycle(t *testing.T, client kubernetes.Interface) {
 		t.Errorf("creating with a resource version: %v", err)
 	}
 	again := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	if _, err := maps.Create(ctx, again, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) || err.Error() != `configmaps "a" already exists` {
+	if _, err := maps.Create(ctx, again, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) ||
+		err.Error() != `configmaps "a" already exists` {
 		t.Errorf("creating twice: %v", err)
 	}
 	made.Data["k"] = "w"
@@ -72,7 +77,8 @@ func lifecycle(t *testing.T, client kubernetes.Interface) {
 	if err := maps.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := maps.Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) || err.Error() != `configmaps "a" not found` {
+	if _, err := maps.Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) ||
+		err.Error() != `configmaps "a" not found` {
 		t.Errorf("get after delete: %v", err)
 	}
 }

@@ -64,7 +64,12 @@ func (s *Server) place(q *request, b *corev1.Binding) error {
 	if err != nil {
 		return err
 	}
-	return q.media.WriteObject(q.w, http.StatusCreated, statusKind, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
+	return q.media.WriteObject(
+		q.w,
+		http.StatusCreated,
+		statusKind,
+		&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated},
+	)
 }
 
 // bound returns a pod on the node of a binding.
@@ -118,7 +123,12 @@ func setCondition(pod *corev1.Pod, c corev1.PodCondition) {
 
 // writeAs runs a write of another object within a request, as the server itself:
 // what the request's user may do has been decided.
-func (s *Server) writeAs(ctx context.Context, q *request, resource schema.GroupVersionResource, sub, namespace, name string) (*write, *request, error) {
+func (s *Server) writeAs(
+	ctx context.Context,
+	q *request,
+	resource schema.GroupVersionResource,
+	sub, namespace, name string,
+) (*write, *request, error) {
 	served, ok := s.serving.Load().resources[resource]
 	if !ok {
 		return nil, nil, fmt.Errorf("%s is not served", resource)

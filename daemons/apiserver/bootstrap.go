@@ -29,10 +29,15 @@ const manager = "kube-apiserver"
 var self = api.User{Name: api.Server, Groups: []string{api.GroupMasters, api.GroupAuthenticated}}
 
 // namespaces are there from the beginning.
-var namespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+var namespaces = []string{
+	metav1.NamespaceDefault,
+	metav1.NamespaceSystem,
+	metav1.NamespacePublic,
+	corev1.NamespaceNodeLease,
+}
 
-// bootstrap makes what every cluster has. The server is not ready before, but does not wait for what is stored and cannot be
-// read: the others are as needed, and it may take this very server to mend that one.
+// bootstrap makes what every cluster has. The server is not ready before, but does not wait for what is stored and
+// cannot be read: the others are as needed, and it may take this very server to mend that one.
 func (s *Server) bootstrap(ctx context.Context) error {
 	pause := 100 * time.Millisecond
 	for {
@@ -46,7 +51,8 @@ func (s *Server) bootstrap(ctx context.Context) error {
 		if err != nil {
 			s.log.Warn("bootstrap", "err", err)
 		} else {
-			s.log.Error("some of what every cluster has is left as it is stored, since that cannot be read", "err", left)
+			s.log.Error("some of what every cluster has is left as it is stored, since that cannot be "+
+				"read", "err", left)
 			if !passes(left) {
 				return nil
 			}
@@ -227,8 +233,16 @@ func (s *Server) internal(ctx context.Context, resource schema.GroupVersionResou
 }
 
 // internalTo is internal for a kind that clients may not see in the version that is meant.
-func (s *Server) internalTo(ctx context.Context, served wire.Served, resource schema.GroupVersionResource, namespace, name string) *request {
-	r := (&http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
+func (s *Server) internalTo(
+	ctx context.Context,
+	served wire.Served,
+	resource schema.GroupVersionResource,
+	namespace, name string,
+) *request {
+	r := (&http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/"}, Header: http.Header{},
+		Body: http.NoBody}).WithContext(
+		ctx,
+	)
 	q := &request{http: r, w: &recorder{ResponseWriter: nowhere{}}, user: self, known: true, internal: true}
 	q.served = served
 	q.cache = s.cache.Resource(q.served.GR())

@@ -28,7 +28,8 @@ func TestWhatHasNotBegunIsNotReady(t *testing.T) {
 	if err := server.cache.WaitFor(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := env.Health.Err(true); err == nil || !strings.Contains(err.Error(), "the definitions of custom resources are not served yet") {
+	if err := env.Health.Err(true); err == nil ||
+		!strings.Contains(err.Error(), "the definitions of custom resources are not served yet") {
 		t.Errorf("ready but for: %v", err)
 	}
 }

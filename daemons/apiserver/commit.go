@@ -73,8 +73,8 @@ func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.E
 	return e, r, err
 }
 
-// uncertain is that a write was handed to the store, and that it is not known whether it was done. It must not be judged
-// again by what the store has: that may be what it wrote itself.
+// uncertain is that a write was handed to the store, and that it is not known whether it was done. It must not be
+// judged again by what the store has: that may be what it wrote itself.
 type uncertain struct{ err error }
 
 func (u *uncertain) Error() string { return u.err.Error() }

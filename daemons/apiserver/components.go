@@ -27,7 +27,14 @@ func (s *Server) components(q *request) error {
 	if q.Verb == "get" {
 		for i := range all {
 			if all[i].Name == q.Name {
-				return q.media.WriteRow(q.w, http.StatusOK, gvk, &all[i], s.componentColumns(q), s.componentRow(q, &all[i]))
+				return q.media.WriteRow(
+					q.w,
+					http.StatusOK,
+					gvk,
+					&all[i],
+					s.componentColumns(q),
+					s.componentRow(q, &all[i]),
+				)
 			}
 		}
 		return apierrors.NewNotFound(q.gr(), q.Name)
@@ -37,7 +44,13 @@ func (s *Server) components(q *request) error {
 		rows = append(rows, s.componentRow(q, &all[i]))
 	}
 	gvk.Kind += "List"
-	return q.media.WriteRow(q.w, http.StatusOK, gvk, &corev1.ComponentStatusList{Items: all}, s.componentColumns(q), rows...)
+	return q.media.WriteRow(
+		q.w,
+		http.StatusOK,
+		gvk,
+		&corev1.ComponentStatusList{Items: all},
+		s.componentColumns(q),
+		rows...)
 }
 
 func (s *Server) componentColumns(q *request) []metav1.TableColumnDefinition {
@@ -50,7 +63,9 @@ func (s *Server) componentRow(q *request, c *corev1.ComponentStatus) []any {
 
 func component(name string, err error) corev1.ComponentStatus {
 	c := corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Conditions: []corev1.ComponentCondition{{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"}}}
+		Conditions: []corev1.ComponentCondition{
+			{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"},
+		}}
 	if err != nil {
 		c.Conditions[0].Status, c.Conditions[0].Message, c.Conditions[0].Error = corev1.ConditionFalse, "", err.Error()
 	}
@@ -66,7 +81,8 @@ func (s *Server) leaseHeld(name string) error {
 	if !ok || !is || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return fmt.Errorf("no process holds the lease %s", name)
 	}
-	if until := lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second); s.o.Now().After(until) {
+	if until := lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second); s.o.Now().
+		After(until) {
 		return fmt.Errorf("the lease %s was last renewed at %s", name, lease.Spec.RenewTime.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -30,7 +30,9 @@ func connectOptions(q *request) (kind string, options runtime.Object) {
 		}
 	case "attach":
 		return "PodAttachOptions", &corev1.PodAttachOptions{
-			Stdin: asks("stdin"), Stdout: asks("stdout"), Stderr: asks("stderr"), TTY: asks("tty"), Container: q.query.Get("container"),
+			Stdin: asks(
+				"stdin",
+			), Stdout: asks("stdout"), Stderr: asks("stderr"), TTY: asks("tty"), Container: q.query.Get("container"),
 		}
 	case "portforward":
 		o := &corev1.PodPortForwardOptions{}

@@ -26,13 +26,22 @@ func TestStreamsToContainersNeedCreate(t *testing.T) {
 		}
 	}
 	post("/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`)
-	post("/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+	post(
+		"/api/v1/namespaces/default/pods",
+		`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
+	)
 	users := map[string]string{"reader": `"get"`, "creator": `"create"`, "both": `"get","create"`}
 	for user, verbs := range users {
-		post(rbac+"roles", `{"metadata":{"name":"`+user+`"},"rules":[{"apiGroups":[""],"resources":["pods/exec","pods/attach","pods/portforward"],"verbs":[`+verbs+`]},
-			{"apiGroups":[""],"resources":["configmaps"],"verbs":["list"]}]}`)
-		post(rbac+"rolebindings", `{"metadata":{"name":"`+user+`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"`+user+`"},
-			"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"`+user+`"}]}`)
+		post(
+			rbac+"roles",
+			`{"metadata":{"name":"`+user+`"},"rules":[{"apiGroups":[""],"resources":["pods/exec","pods/attach","pods/portforward"],"verbs":[`+verbs+`]},
+			{"apiGroups":[""],"resources":["configmaps"],"verbs":["list"]}]}`,
+		)
+		post(
+			rbac+"rolebindings",
+			`{"metadata":{"name":"`+user+`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"`+user+`"},
+			"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"`+user+`"}]}`,
+		)
 	}
 	webSocket := func(protocol string) []string {
 		return []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13",
@@ -56,7 +65,13 @@ func TestStreamsToContainersNeedCreate(t *testing.T) {
 			{"POST without an upgrade", "POST", nil},
 		} {
 			for _, subresource := range []string{"exec", "attach", "portforward"} {
-				code, text := ask(t, client, open.method, "/api/v1/namespaces/default/pods/p/"+subresource+"?command=id&stdout=true", "", open.header...)
+				code, text := ask(
+					t,
+					client,
+					open.method,
+					"/api/v1/namespaces/default/pods/p/"+subresource+"?command=id&stdout=true",
+					"",
+					open.header...)
 				// Unscheduled pods have no kubelet: a permitted request is a bad request.
 				want := 400
 				if user == "reader" || user == "creator" && open.method != "POST" {
@@ -65,7 +80,8 @@ func TestStreamsToContainersNeedCreate(t *testing.T) {
 				if code != want {
 					t.Errorf("%s: %s as %s: %d %s, want %d", open.how, subresource, user, code, text, want)
 				}
-				if verb := "cannot create resource \"pods/" + subresource + "\""; user == "reader" && !strings.Contains(text, strings.ReplaceAll(verb, `"`, `\"`)) {
+				if verb := "cannot create resource \"pods/" + subresource + "\""; user == "reader" &&
+					!strings.Contains(text, strings.ReplaceAll(verb, `"`, `\"`)) {
 					t.Errorf("%s: %s as %s does not name the missing verb: %s", open.how, subresource, user, text)
 				}
 			}

@@ -60,7 +60,10 @@ func newTranslator(t testing.TB) *translator {
 		tr.sizes = append(tr.sizes, len(review.Request.Objects))
 		fail := tr.fail
 		tr.mu.Unlock()
-		answer := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+		answer := &apiextensionsv1.ConversionResponse{
+			UID:    review.Request.UID,
+			Result: metav1.Status{Status: metav1.StatusSuccess},
+		}
 		for _, raw := range review.Request.Objects {
 			u := &unstructured.Unstructured{}
 			if err := json.Unmarshal(raw.Raw, u); err != nil {
@@ -85,7 +88,8 @@ func newTranslator(t testing.TB) *translator {
 
 func (tr *translator) definition() string {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tr.server.Certificate().Raw})
-	return strings.NewReplacer("URL", tr.server.URL, `"CA"`, `"`+base64.StdEncoding.EncodeToString(ca)+`"`).Replace(hosts)
+	return strings.NewReplacer("URL", tr.server.URL, `"CA"`, `"`+base64.StdEncoding.EncodeToString(ca)+`"`).
+		Replace(hosts)
 }
 
 func (tr *translator) set(fail string) {
@@ -119,7 +123,12 @@ func translate(u *unstructured.Unstructured, version string) {
 }
 
 func host(version, name, spec string) string {
-	return fmt.Sprintf(`{"apiVersion":"net.example.com/%s","kind":"Host","metadata":{"name":%q},"spec":{%s}}`, version, name, spec)
+	return fmt.Sprintf(
+		`{"apiVersion":"net.example.com/%s","kind":"Host","metadata":{"name":%q},"spec":{%s}}`,
+		version,
+		name,
+		spec,
+	)
 }
 
 func TestVersionsAreConvertedByTheirWebhookS12(t *testing.T) {
@@ -151,8 +160,10 @@ func TestVersionsAreConvertedByTheirWebhookS12(t *testing.T) {
 		{name: "is of no other", method: "GET", path: hostsV1 + "/a/scale", code: 404},
 		{name: "a dry run", method: "POST", path: hostsV2 + "?dryRun=All", body: host("v2", "e", `"host":"q.org","port":9`), code: 201, want: []string{`"host":"q.org"`}},
 		{name: "a deletion", method: "DELETE", path: hostsV2 + "/d", code: 200, want: []string{"Success"}},
-		{name: "discovery knows what each version has", method: "GET", path: "/apis/net.example.com/v2", code: 200, want: []string{"hosts/scale", "hosts/status"}},
-		{name: "and what not", method: "GET", path: "/apis/net.example.com/v1", code: 200, lacks: []string{"hosts/scale", "hosts/status"}},
+		{name: "discovery knows what each version has", method: "GET", path: "/apis/net.example.com/v2", code: 200,
+			want: []string{"hosts/scale", "hosts/status"}},
+		{name: "and what not", method: "GET", path: "/apis/net.example.com/v1", code: 200,
+			lacks: []string{"hosts/scale", "hosts/status"}},
 	} {
 		headers := []string{}
 		if c.as != "" {
@@ -225,7 +236,8 @@ func TestAConversionThatFailsIsToldS12(t *testing.T) {
 	for fail, want := range map[string]string{"say": "I cannot", "rename": `metadata.name must not change: it was \"a\" and is \"other\"`} {
 		tr.set(fail)
 		code, text := ask(t, cfg, "GET", hostsV2+"/a", "")
-		if code != 500 || !strings.Contains(text, "conversion webhook for net.example.com/v1, Kind=Host failed: ") || !strings.Contains(text, want) {
+		if code != 500 || !strings.Contains(text, "conversion webhook for net.example.com/v1, Kind=Host failed: ") ||
+			!strings.Contains(text, want) {
 			t.Errorf("%s: %d %s", fail, code, text)
 		}
 		if code, text := ask(t, cfg, "POST", hostsV2, host("v2", "b", `"host":"y.org","port":90`)); code != 500 {
@@ -247,7 +259,8 @@ func TestObjectsStayReadableWhenAnotherVersionIsStoredS12(t *testing.T) {
 		t.Fatalf("%d %s", code, text)
 	}
 	swap := `[{"op":"replace","path":"/spec/versions/0/storage","value":false},{"op":"replace","path":"/spec/versions/1/storage","value":true}]`
-	if code, text := ask(t, cfg, "PATCH", crdPath+"/hosts.net.example.com", swap, "Content-Type", "application/json-patch+json"); code != 200 {
+	if code, text := ask(t, cfg, "PATCH", crdPath+"/hosts.net.example.com", swap, "Content-Type",
+		"application/json-patch+json"); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
 	second := start(t, store, nil)

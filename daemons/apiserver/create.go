@@ -90,9 +90,14 @@ func (s *Server) update(q *request) error {
 			return nil, err
 		}
 		// That it is another object is told first, by who carries over.
-		if q.served.ConditionalUpdate && (version == "" || version == "0") && (sent.GetUID() == "" || sent.GetUID() == stored.GetUID()) {
+		if q.served.ConditionalUpdate && (version == "" || version == "0") &&
+			(sent.GetUID() == "" || sent.GetUID() == stored.GetUID()) {
 			return nil, invalid(schema.GroupKind{Group: q.gr().Group, Kind: q.gr().Resource}, q.Name, field.ErrorList{
-				field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update")})
+				field.Invalid(
+					field.NewPath("metadata", "resourceVersion"),
+					uint64(0),
+					"must be specified for an update",
+				)})
 		}
 		return next, checkVersion(q, sent, stored)
 	})

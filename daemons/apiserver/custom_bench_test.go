@@ -14,19 +14,38 @@ const manyDefinitions = 750
 
 // numbered is a definition of its own, five of which make up a group, with a schema of some size.
 func numbered(i int) (definition, path string) {
-	group, plural, kind := fmt.Sprintf("g%d.cloud.example.com", i/5), fmt.Sprintf("things%d", i), fmt.Sprintf("Thing%d", i)
+	group, plural, kind := fmt.Sprintf(
+		"g%d.cloud.example.com",
+		i/5,
+	), fmt.Sprintf(
+		"things%d",
+		i,
+	), fmt.Sprintf(
+		"Thing%d",
+		i,
+	)
 	var fields strings.Builder
 	for f := range 40 {
-		fmt.Fprintf(&fields, `,"field%d":{"type":"object","description":"What is wanted of it, which is said at some length, as providers do.","properties":{"a":{"type":"string","maxLength":64},"b":{"type":"array","items":{"type":"object","properties":{"c":{"type":"integer","default":1}}}}}}`, f)
+		fmt.Fprintf(
+			&fields,
+			`,"field%d":{"type":"object","description":"What is wanted of it, which is said at some length, as providers do.","properties":{"a":{"type":"string","maxLength":64},"b":{"type":"array","items":{"type":"object","properties":{"c":{"type":"integer","default":1}}}}}}`,
+			f,
+		)
 	}
-	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[2]s.%[1]s"},"spec":{"group":%[1]q,"scope":"Namespaced",
+	return fmt.Sprintf(
+			`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[2]s.%[1]s"},"spec":{"group":%[1]q,"scope":"Namespaced",
  "names":{"plural":%[2]q,"kind":%[3]q},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{
- "spec":{"type":"object","properties":{"x":{"type":"string"}%[4]s}},"status":{"type":"object","properties":{"y":{"type":"string"}%[4]s}}}}}}]}}`, group, plural, kind, fields.String()),
+ "spec":{"type":"object","properties":{"x":{"type":"string"}%[4]s}},"status":{"type":"object","properties":{"y":{"type":"string"}%[4]s}}}}}}]}}`,
+			group,
+			plural,
+			kind,
+			fields.String(),
+		),
 		"/apis/" + group + "/v1/" + plural
 }
 
-// BenchmarkADefinitionBesideMany is what one more definition costs the server when there are many, and what the documents that
-// clients fetch after it cost, in processor time.
+// BenchmarkADefinitionBesideMany is what one more definition costs the server when there are many, and what the
+// documents that clients fetch after it cost, in processor time.
 func BenchmarkADefinitionBesideMany(b *testing.B) {
 	cfg := start(b, stores["memory"](b), nil)
 	quiet := rest.CopyConfig(cfg)
@@ -67,7 +86,15 @@ func BenchmarkADefinitionBesideMany(b *testing.B) {
 		step("openapi-v3", func() { ask(b, quiet, "GET", "/openapi/v3", "") })
 		step("openapi-v2", func() { ask(b, quiet, "GET", "/openapi/v2", "") })
 		step("discovery", func() {
-			ask(b, quiet, "GET", "/apis", "", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+			ask(
+				b,
+				quiet,
+				"GET",
+				"/apis",
+				"",
+				"Accept",
+				"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+			)
 		})
 		n++
 	}

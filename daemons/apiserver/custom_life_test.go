@@ -31,12 +31,16 @@ func TestDefinitionsAreCheckedS12(t *testing.T) {
 			t.Errorf("%s: %d %.700s", name, code, text)
 		}
 	}
-	if code, text := ask(t, cfg, "POST", crdPath+"?fieldValidation=Strict", strings.Replace(crontabs, `"scope"`, `"nope":1,"scope"`, 1)); code != 400 || !strings.Contains(text, `spec.nope`) {
+	if code, text := ask(t, cfg, "POST", crdPath+"?fieldValidation=Strict", strings.Replace(crontabs, `"scope"`, `"nope":1,"scope"`, 1)); code != 400 ||
+		!strings.Contains(text, `spec.nope`) {
 		t.Errorf("an unknown field: %d %.300s", code, text)
 	}
 	define(t, cfg, crontabs, ctPath)
 	if code, text := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 200 ||
-		!strings.Contains(text, `"storedVersions":["v1"]`) || !strings.Contains(text, `"listKind":"CronTabList"`) || !strings.Contains(text, "InitialNamesAccepted") {
+		!strings.Contains(
+			text,
+			`"storedVersions":["v1"]`,
+		) || !strings.Contains(text, `"listKind":"CronTabList"`) || !strings.Contains(text, "InitialNamesAccepted") {
 		t.Errorf("established: %d %.3000s", code, text)
 	}
 	// Another one of the group wants the same kind and short name.
@@ -72,7 +76,8 @@ func TestADefinitionTakesItsObjectsWithItS12(t *testing.T) {
 		t.Fatalf("watch: %s", line)
 	}
 	<-events
-	if code, text := ask(t, cfg, "DELETE", crdPath+"/crontabs.stable.example.com", ""); code != 200 || !strings.Contains(text, "customresourcecleanup.apiextensions.k8s.io") {
+	if code, text := ask(t, cfg, "DELETE", crdPath+"/crontabs.stable.example.com", ""); code != 200 ||
+		!strings.Contains(text, "customresourcecleanup.apiextensions.k8s.io") {
 		t.Fatalf("%d %s", code, text)
 	}
 	wait(t, func() error {
@@ -85,7 +90,8 @@ func TestADefinitionTakesItsObjectsWithItS12(t *testing.T) {
 		}
 		return nil
 	})
-	if code, text := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 200 || !strings.Contains(text, "InstanceDeletionInProgress") {
+	if code, text := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 200 ||
+		!strings.Contains(text, "InstanceDeletionInProgress") {
 		t.Errorf("while an object is held: %d %s", code, text)
 	}
 	if code, text := ask(t, cfg, "PATCH", ctPath+"/held", `{"metadata":{"finalizers":null}}`, "Content-Type", "application/merge-patch+json"); code != 200 {
@@ -119,12 +125,15 @@ func TestAChangedDefinitionHoldsForWhatIsStoredS12(t *testing.T) {
 	}
 	patch := `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/suspend","value":{"type":"boolean","default":true}},
 	 {"op":"replace","path":"/spec/versions/0/storage","value":false},{"op":"replace","path":"/spec/versions/1/storage","value":true}]`
-	if code, text := ask(t, cfg, "PATCH", crdPath+"/crontabs.stable.example.com", patch, "Content-Type", "application/json-patch+json"); code != 200 || !strings.Contains(text, `"storedVersions":["v1","v1beta1"]`) {
+	if code, text := ask(t, cfg, "PATCH", crdPath+"/crontabs.stable.example.com", patch, "Content-Type",
+		"application/json-patch+json"); code != 200 ||
+		!strings.Contains(text, `"storedVersions":["v1","v1beta1"]`) {
 		t.Fatalf("%d %s", code, text)
 	}
 	wait(t, func() error {
 		code, text := ask(t, cfg, "GET", ctPath+"/a", "")
-		if code != 200 || !strings.Contains(text, `"suspend":true`) || !strings.Contains(text, `"apiVersion":"stable.example.com/v1"`) {
+		if code != 200 || !strings.Contains(text, `"suspend":true`) ||
+			!strings.Contains(text, `"apiVersion":"stable.example.com/v1"`) {
 			return fmt.Errorf("%d %s", code, text)
 		}
 		return nil
@@ -138,8 +147,14 @@ func TestAChangedDefinitionHoldsForWhatIsStoredS12(t *testing.T) {
 
 func TestTheStoredVersionNeedNotBeServedS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, strings.Replace(crontabs, `"served":true,"storage":true`, `"served":false,"storage":true`, 1), betaPath)
-	if code, text := ask(t, cfg, "POST", betaPath, strings.Replace(crontab("a", ""), "/v1", "/v1beta1", 1)); code != 201 {
+	define(
+		t,
+		cfg,
+		strings.Replace(crontabs, `"served":true,"storage":true`, `"served":false,"storage":true`, 1),
+		betaPath,
+	)
+	if code, text := ask(t, cfg, "POST", betaPath,
+		strings.Replace(crontab("a", ""), "/v1", "/v1beta1", 1)); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	if code, _ := ask(t, cfg, "GET", ctPath, ""); code != 404 {
@@ -187,12 +202,16 @@ func TestWhatOneServerHasEstablishedAllServeS12(t *testing.T) {
 	first, second := start(t, s, nil), start(t, s, nil)
 	for i := range 20 {
 		name := fmt.Sprintf("tabs%d", i)
-		definition := strings.NewReplacer("crontabs", name, `"crontab"`, `"tab`+fmt.Sprint(i)+`"`, "CronTab", fmt.Sprintf("Tab%d", i), `"ct"`, `"t`+fmt.Sprint(i)+`"`).Replace(crontabs)
+		definition := strings.NewReplacer("crontabs", name, `"crontab"`, `"tab`+fmt.Sprint(i)+`"`, "CronTab", fmt.Sprintf("Tab%d", i), `"ct"`, `"t`+fmt.Sprint(i)+`"`).
+			Replace(crontabs)
 		if code, text := ask(t, first, "POST", crdPath, definition); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 		wait(t, func() error {
-			if _, text := ask(t, first, "GET", crdPath+"/"+name+".stable.example.com", ""); !strings.Contains(text, `"reason":"InitialNamesAccepted","message":"the initial names have been accepted"`) {
+			if _, text := ask(t, first, "GET", crdPath+"/"+name+".stable.example.com", ""); !strings.Contains(
+				text,
+				`"reason":"InitialNamesAccepted","message":"the initial names have been accepted"`,
+			) {
 				return fmt.Errorf("not established: %s", text)
 			}
 			return nil
@@ -227,13 +246,17 @@ func TestWhatOneServerHasEstablishedAllTellS12(t *testing.T) {
 			t.Fatalf("%d %s", code, text)
 		}
 		wait(t, func() error {
-			if _, text := ask(t, first, "GET", crdPath+"/"+name+"."+group, ""); !strings.Contains(text, `"reason":"InitialNamesAccepted"`) {
+			if _, text := ask(t, first, "GET", crdPath+"/"+name+"."+group, ""); !strings.Contains(
+				text,
+				`"reason":"InitialNamesAccepted"`,
+			) {
 				return fmt.Errorf("not established: %s", text)
 			}
 			return nil
 		})
 		for _, cfg := range []*rest.Config{second, first} {
-			for path, accept := range map[string]string{path[:at]: "", "/apis": whole, "/openapi/v3" + path[:at]: "", "/openapi/v2": ""} {
+			for path, accept := range map[string]string{path[:at]: "", "/apis": whole, "/openapi/v3" + path[:at]: "",
+				"/openapi/v2": ""} {
 				want := `"name":"` + name + `"`
 				switch {
 				case accept != "":
@@ -241,7 +264,8 @@ func TestWhatOneServerHasEstablishedAllTellS12(t *testing.T) {
 				case strings.HasPrefix(path, "/openapi"):
 					want = name + "/{name}"
 				}
-				if code, text := ask(t, cfg, "GET", path, "", "Accept", accept); code != 200 || !strings.Contains(text, want) {
+				if code, text := ask(t, cfg, "GET", path, "", "Accept", accept); code != 200 ||
+					!strings.Contains(text, want) {
 					t.Fatalf("%s does not tell of %s: %d %.300s", path, name, code, text)
 				}
 			}

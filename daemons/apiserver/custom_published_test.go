@@ -19,8 +19,8 @@ const parcels = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceD
    "any":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}}}}},
  {"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
 
-// What is published of a definition is what kubectl explains and checks by: upstream's words for what every object has, whole objects
-// within it, and for version 2 only what its readers understand.
+// What is published of a definition is what kubectl explains and checks by: upstream's words for what every object has,
+// whole objects within it, and for version 2 only what its readers understand.
 func TestWhatIsPublishedOfADefinitionS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, parcels, "/apis/post.example.com/v1/parcels")
@@ -47,20 +47,25 @@ func TestWhatIsPublishedOfADefinitionS12(t *testing.T) {
 		}
 		return v
 	}
-	one, open := first.Components.Schemas["com.example.post.v1.Parcel"], second.Components.Schemas["com.example.post.v2.Parcel"]
+	one, open := first.Components.Schemas["com.example.post.v1.Parcel"],
+		second.Components.Schemas["com.example.post.v2.Parcel"]
 	old, oldOpen := v2.Definitions["com.example.post.v1.Parcel"], v2.Definitions["com.example.post.v2.Parcel"]
 	for what, c := range map[string]struct{ got, want any }{
-		"its description":                  {one["description"], "A parcel."},
-		"its kind":                         {at(one, "x-kubernetes-group-version-kind"), []any{map[string]any{"group": "post.example.com", "version": "v1", "kind": "Parcel"}}},
-		"a null":                           {at(one, "properties", "spec", "properties", "note", "nullable"), true},
-		"a null in version 2":              {at(old, "properties", "spec", "properties", "note"), map[string]any{}},
-		"an alternative in version 2":      {at(old, "properties", "spec", "properties", "either", "oneOf"), nil},
-		"an object within, required":       {at(one, "properties", "spec", "properties", "inside", "required"), []any{"kind", "apiVersion"}},
-		"an object within, its own":        {at(one, "properties", "spec", "properties", "inside", "properties", "x", "type"), "string"},
+		"its description": {one["description"], "A parcel."},
+		"its kind": {at(one, "x-kubernetes-group-version-kind"),
+			[]any{map[string]any{"group": "post.example.com", "version": "v1", "kind": "Parcel"}}},
+		"a null":                      {at(one, "properties", "spec", "properties", "note", "nullable"), true},
+		"a null in version 2":         {at(old, "properties", "spec", "properties", "note"), map[string]any{}},
+		"an alternative in version 2": {at(old, "properties", "spec", "properties", "either", "oneOf"), nil},
+		"an object within, required": {at(one, "properties", "spec", "properties", "inside", "required"),
+			[]any{"kind", "apiVersion"}},
+		"an object within, its own": {at(one, "properties", "spec", "properties", "inside", "properties", "x",
+			"type"), "string"},
 		"an open one within, in version 2": {at(old, "properties", "spec", "properties", "any", "properties"), nil},
 		"what takes everything, version 2": {len(oldOpen), 2}, // its type and kind
 		"what takes everything":            {open["x-kubernetes-preserve-unknown-fields"], true},
-		"its list":                         {first.Components.Schemas["com.example.post.v1.ParcelList"]["description"], "ParcelList is a list of Parcel"},
+		"its list": {first.Components.Schemas["com.example.post.v1.ParcelList"]["description"],
+			"ParcelList is a list of Parcel"},
 	} {
 		got, _ := json.Marshal(c.got)
 		want, _ := json.Marshal(c.want)
@@ -69,13 +74,17 @@ func TestWhatIsPublishedOfADefinitionS12(t *testing.T) {
 		}
 	}
 	for what, of := range map[string]any{
-		"the object": at(one, "properties"), "in version 2": at(old, "properties"), "its list": at(first.Components.Schemas["com.example.post.v1.ParcelList"], "properties"),
-		"what takes everything": at(open, "properties"), "within it": at(one, "properties", "spec", "properties", "inside", "properties"),
-		"an open one within": at(one, "properties", "spec", "properties", "any", "properties"),
+		"the object": at(one, "properties"), "in version 2": at(old, "properties"),
+		"its list":              at(first.Components.Schemas["com.example.post.v1.ParcelList"], "properties"),
+		"what takes everything": at(open, "properties"),
+		"within it":             at(one, "properties", "spec", "properties", "inside", "properties"),
+		"an open one within":    at(one, "properties", "spec", "properties", "any", "properties"),
 	} {
 		properties, _ := of.(map[string]any)
-		for name, want := range map[string]string{"kind": "Kind is a string value", "apiVersion": "APIVersion defines", "metadata": "Standard "} {
-			if text, _ := at(properties, name, "description").(string); !strings.HasPrefix(text, want) || !strings.Contains(text, "More info: https://git.k8s.io") {
+		for name, want := range map[string]string{"kind": "Kind is a string " +
+			"value", "apiVersion": "APIVersion defines", "metadata": "Standard "} {
+			if text, _ := at(properties, name, "description").(string); !strings.HasPrefix(text, want) ||
+				!strings.Contains(text, "More info: https://git.k8s.io") {
 				t.Errorf("%s: %s: %q", what, name, text)
 			}
 		}
@@ -88,7 +97,15 @@ func TestMetadataOfCustomResourcesIsAppliedAsOfOthersS12(t *testing.T) {
 	const path = "/apis/post.example.com/v1/namespaces/default/parcels/a"
 	define(t, cfg, parcels, "/apis/post.example.com/v1/parcels")
 	apply := func(manager, object string) (int, string) {
-		return ask(t, cfg, "PATCH", path+"?fieldManager="+manager, object, "Content-Type", "application/apply-patch+yaml")
+		return ask(
+			t,
+			cfg,
+			"PATCH",
+			path+"?fieldManager="+manager,
+			object,
+			"Content-Type",
+			"application/apply-patch+yaml",
+		)
 	}
 	const head = `{"apiVersion":"post.example.com/v1","kind":"Parcel","metadata":{"name":"a","finalizers":["example.com/%"],"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"%","uid":"%"}]}`
 	for name, spec := range map[string]string{"x": `{"name":null,"note":null,"size":null}`, "y": `{}`} {
@@ -111,7 +128,9 @@ func TestMetadataOfCustomResourcesIsAppliedAsOfOthersS12(t *testing.T) {
 			OwnerReferences []struct{ UID string }
 		}
 	}
-	if _, text := ask(t, cfg, "GET", path, ""); json.Unmarshal([]byte(text), &both) != nil || len(both.Metadata.OwnerReferences) != 2 || !slices.Contains(both.Metadata.Finalizers, "example.com/x") {
+	if _, text := ask(t, cfg, "GET", path, ""); json.Unmarshal([]byte(text), &both) != nil ||
+		len(both.Metadata.OwnerReferences) != 2 ||
+		!slices.Contains(both.Metadata.Finalizers, "example.com/x") {
 		t.Errorf("%s", text)
 	}
 }

@@ -17,8 +17,8 @@ const gateways = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResource
   "spec":{"type":"object","properties":{"class":{"type":"string"}}},
   "status":{"type":"object","default":{"phase":"Old"},"properties":{"phase":{"type":"string"},"conditions":{"type":"array","items":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}}}}]}}`
 
-// Defaults of a status hold for what is read, whoever wrote it: a controller that waits for conditions finds those that the
-// definition promises, from the answer to the create on.
+// Defaults of a status hold for what is read, whoever wrote it: a controller that waits for conditions finds those that
+// the definition promises, from the answer to the create on.
 func TestAStatusHasTheDefaultsOfItsDefinitionS12(t *testing.T) {
 	s := stores["memory"](t)
 	cfg := start(t, s, nil)
@@ -37,7 +37,8 @@ func TestAStatusHasTheDefaultsOfItsDefinitionS12(t *testing.T) {
 		{"POST", "?dryRun=All", object("dry", ""), []string{begun, waiting}, ""},
 		{"GET", "/a", "", []string{begun, waiting}, ""},
 		{"GET", "", "", []string{begun, waiting}, ""},
-		{"POST", "", object("b", `,"status":{"phase":"Mine"}`), []string{begun, waiting}, "Mine"}, // a create does not say it
+		// a create does not say it
+		{"POST", "", object("b", `,"status":{"phase":"Mine"}`), []string{begun, waiting}, "Mine"},
 		{"PUT", "/a", object("a", `,"status":{"phase":"Mine"}`), []string{begun, waiting}, "Mine"},
 		{"PATCH", "/a", `{"spec":{"class":"b"}}`, []string{begun, waiting, `"generation":2`}, ""},
 		{"PATCH", "/a/status", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, []string{begun, `"conditions":[{"reason":"Waiting","status":"True","type":"Ready"}]`}, ""},
@@ -74,11 +75,23 @@ func TestAStatusHasTheDefaultsOfItsDefinitionS12(t *testing.T) {
 		t.Errorf("another server has\n%s, this one\n%s", after, before)
 	}
 	// A change that changes nothing is written at most once, for the defaults.
-	_, first := ask(t, cfg, "PATCH", path+"/b", `{"spec":{"class":"a"}}`, "Content-Type", "application/merge-patch+json")
+	_, first := ask(
+		t,
+		cfg,
+		"PATCH",
+		path+"/b",
+		`{"spec":{"class":"a"}}`,
+		"Content-Type",
+		"application/merge-patch+json",
+	)
 	if _, second := ask(t, cfg, "PATCH", path+"/b", `{"spec":{"class":"a"}}`, "Content-Type", "application/merge-patch+json"); first != second {
 		t.Errorf("first\n%s, then\n%s", first, second)
 	}
-	if _, old := ask(t, cfg, "GET", "/apis/net.example.com/v1beta1/namespaces/default/gateways/b", ""); !strings.Contains(old, begun) {
+	if _, old := ask(t, cfg, "GET", "/apis/net.example.com/v1beta1/namespaces/default/gateways/b",
+		""); !strings.Contains(
+		old,
+		begun,
+	) {
 		t.Errorf("in another version: %s", old)
 	}
 }

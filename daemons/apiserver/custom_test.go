@@ -93,7 +93,11 @@ func define(t testing.TB, cfg *rest.Config, definition, path string) {
 
 // crontab returns an object with fields beside those that it must have.
 func crontab(name, spec string) string {
-	return fmt.Sprintf(`{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":%q},"spec":{"cronSpec":"* * * * */5"%s}}`, name, spec)
+	return fmt.Sprintf(
+		`{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":%q},"spec":{"cronSpec":"* * * * */5"%s}}`,
+		name,
+		spec,
+	)
 }
 
 func TestCustomResourcesFollowTheirSchemaS12(t *testing.T) {
@@ -128,10 +132,15 @@ func TestCustomResourcesFollowTheirSchemaS12(t *testing.T) {
 		{name: "keys of list maps are unique", method: "PATCH", path: ctPath + "/a", body: `{"spec":{"jobs":[{"name":"x"},{"name":"x"}]}}`, headers: []string{"Content-Type", merge}, code: 422, want: []string{"Duplicate value"}},
 		{name: "a JSON patch", method: "PATCH", path: ctPath + "/a", body: `[{"op":"replace","path":"/spec/image","value":"nginx"}]`, headers: []string{"Content-Type", js}, code: 200, want: []string{`"image":"nginx"`}},
 		{name: "no strategic patch", method: "PATCH", path: ctPath + "/a", body: `{}`, headers: []string{"Content-Type", "application/strategic-merge-patch+json"}, code: 415, want: []string{"application/merge-patch+json"}},
-		{name: "no protobuf in", method: "POST", path: ctPath, body: "k8s\x00", headers: []string{"Content-Type", "application/vnd.kubernetes.protobuf"}, code: 415},
-		{name: "no protobuf out", method: "GET", path: ctPath + "/a", headers: []string{"Accept", "application/vnd.kubernetes.protobuf"}, code: 406},
+		{name: "no protobuf in", method: "POST", path: ctPath, body: "k8s\x00",
+			headers: []string{"Content-Type", "application/vnd.kubernetes.protobuf"}, code: 415},
+		{name: "no protobuf out", method: "GET", path: ctPath + "/a",
+			headers: []string{"Accept", "application/vnd.kubernetes.protobuf"}, code: 406},
 		{name: "JSON where it may be", method: "GET", path: ctPath + "/a", headers: []string{"Accept", "application/vnd.kubernetes.protobuf,application/json"}, code: 200, want: []string{`{"kind":"CronTab"`}},
-		{name: "metadata alone has a protobuf form", method: "GET", path: ctPath, headers: []string{"Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}, code: 200, want: []string{"k8s\x00"}},
+		{name: "metadata alone has a protobuf form", method: "GET", path: ctPath,
+			headers: []string{"Accept",
+				"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}, code: 200,
+			want: []string{"k8s\x00"}},
 		{name: "the status is written apart", method: "PATCH", path: ctPath + "/a/status", body: `{"status":{"replicas":2,"labelSelector":"app=x"},"spec":{"image":"other"}}`, headers: []string{"Content-Type", merge}, code: 200, want: []string{`"replicas":2`, `"image":"nginx"`, `"generation":4`}},
 		{name: "and not otherwise", method: "PATCH", path: ctPath + "/a", body: `{"status":{"replicas":7}}`, headers: []string{"Content-Type", merge}, code: 200, want: []string{`"status":{"labelSelector":"app=x","replicas":2}`, `"generation":4`}},
 		{name: "its schema is checked", method: "PATCH", path: ctPath + "/a/status", body: `{"status":{"replicas":"two"}}`, headers: []string{"Content-Type", merge}, code: 422, want: []string{"status.replicas"}},
@@ -139,7 +148,8 @@ func TestCustomResourcesFollowTheirSchemaS12(t *testing.T) {
 		{name: "and set", method: "PATCH", path: ctPath + "/a/scale", body: `{"spec":{"replicas":5}}`, headers: []string{"Content-Type", merge}, code: 200, want: []string{`"spec":{"replicas":5}`}},
 		{name: "by the schema's rules", method: "PATCH", path: ctPath + "/a/scale", body: `{"spec":{"replicas":50}}`, headers: []string{"Content-Type", merge}, code: 422, want: []string{"replicas above maxReplicas"}},
 		{name: "fields are selected by", method: "GET", path: ctPath + "?fieldSelector=spec.color%3Dred", code: 200, want: []string{`"name":"a"`, `"kind":"CronTabList"`}, lacks: []string{`"name":"b"`}},
-		{name: "others are not", method: "GET", path: ctPath + "?fieldSelector=spec.image%3Dred", code: 400, want: []string{"field label not supported"}},
+		{name: "others are not", method: "GET", path: ctPath + "?fieldSelector=spec.image%3Dred", code: 400,
+			want: []string{"field label not supported"}},
 		{name: "a table has the columns", method: "GET", path: ctPath, headers: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, code: 200, want: []string{`"name":"Replicas","type":"integer"`, `["a","* * * * */5",5,"`}},
 		{name: "another version has its name and its fields", method: "GET", path: betaPath + "/a", code: 200, want: []string{`"apiVersion":"stable.example.com/v1beta1"`, `"image":"nginx"`}, lacks: []string{`"color"`, `"data"`}},
 		{name: "and its columns", method: "GET", path: betaPath, headers: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, code: 200, want: []string{`"name":"Age"`}, lacks: []string{`"name":"Replicas"`}},
@@ -148,7 +158,8 @@ func TestCustomResourcesFollowTheirSchemaS12(t *testing.T) {
 		{name: "apply merges lists by their keys", method: "PATCH", path: ctPath + "/f?fieldManager=two", body: `{"apiVersion":"stable.example.com/v1","kind":"CronTab","spec":{"jobs":[{"name":"y","run":"2"}]}}`, headers: []string{"Content-Type", apply}, code: 200, want: []string{`[{"name":"x","run":"1"},{"name":"y","run":"2"}]`}},
 		{name: "apply conflicts", method: "PATCH", path: ctPath + "/f?fieldManager=two", body: `{"apiVersion":"stable.example.com/v1","kind":"CronTab","spec":{"cronSpec":"1 1 1 1 1"}}`, headers: []string{"Content-Type", apply}, code: 409, want: []string{`conflict with \"one\": .spec.cronSpec`}},
 		{name: "another kind is refused", method: "POST", path: ctPath, body: strings.Replace(crontab("g", ""), `"CronTab"`, `"Other"`, 1), code: 422},
-		{name: "a dry run stores nothing", method: "POST", path: ctPath + "?dryRun=All", body: crontab("g", ""), code: 201},
+		{name: "a dry run stores nothing", method: "POST", path: ctPath + "?dryRun=All", body: crontab("g", ""),
+			code: 201},
 		{name: "as is seen", method: "GET", path: ctPath + "/g", code: 404},
 		{name: "an update needs no other version than what is stored", method: "PUT", path: ctPath + "/b", body: strings.Replace(crontab("b", ""), `"name":"b"`, `"name":"b","resourceVersion":"1"`, 1), code: 409},
 		{name: "an update never makes", method: "PUT", path: ctPath + "/h", body: crontab("h", ""), code: 404},

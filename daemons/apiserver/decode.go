@@ -99,8 +99,10 @@ func fromCBOR(data []byte) ([]byte, error) {
 
 func unsupported() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
-		Message: "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor",
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
+		Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: "the body of the request was in an unknown format - accepted media types include: application/json, " +
+			"application/yaml, application/vnd.kubernetes.protobuf, application/cbor",
 	}}
 }
 
@@ -120,7 +122,13 @@ func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Obj
 }
 
 // fromJSON decodes strictly: what fieldValidation makes of doubts is done here.
-func (s *Server) fromJSON(q *request, data []byte, gvk schema.GroupVersionKind, obj runtime.Object, doubts []error) error {
+func (s *Server) fromJSON(
+	q *request,
+	data []byte,
+	gvk schema.GroupVersionKind,
+	obj runtime.Object,
+	doubts []error,
+) error {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		unknown, err := accept(q, data, gvk, u)
 		if err != nil {

@@ -47,7 +47,9 @@ func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding delete options: %v", err))
 		}
 		if o.Kind != "" && o.Kind != "DeleteOptions" {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q", o.Kind, o.APIVersion))
+			return nil, apierrors.NewBadRequest(
+				fmt.Sprintf("no kind %q is registered for version %q", o.Kind, o.APIVersion),
+			)
 		}
 	}
 	if err := badOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
@@ -84,8 +86,13 @@ func (s *Server) delete(q *request) error {
 		return err
 	}
 	return q.media.WriteObject(q.w, http.StatusOK, statusKind, &metav1.Status{
-		Status:  metav1.StatusSuccess,
-		Details: &metav1.StatusDetails{Name: e.Name, Group: q.Group, Kind: q.GroupVersionResource.Resource, UID: m.GetUID()},
+		Status: metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{
+			Name:  e.Name,
+			Group: q.Group,
+			Kind:  q.GroupVersionResource.Resource,
+			UID:   m.GetUID(),
+		},
 	})
 }
 
@@ -93,13 +100,20 @@ func (s *Server) delete(q *request) error {
 // upstream.
 var returnsDeleted = map[string]bool{
 	"pods": true, "services": true, "serviceaccounts": true, "persistentvolumes": true, "persistentvolumeclaims": true,
-	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true, "csidrivers": true,
-	"volumeattributesclasses": true, "deviceclasses": true, "devicetaintrules": true, "resourceclaims": true, "resourceclaimtemplates": true, "resourceslices": true,
+	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true,
+	"csidrivers":              true,
+	"volumeattributesclasses": true, "deviceclasses": true, "devicetaintrules": true, "resourceclaims": true,
+	"resourceclaimtemplates": true, "resourceslices": true,
 }
 
 // remove deletes the object at a key as far as it can be now: at once, or by marking it
 // for those who hold it. It returns the object's last state and whether it is gone.
-func (s *Server) remove(ctx context.Context, q *request, key string, o *metav1.DeleteOptions) (*cache.Entry, bool, error) {
+func (s *Server) remove(
+	ctx context.Context,
+	q *request,
+	key string,
+	o *metav1.DeleteOptions,
+) (*cache.Entry, bool, error) {
 	live, fresh := q.cache.Get(key), false
 	for ctx.Err() == nil {
 		if !fresh && live == nil {
@@ -128,7 +142,13 @@ func (s *Server) remove(ctx context.Context, q *request, key string, o *metav1.D
 	return nil, false, ctx.Err()
 }
 
-func (s *Server) removeFrom(ctx context.Context, q *request, live *cache.Entry, key string, o *metav1.DeleteOptions) (e *cache.Entry, gone, lost bool, err error) {
+func (s *Server) removeFrom(
+	ctx context.Context,
+	q *request,
+	live *cache.Entry,
+	key string,
+	o *metav1.DeleteOptions,
+) (e *cache.Entry, gone, lost bool, err error) {
 	if live == nil {
 		_, name, found := strings.Cut(key, "/")
 		if !found {
@@ -181,10 +201,28 @@ func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions)
 	}
 	named := schema.GroupResource{Group: q.served.GVK.Group, Resource: q.served.GVK.Kind} // as upstream: by its kind
 	if uid := uidOf(p.UID); uid != "" && uid != string(m.GetUID()) {
-		return apierrors.NewConflict(named, m.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", uid, m.GetUID()))
+		return apierrors.NewConflict(
+			named,
+			m.GetName(),
+			fmt.Errorf(
+				"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been "+
+					"deleted and then recreated",
+				uid,
+				m.GetUID(),
+			),
+		)
 	}
 	if v := p.ResourceVersion; v != nil && *v != m.GetResourceVersion() {
-		return apierrors.NewConflict(named, m.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *v, m.GetResourceVersion()))
+		return apierrors.NewConflict(
+			named,
+			m.GetName(),
+			fmt.Errorf(
+				"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The "+
+					"object might have been modified",
+				*v,
+				m.GetResourceVersion(),
+			),
+		)
 	}
 	return nil
 }

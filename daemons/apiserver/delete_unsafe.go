@@ -26,8 +26,8 @@ func ignoresReadErrors(o *metav1.DeleteOptions) bool {
 	return ignore != nil && *ignore
 }
 
-// deleteUnread removes an object that cannot be read, for who may do that. Nobody knows its finalizers, who owned it and whom
-// it owned; whoever watched it has been told to list again when it could not be read any more.
+// deleteUnread removes an object that cannot be read, for who may do that. Nobody knows its finalizers, who owned it
+// and whom it owned; whoever watched it has been told to list again when it could not be read any more.
 func (s *Server) deleteUnread(q *request) error {
 	ctx := q.http.Context()
 	q.trail.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
@@ -35,7 +35,11 @@ func (s *Server) deleteUnread(q *request) error {
 	asked.Verb = ignoreReadErrorsVerb
 	if len(s.o.Authorizers) > 0 {
 		if err := s.allowed(ctx, q.user, asked); err != nil {
-			return apierrors.NewForbidden(q.gr(), q.Name, fmt.Errorf("not permitted to do %q, reason: %w", ignoreReadErrorsVerb, err))
+			return apierrors.NewForbidden(
+				q.gr(),
+				q.Name,
+				fmt.Errorf("not permitted to do %q, reason: %w", ignoreReadErrorsVerb, err),
+			)
 		}
 	}
 	key := q.key()
@@ -48,17 +52,29 @@ func (s *Server) deleteUnread(q *request) error {
 	case live == nil:
 		return apierrors.NewNotFound(q.gr(), q.Name)
 	default:
-		return invalid(schema.GroupKind{Group: q.Group, Kind: q.GroupVersionResource.Resource}, q.Name, field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
-			"is exclusively used to delete corrupt object(s), try again by removing this option")})
+		return invalid(
+			schema.GroupKind{Group: q.Group, Kind: q.GroupVersionResource.Resource},
+			q.Name,
+			field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
+				"is exclusively used to delete corrupt object(s), try again by removing this option")},
+		)
 	}
 	if why.Passing {
-		return apierrors.NewInternalError(fmt.Errorf("the object is not deleted, since it can be read when the plugin that keeps its key answers: %w", why))
+		return apierrors.NewInternalError(
+			fmt.Errorf(
+				"the object is not deleted, since it can be read when the plugin that keeps its key answers: %w",
+				why,
+			),
+		)
 	}
 	if err := s.approveUnread(ctx, q); err != nil {
 		return err
 	}
 	full := s.cache.Key(q.kind(), key)
-	r, err := s.store.Commit(ctx, store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}})
+	r, err := s.store.Commit(
+		ctx,
+		store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}},
+	)
 	if err != nil {
 		return unavailable(err)
 	}
@@ -67,12 +83,13 @@ func (s *Server) deleteUnread(q *request) error {
 	}
 	s.log.Warn("deleted what could not be read", "key", full, "revision", why.Revision, "user", q.user.Name)
 	return q.media.WriteObject(q.w, http.StatusOK, statusKind, &metav1.Status{
-		Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: q.Name, Group: q.Group, Kind: q.GroupVersionResource.Resource},
+		Status:  metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: q.Name, Group: q.Group, Kind: q.GroupVersionResource.Resource},
 	})
 }
 
-// approveUnread asks the validating plugins about an object of which they are told the name. What depends on things that
-// cannot be read is not looked at: this is how they are got rid of.
+// approveUnread asks the validating plugins about an object of which they are told the name. What depends on things
+// that cannot be read is not looked at: this is how they are got rid of.
 func (s *Server) approveUnread(ctx context.Context, q *request) error {
 	w := &write{s: s, q: q, operation: "DELETE", old: q.served.New()}
 	m, err := meta.Accessor(w.old)

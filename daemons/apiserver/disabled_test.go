@@ -9,8 +9,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// Fields of features that upstream has turned off are not taken from a client: nothing would carry them out. The object is taken
-// without them, as upstream does.
+// Fields of features that upstream has turned off are not taken from a client: nothing would carry them out. The object
+// is taken without them, as upstream does.
 func TestFieldsOfFeaturesThatAreOffAreDropped(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -18,7 +18,10 @@ func TestFieldsOfFeaturesThatAreOffAreDropped(t *testing.T) {
 	admin := c.as(certs.Admin())
 	const pod = `"containers":[{"name":"c","image":"i"}],"schedulingGroup":{"podGroupName":"g"},"evictionResponders":[{"name":"x.io/y","priority":10000}]`
 	const template = `"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{` + pod + `}}`
-	inTemplate := [][]string{{"spec", "template", "spec", "schedulingGroup"}, {"spec", "template", "spec", "evictionResponders"}}
+	inTemplate := [][]string{
+		{"spec", "template", "spec", "schedulingGroup"},
+		{"spec", "template", "spec", "evictionResponders"},
+	}
 	if code, text := ask(t, admin, "POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`); code != http.StatusCreated {
 		t.Fatal(code, text)
 	}
@@ -27,16 +30,23 @@ func TestFieldsOfFeaturesThatAreOffAreDropped(t *testing.T) {
 		gone       [][]string
 		kept       []string
 	}{
-		{"/api/v1/namespaces/default/pods", pod, [][]string{{"spec", "schedulingGroup"}, {"spec", "evictionResponders"}}, []string{"spec", "containers"}},
+		{"/api/v1/namespaces/default/pods", pod,
+			[][]string{{"spec", "schedulingGroup"}, {"spec", "evictionResponders"}}, []string{"spec", "containers"}},
 		{"/api/v1/namespaces/default/replicationcontrollers", `"selector":{"a":"b"},"template":{"metadata":{"labels":{"a":"b"}},"spec":{` + pod + `}}`, inTemplate, []string{"spec", "template", "spec", "containers"}},
-		{"/apis/apps/v1/namespaces/default/deployments", template, inTemplate, []string{"spec", "template", "spec", "containers"}},
-		{"/apis/apps/v1/namespaces/default/replicasets", template, inTemplate, []string{"spec", "template", "spec", "containers"}},
-		{"/apis/apps/v1/namespaces/default/statefulsets", template, inTemplate, []string{"spec", "template", "spec", "containers"}},
-		{"/apis/apps/v1/namespaces/default/daemonsets", template, inTemplate, []string{"spec", "template", "spec", "containers"}},
+		{"/apis/apps/v1/namespaces/default/deployments", template, inTemplate,
+			[]string{"spec", "template", "spec", "containers"}},
+		{"/apis/apps/v1/namespaces/default/replicasets", template, inTemplate,
+			[]string{"spec", "template", "spec", "containers"}},
+		{"/apis/apps/v1/namespaces/default/statefulsets", template, inTemplate,
+			[]string{"spec", "template", "spec", "containers"}},
+		{"/apis/apps/v1/namespaces/default/daemonsets", template, inTemplate,
+			[]string{"spec", "template", "spec", "containers"}},
 		{"/apis/batch/v1/namespaces/default/jobs", `"scheduling":{},"template":{"spec":{"restartPolicy":"Never",` + pod + `}}`,
-			append([][]string{{"spec", "scheduling"}}, inTemplate...), []string{"spec", "template", "spec", "containers"}},
+			append([][]string{{"spec", "scheduling"}}, inTemplate...),
+			[]string{"spec", "template", "spec", "containers"}},
 		{"/apis/batch/v1/namespaces/default/cronjobs", `"schedule":"@daily","jobTemplate":{"spec":{"scheduling":{},"template":{"spec":{"restartPolicy":"Never",` + pod + `}}}}`,
-			[][]string{{"spec", "jobTemplate", "spec", "scheduling"}, {"spec", "jobTemplate", "spec", "template", "spec", "schedulingGroup"}}, []string{"spec", "schedule"}},
+			[][]string{{"spec", "jobTemplate", "spec", "scheduling"},
+				{"spec", "jobTemplate", "spec", "template", "spec", "schedulingGroup"}}, []string{"spec", "schedule"}},
 		{"/api/v1/nodes", `"podPreemptionPolicy":{},"unschedulable":true`, [][]string{{"spec", "podPreemptionPolicy"}}, []string{"spec", "unschedulable"}},
 		{"/apis/coordination.k8s.io/v1/namespaces/default/leases", `"holderIdentity":"me","strategy":"OldestEmulationVersion","preferredHolder":"you"`,
 			[][]string{{"spec", "strategy"}, {"spec", "preferredHolder"}}, []string{"spec", "holderIdentity"}},
@@ -64,12 +74,29 @@ func TestFieldsOfFeaturesThatAreOffAreDropped(t *testing.T) {
 		}
 		code, text := ask(t, admin, "POST", k.path, `{"metadata":{"name":"x"},"spec":{`+k.spec+`}}`)
 		check("POST", code, http.StatusCreated, text)
-		code, text = ask(t, admin, "PATCH", k.path+"/x", `{"spec":{`+k.spec+`}}`, "Content-Type", "application/strategic-merge-patch+json")
+		code, text = ask(
+			t,
+			admin,
+			"PATCH",
+			k.path+"/x",
+			`{"spec":{`+k.spec+`}}`,
+			"Content-Type",
+			"application/strategic-merge-patch+json",
+		)
 		check("PATCH", code, http.StatusOK, text)
 	}
-	code, text := ask(t, admin, "PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/x/status", `{"status":{"phase":"Pending","healthStatus":{}}}`, "Content-Type", mergePatch)
+	code, text := ask(
+		t,
+		admin,
+		"PATCH",
+		"/api/v1/namespaces/default/persistentvolumeclaims/x/status",
+		`{"status":{"phase":"Pending","healthStatus":{}}}`,
+		"Content-Type",
+		mergePatch,
+	)
 	var claim map[string]any
-	if err := json.Unmarshal([]byte(text), &claim); err != nil || code != http.StatusOK || under(claim, "status", "healthStatus") != nil {
+	if err := json.Unmarshal([]byte(text), &claim); err != nil || code != http.StatusOK ||
+		under(claim, "status", "healthStatus") != nil {
 		t.Errorf("a claim's health is taken: %d %s (%v)", code, text, err)
 	}
 }

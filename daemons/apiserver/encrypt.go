@@ -22,12 +22,16 @@ func encrypted(cfg config.APIServer, s store.Store, env run.Env) (
 	store.Store, run.Check, []func(context.Context, *Server) error, error,
 ) {
 	if cfg.EncryptionProviderConfig == "" {
-		env.Health.Tell("encryption-rewritten", func() error { return nil }) // nothing is encrypted: there is no other key
+		env.Health.Tell(
+			"encryption-rewritten",
+			func() error { return nil },
+		) // nothing is encrypted: there is no other key
 		return s, nil, nil, nil
 	}
 	names := newStorageNames(cfg.EtcdPrefix)
 	sealed, err := sealed.Open(sealed.Config{
-		Store: s, File: cfg.EncryptionProviderConfig, Log: env.Log, Prefixes: names.prefixOf, Resource: names.resourceOf,
+		Store: s, File: cfg.EncryptionProviderConfig, Log: env.Log, Prefixes: names.prefixOf,
+		Resource: names.resourceOf,
 	})
 	if err != nil {
 		return nil, nil, nil, err
@@ -59,7 +63,11 @@ type storageNames struct {
 }
 
 func newStorageNames(prefix string) *storageNames {
-	n := &storageNames{prefix: strings.TrimSuffix(prefix, "/") + "/", byKey: map[string]schema.GroupResource{}, byResource: map[schema.GroupResource]string{}}
+	n := &storageNames{
+		prefix:     strings.TrimSuffix(prefix, "/") + "/",
+		byKey:      map[string]schema.GroupResource{},
+		byResource: map[schema.GroupResource]string{},
+	}
 	for _, k := range kinds.All() {
 		if !k.Virtual {
 			n.byKey[cache.StorageKey(k)], n.byResource[k.GR()] = k.GR(), cache.StorageKey(k)

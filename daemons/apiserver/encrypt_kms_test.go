@@ -22,8 +22,13 @@ import (
 // kept has an API server ask a plugin of its own.
 func kept(t *testing.T, timeout string) (plugin *kmstest.Plugin, change func(*config.APIServer)) {
 	dir, plugin := t.TempDir(), kmstest.New(t)
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n" +
-		fmt.Sprintf("  - kms: {apiVersion: v2, name: vault, endpoint: %q, timeout: %s}\n", plugin.Endpoint(), timeout)
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
+		"[secrets]\n  providers:\n" +
+		fmt.Sprintf(
+			"  - kms: {apiVersion: v2, name: vault, endpoint: %q, timeout: %s}\n",
+			plugin.Endpoint(),
+			timeout,
+		)
 	file(t, dir, "encryption.yaml", []byte(text))
 	return plugin, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml") }
 }
@@ -35,7 +40,8 @@ func unread(what string, err error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	why := err.Error()
-	if d := status.Status().Details; d != nil && status.Status().Reason == metav1.StatusReasonStoreReadError && len(d.Causes) > 0 {
+	if d := status.Status().Details; d != nil && status.Status().Reason == metav1.StatusReasonStoreReadError &&
+		len(d.Causes) > 0 {
 		why = d.Causes[0].Message
 	}
 	if !strings.Contains(why, `KMS plugin "vault" at unix://`) {
@@ -44,8 +50,8 @@ func unread(what string, err error) error {
 	return nil
 }
 
-// S10, S12: an API server whose KMS plugin is away reads what it knows. What it does not is neither missing nor as it was
-// before: it says why, of that object and of lists that would have it, until the plugin answers.
+// S10, S12: an API server whose KMS plugin is away reads what it knows. What it does not is neither missing nor as it
+// was before: it says why, of that object and of lists that would have it, until the plugin answers.
 func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -102,13 +108,17 @@ func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 		return err
 	})
 	asks("patch", func() error {
-		_, err := second.CoreV1().Secrets("default").Patch(ctx, "s", "application/merge-patch+json", []byte(`{"stringData":{"word":"x"}}`), metav1.PatchOptions{})
+		_, err := second.CoreV1().
+			Secrets("default").
+			Patch(ctx, "s", "application/merge-patch+json", []byte(`{"stringData":{"word":"x"}}`), metav1.PatchOptions{})
 		return err
 	})
-	if list, err := second.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+	if list, err := second.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{}); err != nil ||
+		len(list.Items) != 0 {
 		t.Errorf("another namespace: %v, %v", list, err)
 	}
-	if _, err := second.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := second.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("what is not encrypted: %v", err)
 	}
 
@@ -134,7 +144,8 @@ func TestAServerThatStartsWithoutItsPluginIsNotReadyUntilItIsThere(t *testing.T)
 	sound, how := kept(t, "20s")
 	sound.Start(t)
 	first := kubernetes.NewForConfigOrDie(serve(t, s, how).as(certs.Admin()))
-	if _, err := first.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := first.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	late, how := kept(t, "200ms")
@@ -150,7 +161,9 @@ func TestAServerThatStartsWithoutItsPluginIsNotReadyUntilItIsThere(t *testing.T)
 	if c.unready() == nil {
 		t.Error("it is ready without its plugin")
 	}
-	_, err := second.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "t"}}, metav1.CreateOptions{})
+	_, err := second.CoreV1().
+		Secrets("default").
+		Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "t"}}, metav1.CreateOptions{})
 	if err := unread("create", err); err != nil {
 		t.Error(err)
 	}

@@ -39,9 +39,12 @@ func (c *cluster) well(path string) error {
 }
 
 func encryption(keys ...string) string {
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n  - secretbox:\n      keys:\n"
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
+		"[secrets]\n  providers:\n  - secretbox:\n      keys:\n"
 	for _, k := range keys {
-		text += "      - {name: " + k + ", secret: " + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(k, 32))) + "}\n"
+		text += "      - {name: " + k + ", secret: " + base64.StdEncoding.EncodeToString(
+			[]byte(strings.Repeat(k, 32)),
+		) + "}\n"
 	}
 	return text + "  - identity: {}\n"
 }
@@ -57,7 +60,10 @@ func TestSecretsAreEncryptedAtRestAndTheKeyIsRotated(t *testing.T) {
 	c := serve(t, s, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = path })
 	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
 	ctx := context.Background()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"password": "correct horse"}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		StringData: map[string]string{"password": "correct horse"},
+	}
 	if _, err := client.CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

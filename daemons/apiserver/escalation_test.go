@@ -23,32 +23,58 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin())).RbacV1()
 	writes := []string{"get", "list", "create", "update", "patch", "delete", "deletecollection"}
 	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}, Verbs: writes},
-		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "clusterroles"}, Verbs: []string{"escalate", "bind"}, ResourceNames: []string{"free"}},
+		{
+			APIGroups: []string{rbacv1.GroupName},
+			Resources: []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"},
+			Verbs:     writes,
+		},
+		{
+			APIGroups:     []string{rbacv1.GroupName},
+			Resources:     []string{"roles", "clusterroles"},
+			Verbs:         []string{"escalate", "bind"},
+			ResourceNames: []string{"free"},
+		},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
 	}
-	if _, err := client.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "writer"}, Rules: rules}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.ClusterRoles().Create(ctx,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "writer"}, Rules: rules},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "writer"},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "writer"},
-		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "jane"}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.ClusterRoleBindings().Create(ctx,
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "writer"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "writer"},
+			Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "jane"}}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	admin, jane := c.as(certs.Admin()), c.as(certs.Request{CommonName: "jane"})
 
 	const api = "rbac.authorization.k8s.io/v1"
 	role := func(kind, meta, resource string) string {
-		return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{%s},"rules":[{"apiGroups":[""],"resources":[%q],"verbs":["get"]}]}`, api, kind, meta, resource)
+		return fmt.Sprintf(
+			`{"apiVersion":%q,"kind":%q,"metadata":{%s},"rules":[{"apiGroups":[""],"resources":[%q],"verbs":["get"]}]}`,
+			api,
+			kind,
+			meta,
+			resource,
+		)
 	}
 	binding := func(kind, meta, to string) string {
-		return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{%s},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%q},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"joe"}]}`, api, kind, meta, to)
+		return fmt.Sprintf(
+			`{"apiVersion":%q,"kind":%q,"metadata":{%s},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%q},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"joe"}]}`,
+			api,
+			kind,
+			meta,
+			to,
+		)
 	}
 	name := func(n string) string { return fmt.Sprintf(`"name":%q`, n) }
 	for _, k := range []struct {
 		kind, path string
 		text       func(meta string, strong bool) string
-		grow       string // a JSON patch that grants more to an object that grants little; none where it cannot be changed
+		// a JSON patch that grants more to an object that grants little; none where it cannot be changed
+		grow string
 	}{
 		{"Role", "/apis/" + api + "/namespaces/default/roles", nil, `[{"op":"add","path":"/rules/0/resources/-","value":"secrets"}]`},
 		{"ClusterRole", "/apis/" + api + "/clusterroles", nil, `[{"op":"add","path":"/rules/0/resources/-","value":"secrets"}]`},
@@ -65,7 +91,8 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 		}
 		// What is there before is an administrator's.
 		if k.kind == "Role" {
-			if code, text := ask(t, admin, "POST", "/apis/"+api+"/clusterroles", role("ClusterRole", name("weak"), "configmaps")); code != 201 {
+			if code, text := ask(t, admin, "POST", "/apis/"+api+"/clusterroles",
+				role("ClusterRole", name("weak"), "configmaps")); code != 201 {
 				t.Fatal(code, text)
 			}
 		}
@@ -75,37 +102,88 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 			}
 		}
 		type try struct{ how, method, path, body, content string }
-		const apply, merge, jsonPatch, strategic = "application/apply-patch+yaml", "application/merge-patch+json", "application/json-patch+json", "application/strategic-merge-patch+json"
+		const apply, merge, jsonPatch, strategic = "application/apply-patch+yaml", "application/merge-patch+json",
+			"application/json-patch+json", "application/strategic-merge-patch+json"
 		tries := []try{
 			{"POST", "POST", k.path, k.text(name("a"), true), ""},
 			{"POST with a generated name", "POST", k.path, k.text(`"generateName":"a-"`, true), ""},
-			{"POST with the generated name of one that is free", "POST", k.path, k.text(`"generateName":"free"`, true), ""},
+			{
+				"POST with the generated name of one that is free",
+				"POST",
+				k.path,
+				k.text(`"generateName":"free"`, true),
+				"",
+			},
 			{"dry run", "POST", k.path + "?dryRun=All", k.text(name("a"), true), ""},
 			{"PUT that creates", "PUT", k.path + "/a", k.text(name("a"), true), ""},
 			{"PUT that creates, dry", "PUT", k.path + "/a?dryRun=All", k.text(name("a"), true), ""},
 			{"apply that creates", "PATCH", k.path + "/a?fieldManager=m", k.text(name("a"), true), apply},
-			{"apply that creates by force, dry", "PATCH", k.path + "/a?fieldManager=m&force=true&dryRun=All", k.text(name("a"), true), apply},
-			{"a subject for what grants much, or a label", "PATCH", k.path + "/much", `{"metadata":{"labels":{"x":"y"}},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"me"}]}`, merge},
-			{"apply to what grants much", "PATCH", k.path + "/much?fieldManager=m&force=true", k.text(name("much")+`,"labels":{"x":"y"}`, true), apply},
-			{"strategic patch of what grants much", "PATCH", k.path + "/much", `{"metadata":{"labels":{"x":"y"}}}`, strategic},
-			{"JSON patch of what grants much", "PATCH", k.path + "/much", `[{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]`, jsonPatch},
+			{
+				"apply that creates by force, dry",
+				"PATCH",
+				k.path + "/a?fieldManager=m&force=true&dryRun=All",
+				k.text(name("a"), true),
+				apply,
+			},
+			{
+				"a subject for what grants much, or a label",
+				"PATCH",
+				k.path + "/much",
+				`{"metadata":{"labels":{"x":"y"}},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"me"}]}`,
+				merge,
+			},
+			{
+				"apply to what grants much",
+				"PATCH",
+				k.path + "/much?fieldManager=m&force=true",
+				k.text(name("much")+`,"labels":{"x":"y"}`, true),
+				apply,
+			},
+			{
+				"strategic patch of what grants much",
+				"PATCH",
+				k.path + "/much",
+				`{"metadata":{"labels":{"x":"y"}}}`,
+				strategic,
+			},
+			{
+				"JSON patch of what grants much",
+				"PATCH",
+				k.path + "/much",
+				`[{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]`,
+				jsonPatch,
+			},
 		}
 		if k.grow != "" {
-			tries = append(tries,
+			tries = append(
+				tries,
 				try{"PUT that grows", "PUT", k.path + "/little", k.text(name("little"), true), ""},
 				try{"JSON patch that grows", "PATCH", k.path + "/little", k.grow, jsonPatch},
 				try{"JSON patch that grows, dry", "PATCH", k.path + "/little?dryRun=All", k.grow, jsonPatch},
 				try{"merge patch that grows", "PATCH", k.path + "/little", k.text("", true), merge},
 				try{"strategic patch that grows", "PATCH", k.path + "/little", k.text("", true), strategic},
-				try{"apply that grows", "PATCH", k.path + "/little?fieldManager=m&force=true", k.text(name("little"), true), apply},
+				try{
+					"apply that grows",
+					"PATCH",
+					k.path + "/little?fieldManager=m&force=true",
+					k.text(name("little"), true),
+					apply,
+				},
 			)
 		}
 		if k.kind == "ClusterRole" {
 			all := `{"apiVersion":"` + api + `","kind":"ClusterRole","metadata":{"name":"%s"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`
-			tries = append(tries,
+			tries = append(
+				tries,
 				try{"an aggregate", "POST", k.path, fmt.Sprintf(all, "a"), ""},
 				try{"an aggregate by apply", "PATCH", k.path + "/a?fieldManager=m", fmt.Sprintf(all, "a"), apply},
-				try{"what grants little becomes an aggregate", "PATCH", k.path + "/little", `{"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`, merge},
+				try{
+					"what grants little becomes an aggregate",
+					"PATCH",
+					k.path + "/little",
+					`{"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`,
+					merge,
+				},
 			)
 		}
 		for _, try := range tries {
@@ -127,9 +205,13 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 			if code, text := ask(t, jane, "POST", k.path, k.text(name("free"), true)); code != 403 {
 				t.Errorf("a POST of a %s that may be escalated by its name: %d %s", k.kind, code, text)
 			}
-			fine = append(fine, try{"PUT of what may be escalated", "PUT", k.path + "/free", k.text(name("free"), true), ""})
+			fine = append(
+				fine,
+				try{"PUT of what may be escalated", "PUT", k.path + "/free", k.text(name("free"), true), ""},
+			)
 		} else {
-			fine = append(fine, try{"a binding of what may be bound", "POST", k.path, binding(k.kind, name("bound"), "free"), ""})
+			fine = append(fine,
+				try{"a binding of what may be bound", "POST", k.path, binding(k.kind, name("bound"), "free"), ""})
 		}
 		for _, try := range fine {
 			if code, text := ask(t, jane, try.method, try.path, try.body, kindOf(try.content)...); code != 201 {
@@ -138,7 +220,12 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 		}
 	}
 	var is rbacv1.ClusterRole
-	if _, text := ask(t, admin, "GET", "/apis/"+api+"/clusterroles/little", ""); json.Unmarshal([]byte(text), &is) != nil || len(is.Rules) != 1 || is.Rules[0].Resources[0] != "configmaps" {
+	if _, text := ask(t, admin, "GET", "/apis/"+api+"/clusterroles/little", ""); json.Unmarshal(
+		[]byte(text),
+		&is,
+	) != nil ||
+		len(is.Rules) != 1 ||
+		is.Rules[0].Resources[0] != "configmaps" {
 		t.Error(text)
 	}
 }
@@ -170,8 +257,10 @@ func TestReadingAKubeletThroughTheServerRunsNothing(t *testing.T) {
 	})
 	for path, want := range map[string]int{
 		"/metrics": 503, "/pods": 503, "/execute": 503, // as far as there is no kubelet
-		"/exec/shop/web/main": 403, "/attach/shop/web/main": 403, "/portForward/shop/web": 403, "/run/shop/web/main": 403,
-		"//exec/shop/web/main": 403, "/./exec/shop/web/main": 403, "/pods/../exec/shop/web/main": 403, "/%65xec/shop/web/main": 403, "/exec": 403,
+		"/exec/shop/web/main": 403, "/attach/shop/web/main": 403, "/portForward/shop/web": 403,
+		"/run/shop/web/main":   403,
+		"//exec/shop/web/main": 403, "/./exec/shop/web/main": 403, "/pods/../exec/shop/web/main": 403,
+		"/%65xec/shop/web/main": 403, "/exec": 403,
 	} {
 		if code, text := ask(t, jane, "GET", "/api/v1/nodes/bare/proxy"+path, ""); code != want {
 			t.Errorf("%s: %d %s", path, code, text)

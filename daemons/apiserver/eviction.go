@@ -57,8 +57,8 @@ func (s *Server) evict(q *request) error {
 	if err != nil {
 		return err
 	}
-	// All who have a say are asked before the budget is spent, since a refusal does not give it back: a node could use up the
-	// budgets of other nodes' pods.
+	// All who have a say are asked before the budget is spent, since a refusal does not give it back: a node could use
+	// up the budgets of other nodes' pods.
 	if err := s.presentTo(s.o.Validators, q, "CREATE", evictionKind, e, len(o.DryRun) > 0); err != nil {
 		return err
 	}
@@ -70,7 +70,12 @@ func (s *Server) evict(q *request) error {
 	if err := s.evictPod(q, pod, o); err != nil {
 		return err
 	}
-	return q.media.WriteObject(q.w, http.StatusCreated, statusKind, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
+	return q.media.WriteObject(
+		q.w,
+		http.StatusCreated,
+		statusKind,
+		&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated},
+	)
 }
 
 // evictable reads the pod that is to be evicted.
@@ -99,8 +104,8 @@ const (
 	evictionPause = 500 * time.Millisecond
 )
 
-// evictPod takes what a pod's eviction costs from its budget, and deletes it. Where the pod's state was why it costs nothing, the
-// pod must still be of the version that was looked at, for it may have become ready since.
+// evictPod takes what a pod's eviction costs from its budget, and deletes it. Where the pod's state was why it costs
+// nothing, the pod must still be of the version that was looked at, for it may have become ready since.
 func (s *Server) evictPod(q *request, pod *corev1.Pod, o *metav1.DeleteOptions) error {
 	ours := o.Preconditions.ResourceVersion == nil // nobody else asks for a version
 	for try := 1; !needsBudget(pod); try++ {
@@ -143,9 +148,17 @@ func (s *Server) removeEvicted(q *request, pod *corev1.Pod, o *metav1.DeleteOpti
 	return err
 }
 
-// markEvicted has a pod say why it goes, before it does. A version that it is to have goes on to be the one that it has then.
+// markEvicted has a pod say why it goes, before it does. A version that it is to have goes on to be the one that it has
+// then.
 func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
-	w, one, err := s.writeAs(q.http.Context(), q, corev1.SchemeGroupVersion.WithResource("pods"), "status", q.Namespace, q.Name)
+	w, one, err := s.writeAs(
+		q.http.Context(),
+		q,
+		corev1.SchemeGroupVersion.WithResource("pods"),
+		"status",
+		q.Namespace,
+		q.Name,
+	)
 	if err != nil {
 		return err
 	}
@@ -158,8 +171,16 @@ func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
 			return nil, err
 		}
 		pod := stored.DeepCopy()
-		setCondition(pod, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
-			Message: "Eviction API: evicting", ObservedGeneration: pod.Generation})
+		setCondition(
+			pod,
+			corev1.PodCondition{
+				Type:               corev1.DisruptionTarget,
+				Status:             corev1.ConditionTrue,
+				Reason:             "EvictionByEvictionAPI",
+				Message:            "Eviction API: evicting",
+				ObservedGeneration: pod.Generation,
+			},
+		)
 		return pod, nil
 	})
 	if err != nil || must.ResourceVersion == nil {
@@ -183,22 +204,28 @@ func needsBudget(pod *corev1.Pod) bool {
 
 // over says whether a pod serves nobody any more, whatever is written of it.
 func over(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+		pod.DeletionTimestamp != nil
 }
 
-// spend takes one disruption from the budget that covers a pod. It returns the budget's name where it spares it, for the pod is
-// not ready.
+// spend takes one disruption from the budget that covers a pod. It returns the budget's name where it spares it, for
+// the pod is not ready.
 func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, err error) {
 	found, err := s.budgetsOf(pod)
 	if err != nil || len(found) == 0 {
 		return "", err
 	}
 	if len(found) > 1 {
-		return "", &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
-			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
+		return "", &apierrors.StatusError{
+			ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+				Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not " +
+					"support."},
+		}
 	}
 	budget := found[0]
-	if !ready(pod) && (alwaysAllow(budget) || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0) {
+	if !ready(pod) &&
+		(alwaysAllow(budget) || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy &&
+			budget.Status.DesiredHealthy > 0) {
 		return budget.Name, nil // it is not among the healthy ones that the budget counts
 	}
 	w, one, err := s.writeAs(q.http.Context(), q, budgets, "status", budget.Namespace, budget.Name)
@@ -217,12 +244,20 @@ func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, er
 }
 
 // spent returns a budget after an eviction, or the refusal.
-func spent(stored *policyv1.PodDisruptionBudget, pod *corev1.Pod, now time.Time) (*policyv1.PodDisruptionBudget, error) {
+func spent(
+	stored *policyv1.PodDisruptionBudget,
+	pod *corev1.Pod,
+	now time.Time,
+) (*policyv1.PodDisruptionBudget, error) {
 	if stored.Status.ObservedGeneration < stored.Generation {
 		return nil, beingProcessed(stored.Name)
 	}
 	if len(stored.Status.DisruptedPods) > maxDisrupted {
-		return nil, apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), stored.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return nil, apierrors.NewForbidden(
+			policyv1.Resource("poddisruptionbudget"),
+			stored.Name,
+			errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"),
+		)
 	}
 	if stored.Status.DisruptionsAllowed <= 0 {
 		return nil, refusal(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
@@ -230,8 +265,12 @@ func spent(stored *policyv1.PodDisruptionBudget, pod *corev1.Pod, now time.Time)
 	}
 	next := stored.DeepCopy()
 	if next.Status.DisruptionsAllowed--; next.Status.DisruptionsAllowed == 0 {
-		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
-			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: next.Status.ObservedGeneration, LastTransitionTime: metav1.NewTime(now)})
+		meta.SetStatusCondition(
+			&next.Status.Conditions,
+			metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+				Reason: policyv1.InsufficientPodsReason, ObservedGeneration: next.Status.ObservedGeneration,
+				LastTransitionTime: metav1.NewTime(now)},
+		)
 	}
 	if next.Status.DisruptedPods == nil {
 		next.Status.DisruptedPods = map[string]metav1.Time{}
@@ -247,7 +286,10 @@ func beingProcessed(budget string) error {
 
 func refusal(cause string, retry int) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
+	err.ErrStatus.Details.Causes = append(
+		err.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause},
+	)
 	return err
 }
 
@@ -255,7 +297,9 @@ func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, er
 	list := s.Objects().List(budgets.GroupResource(), pod.Namespace) // before it is asked what was not in it
 	if all := s.cache.Resource(budgets.GroupResource()); all != nil {
 		if err := all.Unread(pod.Namespace + "/"); err != nil {
-			return nil, apierrors.NewInternalError(fmt.Errorf("whether a disruption budget forbids the eviction is not known: %w", err))
+			return nil, apierrors.NewInternalError(
+				fmt.Errorf("whether a disruption budget forbids the eviction is not known: %w", err),
+			)
 		}
 	}
 	var found []*policyv1.PodDisruptionBudget
@@ -266,7 +310,9 @@ func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, er
 		}
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err != nil {
-			return nil, apierrors.NewInternalError(fmt.Errorf("read the selector of the disruption budget %s: %w", budget.Name, err))
+			return nil, apierrors.NewInternalError(
+				fmt.Errorf("read the selector of the disruption budget %s: %w", budget.Name, err),
+			)
 		}
 		if selector.Matches(labels.Set(pod.Labels)) {
 			found = append(found, budget)

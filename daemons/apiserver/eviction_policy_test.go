@@ -17,20 +17,38 @@ import (
 )
 
 // forbidden has a policy refuse writes of something to everybody, and waits until it does.
-func forbidden(ctx context.Context, t *testing.T, client kubernetes.Interface, resource string, operation admissionregistrationv1.OperationType, refused func() error) {
+func forbidden(
+	ctx context.Context,
+	t *testing.T,
+	client kubernetes.Interface,
+	resource string,
+	operation admissionregistrationv1.OperationType,
+	refused func() error,
+) {
 	t.Helper()
-	rule := admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{operation}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}}}}
+	rule := admissionregistrationv1.NamedRuleWithOperations{
+		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{
+				operation,
+			}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+				Resources: []string{resource}}},
+	}
 	name := "none-" + string(operation[0]|0x20)
-	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}},
-			Validations:      []admissionregistrationv1.Validation{{Expression: "false"}}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx,
+		&admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}},
+				Validations:      []admissionregistrationv1.Validation{{Expression: "false"}}}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx,
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        name,
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, func() error {
@@ -41,19 +59,25 @@ func forbidden(ctx context.Context, t *testing.T, client kubernetes.Interface, r
 	})
 }
 
-// Plugins are asked about the eviction, before it takes anything from a budget, and not again about what follows from it.
+// Plugins are asked about the eviction, before it takes anything from a budget, and not again about what follows from
+// it.
 func TestPoliciesAreAskedAboutAnEvictionAlone(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	c := serve(t, s)
 	ctx := bounded(t)
 	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
-	if _, err := client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ServiceAccounts("default").Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	pods := client.CoreV1().Pods("default")
-	p, err := pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Finalizers: []string{"example.com/wait"}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+	p, err := pods.Create(
+		ctx,
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Finalizers: []string{"example.com/wait"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+		metav1.CreateOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +94,17 @@ func TestPoliciesAreAskedAboutAnEvictionAlone(t *testing.T) {
 	if p, err = pods.Get(ctx, "p", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if p.DeletionTimestamp == nil || len(p.Status.Conditions) != 1 || p.Status.Conditions[0].Type != corev1.DisruptionTarget {
+	if p.DeletionTimestamp == nil || len(p.Status.Conditions) != 1 ||
+		p.Status.Conditions[0].Type != corev1.DisruptionTarget {
 		t.Errorf("it goes at %v, and says %v", p.DeletionTimestamp, p.Status.Conditions)
 	}
 	forbidden(ctx, t, client, "pods/eviction", admissionregistrationv1.Create, func() error {
-		return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "p"}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
+		return pods.EvictV1(
+			ctx,
+			&policyv1.Eviction{
+				ObjectMeta:    metav1.ObjectMeta{Name: "p"},
+				DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+			},
+		)
 	})
 }

@@ -21,7 +21,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// Whether a budget guards a pod follows from its state. A pod that becomes ready between that look and its deletion is looked at again.
+// Whether a budget guards a pod follows from its state. A pod that becomes ready between that look and its deletion is
+// looked at again.
 func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -46,50 +47,103 @@ func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 	}
 	var asked atomic.Int32
 	var meanwhile atomic.Pointer[func() error]
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{"/evict": func(*admissionv1.AdmissionRequest) string {
-		asked.Add(1)
-		if f := meanwhile.Swap(nil); f != nil {
-			if err := (*f)(); err != nil {
-				t.Error(err)
+	h := newHooks(
+		t,
+		map[string]func(*admissionv1.AdmissionRequest) string{"/evict": func(*admissionv1.AdmissionRequest) string {
+			asked.Add(1)
+			if f := meanwhile.Swap(nil); f != nil {
+				if err := (*f)(); err != nil {
+					t.Error(err)
+				}
 			}
-		}
-		return `"allowed":true`
-	}})
-	must(client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))
-	must(client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "evict"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "evict.example.com",
-			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To(h.server.URL + "/evict"),
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw})},
-			Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/eviction"}}}},
-		}}}, metav1.CreateOptions{}))
+			return `"allowed":true`
+		}},
+	)
+	must(
+		client.CoreV1().
+			ServiceAccounts("default").
+			Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}),
+	)
+	must(
+		client.AdmissionregistrationV1().
+			ValidatingWebhookConfigurations().
+			Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: "evict",
+				}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "evict.example.com",
+					SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+					AdmissionReviewVersions: []string{"v1"},
+					ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To(h.server.URL + "/evict"),
+						CABundle: pem.EncodeToMemory(
+							&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw},
+						)},
+					Rules: []admissionregistrationv1.RuleWithOperations{
+						{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+							Rule: admissionregistrationv1.Rule{
+								APIGroups:   []string{""},
+								APIVersions: []string{"v1"},
+								Resources:   []string{"pods/eviction"},
+							}},
+					},
+				}}}, metav1.CreateOptions{}),
+	)
 	for name, c := range map[string]struct {
 		phase   corev1.PodPhase
 		healthy int32 // of one that is to be
 		becomes corev1.ConditionStatus
 		cause   string // of the refusal; empty: it is evicted
 	}{
-		"it starts and gets ready":               {corev1.PodPending, 1, "True", "needs 1 healthy pods and has 1 currently"},
-		"it starts and does not get ready":       {corev1.PodPending, 1, "False", ""},
-		"it gets ready, not having been":         {corev1.PodRunning, 1, "True", "is still being processed by the server."},
-		"it stays unready, and says so again":    {corev1.PodRunning, 1, "", ""},
-		"it is unready, and too few are healthy": {corev1.PodRunning, 0, "False", "needs 1 healthy pods and has 0 currently"},
+		"it starts and gets ready": {corev1.PodPending, 1, "True", "needs 1 healthy pods and has 1 " +
+			"currently"},
+		"it starts and does not get ready": {corev1.PodPending, 1, "False", ""},
+		"it gets ready, not having been": {corev1.PodRunning, 1, "True", "is still being processed by the " +
+			"server."},
+		"it stays unready, and says so again": {corev1.PodRunning, 1, "", ""},
+		"it is unready, and too few are healthy": {corev1.PodRunning, 0, "False", "needs 1 healthy pods and has 0 " +
+			"currently"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			name := strings.NewReplacer(" ", "-", ",", "").Replace(name)
 			labels := map[string]string{"app": name}
-			must(pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Finalizers: []string{"example.com/wait"}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{}))
+			must(
+				pods.Create(
+					ctx,
+					&corev1.Pod{
+						ObjectMeta: metav1.ObjectMeta{
+							Name:       name,
+							Labels:     labels,
+							Finalizers: []string{"example.com/wait"},
+						},
+						Spec: corev1.PodSpec{
+							Containers: []corev1.Container{{Name: "c", Image: "i"}},
+						},
+					},
+					metav1.CreateOptions{},
+				),
+			)
 			must(nil, is(name, c.phase, "False"))
 			b, err := pdbs.Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
-				Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels}}}, metav1.CreateOptions{})
+				Spec: policyv1.PodDisruptionBudgetSpec{
+					MinAvailable: ptr.To(intstr.FromInt32(1)),
+					Selector:     &metav1.LabelSelector{MatchLabels: labels},
+				}}, metav1.CreateOptions{})
 			must(b, err)
-			b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, CurrentHealthy: c.healthy, DesiredHealthy: 1, ExpectedPods: 1}
+			b.Status = policyv1.PodDisruptionBudgetStatus{
+				ObservedGeneration: b.Generation,
+				CurrentHealthy:     c.healthy,
+				DesiredHealthy:     1,
+				ExpectedPods:       1,
+			}
 			must(pdbs.UpdateStatus(ctx, b, metav1.UpdateOptions{}))
 			before := asked.Load()
 			wait(t, func() error { // for the webhook to be known
-				err := pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
+				err := pods.EvictV1(
+					ctx,
+					&policyv1.Eviction{
+						ObjectMeta:    metav1.ObjectMeta{Name: name},
+						DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+					},
+				)
 				if asked.Load() == before {
 					return errors.Join(errors.New("it is not asked"), err)
 				}
@@ -101,8 +155,17 @@ func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 			}
 			before = asked.Load()
 			// A client that is asked to come back would, and find the pod guarded.
-			err = client.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(name).SubResource("eviction").
-				Body(&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}}).MaxRetries(0).Do(ctx).Error()
+			err = client.CoreV1().
+				RESTClient().
+				Post().
+				Namespace("default").
+				Resource("pods").
+				Name(name).
+				SubResource("eviction").
+				Body(&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}}).
+				MaxRetries(0).
+				Do(ctx).
+				Error()
 			if n := asked.Load() - before; n != 1 {
 				t.Errorf("the webhook is asked %d times", n)
 			}
@@ -116,7 +179,8 @@ func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 				return
 			}
 			var refused *apierrors.StatusError
-			if !apierrors.IsTooManyRequests(err) || !errors.As(err, &refused) || refused.ErrStatus.Details == nil || len(refused.ErrStatus.Details.Causes) != 1 ||
+			if !apierrors.IsTooManyRequests(err) || !errors.As(err, &refused) || refused.ErrStatus.Details == nil ||
+				len(refused.ErrStatus.Details.Causes) != 1 ||
 				!strings.HasSuffix(refused.ErrStatus.Details.Causes[0].Message, c.cause) {
 				t.Errorf("it answers %v", err)
 			}

@@ -16,7 +16,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// S12: a node evicts its own pods alone, and what is refused takes nothing from the budget of the pod that it asked about.
+// S12: a node evicts its own pods alone, and what is refused takes nothing from the budget of the pod that it asked
+// about.
 func TestARefusedEvictionSpendsNothing(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -29,21 +30,42 @@ func TestARefusedEvictionSpendsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))
+	must(
+		client.CoreV1().
+			ServiceAccounts("default").
+			Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}),
+	)
 	for _, name := range []string{"mine", "theirs"} {
-		must(client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+		must(
+			client.CoreV1().
+				Nodes().
+				Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}),
+		)
 		p, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
-			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+			Spec: corev1.PodSpec{
+				NodeName:   name,
+				Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			}}, metav1.CreateOptions{})
 		must(p, err)
 		p.Status.Phase = corev1.PodRunning
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		must(client.CoreV1().Pods("default").UpdateStatus(ctx, p, metav1.UpdateOptions{}))
 		one := intstr.FromInt32(1)
-		b, err := client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}}}, metav1.CreateOptions{})
+		b, err := client.PolicyV1().
+			PodDisruptionBudgets("default").
+			Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: policyv1.PodDisruptionBudgetSpec{
+					MaxUnavailable: &one,
+					Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+				}}, metav1.CreateOptions{})
 		must(b, err)
-		b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: 1, CurrentHealthy: 1, ExpectedPods: 1}
+		b.Status = policyv1.PodDisruptionBudgetStatus{
+			ObservedGeneration: b.Generation,
+			DisruptionsAllowed: 1,
+			CurrentHealthy:     1,
+			ExpectedPods:       1,
+		}
 		must(client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(ctx, b, metav1.UpdateOptions{}))
 	}
 	node := kubernetes.NewForConfigOrDie(c.as(certs.Node("mine")))
@@ -54,13 +76,15 @@ func TestARefusedEvictionSpendsNothing(t *testing.T) {
 		return b.Status.DisruptionsAllowed
 	}
 	err := node.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
-	if err == nil || !strings.Contains(err.Error(), `node "mine" can only evict pods with spec.nodeName set to itself`) {
+	if err == nil ||
+		!strings.Contains(err.Error(), `node "mine" can only evict pods with spec.nodeName set to itself`) {
 		t.Error(err)
 	}
 	if n := allowed(ctx, "theirs"); n != 1 {
 		t.Errorf("%d disruptions are left of the other node's budget", n)
 	}
-	if err := node.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}); err != nil {
+	if err := node.CoreV1().Pods("default").EvictV1(ctx,
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}); err != nil {
 		t.Error(err)
 	}
 	if n := allowed(ctx, "mine"); n != 0 {
@@ -70,16 +94,28 @@ func TestARefusedEvictionSpendsNothing(t *testing.T) {
 	spent, err := client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, "mine", metav1.GetOptions{})
 	must(spent, err)
 	allowing := meta.FindStatusCondition(spent.Status.Conditions, policyv1.DisruptionAllowedCondition)
-	if allowing == nil || allowing.Status != metav1.ConditionFalse || allowing.Reason != policyv1.InsufficientPodsReason || allowing.ObservedGeneration != spent.Generation {
+	if allowing == nil || allowing.Status != metav1.ConditionFalse ||
+		allowing.Reason != policyv1.InsufficientPodsReason ||
+		allowing.ObservedGeneration != spent.Generation {
 		t.Errorf("its condition is %+v", allowing)
 	}
 	if _, ok := spent.Status.DisruptedPods["mine"]; !ok {
 		t.Errorf("the pod is not among those that go: %v", spent.Status.DisruptedPods)
 	}
-	must(client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "second"},
-		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}}}}, metav1.CreateOptions{}))
-	err = client.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
-	if err == nil || err.Error() != "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support." {
+	must(
+		client.PolicyV1().
+			PodDisruptionBudgets("default").
+			Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "second"},
+				Spec: policyv1.PodDisruptionBudgetSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}},
+				}}, metav1.CreateOptions{}),
+	)
+	err = client.CoreV1().
+		Pods("default").
+		EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
+	if err == nil ||
+		err.Error() != "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "+
+			"support." {
 		t.Errorf("with two budgets: %v", err)
 	}
 }
@@ -91,7 +127,8 @@ func TestAnEvictedPodSaysWhyItGoes(t *testing.T) {
 	c := serve(t, s)
 	ctx := bounded(t)
 	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
-	if _, err := client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ServiceAccounts("default").Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	stale := "1"
@@ -100,20 +137,26 @@ func TestAnEvictedPodSaysWhyItGoes(t *testing.T) {
 		want    string
 		goes    bool
 	}{
-		"plain":             {nil, "True EvictionByEvictionAPI Eviction API: evicting", true},
-		"by-its-version":    {&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}}, "True EvictionByEvictionAPI Eviction API: evicting", true},
-		"by-an-old-version": {&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &stale}}, "", false},
-		"as-if":             {&metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, "", false},
+		"plain": {nil, "True EvictionByEvictionAPI Eviction API: evicting", true},
+		"by-its-version": {&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}},
+			"True EvictionByEvictionAPI Eviction API: evicting", true},
+		"by-an-old-version": {&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &stale}}, "",
+			false},
+		"as-if": {&metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, "", false},
 	} {
-		p, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/wait"}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+		p, err := client.CoreV1().
+			Pods("default").
+			Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/wait"}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if o := c.options; o != nil && o.Preconditions != nil && o.Preconditions.ResourceVersion == nil {
 			o.Preconditions.ResourceVersion = &p.ResourceVersion
 		}
-		err = client.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}, DeleteOptions: c.options})
+		err = client.CoreV1().
+			Pods("default").
+			EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}, DeleteOptions: c.options})
 		if refused := name == "by-an-old-version"; (err != nil) != refused {
 			t.Errorf("%s: %v", name, err)
 		}

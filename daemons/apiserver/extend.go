@@ -127,11 +127,13 @@ func (f *followed) wait(ctx context.Context, revision int64) {
 // arrival is how long a request for something unknown waits for its definition.
 const arrival = 3 * time.Second
 
-// current holds a request for a document about what is served until it says what this server knows of every definition that is
-// established anywhere: who has seen that looks for the kind at any server. It waits for no definition that cannot be served, and
-// not at all while the store does not answer.
+// current holds a request for a document about what is served until it says what this server knows of every definition
+// that is established anywhere: who has seen that looks for the kind at any server. It waits for no definition that
+// cannot be served, and not at all while the store does not answer.
 func (s *Server) current(q *request, crds *cache.Resource) {
-	if q.http.Method != http.MethodGet || !strings.HasPrefix(q.Path, "/apis") && !strings.HasPrefix(q.Path, "/openapi/") || s.storeWell() != nil {
+	if q.http.Method != http.MethodGet ||
+		!strings.HasPrefix(q.Path, "/apis") && !strings.HasPrefix(q.Path, "/openapi/") ||
+		s.storeWell() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(q.http.Context(), arrival)
@@ -166,7 +168,11 @@ func (s *Server) arrive(q *request) error {
 
 // follow makes what is served that what a snapshot of definitions declares. more says
 // that something is under way that must be looked at again.
-func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving map[string]extension) (more bool, err error) {
+func (s *Server) follow(
+	ctx context.Context,
+	snapshot *cache.Snapshot,
+	serving map[string]extension,
+) (more bool, err error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
 	snapshot.Ascend("", "", func(e *cache.Entry) bool {
 		if obj, err := e.Object(); err == nil { // what cannot be read is served as it was
@@ -182,7 +188,8 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 	for _, d := range all {
 		status := custom.Judge(d, names, s.o.Now())
 		if !equality.Semantic.DeepEqual(status, d.Status) {
-			// What is accepted is served when it is written: then all servers know it. The next one may not have the same names.
+			// What is accepted is served when it is written: then all servers know it. The next one may not have the
+			// same names.
 			names.Accept(d, status.AcceptedNames)
 			if err := s.judge(ctx, d, status); err != nil {
 				failed = append(failed, err)
@@ -221,10 +228,12 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 		s.serveKinds(sorted(serving))
 	}
 	for _, d := range all {
-		if d.DeletionTimestamp == nil || !slices.Contains(d.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
+		if d.DeletionTimestamp == nil ||
+			!slices.Contains(d.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
 			continue
 		}
-		if was, ok := serving[d.Name]; ok && was.kind.Untyped.Family.Closed.Load() || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+		if was, ok := serving[d.Name]; ok && was.kind.Untyped.Family.Closed.Load() ||
+			!apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
 			left, err := s.clean(ctx, d, was.kind)
 			more = more || left
 			if err != nil {
@@ -238,11 +247,17 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 // differs says whether two states of a definition declare different things.
 func differs(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	return a != b && (a.UID != b.UID ||
-		!equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames))
+		!equality.Semantic.DeepEqual(a.Spec, b.Spec) ||
+		!equality.Semantic.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames))
 }
 
 // begin serves what a definition declares, in place of what it declared before.
-func (s *Server) begin(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition, was extension, serving map[string]extension) error {
+func (s *Server) begin(
+	ctx context.Context,
+	d *apiextensionsv1.CustomResourceDefinition,
+	was extension,
+	serving map[string]extension,
+) error {
 	k, err := custom.Kind(d, s.reach)
 	if err != nil {
 		return err
@@ -275,7 +290,11 @@ func sorted(serving map[string]extension) []*kinds.Kind {
 }
 
 // judge writes what became of a definition's names.
-func (s *Server) judge(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition, status apiextensionsv1.CustomResourceDefinitionStatus) error {
+func (s *Server) judge(
+	ctx context.Context,
+	d *apiextensionsv1.CustomResourceDefinition,
+	status apiextensionsv1.CustomResourceDefinitionStatus,
+) error {
 	q := s.internal(ctx, definitions, "", d.Name)
 	q.Subresource = "status"
 	w := &write{s: s, q: q, manager: manager, subresource: "status"}
@@ -299,7 +318,11 @@ func (s *Server) judge(ctx context.Context, d *apiextensionsv1.CustomResourceDef
 
 // clean deletes the objects of a definition on its way out, and lets it go when there
 // are none. left says that some are held by others.
-func (s *Server) clean(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition, k *kinds.Kind) (left bool, err error) {
+func (s *Server) clean(
+	ctx context.Context,
+	d *apiextensionsv1.CustomResourceDefinition,
+	k *kinds.Kind,
+) (left bool, err error) {
 	if k != nil {
 		q := s.internalTo(ctx, wire.Served{Kind: k}, k.GVR(), "", "")
 		if _, err := s.cache.Current(ctx); err != nil {
@@ -331,7 +354,10 @@ func (s *Server) clean(ctx context.Context, d *apiextensionsv1.CustomResourceDef
 			return nil, apierrors.NewNotFound(definitions.GroupResource(), d.Name)
 		}
 		next := now.DeepCopy()
-		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer })
+		next.Finalizers = slices.DeleteFunc(
+			next.Finalizers,
+			func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer },
+		)
 		return next, nil
 	})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -38,7 +38,8 @@ func status(err error) metav1.Status {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", large.Limit)).ErrStatus
 	case errors.Is(err, store.ErrUnavailable):
 		return apierrors.NewTimeoutError(err.Error(), 0).ErrStatus
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded): // the latter says so of what the client sends
+	case errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, os.ErrDeadlineExceeded): // the latter says so of what the client sends
 		return apierrors.NewTimeoutError("the request did not complete within the allotted timeout", 0).ErrStatus
 	case errors.Is(err, context.Canceled):
 		return apierrors.NewTimeoutError("the request was given up", 0).ErrStatus
@@ -83,12 +84,19 @@ func (s *Server) fail(q *request, err error) {
 	}
 }
 
-// upstreamsFault tells what clients do wrong, and upstream has not classified, as upstream does: as a fault of its own without a reason.
+// upstreamsFault tells what clients do wrong, and upstream has not classified, as upstream does: as a fault of its own
+// without a reason.
 func upstreamsFault(err error) error {
 	if _, known := err.(apierrors.APIStatus); known || err == nil {
 		return err
 	}
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}}
+	return &apierrors.StatusError{
+		ErrStatus: metav1.Status{
+			Status:  metav1.StatusFailure,
+			Code:    http.StatusInternalServerError,
+			Message: err.Error(),
+		},
+	}
 }
 
 // invalid refuses an object for what is wrong with it.
@@ -148,15 +156,21 @@ func (r *recorder) release() {
 	}
 }
 
-// otherObject refuses a write whose object is not the one that is stored under its name, or where nothing is, in the words
-// of upstream's store.
+// otherObject refuses a write whose object is not the one that is stored under its name, or where nothing is, in the
+// words of upstream's store.
 func (s *Server) otherObject(q *request, meant, is types.UID) error {
-	return apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
-		s.cache.Key(q.kind(), q.key()), uidConflict(meant, is)))
+	return apierrors.NewConflict(
+		q.gr(),
+		q.Name,
+		fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
+			s.cache.Key(q.kind(), q.key()), uidConflict(meant, is)),
+	)
 }
 
 // uidConflict is the reason of a conflict when the object that is meant is another one,
 // in upstream's words.
 func uidConflict(meant, is types.UID) error {
-	return errors.New("Precondition failed: UID in precondition: " + string(meant) + ", UID in object meta: " + string(is))
+	return errors.New(
+		"Precondition failed: UID in precondition: " + string(meant) + ", UID in object meta: " + string(is),
+	)
 }

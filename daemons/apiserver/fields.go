@@ -68,7 +68,8 @@ func (f *fieldManagers) warm() { f.keys() }
 
 // listKeys are the names by which the items of lists are told apart, in any kind.
 func (f *fieldManagers) listKeys() managed.Keys {
-	typed, err := f.converter().ObjectToTyped(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}})
+	typed, err := f.converter().
+		ObjectToTyped(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}})
 	if err != nil {
 		return nil // then there are no schemas, and no managers either
 	}
@@ -215,7 +216,13 @@ func (d defaulter) Default(obj runtime.Object) {
 
 // update returns obj with the fields in which it differs from live managed by manager. before is the entry of
 // live, nil if there is none.
-func (f *fieldManagers) update(s wire.Served, subresource string, before *cache.Entry, live, obj runtime.Object, manager string) (runtime.Object, error) {
+func (f *fieldManagers) update(
+	s wire.Served,
+	subresource string,
+	before *cache.Entry,
+	live, obj runtime.Object,
+	manager string,
+) (runtime.Object, error) {
 	m, err := f.of(s, subresource)
 	if err != nil {
 		return nil, err
@@ -246,7 +253,13 @@ func (f *fieldManagers) update(s wire.Served, subresource string, before *cache.
 const worthRemembering = 32 << 10
 
 // remember returns a write's key and the account that it changes; false if its outcome is not to be remembered.
-func (f *fieldManagers) remember(s wire.Served, subresource string, before *cache.Entry, live, obj runtime.Object, manager string) (key managed.Key, account []metav1.ManagedFieldsEntry, ok bool) {
+func (f *fieldManagers) remember(
+	s wire.Served,
+	subresource string,
+	before *cache.Entry,
+	live, obj runtime.Object,
+	manager string,
+) (key managed.Key, account []metav1.ManagedFieldsEntry, ok bool) {
 	if s.Alias != nil || s.Untyped != nil || s.GVK.Group == apiextensionsv1.GroupName || len(f.keys()) == 0 {
 		return key, nil, false
 	}
@@ -255,7 +268,13 @@ func (f *fieldManagers) remember(s wire.Served, subresource string, before *cach
 	if wasErr != nil || isErr != nil {
 		return key, nil, false
 	}
-	w := managed.Write{Keys: f.keys(), Kind: s.GVK.String(), Subresource: subresource, Manager: manager, Before: was.GetManagedFields()}
+	w := managed.Write{
+		Keys:        f.keys(),
+		Kind:        s.GVK.String(),
+		Subresource: subresource,
+		Manager:     manager,
+		Before:      was.GetManagedFields(),
+	}
 	sent := is.GetManagedFields()
 	if sent != nil && !managed.Same(sent, w.Before) {
 		return key, nil, false // the account itself is being changed

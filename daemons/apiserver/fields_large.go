@@ -29,7 +29,11 @@ func (c inOrder) ObjectToTyped(obj runtime.Object, opts ...merging.ValidationOpt
 	if err != nil || !c.always && !large(obj) {
 		return t, err
 	}
-	return merging.AsTypedUnvalidated(orderedValue{t.AsValue()}, t.Schema(), t.TypeRef()), nil // it is validated already
+	return merging.AsTypedUnvalidated(
+		orderedValue{t.AsValue()},
+		t.Schema(),
+		t.TypeRef(),
+	), nil // it is validated already
 }
 
 // large says whether there is a large map anywhere in an object.
@@ -140,11 +144,20 @@ func (m orderedMap) EqualsUsing(a value.Allocator, other value.Map) bool {
 	return value.MapEqualsUsing(a, m, other)
 }
 
-func (m orderedMap) Zip(other value.Map, order value.MapTraverseOrder, fn func(key string, lhs, rhs value.Value) bool) bool {
+func (m orderedMap) Zip(
+	other value.Map,
+	order value.MapTraverseOrder,
+	fn func(key string, lhs, rhs value.Value) bool,
+) bool {
 	return m.ZipUsing(value.HeapAllocator, other, order, fn)
 }
 
-func (m orderedMap) ZipUsing(a value.Allocator, other value.Map, _ value.MapTraverseOrder, fn func(key string, lhs, rhs value.Value) bool) bool {
+func (m orderedMap) ZipUsing(
+	a value.Allocator,
+	other value.Map,
+	_ value.MapTraverseOrder,
+	fn func(key string, lhs, rhs value.Value) bool,
+) bool {
 	for _, key := range m.keys(other) {
 		var lhs, rhs value.Value
 		if v, ok := m.GetUsing(a, key); ok {

@@ -16,7 +16,10 @@ import (
 )
 
 func labelled(n int, values string) *corev1.ConfigMap {
-	m := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{}}}
+	m := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{}},
+	}
 	for i := range n {
 		m.Labels[fmt.Sprintf("l%d", i)] = values
 	}
@@ -48,7 +51,8 @@ func TestLargeMapsAreWalkedInOrder(t *testing.T) {
 		t.Error("what is small is walked in order, too")
 	}
 	for name, c := range map[string][4]*merging.TypedValue{
-		"made": {none, next, none, nextPlain}, "changed": {old, next, oldPlain, nextPlain}, "shrunk": {next, none, nextPlain, none}, "the same": {old, old, oldPlain, oldPlain},
+		"made": {none, next, none, nextPlain}, "changed": {old, next, oldPlain, nextPlain},
+		"shrunk": {next, none, nextPlain, none}, "the same": {old, old, oldPlain, oldPlain},
 	} {
 		got, err := c[0].Compare(c[1])
 		if err != nil {
@@ -59,7 +63,13 @@ func TestLargeMapsAreWalkedInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !got.Added.Equals(want.Added) || !got.Modified.Equals(want.Modified) || !got.Removed.Equals(want.Removed) {
-			t.Errorf("%s: %d added, %d modified, %d removed; without the order it is something else", name, got.Added.Size(), got.Modified.Size(), got.Removed.Size())
+			t.Errorf(
+				"%s: %d added, %d modified, %d removed; without the order it is something else",
+				name,
+				got.Added.Size(),
+				got.Modified.Size(),
+				got.Removed.Size(),
+			)
 		}
 	}
 	got, err := next.ToFieldSet()
@@ -144,7 +154,8 @@ func TestALargeMapIsFoundWhereverItIs(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if large(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}) || !large(labelled(largeMap, "")) {
+	if large(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}) ||
+		!large(labelled(largeMap, "")) {
 		t.Error("a typed object")
 	}
 }

@@ -51,7 +51,9 @@ func drawPod(t *rapid.T) *corev1.Pod {
 		p.Finalizers = []string{few("f", 2)}
 	}
 	if some("owners") {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: few("o", 1), UID: types.UID(few("u", 1))}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Node", Name: few("o", 1), UID: types.UID(few("u", 1))},
+		}
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "containers") {
 		c := corev1.Container{Name: few("c", 3), Image: few("i", 2)}
@@ -63,24 +65,43 @@ func drawPod(t *rapid.T) *corev1.Pod {
 			c.Env = append(c.Env, e)
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "ports") {
-			c.Ports = append(c.Ports, corev1.ContainerPort{ContainerPort: int32(rapid.IntRange(1, 2).Draw(t, "port")), Protocol: "TCP", Name: few("n", 1)})
+			c.Ports = append(
+				c.Ports,
+				corev1.ContainerPort{
+					ContainerPort: int32(rapid.IntRange(1, 2).Draw(t, "port")),
+					Protocol:      "TCP",
+					Name:          few("n", 1),
+				},
+			)
 		}
 		if some("args") {
 			c.Args = []string{few("a", 1), few("a", 1)}
 		}
 		if some("lifecycle") {
-			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{few("m", 1)}}}}
+			c.Lifecycle = &corev1.Lifecycle{
+				PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{few("m", 1)}}},
+			}
 		}
 		p.Spec.Containers = append(p.Spec.Containers, c)
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "tolerations") {
-		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: few("k", 1), Value: few("v", 1), Operator: "Equal"})
+		p.Spec.Tolerations = append(
+			p.Spec.Tolerations,
+			corev1.Toleration{Key: few("k", 1), Value: few("v", 1), Operator: "Equal"},
+		)
 	}
 	if some("selector") {
 		p.Spec.NodeSelector = map[string]string{few("s", 1): few("v", 1)}
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "conditions") {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodConditionType(few("t", 1)), Status: corev1.ConditionStatus(few("b", 1)), Reason: few("r", 1)})
+		p.Status.Conditions = append(
+			p.Status.Conditions,
+			corev1.PodCondition{
+				Type:   corev1.PodConditionType(few("t", 1)),
+				Status: corev1.ConditionStatus(few("b", 1)),
+				Reason: few("r", 1),
+			},
+		)
 	}
 	return p
 }
@@ -168,7 +189,9 @@ func mustJSON(t interface{ Fatal(...any) }, v any) string {
 
 func BenchmarkTheAccountOfAnUpdate(b *testing.B) {
 	server, served := fieldServer(b)
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "u", Labels: map[string]string{"app": "x"}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "u", Labels: map[string]string{"app": "x"}},
+	}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i", Env: []corev1.EnvVar{{Name: "e", Value: "v"}}}}
 	made, err := server.fields.update(served, "", nil, &corev1.Pod{}, p, "m")
 	if err != nil {

@@ -32,7 +32,8 @@ func flowObjects(cfg config.APIServer) (list []runtime.Object) {
 	if !cfg.EnablePriorityAndFairness {
 		return nil
 	}
-	for _, l := range append(bootstrap.MandatoryPriorityLevelConfigurations[:2:2], bootstrap.SuggestedPriorityLevelConfigurations...) {
+	for _, l := range append(bootstrap.MandatoryPriorityLevelConfigurations[:2:2],
+		bootstrap.SuggestedPriorityLevelConfigurations...) {
 		list = append(list, l)
 	}
 	for _, s := range append(bootstrap.MandatoryFlowSchemas[:2:2], bootstrap.SuggestedFlowSchemas...) {
@@ -67,8 +68,8 @@ func (s *Server) takeTurn(q *request) error {
 	return nil
 }
 
-// tooMany tells a client to come again. As with upstream it is told in plain words and not as a Status: nothing is encoded for
-// whom there is no room.
+// tooMany tells a client to come again. As with upstream it is told in plain words and not as a Status: nothing is
+// encoded for whom there is no room.
 func tooMany(q *request) error {
 	q.w.Header().Set("Retry-After", "1")
 	http.Error(q.w, "Too many requests, please try again later.", http.StatusTooManyRequests)
@@ -110,7 +111,8 @@ func (q *request) work() flow.Work {
 	switch q.Verb {
 	case "list":
 	case "watch":
-		if version := q.query.Get("resourceVersion"); version != "" && version != "0" && q.query.Get("sendInitialEvents") == "" {
+		if version := q.query.Get("resourceVersion"); version != "" && version != "0" &&
+			q.query.Get("sendInitialEvents") == "" {
 			return one
 		}
 	default:

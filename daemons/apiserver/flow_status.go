@@ -27,7 +27,10 @@ func (s *Server) keepFlows(ctx context.Context, wanted []runtime.Object) error {
 			return nil
 		case <-tick.C:
 		}
-		nowSchemas, nowLevels := s.Objects().Revision(flowSchemas.GroupResource()), s.Objects().Revision(priorityLevels.GroupResource())
+		nowSchemas, nowLevels := s.Objects().
+			Revision(flowSchemas.GroupResource()),
+			s.Objects().
+				Revision(priorityLevels.GroupResource())
 		if s.isFurnished() && (nowSchemas != schemas || nowLevels != levels) {
 			if _, err := s.ensureEach(ctx, wanted); err == nil {
 				schemas, levels = nowSchemas, nowLevels
@@ -57,11 +60,21 @@ var (
 // dangling is the condition that a schema should have.
 func (s *Server) dangling(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSchemaCondition {
 	level := schema.Spec.PriorityLevelConfiguration.Name
-	c := flowcontrolv1.FlowSchemaCondition{Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, Reason: "Found",
-		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", level)}
+	c := flowcontrolv1.FlowSchemaCondition{
+		Type:   flowcontrolv1.FlowSchemaConditionDangling,
+		Status: flowcontrolv1.ConditionFalse,
+		Reason: "Found",
+		Message: fmt.Sprintf(
+			"This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
+			level,
+		),
+	}
 	if _, there := s.Objects().Get(priorityLevels.GroupResource(), "", level); !there {
 		c.Status, c.Reason = flowcontrolv1.ConditionTrue, "NotFound"
-		c.Message = fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object", level)
+		c.Message = fmt.Sprintf(
+			"This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object",
+			level,
+		)
 	}
 	return c
 }
@@ -89,7 +102,13 @@ func (s *Server) noteOne(ctx context.Context, name string) error {
 			return schema, nil
 		}
 		want.LastTransitionTime = metav1.Now()
-		schema.Status.Conditions = append(slices.DeleteFunc(schema.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) bool { return c.Type == want.Type }), want)
+		schema.Status.Conditions = append(
+			slices.DeleteFunc(
+				schema.Status.Conditions,
+				func(c flowcontrolv1.FlowSchemaCondition) bool { return c.Type == want.Type },
+			),
+			want,
+		)
 		return schema, nil
 	})
 	return err

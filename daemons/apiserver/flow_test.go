@@ -42,7 +42,8 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 	for resource, want := range map[string]int{"flowschemas": 11, "prioritylevelconfigurations": 8} {
 		wait(t, func() error {
 			_, header := asked(t, admin, "/apis/flowcontrol.apiserver.k8s.io/v1/"+resource)
-			if header.Get("X-Kubernetes-PF-FlowSchema-UID") == "" || header.Get("X-Kubernetes-PF-PriorityLevel-UID") == "" {
+			if header.Get("X-Kubernetes-PF-FlowSchema-UID") == "" ||
+				header.Get("X-Kubernetes-PF-PriorityLevel-UID") == "" {
 				return fmt.Errorf("the answer says nothing of its classification: %v", header)
 			}
 			return nil
@@ -68,34 +69,49 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 	none := int32(0)
 	level, err := flows.PriorityLevelConfigurations().Create(ctx, &flowcontrolv1.PriorityLevelConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "never"},
-		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
-			NominalConcurrencyShares: &none, BorrowingLimitPercent: &none, LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
-		}},
+		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+			Type: flowcontrolv1.PriorityLevelEnablementLimited,
+			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+				NominalConcurrencyShares: &none, BorrowingLimitPercent: &none,
+				LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+			},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	schema, err := flows.FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: "ann"},
-		Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: 50, PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "never"},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			MatchingPrecedence:         50,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "never"},
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects:         []flowcontrolv1.Subject{{Kind: "User", User: &flowcontrolv1.UserSubject{Name: "ann"}}},
-				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}},
-			}}},
+				Subjects: []flowcontrolv1.Subject{
+					{Kind: "User", User: &flowcontrolv1.UserSubject{Name: "ann"}},
+				},
+				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{
+					{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
+				},
+			}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wait(t, func() error { // as kubectl shows it under MISSINGPL
 		exempt, err := flows.FlowSchemas().Get(ctx, "exempt", metav1.GetOptions{})
-		if err == nil && (len(exempt.Status.Conditions) != 1 || exempt.Status.Conditions[0].Status != flowcontrolv1.ConditionFalse) {
+		if err == nil &&
+			(len(exempt.Status.Conditions) != 1 || exempt.Status.Conditions[0].Status != flowcontrolv1.ConditionFalse) {
 			err = fmt.Errorf("its status is %+v", exempt.Status)
 		}
 		return err
 	})
 	wait(t, func() error {
 		code, header := asked(t, ann, "/api")
-		if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || header.Get("Content-Type") != "text/plain; charset=utf-8" || header.Get("X-Kubernetes-PF-FlowSchema-UID") != string(schema.UID) || header.Get("X-Kubernetes-PF-PriorityLevel-UID") != string(level.UID) {
+		if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" ||
+			header.Get("Content-Type") != "text/plain; charset=utf-8" ||
+			header.Get("X-Kubernetes-PF-FlowSchema-UID") != string(schema.UID) ||
+			header.Get("X-Kubernetes-PF-PriorityLevel-UID") != string(level.UID) {
 			return fmt.Errorf("%d %v", code, header)
 		}
 		return nil
@@ -112,8 +128,11 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 		}
 		return nil
 	})
-	_, err = flows.FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: 1}}, metav1.CreateOptions{})
-	if err == nil || !strings.Contains(err.Error(), "only the schema named 'exempt'") || !strings.Contains(err.Error(), "must reference a priority level") {
+	_, err = flows.FlowSchemas().
+		Create(ctx, &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "bad"},
+			Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: 1}}, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "only the schema named 'exempt'") ||
+		!strings.Contains(err.Error(), "must reference a priority level") {
 		t.Errorf("a schema that cannot be meant: %v", err)
 	}
 }
@@ -133,11 +152,13 @@ func TestMandatoryFlowControlComesBack(t *testing.T) {
 		`{"spec":{"limited":{"nominalConcurrencyShares":78}}}`:                                                                "workload-low",
 		`{"metadata":{"annotations":{"apf.kubernetes.io/autoupdate-spec":"false"}},"spec":{"limited":{"lendablePercent":1}}}`: "workload-high",
 	} {
-		if _, err := flows.PriorityLevelConfigurations().Patch(ctx, patched, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := flows.PriorityLevelConfigurations().Patch(ctx, patched, "application/merge-patch+json",
+			[]byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(patched, err)
 		}
 	}
-	_, err := flows.PriorityLevelConfigurations().Patch(ctx, "catch-all", "application/merge-patch+json", []byte(`{"spec":{"limited":{"nominalConcurrencyShares":77}}}`), metav1.PatchOptions{})
+	_, err := flows.PriorityLevelConfigurations().
+		Patch(ctx, "catch-all", "application/merge-patch+json", []byte(`{"spec":{"limited":{"nominalConcurrencyShares":77}}}`), metav1.PatchOptions{})
 	if err == nil || !strings.Contains(err.Error(), "spec of 'catch-all' must equal the fixed value") {
 		t.Errorf("catch-all with other shares: %v", err)
 	}
@@ -160,7 +181,8 @@ func TestMandatoryFlowControlComesBack(t *testing.T) {
 	if err != nil || *l.Spec.Exempt.NominalConcurrencyShares != 7 {
 		t.Errorf("exempt: %v %v", l, err)
 	}
-	if l, err = flows.PriorityLevelConfigurations().Get(ctx, "workload-high", metav1.GetOptions{}); err != nil || *l.Spec.Limited.LendablePercent != 1 {
+	if l, err = flows.PriorityLevelConfigurations().Get(ctx, "workload-high", metav1.GetOptions{}); err != nil ||
+		*l.Spec.Limited.LendablePercent != 1 {
 		t.Errorf("workload-high: %v %v", l, err)
 	}
 }

@@ -116,7 +116,11 @@ func (w *watcher) advance(last *batch) {
 	if len(w.events) == 0 {
 		var err error
 		if w.events, _, err = w.cursor.Next(); err != nil {
-			w.stop(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version, the log is at %d", w.s.cache.Reached())))
+			w.stop(
+				apierrors.NewResourceExpired(
+					fmt.Sprintf("too old resource version, the log is at %d", w.s.cache.Reached()),
+				),
+			)
 			return
 		}
 		if len(w.events) == 0 {

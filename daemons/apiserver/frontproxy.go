@@ -20,7 +20,9 @@ import (
 // towardsAggregated returns what the server shows of itself to servers that it passes
 // requests on to, and the object by which these know whom to believe; nil without
 // certificates.
-func towardsAggregated(cfg config.APIServer) (show func(*tls.CertificateRequestInfo) (*tls.Certificate, error), trusted []runtime.Object, err error) {
+func towardsAggregated(
+	cfg config.APIServer,
+) (show func(*tls.CertificateRequestInfo) (*tls.Certificate, error), trusted []runtime.Object, err error) {
 	if cfg.ProxyClientCertFile != "" {
 		pair, err := newPairFile(cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile)
 		if err != nil {
@@ -35,7 +37,8 @@ func towardsAggregated(cfg config.APIServer) (show func(*tls.CertificateRequestI
 // whomToTrust is the object by which aggregated servers know whom to believe, made of files that may be replaced.
 func whomToTrust(cfg config.APIServer) ([]runtime.Object, error) {
 	data := map[string]string{}
-	for key, file := range map[string]string{"client-ca-file": cfg.ClientCAFile, "requestheader-client-ca-file": cfg.RequestheaderClientCAFile} {
+	for key, file := range map[string]string{"client-ca-file": cfg.ClientCAFile,
+		"requestheader-client-ca-file": cfg.RequestheaderClientCAFile} {
 		if file == "" {
 			continue
 		}
@@ -50,8 +53,10 @@ func whomToTrust(cfg config.APIServer) ([]runtime.Object, error) {
 	}
 	if cfg.RequestheaderClientCAFile != "" {
 		for key, list := range map[string][]string{
-			"requestheader-allowed-names": cfg.RequestheaderAllowedNames, "requestheader-username-headers": {"X-Remote-User"}, "requestheader-uid-headers": {"X-Remote-Uid"},
-			"requestheader-group-headers": {"X-Remote-Group"}, "requestheader-extra-headers-prefix": {"X-Remote-Extra-"},
+			"requestheader-allowed-names":    cfg.RequestheaderAllowedNames,
+			"requestheader-username-headers": {"X-Remote-User"}, "requestheader-uid-headers": {"X-Remote-Uid"},
+			"requestheader-group-headers":        {"X-Remote-Group"},
+			"requestheader-extra-headers-prefix": {"X-Remote-Extra-"},
 		} {
 			text, err := json.Marshal(list)
 			if err != nil {
@@ -64,12 +69,15 @@ func whomToTrust(cfg config.APIServer) ([]runtime.Object, error) {
 		return nil, nil
 	}
 	return []runtime.Object{&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"}, Data: data,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem,
+			Name:      "extension-apiserver-authentication",
+		}, Data: data,
 	}}, nil
 }
 
-// keepTrusted writes that object again when the files have changed, until ctx ends. Files that cannot be read, or have no certificate
-// in them, leave it as it is: half of a replacement is nobody to trust.
+// keepTrusted writes that object again when the files have changed, until ctx ends. Files that cannot be read, or have
+// no certificate in them, leave it as it is: half of a replacement is nobody to trust.
 func (s *Server) keepTrusted(ctx context.Context, cfg config.APIServer, was []runtime.Object) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

@@ -114,7 +114,8 @@ func live(t *testing.T, k *kinds.Kind, obj runtime.Object) {
 	media := wire.Media{}
 	for _, f := range []wire.Format{wire.JSON, wire.Protobuf, wire.CBOR} {
 		media.Format = f
-		if err := media.WriteEntry(httptest.NewRecorder(), http.StatusOK, wire.Served{Kind: k}, e, metav1.IncludeObject); err != nil {
+		if err := media.WriteEntry(httptest.NewRecorder(), http.StatusOK, wire.Served{Kind: k}, e,
+			metav1.IncludeObject); err != nil {
 			t.Logf("not sent: %v", err)
 		}
 	}
@@ -166,11 +167,20 @@ const fuzzPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels"
 func FuzzDecodeJSON(f *testing.F) { fuzzDecoder(f, runtime.ContentTypeJSON, []byte(fuzzPod)) }
 
 func FuzzDecodeYAML(f *testing.F) {
-	fuzzDecoder(f, runtime.ContentTypeYAML, []byte("metadata: {name: a}\nspec:\n  containers:\n  - &x {name: c, image: i}\n"))
+	fuzzDecoder(
+		f,
+		runtime.ContentTypeYAML,
+		[]byte("metadata: {name: a}\nspec:\n  containers:\n  - &x {name: c, image: i}\n"),
+	)
 }
 
 func FuzzDecodeCBOR(f *testing.F) {
-	fuzzDecoder(f, runtime.ContentTypeCBOR, []byte("\xd9\xd9\xf7\xa1\x44spec\xa0"), []byte("\xa2\x44kind\x43Pod\x48metadata\xa1\x44name\x41a"))
+	fuzzDecoder(
+		f,
+		runtime.ContentTypeCBOR,
+		[]byte("\xd9\xd9\xf7\xa1\x44spec\xa0"),
+		[]byte("\xa2\x44kind\x43Pod\x48metadata\xa1\x44name\x41a"),
+	)
 }
 
 func FuzzDecodeProtobuf(f *testing.F) {
@@ -191,9 +201,17 @@ func FuzzDecodeProtobuf(f *testing.F) {
 
 // FuzzPatch changes a pod by patches of three kinds.
 func FuzzPatch(f *testing.F) {
-	f.Add(uint8(0), []byte(`[{"op":"add","path":"/metadata/labels/c","value":"d"},{"op":"move","from":"/spec","path":"/status"}]`))
+	f.Add(
+		uint8(0),
+		[]byte(`[{"op":"add","path":"/metadata/labels/c","value":"d"},{"op":"move","from":"/spec","path":"/status"}]`),
+	)
 	f.Add(uint8(1), []byte(`{"metadata":{"labels":null},"spec":{"containers":[]}}`))
-	f.Add(uint8(2), []byte(`{"spec":{"containers":[{"name":"c","$patch":"delete"},{"name":"d"}],"$setElementOrder/containers":[{"name":"d"}],"$retainKeys":["containers"]}}`))
+	f.Add(
+		uint8(2),
+		[]byte(
+			`{"spec":{"containers":[{"name":"c","$patch":"delete"},{"name":"d"}],"$setElementOrder/containers":[{"name":"d"}],"$retainKeys":["containers"]}}`,
+		),
+	)
 	f.Add(uint8(2), []byte(`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]},"$patch":"replace"}`))
 	patchTypes := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType}
 	var pods *kinds.Kind
@@ -213,7 +231,8 @@ func FuzzPatch(f *testing.F) {
 		}
 		after, err := applyPatch([]byte(fuzzPod), patch, patchType, &corev1.Pod{})
 		var known apierrors.APIStatus
-		if errors.As(err, &known) && known.Status().Code == http.StatusInternalServerError && patchType == types.StrategicMergePatchType {
+		if errors.As(err, &known) && known.Status().Code == http.StatusInternalServerError &&
+			patchType == types.StrategicMergePatchType {
 			return // what is wrong with directives is told as upstream does
 		}
 		mustBeTheClients(t, err)
@@ -231,17 +250,48 @@ func FuzzPatch(f *testing.F) {
 
 // FuzzQuery reads what a query and headers may say.
 func FuzzQuery(f *testing.F) {
-	f.Add("a in (b,c),!d,e!=f,g>1", "metadata.name=a,spec.nodeName!=b", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhL2IifQ", "application/json;as=Table;v=v1;g=meta.k8s.io, */*;q=0.1", "application/apply-patch+yaml; charset=utf-8", "Exact")
-	f.Add("a,b=", "status.phase!=Running", "x", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "", "NotOlderThan")
+	f.Add(
+		"a in (b,c),!d,e!=f,g>1",
+		"metadata.name=a,spec.nodeName!=b",
+		"eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhL2IifQ",
+		"application/json;as=Table;v=v1;g=meta.k8s.io, */*;q=0.1",
+		"application/apply-patch+yaml; charset=utf-8",
+		"Exact",
+	)
+	f.Add(
+		"a,b=",
+		"status.phase!=Running",
+		"x",
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+		"",
+		"NotOlderThan",
+	)
 	f.Fuzz(func(t *testing.T, labelSelector, fieldSelector, next, accept, contentType, match string) {
 		k := typed[0]
-		q := ask(k, url.Values{"continue": {next}, "resourceVersionMatch": {match}, "resourceVersion": {next}, "dryRun": {match}, "fieldManager": {next}, "limit": {match}}, contentType)
+		q := ask(
+			k,
+			url.Values{
+				"continue":             {next},
+				"resourceVersionMatch": {match},
+				"resourceVersion":      {next},
+				"dryRun":               {match},
+				"fieldManager":         {next},
+				"limit":                {match},
+			},
+			contentType,
+		)
 		q.LabelSelector, q.FieldSelector = labelSelector, fieldSelector
 		q.http.Header["Accept"] = []string{accept}
 		sel, err := selectionOf(q)
 		mustBeTheClients(t, err)
 		if err == nil {
-			e, err := cache.NewEntry(k, "a/b", []byte(strings.Replace(fuzzPod, `"name":"a"`, `"name":"b","namespace":"a"`, 1)), 1, nil)
+			e, err := cache.NewEntry(
+				k,
+				"a/b",
+				[]byte(strings.Replace(fuzzPod, `"name":"a"`, `"name":"b","namespace":"a"`, 1)),
+				1,
+				nil,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -39,7 +39,9 @@ func FuzzRequest(f *testing.F) {
 		{4, pods + "/a?gracePeriodSeconds=0", "application/json", "", `{"preconditions":{"uid":"x"},"propagationPolicy":"Foreground"}`},
 		{4, pods + "?labelSelector=a", "", "", ""},
 		{2, "/apis/apps/v1/namespaces/default/deployments/d/scale", "application/json", "", `{"spec":{"replicas":2}}`},
-		{1, "/apis/apps/v1/namespaces/default/deployments", "application/yaml", "", "metadata: {name: d}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}"},
+		{1, "/apis/apps/v1/namespaces/default/deployments", "application/yaml", "", "metadata: {name: d}\nspec: " +
+			"{selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, " +
+			"image: i}]}}}"},
 		{0, "/openapi/v3/api/v1", "", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf", ""},
 		{0, "/apis", "", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", ""},
 		{1, "/api/v1/namespaces/default/bindings", "application/json", "", `{"metadata":{"name":"a"},"target":{"name":"n"}}`},
@@ -49,7 +51,12 @@ func FuzzRequest(f *testing.F) {
 	}
 	s := memory.New()
 	f.Cleanup(s.Close)
-	o := apiserver.Options{Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler)), ServiceClusterIPRange: []string{"10.96.0.0/16"}}
+	o := apiserver.Options{
+		Kinds:                 kinds.All(),
+		Store:                 s,
+		Env:                   run.NewEnv(slog.New(slog.DiscardHandler)),
+		ServiceClusterIPRange: []string{"10.96.0.0/16"},
+	}
 	server, err := apiserver.New(o)
 	if err != nil {
 		f.Fatal(err)
@@ -77,7 +84,13 @@ func FuzzRequest(f *testing.F) {
 			q.Del("resourceVersion") // versions to come are waited for
 		}
 		u.RawQuery = q.Encode()
-		r := &http.Request{Method: fuzzMethods[int(method)%len(fuzzMethods)], URL: u, Header: http.Header{}, Host: "x", Body: http.NoBody}
+		r := &http.Request{
+			Method: fuzzMethods[int(method)%len(fuzzMethods)],
+			URL:    u,
+			Header: http.Header{},
+			Host:   "x",
+			Body:   http.NoBody,
+		}
 		if len(body) > 0 {
 			r = httptest.NewRequest(r.Method, "/", strings.NewReader(string(body)))
 			r.URL = u

@@ -26,30 +26,69 @@ const streamsEnd = lastWords + 25*time.Second
 // both, and is done when the client has gone.
 func FuzzChannels(f *testing.F) {
 	command := bytes.Join([][]byte{
-		masked(2, []byte("\x00input")), masked(9, []byte("ping")), masked(2, []byte(`{"Width":80,"Height":24}`)), masked(2, []byte{255, 0}),
+		masked(
+			2,
+			[]byte("\x00input"),
+		), masked(9, []byte("ping")), masked(2, []byte(`{"Width":80,"Height":24}`)), masked(2, []byte{255, 0}),
 	}, nil)
-	f.Add(command, said(f, true, spdy.DataFrame{StreamId: 5, Data: []byte("output")}, spdy.DataFrame{StreamId: 7, Flags: spdy.DataFlagFin}, spdy.DataFrame{StreamId: 1, Flags: spdy.DataFlagFin}))
-	f.Add(masked(2, []byte("\x04"+`{"Width":80,"Height":24}`)), said(f, true, spdy.DataFrame{StreamId: 1, Data: []byte(`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}`), Flags: spdy.DataFlagFin}))
+	f.Add(
+		command,
+		said(
+			f,
+			true,
+			spdy.DataFrame{StreamId: 5, Data: []byte("output")},
+			spdy.DataFrame{StreamId: 7, Flags: spdy.DataFlagFin},
+			spdy.DataFrame{StreamId: 1, Flags: spdy.DataFlagFin},
+		),
+	)
+	f.Add(
+		masked(2, []byte("\x04"+`{"Width":80,"Height":24}`)),
+		said(
+			f,
+			true,
+			spdy.DataFrame{
+				StreamId: 1,
+				Data: []byte(
+					`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}`,
+				),
+				Flags: spdy.DataFlagFin,
+			},
+		),
+	)
 	f.Add(masked(8, []byte{3, 232}), said(f, false))
 	f.Add(masked(1, []byte("text")), said(f, true, spdy.DataFrame{StreamId: 99, Data: []byte("nobody's")}))
 	f.Add(masked(0, []byte("continued")), []byte("\x80\x03\x00\x01\x00\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
 		q, transport, end := between(t, "v5.channel.k8s.io", client, kubelet)
 		defer end()
-		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).translated(q, &url.URL{Scheme: "http", Host: "kubelet", Path: "/exec"}, transport)
+		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).translated(
+			q,
+			&url.URL{Scheme: "http", Host: "kubelet", Path: "/exec"},
+			transport,
+		)
 	})
 }
 
 // FuzzTunnel is port-forward over SPDY within a WebSocket, as FuzzChannels.
 func FuzzTunnel(f *testing.F) {
 	f.Add(masked(2, said(f, false, spdy.DataFrame{StreamId: 1, Data: []byte("to the port")})), said(f, true))
-	f.Add(bytes.Join([][]byte{masked(2|notLast, []byte("a")), masked(0, []byte("b")), masked(9, nil), masked(8, []byte{3, 232})}, nil), []byte("bytes"))
+	f.Add(
+		bytes.Join(
+			[][]byte{masked(2|notLast, []byte("a")), masked(0, []byte("b")), masked(9, nil), masked(8, []byte{3, 232})},
+			nil,
+		),
+		[]byte("bytes"),
+	)
 	f.Add(masked(1, []byte("text")), []byte{})
 	f.Add([]byte("\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff"), []byte{0})
 	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
 		q, transport, end := between(t, "SPDY/3.1+portforward.k8s.io", client, kubelet)
 		defer end()
-		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).tunnelled(q, &url.URL{Scheme: "http", Host: "kubelet", Path: "/portForward"}, transport)
+		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).tunnelled(
+			q,
+			&url.URL{Scheme: "http", Host: "kubelet", Path: "/portForward"},
+			transport,
+		)
 	})
 }
 
@@ -83,8 +122,16 @@ func said(f *testing.F, takes bool, rest ...spdy.DataFrame) []byte {
 		frames = append(frames, &spdy.SynReplyFrame{StreamId: id, Headers: http.Header{}})
 	}
 	if !takes {
-		frames = append(frames, &spdy.PingFrame{Id: 2}, &spdy.RstStreamFrame{StreamId: 1, Status: spdy.RefusedStream}, &spdy.WindowUpdateFrame{StreamId: 1, DeltaWindowSize: 1},
-			&spdy.SettingsFrame{FlagIdValues: []spdy.SettingsFlagIdValue{{Id: spdy.SettingsInitialWindowSize, Value: 1}}}, &spdy.GoAwayFrame{})
+		frames = append(
+			frames,
+			&spdy.PingFrame{Id: 2},
+			&spdy.RstStreamFrame{StreamId: 1, Status: spdy.RefusedStream},
+			&spdy.WindowUpdateFrame{StreamId: 1, DeltaWindowSize: 1},
+			&spdy.SettingsFrame{
+				FlagIdValues: []spdy.SettingsFlagIdValue{{Id: spdy.SettingsInitialWindowSize, Value: 1}},
+			},
+			&spdy.GoAwayFrame{},
+		)
 	}
 	for i := range rest {
 		frames = append(frames, &rest[i])
@@ -109,21 +156,24 @@ func (t taken) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 // between returns a request to upgrade a connection, whose client says one thing when it has been, and a transport to a
-// kubelet that says another. Both go when both have been heard, or one of them is not listened to any more. end fails the
-// test when the server has not let go of them in time.
+// kubelet that says another. Both go when both have been heard, or one of them is not listened to any more. end fails
+// the test when the server has not let go of them in time.
 func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, transport *http.Transport, end func()) {
 	ctx, cancel := context.WithTimeout(t.Context(), streamsEnd)
 	near, far := net.Pipe()
 	heard, left := make(chan struct{}), make(chan struct{})
-	transport = &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		a, b := net.Pipe()
-		go answer(b, kubelet, heard)
-		go func() {
-			<-left
-			_ = b.Close()
-		}()
-		return a, nil
-	}}
+	transport = &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			a, b := net.Pipe()
+			go answer(b, kubelet, heard)
+			go func() {
+				<-left
+				_ = b.Close()
+			}()
+			return a, nil
+		},
+	}
 	go func() {
 		defer close(left)
 		defer far.Close()
@@ -155,7 +205,8 @@ func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, t
 	}()
 	r := httptest.NewRequest(http.MethodGet, "/?stdin=1&stdout=1&stderr=1&tty=0&command=c", nil).WithContext(ctx)
 	for name, value := range map[string]string{
-		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+		"Sec-WebSocket-Key":      "dGhlIHNhbXBsZSBub25jZQ==",
 		"Sec-WebSocket-Protocol": spoken, "Origin": "http://example.com",
 	} {
 		r.Header.Set(name, value)
@@ -184,7 +235,12 @@ func answer(conn net.Conn, says []byte, heard chan<- struct{}) {
 	asked := make(chan struct{}, 4)
 	go func() {
 		defer close(heard)
-		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: %s\r\n\r\n", protocol.StreamProtocolV5Name)
+		fmt.Fprintf(
+			conn,
+			"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
+				"SPDY/3.1\r\nX-Stream-Protocol-Version: %s\r\n\r\n",
+			protocol.StreamProtocolV5Name,
+		)
 		for range 4 {
 			n := len(says)
 			if n > 8 { // the head of a frame says how long the rest is

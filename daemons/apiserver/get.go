@@ -125,7 +125,9 @@ func tooLarge(asked, reached int64) error {
 
 // unavailable says of a store that does not answer what clients understand.
 func unavailable(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) || errors.As(err, new(apierrors.APIStatus)) || errors.As(err, new(*store.Unreadable)) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) ||
+		errors.As(err, new(apierrors.APIStatus)) ||
+		errors.As(err, new(*store.Unreadable)) {
 		return err // as it is told, too
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -17,8 +17,10 @@ func TestProbesAreAnsweredAboutHealthAlone(t *testing.T) {
 	env.Health.Ready("store", func() error { return errors.New("it does not answer") })
 	s := &Server{own: env.Handler()}
 	for path, want := range map[string]int{
-		"/livez": 200, "/readyz": 500, "/healthz": 200, "/livez/ping": 200, "/readyz?verbose": 500, "/livez/nothing": 404,
-		"/": 404, "/metrics": 404, "/api/v1/namespaces": 404, "/version": 404, "/livezz": 404, "/livez/../metrics": 404, "/debug/pprof/": 404,
+		"/livez": 200, "/readyz": 500, "/healthz": 200, "/livez/ping": 200, "/readyz?verbose": 500,
+		"/livez/nothing": 404,
+		"/":              404, "/metrics": 404, "/api/v1/namespaces": 404, "/version": 404, "/livezz": 404,
+		"/livez/../metrics": 404, "/debug/pprof/": 404,
 	} {
 		w := httptest.NewRecorder()
 		s.healthz().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

@@ -74,7 +74,10 @@ func TestAStoreThatHangsFailsRequestsInTime(t *testing.T) {
 	if _, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); !apierrors.IsTimeout(err) {
 		t.Errorf("a read that must be fresh: %v", err)
 	}
-	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); !apierrors.IsTimeout(err) {
+	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); !apierrors.IsTimeout(
+		err,
+	) {
 		t.Errorf("a write: %v", err)
 	}
 	if took := time.Since(began); took > 10*time.Second {

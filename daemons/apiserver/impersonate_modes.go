@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// impersonation is a way to be somebody else. All but the last are constrained: who uses one needs, besides the right to
-// be that user in this way, the right to do what is asked while being so.
+// impersonation is a way to be somebody else. All but the last are constrained: who uses one needs, besides the right
+// to be that user in this way, the right to do what is asked while being so.
 type impersonation struct {
 	mode string
 	fits func(wanted, by api.User) bool
@@ -30,7 +30,8 @@ var impersonations = []impersonation{
 	{associatedNode, func(wanted, by api.User) bool {
 		node, ok := nodeName(wanted.Name)
 		_, _, err := serviceaccount.SplitUsername(by.Name)
-		return ok && err == nil && onlyName(wanted) && slices.Equal(by.Extra[serviceaccount.NodeNameKey], []string{node})
+		return ok && err == nil && onlyName(wanted) &&
+			slices.Equal(by.Extra[serviceaccount.NodeNameKey], []string{node})
 	}},
 	{"arbitrary-node", func(wanted, _ api.User) bool {
 		_, ok := nodeName(wanted.Name)
@@ -76,7 +77,9 @@ func (s *Server) inMode(q *request, mode string, wanted api.User) (api.User, err
 	ctx, by := q.http.Context(), q.user
 	if mode == associatedNode {
 		// What is decided holds for the account on whatever node it is.
-		by.Extra = map[string][]string{"authentication.kubernetes.io/associated-node-keys": slices.Sorted(maps.Keys(by.Extra))}
+		by.Extra = map[string][]string{
+			"authentication.kubernetes.io/associated-node-keys": slices.Sorted(maps.Keys(by.Extra)),
+		}
 	}
 	if mode != "" {
 		on := q.Request
@@ -119,7 +122,11 @@ func known(mode string, as api.User) (api.User, api.Request) {
 func rightToBe(mode, resource, subresource, name string) api.Request {
 	r := api.Request{
 		Verb: "impersonate", Resource: true, Name: name, Subresource: subresource,
-		GroupVersionResource: schema.GroupVersionResource{Group: authenticationv1.GroupName, Version: "v1", Resource: resource},
+		GroupVersionResource: schema.GroupVersionResource{
+			Group:    authenticationv1.GroupName,
+			Version:  "v1",
+			Resource: resource,
+		},
 	}
 	switch {
 	case mode != "":

@@ -37,7 +37,10 @@ func (r rights) Authorize(_ context.Context, by api.User, q api.Request) (api.De
 // Being somebody else is allowed in each way apart, together with what is done meanwhile, and as it always was.
 func TestImpersonationMayBeConstrained(t *testing.T) {
 	const g = "authentication.k8s.io/"
-	agent := api.User{Name: "system:serviceaccount:shop:agent", Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"n"}}}
+	agent := api.User{
+		Name:  "system:serviceaccount:shop:agent",
+		Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"n"}},
+	}
 	helper := api.User{Name: "helper"}
 	header := func(pairs ...string) http.Header {
 		h := http.Header{}
@@ -54,29 +57,67 @@ func TestImpersonationMayBeConstrained(t *testing.T) {
 		groups     string
 		refusal    string
 	}{
-		"as ever":                     {helper, rights{"impersonate users ann"}, header("User", "ann"), "", "system:authenticated", ""},
-		"a user":                      {helper, rights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:list pods"}, header("User", "ann"), "impersonate:user-info", "system:authenticated", ""},
-		"a user, for something else":  {helper, rights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:get pods"}, header("User", "ann"), "", "", `cannot impersonate-on:user-info:list resource "pods"`},
-		"another user":                {helper, rights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:list pods"}, header("User", "bob"), "", "", `users.authentication.k8s.io "bob" is forbidden: User "helper" cannot impersonate:user-info resource "users"`},
-		"all of a user":               {helper, rights{"impersonate-on:user-info:list pods", "impersonate:user-info " + g + "users ann", "impersonate:user-info " + g + "groups dev", "impersonate:user-info " + g + "uids 1", "impersonate:user-info " + g + "userextras/acme.io/x y"}, header("User", "ann", "Group", "dev", "Uid", "1", "Extra-Acme.io%2fx", "y"), "impersonate:user-info", "dev system:authenticated", ""},
-		"many groups at once":         {helper, rights{"impersonate-on:user-info:list pods", "impersonate:user-info " + g + "users ann", "impersonate:user-info " + g + "groups *"}, header("User", "ann", "Group", "a", "Group", "b", "Group", "c", "Group", "d"), "impersonate:user-info", "a b c d system:authenticated", ""},
-		"never masters":               {helper, rights{"impersonate-on:user-info:list pods", "impersonate:user-info " + g + "users ann", "impersonate:user-info " + g + "groups system:masters"}, header("User", "ann", "Group", "system:masters"), "", "", "impersonating the system:masters group is not allowed"},
-		"but as ever":                 {helper, rights{"impersonate users ann", "impersonate groups system:masters"}, header("User", "ann", "Group", "system:masters"), "", "system:masters system:authenticated", ""},
-		"extra without a domain":      {helper, rights{"impersonate-on:user-info:list pods", "impersonate:user-info " + g + "users ann"}, header("User", "ann", "Extra-Scopes", "y"), "", "", "impersonating an invalid key in extra is not allowed"},
-		"an account":                  {helper, rights{"impersonate-on:serviceaccount:list pods", "impersonate:serviceaccount shop:" + g + "serviceaccounts web"}, header("User", "system:serviceaccount:shop:web"), "impersonate:serviceaccount", "system:serviceaccounts system:serviceaccounts:shop system:authenticated", ""},
-		"an account, as ever":         {helper, rights{"impersonate shop:serviceaccounts web"}, header("User", "system:serviceaccount:shop:web"), "", "system:serviceaccounts system:serviceaccounts:shop system:authenticated", ""},
-		"no account as a user":        {helper, rights{"impersonate-on:user-info:list pods", "impersonate:user-info " + g + "users system:serviceaccount:shop:web"}, header("User", "system:serviceaccount:shop:web"), "", "", "impersonate-on:serviceaccount:list"},
-		"any node":                    {helper, rights{"impersonate-on:arbitrary-node:list pods", "impersonate:arbitrary-node " + g + "nodes m"}, header("User", "system:node:m"), "impersonate:arbitrary-node", "system:nodes system:authenticated", ""},
-		"its node":                    {agent, rights{"impersonate-on:associated-node:list pods on its node", "impersonate:associated-node " + g + "nodes * on its node"}, header("User", "system:node:n"), "impersonate:associated-node", "system:nodes system:authenticated", ""},
-		"not another node":            {agent, rights{"impersonate-on:associated-node:list pods on its node", "impersonate:associated-node " + g + "nodes * on its node"}, header("User", "system:node:m"), "", "", "impersonate-on:arbitrary-node:list"},
-		"a node, as ever":             {helper, rights{"impersonate users system:node:m"}, header("User", "system:node:m"), "", "system:authenticated", ""},
-		"somebody whom nobody knows":  {helper, rights{"impersonate users system:anonymous"}, header("User", "system:anonymous"), "", "system:unauthenticated", ""},
-		"nobody, but in a group":      {helper, nil, header("Group", "dev"), "", "", `requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"dev"}, Extra:map[string][]string(nil)} without impersonating a user name`},
-		"somebody of another cluster": {helper, rights{"impersonate users ann", "impersonate groups system:unauthenticated"}, header("User", "ann", "Group", "system:unauthenticated"), "", "system:unauthenticated", ""},
+		"as ever": {helper, rights{"impersonate users ann"}, header("User", "ann"), "",
+			"system:authenticated", ""},
+		"a user": {helper,
+			rights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:list " +
+				"pods"}, header("User", "ann"), "impersonate:user-info", "system:authenticated", ""},
+		"a user, for something else": {helper, rights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:get pods"}, header("User", "ann"), "", "", `cannot impersonate-on:user-info:list resource "pods"`},
+		"another user":               {helper, rights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:list pods"}, header("User", "bob"), "", "", `users.authentication.k8s.io "bob" is forbidden: User "helper" cannot impersonate:user-info resource "users"`},
+		"all of a user": {helper, rights{"impersonate-on:user-info:list " +
+			"pods", "impersonate:user-info " + g + "users ann", "impersonate:user-info " + g + "groups dev",
+			"impersonate:user-info " + g + "uids 1", "impersonate:user-info " + g + "userextras/acme.io/x " +
+				"y"}, header("User", "ann", "Group", "dev", "Uid", "1", "Extra-Acme.io%2fx", "y"),
+			"impersonate:user-info", "dev system:authenticated", ""},
+		"many groups at once": {helper, rights{"impersonate-on:user-info:list " +
+			"pods", "impersonate:user-info " + g + "users ann", "impersonate:user-info " + g + "groups *"},
+			header("User", "ann", "Group", "a", "Group", "b", "Group", "c", "Group", "d"), "impersonate:user-info",
+			"a b c d system:authenticated", ""},
+		"never masters": {helper, rights{"impersonate-on:user-info:list " +
+			"pods", "impersonate:user-info " + g + "users ann", "impersonate:user-info " + g + "groups system:masters"},
+			header("User", "ann", "Group", "system:masters"), "", "", "impersonating the system:masters group is not " +
+				"allowed"},
+		"but as ever": {helper, rights{"impersonate users ann", "impersonate groups " +
+			"system:masters"}, header("User", "ann", "Group", "system:masters"), "", "system:masters " +
+			"system:authenticated", ""},
+		"extra without a domain": {helper, rights{"impersonate-on:user-info:list " +
+			"pods", "impersonate:user-info " + g + "users ann"}, header("User", "ann", "Extra-Scopes", "y"), "", "",
+			"impersonating an invalid key in extra is not allowed"},
+		"an account": {helper, rights{"impersonate-on:serviceaccount:list " +
+			"pods", "impersonate:serviceaccount shop:" + g + "serviceaccounts web"},
+			header("User", "system:serviceaccount:shop:web"), "impersonate:serviceaccount", "system:serviceaccounts " +
+				"system:serviceaccounts:shop system:authenticated", ""},
+		"an account, as ever": {helper, rights{"impersonate shop:serviceaccounts " +
+			"web"}, header("User", "system:serviceaccount:shop:web"), "", "system:serviceaccounts " +
+			"system:serviceaccounts:shop system:authenticated", ""},
+		"no account as a user": {helper, rights{"impersonate-on:user-info:list " +
+			"pods", "impersonate:user-info " + g + "users system:serviceaccount:shop:web"},
+			header("User", "system:serviceaccount:shop:web"), "", "", "impersonate-on:serviceaccount:list"},
+		"any node": {helper, rights{"impersonate-on:arbitrary-node:list " +
+			"pods", "impersonate:arbitrary-node " + g + "nodes m"}, header("User", "system:node:m"),
+			"impersonate:arbitrary-node", "system:nodes system:authenticated", ""},
+		"its node": {agent, rights{"impersonate-on:associated-node:list pods on its " +
+			"node", "impersonate:associated-node " + g + "nodes * on its node"}, header("User", "system:node:n"),
+			"impersonate:associated-node", "system:nodes system:authenticated", ""},
+		"not another node": {agent, rights{"impersonate-on:associated-node:list pods on its " +
+			"node", "impersonate:associated-node " + g + "nodes * on its node"}, header("User", "system:node:m"), "",
+			"", "impersonate-on:arbitrary-node:list"},
+		"a node, as ever": {helper, rights{"impersonate users " +
+			"system:node:m"}, header("User", "system:node:m"), "", "system:authenticated", ""},
+		"somebody whom nobody knows": {helper, rights{"impersonate users " +
+			"system:anonymous"}, header("User", "system:anonymous"), "", "system:unauthenticated", ""},
+		"nobody, but in a group": {helper, nil, header("Group", "dev"), "", "", `requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"dev"}, Extra:map[string][]string(nil)} without impersonating a user name`},
+		"somebody of another cluster": {helper, rights{"impersonate users ann", "impersonate groups " +
+			"system:unauthenticated"}, header("User", "ann", "Group", "system:unauthenticated"), "",
+			"system:unauthenticated", ""},
 	} {
 		s := &Server{o: Options{Authorizers: []api.Authorizer{c.may}}}
 		q := &request{http: httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), user: c.by}
-		q.Request = api.Request{Verb: "list", Resource: true, GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
+		q.Request = api.Request{
+			Verb:                 "list",
+			Resource:             true,
+			GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"),
+		}
 		wanted, err := impersonated(c.as)
 		var as api.User
 		var constraint string
@@ -89,7 +130,8 @@ func TestImpersonationMayBeConstrained(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || constraint != c.constraint || strings.Join(as.Groups, " ") != c.groups || as.Name != wanted.Name {
+		if err != nil || constraint != c.constraint || strings.Join(as.Groups, " ") != c.groups ||
+			as.Name != wanted.Name {
 			t.Errorf("%s: %+v under %q, %v", name, as, constraint, err)
 		}
 	}

@@ -23,7 +23,12 @@ import (
 )
 
 // kubeletPaths are the kubelet's names for pods' subresources.
-var kubeletPaths = map[string]string{"log": "containerLogs", "exec": "exec", "attach": "attach", "portforward": "portForward"}
+var kubeletPaths = map[string]string{
+	"log":         "containerLogs",
+	"exec":        "exec",
+	"attach":      "attach",
+	"portforward": "portForward",
+}
 
 // kubeletParameters are the kubelet's names for what exec and attach are asked with.
 var kubeletParameters = map[string]string{"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
@@ -140,7 +145,9 @@ func containerOf(pod *corev1.Pod, name string) (string, error) {
 		if len(names) == 1 {
 			return names[0], nil
 		}
-		return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %v", pod.Name, names))
+		return "", apierrors.NewBadRequest(
+			fmt.Sprintf("a container name must be specified for pod %s, choose one of: %v", pod.Name, names),
+		)
 	}
 	for _, have := range all {
 		if have == name {
@@ -164,18 +171,28 @@ func (s *Server) kubelet(node string) (*url.URL, http.RoundTripper, error) {
 	port := int(n.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	if port == 0 {
 		return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf(
-			"node %s has no kubelet to ask: it reports no port (the nodes of a development cluster are only pretended)", node))
+			"node %s has no kubelet to ask: it reports no port (the nodes of a development cluster are only pretended)",
+			node,
+		))
 	}
 	host, err := nodeAddress(n)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}, s.kubelets.of(s.o.KubeletTLS, s.o.KubeletRoots, node), nil
+	return &url.URL{
+			Scheme: "https",
+			Host:   net.JoinHostPort(host, strconv.Itoa(port)),
+		}, s.kubelets.of(
+			s.o.KubeletTLS,
+			s.o.KubeletRoots,
+			node,
+		), nil
 }
 
 // nodeAddress prefers the addresses as kubeadm tells upstream to.
 func nodeAddress(n *corev1.Node) (string, error) {
-	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS, corev1.NodeHostName} {
+	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS,
+		corev1.NodeHostName} {
 		for _, a := range n.Status.Addresses {
 			if a.Type == want && a.Address != "" {
 				return a.Address, nil
@@ -222,7 +239,15 @@ func explained(r *http.Response) error {
 		return err
 	}
 	_ = r.Body.Close()
-	st := apierrors.NewGenericServerResponse(r.StatusCode, "get", schema.GroupResource{Resource: "pods/log"}, "", strings.TrimSpace(string(text)), 0, true).ErrStatus
+	st := apierrors.NewGenericServerResponse(
+		r.StatusCode,
+		"get",
+		schema.GroupResource{Resource: "pods/log"},
+		"",
+		strings.TrimSpace(string(text)),
+		0,
+		true,
+	).ErrStatus
 	st.Message = strings.TrimSpace(string(text))
 	data := encodeStatus(st)
 	r.Body = io.NopCloser(bytes.NewReader(data))

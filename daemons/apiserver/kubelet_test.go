@@ -44,7 +44,8 @@ func kubelet(t *testing.T, ca certs.Pair, node string) *httptest.Server {
 		fmt.Fprintf(w, "tail %s\n", r.URL.Query().Get("tailLines"))
 	})
 	mux.HandleFunc("/exec/default/p/c", func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "" || strings.Join(r.URL.Query()["command"], " ") != "echo -n" || r.URL.Query().Get("input") != "1" {
+		if r.Header.Get("Authorization") != "" || strings.Join(r.URL.Query()["command"], " ") != "echo -n" ||
+			r.URL.Query().Get("input") != "1" {
 			http.Error(w, "unexpected "+r.URL.RawQuery, http.StatusBadRequest)
 			return
 		}
@@ -97,10 +98,12 @@ func TestStreamsReachTheKubeletWhoseNameIsRightS08(t *testing.T) {
 	if answer, _ := raw(t, cfg, "GET", "/api/v1/namespaces/default/pods/q/log", "", nil); answer.StatusCode != 500 {
 		t.Errorf("a kubelet with another's certificate: %d", answer.StatusCode)
 	}
-	if answer, _ := raw(t, cfg, "GET", "/api/v1/namespaces/default/pods/p/log?container=none", "", nil); answer.StatusCode != 400 {
+	if answer, _ := raw(t, cfg, "GET", "/api/v1/namespaces/default/pods/p/log?container=none", "",
+		nil); answer.StatusCode != 400 {
 		t.Errorf("no such container: %d", answer.StatusCode)
 	}
-	for protocol, want := range map[string]string{"": "tail 3\n", "binary.k8s.io": "tail 3\n", "base64.binary.k8s.io": "dGFpbCAzCg=="} {
+	for protocol, want := range map[string]string{"": "tail 3\n", "binary.k8s.io": "tail 3\n",
+		"base64.binary.k8s.io": "dGFpbCAzCg=="} {
 		if got := logOverWebSocket(t, cfg.Host, protocol, "tailLines=3"); got != want {
 			t.Errorf("a log by protocol %q: %q, want %q", protocol, got, want)
 		}
@@ -141,7 +144,9 @@ func node(t *testing.T, ctx context.Context, client kubernetes.Interface, name s
 	t.Helper()
 	_, text, _ := net.SplitHostPort(server.Listener.Addr().String())
 	port, _ := strconv.Atoi(text)
-	n, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	n, err := client.CoreV1().
+		Nodes().
+		Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,13 +160,21 @@ func node(t *testing.T, ctx context.Context, client kubernetes.Interface, name s
 // echo upgrades a connection through the server and says something.
 func echo(t *testing.T, host string) {
 	t.Helper()
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(host, "https://"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+	conn, err := tls.Dial(
+		"tcp",
+		strings.TrimPrefix(host, "https://"),
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprint(conn, "POST /api/v1/namespaces/default/pods/p/exec?command=echo&command=-n&stdin=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+	fmt.Fprint(
+		conn,
+		"POST /api/v1/namespaces/default/pods/p/exec?command=echo&command=-n&stdin=true HTTP/1.1\r\nHost: "+
+			"x\r\nAuthorization: Bearer secret\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n",
+	)
 	in := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(in, nil)
 	if err != nil || answer.StatusCode != 101 {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// tokenTracking says since when uses of service accounts' tokens in Secrets are recorded: what is older and shows no use says
-// nothing about being unused.
+// tokenTracking says since when uses of service accounts' tokens in Secrets are recorded: what is older and shows no
+// use says nothing about being unused.
 const (
 	tokenTracking = "kube-apiserver-legacy-service-account-token-tracking"
 	trackedSince  = "since"

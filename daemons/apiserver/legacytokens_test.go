@@ -7,13 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The day from which tokens' uses are recorded stays what it was first, through restarts; one that cannot be is made today's.
+// The day from which tokens' uses are recorded stays what it was first, through restarts; one that cannot be is made
+// today's.
 func TestTheDayFromWhichTokensUsesAreRecordedStays(t *testing.T) {
 	today := time.Date(2026, 11, 23, 23, 0, 0, 0, time.UTC)
 	want := tokensTracked(today)[0].(*corev1.ConfigMap)
 	for name, c := range map[string]struct{ day, want string }{
-		"earlier": {"2026-01-02", "2026-01-02"}, "today": {"2026-11-23", "2026-11-23"}, "in the future": {"2027-01-01", "2026-11-23"},
-		"no day": {"soon", "2026-11-23"}, "none": {"", "2026-11-23"},
+		"earlier": {"2026-01-02", "2026-01-02"}, "today": {"2026-11-23", "2026-11-23"},
+		"in the future": {"2027-01-01", "2026-11-23"},
+		"no day":        {"soon", "2026-11-23"}, "none": {"", "2026-11-23"},
 	} {
 		live := want.DeepCopy()
 		live.Data[trackedSince] = c.day

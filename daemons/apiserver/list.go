@@ -64,7 +64,8 @@ func selectionOf(q *request) (selection, error) {
 	if name, ok := sel.fields.RequiresExactMatch("metadata.name"); ok {
 		sel.name = name
 	}
-	if namespace, ok := sel.fields.RequiresExactMatch("metadata.namespace"); ok && q.Namespace == "" && q.served.Namespaced {
+	if namespace, ok := sel.fields.RequiresExactMatch("metadata.namespace"); ok && q.Namespace == "" &&
+		q.served.Namespaced {
 		sel.prefix = namespace + "/"
 	}
 	for i, name := range q.served.IndexedFields {
@@ -95,7 +96,8 @@ func (sel *selection) matches(e *cache.Entry) bool {
 // selects is matches of an entry whose key has the prefix. Of those that are not
 // selected it does not look at the key, which is seldom in a processor's cache.
 func (sel *selection) selects(e *cache.Entry) bool {
-	return (sel.labels.Empty() || sel.labels.Matches(e.Labels)) && (sel.fields.Empty() || sel.fields.Matches(e.Fields()))
+	return (sel.labels.Empty() || sel.labels.Matches(e.Labels)) &&
+		(sel.fields.Empty() || sel.fields.Matches(e.Fields()))
 }
 
 // simple says that nothing but the namespace is selected by.
@@ -206,10 +208,14 @@ func parseToken(text string) (token, error) {
 // expired refuses a token whose state has been forgotten, with one that goes on anew.
 func expired(t token) error {
 	t.Revision, t.Rest = anew, 0
-	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
-		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
-		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between " +
-		"the time the first chunk was returned and now may show up in the list.")
+	err := apierrors.NewResourceExpired(
+		"The provided continue parameter is too old to display a consistent list result. " +
+			"You can start a new list without the continue parameter, or use the continue token in this response to " +
+			"retrieve the remainder of the results. " +
+			"Continuing with the provided token results in an inconsistent list - objects that were created, " +
+			"modified, or deleted between " +
+			"the time the first chunk was returned and now may show up in the list.",
+	)
 	err.ErrStatus.ListMeta.Continue = t.String()
 	return err
 }
@@ -296,7 +302,11 @@ func sizeOf(all, limit int) int {
 
 // snapshot finds the state that a list is of, as resourceVersion,
 // resourceVersionMatch and continue say, and from where on.
-func (s *Server) snapshot(q *request, sel *selection, o metav1.ListOptions) (snapshot *cache.Snapshot, revision int64, from token, err error) {
+func (s *Server) snapshot(
+	q *request,
+	sel *selection,
+	o metav1.ListOptions,
+) (snapshot *cache.Snapshot, revision int64, from token, err error) {
 	version, ctx := o.ResourceVersion, q.http.Context()
 	if o.Continue != "" {
 		t, err := parseToken(o.Continue)
@@ -304,7 +314,9 @@ func (s *Server) snapshot(q *request, sel *selection, o metav1.ListOptions) (sna
 			return nil, 0, token{}, err
 		}
 		if version != "" && version != "0" {
-			return nil, 0, token{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+			return nil, 0, token{}, apierrors.NewBadRequest(
+				"specifying resource version is not allowed when using continue",
+			)
 		}
 		if t.Revision == anew {
 			reached, err := s.fresh(ctx, "")

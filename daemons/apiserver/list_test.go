@@ -24,7 +24,8 @@ import (
 func fill(t testing.TB, ctx context.Context, client kubernetes.Interface, n int) {
 	t.Helper()
 	for i := range n {
-		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap(fmt.Sprintf("m%03d", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap(fmt.Sprintf("m%03d", i)),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,7 +38,8 @@ func TestPagesAreOfOneRevision(t *testing.T) {
 		maps := client.CoreV1().ConfigMaps("default")
 		fill(t, ctx, client, 10)
 		first, err := maps.List(ctx, metav1.ListOptions{Limit: 4})
-		if err != nil || len(first.Items) != 4 || first.Continue == "" || first.RemainingItemCount == nil || *first.RemainingItemCount != 6 {
+		if err != nil || len(first.Items) != 4 || first.Continue == "" || first.RemainingItemCount == nil ||
+			*first.RemainingItemCount != 6 {
 			t.Fatalf("first page: %+v, %v", first.ListMeta, err)
 		}
 		if err := maps.Delete(ctx, "m005", metav1.DeleteOptions{}); err != nil {
@@ -70,7 +72,13 @@ func TestPagesAreOfOneRevision(t *testing.T) {
 		if want := "m000 m001 m002 m003 m004 m005 m006 m007 m008 m009"; strings.Join(names, " ") != want {
 			t.Errorf("listed %v", names)
 		}
-		exact, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		exact, err := maps.List(
+			ctx,
+			metav1.ListOptions{
+				ResourceVersion:      first.ResourceVersion,
+				ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+			},
+		)
 		if err != nil || len(exact.Items) != 10 {
 			t.Errorf("exact: %d, %v", len(exact.Items), err)
 		}
@@ -113,27 +121,46 @@ func TestShapesAndEncodings(t *testing.T) {
 	fill(t, ctx, client, 400)
 	const path = "/api/v1/namespaces/default/configmaps"
 
-	_, data := raw(t, cfg, "GET", path, "", map[string]string{"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"})
+	_, data := raw(
+		t,
+		cfg,
+		"GET",
+		path,
+		"",
+		map[string]string{"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"},
+	)
 	var table metav1.Table
 	if err := json.Unmarshal(data, &table); err != nil || table.Kind != "Table" || len(table.Rows) != 400 {
 		t.Fatalf("table: %v %s", err, data[:200])
 	}
-	if table.ColumnDefinitions[0].Name != "Name" || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) || table.Rows[0].Cells[0] != "m000" {
+	if table.ColumnDefinitions[0].Name != "Name" || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) ||
+		table.Rows[0].Cells[0] != "m000" {
 		t.Errorf("%+v %+v", table.ColumnDefinitions, table.Rows[0].Cells)
 	}
 	var row metav1.PartialObjectMetadata
-	if err := json.Unmarshal(table.Rows[0].Object.Raw, &row); err != nil || row.Name != "m000" || row.ResourceVersion == "" {
+	if err := json.Unmarshal(table.Rows[0].Object.Raw, &row); err != nil || row.Name != "m000" ||
+		row.ResourceVersion == "" {
 		t.Errorf("a row's object: %+v, %v", row, err)
 	}
 
-	partial, err := metadata.NewForConfigOrDie(cfg).Resource(corev1schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("default").List(ctx, metav1.ListOptions{})
+	partial, err := metadata.NewForConfigOrDie(cfg).
+		Resource(corev1schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).
+		Namespace("default").
+		List(ctx, metav1.ListOptions{})
 	if err != nil || len(partial.Items) != 400 || partial.Items[0].Name != "m000" {
 		t.Errorf("metadata: %v", err)
 	}
 
 	unpacked := func(query, accept string) []byte {
 		t.Helper()
-		answer, data := raw(t, cfg, "GET", path+query, "", map[string]string{"Accept-Encoding": "deflate, gzip;q=0.5", "Accept": accept})
+		answer, data := raw(
+			t,
+			cfg,
+			"GET",
+			path+query,
+			"",
+			map[string]string{"Accept-Encoding": "deflate, gzip;q=0.5", "Accept": accept},
+		)
 		if answer.Header.Get("Content-Encoding") != "gzip" || answer.Header.Get("Vary") != "Accept-Encoding" {
 			t.Fatalf("%s as %s is not compressed: %v", query, accept, answer.Header)
 		}
@@ -147,15 +174,20 @@ func TestShapesAndEncodings(t *testing.T) {
 		return data
 	}
 	var list corev1.ConfigMapList
-	if err := json.Unmarshal(unpacked("", ""), &list); err != nil || len(list.Items) != 400 || list.Items[3].ResourceVersion == "" {
+	if err := json.Unmarshal(unpacked("", ""), &list); err != nil || len(list.Items) != 400 ||
+		list.Items[3].ResourceVersion == "" {
 		t.Errorf("gzip: %d, %v", len(list.Items), err)
 	}
-	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string]string{"a": strings.Repeat("b", 200<<10)}}
+	large := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "large"},
+		Data:       map[string]string{"a": strings.Repeat("b", 200<<10)},
+	}
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, large, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for accept, begins := range map[string]string{
-		"application/yaml": "apiVersion: v1\n", "application/cbor": "\xd9\xd9\xf7", "application/json;pretty=1": "{\n  \"kind\"", "application/vnd.kubernetes.protobuf": "k8s\x00",
+		"application/yaml": "apiVersion: v1\n", "application/cbor": "\xd9\xd9\xf7",
+		"application/json;pretty=1": "{\n  \"kind\"", "application/vnd.kubernetes.protobuf": "k8s\x00",
 	} {
 		if data := unpacked("?pretty=true", accept); !strings.HasPrefix(string(data), begins) {
 			t.Errorf("%s begins with %q", accept, data[:20])
@@ -166,10 +198,21 @@ func TestShapesAndEncodings(t *testing.T) {
 		t.Errorf("one large object: %v", err)
 	}
 
-	if answer, data := raw(t, cfg, "GET", path+"/m000", "", map[string]string{"Accept": "application/yaml"}); !strings.HasPrefix(string(data), "apiVersion: v1\n") {
+	if answer, data := raw(t, cfg, "GET", path+"/m000", "",
+		map[string]string{"Accept": "application/yaml"}); !strings.HasPrefix(
+		string(data),
+		"apiVersion: v1\n",
+	) {
 		t.Errorf("yaml: %v %s", answer.Header, data)
 	}
-	answer, data := raw(t, cfg, "GET", path+"?watch=1", "", map[string]string{"Accept": "text/html, application/yaml;q=0.5"})
+	answer, data := raw(
+		t,
+		cfg,
+		"GET",
+		path+"?watch=1",
+		"",
+		map[string]string{"Accept": "text/html, application/yaml;q=0.5"},
+	)
 	if answer.StatusCode != 406 || !strings.Contains(string(data), "application/json;stream=watch") {
 		t.Errorf("a watch in YAML: %v %s", answer.Header, data)
 	}
@@ -180,7 +223,8 @@ func TestShapesAndEncodings(t *testing.T) {
 		reason             metav1.StatusReason
 	}{
 		{"GET", path, "", map[string]string{"Accept": "text/html"}, 406, metav1.StatusReasonNotAcceptable},
-		{"POST", path, "x", map[string]string{"Content-Type": "text/plain"}, 415, metav1.StatusReasonUnsupportedMediaType},
+		{"POST", path, "x", map[string]string{"Content-Type": "text/plain"}, 415,
+			metav1.StatusReasonUnsupportedMediaType},
 		{"POST", path, "{", map[string]string{"Content-Type": "application/json"}, 400, metav1.StatusReasonBadRequest},
 		{"POST", path, `{"kind":"Pod","apiVersion":"v1"}`, nil, 400, metav1.StatusReasonBadRequest},
 		{"POST", path, `{"apiVersion":"v2"}`, nil, 400, metav1.StatusReasonBadRequest},
@@ -193,7 +237,9 @@ func TestShapesAndEncodings(t *testing.T) {
 	} {
 		answer, data := raw(t, cfg, c.method, c.path, c.body, c.header)
 		var st metav1.Status
-		if err := json.Unmarshal(data, &st); err != nil || answer.StatusCode != c.code || st.Reason != c.reason || st.Code != int32(c.code) || st.Kind != "Status" {
+		if err := json.Unmarshal(data, &st); err != nil || answer.StatusCode != c.code || st.Reason != c.reason ||
+			st.Code != int32(c.code) ||
+			st.Kind != "Status" {
 			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, answer.StatusCode, data, c.code, c.reason)
 		}
 	}

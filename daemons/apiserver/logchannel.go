@@ -14,8 +14,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// logChannel sends a pod's log over a WebSocket: as binary messages, or as text in base64 for who asks for base64.binary.k8s.io. What
-// the kubelet refuses is answered before the connection is upgraded.
+// logChannel sends a pod's log over a WebSocket: as binary messages, or as text in base64 for who asks for
+// base64.binary.k8s.io. What the kubelet refuses is answered before the connection is upgraded.
 func (s *Server) logChannel(q *request, target *url.URL, transport http.RoundTripper) error {
 	ctx, cancel := context.WithCancel(q.http.Context())
 	defer cancel()
@@ -30,13 +30,22 @@ func (s *Server) logChannel(q *request, target *url.URL, transport http.RoundTri
 	defer answer.Body.Close()
 	if answer.StatusCode >= http.StatusBadRequest {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
-		st := apierrors.NewGenericServerResponse(answer.StatusCode, "get", schema.GroupResource{Resource: "pods/log"}, "", "", 0, true)
+		st := apierrors.NewGenericServerResponse(
+			answer.StatusCode,
+			"get",
+			schema.GroupResource{Resource: "pods/log"},
+			"",
+			"",
+			0,
+			true,
+		)
 		st.ErrStatus.Message = strings.TrimSpace(string(text))
 		return st
 	}
 	reader := wsstream.NewReader(&lastApart{Reader: answer.Body}, true, wsstream.NewDefaultReaderProtocols())
 	reader.SetIdleTimeout(channelIdle)
-	if err := reader.Copy(&attended{ResponseWriter: q.w, gone: cancel}, q.http); err != nil && !errors.Is(err, context.Canceled) {
+	if err := reader.Copy(&attended{ResponseWriter: q.w, gone: cancel}, q.http); err != nil &&
+		!errors.Is(err, context.Canceled) {
 		s.log.Debug("a log ended", "path", q.Path, "reason", err)
 	}
 	return nil

@@ -60,29 +60,47 @@ func TestMarkupIsTestedAsClientsWriteIt(t *testing.T) {
 		}
 	}
 	for path, at := range map[string]string{maps + "/m": "/data/a", ctPath + "/m": "/spec/image"} {
-		patch, err := json.Marshal([]map[string]string{{"op": "test", "path": at, "value": "<x>&"}, {"op": "replace", "path": at, "value": "<y>"}})
+		patch, err := json.Marshal(
+			[]map[string]string{
+				{"op": "test", "path": at, "value": "<x>&"},
+				{"op": "replace", "path": at, "value": "<y>"},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if code, text := ask(t, cfg, "PATCH", path, string(patch), "Content-Type", "application/json-patch+json"); code != 200 || !strings.Contains(text, `"<y>"`) {
+		if code, text := ask(t, cfg, "PATCH", path, string(patch), "Content-Type",
+			"application/json-patch+json"); code != 200 ||
+			!strings.Contains(text, `"<y>"`) {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
 }
 
-// S11: what an older version has stored, with its markup escaped, means what it meant: who changes nothing of it owns nothing.
+// S11: what an older version has stored, with its markup escaped, means what it meant: who changes nothing of it owns
+// nothing.
 func TestMarkupThatWasStoredEscapedMeansTheSame(t *testing.T) {
 	s := stores["memory"](t)
 	cfg := start(t, s, nil)
 	for name, a := range map[string]string{"old": `\u003c`, "new": "x"} {
 		stored := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"default","uid":"u","creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"manager":"o",` +
 			`"operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{}}}}]},"data":{"a":"` + a + `","b":"1"}}`
-		if _, err := s.Commit(bounded(t), store.Txn{Puts: []store.Put{{Key: "/registry/configmaps/default/" + name, Value: []byte(stored)}}}); err != nil {
+		if _, err := s.Commit(bounded(t),
+			store.Txn{Puts: []store.Put{{Key: "/registry/configmaps/default/" + name,
+				Value: []byte(stored)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	merge := func(name, patch string) (version, owned string) {
-		code, text := ask(t, cfg, "PATCH", "/api/v1/namespaces/default/configmaps/"+name+"?fieldManager=m", patch, "Content-Type", "application/merge-patch+json")
+		code, text := ask(
+			t,
+			cfg,
+			"PATCH",
+			"/api/v1/namespaces/default/configmaps/"+name+"?fieldManager=m",
+			patch,
+			"Content-Type",
+			"application/merge-patch+json",
+		)
 		var got metav1.PartialObjectMetadata
 		if err := json.Unmarshal([]byte(text), &got); code != 200 || err != nil || !strings.Contains(text, `"a":"<"`) {
 			t.Fatalf("%s: %d %s", patch, code, text)

@@ -29,7 +29,8 @@ func TestMergePatchesDoAsTheirRFC(t *testing.T) {
 		}
 	}
 	for _, none := range []string{`null`, `1`, `"a"`, `{`} {
-		if got, err := mergePatch([]byte(`{"a":"foo"}`), []byte(none)); err == nil || err.Error() != "Invalid JSON Patch" {
+		if got, err := mergePatch([]byte(`{"a":"foo"}`), []byte(none)); err == nil ||
+			err.Error() != "Invalid JSON Patch" {
 			t.Errorf("%s is taken for a patch, which makes %s (%v)", none, got, err)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 // S12: what a change does to an object's metadata: a generation for what controllers act on, and no deletion.
 func TestMetadataFollowsChangesS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
-	if _, err := kubernetes.NewForConfigOrDie(cfg).AppsV1().Deployments("default").Create(bounded(t), deployment("d"), metav1.CreateOptions{}); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(cfg).AppsV1().Deployments("default").Create(bounded(t), deployment("d"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const path = "/apis/apps/v1/namespaces/default/deployments/d"
@@ -41,9 +42,17 @@ func TestMetadataFollowsChangesS12(t *testing.T) {
 		if c.on == "DELETE" {
 			method, at = "DELETE", path
 		}
-		answer, data := raw(t, cfg, method, at, c.patch, map[string]string{"Content-Type": "application/merge-patch+json"})
+		answer, data := raw(
+			t,
+			cfg,
+			method,
+			at,
+			c.patch,
+			map[string]string{"Content-Type": "application/merge-patch+json"},
+		)
 		var got metav1.PartialObjectMetadata
-		if err := json.Unmarshal(data, &got); err != nil || answer.StatusCode != c.code || !strings.Contains(string(data), c.says) {
+		if err := json.Unmarshal(data, &got); err != nil || answer.StatusCode != c.code ||
+			!strings.Contains(string(data), c.says) {
 			t.Errorf("%s %s: %d %s, want %d %s", method, c.patch, answer.StatusCode, data, c.code, c.says)
 		}
 		if c.code == 200 && got.Generation != c.want {
@@ -62,10 +71,14 @@ func TestMetadataAloneOfWhatIsNotStored(t *testing.T) {
 	for _, c := range []struct{ accept, path, want string }{
 		{"application/json" + as + "PartialObjectMetadataList", "/api/v1/componentstatuses", `"kind":"PartialObjectMetadataList"`},
 		{"application/json" + as + "PartialObjectMetadata", "/api/v1/componentstatuses/etcd-0", `"kind":"PartialObjectMetadata"`},
-		{"application/vnd.kubernetes.protobuf" + as + "PartialObjectMetadataList", "/api/v1/componentstatuses", "k8s\x00"},
+		{"application/vnd.kubernetes.protobuf" + as + "PartialObjectMetadataList", "/api/v1/componentstatuses",
+			"k8s\x00"},
 	} {
 		answer, data := raw(t, cfg, "GET", c.path, "", map[string]string{"Accept": c.accept})
-		if answer.StatusCode != 200 || !strings.Contains(string(data), c.want) || !strings.Contains(string(data), "PartialObjectMetadata") || !strings.Contains(string(data), "etcd-0") || strings.Contains(string(data), "conditions") {
+		if answer.StatusCode != 200 || !strings.Contains(string(data), c.want) ||
+			!strings.Contains(string(data), "PartialObjectMetadata") ||
+			!strings.Contains(string(data), "etcd-0") ||
+			strings.Contains(string(data), "conditions") {
 			t.Errorf("%s as %s: %d %q", c.path, c.accept, answer.StatusCode, data)
 		}
 	}

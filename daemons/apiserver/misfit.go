@@ -15,8 +15,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// What a client sends may be no object of the kind that it is sent for. Why is told in upstream's words, but for the place in its
-// code that it names.
+// What a client sends may be no object of the kind that it is sent for. Why is told in upstream's words, but for the
+// place in its code that it names.
 
 // undecoded is why bytes are no object of a kind.
 type undecoded struct {
@@ -55,7 +55,13 @@ func (u *undecoded) Error() string {
 	case begin[0] == '{':
 		text = string(begin)
 	}
-	return fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s%s)", u.want, u.cause, text, more)
+	return fmt.Sprintf(
+		"the object provided is unrecognized (must be of type %s): %v (%s%s)",
+		u.want,
+		u.cause,
+		text,
+		more,
+	)
 }
 
 // Status implements APIStatus.
@@ -119,13 +125,33 @@ func misfit(is, want schema.GroupVersionKind) error {
 	case is.GroupKind() == want.GroupKind(), other != nil && other == known[want]:
 		return otherVersion(is, want)
 	case other != nil:
-		return &undecoded{is: is, want: want.Kind, cause: fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", is.Version, is.Kind, internal(want.Group), want.Kind)}
+		return &undecoded{
+			is:   is,
+			want: want.Kind,
+			cause: fmt.Errorf(
+				"converting (%s.%s) to (%s.%s): unknown conversion",
+				is.Version,
+				is.Kind,
+				internal(want.Group),
+				want.Kind,
+			),
+		}
 	}
-	return &undecoded{is: is, want: want.Kind, cause: fmt.Errorf("no kind %q is registered for version %q", is.Kind, is.GroupVersion())}
+	return &undecoded{
+		is:    is,
+		want:  want.Kind,
+		cause: fmt.Errorf("no kind %q is registered for version %q", is.Kind, is.GroupVersion()),
+	}
 }
 
 func otherVersion(is, want schema.GroupVersionKind) error {
-	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", is.GroupVersion(), want.GroupVersion()))
+	return apierrors.NewBadRequest(
+		fmt.Sprintf(
+			"the API version in the data (%s) does not match the expected API version (%s)",
+			is.GroupVersion(),
+			want.GroupVersion(),
+		),
+	)
 }
 
 // builtIn are all kinds that are not declared by definitions.

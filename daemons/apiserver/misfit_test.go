@@ -63,8 +63,20 @@ func TestWhatIsOfAnotherKindS12(t *testing.T) {
 		}
 		code, text := ask(t, cfg, c.method, c.path, c.body, "Content-Type", c.kind)
 		var got metav1.Status
-		if err := json.Unmarshal([]byte(text), &got); err != nil || int32(code) != c.code || got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
-			t.Errorf("%s %s %s: %d %s %s, want %d %s %s", c.method, c.path, c.body, code, got.Reason, got.Message, c.code, c.reason, c.says)
+		if err := json.Unmarshal([]byte(text), &got); err != nil || int32(code) != c.code || got.Reason != c.reason ||
+			!strings.Contains(got.Message, c.says) {
+			t.Errorf(
+				"%s %s %s: %d %s %s, want %d %s %s",
+				c.method,
+				c.path,
+				c.body,
+				code,
+				got.Reason,
+				got.Message,
+				c.code,
+				c.reason,
+				c.says,
+			)
 		}
 		if c.code == 200 && !strings.Contains(text, `{"kind":"ConfigMap","apiVersion":"v1",`) {
 			t.Errorf("%s %s: %s", c.path, c.body, text)

@@ -9,8 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nothingAt answers at a path that nothing is at. Who reads Statuses finds one where upstream's router has paths itself; anywhere else, and
-// that is also where definitions and other servers have theirs, there is a page that is not found.
+// nothingAt answers at a path that nothing is at. Who reads Statuses finds one where upstream's router has paths
+// itself; anywhere else, and that is also where definitions and other servers have theirs, there is a page that is not
+// found.
 func nothingAt(q *request) error {
 	parts := strings.Split(strings.Trim(q.Path, "/"), "/")
 	switch {
@@ -40,5 +41,7 @@ var builtInGroups = sync.OnceValue(func() map[string]bool {
 
 // endless says whether a path ends where it should begin to say what it is about.
 func (q *request) endless() bool {
-	return q.Resource && q.Name == "" && (q.GroupVersionResource.Resource == "watch" || q.GroupVersionResource.Resource == "proxy") && q.Namespace == ""
+	return q.Resource && q.Name == "" &&
+		(q.GroupVersionResource.Resource == "watch" || q.GroupVersionResource.Resource == "proxy") &&
+		q.Namespace == ""
 }

@@ -45,12 +45,35 @@ type about struct{ verb, group, version, resource, subresource, scope, dryRun st
 
 var (
 	aboutLabels = []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}
-	barely      = []string{"verb", "group", "version", "resource", "subresource", "scope", "component"} // without dry_run
+	barely      = []string{
+		"verb",
+		"group",
+		"version",
+		"resource",
+		"subresource",
+		"scope",
+		"component",
+	} // without dry_run
 
 	durations    = append([]float64{.005, .025}, sliDurations...)
 	sliDurations = []float64{.05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
 	// lifetimes are seconds that a certificate is valid for: half an hour to a year.
-	lifetimes = []float64{0, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800, 2592000, 7776000, 15552000, 31104000}
+	lifetimes = []float64{
+		0,
+		1800,
+		3600,
+		7200,
+		21600,
+		43200,
+		86400,
+		172800,
+		345600,
+		604800,
+		2592000,
+		7776000,
+		15552000,
+		31104000,
+	}
 )
 
 func (a about) labels() []string {
@@ -73,36 +96,45 @@ func newObserved(s *Server) (*observed, error) {
 			Name: "apiserver_request_terminations_total", Help: "Requests that were refused to protect the server.",
 		}, append(barely[:len(barely):len(barely)], "code")),
 		duration: measure.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_request_duration_seconds", Help: "How long requests took, besides watches and streams.", Buckets: durations,
+			Name: "apiserver_request_duration_seconds", Help: "How long requests took, besides watches and " +
+				"streams.", Buckets: durations,
 		}, aboutLabels),
 		sli: measure.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_request_sli_duration_seconds", Help: "How long requests took, besides watches and streams, without waiting for their turn or for webhooks. Dry runs are not counted.", Buckets: sliDurations,
+			Name: "apiserver_request_sli_duration_seconds", Help: "How long requests took, besides watches and " +
+				"streams, without waiting for their turn or for webhooks. Dry runs are not " +
+				"counted.", Buckets: sliDurations,
 		}, barely),
 		long: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests", Help: "Watches and streams that are open.",
 		}, barely),
 		translated: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_stream_translator_requests_total", Help: "Requests to exec and attach over a WebSocket's channels.",
+			Name: "apiserver_stream_translator_requests_total", Help: "Requests to exec and attach over a " +
+				"WebSocket's channels.",
 		}, []string{"code"}),
 		tunnelled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_stream_tunnel_requests_total", Help: "Requests to forward ports over SPDY within a WebSocket.",
+			Name: "apiserver_stream_tunnel_requests_total", Help: "Requests to forward ports over SPDY within a " +
+				"WebSocket.",
 		}, []string{"code"}),
 		sizes: measure.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_response_sizes", Help: "Bytes of answers to reads.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
+			Name: "apiserver_response_sizes", Help: "Bytes of answers to " +
+				"reads.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
 		}, barely),
 		deprecated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_requested_deprecated_apis", Help: "1 for deprecated versions that were asked for.",
 		}, []string{"group", "version", "resource", "subresource", "removed_release"}),
 		handshakes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "apiserver_tls_handshake_errors_total", Help: "Connections that ended before their TLS was agreed upon.",
+			Name: "apiserver_tls_handshake_errors_total", Help: "Connections that ended before their TLS was agreed " +
+				"upon.",
 		}),
 		certificates: measure.NewHistogram(prometheus.HistogramOpts{
-			Name: "apiserver_client_certificate_expiration_seconds", Help: "How long the certificates of requests are still valid.", Buckets: lifetimes,
+			Name: "apiserver_client_certificate_expiration_seconds", Help: "How long the certificates of requests " +
+				"are still valid.", Buckets: lifetimes,
 		}),
 	}
 	o.admissions.init()
 	o.unavailable = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found unavailable.",
+		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found " +
+			"unavailable.",
 	}, []string{"name", "reason"})
 	var err error
 	if s.reach.Counted, err = client.Counted(s.o.Env.Metrics); err != nil {
@@ -111,10 +143,54 @@ func newObserved(s *Server) (*observed, error) {
 	if o.webhooks, err = webhook.NewCounts(s.o.Env.Metrics); err != nil {
 		return nil, err
 	}
-	return o, errors.Join(append(registerAll(s.o.Env.Metrics, o.requests, o.terminations, o.duration, o.sli, o.long, o.translated, o.tunnelled, o.certificates, o.admissions.steps, o.admissions.plugins, o.unavailable, o.sizes, o.deprecated, o.handshakes, &o.watches, &o.reads, cacheCounts{s}, s.store.(*countedStore)),
-		s.o.Env.Metrics.Register(unavailableNow{s, prometheus.NewDesc("aggregator_unavailable_apiservice", "1 while the server of an APIService is unavailable.", []string{"name"}, nil)}),
-		s.o.Env.Metrics.Register(inFlight{prometheus.NewDesc("apiserver_current_inflight_requests", "Requests being worked on.", []string{"request_kind"}, nil), o}),
-		s.o.Env.Metrics.Register(newObjectCounts(s)), s.o.Env.Metrics.Register(newStorageSize(s.o.Store)))...)
+	return o, errors.Join(
+		append(
+			registerAll(
+				s.o.Env.Metrics,
+				o.requests,
+				o.terminations,
+				o.duration,
+				o.sli,
+				o.long,
+				o.translated,
+				o.tunnelled,
+				o.certificates,
+				o.admissions.steps,
+				o.admissions.plugins,
+				o.unavailable,
+				o.sizes,
+				o.deprecated,
+				o.handshakes,
+				&o.watches,
+				&o.reads,
+				cacheCounts{s},
+				s.store.(*countedStore),
+			),
+			s.o.Env.Metrics.Register(
+				unavailableNow{
+					s,
+					prometheus.NewDesc(
+						"aggregator_unavailable_apiservice",
+						"1 while the server of an APIService is unavailable.",
+						[]string{"name"},
+						nil,
+					),
+				},
+			),
+			s.o.Env.Metrics.Register(
+				inFlight{
+					prometheus.NewDesc(
+						"apiserver_current_inflight_requests",
+						"Requests being worked on.",
+						[]string{"request_kind"},
+						nil,
+					),
+					o,
+				},
+			),
+			s.o.Env.Metrics.Register(newObjectCounts(s)),
+			s.o.Env.Metrics.Register(newStorageSize(s.o.Store)),
+		)...)
 }
 
 func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {
@@ -206,7 +282,10 @@ func (q *request) counted() string {
 		case "list", "watch", "deletecollection":
 			return strings.ToUpper(q.Verb)
 		case "patch":
-			if kind, _, _ := strings.Cut(q.http.Header.Get("Content-Type"), ";"); strings.HasPrefix(kind, "application/apply-patch+") {
+			if kind, _, _ := strings.Cut(q.http.Header.Get("Content-Type"), ";"); strings.HasPrefix(
+				kind,
+				"application/apply-patch+",
+			) {
 				return "APPLY"
 			}
 		}
@@ -222,7 +301,8 @@ func (q *request) counted() string {
 
 // ownPath is the path of what is not a resource and has a name in the metrics.
 func ownPath(path string) string {
-	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug/pprof", "/statusz", "/flagz"} {
+	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug/pprof", "/statusz",
+		"/flagz"} {
 		if path == p || strings.HasPrefix(path, p+"/") {
 			return p
 		}
@@ -310,7 +390,8 @@ func (o *observed) done(q *request, rec *recorder, start time.Time) {
 	}
 }
 
-// deprecatedVersion notes that a deprecated version was asked for by somebody who may. None of those that there are says when it goes.
+// deprecatedVersion notes that a deprecated version was asked for by somebody who may. None of those that there are
+// says when it goes.
 func (o *observed) deprecatedVersion(q *request) {
 	a := q.about()
 	o.deprecated.WithLabelValues(a.group, a.version, a.resource, a.subresource, "").Set(1)

@@ -21,15 +21,18 @@ type admissions struct {
 func (m *admissions) init() {
 	buckets := []float64{.005, .025, .1, .5, 1, 2.5}
 	m.steps = measure.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "apiserver_admission_step_admission_duration_seconds", Help: "How long admission's plugins took together.", Buckets: buckets,
+		Name: "apiserver_admission_step_admission_duration_seconds", Help: "How long admission's plugins took " +
+			"together.", Buckets: buckets,
 	}, []string{"type", "operation", "rejected"})
 	m.plugins = measure.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "apiserver_admission_controller_admission_duration_seconds", Help: "How long each of admission's plugins took.", Buckets: buckets,
+		Name: "apiserver_admission_controller_admission_duration_seconds", Help: "How long each of admission's " +
+			"plugins took.", Buckets: buckets,
 	}, []string{"name", "type", "operation", "rejected"})
 	m.together.vec = m.steps
 }
 
-// pluginCounts are the histograms of a plugin, or of all together, looked up once: by step, operation and whether it refused.
+// pluginCounts are the histograms of a plugin, or of all together, looked up once: by step, operation and whether it
+// refused.
 type pluginCounts struct {
 	vec       *prometheus.HistogramVec
 	name      []string // the first of the labels; of all together none
@@ -48,14 +51,16 @@ func (p *pluginCounts) observe(step, operation int, rejected bool, d time.Durati
 	}
 	h := p.histogram[at].Load()
 	if h == nil {
-		made := p.vec.WithLabelValues(append(p.name[:len(p.name):len(p.name)], steps[step], operations[operation], text)...)
+		made := p.vec.WithLabelValues(
+			append(p.name[:len(p.name):len(p.name)], steps[step], operations[operation], text)...)
 		h = &made
 		p.histogram[at].Store(h)
 	}
 	(*h).Observe(d.Seconds())
 }
 
-// stepTimer is a walk through the plugins of a step that is being timed. Where one ends the next begins: the clock is read once for each.
+// stepTimer is a walk through the plugins of a step that is being timed. Where one ends the next begins: the clock is
+// read once for each.
 type stepTimer struct {
 	o               *observed
 	step, operation int
@@ -82,8 +87,8 @@ func (o *observed) admit(a *api.Admission, step string) stepTimer {
 	return t
 }
 
-// took counts what a plugin took, and with an error that the step has ended. It returns the error. Plugins without a name are such as
-// upstream has in its storage.
+// took counts what a plugin took, and with an error that the step has ended. It returns the error. Plugins without a
+// name are such as upstream has in its storage.
 func (t *stepTimer) took(plugin any, err error) error {
 	now := time.Now()
 	d := now.Sub(t.at)
@@ -92,7 +97,10 @@ func (t *stepTimer) took(plugin any, err error) error {
 		name := plugin.Name()
 		counts, ok := t.o.admissions.byPlugin.Load(name)
 		if !ok {
-			counts, _ = t.o.admissions.byPlugin.LoadOrStore(name, &pluginCounts{vec: t.o.admissions.plugins, name: []string{name}})
+			counts, _ = t.o.admissions.byPlugin.LoadOrStore(
+				name,
+				&pluginCounts{vec: t.o.admissions.plugins, name: []string{name}},
+			)
 		}
 		counts.(*pluginCounts).observe(t.step, t.operation, err != nil, d)
 		if _, outside := plugin.(api.Outside); outside && t.outside != nil {

@@ -11,8 +11,18 @@ type objectCounts struct {
 func newObjectCounts(s *Server) objectCounts {
 	return objectCounts{s,
 		prometheus.NewDesc("apiserver_resource_objects", "Objects stored.", []string{"group", "resource"}, nil),
-		prometheus.NewDesc("apiserver_storage_objects", "Objects stored, by the name that releases before 1.34 have for it.", []string{"resource"}, nil),
-		prometheus.NewDesc("apiserver_storage_unreadable_objects", "Objects stored that cannot be read; passing: whether their key's plugin does not answer.", []string{"group", "resource", "passing"}, nil),
+		prometheus.NewDesc(
+			"apiserver_storage_objects",
+			"Objects stored, by the name that releases before 1.34 have for it.",
+			[]string{"resource"},
+			nil,
+		),
+		prometheus.NewDesc(
+			"apiserver_storage_unreadable_objects",
+			"Objects stored that cannot be read; passing: whether their key's plugin does not answer.",
+			[]string{"group", "resource", "passing"},
+			nil,
+		),
 	}
 }
 
@@ -30,8 +40,10 @@ func (c objectCounts) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(c.objects, prometheus.GaugeValue, n, r.Kind.GVK.Group, r.Kind.Resource)
 		to <- prometheus.MustNewConstMetric(c.older, prometheus.GaugeValue, n, r.Kind.GR().String())
 		if all, lasting := r.CountUnread(); all > 0 {
-			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(lasting), r.Kind.GVK.Group, r.Kind.Resource, "false")
-			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(all-lasting), r.Kind.GVK.Group, r.Kind.Resource, "true")
+			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(lasting), r.Kind.GVK.Group,
+				r.Kind.Resource, "false")
+			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(all-lasting),
+				r.Kind.GVK.Group, r.Kind.Resource, "true")
 		}
 	}
 }

@@ -36,10 +36,15 @@ func (r *reads) of(q *request) *readCounts {
 	if c, ok := r.all.Load(gr); ok {
 		return c.(*readCounts)
 	}
-	c := &readCounts{gr: gr, lists: make([]listCounts, 1+len(q.served.IndexedFields)), waited: measure.NewHistogram(prometheus.HistogramOpts{
-		Name: "apiserver_watch_cache_read_wait_seconds", Help: "How long reads waited for the cache.", ConstLabels: prometheus.Labels{"group": gr.Group, "resource": gr.Resource},
-		Buckets: []float64{.005, .025, .05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3},
-	})}
+	c := &readCounts{
+		gr:    gr,
+		lists: make([]listCounts, 1+len(q.served.IndexedFields)),
+		waited: measure.NewHistogram(prometheus.HistogramOpts{
+			Name: "apiserver_watch_cache_read_wait_seconds", Help: "How long reads waited for the " +
+				"cache.", ConstLabels: prometheus.Labels{"group": gr.Group, "resource": gr.Resource},
+			Buckets: []float64{.005, .025, .05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3},
+		}),
+	}
 	for i, field := range q.served.IndexedFields {
 		c.lists[i+1].index = "f:" + field
 	}
@@ -78,18 +83,39 @@ func newResourceDesc(name, help string, more ...string) *prometheus.Desc {
 }
 
 var (
-	consistentDesc = newResourceDesc("watch_cache_consistent_read_total", "Lists of what there was when they were asked for.", "success", "fallback")
-	initialDesc    = newResourceDesc("init_events_total", "Events that watches began with.")
-	stuckDesc      = newResourceDesc("terminated_watchers_total", "Watches that were ended since their clients took nothing.")
+	consistentDesc = newResourceDesc(
+		"watch_cache_consistent_read_total",
+		"Lists of what there was when they were asked for.",
+		"success",
+		"fallback",
+	)
+	initialDesc = newResourceDesc("init_events_total", "Events that watches began with.")
+	stuckDesc   = newResourceDesc(
+		"terminated_watchers_total",
+		"Watches that were ended since their clients took nothing.",
+	)
 
-	cacheListsDesc    = newResourceDesc("cache_list_total", "Lists.", "index")
-	cacheFetchedDesc  = newResourceDesc("cache_list_fetched_objects_total", "Objects that were looked at for lists.", "index")
+	cacheListsDesc   = newResourceDesc("cache_list_total", "Lists.", "index")
+	cacheFetchedDesc = newResourceDesc(
+		"cache_list_fetched_objects_total",
+		"Objects that were looked at for lists.",
+		"index",
+	)
 	cacheReturnedDesc = newResourceDesc("cache_list_returned_objects_total", "Objects that lists had.")
 
-	storageListsDesc     = newResourceDesc("storage_list_total", "Lists.", "storage", "index")
-	storageFetchedDesc   = newResourceDesc("storage_list_fetched_objects_total", "Objects that were looked at for lists.", "storage", "index")
-	storageEvaluatedDesc = newResourceDesc("storage_list_evaluated_objects_total", "Objects that were compared with selectors for lists.", "storage")
-	storageReturnedDesc  = newResourceDesc("storage_list_returned_objects_total", "Objects that lists had.", "storage")
+	storageListsDesc   = newResourceDesc("storage_list_total", "Lists.", "storage", "index")
+	storageFetchedDesc = newResourceDesc(
+		"storage_list_fetched_objects_total",
+		"Objects that were looked at for lists.",
+		"storage",
+		"index",
+	)
+	storageEvaluatedDesc = newResourceDesc(
+		"storage_list_evaluated_objects_total",
+		"Objects that were compared with selectors for lists.",
+		"storage",
+	)
+	storageReturnedDesc = newResourceDesc("storage_list_returned_objects_total", "Objects that lists had.", "storage")
 )
 
 // fromCache is where all lists come from, as a label says it.
@@ -104,7 +130,8 @@ func (r *reads) Collect(to chan<- prometheus.Metric) {
 		c := value.(*readCounts)
 		group, resource := c.gr.Group, c.gr.Resource
 		counter := func(d *prometheus.Desc, n int64, more ...string) {
-			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{group, resource}, more...)...)
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n),
+				append([]string{group, resource}, more...)...)
 		}
 		to <- c.waited
 		counter(consistentDesc, c.consistent[0].Load(), "false", "false")
@@ -134,7 +161,10 @@ var (
 	receivedDesc   = newResourceDesc("watch_cache_events_received_total", "Changes that the store has told of.")
 	dispatchedDesc = newResourceDesc("watch_cache_events_dispatched_total", "Changes that watches could hear of.")
 	loadedDesc     = newResourceDesc("watch_cache_initializations_total", "How often a kind was loaded from the store.")
-	versionDesc    = newResourceDesc("watch_cache_resource_version", "The version of a kind's last change, of which the last 15 digits.")
+	versionDesc    = newResourceDesc(
+		"watch_cache_resource_version",
+		"The version of a kind's last change, of which the last 15 digits.",
+	)
 )
 
 // mostVersion keeps versions within what a float has exactly, as upstream does.
@@ -152,9 +182,11 @@ func (c cacheCounts) Collect(to chan<- prometheus.Metric) {
 	for _, r := range c.s.cache.Resources() {
 		group, resource := r.Kind.GVK.Group, r.Kind.Resource
 		n := r.Counts()
-		for d, count := range map[*prometheus.Desc]int64{receivedDesc: n.Received, dispatchedDesc: n.Dispatched, loadedDesc: n.Loaded} {
+		for d, count := range map[*prometheus.Desc]int64{receivedDesc: n.Received, dispatchedDesc: n.Dispatched,
+			loadedDesc: n.Loaded} {
 			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(count), group, resource)
 		}
-		to <- prometheus.MustNewConstMetric(versionDesc, prometheus.GaugeValue, float64(r.Revision()%mostVersion), group, resource)
+		to <- prometheus.MustNewConstMetric(versionDesc, prometheus.GaugeValue, float64(r.Revision()%mostVersion),
+			group, resource)
 	}
 }

@@ -108,30 +108,44 @@ func eventful(t *testing.T, c *cluster) *rest.Config {
 		"/refuse": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` },
 		"/fail":   func(*admissionv1.AdmissionRequest) string { return "fail" },
 	})
-	configure(t, admin, validatingPath, configuration("ValidatingWebhookConfiguration", "hooks",
-		hooks.hook("ignored.example.com", "/fail", `,"failurePolicy":"Ignore"`), hooks.hook("refuses.example.com", "/refuse", "")))
+	configure(t, admin, validatingPath, configuration(
+		"ValidatingWebhookConfiguration",
+		"hooks",
+		hooks.hook(
+			"ignored.example.com",
+			"/fail",
+			`,"failurePolicy":"Ignore"`,
+		),
+		hooks.hook("refuses.example.com", "/refuse", ""),
+	))
 	w, err := client.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Stop)
-	if _, err := client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Secrets("default").Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	<-w.ResultChan()
-	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}); err == nil {
+	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}); err == nil {
 		t.Fatal("what a webhook refuses is made")
 	}
-	if _, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{DryRun: []string{"All"}}); err == nil {
+	if _, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}},
+		metav1.CreateOptions{DryRun: []string{"All"}}); err == nil {
 		t.Fatal("a dry run is not refused")
 	}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ComponentStatuses().List(ctx, metav1.ListOptions{}); err != nil { //nolint:staticcheck // it is deprecated: that is what is looked at
+	if _, err := client.CoreV1().ComponentStatuses().List(ctx,
+		metav1.ListOptions{}); err != nil { //nolint:staticcheck // it is deprecated: that is what is looked at
 		t.Fatal(err)
 	}
 	if code, text := ask(t, admin, "POST", "/apis/apiregistration.k8s.io/v1/apiservices", `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.nowhere.example.com"},"spec":{"group":"nowhere.example.com","version":"v1",
@@ -139,20 +153,26 @@ func eventful(t *testing.T, c *cluster) *rest.Config {
 		t.Fatal(code, text)
 	}
 	none := int32(0)
-	if _, err := client.FlowcontrolV1().PriorityLevelConfigurations().Create(ctx, &flowcontrolv1.PriorityLevelConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "never"},
-		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
-			NominalConcurrencyShares: &none, BorrowingLimitPercent: &none, LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
-		}},
-	}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.FlowcontrolV1().PriorityLevelConfigurations().Create(ctx,
+		&flowcontrolv1.PriorityLevelConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "never"},
+			Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited,
+				Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+					NominalConcurrencyShares: &none, BorrowingLimitPercent: &none,
+					LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+				}},
+		}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.FlowcontrolV1().FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: "crowd"},
-		Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: 50, PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "never"},
+		Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: 50,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "never"},
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects:         []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: "crowd"}}},
-				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}},
+				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser,
+					User: &flowcontrolv1.UserSubject{Name: "crowd"}}},
+				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"},
+					NonResourceURLs: []string{"*"}}},
 			}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -185,7 +205,8 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBucketsS33(t *testing.T) {
 	var families map[string]*family
 	wait(t, func() error {
 		families = scraped(t, admin)
-		for _, late := range []string{"aggregator_unavailable_apiservice_total", "apiserver_tls_handshake_errors_total"} {
+		for _, late := range []string{"aggregator_unavailable_apiservice_total",
+			"apiserver_tls_handshake_errors_total"} {
 			if value(families, late) == 0 {
 				return fmt.Errorf("nothing is counted under %s", late)
 			}
@@ -233,20 +254,30 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBucketsS33(t *testing.T) {
 		name   string
 		labels []string
 	}{
-		{"apiserver_admission_controller_admission_duration_seconds", []string{"name", "NamespaceLifecycle", "operation", "CREATE", "rejected", "false", "type", "admit"}},
-		{"apiserver_admission_controller_admission_duration_seconds", []string{"name", "ResourceQuota", "operation", "CREATE", "rejected", "false", "type", "validate"}},
-		{"apiserver_admission_controller_admission_duration_seconds", []string{"name", "ValidatingAdmissionWebhook", "operation", "CREATE", "rejected", "true", "type", "validate"}},
-		{"apiserver_flowcontrol_rejected_requests_total", []string{"flow_schema", "crowd", "priority_level", "never", "reason", "concurrency-limit"}},
-		{"apiserver_flowcontrol_dispatched_requests_total", []string{"flow_schema", "probes", "priority_level", "exempt"}},
-		{"apiserver_flowcontrol_request_execution_seconds", []string{"flow_schema", "global-default", "priority_level", "global-default", "type", "regular"}},
-		{"apiserver_flowcontrol_request_wait_duration_seconds", []string{"flow_schema", "global-default", "priority_level", "global-default", "execute", "true"}},
+		{"apiserver_admission_controller_admission_duration_seconds",
+			[]string{"name", "NamespaceLifecycle", "operation", "CREATE", "rejected", "false", "type", "admit"}},
+		{"apiserver_admission_controller_admission_duration_seconds",
+			[]string{"name", "ResourceQuota", "operation", "CREATE", "rejected", "false", "type", "validate"}},
+		{"apiserver_admission_controller_admission_duration_seconds",
+			[]string{"name", "ValidatingAdmissionWebhook", "operation", "CREATE", "rejected", "true", "type",
+				"validate"}},
+		{"apiserver_flowcontrol_rejected_requests_total",
+			[]string{"flow_schema", "crowd", "priority_level", "never", "reason", "concurrency-limit"}},
+		{"apiserver_flowcontrol_dispatched_requests_total",
+			[]string{"flow_schema", "probes", "priority_level", "exempt"}},
+		{"apiserver_flowcontrol_request_execution_seconds",
+			[]string{"flow_schema", "global-default", "priority_level", "global-default", "type", "regular"}},
+		{"apiserver_flowcontrol_request_wait_duration_seconds",
+			[]string{"flow_schema", "global-default", "priority_level", "global-default", "execute", "true"}},
 		{"apiserver_flowcontrol_request_execution_seconds", []string{"type", "watch"}},
 		{"apiserver_registered_watchers", []string{"group", "", "version", "v1", "kind", "Secret"}},
 		{"apiserver_watch_events_total", []string{"group", "", "version", "v1", "resource", "secrets"}},
-		{"apiserver_watch_cache_consistent_read_total", []string{"group", "", "resource", "namespaces", "success", "true", "fallback", "false"}},
+		{"apiserver_watch_cache_consistent_read_total",
+			[]string{"group", "", "resource", "namespaces", "success", "true", "fallback", "false"}},
 		{"apiserver_cache_list_returned_objects_total", []string{"group", "", "resource", "namespaces"}},
 		{"etcd_requests_total", []string{"operation", "create", "group", "", "resource", "namespaces"}},
-		{"apiserver_requested_deprecated_apis", []string{"group", "", "version", "v1", "resource", "componentstatuses"}},
+		{"apiserver_requested_deprecated_apis",
+			[]string{"group", "", "version", "v1", "resource", "componentstatuses"}},
 	} {
 		if value(families, is.name, is.labels...) == 0 {
 			t.Errorf("%s with %v is 0", is.name, is.labels)
@@ -261,18 +292,36 @@ func TestServiceLevelsLeaveOutWhatWebhooksTakeS33(t *testing.T) {
 	t.Cleanup(s.Close)
 	admin := serve(t, s).as(certs.Admin())
 	hooks := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
-		"/slow": func(*admissionv1.AdmissionRequest) string { time.Sleep(takes); return `"allowed":true` }, // what is looked at is a webhook that takes time
+		// what is looked at is a webhook that takes time
+		"/slow": func(*admissionv1.AdmissionRequest) string { time.Sleep(takes); return `"allowed":true` },
 	})
-	configure(t, admin, mutatingPath, configuration("MutatingWebhookConfiguration", "m", hooks.hook("slow.example.com", "/slow", "")))
-	configure(t, admin, validatingPath, configuration("ValidatingWebhookConfiguration", "v", hooks.hook("slow.example.com", "/slow", "")))
+	configure(
+		t,
+		admin,
+		mutatingPath,
+		configuration("MutatingWebhookConfiguration", "m", hooks.hook("slow.example.com", "/slow", "")),
+	)
+	configure(
+		t,
+		admin,
+		validatingPath,
+		configuration("ValidatingWebhookConfiguration", "v", hooks.hook("slow.example.com", "/slow", "")),
+	)
 	for _, query := range []string{"", "?dryRun=All"} {
-		if code, text := ask(t, admin, "POST", mapsPath+query, aMap("m"+strconv.Itoa(len(query)), "")); code != http.StatusCreated {
+		if code, text := ask(t, admin, "POST", mapsPath+query,
+			aMap("m"+strconv.Itoa(len(query)), "")); code != http.StatusCreated {
 			t.Fatal(code, text)
 		}
 	}
 	families := scraped(t, admin)
 	about := []string{"verb", "POST", "resource", "configmaps"}
-	all, own := value(families, "apiserver_request_duration_seconds_sum", append(about, "dry_run", "")...), value(families, "apiserver_request_sli_duration_seconds_sum", about...)
+	all, own := value(
+		families,
+		"apiserver_request_duration_seconds_sum",
+		append(about, "dry_run", "")...), value(
+		families,
+		"apiserver_request_sli_duration_seconds_sum",
+		about...)
 	if all-own < 2*takes.Seconds() {
 		t.Errorf("a request took %fs, of which %fs are the server's: webhooks took %s", all, own, 2*takes)
 	}
@@ -294,7 +343,8 @@ func TestDebuggingPathsAreServedToWhoMayReadThem(t *testing.T) {
 	})
 	for path, wanted := range map[string][]string{
 		"/metrics/slis": {`kubernetes_healthcheck{name="ping",type="livez"} 1`, `kubernetes_healthchecks_total{name="ping",status="success",type="readyz"}`},
-		"/debug/api_priority_and_fairness/dump_priority_levels":                  {"PriorityLevelName", "exempt", "workload-low"},
+		"/debug/api_priority_and_fairness/dump_priority_levels": {"PriorityLevelName", "exempt",
+			"workload-low"},
 		"/debug/api_priority_and_fairness/dump_queues":                           {"PriorityLevelName", "Index"},
 		"/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1": {"RequestIndexInQueue"},
 		"/": {`"/metrics/slis"`, `"/debug/api_priority_and_fairness/dump_queues"`},

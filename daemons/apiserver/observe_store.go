@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// countedStore counts what the store is asked, by what upstream's server calls it. What is not of one resource, such as how far the
-// store is, has none in the labels.
+// countedStore counts what the store is asked, by what upstream's server calls it. What is not of one resource, such as
+// how far the store is, has none in the labels.
 type countedStore struct {
 	store.Store
 	resource func(key string) schema.GroupResource
@@ -41,8 +41,17 @@ func newCountedStore(s store.Store) *countedStore {
 		duration: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "etcd_request_duration_seconds", Help: "How long the store took to answer.", Buckets: durations,
 		}, labels),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_requests_total", Help: "What the store was asked."}, labels),
-		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_request_errors_total", Help: "What the store was asked and did not answer."}, labels),
+		requests: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "etcd_requests_total", Help: "What the store was asked."},
+			labels,
+		),
+		errors: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "etcd_request_errors_total",
+				Help: "What the store was asked and did not answer.",
+			},
+			labels,
+		),
 	}
 }
 
@@ -51,7 +60,14 @@ func (c *countedStore) count(operation string, resource schema.GroupResource, be
 	found, ok := c.series.Load(call)
 	if !ok {
 		labels := []string{operation, resource.Group, resource.Resource}
-		found, _ = c.series.LoadOrStore(call, &storeSeries{c.duration.WithLabelValues(labels...), c.requests.WithLabelValues(labels...), c.errors.WithLabelValues(labels...)})
+		found, _ = c.series.LoadOrStore(
+			call,
+			&storeSeries{
+				c.duration.WithLabelValues(labels...),
+				c.requests.WithLabelValues(labels...),
+				c.errors.WithLabelValues(labels...),
+			},
+		)
 	}
 	s := found.(*storeSeries)
 	s.duration.Observe(time.Since(began).Seconds())
@@ -78,7 +94,12 @@ func (c *countedStore) All(ctx context.Context, prefix string, take func([]store
 }
 
 // Past implements store.Store.
-func (c *countedStore) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, error) {
+func (c *countedStore) Past(
+	ctx context.Context,
+	prefix, after string,
+	revision int64,
+	limit int,
+) ([]store.KV, int64, error) {
 	began := time.Now()
 	kvs, count, err := c.Store.Past(ctx, prefix, after, revision, limit)
 	c.count("list", c.resource(prefix), began, err)
@@ -94,7 +115,8 @@ func (c *countedStore) Commit(ctx context.Context, t store.Txn) (store.Result, e
 	return r, err
 }
 
-// what says what a transaction is about: the first object among its keys, which others are of an address or a quota that it takes.
+// what says what a transaction is about: the first object among its keys, which others are of an address or a quota
+// that it takes.
 func (c *countedStore) what(t *store.Txn) (operation string, resource schema.GroupResource) {
 	for i := range t.Puts {
 		if resource = c.resource(t.Puts[i].Key); resource.Resource != "" {
@@ -144,7 +166,8 @@ func (c *countedStore) Collect(to chan<- prometheus.Metric) {
 	c.errors.Collect(to)
 }
 
-// storageSize is how large the store is, asked of it when somebody wants to know. Where it does not say there is none, as upstream.
+// storageSize is how large the store is, asked of it when somebody wants to know. Where it does not say there is none,
+// as upstream.
 type storageSize struct {
 	s    store.Sized
 	desc *prometheus.Desc
@@ -155,7 +178,15 @@ const sizePatience = time.Second
 
 func newStorageSize(s store.Store) storageSize {
 	sized, _ := s.(store.Sized)
-	return storageSize{sized, prometheus.NewDesc("apiserver_storage_size_bytes", "Size of the store's file.", []string{"storage_cluster_id"}, nil)}
+	return storageSize{
+		sized,
+		prometheus.NewDesc(
+			"apiserver_storage_size_bytes",
+			"Size of the store's file.",
+			[]string{"storage_cluster_id"},
+			nil,
+		),
+	}
 }
 
 // Describe implements prometheus.Collector.

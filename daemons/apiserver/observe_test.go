@@ -45,7 +45,9 @@ func TestClientsCannotMakeUpLabelsOfMetricsS33(t *testing.T) {
 		o.Authenticators, o.Authorizers = []api.Authenticator{refuser{}}, []api.Authorizer{refuser{}}
 		metrics = o.Env.Metrics
 	})
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}} //nolint:gosec // its certificate is made up
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13},
+	} //nolint:gosec // its certificate is made up
 	defer transport.CloseIdleConnections()
 	ask := func(method, path, token string) int {
 		t.Helper()
@@ -89,9 +91,12 @@ func TestClientsCannotMakeUpLabelsOfMetricsS33(t *testing.T) {
 		long := strings.Repeat("x", 2000)
 		for _, token := range []string{"", "wrong", "admin"} {
 			for _, path := range []string{
-				fmt.Sprintf("/%d%s", i, long), fmt.Sprintf("/api/v1/%s%d", long, i), fmt.Sprintf("/apis/g%d/v%d/r%d", i, i, i),
-				fmt.Sprintf("/api/v1/namespaces/n/pods/p/sub%d%%ff%%fe", i), fmt.Sprintf("/api/v1/namespaces/n/configmaps/%%ff%d", i),
-				fmt.Sprintf("/healthz/%d", i), fmt.Sprintf("/api/v1/pods?dryRun=%d", i), fmt.Sprintf("/api/v1/namespaces/forbidden/secrets/%d", i),
+				fmt.Sprintf("/%d%s", i, long), fmt.Sprintf("/api/v1/%s%d", long, i),
+				fmt.Sprintf("/apis/g%d/v%d/r%d", i, i, i),
+				fmt.Sprintf("/api/v1/namespaces/n/pods/p/sub%d%%ff%%fe", i),
+				fmt.Sprintf("/api/v1/namespaces/n/configmaps/%%ff%d", i),
+				fmt.Sprintf("/healthz/%d", i), fmt.Sprintf("/api/v1/pods?dryRun=%d", i),
+				fmt.Sprintf("/api/v1/namespaces/forbidden/secrets/%d", i),
 			} {
 				for _, method := range []string{"GET", "DELETE", fmt.Sprintf("M%d", i)} {
 					ask(method, path, token)
@@ -109,7 +114,8 @@ func TestClientsCannotMakeUpLabelsOfMetricsS33(t *testing.T) {
 		t.Errorf("%d series became %d", before, after)
 	}
 	for name := range all {
-		if strings.Contains(name, "apiserver_request_total") && strings.Contains(name, "code=401") && !strings.Contains(name, "resource= ") {
+		if strings.Contains(name, "apiserver_request_total") && strings.Contains(name, "code=401") &&
+			!strings.Contains(name, "resource= ") {
 			t.Errorf("a request that was refused is counted by what it names: %s", name)
 		}
 	}
@@ -118,11 +124,16 @@ func TestClientsCannotMakeUpLabelsOfMetricsS33(t *testing.T) {
 	}
 	all, _ = families()
 	for _, name := range []string{
-		"apiserver_request_total code=200 component=apiserver dry_run= group= resource=namespaces scope=resource subresource= verb=GET version=v1",
-		"apiserver_request_duration_seconds component=apiserver dry_run= group= resource=namespaces scope=resource subresource= verb=GET version=v1",
-		"apiserver_request_sli_duration_seconds component=apiserver group= resource=namespaces scope=resource subresource= verb=GET version=v1",
-		"apiserver_request_total code=401 component=apiserver dry_run= group= resource= scope= subresource= verb=other version=",
-		"apiserver_current_inflight_requests request_kind=mutating", "apiserver_current_inflight_requests request_kind=readOnly",
+		"apiserver_request_total code=200 component=apiserver dry_run= group= resource=namespaces scope=resource " +
+			"subresource= verb=GET version=v1",
+		"apiserver_request_duration_seconds component=apiserver dry_run= group= resource=namespaces scope=resource " +
+			"subresource= verb=GET version=v1",
+		"apiserver_request_sli_duration_seconds component=apiserver group= resource=namespaces scope=resource " +
+			"subresource= verb=GET version=v1",
+		"apiserver_request_total code=401 component=apiserver dry_run= group= resource= scope= subresource= " +
+			"verb=other version=",
+		"apiserver_current_inflight_requests request_kind=mutating", "apiserver_current_inflight_requests " +
+			"request_kind=readOnly",
 		"apiserver_client_certificate_expiration_seconds", "apiserver_storage_objects resource=namespaces",
 	} {
 		if _, ok := all[name]; !ok {

@@ -18,7 +18,8 @@ const (
 	eventBounds   = 8
 )
 
-// watchCounts are those of one version of a kind. What thousands of watches are sent in common is measured once, and added for each.
+// watchCounts are those of one version of a kind. What thousands of watches are sent in common is measured once, and
+// added for each.
 type watchCounts struct {
 	gvr      schema.GroupVersionResource
 	kind     string
@@ -68,16 +69,34 @@ func (w *watches) of(q *request) *watchCounts {
 	if c, ok := w.all.Load(q.GroupVersionResource); ok {
 		return c.(*watchCounts)
 	}
-	c, _ := w.all.LoadOrStore(q.GroupVersionResource, &watchCounts{gvr: q.GroupVersionResource, kind: q.served.GVK.Kind})
+	c, _ := w.all.LoadOrStore(
+		q.GroupVersionResource,
+		&watchCounts{gvr: q.GroupVersionResource, kind: q.served.GVK.Kind},
+	)
 	return c.(*watchCounts)
 }
 
 var (
 	eventLabels = []string{"group", "version", "resource"}
 
-	watchEventsDesc = prometheus.NewDesc("apiserver_watch_events_total", "Events that watches were sent.", eventLabels, nil)
-	watchSizesDesc  = prometheus.NewDesc("apiserver_watch_events_sizes", "Bytes of events that watches were sent.", eventLabels, nil)
-	watchersDesc    = prometheus.NewDesc("apiserver_registered_watchers", "Watches that are open.", []string{"group", "version", "kind"}, nil)
+	watchEventsDesc = prometheus.NewDesc(
+		"apiserver_watch_events_total",
+		"Events that watches were sent.",
+		eventLabels,
+		nil,
+	)
+	watchSizesDesc = prometheus.NewDesc(
+		"apiserver_watch_events_sizes",
+		"Bytes of events that watches were sent.",
+		eventLabels,
+		nil,
+	)
+	watchersDesc = prometheus.NewDesc(
+		"apiserver_registered_watchers",
+		"Watches that are open.",
+		[]string{"group", "version", "kind"},
+		nil,
+	)
 )
 
 // Describe implements prometheus.Collector.
@@ -101,7 +120,8 @@ func (w *watches) Collect(to chan<- prometheus.Metric) {
 		labels := []string{c.gvr.Group, c.gvr.Version, c.gvr.Resource}
 		to <- prometheus.MustNewConstMetric(watchEventsDesc, prometheus.CounterValue, float64(count), labels...)
 		to <- prometheus.MustNewConstHistogram(watchSizesDesc, count, float64(c.bytes.Load()), upTo, labels...)
-		to <- prometheus.MustNewConstMetric(watchersDesc, prometheus.GaugeValue, float64(c.watchers.Load()), c.gvr.Group, c.gvr.Version, c.kind)
+		to <- prometheus.MustNewConstMetric(watchersDesc, prometheus.GaugeValue, float64(c.watchers.Load()),
+			c.gvr.Group, c.gvr.Version, c.kind)
 		return true
 	})
 }

@@ -60,7 +60,11 @@ func (s *Server) serve() {
 		declared = append(declared, k.Untyped.Family.Served...)
 	}
 	all := slices.Concat(s.o.Kinds, declared)
-	next := &offer{resources: make(map[schema.GroupVersionResource]wire.Served, 2*len(all)), aggregated: map[schema.GroupVersion]*aggregated{}, openapi: s.described}
+	next := &offer{
+		resources:  make(map[schema.GroupVersionResource]wire.Served, 2*len(all)),
+		aggregated: map[schema.GroupVersion]*aggregated{},
+		openapi:    s.described,
+	}
 	own := map[schema.GroupVersion]bool{}
 	for _, k := range all {
 		hub := wire.Served{Kind: k}
@@ -80,7 +84,10 @@ func (s *Server) serve() {
 		}
 		next.aggregated[gv] = a
 		others = append(others, discovery.Other{GroupVersion: gv, Resources: a.resources, Stale: a.unavailable != ""})
-		elsewhere = append(elsewhere, openapi.Elsewhere{Path: "apis/" + gv.String(), V2: a.documents.v2, V3: a.documents.v3})
+		elsewhere = append(
+			elsewhere,
+			openapi.Elsewhere{Path: "apis/" + gv.String(), V2: a.documents.v2, V3: a.documents.v3},
+		)
 	}
 	slices.SortFunc(elsewhere, func(a, b openapi.Elsewhere) int { return strings.Compare(a.Path, b.Path) })
 	slices.SortFunc(others, func(a, b discovery.Other) int {

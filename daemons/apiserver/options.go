@@ -24,7 +24,8 @@ import (
 type Review func(ctx context.Context, user api.User, obj runtime.Object) (runtime.Object, error)
 
 // TokenReview answers serviceaccounts/token for the service account named.
-type TokenReview func(ctx context.Context, user api.User, namespace, name string, obj runtime.Object) (runtime.Object, error)
+type TokenReview func(ctx context.Context, user api.User, namespace, name string,
+	obj runtime.Object) (runtime.Object, error)
 
 // Options is what a server is made of.
 type Options struct {
@@ -38,8 +39,8 @@ type Options struct {
 	// allowed, without authenticators everybody is anonymous.
 	Authenticators []api.Authenticator
 	Authorizers    []api.Authorizer
-	// Anonymous says which paths need no credentials; usual says that everybody may ask for it where nothing else is said.
-	// With nil and authenticators, none.
+	// Anonymous says which paths need no credentials; usual says that everybody may ask for it where nothing else is
+	// said. With nil and authenticators, none.
 	Anonymous func(path string, usual bool) bool
 	// While bounds a watch or a stream to the time that the user's credentials are good for; nil does not. What it
 	// returns besides is called when the request is over.

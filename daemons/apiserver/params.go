@@ -43,7 +43,11 @@ func (p params) Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionReso
 }
 
 // Param implements policy.Params.
-func (p params) Param(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (runtime.Object, error) {
+func (p params) Param(
+	ctx context.Context,
+	gvk schema.GroupVersionKind,
+	namespace, name string,
+) (runtime.Object, error) {
 	found, err := p.find(ctx, gvk, func(served wire.Served, r *cache.Resource) ([]*cache.Entry, error) {
 		if served.Namespaced {
 			name = namespace + "/" + name
@@ -57,7 +61,12 @@ func (p params) Param(ctx context.Context, gvk schema.GroupVersionKind, namespac
 }
 
 // Select implements policy.Params.
-func (p params) Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, s labels.Selector) ([]runtime.Object, error) {
+func (p params) Select(
+	ctx context.Context,
+	gvk schema.GroupVersionKind,
+	namespace string,
+	s labels.Selector,
+) ([]runtime.Object, error) {
 	return p.find(ctx, gvk, func(served wire.Served, r *cache.Resource) ([]*cache.Entry, error) {
 		var out []*cache.Entry
 		prefix := ""
@@ -75,7 +84,11 @@ func (p params) Select(ctx context.Context, gvk schema.GroupVersionKind, namespa
 }
 
 // find returns objects in the version that is meant.
-func (p params) find(ctx context.Context, gvk schema.GroupVersionKind, look func(wire.Served, *cache.Resource) ([]*cache.Entry, error)) ([]runtime.Object, error) {
+func (p params) find(
+	ctx context.Context,
+	gvk schema.GroupVersionKind,
+	look func(wire.Served, *cache.Resource) ([]*cache.Entry, error),
+) ([]runtime.Object, error) {
 	served, known := p.served(gvk)
 	if !known {
 		return nil, fmt.Errorf("%s is not served", gvk)

@@ -6,10 +6,10 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 )
 
-// What there was at a revision is known for as long as the store knows it, and no longer, so that a list can be read to its
-// end in the time between two compactions, however much changes meanwhile. Mostly the events in memory tell it. Where these
-// have been let go, since there were too many, the store is asked for the page that is wanted. Watches are not: what the
-// events in memory do not tell them any more is 410, and their clients list again.
+// What there was at a revision is known for as long as the store knows it, and no longer, so that a list can be read to
+// its end in the time between two compactions, however much changes meanwhile. Mostly the events in memory tell it.
+// Where these have been let go, since there were too many, the store is asked for the page that is wanted. Watches are
+// not: what the events in memory do not tell them any more is 410, and their clients list again.
 
 const (
 	// pastPage is how many objects are asked for at a time, and pastBytes how much is gathered of them at most.
@@ -19,9 +19,15 @@ const (
 	mostPasts = 2
 )
 
-// exactly finds the state at a revision, or as much of it as a page needs that begins after a key; then rest is how many there
-// are from there on.
-func (s *Server) exactly(q *request, sel *selection, revision int64, after string, limit int) (snapshot *cache.Snapshot, rest int64, err error) {
+// exactly finds the state at a revision, or as much of it as a page needs that begins after a key; then rest is how
+// many there are from there on.
+func (s *Server) exactly(
+	q *request,
+	sel *selection,
+	revision int64,
+	after string,
+	limit int,
+) (snapshot *cache.Snapshot, rest int64, err error) {
 	if _, err := s.reached(q.http.Context(), revision); err != nil {
 		return nil, 0, err
 	}
@@ -35,7 +41,13 @@ func (s *Server) exactly(q *request, sel *selection, revision int64, after strin
 }
 
 // past reads from the store what a page needs.
-func (s *Server) past(q *request, sel *selection, revision int64, after string, limit int) (*cache.Snapshot, int64, error) {
+func (s *Server) past(
+	q *request,
+	sel *selection,
+	revision int64,
+	after string,
+	limit int,
+) (*cache.Snapshot, int64, error) {
 	ctx := q.http.Context()
 	if sel.versioned(q) {
 		return nil, 0, cache.ErrExpired // that would be to convert all there is for one page

@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// S12: a list is read to its end as it was when it began, for as long as the store knows what there was, however much changes.
+// S12: a list is read to its end as it was when it began, for as long as the store knows what there was, however much
+// changes.
 func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -24,7 +25,9 @@ func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
 			client := kubernetes.NewForConfigOrDie(quick).CoreV1().ConfigMaps("default")
 			ctx := context.Background()
 			for _, name := range []string{"a", "b", "c", "d"} {
-				if _, err := client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"then": "yes"}}}, metav1.CreateOptions{}); err != nil {
+				if _, err := client.Create(ctx,
+					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name,
+						Labels: map[string]string{"then": "yes"}}}, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -60,19 +63,33 @@ func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
 				return text
 			}
 			next, err := client.List(ctx, metav1.ListOptions{Limit: 2, Continue: first.Continue})
-			if err != nil || names(next) != "bc" || next.ResourceVersion != first.ResourceVersion || next.RemainingItemCount == nil || *next.RemainingItemCount != 1 {
+			if err != nil || names(next) != "bc" || next.ResourceVersion != first.ResourceVersion ||
+				next.RemainingItemCount == nil ||
+				*next.RemainingItemCount != 1 {
 				t.Fatalf("%s: %+v, %v", names(next), next.ListMeta, err)
 			}
 			rest, err := client.List(ctx, metav1.ListOptions{Continue: selected.Continue, LabelSelector: "then=yes"})
 			if err != nil || names(rest) != "cd" || rest.Continue != "" {
 				t.Errorf("selected: %s, %v", names(rest), err)
 			}
-			exact, err := client.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+			exact, err := client.List(
+				ctx,
+				metav1.ListOptions{
+					ResourceVersion:      first.ResourceVersion,
+					ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+				},
+			)
 			if err != nil || names(exact) != "abcd" && !strings.HasSuffix(names(exact), "abcd") {
 				t.Errorf("exactly: %s, %v", names(exact), err)
 			}
 			// A watch from then has nobody to tell it.
-			code, text := ask(t, cfg, "GET", "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1&resourceVersion="+first.ResourceVersion, "")
+			code, text := ask(
+				t,
+				cfg,
+				"GET",
+				"/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1&resourceVersion="+first.ResourceVersion,
+				"",
+			)
 			if code != 410 || !strings.Contains(text, "too old resource version") {
 				t.Errorf("%d %s", code, text)
 			}
@@ -88,7 +105,8 @@ func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
 				t.Fatalf("after the compaction: %v", err)
 			}
 			again := err.(apierrors.APIStatus).Status().Continue
-			if left, err := client.List(ctx, metav1.ListOptions{Continue: again}); err != nil || !strings.HasPrefix(names(left), "dlarge") && names(left) != "dkube-root-ca.crtlarge" {
+			if left, err := client.List(ctx, metav1.ListOptions{Continue: again}); err != nil ||
+				!strings.HasPrefix(names(left), "dlarge") && names(left) != "dkube-root-ca.crtlarge" {
 				t.Errorf("what is left now: %s, %v", names(left), err)
 			}
 		})

@@ -26,14 +26,17 @@ import (
 const maxOperations = 10000
 
 // patchTypes are what a patch may be, as Accept-Patch tells.
-const patchTypes = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor"
+const patchTypes = "application/json-patch+json, application/merge-patch+json, " +
+	"application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor"
 
-const untypedPatchTypes = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor"
+const untypedPatchTypes = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, " +
+	"application/apply-patch+cbor"
 
 func unknownPatch(q *request, known string) error {
 	q.w.Header().Set("Accept-Patch", known)
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
+		Reason:  metav1.StatusReasonUnsupportedMediaType,
 		Message: "the body of the request was in an unknown format - accepted media types include: " + known,
 	}}
 }
@@ -41,7 +44,11 @@ func unknownPatch(q *request, known string) error {
 // knownPatch says whether a type is one of those that some kinds take.
 func knownPatch(t types.PatchType) bool {
 	switch t {
-	case types.JSONPatchType, types.MergePatchType, types.ApplyPatchType, types.ApplyCBORPatchType, types.StrategicMergePatchType:
+	case types.JSONPatchType,
+		types.MergePatchType,
+		types.ApplyPatchType,
+		types.ApplyCBORPatchType,
+		types.StrategicMergePatchType:
 		return true
 	}
 	return false
@@ -165,7 +172,14 @@ func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []
 }
 
 // fromPatch reads what a patch has made of an object. A strategic merge is one of values, which have their kind.
-func (s *Server) fromPatch(q *request, patchType types.PatchType, patch, after []byte, gvk schema.GroupVersionKind, obj runtime.Object, doubts []error) error {
+func (s *Server) fromPatch(
+	q *request,
+	patchType types.PatchType,
+	patch, after []byte,
+	gvk schema.GroupVersionKind,
+	obj runtime.Object,
+	doubts []error,
+) error {
 	if patchType != types.StrategicMergePatchType {
 		return invalidPatch(string(after), s.fromJSON(q, after, gvk, obj, doubts))
 	}
@@ -218,11 +232,12 @@ func invalidPatch(what string, err error) error {
 		field.Invalid(field.NewPath("patch"), what[:min(len(what), shown)], bad.cause.Error())})
 }
 
-// invalidStrategicPatch tells the same of a strategic merge patch, of which the patch alone is shown, and what does not fit as it is found
-// when values, not text, are made a typed object.
+// invalidStrategicPatch tells the same of a strategic merge patch, of which the patch alone is shown, and what does not
+// fit as it is found when values, not text, are made a typed object.
 func invalidStrategicPatch(patch, after []byte, typed runtime.Object, err error) error {
 	var change, object map[string]any
-	if kjson.UnmarshalCaseSensitivePreserveInts(patch, &change) != nil || kjson.UnmarshalCaseSensitivePreserveInts(after, &object) != nil {
+	if kjson.UnmarshalCaseSensitivePreserveInts(patch, &change) != nil ||
+		kjson.UnmarshalCaseSensitivePreserveInts(after, &object) != nil {
 		return err
 	}
 	if misfit := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); misfit != nil {
@@ -250,7 +265,13 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		if len(operations) > maxOperations {
-			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(operations)))
+			return nil, apierrors.NewRequestEntityTooLargeError(
+				fmt.Sprintf(
+					"The allowed maximum operations in a JSON patch is %d, got %d",
+					maxOperations,
+					len(operations),
+				),
+			)
 		}
 		if bytes.ContainsAny(before, "<>&") {
 			// A value is tested by its text, and Go's clients escape what HTML would take for markup.
@@ -260,7 +281,15 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		}
 		after, err := jsonpatch.Apply(operations, before)
 		if err != nil {
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+			return nil, apierrors.NewGenericServerResponse(
+				http.StatusUnprocessableEntity,
+				"",
+				schema.GroupResource{},
+				"",
+				err.Error(),
+				0,
+				false,
+			)
 		}
 		return after, nil
 	case types.MergePatchType:
@@ -271,7 +300,15 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		case slices.Contains(malformed, err):
 			return nil, apierrors.NewBadRequest(err.Error())
 		case slices.Contains(unmergeable, err):
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+			return nil, apierrors.NewGenericServerResponse(
+				http.StatusUnprocessableEntity,
+				"",
+				schema.GroupResource{},
+				"",
+				err.Error(),
+				0,
+				false,
+			)
 		}
 		return after, upstreamsFault(err)
 	}

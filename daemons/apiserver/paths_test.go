@@ -26,7 +26,8 @@ func TestNamespacedResourcesWithoutNamespaceAreOnlyReadS08(t *testing.T) {
 		{"POST", "/api/v1/pods/a/exec", 404},
 		{"POST", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews", 404},
 	} {
-		if answer, text := raw(t, cfg, c.method, c.path, body, map[string]string{"Content-Type": "application/json"}); answer.StatusCode != c.code {
+		if answer, text := raw(t, cfg, c.method, c.path, body,
+			map[string]string{"Content-Type": "application/json"}); answer.StatusCode != c.code {
 			t.Errorf("%s %s: %d (%s)", c.method, c.path, answer.StatusCode, text)
 		}
 	}
@@ -41,7 +42,9 @@ func TestEphemeralContainersAreOnlyAddedS08(t *testing.T) {
 		t.Fatal(err)
 	}
 	debugger := func(name, image string) corev1.EphemeralContainer {
-		return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: image}}
+		return corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: image},
+		}
 	}
 	p.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugger("one", "i")}
 	if p, err = pods.UpdateEphemeralContainers(ctx, "p", p, metav1.UpdateOptions{}); err != nil {
@@ -53,11 +56,17 @@ func TestEphemeralContainersAreOnlyAddedS08(t *testing.T) {
 	}{
 		"removed": {`spec.ephemeralContainers: Forbidden: existing ephemeral containers "one" may not be removed`, []corev1.EphemeralContainer{debugger("two", "i")}},
 		"changed": {`spec.ephemeralContainers: Forbidden: existing ephemeral containers "one" may not be changed`, []corev1.EphemeralContainer{debugger("one", "j")}},
-		"added":   {"", append([]corev1.EphemeralContainer{*p.Spec.EphemeralContainers[0].DeepCopy()}, debugger("two", "i"))},
+		"added": {"", append([]corev1.EphemeralContainer{*p.Spec.EphemeralContainers[0].DeepCopy()},
+			debugger("two", "i"))},
 	} {
 		next := p.DeepCopy()
 		next.ResourceVersion, next.Spec.EphemeralContainers = "", c.next
-		_, err := pods.UpdateEphemeralContainers(ctx, "p", next, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := pods.UpdateEphemeralContainers(
+			ctx,
+			"p",
+			next,
+			metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}},
+		)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", name, err)
 		}

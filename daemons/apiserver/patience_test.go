@@ -14,7 +14,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// S12: a client says how long it waits, and is not kept any longer: neither by a store that hangs nor by what it does not send.
+// S12: a client says how long it waits, and is not kept any longer: neither by a store that hangs nor by what it does
+// not send.
 func TestAnAnswerComesBeforeTheClientGivesUpS12(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
@@ -57,7 +58,8 @@ func TestAnAnswerComesBeforeTheClientGivesUpS12(t *testing.T) {
 	}
 	unsent, more := io.Pipe()
 	defer more.Close()
-	if code, text := ask("POST", path+"/configmaps?timeout=300ms", unsent); code != 504 || !strings.Contains(text, "did not complete within the allotted timeout") {
+	if code, text := ask("POST", path+"/configmaps?timeout=300ms", unsent); code != 504 ||
+		!strings.Contains(text, "did not complete within the allotted timeout") {
 		t.Errorf("a body that does not come: %d %s", code, text)
 	}
 	s.hangs.Store(true)

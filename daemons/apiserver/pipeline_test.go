@@ -73,7 +73,11 @@ func (s *stage) Admit(_ context.Context, a *api.Admission) error {
 func (s *stage) Validate(_ context.Context, a *api.Admission) error {
 	s.note("validate", a)
 	if a.Name == "refused-by-validator" {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, a.Name, errors.New("validators say no"))
+		return apierrors.NewForbidden(
+			schema.GroupResource{Resource: "configmaps"},
+			a.Name,
+			errors.New("validators say no"),
+		)
 	}
 	return nil
 }
@@ -81,14 +85,19 @@ func (s *stage) Validate(_ context.Context, a *api.Admission) error {
 func TestEveryStageRefusesWithItsOwnStatusS12(t *testing.T) {
 	s := &stage{}
 	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) {
-		o.Authenticators, o.Authorizers, o.Anonymous = []api.Authenticator{s}, []api.Authorizer{s}, func(_ string, usual bool) bool { return usual }
+		o.Authenticators, o.Authorizers, o.Anonymous = []api.Authenticator{
+			s,
+		}, []api.Authorizer{
+			s,
+		}, func(_ string, usual bool) bool { return usual }
 		o.Mutators, o.Validators = []api.Mutator{s}, []api.Validator{s}
 	})
 	ctx := bounded(t)
 	nobody, wrong := *cfg, *cfg
 	wrong.BearerToken = "bad"
 	cfg.BearerToken = "good"
-	for name, c := range map[string]*kubernetes.Clientset{"nobody": kubernetes.NewForConfigOrDie(&nobody), "wrong": kubernetes.NewForConfigOrDie(&wrong)} {
+	for name, c := range map[string]*kubernetes.Clientset{"nobody": kubernetes.NewForConfigOrDie(&nobody),
+		"wrong": kubernetes.NewForConfigOrDie(&wrong)} {
 		if _, err := c.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -103,7 +112,8 @@ func TestEveryStageRefusesWithItsOwnStatusS12(t *testing.T) {
 	}
 	client := kubernetes.NewForConfigOrDie(cfg)
 	_, err := client.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
-	if !apierrors.IsForbidden(err) || err.Error() != `secrets is forbidden: User "jane" cannot list resource "secrets" in API group "" in the namespace "default"` {
+	if !apierrors.IsForbidden(err) ||
+		err.Error() != `secrets is forbidden: User "jane" cannot list resource "secrets" in API group "" in the namespace "default"` {
 		t.Errorf("not allowed: %v", err)
 	}
 	maps := client.CoreV1().ConfigMaps("default")

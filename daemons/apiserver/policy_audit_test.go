@@ -12,7 +12,8 @@ import (
 	"clusterctl/certs"
 )
 
-// annotationsOf returns the annotations with which the creation of an object ended in the log of a server that has stopped.
+// annotationsOf returns the annotations with which the creation of an object ended in the log of a server that has
+// stopped.
 func annotationsOf(t *testing.T, path, resource, name string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -24,7 +25,8 @@ func annotationsOf(t *testing.T, path, resource, name string) map[string]string 
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			t.Fatal(err)
 		}
-		if e.ObjectRef != nil && e.ObjectRef.Resource == resource && e.ObjectRef.Name == name && e.Verb == "create" && e.Stage == auditv1.StageResponseComplete {
+		if e.ObjectRef != nil && e.ObjectRef.Resource == resource && e.ObjectRef.Name == name && e.Verb == "create" &&
+			e.Stage == auditv1.StageResponseComplete {
 			return e.Annotations
 		}
 	}
@@ -35,15 +37,23 @@ func annotationsOf(t *testing.T, path, resource, name string) map[string]string 
 func TestPoliciesTellTheAuditWhatTheyCameTo(t *testing.T) {
 	c, path := audited(t, auditPolicy)
 	cfg := c.as(certs.Admin())
-	configure(t, cfg, admissionPath+"validatingadmissionpolicies", aPolicy("ValidatingAdmissionPolicy", "p",
+	configure(t, cfg, admissionPath+"validatingadmissionpolicies", aPolicy(
+		"ValidatingAdmissionPolicy",
+		"p",
 		`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"auditAnnotations":[{"key":"same","valueExpression":"'one'"},{"key":"each","valueExpression":"string(params.metadata.name)"},{"key":"none","valueExpression":"null"}],`+
-			`"validations":[{"expression":"true"},{"expression":"object.data.nope == ''"},{"expression":"params.metadata.name != 'b'","message":"not b"}]`))
+			`"validations":[{"expression":"true"},{"expression":"object.data.nope == ''"},{"expression":"params.metadata.name != 'b'","message":"not b"}]`,
+	))
 	for _, name := range []string{"a", "b"} {
 		if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+name+`"}}`); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
-		configure(t, cfg, admissionPath+"validatingadmissionpolicybindings", aBinding("ValidatingAdmissionPolicyBinding", name, "p",
-			`,"validationActions":["Audit"],"paramRef":{"name":"`+name+`","parameterNotFoundAction":"Deny"}`))
+		configure(
+			t,
+			cfg,
+			admissionPath+"validatingadmissionpolicybindings",
+			aBinding("ValidatingAdmissionPolicyBinding", name, "p",
+				`,"validationActions":["Audit"],"paramRef":{"name":"`+name+`","parameterNotFoundAction":"Deny"}`),
+		)
 	}
 	if code, text := ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`); code != 201 {
 		t.Fatalf("%d %s", code, text)
@@ -61,10 +71,13 @@ func TestPoliciesTellTheAuditWhatTheyCameTo(t *testing.T) {
 		Index                    int      `json:"expressionIndex"`
 		Actions                  []string `json:"validationActions"`
 	}
-	if err := json.Unmarshal([]byte(got["validation.policy.admission.k8s.io/validation_failure"]), &failures); err != nil {
+	if err := json.Unmarshal([]byte(got["validation.policy.admission.k8s.io/validation_failure"]),
+		&failures); err != nil {
 		t.Fatal(err)
 	}
-	if len(failures) != 3 || failures[0].Index != 1 || failures[0].Binding != "a" || failures[1].Binding != "b" || failures[2].Index != 2 || failures[2].Message != "not b" {
+	if len(failures) != 3 || failures[0].Index != 1 || failures[0].Binding != "a" || failures[1].Binding != "b" ||
+		failures[2].Index != 2 ||
+		failures[2].Message != "not b" {
 		t.Errorf("failures: %+v", failures)
 	}
 }

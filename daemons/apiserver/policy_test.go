@@ -11,11 +11,22 @@ import (
 const admissionPath = "/apis/admissionregistration.k8s.io/v1/"
 
 func aPolicy(kind, name, spec string) string {
-	return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["*"]}]}%s}}`, kind, name, spec)
+	return fmt.Sprintf(
+		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["*"]}]}%s}}`,
+		kind,
+		name,
+		spec,
+	)
 }
 
 func aBinding(kind, name, policy, spec string) string {
-	return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"spec":{"policyName":%q%s}}`, kind, name, policy, spec)
+	return fmt.Sprintf(
+		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"spec":{"policyName":%q%s}}`,
+		kind,
+		name,
+		policy,
+		spec,
+	)
 }
 
 func TestValidatingPoliciesRefuseWhatTheySayS12(t *testing.T) {
@@ -44,9 +55,11 @@ func TestValidatingPoliciesRefuseWhatTheySayS12(t *testing.T) {
 			deny + `,"paramRef":{"name":"limits","parameterNotFoundAction":"Deny"}`, "", 422, "no params found for policy binding with `Deny` parameterNotFoundAction"},
 		"also where it would only warn": {`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"validations":[{"expression":"true"}]`,
 			`,"validationActions":["Warn"],"paramRef":{"name":"limits","parameterNotFoundAction":"Deny"}`, "", 422,
-			"ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found"},
+			"ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params " +
+				"found"},
 		"its parameters are of no kind": {`,"paramKind":{"apiVersion":"x.io/v1","kind":"Limit"},"validations":[{"expression":"true"}]`, `,"validationActions":["Audit"]`, "", 422,
-			"ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'x.io/v1, Kind=Limit'"},
+			"ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource " +
+				"referenced by paramKind: 'x.io/v1, Kind=Limit'"},
 		"which is fine": {`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"validations":[{"expression":"false"}]`,
 			deny + `,"paramRef":{"name":"limits","parameterNotFoundAction":"Allow"}`, "", 201, ""},
 		"parameters are selected": {`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"validations":[{"expression":"params.metadata.name != 'limits'"}]`,
@@ -63,11 +76,27 @@ func TestValidatingPoliciesRefuseWhatTheySayS12(t *testing.T) {
 					t.Fatalf("%d %s", code, text)
 				}
 			}
-			configure(t, cfg, admissionPath+"validatingadmissionpolicies", aPolicy("ValidatingAdmissionPolicy", "p", c.spec))
+			configure(
+				t,
+				cfg,
+				admissionPath+"validatingadmissionpolicies",
+				aPolicy("ValidatingAdmissionPolicy", "p", c.spec),
+			)
 			if c.binding != "" {
-				configure(t, cfg, admissionPath+"validatingadmissionpolicybindings", aBinding("ValidatingAdmissionPolicyBinding", "b", "p", c.binding))
+				configure(
+					t,
+					cfg,
+					admissionPath+"validatingadmissionpolicybindings",
+					aBinding("ValidatingAdmissionPolicyBinding", "b", "p", c.binding),
+				)
 			}
-			code, text := ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`)
+			code, text := ask(
+				t,
+				cfg,
+				"POST",
+				mapsPath,
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`,
+			)
 			if code != c.code || !strings.Contains(text, c.want) {
 				t.Errorf("%d %s, want %d %s", code, text, c.code, c.want)
 			}
@@ -81,13 +110,29 @@ func TestMutatingPoliciesChangeWhatTheySayS12(t *testing.T) {
 		"a-apply": `{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{metadata: Object.metadata{labels: {'by': variables.who.replace(':', '-')}}}"}}`,
 		"b-json":  `{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'test', path: '/metadata/labels/by', value: 'system-anonymous'}, JSONPatch{op: 'add', path: '/data/' + jsonpatch.escapeKey('a.b'), value: 'set'}]"}}`,
 	} {
-		policy := aPolicy("MutatingAdmissionPolicy", name, `,"reinvocationPolicy":"IfNeeded","variables":[{"name":"who","expression":"request.userInfo.username"}],"matchConditions":[{"name":"c","expression":"has(object.data)"}],"mutations":[`+mutation+`]`)
+		policy := aPolicy(
+			"MutatingAdmissionPolicy",
+			name,
+			`,"reinvocationPolicy":"IfNeeded","variables":[{"name":"who","expression":"request.userInfo.username"}],"matchConditions":[{"name":"c","expression":"has(object.data)"}],"mutations":[`+mutation+`]`,
+		)
 		policy = strings.Replace(policy, `"operations":["*"]`, `"operations":["CREATE","UPDATE"]`, 1)
 		configure(t, cfg, admissionPath+"mutatingadmissionpolicies", policy)
-		configure(t, cfg, admissionPath+"mutatingadmissionpolicybindings", aBinding("MutatingAdmissionPolicyBinding", name, name, ""))
+		configure(
+			t,
+			cfg,
+			admissionPath+"mutatingadmissionpolicybindings",
+			aBinding("MutatingAdmissionPolicyBinding", name, name, ""),
+		)
 	}
-	code, text := ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`)
-	if code != 201 || !strings.Contains(text, `"labels":{"by":"system-anonymous"}`) || !strings.Contains(text, `"data":{"a":"1","a.b":"set"}`) {
+	code, text := ask(
+		t,
+		cfg,
+		"POST",
+		mapsPath,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`,
+	)
+	if code != 201 || !strings.Contains(text, `"labels":{"by":"system-anonymous"}`) ||
+		!strings.Contains(text, `"data":{"a":"1","a.b":"set"}`) {
 		t.Errorf("%d %s", code, text)
 	}
 	code, text = ask(t, cfg, "POST", mapsPath, aMap("y", ""))
@@ -95,12 +140,27 @@ func TestMutatingPoliciesChangeWhatTheySayS12(t *testing.T) {
 		t.Errorf("whose condition does not hold: %d %s", code, text)
 	}
 	define(t, cfg, crontabs, ctPath)
-	policy := strings.Replace(aPolicy("MutatingAdmissionPolicy", "cron", `,"reinvocationPolicy":"Never","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{spec: Object.spec{image: 'set:' + object.spec.cronSpec, jobs: [Object.spec.jobs{name: 'added', run: 'x'}]}}"}}]`),
-		`"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]`, `"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"]`, 1)
+	policy := strings.Replace(
+		aPolicy(
+			"MutatingAdmissionPolicy",
+			"cron",
+			`,"reinvocationPolicy":"Never","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{spec: Object.spec{image: 'set:' + object.spec.cronSpec, jobs: [Object.spec.jobs{name: 'added', run: 'x'}]}}"}}]`,
+		),
+		`"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]`,
+		`"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"]`,
+		1,
+	)
 	configure(t, cfg, admissionPath+"mutatingadmissionpolicies", policy)
-	configure(t, cfg, admissionPath+"mutatingadmissionpolicybindings", aBinding("MutatingAdmissionPolicyBinding", "cron", "cron", ""))
+	configure(
+		t,
+		cfg,
+		admissionPath+"mutatingadmissionpolicybindings",
+		aBinding("MutatingAdmissionPolicyBinding", "cron", "cron", ""),
+	)
 	code, text = ask(t, cfg, "POST", ctPath, crontab("c", `,"jobs":[{"name":"own"}]`))
-	if code != 201 || !strings.Contains(text, `"image":"set:* * * * */5"`) || !strings.Contains(text, `{"name":"own"}`) || !strings.Contains(text, `{"name":"added","run":"x"}`) {
+	if code != 201 || !strings.Contains(text, `"image":"set:* * * * */5"`) ||
+		!strings.Contains(text, `{"name":"own"}`) ||
+		!strings.Contains(text, `{"name":"added","run":"x"}`) {
 		t.Errorf("%d %s", code, text)
 	}
 }
@@ -113,26 +173,81 @@ func TestMutatingPoliciesAreAskedAboutWhatWasSent(t *testing.T) {
 	}
 	policy := func(name, spec, binding string) {
 		t.Helper()
-		body := strings.Replace(aPolicy("MutatingAdmissionPolicy", name, `,"reinvocationPolicy":"Never"`+spec), `"operations":["*"]`, `"operations":["CREATE","UPDATE"]`, 1)
+		body := strings.Replace(
+			aPolicy("MutatingAdmissionPolicy", name, `,"reinvocationPolicy":"Never"`+spec),
+			`"operations":["*"]`,
+			`"operations":["CREATE","UPDATE"]`,
+			1,
+		)
 		configure(t, cfg, admissionPath+"mutatingadmissionpolicies", body)
-		configure(t, cfg, admissionPath+"mutatingadmissionpolicybindings", aBinding("MutatingAdmissionPolicyBinding", name, name, binding))
+		configure(
+			t,
+			cfg,
+			admissionPath+"mutatingadmissionpolicybindings",
+			aBinding("MutatingAdmissionPolicyBinding", name, name, binding),
+		)
 	}
-	policy("a", `,"failurePolicy":"Ignore","mutations":[`+label("first", "object.data.nope")+","+label("by", "'a'")+`]`, "")
-	policy("b", `,"mutations":[`+label("selected", "'yes'")+`]`, `,"matchResources":{"objectSelector":{"matchLabels":{"by":"a"}}}`)
-	code, text := ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`)
+	policy(
+		"a",
+		`,"failurePolicy":"Ignore","mutations":[`+label("first", "object.data.nope")+","+label("by", "'a'")+`]`,
+		"",
+	)
+	policy(
+		"b",
+		`,"mutations":[`+label("selected", "'yes'")+`]`,
+		`,"matchResources":{"objectSelector":{"matchLabels":{"by":"a"}}}`,
+	)
+	code, text := ask(
+		t,
+		cfg,
+		"POST",
+		mapsPath,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`,
+	)
 	if code != 201 || !strings.Contains(text, `"labels":{"by":"a"}`) {
 		t.Errorf("%d %s", code, text)
 	}
-	policy("c", `,"matchConditions":[{"name":"only","expression":"object.metadata.name == 'y'"}],"mutations":[`+label("c", "object.data.nope")+`]`, "")
-	policy("d", `,"paramKind":{"apiVersion":"v1","kind":"Secret"},"matchConditions":[{"name":"only","expression":"object.metadata.name == 'y'"}],"mutations":[`+label("d", "'d'")+`]`,
-		`,"matchResources":{"objectSelector":{"matchLabels":{"params":"missing"}}},"paramRef":{"name":"none","parameterNotFoundAction":"Deny"}`)
-	code, text = ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y"},"data":{"a":"1"}}`)
-	if code != 403 || !strings.Contains(text, `"message":"policy 'c' with binding 'c' denied request: `) || !strings.Contains(text, `"reason":"Invalid"`) {
+	policy(
+		"c",
+		`,"matchConditions":[{"name":"only","expression":"object.metadata.name == 'y'"}],"mutations":[`+label(
+			"c",
+			"object.data.nope",
+		)+`]`,
+		"",
+	)
+	policy(
+		"d",
+		`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"matchConditions":[{"name":"only","expression":"object.metadata.name == 'y'"}],"mutations":[`+label(
+			"d",
+			"'d'",
+		)+`]`,
+		`,"matchResources":{"objectSelector":{"matchLabels":{"params":"missing"}}},"paramRef":{"name":"none","parameterNotFoundAction":"Deny"}`,
+	)
+	code, text = ask(
+		t,
+		cfg,
+		"POST",
+		mapsPath,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y"},"data":{"a":"1"}}`,
+	)
+	if code != 403 || !strings.Contains(text, `"message":"policy 'c' with binding 'c' denied request: `) ||
+		!strings.Contains(text, `"reason":"Invalid"`) {
 		t.Errorf("a mutation that failed: %d %s", code, text)
 	}
-	code, text = ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y","labels":{"params":"missing"}},"data":{"a":"1"}}`)
-	if code != 403 || !strings.Contains(text, `"message":"policy 'd' with binding 'd' denied request: failed to configure binding: no params found`) ||
-		!strings.Contains(text, `"reason":"Forbidden"`) || !strings.Contains(text, `{"message":"policy 'c' with binding 'c' denied request: `) {
+	code, text = ask(
+		t,
+		cfg,
+		"POST",
+		mapsPath,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y","labels":{"params":"missing"}},"data":{"a":"1"}}`,
+	)
+	if code != 403 ||
+		!strings.Contains(
+			text,
+			`"message":"policy 'd' with binding 'd' denied request: failed to configure binding: no params found`,
+		) ||
+		!strings.Contains(text, `"reason":"Forbidden"`) ||
+		!strings.Contains(text, `{"message":"policy 'c' with binding 'c' denied request: `) {
 		t.Errorf("a parameter that is missing, and a mutation that failed: %d %s", code, text)
 	}
 }
@@ -148,9 +263,11 @@ func TestPoliciesAreCheckedS12(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct{ kind, from, to, want string }{
-		"expressions compile":             {"", "object.metadata.name !=", "objekt.metadata.name !=", "undeclared reference to 'objekt'"},
-		"and are true or false":           {"", "object.metadata.name != 'x'", "1", "must evaluate to bool"},
-		"parameters are declared":         {"", "object.metadata.name != 'x'", "params.x == 1", "undeclared reference to 'params'"},
+		"expressions compile": {"", "object.metadata.name !=", "objekt.metadata.name " +
+			"!=", "undeclared reference to 'objekt'"},
+		"and are true or false": {"", "object.metadata.name != 'x'", "1", "must evaluate to bool"},
+		"parameters are declared": {"", "object.metadata.name != 'x'", "params.x == 1", "undeclared " +
+			"reference to 'params'"},
 		"something is validated":          {"", `"validations":[{"expression":"object.metadata.name != 'x'"}]`, `"validations":[]`, "validations or auditAnnotations must be non-empty"},
 		"something is matched":            {"", `"resourceRules"`, `"excludeResourceRules"`, "spec.matchConstraints.resourceRules: Required value"},
 		"reasons are known":               {"", `"object.metadata.name != 'x'"`, `"false","reason":"Because"`, "Unsupported value"},
@@ -160,9 +277,15 @@ func TestPoliciesAreCheckedS12(t *testing.T) {
 	} {
 		body, to := strings.Replace(good, c.from, c.to, 1), path
 		if c.kind != "" {
-			body, to = strings.Replace(body, "ValidatingAdmissionPolicy", c.kind, 1), admissionPath+"mutatingadmissionpolicies"
+			body, to = strings.Replace(
+				body,
+				"ValidatingAdmissionPolicy",
+				c.kind,
+				1,
+			), admissionPath+"mutatingadmissionpolicies"
 		}
-		if code, text := ask(t, cfg, "POST", to, strings.Replace(body, `"name":"p"`, `"name":"bad"`, 1)); code != 422 || !strings.Contains(text, c.want) {
+		if code, text := ask(t, cfg, "POST", to, strings.Replace(body, `"name":"p"`, `"name":"bad"`, 1)); code != 422 ||
+			!strings.Contains(text, c.want) {
 			t.Errorf("%s: %d %s", name, code, text)
 		}
 	}
@@ -172,7 +295,8 @@ func TestPoliciesAreCheckedS12(t *testing.T) {
 		"and finds its parameter": {`,"validationActions":["Deny"],"paramRef":{"parameterNotFoundAction":"Deny"}`, "one of name or selector must be specified"},
 	} {
 		body := aBinding("ValidatingAdmissionPolicyBinding", "bad", "p", c.spec)
-		if code, text := ask(t, cfg, "POST", admissionPath+"validatingadmissionpolicybindings", body); code != 422 || !strings.Contains(text, c.want) {
+		if code, text := ask(t, cfg, "POST", admissionPath+"validatingadmissionpolicybindings", body); code != 422 ||
+			!strings.Contains(text, c.want) {
 			t.Errorf("%s: %d %s", name, code, text)
 		}
 	}

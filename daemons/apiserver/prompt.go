@@ -12,11 +12,12 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// Reads of one object are the most frequent requests, and what a goroutine costs that waits for the store, together with
-// fifteen others, is most of what such a read costs. So those that can be decided without waiting for anything go
+// Reads of one object are the most frequent requests, and what a goroutine costs that waits for the store, together
+// with fifteen others, is most of what such a read costs. So those that can be decided without waiting for anything go
 // through the stages on the goroutine that reads the connection, and are answered by the one that has looked at the
-// store's revision for all of them. Whatever is unusual about one, or refused, goes the way that all requests go. So does
-// what asks somebody who has to wait: an authenticator or authorizer that does not say how it does without, a webhook most of all.
+// store's revision for all of them. Whatever is unusual about one, or refused, goes the way that all requests go. So
+// does what asks somebody who has to wait: an authenticator or authorizer that does not say how it does without, a
+// webhook most of all.
 
 // prompt says whether it answers a request, now or later. The request's context has ended: nobody can wait with it.
 func (s *Server) prompt(d *h2.Deferred, r *http.Request) (taken bool) {

@@ -14,8 +14,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// BenchmarkRead is what a read of one object costs both ends in processor time: most go the short path, a query makes one go
-// the ordinary one.
+// BenchmarkRead is what a read of one object costs both ends in processor time: most go the short path, a query makes
+// one go the ordinary one.
 func BenchmarkRead(b *testing.B) {
 	s := memory.New()
 	b.Cleanup(s.Close)
@@ -31,7 +31,12 @@ func BenchmarkRead(b *testing.B) {
 			before := processorTime(b)
 			b.RunParallel(func(p *testing.PB) {
 				for p.Next() {
-					r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "https://"+c.addr+"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin"+query, nil)
+					r, err := http.NewRequestWithContext(
+						context.Background(),
+						http.MethodGet,
+						"https://"+c.addr+"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin"+query,
+						nil,
+					)
 					if err != nil {
 						b.Error(err)
 						return

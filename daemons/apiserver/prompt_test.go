@@ -27,8 +27,8 @@ kind: Policy
 rules: [{level: Metadata}]
 `
 
-// A read that no goroutine waits with has the answer of one that one waits with, which a query makes of it, and is refused,
-// and kept for the audit, as that is.
+// A read that no goroutine waits with has the answer of one that one waits with, which a query makes of it, and is
+// refused, and kept for the audit, as that is.
 func TestAReadIsAnsweredAlikeByWhicheverWayItGoes(t *testing.T) {
 	c, log := audited(t, auditEverything)
 	ctx := context.Background()
@@ -36,13 +36,16 @@ func TestAReadIsAnsweredAlikeByWhicheverWayItGoes(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(admin)
 	large := strings.Repeat("0123456789", 50_000)
 	for name, value := range map[string]string{"small": "v", "large": large} {
-		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"k": value}}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"k": value}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	age := regexp.MustCompile(`"[0-9]+s"`) // in a table
 	users := map[string]*http.Client{}
-	for name, cfg := range map[string]*rest.Config{"admin": admin, "nobody": c.as(certs.Request{CommonName: "nobody"})} {
+	for name, cfg := range map[string]*rest.Config{"admin": admin,
+		"nobody": c.as(certs.Request{CommonName: "nobody"})} {
 		h, err := rest.HTTPClientFor(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +81,9 @@ func TestAReadIsAnsweredAlikeByWhicheverWayItGoes(t *testing.T) {
 	asked := 0
 	for _, user := range []string{"admin", "nobody"} {
 		for _, path := range []string{"small", "large", "none"} {
-			for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf", "application/yaml", "application/cbor", table, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "text/html"} {
+			for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf",
+				"application/yaml", "application/cbor", table,
+				"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "text/html"} {
 				asked++
 				all.Go(func() {
 					path := "/api/v1/namespaces/default/configmaps/" + path

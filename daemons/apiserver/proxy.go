@@ -24,7 +24,8 @@ func (s *Server) proxy(q *request) error {
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {
 		return err
 	}
-	if q.rest == "" && (q.http.Method == http.MethodGet || q.http.Method == http.MethodHead) && q.http.Header.Get("Upgrade") == "" {
+	if q.rest == "" && (q.http.Method == http.MethodGet || q.http.Method == http.MethodHead) &&
+		q.http.Header.Get("Upgrade") == "" {
 		// Relative links need the slash.
 		http.Redirect(q.w, q.http, q.http.URL.EscapedPath()+"/"+query(q), http.StatusMovedPermanently)
 		return nil
@@ -84,7 +85,9 @@ func query(q *request) string {
 
 // newPlain is the way to pods, whose certificates nobody vouches for.
 func newPlain() *http.Transport {
-	return newTransport(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // as upstream: a pod's certificate has no known issuer
+	return newTransport(
+		&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
+	) //nolint:gosec // as upstream: a pod's certificate has no known issuer
 }
 
 // splitName reads [scheme:]name[:port].
@@ -119,7 +122,9 @@ func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, ht
 			return nil, nil, apierrors.NewBadRequest("address not allowed")
 		}
 		if len(addresses) == 0 {
-			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("find the address of node %s: it has none", name))
+			return nil, nil, apierrors.NewServiceUnavailable(
+				fmt.Sprintf("find the address of node %s: it has none", name),
+			)
 		}
 		// That address and not the name again: it may be another one by then.
 		return &url.URL{Scheme: scheme, Host: net.JoinHostPort(addresses[0].Unmap().String(), port)}, s.plain, nil
@@ -157,7 +162,9 @@ func (s *Server) podTarget(q *request, scheme, name, port string) (*url.URL, err
 // ownAddress says whether an address is this machine's own or its network's.
 func ownAddress(addr netip.Addr) bool {
 	addr = addr.Unmap()
-	return addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsLinkLocalMulticast() || addr.IsInterfaceLocalMulticast() || addr.IsUnspecified()
+	return addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsLinkLocalMulticast() ||
+		addr.IsInterfaceLocalMulticast() ||
+		addr.IsUnspecified()
 }
 
 // podURL refuses addresses that are the server's own or its network's.
@@ -181,7 +188,8 @@ func podURL(scheme, ip, port string) (*url.URL, error) {
 // serviceTarget picks one of a service's ready endpoints.
 func (s *Server) serviceTarget(q *request, scheme, name, port string) (*url.URL, error) {
 	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "services"}, q.Namespace, name)
-	if err := s.cache.Resource(schema.GroupResource{Resource: "services"}).Unread(q.Namespace + "/" + name); err != nil {
+	if err := s.cache.Resource(schema.GroupResource{Resource: "services"}).Unread(q.Namespace + "/" +
+		name); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
 	svc, is := obj.(*corev1.Service)
@@ -202,7 +210,8 @@ func (s *Server) serviceTarget(q *request, scheme, name, port string) (*url.URL,
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %q found for service %q", port, name))
 	}
 	var targets []*url.URL
-	for _, obj := range s.Objects().List(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, q.Namespace) {
+	for _, obj := range s.Objects().List(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"},
+		q.Namespace) {
 		slice, ok := obj.(*discoveryv1.EndpointSlice)
 		if !ok || slice.Labels[discoveryv1.LabelServiceName] != name {
 			continue

@@ -17,10 +17,17 @@ import (
 // linked are the attributes of HTML's elements that lead somewhere.
 var linked = map[string][]string{
 	"a": {"href"}, "applet": {"codebase"}, "area": {"href"}, "audio": {"src"}, "base": {"href"}, "blockquote": {"cite"},
-	"body": {"background"}, "button": {"formaction"}, "command": {"icon"}, "del": {"cite"}, "embed": {"src"}, "form": {"action"},
+	"body": {
+		"background",
+	}, "button": {"formaction"}, "command": {"icon"}, "del": {"cite"}, "embed": {"src"}, "form": {"action"},
 	"frame": {"longdesc", "src"}, "head": {"profile"}, "html": {"manifest"}, "iframe": {"longdesc", "src"},
 	"img": {"longdesc", "src", "usemap"}, "input": {"src", "usemap", "formaction"}, "ins": {"cite"}, "link": {"href"},
-	"object": {"classid", "codebase", "data", "usemap"}, "q": {"cite"}, "script": {"src"}, "source": {"src"}, "track": {"src"},
+	"object": {
+		"classid",
+		"codebase",
+		"data",
+		"usemap",
+	}, "q": {"cite"}, "script": {"src"}, "source": {"src"}, "track": {"src"},
 	"video": {"src", "poster"},
 }
 
@@ -35,7 +42,10 @@ func acceptsRewritable(h http.Header) {
 
 // rewritePage has the links of a page lead where lead says. What is no page, or not all of it, stays as it is.
 func rewritePage(r *http.Response, lead func(link string) string) {
-	if is, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || is != "text/html" || r.StatusCode == http.StatusPartialContent || r.Body == nil || r.Body == http.NoBody ||
+	if is, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || is != "text/html" ||
+		r.StatusCode == http.StatusPartialContent ||
+		r.Body == nil ||
+		r.Body == http.NoBody ||
 		r.Request != nil && r.Request.Method == http.MethodHead {
 		return
 	}

@@ -17,7 +17,12 @@ func led(link string) string {
 }
 
 func proxied(kind, text string) *http.Response {
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {kind}, "Content-Length": {"9"}}, Body: io.NopCloser(strings.NewReader(text)), ContentLength: 9}
+	return &http.Response{
+		StatusCode:    200,
+		Header:        http.Header{"Content-Type": {kind}, "Content-Length": {"9"}},
+		Body:          io.NopCloser(strings.NewReader(text)),
+		ContentLength: 9,
+	}
 }
 
 // S11: links of a page that is proxied lead through the proxy, and all else of it stays as it is.
@@ -57,7 +62,9 @@ func TestWhatIsNoPageIsNotRewritten(t *testing.T) {
 	part.StatusCode = http.StatusPartialContent
 	packed := proxied("text/html", text)
 	packed.Header.Set("Content-Encoding", "br")
-	for name, r := range map[string]*http.Response{"a script": proxied("text/javascript", text), "text": proxied("text/plain", text), "nothing said": proxied("", text), "a head": head, "a part": part, "of another encoding": packed} {
+	for name, r := range map[string]*http.Response{"a script": proxied("text/javascript", text),
+		"text": proxied("text/plain", text), "nothing said": proxied("", text), "a head": head, "a part": part,
+		"of another encoding": packed} {
 		rewritePage(r, led)
 		if got, err := io.ReadAll(r.Body); string(got) != text || err != nil || r.ContentLength != 9 {
 			t.Errorf("%s: %s %v", name, got, err)
@@ -88,12 +95,14 @@ func TestAPageMayBeCompressedOrOfAnyLength(t *testing.T) {
 	if _, err := io.ReadAll(r.Body); err == nil {
 		t.Error("what cannot be unpacked is taken for a page")
 	}
-	for _, long := range []string{"<script>" + strings.Repeat("x", 3*longestToken) + "</script>", "<p " + strings.Repeat("x", 3*longestToken) + ">", strings.Repeat("x", 3*longestToken)} {
+	for _, long := range []string{"<script>" + strings.Repeat("x", 3*longestToken) + "</script>", "<p " +
+		strings.Repeat("x", 3*longestToken) + ">", strings.Repeat("x", 3*longestToken)} {
 		text := `<a href="/x">` + long + `<a href="/x">`
 		r := proxied("text/html", text)
 		rewritePage(r, led)
 		got, err := io.ReadAll(r.Body)
-		if err != nil || !strings.HasPrefix(string(got), want) || !strings.HasPrefix(string(got[len(want):]), long) || len(got) < len(text) {
+		if err != nil || !strings.HasPrefix(string(got), want) || !strings.HasPrefix(string(got[len(want):]), long) ||
+			len(got) < len(text) {
 			t.Errorf("%.20s: %d bytes of %d, %v", long, len(got), len(text), err)
 		}
 	}
@@ -116,7 +125,8 @@ func TestEscapesStayOnTheWayThroughTheProxy(t *testing.T) {
 			t.Errorf("%s: %s, want %s", at, got, c.want)
 		}
 	}
-	for accepts, want := range map[string]string{"": "", "gzip": "gzip", "gzip, deflate, br": "gzip", "br, deflate": "", "gzip;q=0": "", "*;q=0.5": "gzip", "GZIP; q=1.0": "gzip", "gzip;q=0.0, br": ""} {
+	for accepts, want := range map[string]string{"": "", "gzip": "gzip", "gzip, deflate, br": "gzip", "br, deflate": "",
+		"gzip;q=0": "", "*;q=0.5": "gzip", "GZIP; q=1.0": "gzip", "gzip;q=0.0, br": ""} {
 		h := http.Header{"Accept-Encoding": {accepts}}
 		acceptsRewritable(h)
 		if got := h.Get("Accept-Encoding"); got != want {

@@ -13,7 +13,8 @@ func rewritten(q *request, target *url.URL) func(*http.Response) error {
 	lead := func(link string) string { return through(prefix, link, target.Host, q.http.Host) }
 	return func(r *http.Response) error {
 		for name := range r.Header {
-			if strings.HasPrefix(name, "Access-Control-Allow-") || name == "Access-Control-Expose-Headers" || name == "Access-Control-Max-Age" {
+			if strings.HasPrefix(name, "Access-Control-Allow-") || name == "Access-Control-Expose-Headers" ||
+				name == "Access-Control-Max-Age" {
 				r.Header.Del(name)
 			}
 		}

@@ -27,7 +27,12 @@ func TestAWatchThatIsNotReadHoldsUpNoOtherS13(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func() *bufio.Scanner {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion="+made.ResourceVersion, nil)
+		r, err := http.NewRequestWithContext(
+			ctx,
+			http.MethodGet,
+			cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion="+made.ResourceVersion,
+			nil,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +87,12 @@ func TestACrowdIsToldOfEveryChangeInOrderS4(t *testing.T) {
 	const watches, times = 300, 20
 	told := make(chan error, watches)
 	for range watches {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion="+made.ResourceVersion, nil)
+		r, err := http.NewRequestWithContext(
+			ctx,
+			http.MethodGet,
+			cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion="+made.ResourceVersion,
+			nil,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

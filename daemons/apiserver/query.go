@@ -48,14 +48,29 @@ func (q *request) writeOptions() error {
 	manager, dry, fields := q.query.Get("fieldManager"), q.query["dryRun"], q.query.Get("fieldValidation")
 	switch q.Verb {
 	case "create":
-		return badOptions("CreateOptions", validation.ValidateCreateOptions(&metav1.CreateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields}))
+		return badOptions(
+			"CreateOptions",
+			validation.ValidateCreateOptions(
+				&metav1.CreateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields},
+			),
+		)
 	case "update":
-		return badOptions("UpdateOptions", validation.ValidateUpdateOptions(&metav1.UpdateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields}))
+		return badOptions(
+			"UpdateOptions",
+			validation.ValidateUpdateOptions(
+				&metav1.UpdateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields},
+			),
+		)
 	case "patch":
 		if !knownPatch(q.patchType()) {
 			return nil // that is refused first, by who reads it
 		}
-		o := &metav1.PatchOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields, Force: maybe(q.query, "force")}
+		o := &metav1.PatchOptions{
+			FieldManager:    manager,
+			DryRun:          dry,
+			FieldValidation: fields,
+			Force:           maybe(q.query, "force"),
+		}
 		return badOptions("PatchOptions", validation.ValidatePatchOptions(o, q.patchType()))
 	}
 	return nil
@@ -97,7 +112,8 @@ func (q *request) listOptions() (metav1.ListOptions, error) {
 		return o, apierrors.NewBadRequest(err.Error())
 	}
 	checked := &internalversion.ListOptions{
-		Watch: o.Watch, ResourceVersion: o.ResourceVersion, Continue: o.Continue, ResourceVersionMatch: o.ResourceVersionMatch, SendInitialEvents: o.SendInitialEvents,
+		Watch: o.Watch, ResourceVersion: o.ResourceVersion, Continue: o.Continue,
+		ResourceVersionMatch: o.ResourceVersionMatch, SendInitialEvents: o.SendInitialEvents,
 	}
 	internalversion.SetListOptionsDefaults(checked, true)
 	o.ResourceVersionMatch, o.SendInitialEvents = checked.ResourceVersionMatch, checked.SendInitialEvents

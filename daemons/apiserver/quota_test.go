@@ -29,7 +29,9 @@ func TestAQuotaIsNeverOversold(t *testing.T) {
 	}
 	ctx := context.Background()
 	hard := corev1.ResourceList{"services": resource.MustParse("20"), "services.loadbalancers": resource.MustParse("5")}
-	if _, err := clients[0].CoreV1().ResourceQuotas("default").Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{}); err != nil {
+	if _, err := clients[0].CoreV1().ResourceQuotas("default").Create(ctx,
+		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range clients { // all know of the quota
@@ -42,12 +44,16 @@ func TestAQuotaIsNeverOversold(t *testing.T) {
 	var made, refused atomic.Int32
 	for i := range 60 {
 		wg.Go(func() {
-			svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i)}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+			svc := &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i)},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+			}
 			_, err := clients[i%3].CoreV1().Services("default").Create(ctx, svc, metav1.CreateOptions{})
 			switch {
 			case err == nil:
 				made.Add(1)
-			case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: q, requested: services=1, used: services=20, limited: services=20"):
+			case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: q, requested: "+
+				"services=1, used: services=20, limited: services=20"):
 				refused.Add(1)
 			default:
 				t.Errorf("service %d: %v", i, err)
@@ -57,7 +63,13 @@ func TestAQuotaIsNeverOversold(t *testing.T) {
 	wg.Wait()
 	list, err := clients[0].CoreV1().Services("default").List(ctx, metav1.ListOptions{})
 	if err != nil || made.Load()+1 != 20 || len(list.Items) != 20 { // the service kubernetes was there
-		t.Errorf("%d were made and %d refused of 60; there are %d, %v", made.Load(), refused.Load(), len(list.Items), err)
+		t.Errorf(
+			"%d were made and %d refused of 60; there are %d, %v",
+			made.Load(),
+			refused.Load(),
+			len(list.Items),
+			err,
+		)
 	}
 	// A change that takes more is bounded, too.
 	var changed atomic.Int32
@@ -66,8 +78,10 @@ func TestAQuotaIsNeverOversold(t *testing.T) {
 			if list.Items[i].Name == "kubernetes" {
 				return
 			}
-			_, err := clients[i%3].CoreV1().Services("default").Patch(ctx, list.Items[i].Name, "application/merge-patch+json",
-				[]byte(`{"spec":{"type":"LoadBalancer"}}`), metav1.PatchOptions{})
+			_, err := clients[i%3].CoreV1().
+				Services("default").
+				Patch(ctx, list.Items[i].Name, "application/merge-patch+json",
+					[]byte(`{"spec":{"type":"LoadBalancer"}}`), metav1.PatchOptions{})
 			if err == nil {
 				changed.Add(1)
 			} else if !strings.Contains(err.Error(), "exceeded quota: q, requested: services.loadbalancers=1") {

@@ -29,7 +29,11 @@ import (
 
 // S12: what somebody sends who may not is neither waited for nor kept, whatever the policy of the audit log keeps.
 func TestABodyIsReadWhenItsSenderMay(t *testing.T) {
-	c, log := audited(t, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse, resources: [{resources: [configmaps]}]}]\n")
+	c, log := audited(
+		t,
+		"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse, resources: [{resources: "+
+			"[configmaps]}]}]\n",
+	)
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	client, err := rest.HTTPClientFor(c.as(certs.Request{CommonName: "nobody"}))
@@ -38,8 +42,14 @@ func TestABodyIsReadWhenItsSenderMay(t *testing.T) {
 	}
 	unfinished, sender := io.Pipe()
 	defer func() { _ = sender.Close() }()
-	go func() { _, _ = sender.Write([]byte(`{"apiVersion":"v1","kind":"ConfigMap",`)) }() // the pipe is closed in the end
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.addr+"/api/v1/namespaces/default/configmaps", unfinished)
+	// the pipe is closed in the end
+	go func() { _, _ = sender.Write([]byte(`{"apiVersion":"v1","kind":"ConfigMap",`)) }()
+	r, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		"https://"+c.addr+"/api/v1/namespaces/default/configmaps",
+		unfinished,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +66,8 @@ func TestABodyIsReadWhenItsSenderMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
-	if _, err := kubernetes.NewForConfigOrDie(c.as(certs.Admin())).CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(c.as(certs.Admin())).CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.stop()
@@ -94,21 +105,34 @@ func TestTheServersNameDoesNotFreeOfPolicies(t *testing.T) {
 	ctx := context.Background()
 	admin := c.as(certs.Admin())
 	client := kubernetes.NewForConfigOrDie(admin)
-	every := admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{"*"}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}}
-	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{every}},
-			Validations:      []admissionregistrationv1.Validation{{Expression: "false"}}}}, metav1.CreateOptions{}); err != nil {
+	every := admissionregistrationv1.NamedRuleWithOperations{
+		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{
+				"*",
+			}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+				Resources: []string{"configmaps"}}},
+	}
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx,
+		&admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{every}},
+				Validations:      []admissionregistrationv1.Validation{{Expression: "false"}}}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "none", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx,
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "none"},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        "none",
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	write := func(client kubernetes.Interface) error {
-		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
+		_, err := client.CoreV1().
+			ConfigMaps("default").
+			Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
 		return err
 	}
 	wait(t, func() error {
@@ -143,7 +167,9 @@ func TestAPanicGivesTheTurnOfAQuotaBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	write := func() error {
-		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
+		_, err := client.CoreV1().
+			ConfigMaps("default").
+			Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
 		return err
 	}
 	if err := write(); !apierrors.IsInternalError(err) {

@@ -68,7 +68,12 @@ func (s *Server) local() map[string]*apiregistrationv1.APIService {
 		}
 		out[name] = &apiregistrationv1.APIService{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{automanaged: label}},
-			Spec:       apiregistrationv1.APIServiceSpec{Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: rank.group, VersionPriority: rank.version},
+			Spec: apiregistrationv1.APIServiceSpec{
+				Group:                gv.Group,
+				Version:              gv.Version,
+				GroupPriorityMinimum: rank.group,
+				VersionPriority:      rank.version,
+			},
 		}
 	}
 	for _, k := range s.o.Kinds {
@@ -120,7 +125,12 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 		remnants = s.remnants(wanted)
 	}
 	for _, r := range remnants {
-		_, _, err := s.remove(ctx, s.internal(ctx, registrations, "", r.Name), r.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
+		_, _, err := s.remove(
+			ctx,
+			s.internal(ctx, registrations, "", r.Name),
+			r.Name,
+			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}},
+		)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return was, fmt.Errorf("delete the API service %s: %w", r.Name, err)
 		}
@@ -137,7 +147,8 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 	return now, nil
 }
 
-// remnants are the API services of definitions that are not there any more. While a definition cannot be read, nobody knows which they are.
+// remnants are the API services of definitions that are not there any more. While a definition cannot be read, nobody
+// knows which they are.
 func (s *Server) remnants(wanted map[string]*apiregistrationv1.APIService) (out []*apiregistrationv1.APIService) {
 	if s.cache.Resource(definitions.GroupResource()).Unread("") != nil {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"clusterctl/daemons/apiserver/alloc"
 )
 
-// repairEvery is how often claims of service addresses are compared with the Services that they are for, as often as upstream does.
+// repairEvery is how often claims of service addresses are compared with the Services that they are for, as often as
+// upstream does.
 const repairEvery = 3 * time.Minute
 
 // repairAddresses keeps claims of service addresses and Services alike, whoever has edited IPAddresses meanwhile.
@@ -35,7 +36,15 @@ func (s *Server) repairAddressesAt(ctx context.Context, now time.Time) error {
 	defer cancel()
 	troubles, err := s.services.Repair(ctx, s.store, now)
 	for _, t := range troubles {
-		s.log.Warn("address of a service", "service", t.Service.Namespace+"/"+t.Service.Name, "reason", t.Reason, "message", t.Message)
+		s.log.Warn(
+			"address of a service",
+			"service",
+			t.Service.Namespace+"/"+t.Service.Name,
+			"reason",
+			t.Reason,
+			"message",
+			t.Message,
+		)
 		if _, err := s.ensure(ctx, eventOf(t, now)); err != nil {
 			return fmt.Errorf("say what is wrong with the service %s/%s: %w", t.Service.Namespace, t.Service.Name, err)
 		}
@@ -46,10 +55,22 @@ func (s *Server) repairAddressesAt(ctx context.Context, now time.Time) error {
 func eventOf(t alloc.Trouble, now time.Time) *corev1.Event {
 	at := metav1.NewTime(now)
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.Service.Namespace, Name: fmt.Sprintf("%s.%x", t.Service.Name, now.UnixNano())},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: t.Service.Namespace, Name: t.Service.Name, UID: t.Service.UID,
-			ResourceVersion: t.Service.ResourceVersion},
-		Type: corev1.EventTypeWarning, Reason: t.Reason, Message: t.Message, Count: 1, FirstTimestamp: at, LastTimestamp: at,
-		Source: corev1.EventSource{Component: "ipallocator-repair-controller"}, ReportingController: "ipallocator-repair-controller",
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: t.Service.Namespace,
+			Name:      fmt.Sprintf("%s.%x", t.Service.Name, now.UnixNano()),
+		},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion:      "v1",
+			Kind:            "Service",
+			Namespace:       t.Service.Namespace,
+			Name:            t.Service.Name,
+			UID:             t.Service.UID,
+			ResourceVersion: t.Service.ResourceVersion,
+		},
+		Type: corev1.EventTypeWarning, Reason: t.Reason, Message: t.Message, Count: 1, FirstTimestamp: at,
+		LastTimestamp: at,
+		Source: corev1.EventSource{
+			Component: "ipallocator-repair-controller",
+		}, ReportingController: "ipallocator-repair-controller",
 	}
 }

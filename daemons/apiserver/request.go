@@ -197,7 +197,9 @@ func (q *request) convert(entries []*cache.Entry) error {
 
 // converts says whether what is stored may be in another version than the client wants.
 func (q *request) converts() bool {
-	return q.served.Untyped != nil && len(q.served.Untyped.Family.Versions) > 1 && q.media.As != "PartialObjectMetadata" && q.media.As != "PartialObjectMetadataList"
+	return q.served.Untyped != nil && len(q.served.Untyped.Family.Versions) > 1 &&
+		q.media.As != "PartialObjectMetadata" &&
+		q.media.As != "PartialObjectMetadataList"
 }
 
 // kind is the version of the kind that is stored.

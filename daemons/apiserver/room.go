@@ -22,7 +22,9 @@ const (
 func (q *request) makeRoom(parts int) error {
 	switch {
 	case parts > maxParts:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d objects and lists, and may have %d", parts, maxParts))
+		return apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("the body has %d objects and lists, and may have %d", parts, maxParts),
+		)
 	case parts <= lightParts || q.room == nil || q.roomy:
 		return nil
 	}
@@ -64,14 +66,15 @@ func partsOfJSON(data []byte) (parts int) {
 	return parts
 }
 
-// partsOfProtobuf counts messages: fields that can be read as such, and those that are empty. What is in one that breaks off counts: who
-// reads it finds that out last.
+// partsOfProtobuf counts messages: fields that can be read as such, and those that are empty. What is in one that
+// breaks off counts: who reads it finds that out last.
 func partsOfProtobuf(data []byte) int {
 	parts, _ := messages(bytes.TrimPrefix(data, []byte("k8s\x00")), 0)
 	return parts
 }
 
-// deepest is how deep messages are looked into. Those of JSON schemas contain themselves, and are no deeper in any request that fits.
+// deepest is how deep messages are looked into. Those of JSON schemas contain themselves, and are no deeper in any
+// request that fits.
 const deepest = 64
 
 func messages(data []byte, depth int) (parts int, ok bool) {

@@ -35,9 +35,10 @@ func TestBodiesOfManyPartsAreRefused(t *testing.T) {
 	}
 	const pods = "/api/v1/namespaces/default/pods"
 	for name, r := range map[string]struct{ method, path, kind, body string }{
-		"a pod":          {"POST", pods, "application/json", `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[` + empty + `]}}`},
-		"a pod in YAML":  {"POST", pods, "application/yaml", `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[` + empty + `]}}`},
-		"a pod in CBOR":  {"POST", pods, "application/cbor", "\xa1\x64spec\xa1\x6acontainers\x9f" + strings.Repeat("\x98\x64"+strings.Repeat("\xa0", 100), many/100) + "\xff"},
+		"a pod":         {"POST", pods, "application/json", `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[` + empty + `]}}`},
+		"a pod in YAML": {"POST", pods, "application/yaml", `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[` + empty + `]}}`},
+		"a pod in CBOR": {"POST", pods, "application/cbor", "\xa1\x64spec\xa1\x6acontainers\x9f" +
+			strings.Repeat("\x98\x64"+strings.Repeat("\xa0", 100), many/100) + "\xff"},
 		"a pod's bytes":  {"POST", pods, "application/vnd.kubernetes.protobuf", "k8s\x00" + string(message)},
 		"a merge patch":  {"PATCH", pods + "/p", "application/merge-patch+json", `{"spec":{"containers":[` + empty + `]}}`},
 		"an apply patch": {"PATCH", pods + "/p?fieldManager=m", "application/apply-patch+yaml", `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[` + empty + `]}}`},
@@ -64,11 +65,15 @@ func TestBodiesOfManyPartsTakeTurns(t *testing.T) {
 	for i := range 30_000 {
 		rules = append(rules, fmt.Sprintf(`"k%d":{}`, i))
 	}
-	body := `{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"r%d"},"revision":1,"data":{` + strings.Join(rules, ",") + `}}`
+	body := `{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"r%d"},"revision":1,"data":{` + strings.Join(
+		rules,
+		",",
+	) + `}}`
 	var all sync.WaitGroup
 	for i := range 12 {
 		all.Go(func() {
-			if code, text := send(t, cfg, "POST", "/apis/apps/v1/namespaces/default/controllerrevisions?dryRun=All", "application/json", fmt.Sprintf(body, i)); code != http.StatusCreated {
+			if code, text := send(t, cfg, "POST", "/apis/apps/v1/namespaces/default/controllerrevisions?dryRun=All",
+				"application/json", fmt.Sprintf(body, i)); code != http.StatusCreated {
 				t.Errorf("%d %.200s", code, text)
 			}
 		})

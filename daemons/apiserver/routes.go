@@ -44,7 +44,8 @@ func (q *request) route() error {
 	return q.headless()
 }
 
-// headless refuses HEAD where upstream does: what definitions declare is answered, and what is behind a proxy decides itself.
+// headless refuses HEAD where upstream does: what definitions declare is answered, and what is behind a proxy decides
+// itself.
 func (q *request) headless() error {
 	if q.http.Method == http.MethodHead && q.served.Untyped == nil && q.Subresource != "proxy" {
 		return methodNotAllowed(q)
@@ -96,8 +97,8 @@ func (q *request) serves(verb string) bool {
 	return true
 }
 
-// methodNotAllowed refuses a method that a path does not have: upstream's router does that for the kinds that are built in,
-// and names nothing.
+// methodNotAllowed refuses a method that a path does not have: upstream's router does that for the kinds that are built
+// in, and names nothing.
 func methodNotAllowed(q *request) error {
 	if q.served.Kind != nil && q.served.Untyped != nil {
 		return apierrors.NewMethodNotSupported(q.gr(), q.Verb)
@@ -105,8 +106,8 @@ func methodNotAllowed(q *request) error {
 	return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false)
 }
 
-// takeSelectors reads what a watch selects by whose path says that it is one. Who may watch was not asked with that: not all
-// of these paths have selectors.
+// takeSelectors reads what a watch selects by whose path says that it is one. Who may watch was not asked with that:
+// not all of these paths have selectors.
 func (q *request) takeSelectors() error {
 	if !q.watches {
 		return nil

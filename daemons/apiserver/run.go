@@ -40,7 +40,14 @@ const grace = 20 * time.Second
 
 // Run is the daemon kube-apiserver: it serves what cfg says until ctx ends.
 func Run(ctx context.Context, cfg config.APIServer, env run.Env) error {
-	s, err := etcd.Open(etcd.Config{Endpoints: cfg.EtcdServers, CAFile: cfg.EtcdCAFile, CertFile: cfg.EtcdCertFile, KeyFile: cfg.EtcdKeyFile})
+	s, err := etcd.Open(
+		etcd.Config{
+			Endpoints: cfg.EtcdServers,
+			CAFile:    cfg.EtcdCAFile,
+			CertFile:  cfg.EtcdCertFile,
+			KeyFile:   cfg.EtcdKeyFile,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -116,8 +123,8 @@ func (s *Server) healthz() http.Handler {
 	})
 }
 
-// withReasons is a question about health, of which everybody hears the outcome; only who may ask for it by a right of their own hears
-// why a check fails.
+// withReasons is a question about health, of which everybody hears the outcome; only who may ask for it by a right of
+// their own hears why a check fails.
 func (s *Server) withReasons(q *request) *http.Request {
 	return run.TellReasons(q.http, func() bool {
 		return len(s.o.Authorizers) == 0 || s.allowed(q.http.Context(), q.user, q.Request) == nil
@@ -129,7 +136,11 @@ func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Confi
 	server := run.NewServer(s, tlsConfig, log)
 	server.MaxHeaderBytes = 128 << 10
 	server.ErrorLog = countHandshakes(s.observed.handshakes, server.ErrorLog)
-	own := h2.Server{Log: log, Prompt: s.prompt, MaxHeaderBytes: http.DefaultMaxHeaderBytes} // long selectors are in addresses
+	own := h2.Server{
+		Log:            log,
+		Prompt:         s.prompt,
+		MaxHeaderBytes: http.DefaultMaxHeaderBytes,
+	} // long selectors are in addresses
 	own.Attach(server)
 	defer own.Close()
 	return run.ServeWith(ctx, server, own.Listen(ln), grace)
@@ -156,7 +167,10 @@ func (s *Server) auditing(ctx context.Context) (end func()) {
 // every cluster has.
 func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error) {
 	if cfg.ServiceAccountExtendTokenExpiration {
-		return nil, errors.New("--service-account-extend-token-expiration=true is not carried out: tokens of pods live for as long as they say, and kubelets renew them in time")
+		return nil, errors.New(
+			"--service-account-extend-token-expiration=true is not carried out: tokens of pods live for as long as " +
+				"they say, and kubelets renew them in time",
+		)
 	}
 	kubelet, kubeletRoots, err := towardsKubelets(cfg)
 	if err != nil {
@@ -173,9 +187,17 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	server, err := New(Options{
 		Kinds: kinds.All(), Store: s, Tasks: tasks, Env: env, Prefix: cfg.EtcdPrefix,
 		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
-		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet, KubeletRoots: kubeletRoots,
+		AdvertiseAddress: advertised(
+			cfg,
+		), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet, KubeletRoots: kubeletRoots,
 		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
-		Bootstrap:  slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg), trusted, tokensTracked(time.Now())),
+		Bootstrap: slices.Concat(
+			authz.Defaults(),
+			admission.SystemPriorityClasses(),
+			flowObjects(cfg),
+			trusted,
+			tokensTracked(time.Now()),
+		),
 		FrontProxy: front, ClusterCA: func() []byte { return readCA(cfg.KubeletCertificateAuthority) },
 	})
 	if err != nil {
@@ -207,7 +229,10 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	var wrong error
 	server.Wire(func(o *Options) {
 		if len(trusted) > 0 {
-			o.Tasks = append(o.Tasks, func(ctx context.Context, s *Server) error { return s.keepTrusted(ctx, cfg, trusted) })
+			o.Tasks = append(
+				o.Tasks,
+				func(ctx context.Context, s *Server) error { return s.keepTrusted(ctx, cfg, trusted) },
+			)
 		}
 		if who.File != nil {
 			wrong = o.follow("authentication", who.File)
@@ -234,7 +259,10 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		if tokens := who.Tokens(); tokens != nil {
 			o.Token, o.TokenKeys = admission.GuardTokens(server.Objects(), may, tokens.Issue), tokens
 			wrong = errors.Join(wrong, tokens.Count(env.Metrics))
-			o.Tasks = append(o.Tasks, func(ctx context.Context, s *Server) error { return tokens.KeepUses(ctx, s.labelSecret, env.Log) })
+			o.Tasks = append(
+				o.Tasks,
+				func(ctx context.Context, s *Server) error { return tokens.KeepUses(ctx, s.labelSecret, env.Log) },
+			)
 		}
 		for gr, handle := range review.All(may, authz.NewRBAC(server.Objects()), who) {
 			o.Reviews[gr] = handle
@@ -304,7 +332,8 @@ func serving(cfg config.APIServer) (*tls.Config, error) {
 	}, nil
 }
 
-// towardsKubelets is the client's side of TLS towards kubelets, and by whose authority each connection judges them; nil without a CA.
+// towardsKubelets is the client's side of TLS towards kubelets, and by whose authority each connection judges them; nil
+// without a CA.
 func towardsKubelets(cfg config.APIServer) (*tls.Config, func() *x509.CertPool, error) {
 	if cfg.KubeletCertificateAuthority == "" {
 		return nil, nil, nil

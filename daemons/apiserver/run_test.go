@@ -79,7 +79,13 @@ func launch(t testing.TB, s store.Store, more ...func(*config.APIServer)) *clust
 		}
 	}
 	t.Cleanup(stop)
-	return &cluster{t: t, ca: ca, addr: ln.Addr().String(), stop: stop, unready: func() error { return env.Health.Err(true) }}
+	return &cluster{
+		t:       t,
+		ca:      ca,
+		addr:    ln.Addr().String(),
+		stop:    stop,
+		unready: func() error { return env.Health.Err(true) },
+	}
 }
 
 // serverConfig returns the configuration of a server on a free port, and its CA.
@@ -137,7 +143,11 @@ func (c *cluster) as(r certs.Request) *rest.Config {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return &rest.Config{Host: "https://" + c.addr, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.Cert, CertData: pair.Cert, KeyData: pair.Key}}
+	return &rest.Config{
+		Host:            "https://" + c.addr,
+		QPS:             -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.Cert, CertData: pair.Cert, KeyData: pair.Key},
+	}
 }
 
 // A server reports ready only after Run has made the default objects, however its checks are registered.
@@ -195,7 +205,10 @@ func TestTheDaemonServesWhatEveryClusterHas(t *testing.T) {
 	if err != nil || len(roles.Items) < 20 {
 		t.Errorf("%d default roles, %v", len(roles.Items), err)
 	}
-	endpoints, err := client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{}) //nolint:staticcheck // clients read them still
+	endpoints, err := client.CoreV1().
+		Endpoints("default").
+		Get(ctx, "kubernetes", metav1.GetOptions{})
+		//nolint:staticcheck // clients read them still
 	if err != nil || len(endpoints.Subsets) != 1 || endpoints.Subsets[0].Addresses[0].IP != "10.1.2.3" {
 		t.Errorf("endpoints: %+v, %v", endpoints, err)
 	}
@@ -261,7 +274,8 @@ func (d *deaf) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	return r, err
 }
 
-// What the store was told and nothing is known of is neither tried again nor judged by what is found then: that is what it wrote.
+// What the store was told and nothing is known of is neither tried again nor judged by what is found then: that is what
+// it wrote.
 func TestAWriteOfUnknownOutcomeIsToldAsThat(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
@@ -276,13 +290,15 @@ func TestAWriteOfUnknownOutcomeIsToldAsThat(t *testing.T) {
 	for name, write := range map[string]func() error{
 		"update": func() error { _, err := maps.Update(ctx, m, metav1.UpdateOptions{}); return err },
 		"create": func() error {
-			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
+			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+				metav1.CreateOptions{})
 			return err
 		},
 		"delete": func() error { return maps.Delete(ctx, "c", metav1.DeleteOptions{}) },
 	} {
 		if name == "delete" {
-			if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}); err != nil {
+			if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -309,8 +325,8 @@ func (b *busy) Revision(ctx context.Context) (int64, error) {
 	return b.Store.Revision(ctx)
 }
 
-// A read that came before the server was told to stop is answered, though another server writes meanwhile: the cache goes on until the
-// last answer. It waited in vain for as long as a read may take.
+// A read that came before the server was told to stop is answered, though another server writes meanwhile: the cache
+// goes on until the last answer. It waited in vain for as long as a read may take.
 func TestAReadThatCameBeforeAStopIsAnswered(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

@@ -74,14 +74,23 @@ func writeScaleOf(q *request, e *cache.Entry) error {
 // writeScale answers with a scale, as a table where the client wants one.
 func writeScale(q *request, scale *autoscalingv1.Scale) error {
 	return q.media.WriteRow(q.w, http.StatusOK, scaleKind, scale, scaleColumns, []any{
-		scale.Name, scale.Spec.Replicas, scale.Status.Replicas, duration.HumanDuration(time.Since(scale.CreationTimestamp.Time))})
+		scale.Name, scale.Spec.Replicas, scale.Status.Replicas,
+		duration.HumanDuration(time.Since(scale.CreationTimestamp.Time))})
 }
 
 var scaleColumns = []metav1.TableColumnDefinition{
-	{Name: "Name", Type: "string", Format: "name"}, {Name: "Desired", Type: "integer"}, {Name: "Available", Type: "integer"}, {Name: "Age", Type: "string"},
+	{
+		Name:   "Name",
+		Type:   "string",
+		Format: "name",
+	}, {Name: "Desired", Type: "integer"}, {Name: "Available", Type: "integer"}, {Name: "Age", Type: "string"},
 }
 
-func scaled(q *request, live runtime.Object, next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error)) (runtime.Object, error) {
+func scaled(
+	q *request,
+	live runtime.Object,
+	next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error),
+) (runtime.Object, error) {
 	if live == nil {
 		return nil, apierrors.NewNotFound(q.gr(), q.Name)
 	}
@@ -101,7 +110,11 @@ func scaled(q *request, live runtime.Object, next func(*autoscalingv1.Scale) (*a
 	}
 	if scale.Spec.Replicas < 0 {
 		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), q.Name, field.ErrorList{
-			field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")})
+			field.Invalid(
+				field.NewPath("spec", "replicas"),
+				scale.Spec.Replicas,
+				"must be greater than or equal to 0",
+			)})
 	}
 	obj := live.DeepCopyObject()
 	q.served.Scale.Set(obj, scale.Spec.Replicas)

@@ -16,7 +16,11 @@ import (
 
 // mergedScale takes replicas that a manager declares. To own them is to own the object's: its account is
 // translated to a Scale's and back.
-func (w *write) mergedScale(live runtime.Object, declared *unstructured.Unstructured, doubts []error) (runtime.Object, error) {
+func (w *write) mergedScale(
+	live runtime.Object,
+	declared *unstructured.Unstructured,
+	doubts []error,
+) (runtime.Object, error) {
 	q := w.q
 	if live == nil {
 		return nil, apierrors.NewNotFound(q.gr(), q.Name)
@@ -25,7 +29,11 @@ func (w *write) mergedScale(live runtime.Object, declared *unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	account := managedfields.NewScaleHandler(m.GetManagedFields(), q.served.Version().GroupVersion(), replicasPaths(q.served))
+	account := managedfields.NewScaleHandler(
+		m.GetManagedFields(),
+		q.served.Version().GroupVersion(),
+		replicasPaths(q.served),
+	)
 	was, err := scaleOf(q, live)
 	if err != nil {
 		return nil, err
@@ -67,7 +75,9 @@ func (w *write) mergedScale(live runtime.Object, declared *unstructured.Unstruct
 // replicasPaths says where each version of a kind has its replicas; those without a scale have them nowhere.
 func replicasPaths(s wire.Served) managedfields.ResourcePathMappings {
 	if s.Untyped == nil {
-		return managedfields.ResourcePathMappings{s.GVK.GroupVersion().String(): fieldpath.MakePathOrDie("spec", "replicas")}
+		return managedfields.ResourcePathMappings{
+			s.GVK.GroupVersion().String(): fieldpath.MakePathOrDie("spec", "replicas"),
+		}
 	}
 	paths := managedfields.ResourcePathMappings{}
 	for _, v := range s.Untyped.Family.Versions {

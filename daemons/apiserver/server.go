@@ -134,8 +134,8 @@ func (s *Server) Wire(f func(o *Options)) { f(&s.o) }
 // ends.
 func (s *Server) Run(ctx context.Context) error { return s.RunUntil(ctx, ctx) }
 
-// RunUntil is Run, and keeps what answers are made from current until drained ends, too: a read that has come before the end is
-// answered only when the cache has seen all that was written before it.
+// RunUntil is Run, and keeps what answers are made from current until drained ends, too: a read that has come before
+// the end is answered only when the cache has seen all that was written before it.
 func (s *Server) RunUntil(asked, drained context.Context) error {
 	reading, stop := context.WithCancel(drained)
 	defer stop()

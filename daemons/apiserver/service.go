@@ -29,8 +29,8 @@ const rangeFinalizer = "networking.k8s.io/service-cidr-finalizer"
 
 var serviceRanges = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 
-// ensureRange makes the ServiceCIDR of the range that this server gives addresses of, and says that it is ready. It returns in left
-// why one that is there cannot be read.
+// ensureRange makes the ServiceCIDR of the range that this server gives addresses of, and says that it is ready. It
+// returns in left why one that is there cannot be read.
 func (s *Server) ensureRange(ctx context.Context) (left, err error) {
 	if s.services == nil {
 		return nil, nil
@@ -54,11 +54,13 @@ func (s *Server) ensureRange(ctx context.Context) (left, err error) {
 			return nil, apierrors.NewNotFound(serviceRanges.GroupResource(), alloc.DefaultRange)
 		}
 		r, ok := live.DeepCopyObject().(*networkingv1.ServiceCIDR)
-		if !ok || r.DeletionTimestamp != nil || meta.IsStatusConditionTrue(r.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
+		if !ok || r.DeletionTimestamp != nil ||
+			meta.IsStatusConditionTrue(r.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
 			return live, nil
 		}
 		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
-			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, Message: "Kubernetes default Service CIDR is ready",
+			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, Message: "Kubernetes default " +
+				"Service CIDR is ready",
 		})
 		return r, nil
 	})

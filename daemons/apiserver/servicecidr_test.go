@@ -15,15 +15,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Services get addresses of further ranges once these are ready and until they are deleted, and keep those that they have.
+// Services get addresses of further ranges once these are ready and until they are deleted, and keep those that they
+// have.
 func TestServiceCIDRsGiveAddresses(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			ctx := bounded(t)
-			client := kubernetes.NewForConfigOrDie(start(t, open(t), func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/28"} }))
+			client := kubernetes.NewForConfigOrDie(
+				start(t, open(t), func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/28"} }),
+			)
 			services, ranges := client.CoreV1().Services("default"), client.NetworkingV1().ServiceCIDRs()
 			plain := func(name, ip string) *corev1.Service {
-				return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}}}
+				return &corev1.Service{
+					ObjectMeta: metav1.ObjectMeta{Name: name},
+					Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}},
+				}
 			}
 			wait(t, func() error {
 				r, err := ranges.Get(ctx, "kubernetes", metav1.GetOptions{})
@@ -51,21 +57,31 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := services.Create(ctx, plain("more", ""), metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "range 10.0.0.0/28 is full") {
+			if _, err := services.Create(ctx, plain("more", ""), metav1.CreateOptions{}); err == nil ||
+				!strings.Contains(err.Error(), "range 10.0.0.0/28 is full") {
 				t.Fatalf("a full range: %v", err)
 			}
-			if _, err := ranges.Create(ctx, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "further", Finalizers: []string{"test/hold"}},
-				Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.9.0.0/24"}}}, metav1.CreateOptions{}); err != nil {
+			if _, err := ranges.Create(ctx,
+				&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "further",
+					Finalizers: []string{"test/hold"}},
+					Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.9.0.0/24"}}},
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := services.Create(ctx, plain("asked", "10.9.0.77"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "not in the valid range. The range of valid IPs is 10.0.0.0/28") {
+			if _, err := services.Create(ctx, plain("asked", "10.9.0.77"),
+				metav1.CreateOptions{}); !apierrors.IsInvalid(
+				err,
+			) ||
+				!strings.Contains(err.Error(), "not in the valid range. The range of valid IPs is 10.0.0.0/28") {
 				t.Fatalf("a range that is not ready: %v", err)
 			}
 			ready := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"","message":"by a test","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
-			if _, err := ranges.Patch(ctx, "further", types.MergePatchType, []byte(ready), metav1.PatchOptions{}, "status"); err != nil {
+			if _, err := ranges.Patch(ctx, "further", types.MergePatchType, []byte(ready), metav1.PatchOptions{},
+				"status"); err != nil {
 				t.Fatal(err)
 			}
-			// Addresses are given of a range as soon as the watch has told that it is ready, which the answer to the patch does not wait for.
+			// Addresses are given of a range as soon as the watch has told that it is ready, which the answer to the
+			// patch does not wait for.
 			wait(t, func() error {
 				_, err := services.Create(ctx, plain("asked", "10.9.0.77"), metav1.CreateOptions{})
 				return err
@@ -77,7 +93,9 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 			if err := ranges.Delete(ctx, "further", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := services.Create(ctx, plain("late", "10.9.0.78"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+			if _, err := services.Create(ctx, plain("late", "10.9.0.78"), metav1.CreateOptions{}); !apierrors.IsInvalid(
+				err,
+			) {
 				t.Fatalf("an address of a range that is being deleted: %v", err)
 			}
 			if _, err := services.Patch(ctx, "more", types.MergePatchType, []byte(`{"spec":{"ports":[{"port":81}]}}`), metav1.PatchOptions{}); err != nil {
@@ -92,8 +110,10 @@ func TestAddressesAreClaimedAgain(t *testing.T) {
 	ctx := bounded(t)
 	server, cfg := startServer(t, stores["memory"](t), nil)
 	client := kubernetes.NewForConfigOrDie(cfg)
-	svc, err := client.CoreV1().Services("default").Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
+	svc, err := client.CoreV1().
+		Services("default").
+		Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +123,11 @@ func TestAddressesAreClaimedAgain(t *testing.T) {
 	}
 	// Somebody's own, and one of a Service that never was: by this allocator's label, and old.
 	for ip, label := range map[string]string{"10.96.7.7": "ipallocator.k8s.io", "10.96.7.8": "somebody"} {
-		if _, err := addresses.Create(ctx, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: ip, Labels: map[string]string{networkingv1.LabelManagedBy: label}},
-			Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "never"}}}, metav1.CreateOptions{}); err != nil {
+		if _, err := addresses.Create(ctx,
+			&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: ip,
+				Labels: map[string]string{networkingv1.LabelManagedBy: label}},
+				Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services",
+					Namespace: "default", Name: "never"}}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,14 +146,27 @@ func TestAddressesAreClaimedAgain(t *testing.T) {
 	}
 	repair(0)
 	if !has(svc.Spec.ClusterIP) || !has("10.96.7.7") || !has("10.96.7.8") {
-		t.Errorf("claims: the service's %v, a young one %v, somebody's %v", has(svc.Spec.ClusterIP), has("10.96.7.7"), has("10.96.7.8"))
+		t.Errorf(
+			"claims: the service's %v, a young one %v, somebody's %v",
+			has(svc.Spec.ClusterIP),
+			has("10.96.7.7"),
+			has("10.96.7.8"),
+		)
 	}
-	events, err := client.CoreV1().Events("default").List(context.WithoutCancel(ctx), metav1.ListOptions{FieldSelector: "reason=ClusterIPNotAllocated"})
-	if err != nil || len(events.Items) != 1 || !strings.Contains(events.Items[0].Message, "is not allocated; repairing") {
+	events, err := client.CoreV1().
+		Events("default").
+		List(context.WithoutCancel(ctx), metav1.ListOptions{FieldSelector: "reason=ClusterIPNotAllocated"})
+	if err != nil || len(events.Items) != 1 ||
+		!strings.Contains(events.Items[0].Message, "is not allocated; repairing") {
 		t.Errorf("events: %v, %v", events.Items, err)
 	}
 	repair(2 * time.Minute)
 	if !has(svc.Spec.ClusterIP) || has("10.96.7.7") || !has("10.96.7.8") {
-		t.Errorf("claims later: the service's %v, an old one of nobody's %v, somebody's %v", has(svc.Spec.ClusterIP), has("10.96.7.7"), has("10.96.7.8"))
+		t.Errorf(
+			"claims later: the service's %v, an old one of nobody's %v, somebody's %v",
+			has(svc.Spec.ClusterIP),
+			has("10.96.7.7"),
+			has("10.96.7.8"),
+		)
 	}
 }

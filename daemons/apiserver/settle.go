@@ -248,8 +248,8 @@ func (w *write) released() bool {
 	return true
 }
 
-// own settles who manages which fields, unless apply has done so. A binding makes nobody their manager: as upstream, the server
-// itself puts the pod on its node, and the pod's managers stay as they were.
+// own settles who manages which fields, unless apply has done so. A binding makes nobody their manager: as upstream,
+// the server itself puts the pod on its node, and the pod's managers stay as they were.
 func (w *write) own() error {
 	if w.applied || w.q.Subresource == "binding" {
 		return nil
@@ -280,7 +280,11 @@ func checkVersion(q *request, sent, stored metav1.Object) error {
 }
 
 func modified(q *request) error {
-	return apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+	return apierrors.NewConflict(
+		q.gr(),
+		q.Name,
+		fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"),
+	)
 }
 
 // place settles the namespace and, where the path has one, the name of a sent object.
@@ -299,7 +303,9 @@ func place(q *request, m metav1.Object) error {
 	case m.GetName() == "":
 		return apierrors.NewBadRequest("name must be provided")
 	case m.GetName() != q.Name:
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", m.GetName(), q.Name))
+		return apierrors.NewBadRequest(
+			fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", m.GetName(), q.Name),
+		)
 	}
 	return nil
 }
@@ -307,7 +313,9 @@ func place(q *request, m metav1.Object) error {
 // inNamespace settles the namespace of a sent object as the path's.
 func inNamespace(q *request, m metav1.Object) error {
 	if in := m.GetNamespace(); in != "" && in != q.Namespace {
-		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return apierrors.NewBadRequest(
+			"the namespace of the provided object does not match the namespace sent on the request",
+		)
 	}
 	m.SetNamespace(q.Namespace)
 	return nil

@@ -38,8 +38,8 @@ func getStatus(t *testing.T, cfg *rest.Config, path string, header http.Header) 
 	return answer.StatusCode
 }
 
-// S12: a webhook that denies is asked about every read, also where the next authorizer would allow it and the failure of the webhook is
-// no opinion.
+// S12: a webhook that denies is asked about every read, also where the next authorizer would allow it and the failure
+// of the webhook is no opinion.
 func TestAnAuthorizationWebhookIsAskedAboutSingleReads(t *testing.T) {
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review authorizationv1.SubjectAccessReview
@@ -55,7 +55,17 @@ func TestAnAuthorizationWebhookIsAskedAboutSingleReads(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
-	kubeconfig := file(t, dir, "hook.conf", fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", hook.URL))
+	kubeconfig := file(
+		t,
+		dir,
+		"hook.conf",
+		fmt.Appendf(
+			nil,
+			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
+				"context: {cluster: a}}]\ncurrent-context: a\n",
+			hook.URL,
+		),
+	)
 	c := serve(t, s, func(cfg *config.APIServer) {
 		cfg.AuthorizationConfig = file(t, dir, "authorization.yaml", []byte(`
 apiVersion: apiserver.config.k8s.io/v1
@@ -77,17 +87,19 @@ authorizers:
 	})
 	admin := c.as(certs.Admin())
 	for range 2 { // the second answer is remembered
-		if code := getStatus(t, admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles/edit", nil); code != http.StatusForbidden {
+		if code := getStatus(t, admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles/edit",
+			nil); code != http.StatusForbidden {
 			t.Errorf("what the webhook denies is answered with %d", code)
 		}
-		if code := getStatus(t, admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles/view", nil); code != http.StatusOK {
+		if code := getStatus(t, admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles/view",
+			nil); code != http.StatusOK {
 			t.Errorf("what it has no opinion on is answered with %d", code)
 		}
 	}
 }
 
-// S12: what a front proxy says of who asks counts, also where the proxy itself may do more: that one request went both ways
-// must not take it away.
+// S12: what a front proxy says of who asks counts, also where the proxy itself may do more: that one request went both
+// ways must not take it away.
 func TestAFrontProxysWordIsNotLost(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

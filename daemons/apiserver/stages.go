@@ -20,16 +20,17 @@ import (
 // stage is one of the things that a request goes through.
 type stage struct {
 	do func(*Server, *request) error
-	// prompt does the same without waiting for anything. False says that the stage would have to wait, or fails: the request begins
-	// anew on the ordinary way, so that nothing may be left of what was done. A stage that has none makes every request go that way.
+	// prompt does the same without waiting for anything. False says that the stage would have to wait, or fails: the
+	// request begins anew on the ordinary way, so that nothing may be left of what was done. A stage that has none
+	// makes every request go that way.
 	prompt func(*Server, *prompted) bool
-	// taken leaves what the stage leaves behind, such as an entry in a log, once all stages have been passed without waiting.
+	// taken leaves what the stage leaves behind, such as an entry in a log, once all stages have been passed without
+	// waiting.
 	taken func(*Server, *request)
 }
 
-// stages are what every request goes through, from top to bottom, until one of them
-// answers it or fails. Writes go through stages of their own after that, see write.go. The short way of prompt.go is made of
-// this list, too.
+// stages are what every request goes through, from top to bottom, until one of them answers it or fails. Writes go
+// through stages of their own after that, see write.go. The short way of prompt.go is made of this list, too.
 var stages = []stage{
 	{do: (*Server).identify, prompt: (*Server).identifyPromptly},
 	{do: (*Server).audit, prompt: (*Server).auditPromptly, taken: (*Server).received},
@@ -91,7 +92,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if q.endless() {
-		http.Error(rec, fmt.Sprintf("Internal Server Error: %q: failed to create RequestInfo: unable to determine kind and namespace from url, %s", r.RequestURI, r.URL), http.StatusInternalServerError)
+		http.Error(
+			rec,
+			fmt.Sprintf(
+				"Internal Server Error: %q: failed to create RequestInfo: unable to determine kind and namespace "+
+					"from url, %s",
+				r.RequestURI,
+				r.URL,
+			),
+			http.StatusInternalServerError,
+		)
 		return
 	}
 	for _, stage := range stages {
@@ -104,9 +114,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// within bounds the time of a request that does not last as long as it likes. One that is passed on, and becomes a stream, has
-// its bounds lifted, and gives its turn to others, when it does.
-func (q *request) within(patience time.Duration, control *http.ResponseController, rec *recorder) (context.Context, context.CancelFunc) {
+// within bounds the time of a request that does not last as long as it likes. One that is passed on, and becomes a
+// stream, has its bounds lifted, and gives its turn to others, when it does.
+func (q *request) within(
+	patience time.Duration,
+	control *http.ResponseController,
+	rec *recorder,
+) (context.Context, context.CancelFunc) {
 	if q.aggregated == nil {
 		return context.WithTimeout(q.http.Context(), patience)
 	}
@@ -136,7 +150,17 @@ func (s *Server) panicked(q *request, rec *recorder, reason any) {
 	if q.trail != nil {
 		q.trail.panicked = true
 	}
-	s.log.Error("a request failed in an unexpected way", "method", q.http.Method, "path", q.Path, "reason", reason, "stack", string(debug.Stack()))
+	s.log.Error(
+		"a request failed in an unexpected way",
+		"method",
+		q.http.Method,
+		"path",
+		q.Path,
+		"reason",
+		reason,
+		"stack",
+		string(debug.Stack()),
+	)
 	if rec.code == 0 {
 		s.fail(q, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log says more")))
 	}
@@ -215,8 +239,8 @@ func (s *Server) authorize(q *request) error {
 	}
 	why, err := s.decided(q.http.Context(), q.user, q.Request)
 	if apierrors.IsForbidden(err) && !s.isFurnished() {
-		// A new cluster has no roles yet. Its daemons, which were started with this server, would take the refusal for an
-		// answer and come back seconds later.
+		// A new cluster has no roles yet. Its daemons, which were started with this server, would take the refusal for
+		// an answer and come back seconds later.
 		wait, cancel := context.WithTimeout(q.http.Context(), furnishing)
 		defer cancel()
 		select {
@@ -292,7 +316,11 @@ func (s *Server) negotiate(q *request) error {
 	case "log", "exec", "attach", "portforward", "proxy":
 		return nil // the answer's type is not ours to choose
 	}
-	media, err := wire.Negotiate(q.http, q.served.Untyped == nil || q.Subresource == "scale", !q.served.Virtual || q.served.Row != nil)
+	media, err := wire.Negotiate(
+		q.http,
+		q.served.Untyped == nil || q.Subresource == "scale",
+		!q.served.Virtual || q.served.Row != nil,
+	)
 	if q.media = media; err != nil {
 		return err
 	}
@@ -303,7 +331,9 @@ func (s *Server) negotiate(q *request) error {
 func (s *Server) answer(q *request) error {
 	serving := s.serving.Load()
 	if !q.Resource && q.aggregated == nil {
-		q.aggregated = serving.document(q.Path) // another server may have come to answer for it since the request was read
+		q.aggregated = serving.document(
+			q.Path,
+		) // another server may have come to answer for it since the request was read
 	}
 	switch {
 	case q.Resource && q.known:

@@ -7,7 +7,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// A stage that says nothing of how it does without waiting turns the short way off for all: whoever adds one decides that here.
+// A stage that says nothing of how it does without waiting turns the short way off for all: whoever adds one decides
+// that here.
 func TestEveryStageIsPassedOnTheShortWay(t *testing.T) {
 	for i, stage := range stages {
 		if stage.do == nil || stage.prompt == nil {

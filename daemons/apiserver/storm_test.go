@@ -42,7 +42,11 @@ func TestARestartStormReadsNothingOfTheStoreButOnce(t *testing.T) {
 	t.Run("the first time", func(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(start(t, s, advertise))
 		wait(t, func() error { // the last that a server makes for itself
-			return client.RESTClient().Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v2.autoscaling").Do(bounded(t)).Error()
+			return client.RESTClient().
+				Get().
+				AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v2.autoscaling").
+				Do(bounded(t)).
+				Error()
 		})
 	})
 	counted := &counting{Store: s}
@@ -57,7 +61,9 @@ func TestARestartStormReadsNothingOfTheStoreButOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			w, err := client.CoreV1().Namespaces().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true})
+			w, err := client.CoreV1().
+				Namespaces().
+				Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true})
 			if err != nil {
 				t.Error(err)
 				return

@@ -49,7 +49,11 @@ func (t *transports) of(config *tls.Config, roots func() *x509.CertPool, node st
 }
 
 // dialJudging connects by the authorities that there are at the time: a transport lives longer than they do.
-func dialJudging(dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config, roots func() *x509.CertPool) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func dialJudging(
+	dial func(ctx context.Context, network, addr string) (net.Conn, error),
+	config *tls.Config,
+	roots func() *x509.CertPool,
+) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		plain, err := dial(ctx, network, addr)
 		if err != nil {

@@ -17,7 +17,10 @@ func TestAKubeletIsJudgedByTheAuthoritiesOfTheTime(t *testing.T) {
 	trusted := none
 	var all transports
 	ask := func(node string) error {
-		answer, err := (&http.Client{Transport: all.of(&tls.Config{RootCAs: none}, func() *x509.CertPool { return trusted }, node)}).Get(kubelet.URL)
+		answer, err := (&http.Client{Transport: all.of(&tls.Config{RootCAs: none},
+			func() *x509.CertPool { return trusted }, node)}).Get(
+			kubelet.URL,
+		)
 		if err == nil {
 			err = answer.Body.Close()
 		}

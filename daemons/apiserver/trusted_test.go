@@ -34,7 +34,9 @@ func TestWhomAggregatedServersTrustFollowsTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, func() error {
-		m, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+		m, err := client.CoreV1().
+			ConfigMaps("kube-system").
+			Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
 		if err == nil && m.Data["client-ca-file"] != string(both) {
 			return errors.New("it has the former authorities alone")
 		}

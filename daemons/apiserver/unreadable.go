@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// What is stored and cannot be read is not missing. Who asks for it is told that it cannot be read, and so is who asks for a
-// list that it might be in; and what depends on it is refused.
+// What is stored and cannot be read is not missing. Who asks for it is told that it cannot be read, and so is who asks
+// for a list that it might be in; and what depends on it is refused.
 
 // live returns the object that a request names, as the cache has it.
 func (q *request) live() (*cache.Entry, error) {
@@ -55,11 +55,19 @@ func (sel *selection) complete(q *request) error {
 	}
 	slices.SortFunc(causes, func(a, b metav1.StatusCause) int { return strings.Compare(a.Field, b.Field) })
 	if len(all) > mostUnreadable {
-		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeTooMany, Message: "too many errors, the list is truncated"})
+		causes = append(
+			causes,
+			metav1.StatusCause{Type: metav1.CauseTypeTooMany, Message: "too many errors, the list is truncated"},
+		)
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError,
-		Details: &metav1.StatusDetails{Group: q.Group, Kind: q.GroupVersionResource.Resource, Name: "list", Causes: causes},
+		Details: &metav1.StatusDetails{
+			Group:  q.Group,
+			Kind:   q.GroupVersionResource.Resource,
+			Name:   "list",
+			Causes: causes,
+		},
 		Message: fmt.Sprintf("failed to read one or more %s from the storage", q.gr()),
 	}}
 }
@@ -70,13 +78,15 @@ func (sel *selection) lost(q *request, e *cache.Event) error {
 		return nil
 	}
 	if q.cache.Unread(e.Prev.Key) == nil {
-		return apierrors.NewResourceExpired(fmt.Sprintf("at resource version %d an object could not be read: list again", e.Revision))
+		return apierrors.NewResourceExpired(
+			fmt.Sprintf("at resource version %d an object could not be read: list again", e.Revision),
+		)
 	}
 	return apierrors.NewInternalError(e.Err)
 }
 
-// reliance is what admission of some writes relies upon: that all objects of a resource, or those of the write's namespace, can
-// be read. Without them it would admit what they refuse.
+// reliance is what admission of some writes relies upon: that all objects of a resource, or those of the write's
+// namespace, can be read. Without them it would admit what they refuse.
 type reliance struct {
 	on  schema.GroupResource
 	key func(a *api.Admission) string // what of it, as cache.Resource.Unread wants it; nil: all
@@ -85,9 +95,17 @@ type reliance struct {
 
 var reliances = func() []reliance {
 	var list []reliance
-	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "validatingadmissionpolicies",
+	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+		"validatingadmissionpolicies",
 		"validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
-		list = append(list, reliance{schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: resource}, nil, func(a *api.Admission) bool { return !match.Exempt(a) }})
+		list = append(
+			list,
+			reliance{
+				schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: resource},
+				nil,
+				func(a *api.Admission) bool { return !match.Exempt(a) },
+			},
+		)
 	}
 	inside := func(a *api.Admission) string { return a.Namespace + "/" }
 	namespaced := func(a *api.Admission) bool {
@@ -95,19 +113,40 @@ var reliances = func() []reliance {
 	}
 	creates := func(resources ...string) func(*api.Admission) bool {
 		return func(a *api.Admission) bool {
-			return a.Operation == "CREATE" && a.Subresource == "" && slices.Contains(resources, a.Resource.GroupResource().String())
+			return a.Operation == "CREATE" && a.Subresource == "" &&
+				slices.Contains(resources, a.Resource.GroupResource().String())
 		}
 	}
-	finalizes := func(a *api.Admission) bool { return a.Resource.Resource == "namespaces" && a.Subresource == "finalize" }
-	return append(list,
-		reliance{schema.GroupResource{Resource: "namespaces"}, func(a *api.Admission) string { return a.Namespace }, namespaced},
+	finalizes := func(a *api.Admission) bool {
+		return a.Resource.Resource == "namespaces" &&
+			a.Subresource == "finalize"
+	}
+	return append(
+		list,
+		reliance{
+			schema.GroupResource{Resource: "namespaces"},
+			func(a *api.Admission) string { return a.Namespace },
+			namespaced,
+		},
 		reliance{schema.GroupResource{Resource: "resourcequotas"}, inside, namespaced},
 		reliance{schema.GroupResource{Resource: "limitranges"}, inside, func(a *api.Admission) bool {
 			return namespaced(a) && (a.Resource.Resource == "pods" || a.Resource.Resource == "persistentvolumeclaims")
 		}},
-		reliance{schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}, nil, creates("pods", "priorityclasses.scheduling.k8s.io")},
-		reliance{schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, nil, creates("persistentvolumeclaims")},
-		reliance{schema.GroupResource{Group: "networking.k8s.io", Resource: "ingressclasses"}, nil, creates("ingresses.networking.k8s.io")},
+		reliance{
+			schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
+			nil,
+			creates("pods", "priorityclasses.scheduling.k8s.io"),
+		},
+		reliance{
+			schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"},
+			nil,
+			creates("persistentvolumeclaims"),
+		},
+		reliance{
+			schema.GroupResource{Group: "networking.k8s.io", Resource: "ingressclasses"},
+			nil,
+			creates("ingresses.networking.k8s.io"),
+		},
 		// A namespace that is let go takes with it what is of kinds that nobody can name at present.
 		reliance{definitions.GroupResource(), nil, finalizes},
 		reliance{registrations.GroupResource(), nil, finalizes},
@@ -146,7 +185,8 @@ func (s *Server) countable(a *api.Admission) error {
 		return nil
 	}
 	err := resource.Unread(a.Namespace + "/")
-	if quotas := s.cache.Resource(schema.GroupResource{Resource: "resourcequotas"}); err != nil && quotas != nil && quotas.Snapshot().Count(a.Namespace) > 0 {
+	if quotas := s.cache.Resource(schema.GroupResource{Resource: "resourcequotas"}); err != nil && quotas != nil &&
+		quotas.Snapshot().Count(a.Namespace) > 0 {
 		return apierrors.NewInternalError(fmt.Errorf("what the namespace's quotas count cannot be read: %w", err))
 	}
 	return nil

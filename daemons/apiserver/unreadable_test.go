@@ -27,12 +27,15 @@ func spoil(t *testing.T, s store.Store, key, value string) {
 	if kv != nil {
 		guard.Revision = kv.Revision
 	}
-	if r, err := s.Commit(t.Context(), store.Txn{Guards: []store.Guard{guard}, Puts: []store.Put{{Key: key, Value: []byte(value)}}}); err != nil || !r.Done {
+	if r, err := s.Commit(t.Context(),
+		store.Txn{Guards: []store.Guard{guard}, Puts: []store.Put{{Key: key, Value: []byte(value)}}}); err != nil ||
+		!r.Done {
 		t.Fatal(r, err)
 	}
 }
 
-// S12: an object that cannot be read is an error by its name, and never missing, whether it was found so at a start or became so.
+// S12: an object that cannot be read is an error by its name, and never missing, whether it was found so at a start or
+// became so.
 func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 	for name, before := range map[string]bool{"found at the start": true, "while the server runs": false} {
 		t.Run(name, func(t *testing.T) {
@@ -74,17 +77,29 @@ func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 				{"PUT", path + "/bad", `{"metadata":{"name":"bad"}}`, 500, corrupt},
 				{"DELETE", path + "/bad", "", 500, corrupt},
 				{"DELETE", path, "", 500, list},
-				{"DELETE", path + "?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 422, "is not allowed with DELETECOLLECTION"},
-				{"DELETE", path + "/good?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 422, "is exclusively used to delete corrupt object(s), try again by removing this option"},
-				{"DELETE", path + "/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true&gracePeriodSeconds=1", "", 422, "cannot be set together with .gracePeriodSeconds"},
+				{"DELETE", path + "?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 422,
+					"is not allowed with DELETECOLLECTION"},
+				{"DELETE", path + "/good?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 422,
+					"is exclusively used to delete corrupt object(s), try again by removing this option"},
+				{"DELETE", path + "/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true&gracePeriodSeconds=1", "",
+					422, "cannot be set together with .gracePeriodSeconds"},
 				{"GET", "/readyz", "", 200, "ok"},
 				{"GET", "/readyz/stored-objects", "", 500, ""},
 				{"GET", "/metrics", "", 200, `apiserver_storage_unreadable_objects{group="",passing="false",resource="configmaps"} 1`},
 				{"DELETE", path + "/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 200, `"status":"Success"`},
 			} {
 				wait(t, func() error { // the spoiled value is on its way to the cache
-					if code, text := ask(t, cfg, c.method, c.path, c.body); code != c.code || !strings.Contains(text, c.want) {
-						return fmt.Errorf("%s %s: %d, want %d with %s: %.600s", c.method, c.path, code, c.code, c.want, text)
+					if code, text := ask(t, cfg, c.method, c.path, c.body); code != c.code ||
+						!strings.Contains(text, c.want) {
+						return fmt.Errorf(
+							"%s %s: %d, want %d with %s: %.600s",
+							c.method,
+							c.path,
+							code,
+							c.code,
+							c.want,
+							text,
+						)
 					}
 					return nil
 				})
@@ -95,7 +110,8 @@ func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 				}
 				return nil
 			})
-			for path, want := range map[string]int{path + "/bad": 404, path + "/good": 200, "/readyz/stored-objects": 200} {
+			for path, want := range map[string]int{path + "/bad": 404, path + "/good": 200,
+				"/readyz/stored-objects": 200} {
 				if code, text := ask(t, cfg, "GET", path, ""); code != want {
 					t.Errorf("%s: %d %s", path, code, text)
 				}
@@ -104,8 +120,8 @@ func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 	}
 }
 
-// S12: what is laid out as ours and has a field of another type is found when somebody first needs the object. It is never taken
-// for an object without fields, and from then on it cannot be read for everybody.
+// S12: what is laid out as ours and has a field of another type is found when somebody first needs the object. It is
+// never taken for an object without fields, and from then on it cannot be read for everybody.
 func TestAFieldOfAnotherTypeIsNoEmptyObject(t *testing.T) {
 	const spoiled = `{"kind":"%s","apiVersion":"%s","metadata":{"name":"bad","namespace":"default","uid":"1","creationTimestamp":"2026-01-01T00:00:00Z"},%s}`
 	for _, c := range []struct {
@@ -139,7 +155,10 @@ func TestAFieldOfAnotherTypeIsNoEmptyObject(t *testing.T) {
 					r = r.SetHeader("Accept", accept)
 				}
 				if body != "" {
-					r = r.Body([]byte(body)).SetHeader("Content-Type", map[string]string{"PATCH": "application/merge-patch+json", "POST": "application/json"}[method])
+					r = r.Body([]byte(body)).
+						SetHeader("Content-Type",
+							map[string]string{"PATCH": "application/merge-patch+json",
+								"POST": "application/json"}[method])
 				}
 				var code int
 				text, err := r.Do(t.Context()).StatusCode(&code).Raw()
@@ -164,15 +183,16 @@ func TestAFieldOfAnotherTypeIsNoEmptyObject(t *testing.T) {
 			if kv, err := s.Get(t.Context(), key); err != nil || kv == nil || string(kv.Value) != c.text {
 				t.Errorf("stored is %v %v", kv, err)
 			}
-			if code, text := ask("DELETE", group+"/namespaces/default/"+c.key+"/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", ""); code != 200 {
+			if code, text := ask("DELETE", group+"/namespaces/default/"+c.key+
+				"/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", ""); code != 200 {
 				t.Errorf("to delete it: %d %s", code, text)
 			}
 		})
 	}
 }
 
-// S12: a server whose bootstrap finds something that cannot be read sees to the rest and becomes ready; roles and flow schemas
-// that cannot be read are counted and named.
+// S12: a server whose bootstrap finds something that cannot be read sees to the rest and becomes ready; roles and flow
+// schemas that cannot be read are counted and named.
 func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
 	for key, of := range map[string]string{
 		"namespaces/default":     `group="",passing="false",resource="namespaces"`,
@@ -194,7 +214,10 @@ func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
 					t.Errorf("%s: %d %s", path, code, text)
 				}
 			}
-			if _, text := ask(t, cfg, "GET", "/metrics", ""); !strings.Contains(text, "apiserver_storage_unreadable_objects{"+of+"} 1") {
+			if _, text := ask(t, cfg, "GET", "/metrics", ""); !strings.Contains(
+				text,
+				"apiserver_storage_unreadable_objects{"+of+"} 1",
+			) {
 				t.Errorf("not counted with %s", of)
 			}
 			if code, _ := ask(t, cfg, "GET", "/readyz/stored-objects", ""); code != 500 {
@@ -216,8 +239,10 @@ func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 	}
 	watches := map[string]watch.Interface{}
 	for name, o := range map[string]metav1.ListOptions{
-		"all": {}, "the node's": {FieldSelector: "spec.nodeName=node-1"}, "another node's": {FieldSelector: "spec.nodeName=node-2"},
-		"its own": {FieldSelector: "metadata.name=p"}, "labelled": {LabelSelector: "a=b"}, "another's": {FieldSelector: "metadata.name=q"},
+		"all": {}, "the node's": {FieldSelector: "spec.nodeName=node-1"},
+		"another node's": {FieldSelector: "spec.nodeName=node-2"},
+		"its own":        {FieldSelector: "metadata.name=p"}, "labelled": {LabelSelector: "a=b"},
+		"another's": {FieldSelector: "metadata.name=q"},
 	} {
 		w, err := client.Pods("default").Watch(ctx, o)
 		if err != nil {
@@ -231,7 +256,8 @@ func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 		if name == "another's" {
 			continue
 		}
-		if st := lastWord(ctx, t, name, w); st == nil || st.Code != 500 || !strings.Contains(st.Message, "corrupt object") {
+		if st := lastWord(ctx, t, name, w); st == nil || st.Code != 500 ||
+			!strings.Contains(st.Message, "corrupt object") {
 			t.Errorf("%s: %+v", name, st)
 		}
 	}
@@ -243,7 +269,8 @@ func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 	}
 }
 
-// lastWord returns the error with which a watch ends, after nothing but what there was. It is nil for one that ends without, or goes on.
+// lastWord returns the error with which a watch ends, after nothing but what there was. It is nil for one that ends
+// without, or goes on.
 func lastWord(ctx context.Context, t *testing.T, name string, w watch.Interface) *metav1.Status {
 	t.Helper()
 	for {
@@ -281,7 +308,8 @@ func TestAdmissionFailsClosedWhenWhatItReliesUponCannotBeRead(t *testing.T) {
 			spoil(t, s, "/registry/"+c.key, "nonsense")
 			cfg := serve(t, s).as(certs.Admin())
 			wait(t, func() error {
-				if code, text := ask(t, cfg, "POST", c.path, c.body); code != 500 || !strings.Contains(text, "/registry/"+c.key) {
+				if code, text := ask(t, cfg, "POST", c.path, c.body); code != 500 ||
+					!strings.Contains(text, "/registry/"+c.key) {
 					return fmt.Errorf("%d %s", code, text)
 				}
 				return nil
@@ -308,7 +336,8 @@ func TestToDeleteWhatCannotBeReadNeedsItsOwnRight(t *testing.T) {
 		"roles":        `{"metadata":{"name":"d"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","delete"]}]}`,
 		"rolebindings": `{"metadata":{"name":"d"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"d"},"subjects":[{"kind":"User","name":"ann"}]}`,
 	} {
-		if code, text := ask(t, admin, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"+path, body); code != 201 {
+		if code, text := ask(t, admin, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"+path,
+			body); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
@@ -333,7 +362,8 @@ func podOf(name, node string) *corev1.Pod {
 	return p
 }
 
-// S12: a value that is no object of its kind, or another's, is not decoded to one that lacks everything, its uid among it.
+// S12: a value that is no object of its kind, or another's, is not decoded to one that lacks everything, its uid among
+// it.
 func TestAValueOfAnotherKindIsNoEmptyObject(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":                `{}`,
@@ -348,7 +378,8 @@ func TestAValueOfAnotherKindIsNoEmptyObject(t *testing.T) {
 			const key, path = "/registry/configmaps/default/bad", "/api/v1/namespaces/default/configmaps"
 			spoil(t, s, key, text)
 			cfg := start(t, s, nil)
-			for path, want := range map[string]string{path + "/bad": key, path: "failed to read one or more", "/readyz/stored-objects": ""} {
+			for path, want := range map[string]string{path + "/bad": key, path: "failed to read one or " +
+				"more", "/readyz/stored-objects": ""} {
 				if code, answer := ask(t, cfg, "GET", path, ""); code != 500 || !strings.Contains(answer, want) {
 					t.Errorf("%s: %d %s", path, code, answer)
 				}
@@ -356,7 +387,8 @@ func TestAValueOfAnotherKindIsNoEmptyObject(t *testing.T) {
 			if code, answer := ask(t, cfg, "DELETE", path+"/bad", ""); code != 500 {
 				t.Errorf("to delete it as any other: %d %s", code, answer)
 			}
-			if code, answer := ask(t, cfg, "DELETE", path+"/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true", ""); code != 200 {
+			if code, answer := ask(t, cfg, "DELETE", path+"/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true",
+				""); code != 200 {
 				t.Errorf("to delete it: %d %s", code, answer)
 			}
 		})

@@ -17,7 +17,12 @@ import (
 
 // accept reads an object of a kind that a definition declares, as its schema says, and
 // returns what a strict reader would refuse.
-func accept(q *request, data []byte, gvk schema.GroupVersionKind, u *unstructured.Unstructured) (doubts []error, err error) {
+func accept(
+	q *request,
+	data []byte,
+	gvk schema.GroupVersionKind,
+	u *unstructured.Unstructured,
+) (doubts []error, err error) {
 	u.Object = nil
 	doubts, err = kjson.UnmarshalStrict(data, &u.Object)
 	if err != nil {
@@ -58,7 +63,10 @@ func isDeclared(q *request, data []byte, gvk schema.GroupVersionKind, u *unstruc
 		wrong = append(wrong, field.Invalid(field.NewPath("kind"), kind, "must be "+gvk.Kind))
 	}
 	if is != gvk.GroupVersion() {
-		wrong = append(wrong, field.Invalid(field.NewPath("apiVersion"), version, "must be "+gvk.GroupVersion().String()))
+		wrong = append(
+			wrong,
+			field.Invalid(field.NewPath("apiVersion"), version, "must be "+gvk.GroupVersion().String()),
+		)
 	}
 	return invalid(is.WithKind(kind).GroupKind(), u.GetName(), wrong)
 }
@@ -66,7 +74,10 @@ func isDeclared(q *request, data []byte, gvk schema.GroupVersionKind, u *unstruc
 // closed refuses to make objects whose definition is going.
 func closed(q *request) error {
 	err := apierrors.NewMethodNotSupported(q.gr(), q.Verb)
-	err.ErrStatus.Message = fmt.Sprintf("create not allowed while custom resource definition is terminating: %s", q.gr())
+	err.ErrStatus.Message = fmt.Sprintf(
+		"create not allowed while custom resource definition is terminating: %s",
+		q.gr(),
+	)
 	return err
 }
 

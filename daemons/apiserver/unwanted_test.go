@@ -15,7 +15,15 @@ import (
 func TestAWriteThatWantsNothingLeavesWhatIsStoredAlone(t *testing.T) {
 	s, _ := fieldServer(t)
 	q := s.internal(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
-	entry, err := cache.NewEntry(q.kind(), "n", []byte(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"1","generation":7},"spec":{"podCIDR":"10.0.0.0/24"}}`), 5, nil)
+	entry, err := cache.NewEntry(
+		q.kind(),
+		"n",
+		[]byte(
+			`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"1","generation":7},"spec":{"podCIDR":"10.0.0.0/24"}}`,
+		),
+		5,
+		nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +33,11 @@ func TestAWriteThatWantsNothingLeavesWhatIsStoredAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := stored.DeepCopyObject()
-	e, lost, err := w.attempt(context.Background(), entry, func(live runtime.Object) (runtime.Object, error) { return live, nil })
+	e, lost, err := w.attempt(
+		context.Background(),
+		entry,
+		func(live runtime.Object) (runtime.Object, error) { return live, nil },
+	)
 	if err != nil || lost || e != entry {
 		t.Errorf("it came to %v %v %v", e, lost, err)
 	}

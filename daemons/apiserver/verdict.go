@@ -10,8 +10,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// errNoVerdict is that a command's streams ended before it was said how the command did: its kubelet or runtime ended, or
-// the connection did. What came of its output may not be all.
+// errNoVerdict is that a command's streams ended before it was said how the command did: its kubelet or runtime ended,
+// or the connection did. What came of its output may not be all.
 var errNoVerdict = errors.New("the connection to the container ended before the command did")
 
 // verdicts makes connections to kubelets, and notes whether one has said how a command did, which is a

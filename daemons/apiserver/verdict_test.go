@@ -32,10 +32,11 @@ func TestACommandSucceedsOnlyWhenThatIsSaid(t *testing.T) {
 					return
 				}
 				streams := make(chan httpstream.Stream, 2)
-				conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
-					streams <- s
-					return nil
-				})
+				conn := spdy.NewResponseUpgrader().
+					UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
+						streams <- s
+						return nil
+					})
 				if conn == nil {
 					t.Error("the connection is not upgraded")
 					return
@@ -51,7 +52,8 @@ func TestACommandSucceedsOnlyWhenThatIsSaid(t *testing.T) {
 							t.Errorf("write: %v", err)
 						}
 					}
-					_ = s.Close() // who has seen the last of them end has perhaps closed the connection before this returns
+					// who has seen the last of them end has perhaps closed the connection before this returns
+					_ = s.Close()
 				}
 				<-conn.CloseChan()
 			}))
@@ -61,7 +63,11 @@ func TestACommandSucceedsOnlyWhenThatIsSaid(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			if err := overSPDY(t.Context(), target, http.DefaultTransport, remotecommand.StreamOptions{Stdout: &out}); !errors.Is(err, c.want) {
+			if err := overSPDY(t.Context(), target, http.DefaultTransport,
+				remotecommand.StreamOptions{Stdout: &out}); !errors.Is(
+				err,
+				c.want,
+			) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if out.String() != "half" {

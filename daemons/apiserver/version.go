@@ -46,7 +46,19 @@ func writeJSON(q *request, v any) error {
 
 // writePaths answers / with what there is.
 func (s *Server) writePaths(q *request) error {
-	paths := []string{"/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+	paths := []string{
+		"/api",
+		"/api/v1",
+		"/apis",
+		"/healthz",
+		"/livez",
+		"/metrics",
+		"/metrics/slis",
+		"/openapi/v2",
+		"/openapi/v3",
+		"/readyz",
+		"/version",
+	}
 	if s.o.Flow != nil {
 		paths = append(paths, flow.DebugPaths()...)
 	}

@@ -64,7 +64,8 @@ func (w *write) To(ctx context.Context, obj runtime.Object, v api.Version) (runt
 	return s.View(obj)
 }
 
-// From implements api.Versions. What was put into the object gets its defaults, so that who sees it next sees no half of it.
+// From implements api.Versions. What was put into the object gets its defaults, so that who sees it next sees no half
+// of it.
 func (w *write) From(ctx context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
 	s, err := w.version(v)
 	if err != nil {

@@ -14,11 +14,19 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// overSocket streams a watch over a WebSocket, as browsers need it: an event is a message, of text where events are JSON. What the
-// client sends is read and means nothing.
+// overSocket streams a watch over a WebSocket, as browsers need it: an event is a message, of text where events are
+// JSON. What the client sends is read and means nothing.
 func (w *watcher) overSocket(s *Server, stream func()) error {
 	if w.q.media.Format != wire.JSON && w.q.media.Format != wire.Protobuf {
-		return apierrors.NewGenericServerResponse(http.StatusNotAcceptable, w.q.Verb, w.q.gr(), "", "a WebSocket carries events as JSON or protobuf", 0, false)
+		return apierrors.NewGenericServerResponse(
+			http.StatusNotAcceptable,
+			w.q.Verb,
+			w.q.gr(),
+			"",
+			"a WebSocket carries events as JSON or protobuf",
+			0,
+			false,
+		)
 	}
 	header := http.Header{}
 	switch offers := offered(w.q.http); len(offers) {

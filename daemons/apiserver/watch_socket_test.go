@@ -24,7 +24,11 @@ func TestWatchesGoOverWebSocketsS12(t *testing.T) {
 		}
 	}
 	dial := func(query string, header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
-		dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: 10 * time.Second, Subprotocols: protocols}
+		dialer := websocket.Dialer{
+			TLSClientConfig:  &tls.Config{InsecureSkipVerify: true},
+			HandshakeTimeout: 10 * time.Second,
+			Subprotocols:     protocols,
+		}
 		conn, answer, err := dialer.Dial("wss"+strings.TrimPrefix(cfg.Host, "https")+path+query, header)
 		if err == nil {
 			t.Cleanup(func() { _ = conn.Close() })
@@ -34,7 +38,11 @@ func TestWatchesGoOverWebSocketsS12(t *testing.T) {
 		}
 		return conn, answer, err
 	}
-	conn, answer, err := dial("?watch=1&fieldSelector=metadata.name!%3Dkube-root-ca.crt", http.Header{"Origin": {"https://dashboard.example.com"}}, "v1.example.com")
+	conn, answer, err := dial(
+		"?watch=1&fieldSelector=metadata.name!%3Dkube-root-ca.crt",
+		http.Header{"Origin": {"https://dashboard.example.com"}},
+		"v1.example.com",
+	)
 	if err != nil {
 		t.Fatal(err, answer)
 	}
@@ -75,10 +83,12 @@ func TestWatchesGoOverWebSocketsS12(t *testing.T) {
 		t.Errorf("the end is %v", err)
 	}
 	// In protobuf, messages are binary and have no length before them.
-	if conn, answer, err = dial("?watch=1&fieldSelector=metadata.name%3Dc", http.Header{"Accept": {runtime.ContentTypeProtobuf}}); err != nil {
+	if conn, answer, err = dial("?watch=1&fieldSelector=metadata.name%3Dc",
+		http.Header{"Accept": {runtime.ContentTypeProtobuf}}); err != nil {
 		t.Fatal(err, answer)
 	}
-	if typ, data, err := conn.ReadMessage(); err != nil || typ != websocket.BinaryMessage || !strings.HasPrefix(string(data), "k8s\x00") && !strings.HasPrefix(string(data), "\x0a\x05ADDED") {
+	if typ, data, err := conn.ReadMessage(); err != nil || typ != websocket.BinaryMessage ||
+		!strings.HasPrefix(string(data), "k8s\x00") && !strings.HasPrefix(string(data), "\x0a\x05ADDED") {
 		t.Errorf("%d %q %v", typ, data, err)
 	}
 	for name, c := range map[string]struct {

@@ -131,7 +131,10 @@ func TestWatchersSeeEveryChangeInOrderS13(t *testing.T) {
 			if i%2 == 1 {
 				one.ContentType = "application/vnd.kubernetes.protobuf"
 			}
-			w, err := kubernetes.NewForConfigOrDie(one).CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+			w, err := kubernetes.NewForConfigOrDie(one).
+				CoreV1().
+				ConfigMaps("default").
+				Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,12 +181,19 @@ func write(t *testing.T, ctx context.Context, client kubernetes.Interface) map[s
 				m, err := maps.Create(ctx, configMap(name), metav1.CreateOptions{})
 				if apierrors.IsAlreadyExists(err) {
 					if rand.IntN(4) == 0 {
-						if err := maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+						if err := maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil &&
+							!apierrors.IsNotFound(err) {
 							t.Error(err)
 						}
 						continue
 					}
-					m, err = maps.Patch(ctx, name, "application/merge-patch+json", fmt.Appendf(nil, `{"data":{"n":"%d-%d"}}`, person, i), metav1.PatchOptions{})
+					m, err = maps.Patch(
+						ctx,
+						name,
+						"application/merge-patch+json",
+						fmt.Appendf(nil, `{"data":{"n":"%d-%d"}}`, person, i),
+						metav1.PatchOptions{},
+					)
 				}
 				if apierrors.IsNotFound(err) {
 					continue
@@ -255,7 +265,8 @@ func TestSelectorsDecideWhatAWatchIsTold(t *testing.T) {
 			}
 		}
 		for _, patch := range []string{`{"metadata":{"labels":{"a":"b"}}}`, `{"data":{"n":"1"}}`, `{"metadata":{"labels":{"a":null}}}`} {
-			if _, err := maps.Patch(ctx, "one", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
+			if _, err := maps.Patch(ctx, "one", "application/merge-patch+json", []byte(patch),
+				metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -283,7 +294,14 @@ func TestAWatchListEndsItsBeginningWithABookmark(t *testing.T) {
 			t.Fatal(err)
 		}
 		yes := true
-		w, err := maps.Watch(ctx, metav1.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+		w, err := maps.Watch(
+			ctx,
+			metav1.ListOptions{
+				SendInitialEvents:    &yes,
+				AllowWatchBookmarks:  true,
+				ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +310,8 @@ func TestAWatchListEndsItsBeginningWithABookmark(t *testing.T) {
 			t.Errorf("first %+v", e)
 		}
 		e := <-w.ResultChan()
-		if m, ok := e.Object.(*corev1.ConfigMap); !ok || e.Type != watch.Bookmark || m.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+		if m, ok := e.Object.(*corev1.ConfigMap); !ok || e.Type != watch.Bookmark ||
+			m.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 			t.Errorf("second %+v", e)
 		}
 	})

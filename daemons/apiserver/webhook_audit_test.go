@@ -20,8 +20,17 @@ func TestMutatingWebhooksAreToldToTheAudit(t *testing.T) {
 		"/fail": func(*admissionv1.AdmissionRequest) string { return "fail" },
 	})
 	const rules = `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps","secrets"],"operations":["CREATE"]}],"matchConditions":[{"name":"ours","expression":"object.metadata.name == 'x'"}]`
-	configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m",
-		h.hook("label.example.com", "/label", rules), h.hook("look.example.com", "/look", rules), h.hook("fail.example.com", "/fail", rules+`,"failurePolicy":"Ignore"`)))
+	configure(t, cfg, mutatingPath, configuration(
+		"MutatingWebhookConfiguration",
+		"m",
+		h.hook(
+			"label.example.com",
+			"/label",
+			rules,
+		),
+		h.hook("look.example.com", "/look", rules),
+		h.hook("fail.example.com", "/fail", rules+`,"failurePolicy":"Ignore"`),
+	))
 	for kind, path := range map[string]string{"ConfigMap": mapsPath, "Secret": "/api/v1/namespaces/default/secrets"} {
 		if code, text := ask(t, cfg, "POST", path, `{"apiVersion":"v1","kind":"`+kind+`","metadata":{"name":"x"}}`); code != 201 {
 			t.Fatalf("%d %s", code, text)

@@ -42,7 +42,19 @@ func newHooks(t testing.TB, answer map[string]func(*admissionv1.AdmissionRequest
 			return
 		}
 		h.mu.Lock()
-		h.asked = append(h.asked, strings.Join([]string{r.URL.Path, string(review.Request.Operation), review.Request.Kind.Kind, review.Request.SubResource, review.Request.Name}, " "))
+		h.asked = append(
+			h.asked,
+			strings.Join(
+				[]string{
+					r.URL.Path,
+					string(review.Request.Operation),
+					review.Request.Kind.Kind,
+					review.Request.SubResource,
+					review.Request.Name,
+				},
+				" ",
+			),
+		)
 		h.mu.Unlock()
 		text := answer[r.URL.Path](review.Request)
 		switch text {
@@ -56,7 +68,13 @@ func newHooks(t testing.TB, answer map[string]func(*admissionv1.AdmissionRequest
 			fmt.Fprint(w, "tea?")
 			return
 		}
-		fmt.Fprintf(w, `{"kind":"AdmissionReview","apiVersion":%q,"response":{"uid":%q,%s}}`, review.APIVersion, review.Request.UID, text)
+		fmt.Fprintf(
+			w,
+			`{"kind":"AdmissionReview","apiVersion":%q,"response":{"uid":%q,%s}}`,
+			review.APIVersion,
+			review.Request.UID,
+			text,
+		)
 	}))
 	t.Cleanup(h.server.Close)
 	return h
@@ -77,12 +95,22 @@ func (h *hooks) hook(name, path, more string) string {
 	if !strings.Contains(more, `"rules"`) {
 		more += `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["*"]}]`
 	}
-	return fmt.Sprintf(`{"name":%q,"sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q}%s}`,
-		name, h.server.URL+path, base64.StdEncoding.EncodeToString(ca), more)
+	return fmt.Sprintf(
+		`{"name":%q,"sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q}%s}`,
+		name,
+		h.server.URL+path,
+		base64.StdEncoding.EncodeToString(ca),
+		more,
+	)
 }
 
 func configuration(kind, name string, hooks ...string) string {
-	return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"webhooks":[%s]}`, kind, name, strings.Join(hooks, ","))
+	return fmt.Sprintf(
+		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"webhooks":[%s]}`,
+		kind,
+		name,
+		strings.Join(hooks, ","),
+	)
 }
 
 // configure writes a configuration, which holds at once for what is written through the
@@ -119,8 +147,16 @@ func TestMutatingWebhooksChangeWhatIsWrittenS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	// The first is asked again when the second has changed the object, and not because
 	// of what it did itself.
-	configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m",
-		h.hook("first.example.com", "/watcher", `,"reinvocationPolicy":"IfNeeded"`), h.hook("second.example.com", "/label", `,"reinvocationPolicy":"IfNeeded"`)))
+	configure(t, cfg, mutatingPath, configuration(
+		"MutatingWebhookConfiguration",
+		"m",
+		h.hook(
+			"first.example.com",
+			"/watcher",
+			`,"reinvocationPolicy":"IfNeeded"`,
+		),
+		h.hook("second.example.com", "/label", `,"reinvocationPolicy":"IfNeeded"`),
+	))
 	code, text := ask(t, cfg, "POST", mapsPath, aMap("x", ""))
 	if code != 201 || !strings.Contains(text, `"data":{"a":"1"}`) || !strings.Contains(text, `299 - "be careful"`) {
 		t.Fatalf("%d %s", code, text)
@@ -129,13 +165,17 @@ func TestMutatingWebhooksChangeWhatIsWrittenS12(t *testing.T) {
 	if got := strings.Join(h.seen(), "|"); got != want {
 		t.Errorf("asked\n%s, want\n%s", got, want)
 	}
-	if code, text := ask(t, cfg, "PATCH", mapsPath+"/x", `{"data":{"b":"2"}}`, "Content-Type", mergePatch); code != 200 || !strings.Contains(text, `"data":{"a":"1"}`) {
+	if code, text := ask(t, cfg, "PATCH", mapsPath+"/x", `{"data":{"b":"2"}}`, "Content-Type", mergePatch); code != 200 ||
+		!strings.Contains(text, `"data":{"a":"1"}`) {
 		t.Errorf("%d %s", code, text)
 	}
 	if code, text := ask(t, cfg, "DELETE", mapsPath+"/x", ""); code != 200 {
 		t.Errorf("%d %s", code, text)
 	}
-	if got := strings.Join(h.seen(), "|"); !strings.HasSuffix(got, "/watcher DELETE ConfigMap  x|/label DELETE ConfigMap  x") {
+	if got := strings.Join(h.seen(), "|"); !strings.HasSuffix(
+		got,
+		"/watcher DELETE ConfigMap  x|/label DELETE ConfigMap  x",
+	) {
 		t.Errorf("asked %s", got)
 	}
 }
@@ -143,7 +183,9 @@ func TestMutatingWebhooksChangeWhatIsWrittenS12(t *testing.T) {
 func TestValidatingWebhooksRefuseWhatTheySayS12(t *testing.T) {
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/no": func(r *admissionv1.AdmissionRequest) string {
-			return `"allowed":false,"status":{"code":409,"reason":"Conflict","message":"not ` + string(r.Operation) + " by " + r.UserInfo.Username + `"}`
+			return `"allowed":false,"status":{"code":409,"reason":"Conflict","message":"not ` + string(
+				r.Operation,
+			) + " by " + r.UserInfo.Username + `"}`
 		},
 		"/silent": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` },
 		"/odd":    func(*admissionv1.AdmissionRequest) string { return patchOf(`[]`) },
@@ -164,24 +206,30 @@ func TestValidatingWebhooksRefuseWhatTheySayS12(t *testing.T) {
 		"nobody answers, which is ignored": {"/hang", `,"timeoutSeconds":1,"failurePolicy":"Ignore"`, 201, ``},
 		"it agrees":                        {"/yes", "", 201, ""},
 		"other resources":                  {"/no", rules(strings.Replace(all, "configmaps", "secrets", 1)), 201, ""},
-		"subresources alone":               {"/no", rules(strings.Replace(all, "configmaps", "configmaps/status", 1)), 201, ""},
-		"the object and all its parts":     {"/silent", rules(strings.Replace(all, "configmaps", "*/*", 1)), 400, ""},
-		"other operations":                 {"/no", rules(strings.Replace(all, `["*"]}`, `["UPDATE","DELETE","CONNECT"]}`, 1)), 201, ""},
-		"objects without a namespace":      {"/no", rules(strings.Replace(all, `"operations"`, `"scope":"Cluster","operations"`, 1)), 201, ""},
-		"objects of other labels":          {"/no", `,"objectSelector":{"matchLabels":{"a":"b"}}`, 201, ""},
-		"objects of these labels":          {"/silent", `,"objectSelector":{"matchLabels":{"color":"red"}}`, 400, ""},
-		"namespaces of other labels":       {"/no", `,"namespaceSelector":{"matchLabels":{"a":"b"}}`, 201, ""},
-		"namespaces of these labels":       {"/silent", `,"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}}`, 400, ""},
-		"a condition does not hold":        {"/no", `,"matchConditions":[{"name":"c","expression":"request.userInfo.username != 'system:anonymous'"}]`, 201, ""},
-		"a condition holds":                {"/silent", `,"matchConditions":[{"name":"c","expression":"object.metadata.name == 'x' && oldObject == null && request.operation == 'CREATE'"}]`, 400, ""},
-		"a condition fails":                {"/no", `,"matchConditions":[{"name":"c","expression":"object.data.nope == 'x'"}]`, 403, "no such key: data"},
-		"a condition fails, ignored":       {"/no", `,"failurePolicy":"Ignore","matchConditions":[{"name":"c","expression":"object.data.nope == 'x'"}]`, 201, ""},
-		"no means before failing":          {"/no", `,"matchConditions":[{"name":"c","expression":"object.data.nope == 'x'"},{"name":"d","expression":"false"}]`, 201, ""},
+		"subresources alone": {"/no", rules(strings.Replace(all, "configmaps", "configmaps/status", 1)),
+			201, ""},
+		"the object and all its parts": {"/silent", rules(strings.Replace(all, "configmaps", "*/*", 1)), 400, ""},
+		"other operations":             {"/no", rules(strings.Replace(all, `["*"]}`, `["UPDATE","DELETE","CONNECT"]}`, 1)), 201, ""},
+		"objects without a namespace":  {"/no", rules(strings.Replace(all, `"operations"`, `"scope":"Cluster","operations"`, 1)), 201, ""},
+		"objects of other labels":      {"/no", `,"objectSelector":{"matchLabels":{"a":"b"}}`, 201, ""},
+		"objects of these labels":      {"/silent", `,"objectSelector":{"matchLabels":{"color":"red"}}`, 400, ""},
+		"namespaces of other labels":   {"/no", `,"namespaceSelector":{"matchLabels":{"a":"b"}}`, 201, ""},
+		"namespaces of these labels":   {"/silent", `,"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}}`, 400, ""},
+		"a condition does not hold":    {"/no", `,"matchConditions":[{"name":"c","expression":"request.userInfo.username != 'system:anonymous'"}]`, 201, ""},
+		"a condition holds":            {"/silent", `,"matchConditions":[{"name":"c","expression":"object.metadata.name == 'x' && oldObject == null && request.operation == 'CREATE'"}]`, 400, ""},
+		"a condition fails":            {"/no", `,"matchConditions":[{"name":"c","expression":"object.data.nope == 'x'"}]`, 403, "no such key: data"},
+		"a condition fails, ignored":   {"/no", `,"failurePolicy":"Ignore","matchConditions":[{"name":"c","expression":"object.data.nope == 'x'"}]`, 201, ""},
+		"no means before failing":      {"/no", `,"matchConditions":[{"name":"c","expression":"object.data.nope == 'x'"},{"name":"d","expression":"false"}]`, 201, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := start(t, stores["memory"](t), nil)
-			configure(t, cfg, validatingPath, configuration("ValidatingWebhookConfiguration", "v", h.hook("w.example.com", c.path, c.more)))
+			configure(
+				t,
+				cfg,
+				validatingPath,
+				configuration("ValidatingWebhookConfiguration", "v", h.hook("w.example.com", c.path, c.more)),
+			)
 			code, text := ask(t, cfg, "POST", mapsPath, aMap("x", `,"labels":{"color":"red"}`))
 			if code != c.code || !strings.Contains(text, c.want) {
 				t.Errorf("%d %s, want %d %s", code, text, c.code, c.want)
@@ -215,7 +263,16 @@ func TestAnswersOfMutatingWebhooksThatAreWrongS12(t *testing.T) {
 		"/misfit": {500, `"Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string"`},
 	} {
 		for _, policy := range []string{"Fail", "Ignore"} {
-			configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m", h.hook("w.example.com", path, `,"failurePolicy":"`+policy+`"`)))
+			configure(
+				t,
+				cfg,
+				mutatingPath,
+				configuration(
+					"MutatingWebhookConfiguration",
+					"m",
+					h.hook("w.example.com", path, `,"failurePolicy":"`+policy+`"`),
+				),
+			)
 			code, text := ask(t, cfg, "POST", mapsPath+"?dryRun=All", aMap("x", ""))
 			if policy == "Ignore" && path != "/misfit" {
 				c.code, c.want = 201, ""
@@ -240,13 +297,21 @@ func TestOptionsOfAPatchAreThoseOfWhatItComesToS12(t *testing.T) {
 		},
 	})
 	cfg := start(t, stores["memory"](t), nil)
-	configure(t, cfg, validatingPath, configuration("ValidatingWebhookConfiguration", "v", h.hook("w.example.com", "/", "")))
+	configure(
+		t,
+		cfg,
+		validatingPath,
+		configuration("ValidatingWebhookConfiguration", "v", h.hook("w.example.com", "/", "")),
+	)
 	for _, color := range []string{"red", "blue"} {
 		if code, text := ask(t, cfg, "PATCH", mapsPath+"/x?fieldManager=m&force=true", aMap("x", `,"labels":{"color":"`+color+`"}`), "Content-Type", applyType); code > 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	want := []string{`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m"}`, `{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m"}`}
+	want := []string{
+		`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m"}`,
+		`{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m"}`,
+	}
 	if strings.Join(options, "\n") != strings.Join(want, "\n") {
 		t.Errorf("told %q, want %q", options, want)
 	}
@@ -265,16 +330,29 @@ func TestWebhooksSeeTheVersionThatTheirRulesNameS12(t *testing.T) {
 	})
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, crontabs, ctPath)
-	configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m",
-		h.hook("w.example.com", "/", `,"rules":[{"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"],"operations":["CREATE"]}]`),
-		h.hook("exact.example.com", "/", `,"matchPolicy":"Exact","rules":[{"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"],"operations":["CREATE"]}]`)))
+	configure(t, cfg, mutatingPath, configuration(
+		"MutatingWebhookConfiguration",
+		"m",
+		h.hook(
+			"w.example.com",
+			"/",
+			`,"rules":[{"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"],"operations":["CREATE"]}]`,
+		),
+		h.hook(
+			"exact.example.com",
+			"/",
+			`,"matchPolicy":"Exact","rules":[{"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"],"operations":["CREATE"]}]`,
+		),
+	))
 	beta := strings.Replace(crontab("a", ""), "/v1", "/v1beta1", 1)
-	if code, text := ask(t, cfg, "POST", betaPath, beta); code != 201 || !strings.Contains(text, `"seen":"v1"`) || !strings.Contains(text, "v1beta1") {
+	if code, text := ask(t, cfg, "POST", betaPath, beta); code != 201 || !strings.Contains(text, `"seen":"v1"`) ||
+		!strings.Contains(text, "v1beta1") {
 		t.Fatalf("%d %s", code, text)
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(versions) != 1 || !strings.HasPrefix(versions[0], "v1beta1 as v1 ") || !strings.Contains(versions[0], `"apiVersion":"stable.example.com/v1"`) {
+	if len(versions) != 1 || !strings.HasPrefix(versions[0], "v1beta1 as v1 ") ||
+		!strings.Contains(versions[0], `"apiVersion":"stable.example.com/v1"`) {
 		t.Errorf("seen: %q", versions)
 	}
 }
@@ -300,22 +378,37 @@ func TestSubresourcesAndConnectionsArePutToWebhooksAsSentS12(t *testing.T) {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m",
-		h.hook("w.example.com", "/", `,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`)))
+	configure(t, cfg, mutatingPath, configuration(
+		"MutatingWebhookConfiguration",
+		"m",
+		h.hook(
+			"w.example.com",
+			"/",
+			`,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`,
+		),
+	))
 	h.seen()
-	if code, text := ask(t, cfg, "PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", `{"spec":{"replicas":3}}`, "Content-Type", mergePatch); code != 200 || !strings.Contains(text, `"replicas":7`) {
+	if code, text := ask(t, cfg, "PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", `{"spec":{"replicas":3}}`, "Content-Type", mergePatch); code != 200 ||
+		!strings.Contains(text, `"replicas":7`) {
 		t.Errorf("%d %s", code, text)
 	}
 	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/binding", `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}`); code != 201 {
 		t.Errorf("%d %s", code, text)
 	}
-	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/exec?command=sh&container=c", ""); code != 400 || !strings.Contains(text, "no shells") {
+	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/exec?command=sh&container=c",
+		""); code != 400 ||
+		!strings.Contains(text, "no shells") {
 		t.Errorf("%d %s", code, text)
 	}
 	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/eviction", `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}`); code != 201 {
 		t.Errorf("%d %s", code, text)
 	}
-	want := []string{"/ UPDATE Scale scale d", "/ CREATE Binding binding p", "/ CONNECT PodExecOptions exec p", "/ CREATE Eviction eviction p"}
+	want := []string{
+		"/ UPDATE Scale scale d",
+		"/ CREATE Binding binding p",
+		"/ CONNECT PodExecOptions exec p",
+		"/ CREATE Eviction eviction p",
+	}
 	if got := h.seen(); strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("asked %q, want %q", got, want)
 	}
@@ -331,7 +424,8 @@ func TestConfigurationsOfWebhooksAreCheckedS12(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct{ from, to, want string }{
-		"a name of three parts":           {"w.example.com", "w.com", "should be a domain with at least three segments separated by dots"},
+		"a name of three parts": {"w.example.com", "w.com", "should be a domain with at least three " +
+			"segments separated by dots"},
 		"side effects are said":           {`"sideEffects":"None",`, "", "webhooks[0].sideEffects: Required value: must specify one of None, NoneOnDryRun"},
 		"and none that dry runs have":     {`"sideEffects":"None"`, `"sideEffects":"Some"`, `Unsupported value: \"Some\"`},
 		"a version that is known":         {`["v1"],"clientConfig"`, `["v7"],"clientConfig"`, "must include at least one of v1, v1beta1"},
@@ -353,10 +447,22 @@ func TestConfigurationsOfWebhooksAreCheckedS12(t *testing.T) {
 }
 
 func TestAWebhookThatRefusesEverythingCanBeRemovedS12(t *testing.T) {
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{"/": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` }})
+	h := newHooks(
+		t,
+		map[string]func(*admissionv1.AdmissionRequest) string{
+			"/": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` },
+		},
+	)
 	cfg := start(t, stores["memory"](t), nil)
-	configure(t, cfg, validatingPath, configuration("ValidatingWebhookConfiguration", "v",
-		h.hook("w.example.com", "/", `,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`)))
+	configure(t, cfg, validatingPath, configuration(
+		"ValidatingWebhookConfiguration",
+		"v",
+		h.hook(
+			"w.example.com",
+			"/",
+			`,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`,
+		),
+	))
 	if code, text := ask(t, cfg, "POST", mapsPath, aMap("x", "")); code != 400 {
 		t.Fatalf("%d %s", code, text)
 	}
@@ -389,8 +495,24 @@ func TestWhatAWebhookAddsHasItsDefaults(t *testing.T) {
 	})
 	cfg := start(t, stores["memory"](t), nil)
 	const rules = `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"]}]`
-	configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m", h.hook("add.example.com", "/add", rules), h.hook("look.example.com", "/look", rules)))
-	code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[{"name":"c","image":"a"}]}}`)
+	configure(
+		t,
+		cfg,
+		mutatingPath,
+		configuration(
+			"MutatingWebhookConfiguration",
+			"m",
+			h.hook("add.example.com", "/add", rules),
+			h.hook("look.example.com", "/look", rules),
+		),
+	)
+	code, text := ask(
+		t,
+		cfg,
+		"POST",
+		"/api/v1/namespaces/default/pods",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[{"name":"c","image":"a"}]}}`,
+	)
 	const want = `{"name":"beside","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"Always"}`
 	if code != 201 || !strings.Contains(text, want) {
 		t.Errorf("it comes to %d %s", code, text)

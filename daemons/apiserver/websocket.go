@@ -35,7 +35,8 @@ const channelIdle = 4 * time.Hour
 // speaksChannels says whether a client wants to exec or attach over a WebSocket in a
 // protocol that is spoken here.
 func speaksChannels(r *http.Request) bool {
-	return wsstream.IsWebSocketRequest(r) && slices.ContainsFunc(offered(r), func(p string) bool { return slices.Contains(channelProtocols, p) })
+	return wsstream.IsWebSocketRequest(r) &&
+		slices.ContainsFunc(offered(r), func(p string) bool { return slices.Contains(channelProtocols, p) })
 }
 
 // offered lists the WebSocket protocols that a client would take.
@@ -56,7 +57,19 @@ func (s *Server) translate(q *request, target *url.URL, transport http.RoundTrip
 func (s *Server) translated(q *request, target *url.URL, transport http.RoundTripper) (int, error) {
 	ctx, cancel := context.WithCancel(q.http.Context())
 	defer cancel()
-	in, out, bad, tty := truth(q.query, "stdin"), truth(q.query, "stdout"), truth(q.query, "stderr"), truth(q.query, "tty")
+	in, out, bad, tty := truth(
+		q.query,
+		"stdin",
+	), truth(
+		q.query,
+		"stdout",
+	), truth(
+		q.query,
+		"stderr",
+	), truth(
+		q.query,
+		"tty",
+	)
 	channels := make([]wsstream.ChannelType, 5)
 	channels[protocol.StreamStdIn] = channelIf(in, wsstream.ReadChannel)
 	channels[protocol.StreamStdOut] = channelIf(out, wsstream.WriteChannel)
@@ -123,13 +136,25 @@ func channelIf(wanted bool, kind wsstream.ChannelType) wsstream.ChannelType {
 }
 
 // overSPDY joins streams with those of a kubelet until the command is over.
-func overSPDY(ctx context.Context, target *url.URL, transport http.RoundTripper, options remotecommand.StreamOptions) error {
-	trip, err := spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{UpgradeTransport: transport, PingPeriod: 5 * time.Second})
+func overSPDY(
+	ctx context.Context,
+	target *url.URL,
+	transport http.RoundTripper,
+	options remotecommand.StreamOptions,
+) error {
+	trip, err := spdy.NewRoundTripperWithConfig(
+		spdy.RoundTripperConfig{UpgradeTransport: transport, PingPeriod: 5 * time.Second},
+	)
 	if err != nil {
 		return err
 	}
 	said := &verdicts{UpgradeRoundTripper: trip}
-	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(trip, clientspdy.NewUpgraderForStreaming(said), http.MethodPost, target)
+	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(
+		trip,
+		clientspdy.NewUpgraderForStreaming(said),
+		http.MethodPost,
+		target,
+	)
 	if err != nil {
 		return err
 	}
@@ -153,7 +178,11 @@ func outcome(err error) (int, metav1.Status) {
 		return http.StatusOK, metav1.Status{
 			Status: metav1.StatusFailure, Reason: protocol.NonZeroExitCodeReason,
 			Message: fmt.Sprintf("command terminated with non-zero exit code: %v", exit),
-			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: protocol.ExitCodeCauseType, Message: strconv.Itoa(exit.ExitStatus())}}},
+			Details: &metav1.StatusDetails{
+				Causes: []metav1.StatusCause{
+					{Type: protocol.ExitCodeCauseType, Message: strconv.Itoa(exit.ExitStatus())},
+				},
+			},
 		}
 	case errors.As(err, &status):
 		return int(status.Status().Code), status.Status()

@@ -192,8 +192,8 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 	}
 }
 
-// create makes one try to store a new object. taken says that there is one of its name, or, with an entry, that somebody else got
-// what it claims.
+// create makes one try to store a new object. taken says that there is one of its name, or, with an entry, that
+// somebody else got what it claims.
 func (w *write) create(ctx context.Context) (e *cache.Entry, taken bool, err error) {
 	defer w.discharge() // even if a stage panics: the namespace's other writes wait for the turn
 	if err := w.through(creation); err != nil {
@@ -214,8 +214,8 @@ func (w *write) refuseVersion() error {
 	return nil
 }
 
-// mayBeForestalled says whether somebody else may take what a creation claims besides its key, so that it has to be made
-// again from what was sent.
+// mayBeForestalled says whether somebody else may take what a creation claims besides its key, so that it has to be
+// made again from what was sent.
 func (w *write) mayBeForestalled(obj runtime.Object) bool {
 	_, addressed := obj.(*corev1.Service)
 	quotas := w.s.cache.Resource(schema.GroupResource{Resource: "resourcequotas"})
@@ -225,7 +225,10 @@ func (w *write) mayBeForestalled(obj runtime.Object) bool {
 // modify changes the object that the request names. next makes the new object of the
 // one that is stored, which it must not change. It is called again when somebody else
 // was faster. A missing object is an error unless next makes one of nil.
-func (w *write) modify(ctx context.Context, next func(live runtime.Object) (runtime.Object, error)) (*cache.Entry, error) {
+func (w *write) modify(
+	ctx context.Context,
+	next func(live runtime.Object) (runtime.Object, error),
+) (*cache.Entry, error) {
 	w.operation = "UPDATE"
 	key := w.q.key()
 	live, fresh := w.q.cache.Get(key), false
@@ -267,7 +270,11 @@ func (w *write) modify(ctx context.Context, next func(live runtime.Object) (runt
 }
 
 // settled says whether next would leave a stored object as it is.
-func (w *write) settled(ctx context.Context, live *cache.Entry, next func(live runtime.Object) (runtime.Object, error)) bool {
+func (w *write) settled(
+	ctx context.Context,
+	live *cache.Entry,
+	next func(live runtime.Object) (runtime.Object, error),
+) bool {
 	if live == nil || live.Stale || w.q.cache.Unread(live.Key) != nil {
 		return false
 	}
@@ -291,7 +298,11 @@ func live0(e *cache.Entry) int64 {
 }
 
 // attempt makes one try, from one stored state. lost says that the store holds another.
-func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtime.Object) (runtime.Object, error)) (e *cache.Entry, lost bool, err error) {
+func (w *write) attempt(
+	ctx context.Context,
+	live *cache.Entry,
+	next func(runtime.Object) (runtime.Object, error),
+) (e *cache.Entry, lost bool, err error) {
 	defer w.discharge()
 	w.live, w.seen, w.old, w.more, w.applied = live, nil, nil, store.Txn{}, false
 	if live != nil {
@@ -306,7 +317,8 @@ func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtim
 		return nil, false, err
 	}
 	if live != nil && w.obj == w.old {
-		return live, false, nil // nothing is wanted; and what is stored is everybody's, so that no stage may write into it
+		// nothing is wanted; and what is stored is everybody's, so that no stage may write into it
+		return live, false, nil
 	}
 	if live == nil {
 		w.operation = "CREATE"

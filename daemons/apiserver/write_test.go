@@ -42,14 +42,19 @@ func TestAppliesOfTwoManagersConflictUnlessForced(t *testing.T) {
 		declare := func(data map[string]string) *applycorev1.ConfigMapApplyConfiguration {
 			return applycorev1.ConfigMap("a", "default").WithData(data)
 		}
-		if _, err := maps.Apply(ctx, declare(map[string]string{"x": "1", "y": "1"}), metav1.ApplyOptions{FieldManager: "one"}); err != nil {
+		if _, err := maps.Apply(ctx, declare(map[string]string{"x": "1", "y": "1"}),
+			metav1.ApplyOptions{FieldManager: "one"}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := maps.Apply(ctx, declare(map[string]string{"x": "2"}), metav1.ApplyOptions{FieldManager: "two"})
 		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `conflict with "one": .data.x`) {
 			t.Errorf("conflict: %v", err)
 		}
-		m, err := maps.Apply(ctx, declare(map[string]string{"x": "2"}), metav1.ApplyOptions{FieldManager: "two", Force: true})
+		m, err := maps.Apply(
+			ctx,
+			declare(map[string]string{"x": "2"}),
+			metav1.ApplyOptions{FieldManager: "two", Force: true},
+		)
 		if err != nil || m.Data["x"] != "2" || m.Data["y"] != "1" {
 			t.Errorf("forced: %+v, %v", m.Data, err)
 		}
@@ -62,7 +67,9 @@ func TestAppliesOfTwoManagersConflictUnlessForced(t *testing.T) {
 		if err != nil || again.ResourceVersion != m.ResourceVersion {
 			t.Errorf("applying again wrote %s over %s: %v", again.ResourceVersion, m.ResourceVersion, err)
 		}
-		if _, err := maps.Patch(ctx, "a", types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"ConfigMap"}`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
+		if _, err := maps.Patch(ctx, "a", types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"ConfigMap"}`), metav1.PatchOptions{}); !apierrors.IsInvalid(
+			err,
+		) {
 			t.Errorf("without a manager: %v", err)
 		}
 	})
@@ -102,7 +109,13 @@ func TestSpecAndStatusAreWrittenApart(t *testing.T) {
 	if scale, err = apps.UpdateScale(ctx, "d", scale, metav1.UpdateOptions{}); err != nil || scale.Spec.Replicas != 5 {
 		t.Fatalf("scale: %+v, %v", scale, err)
 	}
-	dry, err := apps.Patch(ctx, "d", types.MergePatchType, []byte(`{"spec":{"replicas":8}}`), metav1.PatchOptions{DryRun: []string{"All"}})
+	dry, err := apps.Patch(
+		ctx,
+		"d",
+		types.MergePatchType,
+		[]byte(`{"spec":{"replicas":8}}`),
+		metav1.PatchOptions{DryRun: []string{"All"}},
+	)
 	if err != nil || *dry.Spec.Replicas != 8 {
 		t.Fatalf("dry run: %v", err)
 	}
@@ -123,7 +136,10 @@ func TestDeletionWaitsForFinalizersAndGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := types.UID("other")
-	if err := maps.Delete(ctx, "held", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
+	if err := maps.Delete(ctx, "held",
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(
+		err,
+	) {
 		t.Errorf("another's uid: %v", err)
 	}
 	foreground := metav1.DeletePropagationForeground
@@ -149,7 +165,10 @@ func TestDeletionWaitsForFinalizersAndGrace(t *testing.T) {
 	if _, err := pods.Create(ctx, pod("p"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
+	bind := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "n"},
+	}
 	if err := pods.Bind(ctx, bind, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +179,8 @@ func TestDeletionWaitsForFinalizersAndGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := pods.Get(ctx, "p", metav1.GetOptions{})
-	if err != nil || p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 30 || p.Spec.NodeName != "n" || p.Status.Conditions[0].Type != corev1.PodScheduled {
+	if err != nil || p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 30 || p.Spec.NodeName != "n" ||
+		p.Status.Conditions[0].Type != corev1.PodScheduled {
 		t.Fatalf("going: %+v, %v", p, err)
 	}
 	list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=n"})
@@ -187,10 +207,12 @@ func TestCollectionsAreDeletedBySelector(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "go=away"}); err != nil {
+	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "go=away"}); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := maps.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 2 || list.Items[0].Name != "m002" {
+	if list, err := maps.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 2 ||
+		list.Items[0].Name != "m002" {
 		t.Errorf("left %v, %v", list, err)
 	}
 }
@@ -200,7 +222,11 @@ func TestGeneratedNamesDiffer(t *testing.T) {
 	maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
 	seen := map[string]bool{}
 	for range 20 {
-		m, err := maps.Create(bounded(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "g-"}}, metav1.CreateOptions{})
+		m, err := maps.Create(
+			bounded(t),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "g-"}},
+			metav1.CreateOptions{},
+		)
 		if err != nil || len(m.Name) != 7 || seen[m.Name] {
 			t.Fatalf("%v, %v", m, err)
 		}
@@ -225,13 +251,23 @@ func TestEvictionSpendsTheBudget(t *testing.T) {
 		}
 	}
 	one := intstr.FromInt32(1)
-	b, err := budgets.Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
-	}}, metav1.CreateOptions{})
+	b, err := budgets.Create(
+		ctx,
+		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+		}},
+		metav1.CreateOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2}
+	b.Status = policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: b.Generation,
+		DisruptionsAllowed: 1,
+		CurrentHealthy:     2,
+		DesiredHealthy:     1,
+		ExpectedPods:       2,
+	}
 	if _, err := budgets.UpdateStatus(ctx, b, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +277,14 @@ func TestEvictionSpendsTheBudget(t *testing.T) {
 	if _, err := pods.Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("evicted: %v", err)
 	}
-	answer, data := raw(t, cfg, "POST", "/api/v1/namespaces/default/pods/b/eviction", `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"b"}}`, nil)
+	answer, data := raw(
+		t,
+		cfg,
+		"POST",
+		"/api/v1/namespaces/default/pods/b/eviction",
+		`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"b"}}`,
+		nil,
+	)
 	if answer.StatusCode != 429 || !strings.Contains(string(data), string(policyv1.DisruptionBudgetCause)) {
 		t.Errorf("over budget: %d %s", answer.StatusCode, data)
 	}
@@ -256,10 +299,14 @@ func TestSeveralServersNeverGiveAnAddressTwice(t *testing.T) {
 			addresses, ports := map[string]string{}, map[int32]string{}
 			var wg sync.WaitGroup
 			for i := range 3 {
-				client := kubernetes.NewForConfigOrDie(start(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }))
+				client := kubernetes.NewForConfigOrDie(
+					start(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }),
+				)
 				wg.Go(func() {
 					for j := range 15 {
-						svc, err := client.CoreV1().Services("default").Create(ctx, service(fmt.Sprintf("s%d-%d", i, j)), metav1.CreateOptions{})
+						svc, err := client.CoreV1().
+							Services("default").
+							Create(ctx, service(fmt.Sprintf("s%d-%d", i, j)), metav1.CreateOptions{})
 						if err != nil {
 							t.Error(err)
 							return
@@ -277,7 +324,13 @@ func TestSeveralServersNeverGiveAnAddressTwice(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			free(t, ctx, kubernetes.NewForConfigOrDie(start(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} })))
+			free(
+				t,
+				ctx,
+				kubernetes.NewForConfigOrDie(
+					start(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }),
+				),
+			)
 		})
 	}
 }
@@ -308,7 +361,8 @@ func free(t *testing.T, ctx context.Context, client kubernetes.Interface) {
 		_, err := services.Create(ctx, again, metav1.CreateOptions{})
 		return err
 	})
-	if list, err := client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 45 {
+	if list, err := client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{}); err != nil ||
+		len(list.Items) != 45 {
 		t.Errorf("%d claims, %v", len(list.Items), err)
 	}
 }
@@ -318,7 +372,9 @@ func TestEventsAreServedUnderBothGroups(t *testing.T) {
 	ctx := bounded(t)
 	client := kubernetes.NewForConfigOrDie(cfg)
 	_, err := client.CoreV1().Events("default").Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", Namespace: "default"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "e",
+		}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", Namespace: "default"},
 		Reason: "Tested", Message: "by a test", Type: "Normal",
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -327,20 +383,28 @@ func TestEventsAreServedUnderBothGroups(t *testing.T) {
 	for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		one := rest.CopyConfig(cfg)
 		one.ContentType = contentType
-		list, err := kubernetes.NewForConfigOrDie(one).EventsV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Tested"})
-		if err != nil || len(list.Items) != 1 || list.Items[0].Note != "by a test" || list.Items[0].Regarding.Name != "p" || list.Items[0].ResourceVersion == "" {
+		list, err := kubernetes.NewForConfigOrDie(one).
+			EventsV1().
+			Events("default").
+			List(ctx, metav1.ListOptions{FieldSelector: "reason=Tested"})
+		if err != nil || len(list.Items) != 1 || list.Items[0].Note != "by a test" ||
+			list.Items[0].Regarding.Name != "p" ||
+			list.Items[0].ResourceVersion == "" {
 			t.Errorf("%s: %+v, %v", contentType, list, err)
 		}
 	}
 }
 
-// What a manager sends again later is no change, also of a kind whose defaults it did not send; what looks like the account's times is.
+// What a manager sends again later is no change, also of a kind whose defaults it did not send; what looks like the
+// account's times is.
 func TestTheSameSentAgainLaterChangesNothing(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	ctx := bounded(t)
 	client := kubernetes.NewForConfigOrDie(cfg).CoreV1()
-	points := applycorev1.Endpoints("a", "default").WithSubsets(applycorev1.EndpointSubset(). //nolint:staticcheck // still served
-													WithAddresses(applycorev1.EndpointAddress().WithIP("10.0.0.1")).WithPorts(applycorev1.EndpointPort().WithName("x").WithPort(80)))
+	points := applycorev1.Endpoints("a", "default").
+		WithSubsets(applycorev1.EndpointSubset(). //nolint:staticcheck // still served
+								WithAddresses(applycorev1.EndpointAddress().WithIP("10.0.0.1")).
+								WithPorts(applycorev1.EndpointPort().WithName("x").WithPort(80)))
 	times := func(time string) *applycorev1.ConfigMapApplyConfiguration {
 		return applycorev1.ConfigMap("a", "default").WithData(map[string]string{"time": time})
 	}
@@ -348,7 +412,8 @@ func TestTheSameSentAgainLaterChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := client.ConfigMaps("default").Apply(ctx, times("2026-01-01T00:00:00Z"), metav1.ApplyOptions{FieldManager: "one"})
+	before, err := client.ConfigMaps("default").
+		Apply(ctx, times("2026-01-01T00:00:00Z"), metav1.ApplyOptions{FieldManager: "one"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,8 +431,15 @@ func TestTheSameSentAgainLaterChangesNothing(t *testing.T) {
 	if err != nil || updated.ResourceVersion != first.ResourceVersion {
 		t.Errorf("updated to the same: version %s after %s, %v", updated.ResourceVersion, first.ResourceVersion, err)
 	}
-	after, err := client.ConfigMaps("default").Apply(ctx, times("2026-01-01T00:00:01Z"), metav1.ApplyOptions{FieldManager: "one"})
+	after, err := client.ConfigMaps("default").
+		Apply(ctx, times("2026-01-01T00:00:01Z"), metav1.ApplyOptions{FieldManager: "one"})
 	if err != nil || after.ResourceVersion == before.ResourceVersion || after.Data["time"] != "2026-01-01T00:00:01Z" {
-		t.Errorf("another time in the data: %v, version %s after %s, %v", after.Data, after.ResourceVersion, before.ResourceVersion, err)
+		t.Errorf(
+			"another time in the data: %v, version %s after %s, %v",
+			after.Data,
+			after.ResourceVersion,
+			before.ResourceVersion,
+			err,
+		)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	nodes "sigs.k8s.io/yaml/goyaml.v3"
 )
 
-// fromYAML makes JSON of YAML that a client sent. doubts are what a strict reader would refuse. What it stands for is bounded as JSON is:
-// a document says a long text once and means it as often as it likes.
+// fromYAML makes JSON of YAML that a client sent. doubts are what a strict reader would refuse. What it stands for is
+// bounded as JSON is: a document says a long text once and means it as often as it likes.
 func fromYAML(text []byte) (data []byte, doubts []error, err error) {
 	if anchor.Match(text) && alias.Match(text) {
 		size, err := meant(text)

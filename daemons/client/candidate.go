@@ -81,7 +81,10 @@ func (c *candidate) release(ctx context.Context) {
 		}
 		if err == nil {
 			now := metav1.Now()
-			err = c.lock.update(ctx, leaseRecord{transitions: record.transitions, duration: time.Second, renewed: now, acquired: now})
+			err = c.lock.update(
+				ctx,
+				leaseRecord{transitions: record.transitions, duration: time.Second, renewed: now, acquired: now},
+			)
 		}
 		if !apierrors.IsConflict(err) { // a renewal that was under way may have come between
 			if err != nil {

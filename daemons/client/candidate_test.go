@@ -109,7 +109,8 @@ func TestAHolderGivesUpWhenItCannotRenewTheLease(t *testing.T) {
 		},
 		"another holds it": {
 			before: func(c *fake.Clientset) {
-				_ = c.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease("other"), metav1.NamespaceSystem)
+				_ = c.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease("other"),
+					metav1.NamespaceSystem)
 			},
 			answer: func(a clienttesting.Action) (bool, runtime.Object, error) {
 				return a.GetVerb() == "update", nil, errors.New("conflict")
@@ -134,7 +135,8 @@ func TestAHolderGivesUpWhenItCannotRenewTheLease(t *testing.T) {
 				<-ctx.Done()
 				return ctx.Err()
 			})
-			if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "lost the lease x") || took > renewDeadline+2*retryPeriod {
+			if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "lost the lease x") ||
+				took > renewDeadline+2*retryPeriod {
 				t.Errorf("%s: %v after %v", name, err, took)
 			}
 		})
@@ -149,7 +151,9 @@ func TestALeaseIsRenewedAsLongAsTheActiveOneRuns(t *testing.T) {
 		err := Lead(ctx, client, "x", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Minute) // it finishes what it has begun
-			l, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(context.WithoutCancel(ctx), "x", metav1.GetOptions{})
+			l, err := client.CoordinationV1().
+				Leases(metav1.NamespaceSystem).
+				Get(context.WithoutCancel(ctx), "x", metav1.GetOptions{})
 			if err != nil || *l.Spec.HolderIdentity == "" || time.Since(l.Spec.RenewTime.Time) > 2*retryPeriod {
 				t.Errorf("the lease is %+v, %v", l, err)
 			}

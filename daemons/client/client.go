@@ -24,7 +24,9 @@ type Options struct {
 	APIServers []string // host:port of every API server, tried in turn; the kubeconfig's server when empty
 	UserAgent  string   // the daemon's name
 	JSON       bool     // speak JSON instead of protobuf
-	Anonymous  bool     // leave the kubeconfig's credentials out, for who brings tokens: a certificate on the connection would count instead
+	// leave the kubeconfig's credentials out, for who brings tokens: a certificate on the connection would count
+	// instead
+	Anonymous bool
 
 	Metrics prometheus.Registerer // where requests are counted; nil means nowhere
 }

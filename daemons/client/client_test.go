@@ -220,7 +220,8 @@ func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
 	}
 }
 
-// S14: daemons that wait while no server is there find it as soon as it is, whatever each of their requests has waited for.
+// S14: daemons that wait while no server is there find it as soon as it is, whatever each of their requests has waited
+// for.
 func TestRequestsWaitForAServerToComeBack(t *testing.T) {
 	gone := serve(t, "gone")
 	cfg := config(t, gone)
@@ -279,7 +280,10 @@ func TestRequestsWaitForAServerToComeBack(t *testing.T) {
 // A server with a certificate of another authority is not one of the cluster's.
 func TestAStrangerIsNotTaken(t *testing.T) {
 	s := serve(t, "stranger")
-	d := newDialer([]string{s.Listener.Addr().String()}, &tls.Config{RootCAs: x509.NewCertPool(), ServerName: serverName})
+	d := newDialer(
+		[]string{s.Listener.Addr().String()},
+		&tls.Config{RootCAs: x509.NewCertPool(), ServerName: serverName},
+	)
 	if _, err := d.dial(t.Context()); err == nil {
 		t.Fatal("took a server that it cannot verify")
 	}

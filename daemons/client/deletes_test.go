@@ -28,13 +28,14 @@ func TestADeletionIsAskedForAndAnsweredAsByClientGo(t *testing.T) {
 		headers map[string]string
 		first   bool // of two answers; the second is a success
 	}{
-		"deleted":               {code: 200, text: `{"kind":"Status","status":"Success"}`},
-		"will be":               {code: 202, text: `{"kind":"Pod"}`},
-		"not there":             {code: 404, text: fmt.Sprintf(refusal, 404, metav1.StatusReasonNotFound)},
-		"another":               {code: 409, text: fmt.Sprintf(refusal, 409, metav1.StatusReasonConflict)},
-		"not there, says who":   {code: 404, text: "404 page not found"},
-		"forbidden":             {code: 403, text: fmt.Sprintf(refusal, 403, metav1.StatusReasonForbidden)},
-		"not just now":          {code: 429, text: fmt.Sprintf(refusal, 429, metav1.StatusReasonTooManyRequests), headers: map[string]string{"Retry-After": "0"}, first: true},
+		"deleted":             {code: 200, text: `{"kind":"Status","status":"Success"}`},
+		"will be":             {code: 202, text: `{"kind":"Pod"}`},
+		"not there":           {code: 404, text: fmt.Sprintf(refusal, 404, metav1.StatusReasonNotFound)},
+		"another":             {code: 409, text: fmt.Sprintf(refusal, 409, metav1.StatusReasonConflict)},
+		"not there, says who": {code: 404, text: "404 page not found"},
+		"forbidden":           {code: 403, text: fmt.Sprintf(refusal, 403, metav1.StatusReasonForbidden)},
+		"not just now": {code: 429, text: fmt.Sprintf(refusal, 429, metav1.StatusReasonTooManyRequests),
+			headers: map[string]string{"Retry-After": "0"}, first: true},
 		"broken":                {code: 500, text: "oh"},
 		"not there, in a wreck": {code: 404, text: `{"kind":"Status","status":"Success"}`},
 	} {
@@ -48,7 +49,16 @@ func TestADeletionIsAskedForAndAnsweredAsByClientGo(t *testing.T) {
 				if c.first && len(asked) > 0 {
 					return
 				}
-				asked = append(asked, fmt.Sprint(r.Method, r.RequestURI, r.Header.Get("Content-Type"), r.Header.Get("Accept") != "", string(bytes.TrimSpace(body))))
+				asked = append(
+					asked,
+					fmt.Sprint(
+						r.Method,
+						r.RequestURI,
+						r.Header.Get("Content-Type"),
+						r.Header.Get("Accept") != "",
+						string(bytes.TrimSpace(body)),
+					),
+				)
 				for k, v := range c.headers {
 					w.Header().Set(k, v)
 				}
@@ -63,11 +73,29 @@ func TestADeletionIsAskedForAndAnsweredAsByClientGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			theirs := metadata.NewForConfigOrDie(cfg)
-			pods, roles := schema.GroupVersionResource{Version: "v1", Resource: "pods"}, schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+			pods, roles := schema.GroupVersionResource{
+				Version:  "v1",
+				Resource: "pods",
+			}, schema.GroupVersionResource{
+				Group:    "rbac.authorization.k8s.io",
+				Version:  "v1",
+				Resource: "clusterroles",
+			}
 			said := func(client metadata.Interface) (first []string, errs []error) {
-				for _, of := range []metadata.ResourceInterface{client.Resource(pods).Namespace("n"), client.Resource(roles)} {
+				for _, of := range []metadata.ResourceInterface{client.Resource(pods).Namespace("n"),
+					client.Resource(roles)} {
 					asked = nil
-					errs = append(errs, of.Delete(t.Context(), "system:a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &policy}))
+					errs = append(
+						errs,
+						of.Delete(
+							t.Context(),
+							"system:a",
+							metav1.DeleteOptions{
+								Preconditions:     &metav1.Preconditions{UID: &uid},
+								PropagationPolicy: &policy,
+							},
+						),
+					)
 					first = append(first, asked[0])
 				}
 				return first, errs
@@ -78,7 +106,9 @@ func TestADeletionIsAskedForAndAnsweredAsByClientGo(t *testing.T) {
 				t.Errorf("asked %q, client-go %q", got, want)
 			}
 			for i, err := range errs {
-				if (err == nil) != (wantErrs[i] == nil) || apierrors.ReasonForError(err) != apierrors.ReasonForError(wantErrs[i]) || err != nil && err.Error() != wantErrs[i].Error() {
+				if (err == nil) != (wantErrs[i] == nil) ||
+					apierrors.ReasonForError(err) != apierrors.ReasonForError(wantErrs[i]) ||
+					err != nil && err.Error() != wantErrs[i].Error() {
 					t.Errorf("got the error %v, of client-go %v", err, wantErrs[i])
 				}
 			}

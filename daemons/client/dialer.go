@@ -26,10 +26,10 @@ func newDialer(servers []string, verify *tls.Config) *dialer {
 	return &dialer{servers: servers, tls: verify, patience: patience}
 }
 
-// A server that is gone should cost little, a slow one should not be given up:
-// the next is tried after head start, and whichever answers first is taken. When none answers, a dial goes on
-// trying: a watcher that is refused waits longer each time before it comes back, up to a minute, and would find a server that is
-// there again that much later. Its waits begin anew after two minutes without a refusal, which is less than the patience.
+// A server that is gone should cost little, a slow one should not be given up: the next is tried after head start, and
+// whichever answers first is taken. When none answers, a dial goes on trying: a watcher that is refused waits longer
+// each time before it comes back, up to a minute, and would find a server that is there again that much later. Its
+// waits begin anew after two minutes without a refusal, which is less than the patience.
 const (
 	headStart    = 300 * time.Millisecond
 	retryEvery   = time.Second

@@ -16,7 +16,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Judge asks the API server whose a token is and who may read a daemon's own pages. Its zero value is not used; NewJudge makes one.
+// Judge asks the API server whose a token is and who may read a daemon's own pages. Its zero value is not used;
+// NewJudge makes one.
 type Judge struct {
 	client kubernetes.Interface
 	now    func() time.Time
@@ -32,7 +33,8 @@ type verdict struct {
 	until time.Time
 }
 
-// Answers are kept for as long as upstream's daemons keep them, and so many of them: strangers send tokens of their own.
+// Answers are kept for as long as upstream's daemons keep them, and so many of them: strangers send tokens of their
+// own.
 const (
 	keepVerdicts = 10 * time.Second
 	mostVerdicts = 1024
@@ -49,12 +51,20 @@ func (j *Judge) Token(ctx context.Context, token string) (api.User, bool, error)
 	v, err := j.ask("token\x00"+token, func() (v verdict, err error) {
 		ctx, cancel := context.WithTimeout(ctx, judgeTime)
 		defer cancel()
-		review, err := j.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		review, err := j.client.AuthenticationV1().
+			TokenReviews().
+			Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+				metav1.CreateOptions{})
 		if err != nil {
 			return v, fmt.Errorf("review a token: %w", err)
 		}
 		u := review.Status.User
-		v.user, v.yes = api.User{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: map[string][]string{}}, review.Status.Authenticated
+		v.user, v.yes = api.User{
+			Name:   u.Username,
+			UID:    u.UID,
+			Groups: u.Groups,
+			Extra:  map[string][]string{},
+		}, review.Status.Authenticated
 		for k, values := range u.Extra {
 			v.user.Extra[k] = values
 		}
@@ -65,33 +75,58 @@ func (j *Judge) Token(ctx context.Context, token string) (api.User, bool, error)
 
 // May says whether a user may get a path.
 func (j *Judge) May(ctx context.Context, user api.User, path string) (bool, error) {
-	return j.may(ctx, user, "get "+path, authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}})
+	return j.may(
+		ctx,
+		user,
+		"get "+path,
+		authorizationv1.SubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+		},
+	)
 }
 
 // MayUse says whether a user may do something with resources.
 func (j *Judge) MayUse(ctx context.Context, user api.User, what authorizationv1.ResourceAttributes) (bool, error) {
-	about := fmt.Sprintf("%q %q %q %q %q %q", what.Verb, what.Group, what.Version, what.Resource, what.Namespace, what.Name)
+	about := fmt.Sprintf(
+		"%q %q %q %q %q %q",
+		what.Verb,
+		what.Group,
+		what.Version,
+		what.Resource,
+		what.Namespace,
+		what.Name,
+	)
 	return j.may(ctx, user, about, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
 }
 
-func (j *Judge) may(ctx context.Context, user api.User, about string, spec authorizationv1.SubjectAccessReviewSpec) (bool, error) {
-	v, err := j.ask(fmt.Sprintf("may\x00%q %q %q %q %s", user.Name, user.UID, user.Groups, user.Extra, about), func() (v verdict, err error) {
-		ctx, cancel := context.WithTimeout(ctx, judgeTime)
-		defer cancel()
-		spec.User, spec.UID, spec.Groups = user.Name, user.UID, user.Groups
-		for k, values := range user.Extra {
-			if spec.Extra == nil {
-				spec.Extra = map[string]authorizationv1.ExtraValue{}
+func (j *Judge) may(
+	ctx context.Context,
+	user api.User,
+	about string,
+	spec authorizationv1.SubjectAccessReviewSpec,
+) (bool, error) {
+	v, err := j.ask(
+		fmt.Sprintf("may\x00%q %q %q %q %s", user.Name, user.UID, user.Groups, user.Extra, about),
+		func() (v verdict, err error) {
+			ctx, cancel := context.WithTimeout(ctx, judgeTime)
+			defer cancel()
+			spec.User, spec.UID, spec.Groups = user.Name, user.UID, user.Groups
+			for k, values := range user.Extra {
+				if spec.Extra == nil {
+					spec.Extra = map[string]authorizationv1.ExtraValue{}
+				}
+				spec.Extra[strings.ToLower(k)] = values
 			}
-			spec.Extra[strings.ToLower(k)] = values
-		}
-		review, err := j.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		if err != nil {
-			return v, fmt.Errorf("ask whether %s may %s: %w", user.Name, about, err)
-		}
-		v.yes = review.Status.Allowed
-		return v, nil
-	})
+			review, err := j.client.AuthorizationV1().
+				SubjectAccessReviews().
+				Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+			if err != nil {
+				return v, fmt.Errorf("ask whether %s may %s: %w", user.Name, about, err)
+			}
+			v.yes = review.Status.Allowed
+			return v, nil
+		},
+	)
 	return v.yes, err
 }
 

@@ -15,7 +15,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// S33: who may read a daemon's metrics is asked of the API server, whose answers are kept for a moment and whose silence is not.
+// S33: who may read a daemon's metrics is asked of the API server, whose answers are kept for a moment and whose
+// silence is not.
 func TestAJudgeAsksTheAPIServerAndKeepsItsAnswersForAMoment(t *testing.T) {
 	now, asked, away := time.Unix(0, 0), 0, false
 	server := fake.NewClientset()
@@ -30,7 +31,8 @@ func TestAJudgeAsksTheAPIServerAndKeepsItsAnswersForAMoment(t *testing.T) {
 			return true, o, nil
 		case *authorizationv1.SubjectAccessReview:
 			at := o.Spec.NonResourceAttributes
-			o.Status.Allowed = o.Spec.User == "prometheus" && len(o.Spec.Groups) == 1 && at.Path == "/metrics" && at.Verb == "get"
+			o.Status.Allowed = o.Spec.User == "prometheus" && len(o.Spec.Groups) == 1 && at.Path == "/metrics" &&
+				at.Verb == "get"
 			return true, o, nil
 		}
 		return false, nil, nil

@@ -15,7 +15,13 @@ import (
 // when ctx ends, when active does, or when the lease is lost; a lost lease is an error,
 // so that the process ends and starts afresh. The lease is let go only after active has
 // returned: never are two active.
-func Lead(ctx context.Context, client kubernetes.Interface, name string, log *slog.Logger, active func(context.Context) error) error {
+func Lead(
+	ctx context.Context,
+	client kubernetes.Interface,
+	name string,
+	log *slog.Logger,
+	active func(context.Context) error,
+) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("read the host name for the lease %s: %w", name, err)

@@ -65,7 +65,8 @@ func TestAStandbyStopsAtOnce(t *testing.T) { // S14
 	leader, stopLeader := context.WithCancel(t.Context())
 	leaderDone := make(chan error, 1)
 	go func() {
-		leaderDone <- Lead(leader, client, "x", log, func(ctx context.Context) error { close(started); <-ctx.Done(); return nil })
+		leaderDone <- Lead(leader, client, "x", log,
+			func(ctx context.Context) error { close(started); <-ctx.Done(); return nil })
 	}()
 	<-started
 	standby, stop := context.WithCancel(t.Context())
@@ -81,7 +82,13 @@ func TestAStandbyStopsAtOnce(t *testing.T) { // S14
 
 func TestWhatTheActiveOneReturnsIsReturned(t *testing.T) {
 	failure := errors.New("broken")
-	err := Lead(t.Context(), fake.NewClientset(), "x", slog.New(slog.DiscardHandler), func(context.Context) error { return failure })
+	err := Lead(
+		t.Context(),
+		fake.NewClientset(),
+		"x",
+		slog.New(slog.DiscardHandler),
+		func(context.Context) error { return failure },
+	)
 	if !errors.Is(err, failure) {
 		t.Fatalf("got %v", err)
 	}

@@ -20,11 +20,13 @@ type requests struct {
 	seconds *prometheus.HistogramVec
 }
 
-// countRequests returns the metrics in a registry, made there if nobody has made them: all clients of a daemon count in the same.
+// countRequests returns the metrics in a registry, made there if nobody has made them: all clients of a daemon count in
+// the same.
 func countRequests(registry prometheus.Registerer) (requests, error) {
 	r := requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rest_client_requests_total", Help: "Requests to the API server, by what it answered; <error> where it did not.",
+			Name: "rest_client_requests_total", Help: "Requests to the API server, by what it answered; <error> " +
+				"where it did not.",
 		}, []string{"code", "method", "host"}),
 		seconds: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rest_client_request_duration_seconds", Help: "Time until the API server begins to answer.",
@@ -56,7 +58,11 @@ func registered[C prometheus.Collector](registry prometheus.Registerer, c C) (C,
 
 // CountLeading returns active wrapped so that the leader election metric is 1 for the lease's name while it runs, and 0
 // before and after.
-func CountLeading(registry prometheus.Registerer, name string, active func(context.Context) error) (func(context.Context) error, error) {
+func CountLeading(
+	registry prometheus.Registerer,
+	name string,
+	active func(context.Context) error,
+) (func(context.Context) error, error) {
 	leads, err := registered(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status", Help: "1 while this process holds a lease, 0 while it waits for it.",
 	}, []string{"name"}))

@@ -25,7 +25,8 @@ func TestRequestsAreCountedByWhatIsAnswered(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: '" + server.URL + "'}}]}"
+	text := "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], " +
+		"clusters: [{name: c, cluster: {server: '" + server.URL + "'}}]}"
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,8 @@ func TestWhoLeadsIsASeries(t *testing.T) {
 		t.Helper()
 		text := "# HELP leader_election_master_status 1 while this process holds a lease, 0 while it waits for it.\n" +
 			"# TYPE leader_election_master_status gauge\nleader_election_master_status{name=\"x\"} " + want + "\n"
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(text), "leader_election_master_status"); err != nil {
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(text),
+			"leader_election_master_status"); err != nil {
 			t.Error(err)
 		}
 	}

@@ -9,12 +9,19 @@ import (
 )
 
 func TestManagersAreLeftOutOfACopy(t *testing.T) {
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "me"}}}}
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:          "web",
+			Labels:        map[string]string{"a": "b"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "me"}},
+		},
+	}
 	got, err := WithoutManagers(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := got.(*corev1.Service); got == s || got.ManagedFields != nil || got.Name != "web" || got.Labels["a"] != "b" {
+	if got := got.(*corev1.Service); got == s || got.ManagedFields != nil || got.Name != "web" ||
+		got.Labels["a"] != "b" {
 		t.Errorf("got %+v", got)
 	}
 	if len(s.ManagedFields) != 1 {

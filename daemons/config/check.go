@@ -23,8 +23,8 @@ type Problem struct {
 // checked is a configuration of which more can be wrong than a value out of its range.
 type checked interface{ problems() []Problem }
 
-// Problems finds what is wrong with the configuration that cfg points to. clusterctl asks when it reads a configuration, and the daemon
-// when it starts: what the one accepts, the other carries out.
+// Problems finds what is wrong with the configuration that cfg points to. clusterctl asks when it reads a
+// configuration, and the daemon when it starts: what the one accepts, the other carries out.
 func Problems(cfg any) (list []Problem) {
 	value := reflect.ValueOf(cfg).Elem()
 	for i := range value.NumField() {

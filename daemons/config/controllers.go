@@ -6,16 +6,19 @@ import (
 	"strings"
 )
 
-// Controllers are the names by which --controllers knows the controllers, in the order in which they start. clusterctl reads them where a
-// configuration says which of them run.
+// Controllers are the names by which --controllers knows the controllers, in the order in which they start. clusterctl
+// reads them where a configuration says which of them run.
 var Controllers = []string{
-	"serviceaccount", "serviceaccount-token", "namespace", "nodecidr", "node", "cloud-node", "taint-eviction", "deployment", "replicaset",
+	"serviceaccount", "serviceaccount-token", "namespace", "nodecidr", "node", "cloud-node", "taint-eviction",
+	"deployment", "replicaset",
 	"replicationcontroller", "statefulset", "daemonset", "job", "cronjob", "horizontal-pod-autoscaler", "endpoints",
 	"endpointslice", "endpointslice-mirroring", "networkpolicy", "presence", "service", "disruption", "podgc",
 	"garbage", "resourcequota", "persistentvolume-binder",
-	"directory-provisioner", "ephemeral-volume", "resourceclaim", "device-taint-eviction", "persistentvolume-expander", "pvc-protection", "pv-protection", "vac-protection",
+	"directory-provisioner", "ephemeral-volume", "resourceclaim", "device-taint-eviction", "persistentvolume-expander",
+	"pvc-protection", "pv-protection", "vac-protection",
 	"validatingadmissionpolicy-status",
-	"certificate", "certificate-approval", "podcertificaterequest-cleaner", "clusterrole-aggregation", "token-cleaner", "bootstrap-signer", "service-cidr",
+	"certificate", "certificate-approval", "podcertificaterequest-cleaner", "clusterrole-aggregation", "token-cleaner",
+	"bootstrap-signer", "service-cidr",
 	"legacy-serviceaccount-token-cleaner", "storage-version-migrator",
 }
 
@@ -36,8 +39,12 @@ func ChosenControllers(patterns []string) ([]string, error) {
 			}
 		}
 		if !known {
-			return nil, fmt.Errorf("no controller is named %q: write \"*\" for all, NAME, or -NAME to leave one out, where NAME is one of %s",
-				p, strings.Join(slices.Sorted(slices.Values(Controllers)), ", "))
+			return nil, fmt.Errorf(
+				"no controller is named %q: write \"*\" for all, NAME, or -NAME to leave one out, where NAME is one "+
+					"of %s",
+				p,
+				strings.Join(slices.Sorted(slices.Values(Controllers)), ", "),
+			)
 		}
 	}
 	return slices.DeleteFunc(out, func(name string) bool { return slices.Contains(patterns, "-"+name) }), nil

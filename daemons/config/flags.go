@@ -57,10 +57,10 @@ func Flags(name string, cfg any) *pflag.FlagSet {
 	return set
 }
 
-// Args renders the fields of the struct that cfg points to as command line
-// arguments that Flags' set parses back to the same values, in the order of the
-// fields. A field at its default (as in def, a pointer to the same type) is left out, unless its tag says `written:"always"`:
-// scanners look for what is decided about security in the command line, and know no defaults but upstream's.
+// Args renders the fields of the struct that cfg points to as command line arguments that Flags' set parses back to the
+// same values, in the order of the fields. A field at its default (as in def, a pointer to the same type) is left out,
+// unless its tag says `written:"always"`: scanners look for what is decided about security in the command line, and
+// know no defaults but upstream's.
 func Args(cfg, def any) []string {
 	var args []string
 	value, defaults := reflect.ValueOf(cfg).Elem(), reflect.ValueOf(def).Elem()
@@ -70,7 +70,8 @@ func Args(cfg, def any) []string {
 		if field.Anonymous {
 			args = append(args, Args(value.Field(i).Addr().Interface(), defaults.Field(i).Addr().Interface())...)
 		}
-		usual := reflect.DeepEqual(value.Field(i).Interface(), defaults.Field(i).Interface()) && field.Tag.Get("written") != "always"
+		usual := reflect.DeepEqual(value.Field(i).Interface(), defaults.Field(i).Interface()) &&
+			field.Tag.Get("written") != "always"
 		if flag == "" || usual {
 			continue
 		}

@@ -13,35 +13,39 @@ import (
 	"strings"
 )
 
-// PoolsName is the ConfigMap in kube-system that has the pools of addresses for Services of type LoadBalancer: each key of its data is the
-// name of a pool, each value a Pool as JSON.
+// PoolsName is the ConfigMap in kube-system that has the pools of addresses for Services of type LoadBalancer: each key
+// of its data is the name of a pool, each value a Pool as JSON.
 const PoolsName = "load-balancer-pools"
 
-// NoPoolsAnnotation of that ConfigMap, with the value "true", says that there are to be no pools. A ConfigMap without pools that does not say so,
-// and one that is missing, say nothing: Services keep what they have.
+// NoPoolsAnnotation of that ConfigMap, with the value "true", says that there are to be no pools. A ConfigMap without
+// pools that does not say so, and one that is missing, say nothing: Services keep what they have.
 const NoPoolsAnnotation = "clusterctl.local/no-load-balancer-pools"
 
 // Pool is addresses that Services of type LoadBalancer get.
 type Pool struct {
-	Name       string   `json:"-"`
-	Addresses  []string `json:"addresses"`            // as ReadRange reads them
-	AutoAssign *bool    `json:"autoAssign,omitempty"` // whether Services that name no pool and no address get one; nil means yes
+	Name      string   `json:"-"`
+	Addresses []string `json:"addresses"` // as ReadRange reads them
+	// whether Services that name no pool and no address get one; nil means yes
+	AutoAssign *bool    `json:"autoAssign,omitempty"`
 	Namespaces []string `json:"namespaces,omitempty"` // whose Services get an address; none means all
-	Interfaces []string `json:"interfaces,omitempty"` // of the machines, on which the addresses are announced; none means that of their network
-	// ShareBetweenNamespaces lets Services of different namespaces share an address; nil means no. Whoever may write a Service anywhere
-	// could guess the key by which others share theirs, and take the ports that those leave.
+	// of the machines, on which the addresses are announced; none means that of their network
+	Interfaces []string `json:"interfaces,omitempty"`
+	// ShareBetweenNamespaces lets Services of different namespaces share an address; nil means no. Whoever may write a
+	// Service anywhere could guess the key by which others share theirs, and take the ports that those leave.
 	ShareBetweenNamespaces *bool `json:"shareBetweenNamespaces,omitempty"`
 
-	BGP *BGP `json:"bgp,omitempty"` // routers that are told of the addresses; nil means that neighbours are, by ARP and NDP
+	// routers that are told of the addresses; nil means that neighbours are, by ARP and NDP
+	BGP *BGP `json:"bgp,omitempty"`
 
 	Ranges []Range `json:"-"` // what Addresses say
 }
 
 // BGP is the routers that are told of a pool's addresses, by all machines that may take packets for them.
 type BGP struct {
-	ASN             uint32    `json:"asn"` // of the machines
-	Peers           []BGPPeer `json:"peers"`
-	HoldTimeSeconds int       `json:"holdTimeSeconds,omitempty"` // after so much silence a machine is taken for dead; 0 means BGPHoldTimeSeconds
+	ASN   uint32    `json:"asn"` // of the machines
+	Peers []BGPPeer `json:"peers"`
+	// after so much silence a machine is taken for dead; 0 means BGPHoldTimeSeconds
+	HoldTimeSeconds int `json:"holdTimeSeconds,omitempty"`
 }
 
 // BGPPeer is a router.
@@ -83,14 +87,16 @@ func (b *BGP) Problem() string {
 	return ""
 }
 
-// sameSessions says why two pools cannot be told to the same routers, "" when they can: a router has one session with a machine.
+// sameSessions says why two pools cannot be told to the same routers, "" when they can: a router has one session with a
+// machine.
 func sameSessions(a, b Pool) string {
 	if a.BGP == nil || b.BGP == nil {
 		return ""
 	}
 	for _, p := range a.BGP.Peers {
 		for _, o := range b.BGP.Peers {
-			if p.Address == o.Address && (p != o || a.BGP.ASN != b.BGP.ASN || a.BGP.HoldTimeSeconds != b.BGP.HoldTimeSeconds) {
+			if p.Address == o.Address &&
+				(p != o || a.BGP.ASN != b.BGP.ASN || a.BGP.HoldTimeSeconds != b.BGP.HoldTimeSeconds) {
 				return fmt.Sprintf("peer %s has another asn, port or hold time in pool %s", p.Address, b.Name)
 			}
 		}
@@ -136,8 +142,8 @@ func PrefixRange(p netip.Prefix) Range {
 	return Range{p.Masked().Addr(), end}
 }
 
-// ReadRange reads an address, a range from one to another, or a network. Of a network, the address that stands for the network itself is left
-// out, and in IPv4 the one that reaches all of it.
+// ReadRange reads an address, a range from one to another, or a network. Of a network, the address that stands for the
+// network itself is left out, and in IPv4 the one that reaches all of it.
 func ReadRange(text string) (Range, error) {
 	if from, to, isRange := strings.Cut(text, "-"); isRange {
 		first, err := readAddress(from)
@@ -214,8 +220,8 @@ func EncodePools(pools []Pool) (data, annotations map[string]string, err error) 
 	return data, nil, nil
 }
 
-// ReadPools reads a ConfigMap of pools, by its data and its annotations. It returns an error, and no pools, when nothing may follow from it: it
-// cannot be read, or is empty and does not say that there are to be no pools.
+// ReadPools reads a ConfigMap of pools, by its data and its annotations. It returns an error, and no pools, when
+// nothing may follow from it: it cannot be read, or is empty and does not say that there are to be no pools.
 func ReadPools(data, annotations map[string]string) ([]Pool, error) {
 	if len(data) == 0 && annotations[NoPoolsAnnotation] != "true" {
 		return nil, fmt.Errorf("it is empty, and has no annotation %s: \"true\"", NoPoolsAnnotation)
@@ -223,8 +229,8 @@ func ReadPools(data, annotations map[string]string) ([]Pool, error) {
 	return DecodePools(data)
 }
 
-// DecodePools reads pools as the ConfigMap holds them, sorted by name. Nothing is returned when something of it is wrong: half of the pools would have
-// addresses of the other half taken back.
+// DecodePools reads pools as the ConfigMap holds them, sorted by name. Nothing is returned when something of it is
+// wrong: half of the pools would have addresses of the other half taken back.
 func DecodePools(data map[string]string) ([]Pool, error) {
 	var pools []Pool
 	for _, name := range slices.Sorted(maps.Keys(data)) {

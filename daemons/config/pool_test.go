@@ -39,8 +39,13 @@ func TestRangesOfAddresses(t *testing.T) {
 
 func TestPoolsAreReadAsTheyAreWritten(t *testing.T) {
 	off := false
-	data, annotations, err := EncodePools([]Pool{{Name: "office", Addresses: []string{"10.0.0.10-10.0.0.20", "fd00::/124"}}, {Name: "edge", Addresses: []string{"192.168.7.0/28"},
-		AutoAssign: &off, Namespaces: []string{"shop"}, Interfaces: []string{"eth1"}}})
+	data, annotations, err := EncodePools(
+		[]Pool{
+			{Name: "office", Addresses: []string{"10.0.0.10-10.0.0.20", "fd00::/124"}},
+			{Name: "edge", Addresses: []string{"192.168.7.0/28"},
+				AutoAssign: &off, Namespaces: []string{"shop"}, Interfaces: []string{"eth1"}},
+		},
+	)
 	if err != nil || len(annotations) > 0 {
 		t.Fatal(annotations, err)
 	}
@@ -52,7 +57,9 @@ func TestPoolsAreReadAsTheyAreWritten(t *testing.T) {
 		t.Fatalf("read as %v, %v", pools, err)
 	}
 	edge, office := &pools[0], &pools[1]
-	if edge.AutoAssign == nil || *edge.AutoAssign || office.AutoAssign != nil || !edge.Serves("shop") || edge.Serves("lab") || !office.Serves("lab") {
+	if edge.AutoAssign == nil || *edge.AutoAssign || office.AutoAssign != nil || !edge.Serves("shop") ||
+		edge.Serves("lab") ||
+		!office.Serves("lab") {
 		t.Errorf("read as %+v, %+v", edge, office)
 	}
 	for _, a := range []string{"10.0.0.10", "10.0.0.20", "fd00::f"} {
@@ -81,7 +88,8 @@ func TestNoPoolsAreSaid(t *testing.T) {
 			t.Errorf("an empty ConfigMap with annotations %v is read as %v", annotations, pools)
 		}
 	}
-	if pools, err := ReadPools(map[string]string{"office": `{"addresses":["10.0.0.10"]}`}, annotations); err != nil || len(pools) != 1 {
+	if pools, err := ReadPools(map[string]string{"office": `{"addresses":["10.0.0.10"]}`}, annotations); err != nil ||
+		len(pools) != 1 {
 		t.Errorf("a pool beside the word that there are none is read as %v, %v", pools, err)
 	}
 }
@@ -99,7 +107,9 @@ func TestPoolsThatAreNotRead(t *testing.T) {
 		`{"addresses":["10.0.0.0/27"]}`:       "overlaps 10.0.0.10-10.0.0.20 of pool a",
 		`{"addresses":["10.1.0.5","10.1.0.0/24"]}`: "overlaps 10.1.0.5 of pool b",
 	} {
-		if pools, err := DecodePools(map[string]string{"a": good, "b": text}); err == nil || !strings.Contains(err.Error(), want) || pools != nil {
+		if pools, err := DecodePools(map[string]string{"a": good, "b": text}); err == nil ||
+			!strings.Contains(err.Error(), want) ||
+			pools != nil {
 			t.Errorf("%s: %v, %v", text, pools, err)
 		}
 	}

@@ -13,12 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Setting is a field of a daemon's configuration that users of clusterctl may set: one with a setting tag, which is its name in the
-// configuration language. Everything else follows from the field: its type, its help, its default, and what is checked of its value.
+// Setting is a field of a daemon's configuration that users of clusterctl may set: one with a setting tag, which is its
+// name in the configuration language. Everything else follows from the field: its type, its help, its default, and what
+// is checked of its value.
 //
-// A doc tag stands for the help where the language has the setting otherwise than the daemon: the content of a file, not its path. A range tag says which values are allowed, as "1..100", "1s.." or, for one value that means something else, "0|576..65535". A fixed
-// tag says why the setting stays what it was when the cluster was made. A refused tag is on other fields, and says why only their zero value is
-// carried out.
+// A doc tag stands for the help where the language has the setting otherwise than the daemon: the content of a file,
+// not its path. A range tag says which values are allowed, as "1..100", "1s.." or, for one value that means something
+// else, "0|576..65535". A fixed tag says why the setting stays what it was when the cluster was made. A refused tag is
+// on other fields, and says why only their zero value is carried out.
 type Setting struct {
 	Name    string
 	Told    string // how the daemon itself is told: --node-monitor-period, or the name in its file
@@ -30,7 +32,8 @@ type Setting struct {
 	field  []int
 }
 
-// Settings returns the settings of the configuration that def points to, in the order of its fields. def has the defaults.
+// Settings returns the settings of the configuration that def points to, in the order of its fields. def has the
+// defaults.
 func Settings(def any) []Setting { return settingsIn(reflect.ValueOf(def).Elem(), nil) }
 
 func settingsIn(value reflect.Value, at []int) (list []Setting) {
@@ -49,14 +52,16 @@ func settingsIn(value reflect.Value, at []int) (list []Setting) {
 			told = "--" + flag
 		}
 		list = append(list, Setting{
-			Name: name, Told: told, Help: cmp.Or(field.Tag.Get("doc"), field.Tag.Get("help")), Default: value.Field(i).Interface(), Fixed: field.Tag.Get("fixed"),
+			Name: name, Told: told, Help: cmp.Or(field.Tag.Get("doc"), field.Tag.Get("help")),
+			Default: value.Field(i).Interface(), Fixed: field.Tag.Get("fixed"),
 			bounds: field.Tag.Get("range"), field: path,
 		})
 	}
 	return list
 }
 
-// Others are the fields that users cannot set, as the daemon is told of them without dashes, with why nobody can where that is so.
+// Others are the fields that users cannot set, as the daemon is told of them without dashes, with why nobody can where
+// that is so.
 func Others(def any) map[string]string {
 	list := map[string]string{}
 	t := reflect.TypeOf(def).Elem()
@@ -120,13 +125,15 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Chosen are the settings of one configuration that somebody has chosen; where they are laid over a configuration, everything else stays.
+// Chosen are the settings of one configuration that somebody has chosen; where they are laid over a configuration,
+// everything else stays.
 type Chosen[T any] struct {
 	values T
 	names  []string // sorted
 }
 
-// Choose notes a setting's value. A name that is no setting's, or a value of another type than its field, is a mistake of the program.
+// Choose notes a setting's value. A name that is no setting's, or a value of another type than its field, is a mistake
+// of the program.
 func (c *Chosen[T]) Choose(name string, value any) {
 	for _, s := range Settings(&c.values) {
 		if s.Name == name {

@@ -91,7 +91,8 @@ func TestEverySettingIsReadBackAsItWasRendered(t *testing.T) {
 		read := roundTrip(t, cfg, defaults[block]())
 		for _, s := range config.Settings(cfg) {
 			merged := s.Name == "eviction_hard" && cfg.(*config.KubeletSettings).MergeDefaultEvictionSettings
-			if got, want := s.Of(read), s.Of(cfg); !merged && !reflect.DeepEqual(got, want) && config.Text(got) != config.Text(want) {
+			if got, want := s.Of(read), s.Of(cfg); !merged && !reflect.DeepEqual(got, want) &&
+				config.Text(got) != config.Text(want) {
 				t.Errorf("%s.%s was %s, and is read as %s", block, s.Name, config.Text(want), config.Text(got))
 			}
 		}
@@ -109,7 +110,8 @@ func TestWhatIsChosenGoesOverTheRestAndNothingElseDoes(t *testing.T) {
 		t.Fatalf("written as %s, %v", text, err)
 	}
 	var read config.Chosen[config.KubeletSettings]
-	if err := json.Unmarshal([]byte(`{"cgroup_root":"/lab","max_pods":110,"CgroupRoot":"","of_another_release":{}}`), &read); err != nil || !reflect.DeepEqual(read, chosen) {
+	if err := json.Unmarshal([]byte(`{"cgroup_root":"/lab","max_pods":110,"CgroupRoot":"","of_another_release":{}}`), &read); err != nil ||
+		!reflect.DeepEqual(read, chosen) {
 		t.Fatalf("read as %+v, %v", read, err)
 	}
 	cfg := config.DefaultKubeletSettings()
@@ -123,7 +125,8 @@ func TestWhatIsChosenGoesOverTheRestAndNothingElseDoes(t *testing.T) {
 func TestThresholdsOfEvictionAreAllThatTheFileHas(t *testing.T) {
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	for text, want := range map[string]int{
-		"": 4, "evictionHard: {memory.available: 1Gi}": 1, "evictionHard: {}": 0, "evictionHard: {pid.available: 10%}\nmergeDefaultEvictionSettings: true": 5,
+		"": 4, "evictionHard: {memory.available: 1Gi}": 1, "evictionHard: {}": 0, "evictionHard: {pid.available: " +
+			"10%}\nmergeDefaultEvictionSettings: true": 5,
 	} {
 		file, err := config.ReadKubeletFile([]byte(head + text))
 		if err != nil || len(file.EvictionHard) != want {
@@ -142,7 +145,9 @@ func TestDaemonsRefuseWhatTheyWouldNotCarryOut(t *testing.T) {
 		cfg  any
 		want []string
 	}{
-		{&manager, []string{"--unhealthy-zone-threshold: must be from 0 to 1, and is 55", "--controllers: no controller is named", "--node-cidr-mask-size: must be from 16 to 32", "--node-monitor-grace-period: "}},
+		{&manager, []string{"--unhealthy-zone-threshold: must be from 0 to 1, and is " +
+			"55", "--controllers: no controller is named", "--node-cidr-mask-size: must be from 16 to " +
+			"32", "--node-monitor-grace-period: "}},
 		{&proxy, []string{`--proxy-mode: "ipvs" is not carried out`, "--nodeport-addresses: "}},
 		{&dns, []string{`--upstream: "dns.example.com" `, `--upstream: "10.0.0.53:dns" `, "--cache-ttl: must be from 1s to 1h, and is 0s"}},
 	} {

@@ -63,8 +63,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// all is every controller, by the name that --controllers knows it by, with the service account that it is, whose role has the same name, and
-// upstream's name for whom its events are from; those without one have no events.
+// all is every controller, by the name that --controllers knows it by, with the service account that it is, whose role
+// has the same name, and upstream's name for whom its events are from; those without one have no events.
 var all = []struct {
 	name string
 	new  func(loop.Context) loop.Controller
@@ -88,7 +88,12 @@ var all = []struct {
 	{"horizontal-pod-autoscaler", autoscaler.New, "horizontal-pod-autoscaler", "horizontal-pod-autoscaler"},
 	{"endpoints", endpoints.New, "endpoint-controller", "endpoint-controller"},
 	{"endpointslice", endpoints.NewSlices, "endpointslice-controller", "endpoint-slice-controller"},
-	{"endpointslice-mirroring", mirroring.New, "endpointslicemirroring-controller", "endpoint-slice-mirroring-controller"},
+	{
+		"endpointslice-mirroring",
+		mirroring.New,
+		"endpointslicemirroring-controller",
+		"endpoint-slice-mirroring-controller",
+	},
 	{"networkpolicy", networkpolicy.New, "networkpolicy-controller", ""},
 	{"presence", presence.New, "presence-controller", ""},
 	{"service", loadbalancer.New, "service-controller", "service-controller"},
@@ -120,7 +125,8 @@ var all = []struct {
 // Lease is the name of the lease in kube-system whose holder is active.
 const Lease = "kube-controller-manager"
 
-// Options replace what the controllers touch, for clusters that time is moved and faults are put in, and that are one process.
+// Options replace what the controllers touch, for clusters that time is moved and faults are put in, and that are one
+// process.
 type Options struct {
 	Clock clock.WithTicker                             // all that waits goes by it; nil means the real one
 	Wrap  func(to http.RoundTripper) http.RoundTripper // what requests to the API server go through; nil means nothing
@@ -140,7 +146,15 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 		return fmt.Errorf("--controllers: %w", err)
 	}
 	connect := func(anonymous bool) (*rest.Config, error) {
-		c, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease, Anonymous: anonymous, Metrics: env.Metrics})
+		c, err := client.Config(
+			client.Options{
+				Kubeconfig: cfg.Kubeconfig,
+				APIServers: cfg.APIServers,
+				UserAgent:  Lease,
+				Anonymous:  anonymous,
+				Metrics:    env.Metrics,
+			},
+		)
 		if err == nil && o.Wrap != nil {
 			c.Wrap(o.Wrap)
 		}
@@ -158,11 +172,31 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 	if err != nil {
 		return err
 	}
-	m := manager{rest: restConfig, anonymous: func() (*rest.Config, error) { return connect(true) }, cfg: cfg, chosen: chosen, clock: o.Clock, vouched: o.Vouched, queues: queues, metrics: env.Metrics, log: env.Log}
+	m := manager{
+		rest:      restConfig,
+		anonymous: func() (*rest.Config, error) { return connect(true) },
+		cfg:       cfg,
+		chosen:    chosen,
+		clock:     o.Clock,
+		vouched:   o.Vouched,
+		queues:    queues,
+		metrics:   env.Metrics,
+		log:       env.Log,
+	}
 	env.Rest.Dense()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return env.ServeHealth(ctx, cfg.BindAddress, cfg.SecurePort, cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile, cfg.ClientCRLFile, cfg.Profiling, client.NewJudge(leases))
+		return env.ServeHealth(
+			ctx,
+			cfg.BindAddress,
+			cfg.SecurePort,
+			cfg.TLSCertFile,
+			cfg.TLSPrivateKeyFile,
+			cfg.ClientCAFile,
+			cfg.ClientCRLFile,
+			cfg.Profiling,
+			client.NewJudge(leases),
+		)
 	})
 	g.Go(func() error {
 		env.Health.Ready("started", func() error { return nil }) // a standby is ready to lead
@@ -192,7 +226,15 @@ type manager struct {
 }
 
 func (m manager) run(ctx context.Context) error {
-	c := loop.Context{Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues, Metrics: m.metrics, Vouched: m.vouched, Followers: loop.NewFollowers()}
+	c := loop.Context{
+		Config:    m.cfg,
+		Log:       m.log,
+		Clock:     m.clock,
+		Queues:    m.queues,
+		Metrics:   m.metrics,
+		Vouched:   m.vouched,
+		Followers: loop.NewFollowers(),
+	}
 	var err error
 	if c.Client, c.Dynamic, c.Metadata, err = identity.Clients(m.rest); err != nil {
 		return err
@@ -220,7 +262,8 @@ func (m manager) run(ctx context.Context) error {
 		}
 		controllers = append(controllers, entry.new(own))
 	}
-	for _, controller := range controllers { // only now, when all have said which caches they need: one that runs may start them
+	for _, controller := range controllers {
+		// only now, when all have said which caches they need: one that runs may start them
 		g.Go(func() error { return controller.Run(ctx) })
 	}
 	c.Informers.StartWithContext(ctx)
@@ -228,7 +271,8 @@ func (m manager) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// identities returns what makes the context of a controller that is a service account, which is the manager's own where all run as its user.
+// identities returns what makes the context of a controller that is a service account, which is the manager's own where
+// all run as its user.
 func (m manager) identities(c loop.Context) (func(account string) (loop.Context, error), error) {
 	if !m.cfg.UseServiceAccountCredentials {
 		return func(string) (loop.Context, error) { return c, nil }, nil

@@ -19,12 +19,19 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// What the collector of garbage takes from the shared caches is there anyway, and nothing that is there does it watch a second time.
+// What the collector of garbage takes from the shared caches is there anyway, and nothing that is there does it watch a
+// second time.
 func TestTheCollectorTakesWhatOtherControllersHold(t *testing.T) {
 	client := fake.NewClientset()
-	c := loop.Context{Client: client, Dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme), Metadata: metadatafake.NewSimpleMetadataClient(scheme.Scheme),
-		Config: config.DefaultControllerManager(), Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(10),
-		Informers: informers.New(client)}
+	c := loop.Context{
+		Client:    client,
+		Dynamic:   dynamicfake.NewSimpleDynamicClient(scheme.Scheme),
+		Metadata:  metadatafake.NewSimpleMetadataClient(scheme.Scheme),
+		Config:    config.DefaultControllerManager(),
+		Log:       slog.New(slog.DiscardHandler),
+		Events:    record.NewFakeRecorder(10),
+		Informers: informers.New(client),
+	}
 	for _, entry := range all {
 		entry.new(c)
 	}

@@ -15,14 +15,14 @@ import (
 
 // sharer has cached objects share what is equal in them, so that there is one copy of it.
 //
-// It also keeps together what lives. What is decoded lies among garbage, since most of an object is dropped, and one text of 16 bytes
-// that lives keeps a page of 8 KiB: so what lives is copied to places of its own.
+// It also keeps together what lives. What is decoded lies among garbage, since most of an object is dropped, and one
+// text of 16 bytes that lives keeps a page of 8 KiB: so what lives is copied to places of its own.
 type sharer struct {
 	last  map[family]weak.Pointer[corev1.Pod] // the pod of a family to share with
 	sweep int                                 // how long last may get before those are dropped whose pods are gone
 	words map[string]string
-	// common has the texts that many objects share, apart from those of single ones: one of them would keep the whole place of texts that
-	// are gone with their object.
+	// common has the texts that many objects share, apart from those of single ones: one of them would keep the whole
+	// place of texts that are gone with their object.
 	common loop.Shelf
 	shelf  loop.Shelf
 
@@ -66,10 +66,18 @@ func newSharer() sharer {
 // pod has a pod share what is equal in it and in others, of its owner first.
 func (s *sharer) pod(p *corev1.Pod, owner *metav1.OwnerReference) {
 	p.Namespace, p.Spec.NodeName = s.word(p.Namespace), s.word(p.Spec.NodeName)
-	p.Status.Phase, p.Status.QOSClass = corev1.PodPhase(s.word(string(p.Status.Phase))), corev1.PodQOSClass(s.word(string(p.Status.QOSClass)))
+	p.Status.Phase, p.Status.QOSClass = corev1.PodPhase(
+		s.word(string(p.Status.Phase)),
+	), corev1.PodQOSClass(
+		s.word(string(p.Status.QOSClass)),
+	)
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
-		c.Type, c.Status = corev1.PodConditionType(s.word(string(c.Type))), corev1.ConditionStatus(s.word(string(c.Status)))
+		c.Type, c.Status = corev1.PodConditionType(
+			s.word(string(c.Type)),
+		), corev1.ConditionStatus(
+			s.word(string(c.Status)),
+		)
 	}
 	if owner != nil {
 		s.sibling(owner.UID, p)
@@ -154,9 +162,14 @@ func (s *sharer) ownersOf(of []metav1.OwnerReference) []metav1.OwnerReference {
 // spec has pods of different owners share what most have in common.
 func (s *sharer) spec(p *corev1.PodSpec) {
 	p.Containers, p.Tolerations = s.containers.one(p.Containers), s.tolerations.one(p.Tolerations)
-	p.TerminationGracePeriodSeconds, p.Priority = s.seconds.one(p.TerminationGracePeriodSeconds), s.numbers.one(p.Priority)
+	p.TerminationGracePeriodSeconds, p.Priority = s.seconds.one(
+		p.TerminationGracePeriodSeconds,
+	), s.numbers.one(
+		p.Priority,
+	)
 	p.EnableServiceLinks, p.PreemptionPolicy = s.flags.one(p.EnableServiceLinks), s.preemption.one(p.PreemptionPolicy)
-	for _, text := range []*string{(*string)(&p.RestartPolicy), (*string)(&p.DNSPolicy), &p.ServiceAccountName, &p.DeprecatedServiceAccount,
+	for _, text := range []*string{(*string)(&p.RestartPolicy), (*string)(&p.DNSPolicy), &p.ServiceAccountName,
+		&p.DeprecatedServiceAccount,
 		&p.SchedulerName, &p.PriorityClassName} {
 		*text = s.word(*text)
 	}
@@ -174,7 +187,11 @@ func (s *sharer) node(n *corev1.Node) {
 	status.Conditions = s.health.Keep(status.Conditions)
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		c.Type, c.Status = corev1.NodeConditionType(s.word(string(c.Type))), corev1.ConditionStatus(s.word(string(c.Status)))
+		c.Type, c.Status = corev1.NodeConditionType(
+			s.word(string(c.Type)),
+		), corev1.ConditionStatus(
+			s.word(string(c.Status)),
+		)
 		c.Reason, c.Message = s.word(c.Reason), s.word(c.Message)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// slimmer drops from objects what no controller reads, before they are cached, and has them share what is equal in them. Each object
-// is its cache's own when it comes here; afterwards nobody changes it, nor writes it back as it is.
+// slimmer drops from objects what no controller reads, before they are cached, and has them share what is equal in
+// them. Each object is its cache's own when it comes here; afterwards nobody changes it, nor writes it back as it is.
 type slimmer struct {
 	mu     sync.Mutex
 	shared sharer
@@ -17,8 +17,8 @@ type slimmer struct {
 
 func newSlimmer() *slimmer { return &slimmer{shared: newSharer()} }
 
-// done marks what is small already, in a place that is empty then: a cache that starts has its objects from a list that has slimmed them
-// itself. What is decoded has there either nothing or something.
+// done marks what is small already, in a place that is empty then: a cache that starts has its objects from a list that
+// has slimmed them itself. What is decoded has there either nothing or something.
 var done = []metav1.ManagedFieldsEntry{}
 
 // slim is the transformation of all shared caches.
@@ -42,7 +42,8 @@ func (s *slimmer) slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// pod makes a pod small. One of a StatefulSet stays whole, for that controller writes it back when it mends its identity.
+// pod makes a pod small. One of a StatefulSet stays whole, for that controller writes it back when it mends its
+// identity.
 func (s *slimmer) pod(p *corev1.Pod) {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner != nil && owner.Kind == "StatefulSet" {
@@ -66,7 +67,8 @@ func (s *slimmer) node(n *corev1.Node) {
 // slimSpec leaves what says where a pod may be, what it takes, and which claims and Secrets it has.
 func slimSpec(spec *corev1.PodSpec) {
 	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool {
-		secret := v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(p corev1.VolumeProjection) bool { return p.Secret != nil })
+		secret := v.Projected != nil &&
+			slices.ContainsFunc(v.Projected.Sources, func(p corev1.VolumeProjection) bool { return p.Secret != nil })
 		return v.PersistentVolumeClaim == nil && v.Ephemeral == nil && v.Secret == nil && !secret
 	})
 	spec.Volumes = slices.Clip(spec.Volumes)
@@ -77,20 +79,33 @@ func slimSpec(spec *corev1.PodSpec) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
-			containers[i] = corev1.Container{Name: c.Name, Image: c.Image, Ports: c.Ports, Env: c.Env, EnvFrom: c.EnvFrom, Resources: c.Resources,
-				RestartPolicy: c.RestartPolicy}
+			containers[i] = corev1.Container{
+				Name:          c.Name,
+				Image:         c.Image,
+				Ports:         c.Ports,
+				Env:           c.Env,
+				EnvFrom:       c.EnvFrom,
+				Resources:     c.Resources,
+				RestartPolicy: c.RestartPolicy,
+			}
 		}
 	}
 }
 
 // uninteresting are conditions that no controller looks at but for a Job's rules.
-var uninteresting = []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodScheduled}
+var uninteresting = []corev1.PodConditionType{
+	corev1.PodReadyToStartContainers,
+	corev1.PodInitialized,
+	corev1.ContainersReady,
+	corev1.PodScheduled,
+}
 
 // runs is the state of all containers that run: whether one does is read, not since when.
 var runs = &corev1.ContainerStateRunning{}
 
 func slimStatus(status *corev1.PodStatus, allConditions bool) {
-	status.HostIP, status.HostIPs, status.EphemeralContainerStatuses, status.Resources, status.AllocatedResources = "", nil, nil, nil, nil
+	status.HostIP, status.HostIPs, status.EphemeralContainerStatuses, status.Resources, status.AllocatedResources = "",
+		nil, nil, nil, nil
 	if !allConditions {
 		var kept []corev1.PodCondition // most have one that is of interest
 		for _, c := range status.Conditions {
@@ -107,8 +122,15 @@ func slimStatus(status *corev1.PodStatus, allConditions bool) {
 			if c.State.Running != nil {
 				state.Running = runs
 			}
-			statuses[i] = corev1.ContainerStatus{Name: c.Name, Ready: c.Ready, RestartCount: c.RestartCount, Started: c.Started,
-				State: state, AllocatedResources: c.AllocatedResources, Resources: c.Resources}
+			statuses[i] = corev1.ContainerStatus{
+				Name:               c.Name,
+				Ready:              c.Ready,
+				RestartCount:       c.RestartCount,
+				Started:            c.Started,
+				State:              state,
+				AllocatedResources: c.AllocatedResources,
+				Resources:          c.Resources,
+			}
 		}
 	}
 }

@@ -13,20 +13,44 @@ import (
 func podOf(kind string, i int) *corev1.Pod {
 	yes := true
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%d", i), Namespace: "default", Labels: map[string]string{"app": "a"},
-			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "m"}},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "o", UID: "o", Controller: &yes}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:          fmt.Sprintf("p%d", i),
+			Namespace:     "default",
+			Labels:        map[string]string{"app": "a"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: kind, Name: "o", UID: "o", Controller: &yes},
+			},
+		},
 		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("n%d", i), Volumes: []corev1.Volume{
-			{Name: fmt.Sprintf("kube-api-access-%d", i), VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-				Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}}}}},
-			{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
+			{
+				Name: fmt.Sprintf("kube-api-access-%d", i),
+				VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{
+						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+					}}},
+			},
+			{
+				Name: "data",
+				VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+				},
+			},
 		}, Containers: []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}},
 			VolumeMounts: []corev1.VolumeMount{{Name: fmt.Sprintf("kube-api-access-%d", i), MountPath: "/m"}},
 			Resources:    corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Conditions: []corev1.PodCondition{
-			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		Status: corev1.PodStatus{
+			Phase:  corev1.PodRunning,
+			PodIP:  "10.0.0.1",
+			PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}},
+			Conditions: []corev1.PodCondition{
+				{
+					Type:   corev1.PodScheduled,
+					Status: corev1.ConditionTrue,
+				}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "c", ContainerID: fmt.Sprint(i), RestartCount: 2,
-				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}}}},
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}}},
+		},
 	}
 }
 
@@ -44,16 +68,21 @@ func slimmed(t *testing.T, s *slimmer, o any) any {
 func TestPodsOfOneOwnerShareWhatIsEqualInThem(t *testing.T) {
 	s := newSlimmer()
 	a, b := slimmed(t, s, podOf("ReplicaSet", 1)).(*corev1.Pod), slimmed(t, s, podOf("ReplicaSet", 2)).(*corev1.Pod)
-	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.OwnerReferences[0] != &b.OwnerReferences[0] || &a.Status.ContainerStatuses[0] != &b.Status.ContainerStatuses[0] {
+	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.OwnerReferences[0] != &b.OwnerReferences[0] ||
+		&a.Status.ContainerStatuses[0] != &b.Status.ContainerStatuses[0] {
 		t.Error("they share nothing")
 	}
 	if a.Name != "p1" || b.Name != "p2" || a.Spec.NodeName != "n1" || b.Spec.NodeName != "n2" {
 		t.Errorf("%s on %s, %s on %s", a.Name, a.Spec.NodeName, b.Name, b.Spec.NodeName)
 	}
 	other := podOf("ReplicaSet", 3)
-	other.Labels["app"], other.Spec.Containers[0].Ports[0].ContainerPort, other.Status.ContainerStatuses[0].RestartCount = "b", 81, 3
-	if slimmed(t, s, other); a.Labels["app"] != "a" || a.Spec.Containers[0].Ports[0].ContainerPort != 80 || a.Status.ContainerStatuses[0].RestartCount != 2 ||
-		other.Labels["app"] != "b" || other.Spec.Containers[0].Ports[0].ContainerPort != 81 || other.Status.ContainerStatuses[0].RestartCount != 3 {
+	other.Labels["app"], other.Spec.Containers[0].Ports[0].ContainerPort,
+		other.Status.ContainerStatuses[0].RestartCount = "b", 81, 3
+	if slimmed(t, s, other); a.Labels["app"] != "a" || a.Spec.Containers[0].Ports[0].ContainerPort != 80 ||
+		a.Status.ContainerStatuses[0].RestartCount != 2 ||
+		other.Labels["app"] != "b" ||
+		other.Spec.Containers[0].Ports[0].ContainerPort != 81 ||
+		other.Status.ContainerStatuses[0].RestartCount != 3 {
 		t.Error("what differs is shared")
 	}
 }
@@ -85,7 +114,8 @@ func TestWhatControllersReadOfPodsIsKept(t *testing.T) {
 	if len(p.Status.Conditions) != 1 || p.Status.Conditions[0].Type != corev1.PodReady {
 		t.Errorf("conditions %v", p.Status.Conditions)
 	}
-	if c := p.Spec.Containers[0]; c.Name != "c" || len(c.Ports) != 1 || c.Resources.Requests.Cpu().Value() != 1 || c.VolumeMounts != nil {
+	if c := p.Spec.Containers[0]; c.Name != "c" || len(c.Ports) != 1 || c.Resources.Requests.Cpu().Value() != 1 ||
+		c.VolumeMounts != nil {
 		t.Errorf("container %v", c)
 	}
 	// Devices of a pod that has ended are not free while it still has containers.
@@ -97,8 +127,17 @@ func TestWhatControllersReadOfPodsIsKept(t *testing.T) {
 	}
 	always := corev1.ContainerRestartPolicyAlways
 	host := podOf("ReplicaSet", 1)
-	host.Spec.HostNetwork, host.Spec.InitContainers = true, []corev1.Container{{Name: "i", RestartPolicy: &always, Ports: []corev1.ContainerPort{{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}}}}
-	if h := slimmed(t, newSlimmer(), host).(*corev1.Pod); !h.Spec.HostNetwork || h.Labels["app"] != "a" || *h.Spec.InitContainers[0].RestartPolicy != always || h.Spec.InitContainers[0].Ports[0] != (corev1.ContainerPort{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}) {
+	host.Spec.HostNetwork, host.Spec.InitContainers = true, []corev1.Container{
+		{
+			Name:          "i",
+			RestartPolicy: &always,
+			Ports:         []corev1.ContainerPort{{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}},
+		},
+	}
+	if h := slimmed(t, newSlimmer(), host).(*corev1.Pod); !h.Spec.HostNetwork || h.Labels["app"] != "a" ||
+		*h.Spec.InitContainers[0].RestartPolicy != always ||
+		h.Spec.InitContainers[0].Ports[0] != (corev1.ContainerPort{Name: "dns", ContainerPort: 53,
+			Protocol: corev1.ProtocolUDP}) {
 		t.Errorf("what policies' peers are made of: %v", h)
 	}
 	if all := slimmed(t, newSlimmer(), podOf("Job", 1)).(*corev1.Pod).Status.Conditions; len(all) != 2 {
@@ -114,8 +153,10 @@ func TestPodsThatAreWrittenBackStayWhole(t *testing.T) {
 }
 
 func TestOnlyBootstrapTokensKeepTheirData(t *testing.T) {
-	for kind, kept := range map[corev1.SecretType]bool{corev1.SecretTypeBootstrapToken: true, corev1.SecretTypeOpaque: false} {
-		o := slimmed(t, newSlimmer(), &corev1.Secret{Type: kind, Data: map[string][]byte{"a": []byte("b")}}).(*corev1.Secret)
+	for kind, kept := range map[corev1.SecretType]bool{corev1.SecretTypeBootstrapToken: true,
+		corev1.SecretTypeOpaque: false} {
+		o := slimmed(t, newSlimmer(),
+			&corev1.Secret{Type: kind, Data: map[string][]byte{"a": []byte("b")}}).(*corev1.Secret)
 		if (o.Data != nil) != kept {
 			t.Errorf("%s: %v", kind, o.Data)
 		}
@@ -127,15 +168,29 @@ func nodeOf(i int, cpu string) *corev1.Node {
 		return corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("256Gi")}
 	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"zone": "a", "host": fmt.Sprintf("n%d", i)}},
-		Status: corev1.NodeStatus{Capacity: amounts(), Allocatable: amounts(), Images: []corev1.ContainerImage{{Names: []string{"i"}}}, Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: fmt.Sprint("node ", i)}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   fmt.Sprintf("n%d", i),
+			Labels: map[string]string{"zone": "a", "host": fmt.Sprintf("n%d", i)},
+		},
+		Status: corev1.NodeStatus{
+			Capacity:    amounts(),
+			Allocatable: amounts(),
+			Images:      []corev1.ContainerImage{{Names: []string{"i"}}},
+			Conditions: []corev1.NodeCondition{
+				{
+					Type:    corev1.NodeReady,
+					Status:  corev1.ConditionTrue,
+					Reason:  "KubeletReady",
+					Message: fmt.Sprint("node ", i),
+				}},
+		},
 	}
 }
 
 func TestNodesOfOneKindShareWhatTheyHave(t *testing.T) {
 	s := newSlimmer()
-	a, b, c := slimmed(t, s, nodeOf(1, "32")).(*corev1.Node), slimmed(t, s, nodeOf(2, "32")).(*corev1.Node), slimmed(t, s, nodeOf(3, "64")).(*corev1.Node)
+	a, b, c := slimmed(t, s, nodeOf(1, "32")).(*corev1.Node), slimmed(t, s, nodeOf(2, "32")).(*corev1.Node),
+		slimmed(t, s, nodeOf(3, "64")).(*corev1.Node)
 	of := func(list corev1.ResourceList) uintptr { return reflect.ValueOf(list).Pointer() }
 	if of(a.Status.Capacity) != of(b.Status.Capacity) || of(a.Status.Capacity) != of(a.Status.Allocatable) {
 		t.Error("they share nothing")
@@ -146,10 +201,12 @@ func TestNodesOfOneKindShareWhatTheyHave(t *testing.T) {
 	for i := range 2 * maxFew { // more kinds than are remembered
 		slimmed(t, s, nodeOf(i, fmt.Sprint(i)))
 	}
-	if d := slimmed(t, s, nodeOf(4, "32")).(*corev1.Node); d.Status.Capacity.Cpu().Value() != 32 || a.Status.Capacity.Cpu().Value() != 32 {
+	if d := slimmed(t, s, nodeOf(4, "32")).(*corev1.Node); d.Status.Capacity.Cpu().Value() != 32 ||
+		a.Status.Capacity.Cpu().Value() != 32 {
 		t.Error("amounts were mixed up")
 	}
-	if b.Labels["host"] != "n2" || b.Labels["zone"] != "a" || b.Status.Conditions[0].Message != "node 2" || b.Status.Images != nil {
+	if b.Labels["host"] != "n2" || b.Labels["zone"] != "a" || b.Status.Conditions[0].Message != "node 2" ||
+		b.Status.Images != nil {
 		t.Errorf("%v", b)
 	}
 }

@@ -27,28 +27,61 @@ import (
 // newHandler is a handler over a zone of many services, with a world outside.
 func newHandler(t testing.TB, servers ...string) *handler {
 	t.Helper()
-	z, err := zone.New(zone.Config{Domain: "cluster.local", TTL: 30 * time.Second, Networks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}})
+	z, err := zone.New(
+		zone.Config{
+			Domain:   "cluster.local",
+			TTL:      30 * time.Second,
+			Networks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	z.SetNamespace("shop", true)
 	put := func(name string, spec corev1.ServiceSpec, ends ...discoveryv1.Endpoint) {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: spec}
-		z.Set(zone.Key{Namespace: "shop", Name: name}, zone.NewService(z.Domain(), s, []*discoveryv1.EndpointSlice{{Endpoints: ends}}))
+		z.Set(
+			zone.Key{Namespace: "shop", Name: name},
+			zone.NewService(z.Domain(), s, []*discoveryv1.EndpointSlice{{Endpoints: ends}}),
+		)
 	}
 	for i := range 10000 {
-		put(fmt.Sprintf("web-%d", i), corev1.ServiceSpec{ClusterIP: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}).String(), Ports: []corev1.ServicePort{{Name: "http", Port: 80}}})
+		put(
+			fmt.Sprintf("web-%d", i),
+			corev1.ServiceSpec{
+				ClusterIP: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}).String(),
+				Ports:     []corev1.ServicePort{{Name: "http", Port: 80}},
+			},
+		)
 	}
 	var ends []discoveryv1.Endpoint
 	for i := range 50 {
-		ends = append(ends, discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 244, 0, byte(i)}).String()}})
+		ends = append(
+			ends,
+			discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 244, 0, byte(i)}).String()}},
+		)
 	}
 	put("db", corev1.ServiceSpec{ClusterIP: "None"}, ends...)
-	r, err := upstream.New(upstream.Config{Servers: servers, ResolvConf: "/nonexistent", MaxTTL: time.Hour, MaxDenied: time.Hour, Log: slog.New(slog.DiscardHandler), Name: serverName})
+	r, err := upstream.New(
+		upstream.Config{
+			Servers:    servers,
+			ResolvConf: "/nonexistent",
+			MaxTTL:     time.Hour,
+			MaxDenied:  time.Hour,
+			Log:        slog.New(slog.DiscardHandler),
+			Name:       serverName,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &handler{zone: z, resolver: r, clients: &clients{open: true}, told: newTold(serverName, "cluster.local."), log: slog.New(slog.DiscardHandler)}
+	return &handler{
+		zone:     z,
+		resolver: r,
+		clients:  &clients{open: true},
+		told:     newTold(serverName, "cluster.local."),
+		log:      slog.New(slog.DiscardHandler),
+	}
 }
 
 func packed(t testing.TB, name string, kind uint16) []byte {
@@ -60,12 +93,17 @@ func packed(t testing.TB, name string, kind uint16) []byte {
 	return b
 }
 
-// mix is what clients in a cluster ask: services, what their search paths make of other names, endpoints and the world outside.
+// mix is what clients in a cluster ask: services, what their search paths make of other names, endpoints and the world
+// outside.
 var mix = []struct {
 	name string
 	kind uint16
-}{{"web-77.shop.svc.cluster.local.", dns.TypeA}, {"web-77.shop.svc.cluster.local.", dns.TypeAAAA}, {"example.org.shop.svc.cluster.local.", dns.TypeA}, {"db.shop.svc.cluster.local.", dns.TypeA},
-	{"_http._tcp.web-9.shop.svc.cluster.local.", dns.TypeSRV}, {"1.0.96.10.in-addr.arpa.", dns.TypePTR}, {"example.org.", dns.TypeA}}
+}{{"web-77.shop.svc.cluster.local.", dns.TypeA}, {"web-77.shop.svc.cluster.local.", dns.TypeAAAA},
+	{"example.org.shop.svc.cluster.local.", dns.TypeA}, {"db.shop.svc.cluster.local.", dns.TypeA},
+	{
+		"_http._tcp.web-9.shop.svc.cluster.local.",
+		dns.TypeSRV,
+	}, {"1.0.96.10.in-addr.arpa.", dns.TypePTR}, {"example.org.", dns.TypeA}}
 
 func BenchmarkAnswer(b *testing.B) {
 	h := newHandler(b, benchWorld(b))
@@ -92,7 +130,12 @@ func benchWorld(b *testing.B) string {
 	}
 	s := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg).SetReply(q)
-		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 3600}, A: net.IPv4(192, 0, 2, 1)}}
+		m.Answer = []dns.RR{
+			&dns.A{
+				Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 3600},
+				A:   net.IPv4(192, 0, 2, 1),
+			},
+		}
 		_ = w.WriteMsg(m)
 	})}
 	go func() { _ = s.ActivateAndServe() }()
@@ -100,8 +143,8 @@ func benchWorld(b *testing.B) string {
 	return pc.LocalAddr().String()
 }
 
-// BenchmarkOverUDP has the server in this process answer clients in another, and reports what a query costs the server alone: the CPU time of
-// its process, with the kernel's part.
+// BenchmarkOverUDP has the server in this process answer clients in another, and reports what a query costs the server
+// alone: the CPU time of its process, with the kernel's part.
 func BenchmarkOverUDP(b *testing.B) {
 	for _, clients := range []int{1, 16, 64} {
 		b.Run(strconv.Itoa(clients), func(b *testing.B) {
@@ -120,7 +163,12 @@ func BenchmarkOverUDP(b *testing.B) {
 			for range 2 {
 				servers.Go(func() { _ = udp.serve(ctx, s.kept.Load) })
 			}
-			client := again(b, "BENCH_CLIENT="+s.address().String(), "BENCH_CLIENTS="+strconv.Itoa(clients), "BENCH_QUERIES="+strconv.Itoa(b.N))
+			client := again(
+				b,
+				"BENCH_CLIENT="+s.address().String(),
+				"BENCH_CLIENTS="+strconv.Itoa(clients),
+				"BENCH_QUERIES="+strconv.Itoa(b.N),
+			)
 			before := cpu(b)
 			b.ResetTimer()
 			if out, err := client.CombinedOutput(); err != nil {

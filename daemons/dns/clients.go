@@ -20,13 +20,15 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// clients are who is answered: the cluster's pods, its machines, and the networks that the configuration adds. Everybody else who reaches the
-// machine's address would learn the cluster's names, and could have this server ask others for him.
+// clients are who is answered: the cluster's pods, its machines, and the networks that the configuration adds.
+// Everybody else who reaches the machine's address would learn the cluster's names, and could have this server ask
+// others for him.
 type clients struct {
 	networks []netip.Prefix
 	own      atomic.Pointer[map[netip.Addr]bool] // this machine's addresses, which its Node need not list
-	machines atomic.Pointer[map[netip.Addr]bool] // the cluster's, as their Nodes list them; nil until these have been read
-	open     bool                                // it is not known which networks pods have: everybody is answered
+	// the cluster's, as their Nodes list them; nil until these have been read
+	machines atomic.Pointer[map[netip.Addr]bool]
+	open     bool // it is not known which networks pods have: everybody is answered
 }
 
 func newClients(cfg config.DNS) (*clients, error) {
@@ -49,10 +51,12 @@ type verdict int
 const (
 	answered verdict = iota
 	stranger         // is refused
-	unknown          // may be a machine of the cluster, and is not answered: it asks again, and by then its Node may be known
+	// may be a machine of the cluster, and is not answered: it asks again, and by then its Node may be known
+	unknown
 )
 
-// of says what becomes of a client. Pods and this machine are known from the start, whether or not the API server can be asked who else there is.
+// of says what becomes of a client. Pods and this machine are known from the start, whether or not the API server can
+// be asked who else there is.
 func (c *clients) of(a netip.Addr) verdict {
 	if c.open {
 		return answered
@@ -182,7 +186,10 @@ func (c *clients) follow(ctx context.Context, api kubernetes.Interface, log *slo
 // leanNode keeps a node's addresses.
 func leanNode(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, ResourceVersion: n.ResourceVersion}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: n.Name, ResourceVersion: n.ResourceVersion},
+			Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
+		}, nil
 	}
 	return o, nil
 }

@@ -28,7 +28,8 @@ func machineAt(name string, addresses ...string) *corev1.Node {
 	return n
 }
 
-// S30: neither the cluster's names nor what other servers say is told to strangers, over UDP or TCP. They are refused and counted.
+// S30: neither the cluster's names nor what other servers say is told to strangers, over UDP or TCP. They are refused
+// and counted.
 func TestStrangersAreRefused(t *testing.T) {
 	cfg := settings()
 	cfg.AllowedClients = []string{"172.16.0.0/12"}
@@ -53,7 +54,15 @@ func TestStrangersAreRefused(t *testing.T) {
 				kind = dns.TypePTR
 			}
 			for _, tcp := range []bool{false, true} {
-				reply, _ := h.respond(t.Context(), new(work), nil, packed(t, name, kind), sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), tcp}, true, time.Now())
+				reply, _ := h.respond(
+					t.Context(),
+					new(work),
+					nil,
+					packed(t, name, kind),
+					sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), tcp},
+					true,
+					time.Now(),
+				)
 				m := new(dns.Msg)
 				if err := m.Unpack(reply); err != nil {
 					t.Fatal(err)
@@ -63,7 +72,14 @@ func TestStrangersAreRefused(t *testing.T) {
 					want, refused = dns.RcodeRefused, refused+1
 				}
 				if m.Rcode != want || answered != (len(m.Answer) > 0) {
-					t.Errorf("%s asks for %s: %s with %d records, want %s", from, name, dns.RcodeToString[m.Rcode], len(m.Answer), dns.RcodeToString[want])
+					t.Errorf(
+						"%s asks for %s: %s with %d records, want %s",
+						from,
+						name,
+						dns.RcodeToString[m.Rcode],
+						len(m.Answer),
+						dns.RcodeToString[want],
+					)
 				}
 			}
 		}
@@ -75,8 +91,8 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// S30: until the Nodes have been read, pods and this machine are answered, also while no API server says who else there is. All others get no
-// answer, for they may be machines of the cluster or strangers.
+// S30: until the Nodes have been read, pods and this machine are answered, also while no API server says who else there
+// is. All others get no answer, for they may be machines of the cluster or strangers.
 func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
 	own := ""
 	all, err := net.InterfaceAddrs()
@@ -112,17 +128,27 @@ func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
 	h := newHandler(t, other(t, records(t, "example.org. 60 IN A 192.0.2.7")))
 	h.clients = who
 	ask := func(from string) []byte {
-		reply, _ := h.respond(t.Context(), new(work), nil, packed(t, "web-7.shop.svc.cluster.local.", dns.TypeA), sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), false}, true, time.Now())
+		reply, _ := h.respond(
+			t.Context(),
+			new(work),
+			nil,
+			packed(t, "web-7.shop.svc.cluster.local.", dns.TypeA),
+			sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), false},
+			true,
+			time.Now(),
+		)
 		return reply
 	}
-	for from, is := range map[string]bool{"10.244.3.9": true, "fd00:10::9": true, "10.96.0.9": true, "127.0.0.1": true, "::1": true, own: true,
+	for from, is := range map[string]bool{"10.244.3.9": true, "fd00:10::9": true, "10.96.0.9": true, "127.0.0.1": true,
+		"::1": true, own: true,
 		"192.168.7.11": false, "198.51.100.9": false, "2001:db8::12": false} {
 		if reply := ask(from); (len(reply) > 0) != is {
 			t.Errorf("%s gets %d bytes while the machines are not known", from, len(reply))
 		}
 	}
 	who.learn([]any{machineAt("n1", "192.168.7.11")})
-	for from, code := range map[string]int{"192.168.7.11": dns.RcodeSuccess, own: dns.RcodeSuccess, "198.51.100.9": dns.RcodeRefused} {
+	for from, code := range map[string]int{"192.168.7.11": dns.RcodeSuccess, own: dns.RcodeSuccess,
+		"198.51.100.9": dns.RcodeRefused} {
 		m := new(dns.Msg)
 		if err := m.Unpack(ask(from)); err != nil || m.Rcode != code {
 			t.Errorf("%s gets %s (%v) once they are", from, dns.RcodeToString[m.Rcode], err)
@@ -158,7 +184,8 @@ func TestMachinesAreAnsweredAsTheyComeAndGo(t *testing.T) {
 	}()
 	until := func(what, address string, want bool) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); who.machines.Load() == nil || (who.of(netip.MustParseAddr(address)) == answered) != want; {
+		for end := time.Now().Add(20 * time.Second); who.machines.Load() == nil ||
+			(who.of(netip.MustParseAddr(address)) == answered) != want; {
 			if time.Now().After(end) {
 				t.Fatalf("%s: %s is answered: %t", what, address, !want)
 			}
@@ -171,7 +198,8 @@ func TestMachinesAreAnsweredAsTheyComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	until("a machine that comes", "192.168.7.12", true)
-	if _, err := api.CoreV1().Nodes().UpdateStatus(ctx, machineAt("n2", "192.168.7.13"), metav1.UpdateOptions{}); err != nil {
+	if _, err := api.CoreV1().Nodes().UpdateStatus(ctx, machineAt("n2", "192.168.7.13"),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until("its new address", "192.168.7.13", true)

@@ -34,7 +34,9 @@ func Run(ctx context.Context, cfg config.DNS, env run.Env) error {
 	if err := config.Check(&cfg); err != nil {
 		return err
 	}
-	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "dns", Metrics: env.Metrics})
+	rest, err := client.Config(
+		client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "dns", Metrics: env.Metrics},
+	)
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,14 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 	if err != nil {
 		return err
 	}
-	h := &handler{zone: names, resolver: resolver, clients: who, told: newTold(serverName, domain), log: env.Log, queries: cfg.LogQueries}
+	h := &handler{
+		zone:     names,
+		resolver: resolver,
+		clients:  who,
+		told:     newTold(serverName, domain),
+		log:      env.Log,
+		queries:  cfg.LogQueries,
+	}
 	env.Metrics.MustRegister(append(h.told.all, resolver)...)
 	synced := make(chan struct{})
 	var known atomic.Bool
@@ -90,7 +99,8 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 		})
 	})
 	g.Go(func() error { return who.follow(ctx, clients, env.Log) })
-	// Nobody is answered "no such name" because the names are not known yet. What is asked meanwhile waits in the socket.
+	// Nobody is answered "no such name" because the names are not known yet. What is asked meanwhile waits in the
+	// socket.
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -113,7 +123,14 @@ const serverName = "dns://:53"
 const drain = time.Second
 
 // answer answers, and publishes that it does, until ctx ends and the last queries have their answers.
-func answer(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.Interface, h *handler, s *sockets) error {
+func answer(
+	ctx context.Context,
+	cfg config.DNS,
+	env run.Env,
+	clients kubernetes.Interface,
+	h *handler,
+	s *sockets,
+) error {
 	if err := s.keep(); err != nil {
 		env.Log.Warn("queries are lost while this daemon is restarted", "error", err)
 	}
@@ -157,8 +174,15 @@ func answer(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes
 
 func newZone(cfg config.DNS) (*zone.Zone, error) {
 	namespace, service, _ := strings.Cut(cfg.ServiceName, "/")
-	c := zone.Config{Domain: cfg.ClusterDomain, Service: zone.Key{Namespace: namespace, Name: service}, TTL: cfg.TTL, Serial: uint32(time.Now().Unix()), Hosts: map[string][]netip.Addr{}}
-	for _, text := range append(cfg.ClusterCIDR[:len(cfg.ClusterCIDR):len(cfg.ClusterCIDR)], cfg.ServiceClusterIPRange...) {
+	c := zone.Config{
+		Domain:  cfg.ClusterDomain,
+		Service: zone.Key{Namespace: namespace, Name: service},
+		TTL:     cfg.TTL,
+		Serial:  uint32(time.Now().Unix()),
+		Hosts:   map[string][]netip.Addr{},
+	}
+	for _, text := range append(cfg.ClusterCIDR[:len(cfg.ClusterCIDR):len(cfg.ClusterCIDR)],
+		cfg.ServiceClusterIPRange...) {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			return nil, fmt.Errorf("network %q: %w", text, err)
@@ -182,8 +206,18 @@ func newResolver(cfg config.DNS, env run.Env, s *sockets) (*upstream.Resolver, e
 	if err != nil {
 		return nil, err
 	}
-	c := upstream.Config{Servers: cfg.Upstream, ResolvConf: resolvConf, Zones: map[string][]string{}, Self: self, Policy: cfg.Policy,
-		MaxTTL: cfg.CacheTTL, MaxDenied: cfg.DenialTTL, Stale: cfg.ServeStale, Log: env.Log, Name: serverName}
+	c := upstream.Config{
+		Servers:    cfg.Upstream,
+		ResolvConf: resolvConf,
+		Zones:      map[string][]string{},
+		Self:       self,
+		Policy:     cfg.Policy,
+		MaxTTL:     cfg.CacheTTL,
+		MaxDenied:  cfg.DenialTTL,
+		Stale:      cfg.ServeStale,
+		Log:        env.Log,
+		Name:       serverName,
+	}
 	for domain, servers := range cfg.ForwardZones {
 		c.Zones[domain] = strings.Fields(servers)
 	}

@@ -100,7 +100,13 @@ type server struct {
 func settings(upstream ...string) config.DNS {
 	cfg := config.DefaultDNS()
 	cfg.BindAddress, cfg.HealthAddress, cfg.NodeName, cfg.NodeIP = "127.0.0.1:0", "", "n1", "127.0.0.1"
-	cfg.ClusterCIDR, cfg.ServiceClusterIPRange = []string{"10.244.0.0/16", "fd00:10::/56"}, []string{"10.96.0.0/12", "fd00:20::/108"}
+	cfg.ClusterCIDR, cfg.ServiceClusterIPRange = []string{
+		"10.244.0.0/16",
+		"fd00:10::/56",
+	}, []string{
+		"10.96.0.0/12",
+		"fd00:20::/108",
+	}
 	cfg.Upstream = upstream
 	return cfg
 }
@@ -108,7 +114,11 @@ func settings(upstream ...string) config.DNS {
 // start runs a server until the test ends.
 func start(t *testing.T, cfg config.DNS, objects ...runtime.Object) *server {
 	t.Helper()
-	s := &server{t: t, clients: fake.NewClientset(append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})...), env: run.NewEnv(slog.New(slog.DiscardHandler))}
+	s := &server{
+		t:       t,
+		clients: fake.NewClientset(append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})...),
+		env:     run.NewEnv(slog.New(slog.DiscardHandler)),
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx, cfg, s.env, s.clients) }()
@@ -128,14 +138,18 @@ func start(t *testing.T, cfg config.DNS, objects ...runtime.Object) *server {
 		if slice == nil {
 			return false
 		}
-		s.address = netip.AddrPortFrom(netip.MustParseAddr(slice.Endpoints[0].Addresses[0]), uint16(*slice.Ports[0].Port)).String()
+		s.address = netip.AddrPortFrom(netip.MustParseAddr(slice.Endpoints[0].Addresses[0]),
+			uint16(*slice.Ports[0].Port)).
+			String()
 		return slice.Labels[discoveryv1.LabelServiceName] == "kube-dns" && len(slice.Ports) == 2
 	})
 	return s
 }
 
 func (s *server) slice() *discoveryv1.EndpointSlice {
-	slice, err := s.clients.DiscoveryV1().EndpointSlices("kube-system").Get(context.Background(), "kube-dns-n1", metav1.GetOptions{})
+	slice, err := s.clients.DiscoveryV1().
+		EndpointSlices("kube-system").
+		Get(context.Background(), "kube-dns-n1", metav1.GetOptions{})
 	if err != nil {
 		return nil
 	}
@@ -150,7 +164,10 @@ func (s *server) ask(name string, kind uint16) *dns.Msg {
 
 func (s *server) send(network string, m *dns.Msg) *dns.Msg {
 	s.t.Helper()
-	reply, _, err := (&dns.Client{Net: network, Timeout: 10 * time.Second, UDPSize: dns.DefaultMsgSize}).Exchange(m, s.address)
+	reply, _, err := (&dns.Client{Net: network, Timeout: 10 * time.Second, UDPSize: dns.DefaultMsgSize}).Exchange(
+		m,
+		s.address,
+	)
 	if err != nil {
 		s.t.Fatalf("%s %s: %v", network, m.Question[0].Name, err)
 	}
@@ -208,7 +225,8 @@ func TestServerAnswersFromWatchesAndPublishesItselfS31(t *testing.T) {
 		return world(q)
 	})), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}), external("away", "example.org"))
 	for _, network := range []string{"udp", "tcp"} {
-		if got := show(s.send(network, new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA))); got != "A 10.96.0.7" {
+		if got := show(s.send(network,
+			new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA))); got != "A 10.96.0.7" {
 			t.Errorf("%s: web is %q", network, got)
 		}
 	}
@@ -223,23 +241,32 @@ func TestServerAnswersFromWatchesAndPublishesItselfS31(t *testing.T) {
 	}
 	for _, a := range s.clients.Actions() {
 		list, ok := a.(clienttesting.ListAction)
-		if ok && a.GetNamespace() == "" && a.GetResource().Resource == "endpointslices" && list.GetListRestrictions().Labels.String() != discoveryv1.LabelServiceName {
+		if ok && a.GetNamespace() == "" && a.GetResource().Resource == "endpointslices" &&
+			list.GetListRestrictions().Labels.String() != discoveryv1.LabelServiceName {
 			t.Errorf("slices of no service are watched, by the selector %q", list.GetListRestrictions().Labels)
 		}
 	}
 	// What comes later is known at once.
 	ctx, name, port, host := context.Background(), "sql", int32(5432), "db-0"
-	if _, err := s.clients.CoreV1().Services("shop").Create(ctx, service("db", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}), metav1.CreateOptions{}); err != nil {
+	if _, err := s.clients.CoreV1().Services("shop").Create(ctx,
+		service("db", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.clients.DiscoveryV1().EndpointSlices("shop").Create(ctx, &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "db-x", Labels: map[string]string{discoveryv1.LabelServiceName: "db"}},
-		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: ptr.To(corev1.ProtocolTCP)}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.2"}, Hostname: &host}, {Addresses: []string{"10.244.1.3"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-x",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "db"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.2"}, Hostname: &host},
+			{Addresses: []string{"10.244.1.3"}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the headless service", func() bool { return show(s.ask("db-0.db.shop.svc.cluster.local.", dns.TypeA)) == "A 10.244.1.2" })
+	wait(
+		t,
+		"the headless service",
+		func() bool { return show(s.ask("db-0.db.shop.svc.cluster.local.", dns.TypeA)) == "A 10.244.1.2" },
+	)
 }
 
 // A server that stops sends its clients to others. The only one is expected back, and what is asked meanwhile waits.
@@ -250,8 +277,12 @@ func TestEndpointIsTakenAwayUnlessItIsTheOnlyOne(t *testing.T) {
 		t.Error("the only endpoint was taken away")
 	}
 	one := start(t, settings("127.0.0.1:1"), &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns-n2", Labels: map[string]string{discoveryv1.LabelServiceName: "kube-dns"}},
-		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.2"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system",
+			Name:      "kube-dns-n2",
+			Labels:    map[string]string{discoveryv1.LabelServiceName: "kube-dns"},
+		},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.2"}}},
 	})
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); one.stop() }()
@@ -262,32 +293,62 @@ func TestEndpointIsTakenAwayUnlessItIsTheOnlyOne(t *testing.T) {
 	<-stopped
 }
 
-// Every machine's pods ask that machine's server where every machine has one: the proxy keeps to hints that all endpoints have.
+// Every machine's pods ask that machine's server where every machine has one: the proxy keeps to hints that all
+// endpoints have.
 func TestNodeLocalEndpointIsForItsMachine(t *testing.T) {
 	cfg := settings("127.0.0.1:1")
 	cfg.NodeLocal = true
 	s := start(t, cfg)
-	if hints := s.slice().Endpoints[0].Hints; hints == nil || len(hints.ForNodes) != 1 || hints.ForNodes[0].Name != "n1" {
+	if hints := s.slice().Endpoints[0].Hints; hints == nil || len(hints.ForNodes) != 1 ||
+		hints.ForNodes[0].Name != "n1" {
 		t.Errorf("the hints are %v", hints)
 	}
 }
 
 // CoreDNS follows aliases as well: within the cluster, and outside.
 func TestAliasesAreFollowed(t *testing.T) {
-	s := start(t, settings(other(t, records(t, "example.org. 60 IN A 192.0.2.1", "example.org. 60 IN MX 10 mail.example.org."))),
-		service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}), external("one", "two.shop.svc.cluster.local"), external("two", "web.shop.svc.cluster.local"),
-		external("away", "Example.org"), external("via", "away.shop.svc.cluster.local"), external("gone", "nobody.shop.svc.cluster.local"), external("lost", "nobody.example"),
-		external("round", "about.shop.svc.cluster.local"), external("about", "round.shop.svc.cluster.local"))
-	s.check("one.shop.svc.cluster.local.", dns.TypeA, "CNAME two.shop.svc.cluster.local., CNAME web.shop.svc.cluster.local., A 10.96.0.7")
-	s.check("one.shop.svc.cluster.local.", dns.TypeAAAA, "CNAME two.shop.svc.cluster.local., CNAME web.shop.svc.cluster.local.")
-	s.check("via.shop.svc.cluster.local.", dns.TypeA, "CNAME away.shop.svc.cluster.local., CNAME example.org., A 192.0.2.1")
+	s := start(
+		t,
+		settings(other(t, records(t, "example.org. 60 IN A 192.0.2.1", "example.org. 60 IN MX 10 mail.example.org."))),
+		service(
+			"web",
+			corev1.ServiceSpec{ClusterIP: "10.96.0.7"},
+		),
+		external("one", "two.shop.svc.cluster.local"),
+		external("two", "web.shop.svc.cluster.local"),
+		external(
+			"away",
+			"Example.org",
+		),
+		external("via", "away.shop.svc.cluster.local"),
+		external("gone", "nobody.shop.svc.cluster.local"),
+		external("lost", "nobody.example"),
+		external("round", "about.shop.svc.cluster.local"),
+		external("about", "round.shop.svc.cluster.local"),
+	)
+	s.check(
+		"one.shop.svc.cluster.local.",
+		dns.TypeA,
+		"CNAME two.shop.svc.cluster.local., CNAME web.shop.svc.cluster.local., A 10.96.0.7",
+	)
+	s.check(
+		"one.shop.svc.cluster.local.",
+		dns.TypeAAAA,
+		"CNAME two.shop.svc.cluster.local., CNAME web.shop.svc.cluster.local.",
+	)
+	s.check(
+		"via.shop.svc.cluster.local.",
+		dns.TypeA,
+		"CNAME away.shop.svc.cluster.local., CNAME example.org., A 192.0.2.1",
+	)
 	s.check("away.shop.svc.cluster.local.", dns.TypeMX, "CNAME example.org., MX 10 mail.example.org.")
 	s.check("away.shop.svc.cluster.local.", dns.TypeCNAME, "CNAME example.org.")
 	s.check("gone.shop.svc.cluster.local.", dns.TypeA, "CNAME nobody.shop.svc.cluster.local., NXDOMAIN")
 	s.check("lost.shop.svc.cluster.local.", dns.TypeA, "CNAME nobody.example., NXDOMAIN")
 	s.check("round.shop.svc.cluster.local.", dns.TypeA, "SERVFAIL")
 	for name, zone := range map[string]string{"gone": "cluster.local.", "lost": "example."} {
-		if m := s.ask(name+".shop.svc.cluster.local.", dns.TypeA); len(m.Ns) != 1 || m.Ns[0].Header().Name != zone || !m.Authoritative {
+		if m := s.ask(name+".shop.svc.cluster.local.", dns.TypeA); len(m.Ns) != 1 || m.Ns[0].Header().Name != zone ||
+			!m.Authoritative {
 			t.Errorf("%s is denied by %v", name, m.Ns)
 		}
 	}
@@ -306,8 +367,10 @@ func TestOtherClassesAndTransfersAreRefused(t *testing.T) {
 		kind, class uint16
 		want        string
 	}{
-		{dns.TypeA, dns.ClassINET, "A 10.96.0.7"}, {dns.TypeA, dns.ClassANY, "A 10.96.0.7"}, {dns.TypeA, dns.ClassCHAOS, "REFUSED"}, {dns.TypeA, 7, "REFUSED"},
-		{dns.TypeAXFR, dns.ClassINET, "REFUSED"}, {dns.TypeIXFR, dns.ClassINET, "REFUSED"}, {dns.TypeMAILB, dns.ClassINET, "NOTIMP"}, {dns.TypeMAILA, dns.ClassINET, "NOTIMP"},
+		{dns.TypeA, dns.ClassINET, "A 10.96.0.7"}, {dns.TypeA, dns.ClassANY, "A 10.96.0.7"},
+		{dns.TypeA, dns.ClassCHAOS, "REFUSED"}, {dns.TypeA, 7, "REFUSED"},
+		{dns.TypeAXFR, dns.ClassINET, "REFUSED"}, {dns.TypeIXFR, dns.ClassINET, "REFUSED"},
+		{dns.TypeMAILB, dns.ClassINET, "NOTIMP"}, {dns.TypeMAILA, dns.ClassINET, "NOTIMP"},
 	} {
 		if got := ask(c.kind, c.class); got != c.want {
 			t.Errorf("type %d of class %d: %s, want %s", c.kind, c.class, got, c.want)
@@ -327,14 +390,26 @@ func TestOtherClassesAndTransfersAreRefused(t *testing.T) {
 func TestLongAnswersComeOverTCP(t *testing.T) {
 	var ends []discoveryv1.Endpoint
 	for i := range 250 {
-		ends = append(ends, discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 244, 1, byte(i)}).String()}})
+		ends = append(
+			ends,
+			discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 244, 1, byte(i)}).String()}},
+		)
 	}
 	var outside []string
 	for i := range 250 {
 		outside = append(outside, "long.example. 60 IN A "+netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}).String())
 	}
-	s := start(t, settings(other(t, records(t, outside...))), service("db", corev1.ServiceSpec{ClusterIP: "None"}), &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-x", Labels: map[string]string{discoveryv1.LabelServiceName: "db"}}, Endpoints: ends})
+	s := start(
+		t,
+		settings(other(t, records(t, outside...))),
+		service("db", corev1.ServiceSpec{ClusterIP: "None"}),
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop",
+				Name:      "db-x",
+				Labels:    map[string]string{discoveryv1.LabelServiceName: "db"},
+			}, Endpoints: ends},
+	)
 	for _, name := range []string{"db.shop.svc.cluster.local.", "long.example."} {
 		for _, c := range []struct {
 			network string
@@ -347,8 +422,18 @@ func TestLongAnswersComeOverTCP(t *testing.T) {
 			}
 			got := s.send(c.network, m)
 			got.Compress = true
-			if cut := c.network == "udp"; got.Truncated != cut || got.Len() > c.size || cut && got.Len() < c.size-40 || !cut && len(got.Answer) != 250 || (got.IsEdns0() != nil) != (c.edns > 0) {
-				t.Errorf("%s over %s with %d: %d records, %d bytes, truncated: %v", name, c.network, c.edns, len(got.Answer), got.Len(), got.Truncated)
+			if cut := c.network == "udp"; got.Truncated != cut || got.Len() > c.size || cut && got.Len() < c.size-40 ||
+				!cut && len(got.Answer) != 250 ||
+				(got.IsEdns0() != nil) != (c.edns > 0) {
+				t.Errorf(
+					"%s over %s with %d: %d records, %d bytes, truncated: %v",
+					name,
+					c.network,
+					c.edns,
+					len(got.Answer),
+					got.Len(),
+					got.Truncated,
+				)
 			}
 		}
 	}
@@ -358,13 +443,46 @@ func TestLongAnswersComeOverTCP(t *testing.T) {
 func TestGoResolver(t *testing.T) {
 	name, port := "sql", int32(5432)
 	slice := func(name2, host, address string) *discoveryv1.EndpointSlice {
-		return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name2, Labels: map[string]string{discoveryv1.LabelServiceName: "db"}},
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop",
+				Name:      name2,
+				Labels:    map[string]string{discoveryv1.LabelServiceName: "db"},
+			},
 			Ports:     []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: ptr.To(corev1.ProtocolTCP)}},
-			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}, Hostname: &host}}}
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}, Hostname: &host}},
+		}
 	}
-	s := start(t, settings(other(t, records(t, "example.org. 60 IN A 192.0.2.1", "example.org. 60 IN TXT \"hello\"", "example.org. 60 IN MX 10 mail.example.org.", "example.org. 60 IN NS ns.example.org."))),
-		service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7", "fd00:20::7"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}}),
-		service("db", corev1.ServiceSpec{ClusterIP: "None"}), slice("a", "db-0", "10.244.1.2"), slice("b", "db-0", "fd00:10::2"), external("away", "example.org"))
+	s := start(
+		t,
+		settings(
+			other(
+				t,
+				records(
+					t,
+					"example.org. 60 IN A 192.0.2.1",
+					"example.org. 60 IN TXT \"hello\"",
+					"example.org. 60 IN MX 10 mail.example.org.",
+					"example.org. 60 IN NS ns.example.org.",
+				),
+			),
+		),
+		service(
+			"web",
+			corev1.ServiceSpec{
+				ClusterIP:  "10.96.0.7",
+				ClusterIPs: []string{"10.96.0.7", "fd00:20::7"},
+				Ports:      []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}},
+			},
+		),
+		service(
+			"db",
+			corev1.ServiceSpec{ClusterIP: "None"},
+		),
+		slice("a", "db-0", "10.244.1.2"),
+		slice("b", "db-0", "fd00:10::2"),
+		external("away", "example.org"),
+	)
 	ctx := context.Background()
 	for _, network := range []string{"udp", "tcp"} {
 		r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -406,7 +524,8 @@ func TestGoResolver(t *testing.T) {
 			t.Errorf("%s: servers %v, %v", network, ns, err)
 		}
 		var missing *net.DNSError
-		if _, err = r.LookupHost(ctx, "nobody.shop.svc.cluster.local."); err == nil || !errors.As(err, &missing) || !missing.IsNotFound {
+		if _, err = r.LookupHost(ctx, "nobody.shop.svc.cluster.local."); err == nil || !errors.As(err, &missing) ||
+			!missing.IsNotFound {
 			t.Errorf("%s: nobody is %v", network, err)
 		}
 	}

@@ -51,9 +51,16 @@ type outcome struct {
 // maxAliases is how many aliases follow each other at most. More lead in a circle.
 const maxAliases = 8
 
-// respond answers a message in the memory of out. There is no reply to what is no query. Where other servers must be asked it is later, and
-// the same message is to be given again to one that waits.
-func (h *handler) respond(ctx context.Context, w *work, out, message []byte, c sender, wait bool, began time.Time) (reply []byte, later bool) {
+// respond answers a message in the memory of out. There is no reply to what is no query. Where other servers must be
+// asked it is later, and the same message is to be given again to one that waits.
+func (h *handler) respond(
+	ctx context.Context,
+	w *work,
+	out, message []byte,
+	c sender,
+	wait bool,
+	began time.Time,
+) (reply []byte, later bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.told.panics.Inc()
@@ -173,7 +180,12 @@ func (h *handler) others(ctx context.Context, w *work, out []byte, c sender, wai
 }
 
 // find looks for another server's answer, among those that are kept first.
-func (h *handler) find(ctx context.Context, w *work, q *wire.Query, wait bool) (found *upstream.Found, err error, later bool) {
+func (h *handler) find(
+	ctx context.Context,
+	w *work,
+	q *wire.Query,
+	wait bool,
+) (found *upstream.Found, err error, later bool) {
 	w.key = upstream.AppendKey(w.key[:0], q)
 	if !wait {
 		if found = h.resolver.Cached(w.key, time.Now()); found == nil {

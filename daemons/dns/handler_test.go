@@ -17,7 +17,8 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// What cannot be read gets an answer that says so where it has a number, and none where it may be an answer itself: two servers would talk for ever.
+// What cannot be read gets an answer that says so where it has a number, and none where it may be an answer itself: two
+// servers would talk for ever.
 func TestMalformedQueries(t *testing.T) {
 	s := start(t, settings("127.0.0.1:1"), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
 	conn, err := net.Dial("udp", s.address)
@@ -35,7 +36,8 @@ func TestMalformedQueries(t *testing.T) {
 		message []byte
 		want    string
 	}{
-		{[]byte("x"), ""}, {change(func(b []byte) { b[2] |= 0x80 }), ""}, {make([]byte, 5000), ""}, {good[:20], "FORMERR"}, {change(func(b []byte) { b[5] = 3 }), "FORMERR"},
+		{[]byte("x"), ""}, {change(func(b []byte) { b[2] |= 0x80 }), ""}, {make([]byte, 5000), ""},
+		{good[:20], "FORMERR"}, {change(func(b []byte) { b[5] = 3 }), "FORMERR"},
 		{change(func(b []byte) { b[12] = 0xff }), "FORMERR"}, {change(func(b []byte) { b[2] = 2 << 3 }), "NOTIMP"},
 	} {
 		if _, err := conn.Write(bad.message); err != nil {
@@ -71,7 +73,8 @@ func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
 	for _, ip := range []string{"127.0.0.1", "127.0.0.2", "127.3.2.1", "::1"} {
 		s.address = netip.AddrPortFrom(netip.MustParseAddr(ip), port).String()
 		for _, network := range []string{"udp", "tcp"} {
-			for name, want := range map[string]string{"web.shop.svc.cluster.local.": "A 10.96.0.7", "example.org.": "A 192.0.2.1"} {
+			for name, want := range map[string]string{"web.shop.svc.cluster.local.": "A 10.96.0.7",
+				"example.org.": "A 192.0.2.1"} {
 				if got := show(s.send(network, new(dns.Msg).SetQuestion(name, dns.TypeA))); got != want {
 					t.Errorf("%s at %s over %s is %q", name, ip, network, got)
 				}
@@ -93,7 +96,16 @@ func value(t *testing.T, from *prometheus.Registry, name string, labels ...strin
 			if f.GetName() != name || !has(m, labels) {
 				continue
 			}
-			sum = max(sum, 0) + m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			sum = max(
+				sum,
+				0,
+			) + m.GetCounter().
+				GetValue() +
+				m.GetGauge().
+					GetValue() +
+				float64(
+					m.GetHistogram().GetSampleCount(),
+				)
 		}
 	}
 	return sum
@@ -116,9 +128,12 @@ func has(m *dto.Metric, labels []string) bool {
 func TestMetricsAreThoseOfCoreDNS(t *testing.T) {
 	world := other(t, records(t, "example.org. 60 IN A 192.0.2.1"))
 	s := start(t, settings(world), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
-	for _, name := range []string{"coredns_dns_requests_total", "coredns_dns_responses_total", "coredns_dns_request_duration_seconds", "coredns_panics_total", "coredns_build_info",
-		"coredns_cache_hits_total", "coredns_cache_misses_total", "coredns_cache_requests_total", "coredns_cache_entries", "coredns_cache_served_stale_total",
-		"coredns_forward_healthcheck_broken_total", "coredns_forward_max_concurrent_rejects_total", "coredns_plugin_enabled"} {
+	for _, name := range []string{"coredns_dns_requests_total", "coredns_dns_responses_total",
+		"coredns_dns_request_duration_seconds", "coredns_panics_total", "coredns_build_info",
+		"coredns_cache_hits_total", "coredns_cache_misses_total", "coredns_cache_requests_total",
+		"coredns_cache_entries", "coredns_cache_served_stale_total",
+		"coredns_forward_healthcheck_broken_total", "coredns_forward_max_concurrent_rejects_total",
+		"coredns_plugin_enabled"} {
 		if value(t, s.env.Metrics, name) < 0 {
 			t.Errorf("%s is not there from the start", name)
 		}
@@ -128,7 +143,21 @@ func TestMetricsAreThoseOfCoreDNS(t *testing.T) {
 		s.ask("example.org.", dns.TypeA)
 	}
 	s.send("tcp", new(dns.Msg).SetQuestion("nobody.shop.svc.cluster.local.", 65280).SetEdns0(1232, true))
-	cluster, all := []string{"server", "dns://:53", "zone", "cluster.local.", "view", ""}, []string{"server", "dns://:53", "zones", ".", "view", ""}
+	cluster, all := []string{
+		"server",
+		"dns://:53",
+		"zone",
+		"cluster.local.",
+		"view",
+		"",
+	}, []string{
+		"server",
+		"dns://:53",
+		"zones",
+		".",
+		"view",
+		"",
+	}
 	for _, c := range []struct {
 		name   string
 		labels []string
@@ -151,7 +180,8 @@ func TestMetricsAreThoseOfCoreDNS(t *testing.T) {
 		{"coredns_cache_entries", append(all, "type", "success"), 1},
 		{"coredns_forward_responses_total", []string{"to", world, "rcode", "NOERROR"}, 1},
 		{"coredns_forward_request_duration_seconds", []string{"to", world, "rcode", "NOERROR"}, 1},
-		{"coredns_proxy_request_duration_seconds", []string{"proxy_name", "forward", "to", world, "rcode", "NOERROR"}, 1},
+		{"coredns_proxy_request_duration_seconds", []string{"proxy_name", "forward", "to", world, "rcode", "NOERROR"},
+			1},
 		{"coredns_panics_total", nil, 0},
 	} {
 		if got := value(t, s.env.Metrics, c.name, c.labels...); got != c.want {
@@ -166,8 +196,17 @@ func TestQueriesAreLoggedWhenWanted(t *testing.T) {
 	for _, h.queries = range []bool{false, true} {
 		log.Reset()
 		h.log = slog.New(slog.NewTextHandler(&log, nil))
-		h.respond(context.Background(), w, nil, packed(t, "nobody.shop.svc.cluster.local.", dns.TypeAAAA), sender{addr: netip.MustParseAddrPort("10.244.0.9:4000")}, false, time.Now())
-		if said := strings.Contains(log.String(), "client=10.244.0.9:4000 tcp=false type=AAAA name=nobody.shop.svc.cluster.local. rcode=NXDOMAIN"); said != h.queries {
+		h.respond(
+			context.Background(),
+			w,
+			nil,
+			packed(t, "nobody.shop.svc.cluster.local.", dns.TypeAAAA),
+			sender{addr: netip.MustParseAddrPort("10.244.0.9:4000")},
+			false,
+			time.Now(),
+		)
+		if said := strings.Contains(log.String(), "client=10.244.0.9:4000 tcp=false type=AAAA "+
+			"name=nobody.shop.svc.cluster.local. rcode=NXDOMAIN"); said != h.queries {
 			t.Errorf("wanted: %v, written: %s", h.queries, log.String())
 		}
 	}

@@ -27,8 +27,27 @@ const (
 var plugins = [sources]string{"", "kubernetes", "forward", "cache"}
 
 // types are the types of questions that are counted by name; all else is other.
-var types = []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypeSOA, dns.TypeNS, dns.TypePTR, dns.TypeMX, dns.TypeSRV, dns.TypeCNAME, dns.TypeDS,
-	dns.TypeDNSKEY, dns.TypeRRSIG, dns.TypeNSEC, dns.TypeNSEC3, dns.TypeSVCB, dns.TypeHTTPS, dns.TypeIXFR, dns.TypeAXFR, dns.TypeANY}
+var types = []uint16{
+	dns.TypeA,
+	dns.TypeAAAA,
+	dns.TypeTXT,
+	dns.TypeSOA,
+	dns.TypeNS,
+	dns.TypePTR,
+	dns.TypeMX,
+	dns.TypeSRV,
+	dns.TypeCNAME,
+	dns.TypeDS,
+	dns.TypeDNSKEY,
+	dns.TypeRRSIG,
+	dns.TypeNSEC,
+	dns.TypeNSEC3,
+	dns.TypeSVCB,
+	dns.TypeHTTPS,
+	dns.TypeIXFR,
+	dns.TypeAXFR,
+	dns.TypeANY,
+}
 
 // typeIndex is where a type below 256 is in that list, from 1 on.
 var typeIndex = func() (index [256]uint8) {
@@ -47,7 +66,8 @@ func typeName(index int) string {
 
 const codes = wire.BadVersion + 1
 
-// told is what is counted, with CoreDNS' names, as dashboards select them. Series are looked up once: a query costs no more than their increments.
+// told is what is counted, with CoreDNS' names, as dashboards select them. Series are looked up once: a query costs no
+// more than their increments.
 type told struct {
 	name, domain string
 	panics       prometheus.Counter
@@ -84,25 +104,79 @@ func newTold(name, domain string) *told {
 	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
 	t := &told{
 		name: name, domain: domain,
-		strangers: prometheus.NewCounter(prometheus.CounterOpts{Name: "coredns_acl_blocked_requests_total", Help: "Queries of clients from outside of the cluster and of the networks that are allowed, which were refused, or not answered while the machines were not known yet.",
-			ConstLabels: prometheus.Labels{"server": name, "zone": ".", "view": ""}}),
-		panics:    prometheus.NewCounter(prometheus.CounterOpts{Name: "coredns_panics_total", Help: "Queries at which the server failed."}),
-		requests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_requests_total", Help: "Queries by protocol, family of addresses and type."}, with("proto", "family", "type")),
-		responses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_responses_total", Help: "Answers by their code."}, with("rcode", "plugin")),
-		wishes:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_do_requests_total", Help: "Queries for DNSSEC's records as well."}, zone),
-		duration: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_request_duration_seconds", Help: "How long answers took.",
-			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16)}, zone),
-		asked: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_request_size_bytes", Help: "Size of queries.", Buckets: sizes}, with("proto")),
-		given: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_response_size_bytes", Help: "Size of answers.", Buckets: sizes}, with("proto")),
+		strangers: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name: "coredns_acl_blocked_requests_total",
+				Help: "Queries of clients from outside of the cluster and of the networks that are allowed, " +
+					"which were refused, or not answered while the machines were not known yet.",
+				ConstLabels: prometheus.Labels{"server": name, "zone": ".", "view": ""},
+			},
+		),
+		panics: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "coredns_panics_total", Help: "Queries at which the server failed."},
+		),
+		requests: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "coredns_dns_requests_total",
+				Help: "Queries by protocol, family of addresses and type.",
+			},
+			with("proto", "family", "type"),
+		),
+		responses: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "coredns_dns_responses_total", Help: "Answers by their code."},
+			with("rcode", "plugin"),
+		),
+		wishes: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "coredns_dns_do_requests_total",
+				Help: "Queries for DNSSEC's records as well.",
+			},
+			zone,
+		),
+		duration: measure.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "coredns_dns_request_duration_seconds", Help: "How long answers took.",
+				Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16)},
+			zone,
+		),
+		asked: measure.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "coredns_dns_request_size_bytes", Help: "Size of queries.", Buckets: sizes},
+			with("proto"),
+		),
+		given: measure.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "coredns_dns_response_size_bytes", Help: "Size of answers.", Buckets: sizes},
+			with("proto"),
+		),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "coredns_build_info", Help: "Which release this is.",
-		ConstLabels: prometheus.Labels{"version": version.Kubernetes, "revision": version.Version, "goversion": runtime.Version()}})
+		ConstLabels: prometheus.Labels{
+			"version":   version.Kubernetes,
+			"revision":  version.Version,
+			"goversion": runtime.Version(),
+		}})
 	build.Set(1)
-	enabled := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "coredns_plugin_enabled", Help: "What the server does, by the name of CoreDNS' plugin for it."}, with("name"))
-	for _, plugin := range []string{"acl", "cache", "errors", "forward", "health", "kubernetes", "loadbalance", "loop", "prometheus", "ready"} {
+	enabled := prometheus.NewGaugeVec(
+		prometheus.GaugeOpts{
+			Name: "coredns_plugin_enabled",
+			Help: "What the server does, by the name of CoreDNS' plugin for it.",
+		},
+		with("name"),
+	)
+	for _, plugin := range []string{"acl", "cache", "errors", "forward", "health", "kubernetes", "loadbalance", "loop",
+		"prometheus", "ready"} {
 		enabled.WithLabelValues(name, ".", "", plugin).Set(1)
 	}
-	t.all = []prometheus.Collector{t.panics, t.strangers, t.requests, t.responses, t.wishes, t.duration, t.asked, t.given, build, enabled}
+	t.all = []prometheus.Collector{
+		t.panics,
+		t.strangers,
+		t.requests,
+		t.responses,
+		t.wishes,
+		t.duration,
+		t.asked,
+		t.given,
+		build,
+		enabled,
+	}
 	// What rules divide by is there from the start.
 	t.requests.WithLabelValues(name, domain, "", "udp", "1", "A")
 	t.responses.WithLabelValues(name, domain, "", "NOERROR", plugins[byCluster])
@@ -136,9 +210,18 @@ func (t *told) observe(w *work, c sender, size int, began time.Time) {
 	t.responsesOf[zone][w.outcome.code][w.outcome.by].get(func() prometheus.Counter {
 		return t.responses.WithLabelValues(t.name, name, "", codeName(w.outcome.code), plugins[w.outcome.by])
 	}).Inc()
-	t.durationOf[zone].get(func() prometheus.Observer { return t.duration.WithLabelValues(t.name, name, "") }).Observe(time.Since(began).Seconds())
-	t.sizesOf[0][zone][proto].get(func() prometheus.Observer { return t.asked.WithLabelValues(t.name, name, "", protocols[proto]) }).Observe(float64(q.Length))
-	t.sizesOf[1][zone][proto].get(func() prometheus.Observer { return t.given.WithLabelValues(t.name, name, "", protocols[proto]) }).Observe(float64(size))
+	t.durationOf[zone].get(func() prometheus.Observer { return t.duration.WithLabelValues(t.name, name, "") }).
+		Observe(time.Since(began).Seconds())
+	t.sizesOf[0][zone][proto].get(func() prometheus.Observer {
+		return t.asked.WithLabelValues(t.name, name, "",
+			protocols[proto])
+	}).
+		Observe(float64(q.Length))
+	t.sizesOf[1][zone][proto].get(func() prometheus.Observer {
+		return t.given.WithLabelValues(t.name, name, "",
+			protocols[proto])
+	}).
+		Observe(float64(size))
 	if q.DO {
 		t.wishesOf[zone].get(func() prometheus.Counter { return t.wishes.WithLabelValues(t.name, name, "") }).Inc()
 	}

@@ -17,14 +17,28 @@ import (
 )
 
 // newPublisher is who puts this server behind the cluster's service.
-func newPublisher(cfg config.DNS, env run.Env, clients kubernetes.Interface, at netip.AddrPort) (*presence.Publisher, error) {
+func newPublisher(
+	cfg config.DNS,
+	env run.Env,
+	clients kubernetes.Interface,
+	at netip.AddrPort,
+) (*presence.Publisher, error) {
 	namespace, service, ok := strings.Cut(cfg.ServiceName, "/")
 	if !ok {
 		return nil, fmt.Errorf("service name %q is not namespace/name", cfg.ServiceName)
 	}
 	var err error
-	p := &presence.Publisher{Client: clients, Log: env.Log, Namespace: namespace, Service: service, Manager: "dns.clusterctl", OnlyHere: cfg.NodeLocal, KeepLast: true}
-	for _, port := range []discoveryv1.EndpointPort{{Name: ptr.To("dns"), Protocol: ptr.To(corev1.ProtocolUDP)}, {Name: ptr.To("dns-tcp"), Protocol: ptr.To(corev1.ProtocolTCP)}} {
+	p := &presence.Publisher{
+		Client:    clients,
+		Log:       env.Log,
+		Namespace: namespace,
+		Service:   service,
+		Manager:   "dns.clusterctl",
+		OnlyHere:  cfg.NodeLocal,
+		KeepLast:  true,
+	}
+	for _, port := range []discoveryv1.EndpointPort{{Name: ptr.To("dns"), Protocol: ptr.To(corev1.ProtocolUDP)},
+		{Name: ptr.To("dns-tcp"), Protocol: ptr.To(corev1.ProtocolTCP)}} {
 		port.Port = ptr.To(int32(at.Port()))
 		p.Ports = append(p.Ports, port)
 	}

@@ -54,7 +54,10 @@ func serveProcess(address string) {
 	cfg := settings("127.0.0.1:1")
 	cfg.BindAddress = address
 	env := run.NewEnv(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	clients := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
+	clients := fake.NewClientset(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}),
+	)
 	var g sync.WaitGroup
 	notify, end := context.WithCancel(context.Background())
 	g.Go(func() { run.Notify(notify, env.Health) })
@@ -151,7 +154,13 @@ func (m *manager) store(name string, fd int) {
 func (m *manager) start(address string) (*exec.Cmd, *bytes.Buffer) {
 	m.t.Helper()
 	m.mu.Lock()
-	cmd := again(m.t, "DNS_SERVER="+address, "NOTIFY_SOCKET="+m.at, fmt.Sprintf("LISTEN_FDS=%d", len(m.files)), "LISTEN_FDNAMES="+strings.Join(m.names, ":"))
+	cmd := again(
+		m.t,
+		"DNS_SERVER="+address,
+		"NOTIFY_SOCKET="+m.at,
+		fmt.Sprintf("LISTEN_FDS=%d", len(m.files)),
+		"LISTEN_FDNAMES="+strings.Join(m.names, ":"),
+	)
 	for i, fd := range m.files {
 		own, err := unix.Dup(fd)
 		if err != nil {
@@ -178,8 +187,8 @@ func (m *manager) start(address string) (*exec.Cmd, *bytes.Buffer) {
 // patient is how long clients wait here: a query that is late because the machine has much to do is not lost.
 const patient = time.Minute
 
-// Clients that ask all the time notice nothing of restarts: what comes while no process is there waits in the socket, and what one has read it
-// answers before it ends.
+// Clients that ask all the time notice nothing of restarts: what comes while no process is there waits in the socket,
+// and what one has read it answers before it ends.
 func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 	m := newManager(t)
 	asked, lost := throughRestarts(t, m)
@@ -196,7 +205,8 @@ func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 	elsewhere := other.address().String()
 	other.close()
 	server, _ := m.start(elsewhere)
-	if _, _, err := (&dns.Client{Timeout: patient}).Exchange(new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA), elsewhere); err != nil {
+	if _, _, err := (&dns.Client{Timeout: patient}).Exchange(new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.",
+		dns.TypeA), elsewhere); err != nil {
 		t.Error(err)
 	}
 	m.mu.Lock()
@@ -221,8 +231,8 @@ func BenchmarkRestarts(b *testing.B) {
 	b.ReportMetric(float64(failed), "lost")
 }
 
-// throughRestarts restarts a server five times under clients that ask all the time, and kills it in the end. It returns how many queries were answered,
-// and what became of those that were not.
+// throughRestarts restarts a server five times under clients that ask all the time, and kills it in the end. It returns
+// how many queries were answered, and what became of those that were not.
 func throughRestarts(t testing.TB, m *manager) (int64, []error) {
 	t.Helper()
 	var at sockets

@@ -127,7 +127,8 @@ func (s *sockets) open(ctx context.Context, address string) error {
 	}
 }
 
-// prepare has the kernel say which address a datagram was sent to, where that is not clear, and make room for those that wait.
+// prepare has the kernel say which address a datagram was sent to, where that is not clear, and make room for those
+// that wait.
 func (s *sockets) prepare() error {
 	raw, err := s.udp.SyscallConn()
 	if err != nil {

@@ -48,7 +48,8 @@ type connection struct {
 	heard bool      // a query has come
 }
 
-// lastCall is when the client has to have asked once the server ends: one that has just connected is about to, others can connect anew.
+// lastCall is when the client has to have asked once the server ends: one that has just connected is about to, others
+// can connect anew.
 func (c *connection) lastCall() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +60,13 @@ func (c *connection) lastCall() time.Time {
 }
 
 func newTCPServer(h *handler, ln *net.TCPListener, b bounds) *tcpServer {
-	return &tcpServer{handler: h, ln: ln, bounds: b, works: sync.Pool{New: func() any { return new(work) }}, conns: map[*connection]bool{}}
+	return &tcpServer{
+		handler: h,
+		ln:      ln,
+		bounds:  b,
+		works:   sync.Pool{New: func() any { return new(work) }},
+		conns:   map[*connection]bool{},
+	}
 }
 
 // serve answers until ctx ends, and then what has been asked.
@@ -92,7 +99,12 @@ func (s *tcpServer) serve(ctx context.Context) error {
 			}
 			continue
 		}
-		c := &connection{Conn: conn, slow: s.bounds.slow, waiting: make(chan struct{}, s.bounds.pipelined), last: time.Now()}
+		c := &connection{
+			Conn:    conn,
+			slow:    s.bounds.slow,
+			waiting: make(chan struct{}, s.bounds.pipelined),
+			last:    time.Now(),
+		}
 		if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 			c.addr = a.AddrPort()
 		}
@@ -188,7 +200,9 @@ func (s *tcpServer) wait(ctx context.Context, c *connection, message []byte, who
 		defer func() { <-c.waiting }()
 		w := s.works.Get().(*work)
 		defer s.works.Put(w)
-		if reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, nil, message, who, true, began); len(reply) > 0 {
+		if reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, nil, message, who, true, began); len(
+			reply,
+		) > 0 {
 			c.send(reply)
 		}
 	})

@@ -87,7 +87,13 @@ func TestQueriesOfAConnectionAreAnsweredBesideEachOther(t *testing.T) {
 	world := records(t, "slow.example. 60 IN A 192.0.2.1")
 	address := serveTCP(t, newHandler(t, other(t, func(q *dns.Msg) *dns.Msg { <-release; return world(q) })), usual)
 	conn := dial(t, address)
-	write(t, conn, packed(t, "slow.example.", dns.TypeA), packed(t, "web-1.shop.svc.cluster.local.", dns.TypeA), packed(t, "web-2.shop.svc.cluster.local.", dns.TypeA))
+	write(
+		t,
+		conn,
+		packed(t, "slow.example.", dns.TypeA),
+		packed(t, "web-1.shop.svc.cluster.local.", dns.TypeA),
+		packed(t, "web-2.shop.svc.cluster.local.", dns.TypeA),
+	)
 	for _, want := range []string{"A 10.96.0.1", "A 10.96.0.2"} {
 		if got := show(read(t, conn)); got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -110,7 +116,11 @@ func TestQueriesOfAConnectionAreAnsweredBesideEachOther(t *testing.T) {
 }
 
 func TestConnectionsThatDoNothingAreClosed(t *testing.T) {
-	address := serveTCP(t, newHandler(t), bounds{connections: 10, idle: 50 * time.Millisecond, slow: 50 * time.Millisecond, pipelined: 2})
+	address := serveTCP(
+		t,
+		newHandler(t),
+		bounds{connections: 10, idle: 50 * time.Millisecond, slow: 50 * time.Millisecond, pipelined: 2},
+	)
 	closed(t, dial(t, address))
 	half := dial(t, address)
 	if _, err := half.Write([]byte{0, 40, 1}); err != nil {

@@ -24,8 +24,8 @@ const (
 	maxWaiting = 4000
 )
 
-// udpServer answers datagrams. Several goroutines read the same socket in turn; each answers what it has read, but for what other servers must
-// be asked about, which has a goroutine of its own.
+// udpServer answers datagrams. Several goroutines read the same socket in turn; each answers what it has read, but for
+// what other servers must be asked about, which has a goroutine of its own.
 type udpServer struct {
 	handler *handler
 	conn    *net.UDPConn
@@ -40,7 +40,13 @@ func newUDPServer(h *handler, conn *net.UDPConn) (*udpServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &udpServer{handler: h, conn: conn, raw: raw, works: sync.Pool{New: func() any { return new(work) }}, waiting: make(chan struct{}, maxWaiting)}, nil
+	return &udpServer{
+		handler: h,
+		conn:    conn,
+		raw:     raw,
+		works:   sync.Pool{New: func() any { return new(work) }},
+		waiting: make(chan struct{}, maxWaiting),
+	}, nil
 }
 
 // datagram is the kernel's struct mmsghdr.
@@ -90,7 +96,15 @@ func (s *udpServer) serve(ctx context.Context, handedOver func() bool) error {
 		}
 		var got uintptr
 		for failed = unix.EINTR; failed == unix.EINTR; {
-			got, _, failed = unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&d.in[0])), batch, unix.MSG_DONTWAIT, 0, 0)
+			got, _, failed = unix.Syscall6(
+				unix.SYS_RECVMMSG,
+				fd,
+				uintptr(unsafe.Pointer(&d.in[0])),
+				batch,
+				unix.MSG_DONTWAIT,
+				0,
+				0,
+			)
 		}
 		if failed == 0 {
 			n = int(got)
@@ -155,7 +169,15 @@ func (s *udpServer) send(d *datagrams, count int) {
 		var n uintptr
 		var failed syscall.Errno
 		err := s.raw.Write(func(fd uintptr) bool {
-			n, _, failed = unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&d.out[sent])), uintptr(count-sent), unix.MSG_DONTWAIT, 0, 0)
+			n, _, failed = unix.Syscall6(
+				unix.SYS_SENDMMSG,
+				fd,
+				uintptr(unsafe.Pointer(&d.out[sent])),
+				uintptr(count-sent),
+				unix.MSG_DONTWAIT,
+				0,
+				0,
+			)
 			return failed != unix.EAGAIN
 		})
 		if err != nil {
@@ -179,7 +201,15 @@ func (s *udpServer) wait(ctx context.Context, message []byte, c sender, control 
 		defer func() { <-s.waiting }()
 		w := s.works.Get().(*work)
 		defer s.works.Put(w)
-		reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, make([]byte, 0, wire.UDPSize), message, c, true, began)
+		reply, _ := s.handler.respond(
+			context.WithoutCancel(ctx),
+			w,
+			make([]byte, 0, wire.UDPSize),
+			message,
+			c,
+			true,
+			began,
+		)
 		if len(reply) > 0 {
 			if _, _, err := s.conn.WriteMsgUDPAddrPort(reply, control, c.addr); err != nil {
 				s.handler.log.Debug("send an answer", "client", c.addr, "error", err)
@@ -205,8 +235,8 @@ func networkOrder(port uint16) uint16 {
 	return uint16(b[0])<<8 | uint16(b[1])
 }
 
-// replyControl makes of what the kernel says about a datagram that its answer is to come from the address that it was sent to. By which interface
-// is left to the routes, but for addresses that mean something on one interface alone.
+// replyControl makes of what the kernel says about a datagram that its answer is to come from the address that it was
+// sent to. By which interface is left to the routes, but for addresses that mean something on one interface alone.
 func replyControl(in *datagram) []byte {
 	if in.head.Controllen < unix.SizeofCmsghdr {
 		return nil

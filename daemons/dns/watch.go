@@ -59,7 +59,11 @@ func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, 
 			defer func() { <-serial }()
 			f(o)
 		}
-		return cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, o any) { handle(o) }, DeleteFunc: handle}
+		return cache.ResourceEventHandlerFuncs{
+			AddFunc:    handle,
+			UpdateFunc: func(_, o any) { handle(o) },
+			DeleteFunc: handle,
+		}
 	}
 	var handled []cache.InformerSynced
 	add := func(i cache.SharedIndexInformer, h cache.ResourceEventHandler) error {

@@ -12,8 +12,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// API is a client for leases, which forgets connections on which nothing answers. Nothing else goes over them: one that has a
-// watch is not idle, and would not be forgotten.
+// API is a client for leases, which forgets connections on which nothing answers. Nothing else goes over them: one that
+// has a watch is not idle, and would not be forgotten.
 type API struct {
 	*kubernetes.Clientset
 	http *http.Client

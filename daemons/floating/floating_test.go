@@ -13,7 +13,10 @@ import (
 )
 
 func lease(version, holder string) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{ResourceVersion: version},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
 }
 
 // A lease is taken from a holder only after it has been silent for as long as the lease lasts.
@@ -26,16 +29,19 @@ func TestWhoTakesTheLease(t *testing.T) {
 		want  Action
 	}
 	for name, looks := range map[string][]look{
-		"the first":                     {{0, nil, true, Take}},
-		"the first, not well":           {{0, nil, false, Wait}},
-		"given up":                      {{0, lease("1", ""), true, Take}},
-		"given up, not well":            {{0, lease("1", ""), false, Wait}},
-		"ours":                          {{0, lease("1", "a"), true, Keep}},
-		"ours, not well":                {{0, lease("1", "a"), false, Release}},
-		"another's that is renewed":     {{0, lease("1", "b"), true, Wait}, {3, lease("2", "b"), true, Wait}, {6, lease("3", "b"), true, Wait}},
-		"another's that is silent":      {{0, lease("1", "b"), true, Wait}, {3, lease("1", "b"), true, Wait}, {4, lease("1", "b"), true, Take}},
-		"silent, and we are not well":   {{0, lease("1", "b"), true, Wait}, {9, lease("1", "b"), false, Wait}},
-		"nobody saw whether it is":      {{0, lease("1", "b"), true, Wait}, {9, lease("1", "b"), true, Wait}, {11, lease("1", "b"), true, Wait}, {13, lease("1", "b"), true, Take}},
+		"the first":           {{0, nil, true, Take}},
+		"the first, not well": {{0, nil, false, Wait}},
+		"given up":            {{0, lease("1", ""), true, Take}},
+		"given up, not well":  {{0, lease("1", ""), false, Wait}},
+		"ours":                {{0, lease("1", "a"), true, Keep}},
+		"ours, not well":      {{0, lease("1", "a"), false, Release}},
+		"another's that is renewed": {{0, lease("1", "b"), true, Wait}, {3, lease("2", "b"), true, Wait},
+			{6, lease("3", "b"), true, Wait}},
+		"another's that is silent": {{0, lease("1", "b"), true, Wait}, {3, lease("1", "b"), true, Wait},
+			{4, lease("1", "b"), true, Take}},
+		"silent, and we are not well": {{0, lease("1", "b"), true, Wait}, {9, lease("1", "b"), false, Wait}},
+		"nobody saw whether it is": {{0, lease("1", "b"), true, Wait}, {9, lease("1", "b"), true, Wait},
+			{11, lease("1", "b"), true, Wait}, {13, lease("1", "b"), true, Take}},
 		"another's, seen late":          {{50, lease("1", "b"), true, Wait}, {53, lease("1", "b"), true, Wait}},
 		"silent, then taken by a third": {{0, lease("1", "b"), true, Wait}, {4, lease("2", "c"), true, Wait}},
 	} {

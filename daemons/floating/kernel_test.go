@@ -108,7 +108,8 @@ func TestAnAddressInTheKernel(t *testing.T) {
 			does(b, func() error {
 				list, err := netlink.NeighList(0, netlink.FAMILY_ALL)
 				for _, n := range list {
-					yes = yes || n.IP.String() == text && n.HardwareAddr.String() == here.link.Attrs().HardwareAddr.String()
+					yes = yes ||
+						n.IP.String() == text && n.HardwareAddr.String() == here.link.Attrs().HardwareAddr.String()
 				}
 				return err
 			})

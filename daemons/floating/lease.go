@@ -17,9 +17,9 @@ const (
 	Release Action = "release" // it is ours, and is not to be
 )
 
-// Claim remembers what this machine has seen of a lease. Clocks of machines are not
-// compared: silence is how long the same version has been seen here. What passes while nothing is seen is none: the holder could
-// not renew it then either.
+// Claim remembers what this machine has seen of a lease. Clocks of machines are not compared: silence is how long the
+// same version has been seen here. What passes while nothing is seen is none: the holder could not renew it then
+// either.
 type Claim struct {
 	Self     string
 	Patience time.Duration // silence after which another machine takes the lease

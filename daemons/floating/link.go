@@ -1,6 +1,6 @@
 // Package floating has what the holders of addresses that move between machines have in common: when a machine may take
-// the lease of one, an address that the kernel keeps for a moment only, and how neighbours are told where it is. Which machine is to hold
-// which address is the daemons' own.
+// the lease of one, an address that the kernel keeps for a moment only, and how neighbours are told where it is. Which
+// machine is to hold which address is the daemons' own.
 package floating
 
 import (
@@ -36,11 +36,12 @@ func Beside(own, address netip.Addr) (*Link, error) {
 	return found, err
 }
 
-// ErrOwn is the error of an address that is the machine's own: it would be lost with the moment that a floating one is kept for.
+// ErrOwn is the error of an address that is the machine's own: it would be lost with the moment that a floating one is
+// kept for.
 var ErrOwn = errors.New("it is this machine's own address")
 
-// Find returns the interface to put an address on: the one in whose network it is, else the one of the default route. Where names are
-// given it is one of these, the first of them where none is in the address's network.
+// Find returns the interface to put an address on: the one in whose network it is, else the one of the default route.
+// Where names are given it is one of these, the first of them where none is in the address's network.
 func Find(address netip.Addr, names []string) (*Link, error) {
 	var found *Link
 	var own bool
@@ -48,7 +49,8 @@ func Find(address netip.Addr, names []string) (*Link, error) {
 		if have.Addr() == address && (entry.Flags&syscall.IFA_F_PERMANENT != 0 || !have.IsSingleIP()) {
 			own = true
 		}
-		if found == nil && usable(l) && !have.IsSingleIP() && have.Contains(address) && (len(names) == 0 || slices.Contains(names, l.Attrs().Name)) {
+		if found == nil && usable(l) && !have.IsSingleIP() && have.Contains(address) &&
+			(len(names) == 0 || slices.Contains(names, l.Attrs().Name)) {
 			found = &Link{address, l}
 		}
 	})
@@ -175,14 +177,19 @@ func send(index int, protocol uint16, to net.HardwareAddr, packet []byte) error 
 	return syscall.Sendto(fd, packet, 0, at)
 }
 
-// Taken reports whether another machine says that it has the address, asking the neighbours and waiting so long for an answer.
+// Taken reports whether another machine says that it has the address, asking the neighbours and waiting so long for an
+// answer.
 func (l *Link) Taken(wait time.Duration) (bool, error) {
 	protocol, to := uint16(syscall.ETH_P_ARP), net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	mac := l.link.Attrs().HardwareAddr
 	packet := arpProbe(mac, l.Address)
 	if l.Address.Is6() {
 		group := solicited(l.Address).As16()
-		protocol, to, packet = syscall.ETH_P_IPV6, append(net.HardwareAddr{0x33, 0x33}, group[12:]...), neighborSolicitation(l.Address)
+		protocol, to, packet = syscall.ETH_P_IPV6, append(
+			net.HardwareAddr{0x33, 0x33},
+			group[12:]...), neighborSolicitation(
+			l.Address,
+		)
 	}
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("ask on %s who has %s: %w", l.Interface(), l.Address, err)

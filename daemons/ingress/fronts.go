@@ -20,8 +20,9 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// fronts are the entries of the engine: the two that Ingresses have, which Gateways share when they have the machines' addresses, and
-// one for each port of a Gateway that has addresses of its own. Those of the latter come by a service, which names a port of the machines.
+// fronts are the entries of the engine: the two that Ingresses have, which Gateways share when they have the machines'
+// addresses, and one for each port of a Gateway that has addresses of its own. Those of the latter come by a service,
+// which names a port of the machines.
 type fronts struct {
 	cfg           config.Ingress
 	engine        *proxy.Engine
@@ -49,8 +50,9 @@ const ownSocket = "gateway-"
 
 func newFronts(cfg config.Ingress, engine *proxy.Engine, kept map[string][]net.Listener, log *slog.Logger) *fronts {
 	f := &fronts{
-		cfg: cfg, engine: engine, log: log, plain: engine.Open(false, cfg.HTTPPort), secure: engine.Open(true, cfg.HTTPSPort),
-		kept: map[string][]net.Listener{}, own: map[gateway.Entry]*door{},
+		cfg: cfg, engine: engine, log: log, plain: engine.Open(false, cfg.HTTPPort),
+		secure: engine.Open(true, cfg.HTTPSPort),
+		kept:   map[string][]net.Listener{}, own: map[gateway.Entry]*door{},
 	}
 	for name, list := range kept {
 		if strings.HasPrefix(name, ownSocket) {
@@ -115,7 +117,8 @@ func (f *fronts) place(served map[gateway.Entry]*gateway.Served, ports map[gatew
 		}
 		ln, at := own.ln, own.entry
 		f.wg.Go(func() {
-			if err := f.engine.Serve(ln, at); !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			if err := f.engine.Serve(ln, at); !errors.Is(err, net.ErrClosed) &&
+				!errors.Is(err, os.ErrDeadlineExceeded) {
 				f.log.Error("accept connections of a Gateway", "address", ln.Addr(), "err", err)
 			}
 		})
@@ -137,7 +140,12 @@ func (f *fronts) has(entry gateway.Entry, port int) bool {
 }
 
 func (f *fronts) listen(entry gateway.Entry, port int) (*net.TCPListener, error) {
-	name, former := socketOf(entry, port), ownSocket+strconv.Itoa(port) // as releases called it that did not say whose it was
+	name, former := socketOf(
+		entry,
+		port,
+	), ownSocket+strconv.Itoa(
+		port,
+	) // as releases called it that did not say whose it was
 	found := f.take(name, port)
 	if found != nil {
 		return found, nil
@@ -152,7 +160,13 @@ func (f *fronts) listen(entry gateway.Entry, port int) (*net.TCPListener, error)
 		found = ln.(*net.TCPListener)
 	}
 	if _, err := run.Keep(name, found); err != nil {
-		f.log.Warn("have the service manager keep a socket: connections may be lost at a restart", "name", name, "err", err)
+		f.log.Warn(
+			"have the service manager keep a socket: connections may be lost at a restart",
+			"name",
+			name,
+			"err",
+			err,
+		)
 	}
 	return found, nil
 }

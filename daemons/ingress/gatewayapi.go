@@ -43,7 +43,9 @@ func newGatewayAPI(cfg *rest.Config) (*gatewayAPI, error) {
 	}
 	metav1.AddToGroupVersion(kinds, metav1.SchemeGroupVersion)
 	c := rest.CopyConfig(cfg)
-	c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &gatewayv1.SchemeGroupVersion, "/apis", serializer.NewCodecFactory(kinds).WithoutConversion()
+	c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &gatewayv1.SchemeGroupVersion, "/apis",
+		serializer.NewCodecFactory(kinds).
+			WithoutConversion()
 	c.ContentConfig.ContentType, c.ContentConfig.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
@@ -79,8 +81,8 @@ func (g *gatewayAPI) installed() ([]string, error) {
 	return names, nil
 }
 
-// follow waits until the kinds of Gateway API are there, and then follows them until ctx ends. first is called once it is known that
-// they are not there, or all objects are.
+// follow waits until the kinds of Gateway API are there, and then follows them until ctx ends. first is called once it
+// is known that they are not there, or all objects are.
 func (g *gatewayAPI) follow(ctx context.Context, w *watch, log *slog.Logger, first func()) {
 	told := false
 	tell := func() {
@@ -90,14 +92,19 @@ func (g *gatewayAPI) follow(ctx context.Context, w *watch, log *slog.Logger, fir
 		}
 	}
 	changed := make(chan struct{}, 1)
-	kinds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	kinds := schema.GroupVersionResource{
+		Group:    "apiextensions.k8s.io",
+		Version:  "v1",
+		Resource: "customresourcedefinitions",
+	}
 	definitions := informers.Metadata(g.definitions, kinds, nil)
 	of := func(o any) {
 		if m, ok := o.(*metav1.PartialObjectMetadata); ok && strings.HasSuffix(m.Name, "."+gatewayv1.GroupName) {
 			signal(changed)
 		}
 	}
-	if _, err := definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: of, UpdateFunc: func(_, o any) { of(o) }}); err != nil {
+	if _, err := definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: of,
+		UpdateFunc: func(_, o any) { of(o) }}); err != nil {
 		log.Error("watch definitions", "err", err)
 		return
 	}
@@ -154,7 +161,8 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 			signal(w.changed)
 		}
 		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) }, DeleteFunc: func(o any) { handle(o, true) },
+			AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) },
+			DeleteFunc: func(o any) { handle(o, true) },
 		})
 		if err != nil {
 			return err
@@ -163,13 +171,27 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 		return i.SetTransform(client.WithoutManagers)
 	}
 	of := func(client rest.Interface, resource string, kind runtime.Object) cache.SharedIndexInformer {
-		return cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), kind, 0, cache.Indexers{})
+		return cache.NewSharedIndexInformer(
+			cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()),
+			kind,
+			0,
+			cache.Indexers{},
+		)
 	}
 	b := w.gateway
 	err := errors.Join(
-		add(of(g.rest, "gatewayclasses", &gatewayv1.GatewayClass{}), func(key route.Key, o any) { c, _ := o.(*gatewayv1.GatewayClass); b.SetClass(key.Name, c) }),
-		add(of(g.rest, "gateways", &gatewayv1.Gateway{}), func(key route.Key, o any) { c, _ := o.(*gatewayv1.Gateway); b.SetGateway(key, c) }),
-		add(of(g.rest, "httproutes", &gatewayv1.HTTPRoute{}), func(key route.Key, o any) { c, _ := o.(*gatewayv1.HTTPRoute); b.SetRoute(key, c) }),
+		add(
+			of(g.rest, "gatewayclasses", &gatewayv1.GatewayClass{}),
+			func(key route.Key, o any) { c, _ := o.(*gatewayv1.GatewayClass); b.SetClass(key.Name, c) },
+		),
+		add(
+			of(g.rest, "gateways", &gatewayv1.Gateway{}),
+			func(key route.Key, o any) { c, _ := o.(*gatewayv1.Gateway); b.SetGateway(key, c) },
+		),
+		add(
+			of(g.rest, "httproutes", &gatewayv1.HTTPRoute{}),
+			func(key route.Key, o any) { c, _ := o.(*gatewayv1.HTTPRoute); b.SetRoute(key, c) },
+		),
 		add(of(g.core.CoreV1().RESTClient(), "namespaces", &corev1.Namespace{}), func(key route.Key, o any) {
 			if n, ok := o.(*corev1.Namespace); ok && n.Labels != nil {
 				b.SetNamespace(key.Name, n.Labels)
@@ -178,9 +200,16 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 			} else {
 				b.SetNamespace(key.Name, nil)
 			}
-		}))
+		}),
+	)
 	if grants {
-		err = errors.Join(err, add(of(g.rest, "referencegrants", &gatewayv1.ReferenceGrant{}), func(key route.Key, o any) { c, _ := o.(*gatewayv1.ReferenceGrant); b.SetGrant(key, c) }))
+		err = errors.Join(
+			err,
+			add(
+				of(g.rest, "referencegrants", &gatewayv1.ReferenceGrant{}),
+				func(key route.Key, o any) { c, _ := o.(*gatewayv1.ReferenceGrant); b.SetGrant(key, c) },
+			),
+		)
 	} else {
 		log.Warn("ReferenceGrants are not served as v1: nothing may be named across namespaces")
 	}
@@ -208,14 +237,22 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 	}
 }
 
-// writeStatus writes an object's status. An object that is gone or has changed meanwhile is no error: the watch will tell.
+// writeStatus writes an object's status. An object that is gone or has changed meanwhile is no error: the watch will
+// tell.
 func (g *gatewayAPI) writeStatus(ctx context.Context, resource string, object interface {
 	runtime.Object
 	metav1.Object
 }) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	err := g.rest.Put().NamespaceIfScoped(object.GetNamespace(), object.GetNamespace() != "").Resource(resource).Name(object.GetName()).SubResource("status").Body(object).Do(ctx).Error()
+	err := g.rest.Put().
+		NamespaceIfScoped(object.GetNamespace(), object.GetNamespace() != "").
+		Resource(resource).
+		Name(object.GetName()).
+		SubResource("status").
+		Body(object).
+		Do(ctx).
+		Error()
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

@@ -1,5 +1,6 @@
-// Package ingress is kube-ingress, the proxy that Ingresses set up: it follows them with what they name, and serves clients by the table
-// of package route with the engine of package proxy. Where pods are is from endpoint slices, so that requests go straight to them.
+// Package ingress is kube-ingress, the proxy that Ingresses set up: it follows them with what they name, and serves
+// clients by the table of package route with the engine of package proxy. Where pods are is from endpoint slices, so
+// that requests go straight to them.
 package ingress
 
 import (
@@ -33,9 +34,17 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Run is the proxy of one machine. It serves until ctx ends, and then until the requests that have begun are answered, within bounds.
+// Run is the proxy of one machine. It serves until ctx ends, and then until the requests that have begun are answered,
+// within bounds.
 func Run(ctx context.Context, cfg config.Ingress, env run.Env) error {
-	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "ingress", Metrics: env.Metrics})
+	rest, err := client.Config(
+		client.Options{
+			Kubeconfig: cfg.Kubeconfig,
+			APIServers: cfg.APIServers,
+			UserAgent:  "ingress",
+			Metrics:    env.Metrics,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -55,7 +64,14 @@ func Run(ctx context.Context, cfg config.Ingress, env run.Env) error {
 }
 
 // serve is Run over given clients, with the sockets that were kept. gateways may be nil: there is no Gateway API.
-func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, gateways *gatewayAPI, kept map[string][]net.Listener) error {
+func serve(
+	ctx context.Context,
+	cfg config.Ingress,
+	env run.Env,
+	clients kubernetes.Interface,
+	gateways *gatewayAPI,
+	kept map[string][]net.Listener,
+) error {
 	sockets, err := listen(cfg, kept, env.Log)
 	if err != nil {
 		return err
@@ -102,7 +118,17 @@ func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kuberne
 			return nil
 		case <-known: // nobody is told "no route" because the routes are not known yet
 		}
-		return front(ctx, inner, cfg, env, engine, at, sockets, func() { ready.Store(true) }, func() { stopping.Store(true) })
+		return front(
+			ctx,
+			inner,
+			cfg,
+			env,
+			engine,
+			at,
+			sockets,
+			func() { ready.Store(true) },
+			func() { stopping.Store(true) },
+		)
 	})
 	g.Go(func() error {
 		tell(ctx, cfg, env, clients, gateways, w)
@@ -130,10 +156,18 @@ func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kuberne
 // lastBound limits how long the last requests may take once no more connections are accepted.
 const lastBound = 3 * time.Second
 
-// front serves clients until ctx ends. Then it is not ready any more and goes on accepting, with every answer the last of its
-// connection, until the requests of before are answered: nobody waits for the long ones of others. In the end connections that come
-// wait in the sockets, which the service manager keeps, for the next process.
-func front(ctx, inner context.Context, cfg config.Ingress, env run.Env, engine *proxy.Engine, at *fronts, sockets *sockets, ready, stopping func()) error {
+// front serves clients until ctx ends. Then it is not ready any more and goes on accepting, with every answer the last
+// of its connection, until the requests of before are answered: nobody waits for the long ones of others. In the end
+// connections that come wait in the sockets, which the service manager keeps, for the next process.
+func front(
+	ctx, inner context.Context,
+	cfg config.Ingress,
+	env run.Env,
+	engine *proxy.Engine,
+	at *fronts,
+	sockets *sockets,
+	ready, stopping func(),
+) error {
 	failed := make(chan error, 2)
 	var serving sync.WaitGroup
 	for _, s := range []struct {
@@ -141,7 +175,8 @@ func front(ctx, inner context.Context, cfg config.Ingress, env run.Env, engine *
 		entry *proxy.Entry
 	}{{sockets.plain, at.plain}, {sockets.secure, at.secure}} {
 		serving.Go(func() {
-			if err := engine.Serve(s.ln, s.entry); !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			if err := engine.Serve(s.ln, s.entry); !errors.Is(err, net.ErrClosed) &&
+				!errors.Is(err, os.ErrDeadlineExceeded) {
 				failed <- fmt.Errorf("accept connections on %s: %w", s.ln.Addr(), err)
 			}
 		})
@@ -169,7 +204,8 @@ func front(ctx, inner context.Context, cfg config.Ingress, env run.Env, engine *
 
 func policyOf(cfg config.Ingress) route.Policy {
 	return route.Policy{
-		Connect: cfg.ConnectTimeout, Read: cfg.ReadTimeout, Send: cfg.SendTimeout, MaxBody: int64(cfg.MaxBodyMiB) << 20, MinRate: int64(cfg.MinBodyRate), Protocol: route.HTTP, RedirectTLS: cfg.SSLRedirect,
+		Connect: cfg.ConnectTimeout, Read: cfg.ReadTimeout, Send: cfg.SendTimeout, MaxBody: int64(cfg.MaxBodyMiB) << 20,
+		MinRate: int64(cfg.MinBodyRate), Protocol: route.HTTP, RedirectTLS: cfg.SSLRedirect,
 	}
 }
 
@@ -180,8 +216,10 @@ func newEngine(cfg config.Ingress, env run.Env) (*proxy.Engine, error) {
 	}
 	c := proxy.Config{
 		Log: env.Log, Default: own, LeastConns: cfg.LoadBalance == config.LeastConnections,
-		MaxHead: cfg.MaxHeadKiB << 10, HeadTime: cfg.HeadTimeout, Idle: cfg.IdleTimeout, UpIdle: cfg.KeepTimeout, MaxIdle: cfg.KeepIdle,
-		HTTPSPort: cfg.HTTPSPort, MinTLS: tls.VersionTLS12, MaxStreams: 250, MaxConns: cfg.MaxConnections, ClientShare: cfg.ClientShare,
+		MaxHead: cfg.MaxHeadKiB << 10, HeadTime: cfg.HeadTimeout, Idle: cfg.IdleTimeout, UpIdle: cfg.KeepTimeout,
+		MaxIdle:   cfg.KeepIdle,
+		HTTPSPort: cfg.HTTPSPort, MinTLS: tls.VersionTLS12, MaxStreams: 250, MaxConns: cfg.MaxConnections,
+		ClientShare: cfg.ClientShare,
 		Descriptors: descriptors(), HandshakeIn: cfg.HeadTimeout,
 	}
 	if cfg.MinTLSVersion == "1.3" {
@@ -237,19 +275,31 @@ func publisher(cfg config.Ingress, env run.Env, clients kubernetes.Interface) (*
 	if !ok {
 		return nil, fmt.Errorf("service name %q is not namespace/name", cfg.ServiceName)
 	}
-	p := &presence.Publisher{Client: clients, Log: env.Log, Namespace: namespace, Service: service, Manager: manager, Node: cfg.NodeName}
+	p := &presence.Publisher{
+		Client:    clients,
+		Log:       env.Log,
+		Namespace: namespace,
+		Service:   service,
+		Manager:   manager,
+		Node:      cfg.NodeName,
+	}
 	for _, ip := range cfg.NodeIP {
 		addr, err := netip.ParseAddr(ip)
 		if err != nil {
 			return nil, fmt.Errorf("address of this machine: %w", err)
 		}
 		if slices.ContainsFunc(p.Addrs, func(other netip.Addr) bool { return other.Is4() == addr.Is4() }) {
-			return nil, fmt.Errorf("addresses of this machine: %s are two of one family", strings.Join(cfg.NodeIP, " and "))
+			return nil, fmt.Errorf(
+				"addresses of this machine: %s are two of one family",
+				strings.Join(cfg.NodeIP, " and "),
+			)
 		}
 		p.Addrs = append(p.Addrs, addr)
 	}
 	if len(p.Addrs) == 0 {
-		return nil, errors.New("--node-ip is missing: the addresses of this machine, of which the service has endpoints")
+		return nil, errors.New(
+			"--node-ip is missing: the addresses of this machine, of which the service has endpoints",
+		)
 	}
 	for name, port := range map[string]int{"http": cfg.HTTPPort, "https": cfg.HTTPSPort} {
 		p.Ports = append(p.Ports, discoveryv1.EndpointPort{Name: ptr.To(name), Port: ptr.To(int32(port))})

@@ -54,17 +54,32 @@ func settings(t *testing.T) config.Ingress {
 func objects(address string) []runtime.Object {
 	at := netip.MustParseAddrPort(address)
 	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "default", Name: name, UID: "1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}
+		return metav1.ObjectMeta{
+			Namespace: "default",
+			Name:      name,
+			UID:       "1",
+			Labels:    map[string]string{discoveryv1.LabelServiceName: "web"},
+		}
 	}
 	in := &networkingv1.Ingress{ObjectMeta: meta("web"), Spec: networkingv1.IngressSpec{
-		IngressClassName: ptr.To("clusterctl"), DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}},
+		IngressClassName: ptr.To(
+			"clusterctl",
+		), DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web",
+			Port: networkingv1.ServiceBackendPort{Number: 80}}},
 	}}
 	in.Annotations = map[string]string{"nginx.ingress.kubernetes.io/auth-url": "http://auth"}
 	return []runtime.Object{
-		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "clusterctl"}, Spec: networkingv1.IngressClassSpec{Controller: route.Controller}},
+		&networkingv1.IngressClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "clusterctl"},
+			Spec:       networkingv1.IngressClassSpec{Controller: route.Controller},
+		},
 		&corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
-		&discoveryv1.EndpointSlice{ObjectMeta: meta("web-1"), AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: ptr.To(int32(at.Port()))}},
-			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{at.Addr().String()}}}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta:  meta("web-1"),
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Port: ptr.To(int32(at.Port()))}},
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{at.Addr().String()}}},
+		},
 		in,
 	}
 }
@@ -111,7 +126,9 @@ func started(t *testing.T, cfg config.Ingress, clients *fake.Clientset, kept map
 
 func TestIngressesAreServedAndToldWhere(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "from the pod") }))
+	pod := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "from the pod") }),
+	)
 	defer pod.Close()
 	cfg, clients := settings(t), fake.NewClientset(objects(pod.Listener.Addr().String())...)
 	stop := started(t, cfg, clients, nil)
@@ -138,7 +155,11 @@ func TestIngressesAreServedAndToldWhere(t *testing.T) {
 		}
 		return list
 	}
-	eventually(t, "the Ingress has the addresses of the machine", func() bool { return slices.Equal(addresses(), []string{"10.0.0.1", "fd00::1"}) })
+	eventually(
+		t,
+		"the Ingress has the addresses of the machine",
+		func() bool { return slices.Equal(addresses(), []string{"10.0.0.1", "fd00::1"}) },
+	)
 	eventually(t, "the Ingress has the events of being taken in, and of what is not carried out", func() bool {
 		events, err := clients.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
@@ -152,10 +173,13 @@ func TestIngressesAreServedAndToldWhere(t *testing.T) {
 		return slices.Equal(reasons, []string{"Sync", "UnsupportedAnnotation"})
 	})
 	// The pod moves.
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "from another") }))
+	other := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "from another") }),
+	)
 	defer other.Close()
 	slice := objects(other.Listener.Addr().String())[2].(*discoveryv1.EndpointSlice)
-	if _, err := clients.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice, metav1.UpdateOptions{}); err != nil {
+	if _, err := clients.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "another pod answers", func() bool { return get() == "from another" })

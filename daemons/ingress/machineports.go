@@ -19,9 +19,10 @@ type claim struct {
 
 // machinePorts are the ports of the machines on which entries are served, of those that have one.
 //
-// Services are written by who may write in their namespace, and what they say may take nothing from others: neither a port outside of the
-// range that is for it, nor one that another Gateway has. Of several that want the same, the one that is served there already has it, then that
-// of the oldest service; the leader gives the others another. It is called with the lock.
+// Services are written by who may write in their namespace, and what they say may take nothing from others: neither a
+// port outside of the range that is for it, nor one that another Gateway has. Of several that want the same, the one
+// that is served there already has it, then that of the oldest service; the leader gives the others another. It is
+// called with the lock.
 func (w *watch) machinePorts() map[gateway.Entry]int {
 	first, last, err := config.PortRange(w.cfg.GatewayPorts)
 	if err != nil || w.cfg.GatewayAddresses == config.OfMachines {

@@ -34,15 +34,32 @@ func newTenants(t *testing.T, kept map[string][]net.Listener) *tenants {
 	at := newFronts(cfg, engine, kept, slog.New(slog.DiscardHandler))
 	t.Cleanup(at.close)
 	w := &tenants{newWatch(cfg, engine, at), t}
-	w.gateway.SetClass("c", &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: gateway.Controller}})
+	w.gateway.SetClass(
+		"c",
+		&gatewayv1.GatewayClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "c"},
+			Spec:       gatewayv1.GatewayClassSpec{ControllerName: gateway.Controller},
+		},
+	)
 	w.follows = true
 	return w
 }
 
 // has makes a Gateway "web" of a namespace and its service, which says that it is served on a port of the machines.
 func (w *tenants) has(namespace string, created int64, port int) {
-	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", UID: "1", Generation: 1, CreationTimestamp: metav1.Unix(created, 0)},
-		Spec: gatewayv1.GatewaySpec{GatewayClassName: "c", Listeners: []gatewayv1.Listener{{Name: "l", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}}}
+	g := &gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         namespace,
+			Name:              "web",
+			UID:               "1",
+			Generation:        1,
+			CreationTimestamp: metav1.Unix(created, 0),
+		},
+		Spec: gatewayv1.GatewaySpec{
+			GatewayClassName: "c",
+			Listeners:        []gatewayv1.Listener{{Name: "l", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+		},
+	}
 	w.gateway.SetGateway(route.Key{Namespace: namespace, Name: "web"}, g)
 	w.service(serviceAt(namespace, "gateway-web", created, port), false)
 	w.make(context.Background())
@@ -50,7 +67,12 @@ func (w *tenants) has(namespace string, created int64, port int) {
 
 func serviceAt(namespace, name string, created int64, ports ...int) *corev1.Service {
 	s := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{gatewayLabel: "web"}, CreationTimestamp: metav1.Unix(created, 0)}}
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         namespace,
+			Name:              name,
+			Labels:            map[string]string{gatewayLabel: "web"},
+			CreationTimestamp: metav1.Unix(created, 0),
+		}}
 	for i, port := range ports {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: int32(80 + i), TargetPort: intstr.FromInt(port)})
 	}
@@ -85,7 +107,8 @@ func (w *tenants) given() map[string]int {
 	return out
 }
 
-// Who may write the service of his Gateway has no port of the machines by it that is not for Gateways, and none that another one has.
+// Who may write the service of his Gateway has no port of the machines by it that is not for Gateways, and none that
+// another one has.
 func TestAGatewayTakesNoPortOfTheMachinesFromOthers(t *testing.T) {
 	w := newTenants(t, nil)
 	w.has("shop", 20, 20000)
@@ -118,7 +141,8 @@ func TestAGatewayTakesNoPortOfTheMachinesFromOthers(t *testing.T) {
 	}
 }
 
-// A port stays whose it was while the daemon was not there. A socket of a release that did not write down whose it is goes to who asks for it.
+// A port stays whose it was while the daemon was not there. A socket of a release that did not write down whose it is
+// goes to who asks for it.
 func TestAPortOfTheMachinesStaysWhoseItWas(t *testing.T) {
 	listening := func() net.Listener {
 		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.77", strconv.Itoa(20000)))

@@ -24,15 +24,26 @@ import (
 
 const many = 10_000
 
-// watchOf is a watch of many Ingresses, each with a service and a secret of its own, and of as many secrets that none of them names. one makes an
-// Ingress. It comes with what makes such a secret.
-func watchOf(t testing.TB, one func(i int, path string) *networkingv1.Ingress) (*watch, func(name string) *corev1.Secret) {
+// watchOf is a watch of many Ingresses, each with a service and a secret of its own, and of as many secrets that none
+// of them names. one makes an Ingress. It comes with what makes such a secret.
+func watchOf(
+	t testing.TB,
+	one func(i int, path string) *networkingv1.Ingress,
+) (*watch, func(name string) *corev1.Secret) {
 	t.Helper()
 	ca, err := certs.NewCA("test", 0, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := certs.Issue(ca, certs.Request{CommonName: "x.example", Hosts: []string{"x.example"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, time.Now())
+	pair, err := certs.Issue(
+		ca,
+		certs.Request{
+			CommonName: "x.example",
+			Hosts:      []string{"x.example"},
+			Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		},
+		time.Now(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,15 +54,30 @@ func watchOf(t testing.TB, one func(i int, path string) *networkingv1.Ingress) (
 		t.Fatal(err)
 	}
 	w := newWatch(cfg, engine, newFronts(cfg, engine, nil, log))
-	w.class(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: networkingv1.IngressClassSpec{Controller: route.Controller}}, false)
+	w.class(
+		&networkingv1.IngressClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "c"},
+			Spec:       networkingv1.IngressClassSpec{Controller: route.Controller},
+		},
+		false,
+	)
 	secret := func(name string) *corev1.Secret { // with bytes of its own, as the watch has them
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: corev1.SecretTypeTLS,
-			Data: map[string][]byte{corev1.TLSCertKey: bytes.Clone(pair.Cert), corev1.TLSPrivateKeyKey: bytes.Clone(pair.Key)}}
+			Data: map[string][]byte{
+				corev1.TLSCertKey:       bytes.Clone(pair.Cert),
+				corev1.TLSPrivateKeyKey: bytes.Clone(pair.Key),
+			}}
 	}
 	for i := range many {
 		w.hears(secret(fmt.Sprint("i", i)))
 		w.hears(secret(fmt.Sprint("unused", i)))
-		w.service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("i", i)}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, false)
+		w.service(
+			&corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("i", i)},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+			},
+			false,
+		)
 		w.ingress(one(i, "/"), false)
 	}
 	w.make(context.Background())
@@ -75,17 +101,37 @@ func ingressOf(i int, host, path string) *networkingv1.Ingress {
 	name := fmt.Sprint("i", i)
 	return &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "u", Generation: int64(len(path))},
-		Spec: networkingv1.IngressSpec{IngressClassName: ptr.To("c"), TLS: []networkingv1.IngressTLS{{Hosts: []string{host}, SecretName: name}},
-			Rules: []networkingv1.IngressRule{{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
-				Paths: []networkingv1.HTTPIngressPath{{Path: path, PathType: ptr.To(networkingv1.PathTypePrefix), Backend: networkingv1.IngressBackend{
-					Service: &networkingv1.IngressServiceBackend{Name: name, Port: networkingv1.ServiceBackendPort{Number: 80}}}}}}}}}},
+		Spec: networkingv1.IngressSpec{
+			IngressClassName: ptr.To("c"),
+			TLS:              []networkingv1.IngressTLS{{Hosts: []string{host}, SecretName: name}},
+			Rules: []networkingv1.IngressRule{
+				{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+					Paths: []networkingv1.HTTPIngressPath{
+						{
+							Path:     path,
+							PathType: ptr.To(networkingv1.PathTypePrefix),
+							Backend: networkingv1.IngressBackend{
+								Service: &networkingv1.IngressServiceBackend{
+									Name: name,
+									Port: networkingv1.ServiceBackendPort{Number: 80},
+								}},
+						},
+					}}}},
+			},
+		},
 	}
 }
 
 // changes are those of one Ingress among many, by number of the round.
-func (w *watch) changes(secret func(string) *corev1.Secret, one func(i int, path string) *networkingv1.Ingress) map[string]func(round int) {
+func (w *watch) changes(
+	secret func(string) *corev1.Secret,
+	one func(i int, path string) *networkingv1.Ingress,
+) map[string]func(round int) {
 	return map[string]func(int){
-		"another path":                   func(round int) { w.ingress(one(round*7919%many, []string{"/a", "/ab"}[round%2]), false) },
+		"another path": func(round int) {
+			w.ingress(one(round*7919%many,
+				[]string{"/a", "/ab"}[round%2]), false)
+		},
 		"a renewed certificate":          func(round int) { w.hears(secret(fmt.Sprint("i", round*7919%many))) },
 		"a secret that no Ingress names": func(round int) { w.hears(secret(fmt.Sprint("unused", round*7919%many))) },
 		"one that comes or goes": func(round int) {
@@ -102,7 +148,8 @@ func TestOneChangeAmongManyIngressesCostsItselfS32(t *testing.T) {
 	if rule := w.table.Find([]byte(host), []byte("/x"), nil); rule == nil || w.table.Certificate(host) == nil {
 		t.Errorf("%s has rule %v", host, rule)
 	}
-	if rule := w.table.Find([]byte("h10000.example"), []byte("/x"), nil); rule != nil || w.table.Certificate("h10000.example") != nil {
+	if rule := w.table.Find([]byte("h10000.example"), []byte("/x"), nil); rule != nil ||
+		w.table.Certificate("h10000.example") != nil {
 		t.Errorf("what has gone has rule %v", rule)
 	}
 }
@@ -114,7 +161,8 @@ func TestOneChangeAmongManyIngressesOfOneHostCostsItselfS32(t *testing.T) {
 	host := []byte("shared.example")
 	for i, path := range map[int]string{0: "/a", 77: "/x", many - 1: "/"} { // the first has changed
 		want := fmt.Sprint("i", i)
-		if rule := w.table.Find(host, fmt.Appendf(nil, "/i%d%s", i, path), nil); rule == nil || rule.Source.Name != want {
+		if rule := w.table.Find(host, fmt.Appendf(nil, "/i%d%s", i, path), nil); rule == nil ||
+			rule.Source.Name != want {
 			t.Errorf("Ingress %s has rule %v", want, rule)
 		}
 	}
@@ -161,10 +209,11 @@ func TestManyIngressesAndSecretsFitIntoMemoryS32(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// BenchmarkOneOfManyIngresses is one change among 10,000, until the engine has its table: each with a host of its own, with paths of one host, and
-// with one path of one host.
+// BenchmarkOneOfManyIngresses is one change among 10,000, until the engine has its table: each with a host of its own,
+// with paths of one host, and with one path of one host.
 func BenchmarkOneOfManyIngresses(b *testing.B) {
-	for kind, one := range map[string]func(int, string) *networkingv1.Ingress{"own hosts": oneOfMany, "one host": oneOfHost, "one path": oneOfPath} {
+	for kind, one := range map[string]func(int, string) *networkingv1.Ingress{"own hosts": oneOfMany,
+		"one host": oneOfHost, "one path": oneOfPath} {
 		w, secret := watchOf(b, one)
 		for what, change := range w.changes(secret, one) {
 			b.Run(kind+"/"+what, func(b *testing.B) {

@@ -26,9 +26,9 @@ import (
 	"clusterctl/daemons/ingress/route/gateway"
 )
 
-// A Gateway with addresses of its own has a service of type LoadBalancer in its namespace. The service's target ports are those on which
-// every machine's proxy serves the Gateway: the leader chooses them, and the service is where it is written. Its endpoints are the
-// machines whose proxy is ready.
+// A Gateway with addresses of its own has a service of type LoadBalancer in its namespace. The service's target ports
+// are those on which every machine's proxy serves the Gateway: the leader chooses them, and the service is where it is
+// written. Its endpoints are the machines whose proxy is ready.
 
 // gatewayLabel of a service is the name of the Gateway that it is for.
 const gatewayLabel = shared.ServiceLabel
@@ -84,7 +84,8 @@ func (t *teller) services(ctx context.Context) {
 	}
 }
 
-// wanted works out the services of all Gateways, and those that are left of Gateways of before. It is called with the lock.
+// wanted works out the services of all Gateways, and those that are left of Gateways of before. It is called with the
+// lock.
 func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Service, problems []error) {
 	assigned, used := w.machinePorts(), map[int]bool{}
 	for _, port := range assigned {
@@ -102,7 +103,16 @@ func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Ser
 			continue
 		}
 		object := w.gateway.Gateway(key)
-		a := addressed{name: name, there: there, owner: metav1.OwnerReference{APIVersion: gatewayv1.SchemeGroupVersion.String(), Kind: "Gateway", Name: object.Name, UID: object.UID}}
+		a := addressed{
+			name:  name,
+			there: there,
+			owner: metav1.OwnerReference{
+				APIVersion: gatewayv1.SchemeGroupVersion.String(),
+				Kind:       "Gateway",
+				Name:       object.Name,
+				UID:        object.UID,
+			},
+		}
 		for _, port := range ports {
 			target := assigned[gateway.Entry{Gateway: key, Port: port}]
 			if target == 0 {
@@ -110,33 +120,50 @@ func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Ser
 					free++
 				}
 				if free > last {
-					problems = append(problems, fmt.Errorf("all of %s are taken: port %d of Gateway %s has none", cfg.GatewayPorts, port, key))
+					problems = append(
+						problems,
+						fmt.Errorf("all of %s are taken: port %d of Gateway %s has none", cfg.GatewayPorts, port, key),
+					)
 					continue
 				}
 				target, used[free] = free, true
 			}
-			a.ports = append(a.ports, corev1.ServicePort{Name: "port-" + strconv.Itoa(port), Protocol: corev1.ProtocolTCP, Port: int32(port), TargetPort: intstr.FromInt(target)})
+			a.ports = append(
+				a.ports,
+				corev1.ServicePort{
+					Name:       "port-" + strconv.Itoa(port),
+					Protocol:   corev1.ProtocolTCP,
+					Port:       int32(port),
+					TargetPort: intstr.FromInt(target),
+				},
+			)
 		}
 		if len(a.ports) > 0 {
 			list = append(list, a)
 		}
 	}
 	for key, s := range w.publish {
-		if of := s.Labels[gatewayLabel]; of != "" && !ours[key] && w.gateway.Gateway(route.Key{Namespace: key.Namespace, Name: of}) != nil {
-			over = append(over, s) // the Gateway is there and another's now; with one that is gone the collector of garbage takes it
+		if of := s.Labels[gatewayLabel]; of != "" && !ours[key] &&
+			w.gateway.Gateway(route.Key{Namespace: key.Namespace, Name: of}) != nil {
+			over = append(
+				over,
+				s,
+			) // the Gateway is there and another's now; with one that is gone the collector of garbage takes it
 		}
 	}
 	return list, over, problems
 }
 
-// allFamilies has a Gateway's service at an address of each family that the cluster's services have, since the proxies serve all.
+// allFamilies has a Gateway's service at an address of each family that the cluster's services have, since the proxies
+// serve all.
 const allFamilies = corev1.IPFamilyPolicyPreferDualStack
 
 func (t *teller) keepService(ctx context.Context, a addressed) error {
 	same := func(x, y corev1.ServicePort) bool {
 		return x.Name == y.Name && x.Port == y.Port && x.TargetPort == y.TargetPort
 	}
-	if a.there != nil && ptr.Deref(a.there.Spec.IPFamilyPolicy, "") == allFamilies && slices.EqualFunc(a.there.Spec.Ports, a.ports, same) {
+	if a.there != nil && ptr.Deref(a.there.Spec.IPFamilyPolicy, "") == allFamilies &&
+		slices.EqualFunc(a.there.Spec.Ports, a.ports, same) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
@@ -144,9 +171,17 @@ func (t *teller) keepService(ctx context.Context, a addressed) error {
 	services := t.clients.CoreV1().Services(a.name.Namespace)
 	if a.there == nil {
 		_, err := services.Create(ctx, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: a.name.Name, Labels: map[string]string{gatewayLabel: a.owner.Name, "gateway.networking.k8s.io/gateway-name": a.owner.Name}, OwnerReferences: []metav1.OwnerReference{a.owner}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: a.name.Name,
+				Labels: map[string]string{
+					gatewayLabel:                             a.owner.Name,
+					"gateway.networking.k8s.io/gateway-name": a.owner.Name,
+				},
+				OwnerReferences: []metav1.OwnerReference{a.owner},
+			},
 			Spec: corev1.ServiceSpec{
-				Type: corev1.ServiceTypeLoadBalancer, Ports: a.ports, AllocateLoadBalancerNodePorts: ptr.To(false), IPFamilyPolicy: ptr.To(allFamilies),
+				Type: corev1.ServiceTypeLoadBalancer, Ports: a.ports, AllocateLoadBalancerNodePorts: ptr.To(false),
+				IPFamilyPolicy:        ptr.To(allFamilies),
 				ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, // the client's address is kept
 			},
 		}, metav1.CreateOptions{})
@@ -170,7 +205,10 @@ func (t *teller) keepService(ctx context.Context, a addressed) error {
 func (t *teller) dropService(ctx context.Context, s *corev1.Service) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	err := t.clients.CoreV1().Services(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}})
+	err := t.clients.CoreV1().
+		Services(s.Namespace).
+		Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID,
+			ResourceVersion: &s.ResourceVersion}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -188,28 +226,44 @@ func (t *teller) machines() map[discoveryv1.AddressType][]discoveryv1.Endpoint {
 		}
 	}
 	for _, list := range out {
-		slices.SortFunc(list, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
+		slices.SortFunc(
+			list,
+			func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) },
+		)
 	}
 	return out
 }
 
-func (t *teller) keepEndpoints(ctx context.Context, a addressed, machines map[discoveryv1.AddressType][]discoveryv1.Endpoint) error {
+func (t *teller) keepEndpoints(
+	ctx context.Context,
+	a addressed,
+	machines map[discoveryv1.AddressType][]discoveryv1.Endpoint,
+) error {
 	var ports []discoveryv1.EndpointPort
 	for _, p := range a.ports {
-		ports = append(ports, discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(p.TargetPort.IntVal), Protocol: ptr.To(corev1.ProtocolTCP)})
+		ports = append(
+			ports,
+			discoveryv1.EndpointPort{
+				Name:     ptr.To(p.Name),
+				Port:     ptr.To(p.TargetPort.IntVal),
+				Protocol: ptr.To(corev1.ProtocolTCP),
+			},
+		)
 	}
 	for _, family := range slices.Sorted(maps.Keys(machines)) {
 		name := a.name.Name + "-" + strings.ToLower(string(family))
 		t.w.mu.Lock()
 		there := t.w.slices[a.name][name]
 		t.w.mu.Unlock()
-		if there != nil && equality.Semantic.DeepEqual(there.Ports, ports) && equality.Semantic.DeepEqual(there.Endpoints, machines[family]) {
+		if there != nil && equality.Semantic.DeepEqual(there.Ports, ports) &&
+			equality.Semantic.DeepEqual(there.Endpoints, machines[family]) {
 			continue
 		}
 		if err := t.writeSlice(ctx, a, &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: name, Namespace: a.name.Namespace, OwnerReferences: []metav1.OwnerReference{a.owner},
-				Labels: map[string]string{discoveryv1.LabelServiceName: a.name.Name, discoveryv1.LabelManagedBy: manager},
+				Labels: map[string]string{discoveryv1.LabelServiceName: a.name.Name,
+					discoveryv1.LabelManagedBy: manager},
 			},
 			AddressType: family, Endpoints: machines[family], Ports: ports,
 		}, there); err != nil {

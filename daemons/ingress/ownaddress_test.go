@@ -11,13 +11,23 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A Gateway's own addresses are of all families that the cluster's services have, also where its service is from a release that asked for
-// one family.
+// A Gateway's own addresses are of all families that the cluster's services have, also where its service is from a
+// release that asked for one family.
 func TestAGatewayHasAddressesOfAllFamiliesOfTheCluster(t *testing.T) {
 	ports := []corev1.ServicePort{{Name: "port-80", Port: 80}}
 	name := route.Key{Namespace: "shop", Name: "gateway-web"}
-	former := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{gatewayLabel: "web"}},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicySingleStack)}}
+	former := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: name.Namespace,
+			Name:      name.Name,
+			Labels:    map[string]string{gatewayLabel: "web"},
+		},
+		Spec: corev1.ServiceSpec{
+			Type:           corev1.ServiceTypeLoadBalancer,
+			Ports:          ports,
+			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicySingleStack),
+		},
+	}
 	for what, there := range map[string]*corev1.Service{"a new one": nil, "one of a former release": former} {
 		clients := fake.NewClientset()
 		if there != nil {

@@ -44,7 +44,15 @@ func newRotation(t *testing.T) *rotation {
 // next is the secret with another certificate.
 func (r *rotation) next(t *testing.T) *corev1.Secret {
 	t.Helper()
-	pair, err := certs.Issue(r.ca, certs.Request{CommonName: "a.example", Hosts: []string{"a.example"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, time.Now())
+	pair, err := certs.Issue(
+		r.ca,
+		certs.Request{
+			CommonName: "a.example",
+			Hosts:      []string{"a.example"},
+			Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		},
+		time.Now(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +63,11 @@ func (r *rotation) next(t *testing.T) *corev1.Secret {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.serials = append(r.serials, cert.Leaf.SerialNumber.String())
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-tls"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-tls"},
+		Type:       corev1.SecretTypeTLS,
+		Data:       map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key},
+	}
 }
 
 // number says which certificate one is, from 0; -1 for another.
@@ -73,7 +84,13 @@ func (r *rotation) number(cert *x509.Certificate) int {
 
 // ask asks over a connection of its own, and returns which certificate was shown.
 func (r *rotation) ask(port int) (int, error) {
-	client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: r.roots, ServerName: "a.example"}}}
+	client := http.Client{
+		Timeout: 20 * time.Second,
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{RootCAs: r.roots, ServerName: "a.example"},
+		},
+	}
 	req, err := http.NewRequest("GET", "https://127.0.0.1:"+strconv.Itoa(port), nil)
 	if err != nil {
 		return 0, err
@@ -90,15 +107,18 @@ func (r *rotation) ask(port int) (int, error) {
 	return r.number(res.TLS.PeerCertificates[0]), nil
 }
 
-// S32: the certificate of an Ingress is renewed while the daemon runs, while it is stopped and while it restarts. Nobody is shown another certificate
-// than one of these, nor an older one than before; who has come while nobody served gets the newest one, and no handshake fails.
+// S32: the certificate of an Ingress is renewed while the daemon runs, while it is stopped and while it restarts.
+// Nobody is shown another certificate than one of these, nor an older one than before; who has come while nobody served
+// gets the newest one, and no handshake fails.
 func TestCertificatesRotateWhileTheDaemonRestartsS32(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") }))
 	defer pod.Close()
 	manager := newSystemd(t)
 	t.Setenv("NOTIFY_SOCKET", manager.path)
 	all, cfg, r := objects(pod.Listener.Addr().String()), settings(t), newRotation(t)
-	all[3].(*networkingv1.Ingress).Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"a.example"}, SecretName: "web-tls"}}
+	all[3].(*networkingv1.Ingress).Spec.TLS = []networkingv1.IngressTLS{
+		{Hosts: []string{"a.example"}, SecretName: "web-tls"},
+	}
 	clients := fake.NewClientset(append(all, r.next(t))...)
 	stop := started(t, cfg, clients, nil)
 	given := map[string]*os.File{}
@@ -120,7 +140,8 @@ func TestCertificatesRotateWhileTheDaemonRestartsS32(t *testing.T) {
 	}
 	rotate := func() int {
 		t.Helper()
-		if _, err := clients.CoreV1().Secrets("default").Update(t.Context(), r.next(t), metav1.UpdateOptions{}); err != nil {
+		if _, err := clients.CoreV1().Secrets("default").Update(t.Context(), r.next(t),
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		r.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// sockets are those that clients connect to. The service manager keeps them while the daemon restarts, so that connections
-// that come meanwhile wait in them and none is lost.
+// sockets are those that clients connect to. The service manager keeps them while the daemon restarts, so that
+// connections that come meanwhile wait in them and none is lost.
 type sockets struct{ plain, secure *net.TCPListener }
 
 // listen takes the sockets that the service manager has kept, by name, and makes those that it has not.
@@ -48,7 +48,13 @@ func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger
 		}
 		*one.to = ln.(*net.TCPListener)
 		if _, err := run.Keep(one.name, *one.to); err != nil {
-			log.Warn("have the service manager keep a socket: connections may be lost at a restart", "name", one.name, "err", err)
+			log.Warn(
+				"have the service manager keep a socket: connections may be lost at a restart",
+				"name",
+				one.name,
+				"err",
+				err,
+			)
 		}
 	}
 	return s, nil

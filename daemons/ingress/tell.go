@@ -29,10 +29,17 @@ import (
 // lease is that of the one proxy that tells Ingresses of themselves.
 const lease = "kube-ingress"
 
-// tell has one proxy of the cluster write where Ingresses and Gateways are served into their status, and what of Ingresses is not carried
-// out as events.
-// One that loses the lease waits for it again: its clients are served whoever writes.
-func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, gateways *gatewayAPI, w *watch) {
+// tell has one proxy of the cluster write where Ingresses and Gateways are served into their status, and what of
+// Ingresses is not carried out as events. One that loses the lease waits for it again: its clients are served whoever
+// writes.
+func tell(
+	ctx context.Context,
+	cfg config.Ingress,
+	env run.Env,
+	clients kubernetes.Interface,
+	gateways *gatewayAPI,
+	w *watch,
+) {
 	wait := time.Second
 	for ctx.Err() == nil {
 		active, err := client.CountLeading(env.Metrics, lease, func(ctx context.Context) error {
@@ -40,7 +47,10 @@ func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernet
 			broadcaster := events.NewBroadcaster(ctx, clients)
 			defer broadcaster.Shutdown()
 			t := &teller{cfg: cfg, env: env, clients: clients, gateways: gateways, w: w, told: map[route.Key]string{},
-				events: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: "kube-ingress", Host: cfg.NodeName})}
+				events: broadcaster.NewRecorder(
+					scheme.Scheme(),
+					corev1.EventSource{Component: "kube-ingress", Host: cfg.NodeName},
+				)}
 			t.run(ctx)
 			return nil
 		})
@@ -67,14 +77,16 @@ type teller struct {
 	gateways *gatewayAPI // nil: there is none
 	w        *watch
 	events   record.EventRecorder
-	told     map[route.Key]string                      // the events that an Ingress has got, so that they come once for each change
-	at       []networkingv1.IngressLoadBalancerIngress // where Ingresses were served when all were told
+	// the events that an Ingress has got, so that they come once for each change
+	told map[route.Key]string
+	at   []networkingv1.IngressLoadBalancerIngress // where Ingresses were served when all were told
 }
 
 const (
 	callTime = 10 * time.Second
 	restTime = 500 * time.Millisecond // changes that come within it are told together
-	lookTime = 30 * time.Second       // a proxy that died is found when its peers have taken its endpoint away; a write that failed is tried again
+	// a proxy that died is found when its peers have taken its endpoint away; a write that failed is tried again
+	lookTime = 30 * time.Second
 )
 
 func (t *teller) run(ctx context.Context) {
@@ -184,7 +196,8 @@ func (t *teller) event(key route.Key, object object, problems []route.Problem, s
 	}
 }
 
-// addresses are those at which Ingresses are served; nil when they are not known, which is no reason to take those away that are written.
+// addresses are those at which Ingresses are served; nil when they are not known, which is no reason to take those away
+// that are written.
 func (t *teller) addresses() []networkingv1.IngressLoadBalancerIngress {
 	var list []networkingv1.IngressLoadBalancerIngress
 	if t.cfg.PublishService != "" {
@@ -217,7 +230,11 @@ func (t *teller) addresses() []networkingv1.IngressLoadBalancerIngress {
 	return list
 }
 
-func (t *teller) write(ctx context.Context, in *networkingv1.Ingress, status []networkingv1.IngressLoadBalancerIngress) error {
+func (t *teller) write(
+	ctx context.Context,
+	in *networkingv1.Ingress,
+	status []networkingv1.IngressLoadBalancerIngress,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	now := in.DeepCopy()

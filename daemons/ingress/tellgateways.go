@@ -70,9 +70,13 @@ func (t *teller) place(key route.Key) gateway.Place {
 	at := gateway.Place{Failed: t.w.fronts.failed}
 	add := func(ip, hostname string) {
 		if ip != "" {
-			at.Addresses = append(at.Addresses, gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.IPAddressType), Value: ip})
+			at.Addresses = append(
+				at.Addresses,
+				gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.IPAddressType), Value: ip},
+			)
 		} else if hostname != "" {
-			at.Addresses = append(at.Addresses, gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.HostnameAddressType), Value: hostname})
+			at.Addresses = append(at.Addresses,
+				gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.HostnameAddressType), Value: hostname})
 		}
 	}
 	if t.cfg.GatewayAddresses == config.OfMachines {

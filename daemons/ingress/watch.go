@@ -51,12 +51,18 @@ const maxUntold = 4096
 
 func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
 	build := route.NewBuilder(route.Options{Policy: policyOf(cfg), Targets: engine.Targets, Counter: engine.Counter})
-	options := gateway.Options{Backends: build.Backends, Certificate: build.Certificate, Policy: policyOf(cfg), Counter: engine.Counter}
+	options := gateway.Options{
+		Backends:    build.Backends,
+		Certificate: build.Certificate,
+		Policy:      policyOf(cfg),
+		Counter:     engine.Counter,
+	}
 	if cfg.GatewayAddresses == config.OfMachines {
 		options.Shared = map[int]bool{cfg.HTTPPort: false, cfg.HTTPSPort: true}
 	}
 	return &watch{
-		engine: engine, fronts: at, cfg: cfg, build: build, gateway: gateway.NewBuilder(options), served: map[gateway.Entry]*gateway.Served{},
+		engine: engine, fronts: at, cfg: cfg, build: build, gateway: gateway.NewBuilder(options),
+		served: map[gateway.Entry]*gateway.Served{},
 		slices: map[route.Key]map[string]*discoveryv1.EndpointSlice{}, objects: map[route.Key]*networkingv1.Ingress{},
 		classes: map[string]*networkingv1.IngressClass{}, publish: map[route.Key]*corev1.Service{},
 		left: map[route.Source]bool{}, untold: map[route.Key]bool{}, telling: true,
@@ -65,7 +71,13 @@ func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
 }
 
 // run follows the API until ctx ends. ready is called when the engine has the first whole table.
-func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways *gatewayAPI, log *slog.Logger, ready func()) error {
+func (w *watch) run(
+	ctx context.Context,
+	clients kubernetes.Interface,
+	gateways *gatewayAPI,
+	log *slog.Logger,
+	ready func(),
+) error {
 	factory := func(tweak func(*metav1.ListOptions)) *informers.Factory {
 		return informers.New(clients, informers.WithTransform(lean), informers.WithTweakListOptions(tweak))
 	}
@@ -83,7 +95,8 @@ func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways 
 			signal(w.changed)
 		}
 		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) }, DeleteFunc: func(o any) { handle(o, true) },
+			AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) },
+			DeleteFunc: func(o any) { handle(o, true) },
 		})
 		if err == nil {
 			handled = append(handled, r.HasSynced)
@@ -245,7 +258,8 @@ func (w *watch) ingress(o any, gone bool) {
 	}
 	w.objects[key] = in
 	// A status alone changes no route, and the leader writes many.
-	if before == nil || before.UID != in.UID || before.Generation != in.Generation || !same(before.Annotations, in.Annotations) {
+	if before == nil || before.UID != in.UID || before.Generation != in.Generation ||
+		!same(before.Annotations, in.Annotations) {
 		w.build.SetIngress(key, in)
 	}
 }
@@ -269,7 +283,8 @@ func (w *watch) service(o any, gone bool) {
 	}
 	key := route.Key{Namespace: s.Namespace, Name: s.Name}
 	w.gateway.ServiceChanged(key)
-	if was := w.build.Backends.Service(key); was != nil && !gone && was.Spec.Type != s.Spec.Type || was == nil && s.Spec.Type == corev1.ServiceTypeExternalName {
+	if was := w.build.Backends.Service(key); was != nil && !gone && was.Spec.Type != s.Spec.Type ||
+		was == nil && s.Spec.Type == corev1.ServiceTypeExternalName {
 		w.telling = true // of Ingresses that name it, which a service without endpoints concerns
 	}
 	if gone {
@@ -328,8 +343,10 @@ func lean(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Service:
 		c := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion, UID: o.UID},
-			Spec:       corev1.ServiceSpec{Type: o.Spec.Type, Ports: o.Spec.Ports, IPFamilies: o.Spec.IPFamilies}, Status: o.Status,
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion,
+				UID: o.UID},
+			Spec:   corev1.ServiceSpec{Type: o.Spec.Type, Ports: o.Spec.Ports, IPFamilies: o.Spec.IPFamilies},
+			Status: o.Status,
 		}
 		if of := o.Labels[gatewayLabel]; of != "" {
 			c.Labels = map[string]string{gatewayLabel: of}

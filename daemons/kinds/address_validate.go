@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ipAddress and cidrValue refuse addresses in forms that programs read differently, such as 010.0.0.1 and 10.0.0.1/8. What the
-// object had before is let be, so that objects of older servers can still be changed and deleted.
+// ipAddress and cidrValue refuse addresses in forms that programs read differently, such as 010.0.0.1 and 10.0.0.1/8.
+// What the object had before is let be, so that objects of older servers can still be changed and deleted.
 func ipAddress(text string, at *field.Path, before ...string) field.ErrorList {
 	return validation.IsValidIPForLegacyField(at, text, true, before)
 }
@@ -23,8 +23,8 @@ func cidrValue(text string, at *field.Path, before ...string) field.ErrorList {
 	return validation.IsValidCIDRForLegacyField(at, text, true, before)
 }
 
-// KeepAliases drops from what is wrong with a changed object the addresses of host aliases that it had in that form before: as with
-// all addresses, objects of older servers can be changed in all else.
+// KeepAliases drops from what is wrong with a changed object the addresses of host aliases that it had in that form
+// before: as with all addresses, objects of older servers can be changed in all else.
 func KeepAliases(errs field.ErrorList, old runtime.Object) field.ErrorList {
 	spec := podSpecOf(old)
 	if len(errs) == 0 || spec == nil {

@@ -14,7 +14,8 @@ func validatingAdmissionPolicies() *Kind {
 	type policy = *admissionregistrationv1.ValidatingAdmissionPolicy
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
-		Resource: "validatingadmissionpolicies", Singular: "validatingadmissionpolicy", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
+		Resource: "validatingadmissionpolicies", Singular: "validatingadmissionpolicy",
+		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.ValidatingAdmissionPolicy](),
 		NewList:       made[admissionregistrationv1.ValidatingAdmissionPolicyList](),
 		HasGeneration: true,
@@ -41,7 +42,8 @@ func mutatingAdmissionPolicies() *Kind {
 	type policy = *admissionregistrationv1.MutatingAdmissionPolicy
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"),
-		Resource: "mutatingadmissionpolicies", Singular: "mutatingadmissionpolicy", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
+		Resource: "mutatingadmissionpolicies", Singular: "mutatingadmissionpolicy",
+		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.MutatingAdmissionPolicy](),
 		NewList:       made[admissionregistrationv1.MutatingAdmissionPolicyList](),
 		HasGeneration: true,
@@ -64,7 +66,8 @@ func validatingAdmissionPolicyBindings() *Kind {
 	type binding = *admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
-		Resource: "validatingadmissionpolicybindings", Singular: "validatingadmissionpolicybinding", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
+		Resource: "validatingadmissionpolicybindings", Singular: "validatingadmissionpolicybinding",
+		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.ValidatingAdmissionPolicyBinding](),
 		NewList:       made[admissionregistrationv1.ValidatingAdmissionPolicyBindingList](),
 		HasGeneration: true,
@@ -81,13 +84,21 @@ func mutatingAdmissionPolicyBindings() *Kind {
 	type binding = *admissionregistrationv1.MutatingAdmissionPolicyBinding
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
-		Resource: "mutatingadmissionpolicybindings", Singular: "mutatingadmissionpolicybinding", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
+		Resource: "mutatingadmissionpolicybindings", Singular: "mutatingadmissionpolicybinding",
+		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.MutatingAdmissionPolicyBinding](),
 		NewList:       made[admissionregistrationv1.MutatingAdmissionPolicyBindingList](),
 		HasGeneration: true,
 		Default:       does(func(b binding) { defaultConstraints(b.Spec.MatchResources) }),
 		Validate: checks(func(b binding) field.ErrorList {
-			return validateBinding(&bindingSpec{PolicyName: b.Spec.PolicyName, ParamRef: b.Spec.ParamRef, MatchResources: b.Spec.MatchResources}, false)
+			return validateBinding(
+				&bindingSpec{
+					PolicyName:     b.Spec.PolicyName,
+					ParamRef:       b.Spec.ParamRef,
+					MatchResources: b.Spec.MatchResources,
+				},
+				false,
+			)
 		}),
 		Columns: columns("PolicyName", "ParamRef", "Age"),
 		Row: row(func(b binding) []any {

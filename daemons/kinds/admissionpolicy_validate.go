@@ -23,7 +23,8 @@ const (
 
 // validReasons are those that a failed validation may give.
 var validReasons = []metav1.StatusReason{
-	metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnauthorized,
+	metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge,
+	metav1.StatusReasonUnauthorized,
 }
 
 func validateValidatingPolicy(p, old *admissionregistrationv1.ValidatingAdmissionPolicySpec) field.ErrorList {
@@ -35,12 +36,21 @@ func validateValidatingPolicy(p, old *admissionregistrationv1.ValidatingAdmissio
 		return append(errs, field.InternalError(at, err))
 	}
 	errs = append(errs, validateVariables(at.Child("variables"), p.Variables, scope)...)
-	errs = append(errs, validateConditions(at.Child("matchConditions"), p.MatchConditions, func(c admissionregistrationv1.MatchCondition) error {
-		return scope.Check(c.Expression, expression.Boolean, true)
-	})...)
+	errs = append(
+		errs,
+		validateConditions(
+			at.Child("matchConditions"),
+			p.MatchConditions,
+			func(c admissionregistrationv1.MatchCondition) error {
+				return scope.Check(c.Expression, expression.Boolean, true)
+			},
+		)...)
 	if len(p.Validations) == 0 && len(p.AuditAnnotations) == 0 {
-		errs = append(errs, field.Required(at.Child("validations"), "validations or auditAnnotations must be non-empty"),
-			field.Required(at.Child("auditAnnotations"), "validations or auditAnnotations must be non-empty"))
+		errs = append(
+			errs,
+			field.Required(at.Child("validations"), "validations or auditAnnotations must be non-empty"),
+			field.Required(at.Child("auditAnnotations"), "validations or auditAnnotations must be non-empty"),
+		)
 	}
 	for i, v := range p.Validations {
 		errs = append(errs, validateValidation(at.Child("validations").Index(i), v, scope)...)
@@ -56,13 +66,20 @@ func validateMutatingPolicy(p, old *admissionregistrationv1.MutatingAdmissionPol
 		return append(errs, field.InternalError(at, err))
 	}
 	errs = append(errs, validateVariables(at.Child("variables"), p.Variables, scope)...)
-	errs = append(errs, validateConditions(at.Child("matchConditions"), p.MatchConditions, func(c admissionregistrationv1.MatchCondition) error {
-		return scope.Check(c.Expression, expression.Boolean, true)
-	})...)
+	errs = append(
+		errs,
+		validateConditions(
+			at.Child("matchConditions"),
+			p.MatchConditions,
+			func(c admissionregistrationv1.MatchCondition) error {
+				return scope.Check(c.Expression, expression.Boolean, true)
+			},
+		)...)
 	if p.ReinvocationPolicy == "" {
 		errs = append(errs, field.Required(at.Child("reinvocationPolicy"), ""))
 	} else {
-		errs = append(errs, known(at.Child("reinvocationPolicy"), &p.ReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
+		errs = append(errs, known(at.Child("reinvocationPolicy"), &p.ReinvocationPolicy,
+			admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
 	}
 	if len(p.Mutations) == 0 {
 		errs = append(errs, field.Required(at.Child("mutations"), "mutations must contain at least one item"))
@@ -73,14 +90,20 @@ func validateMutatingPolicy(p, old *admissionregistrationv1.MutatingAdmissionPol
 	return errs
 }
 
-func validatePolicy(at *field.Path, failure *admissionregistrationv1.FailurePolicyType, param *admissionregistrationv1.ParamKind, m *admissionregistrationv1.MatchResources) field.ErrorList {
+func validatePolicy(
+	at *field.Path,
+	failure *admissionregistrationv1.FailurePolicyType,
+	param *admissionregistrationv1.ParamKind,
+	m *admissionregistrationv1.MatchResources,
+) field.ErrorList {
 	errs := known(at.Child("failurePolicy"), failure, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)
 	if param != nil {
 		where := at.Child("paramKind")
 		if param.APIVersion == "" {
 			errs = append(errs, field.Required(where.Child("apiVersion"), ""))
 		} else if gv, err := schema.ParseGroupVersion(param.APIVersion); err != nil || gv.Version == "" {
-			errs = append(errs, field.Invalid(where.Child("apiVersion"), param.APIVersion, "must be a valid group version"))
+			errs = append(errs, field.Invalid(where.Child("apiVersion"), param.APIVersion, "must be a valid group "+
+				"version"))
 		}
 		if param.Kind == "" {
 			errs = append(errs, field.Required(where.Child("kind"), ""))
@@ -97,9 +120,26 @@ func validatePolicy(at *field.Path, failure *admissionregistrationv1.FailurePoli
 }
 
 func validateConstraints(at *field.Path, m *admissionregistrationv1.MatchResources) field.ErrorList {
-	errs := known(at.Child("matchPolicy"), m.MatchPolicy, admissionregistrationv1.Equivalent, admissionregistrationv1.Exact)
-	errs = append(errs, metav1validation.ValidateLabelSelector(m.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
-	errs = append(errs, metav1validation.ValidateLabelSelector(m.ObjectSelector, metav1validation.LabelSelectorValidationOptions{}, at.Child("objectSelector"))...)
+	errs := known(
+		at.Child("matchPolicy"),
+		m.MatchPolicy,
+		admissionregistrationv1.Equivalent,
+		admissionregistrationv1.Exact,
+	)
+	errs = append(
+		errs,
+		metav1validation.ValidateLabelSelector(
+			m.NamespaceSelector,
+			metav1validation.LabelSelectorValidationOptions{},
+			at.Child("namespaceSelector"),
+		)...)
+	errs = append(
+		errs,
+		metav1validation.ValidateLabelSelector(
+			m.ObjectSelector,
+			metav1validation.LabelSelectorValidationOptions{},
+			at.Child("objectSelector"),
+		)...)
 	for name, rules := range map[string][]admissionregistrationv1.NamedRuleWithOperations{"resourceRules": m.ResourceRules, "excludeResourceRules": m.ExcludeResourceRules} {
 		for i, r := range rules {
 			where := at.Child(name).Index(i)
@@ -117,7 +157,11 @@ func validateConstraints(at *field.Path, m *admissionregistrationv1.MatchResourc
 
 var variableName = pattern(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 
-func validateVariables(at *field.Path, list []admissionregistrationv1.Variable, scope *expression.Scope) field.ErrorList {
+func validateVariables(
+	at *field.Path,
+	list []admissionregistrationv1.Variable,
+	scope *expression.Scope,
+) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[string]()
 	for i, v := range list {
@@ -150,7 +194,10 @@ func validateValidation(at *field.Path, v admissionregistrationv1.Validation, sc
 	}
 	switch {
 	case v.MessageExpression != "" && spoken == "":
-		errs = append(errs, field.Invalid(at.Child("messageExpression"), v.MessageExpression, "must be non-empty if specified"))
+		errs = append(
+			errs,
+			field.Invalid(at.Child("messageExpression"), v.MessageExpression, "must be non-empty if specified"),
+		)
 	case spoken != "":
 		if err := scope.Check(v.MessageExpression, expression.String, false); err != nil {
 			errs = append(errs, field.Invalid(at.Child("messageExpression"), v.MessageExpression, err.Error()))
@@ -165,7 +212,11 @@ func validateValidation(at *field.Path, v admissionregistrationv1.Validation, sc
 	return append(errs, known(at.Child("reason"), v.Reason, validReasons...)...)
 }
 
-func validateAnnotations(at *field.Path, list []admissionregistrationv1.AuditAnnotation, scope *expression.Scope) field.ErrorList {
+func validateAnnotations(
+	at *field.Path,
+	list []admissionregistrationv1.AuditAnnotation,
+	scope *expression.Scope,
+) field.ErrorList {
 	var errs field.ErrorList
 	if len(list) > maxAnnotations {
 		errs = append(errs, field.TooMany(at, len(list), maxAnnotations))
@@ -203,7 +254,14 @@ func validateMutation(at *field.Path, m admissionregistrationv1.Mutation, scope 
 	if m.PatchType == "" {
 		return field.ErrorList{field.Required(at.Child("patchType"), "")}
 	}
-	errs = append(errs, known(at.Child("patchType"), &m.PatchType, admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch)...)
+	errs = append(
+		errs,
+		known(
+			at.Child("patchType"),
+			&m.PatchType,
+			admissionregistrationv1.PatchTypeApplyConfiguration,
+			admissionregistrationv1.PatchTypeJSONPatch,
+		)...)
 	apply, js := at.Child("applyConfiguration"), at.Child("jsonPatch")
 	if m.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration {
 		if m.JSONPatch != nil {
@@ -245,11 +303,24 @@ func validateBinding(b *bindingSpec, acts bool) field.ErrorList {
 		case r.Name != "" && r.Selector != nil:
 			errs = append(errs, field.Forbidden(where.Child("name"), "name and selector are mutually exclusive"))
 		}
-		errs = append(errs, metav1validation.ValidateLabelSelector(r.Selector, metav1validation.LabelSelectorValidationOptions{}, where.Child("selector"))...)
+		errs = append(
+			errs,
+			metav1validation.ValidateLabelSelector(
+				r.Selector,
+				metav1validation.LabelSelectorValidationOptions{},
+				where.Child("selector"),
+			)...)
 		if r.ParameterNotFoundAction == nil {
 			errs = append(errs, field.Required(where.Child("parameterNotFoundAction"), ""))
 		}
-		errs = append(errs, known(where.Child("parameterNotFoundAction"), r.ParameterNotFoundAction, admissionregistrationv1.AllowAction, admissionregistrationv1.DenyAction)...)
+		errs = append(
+			errs,
+			known(
+				where.Child("parameterNotFoundAction"),
+				r.ParameterNotFoundAction,
+				admissionregistrationv1.AllowAction,
+				admissionregistrationv1.DenyAction,
+			)...)
 	}
 	if b.MatchResources != nil {
 		errs = append(errs, validateConstraints(at.Child("matchResources"), b.MatchResources)...)
@@ -263,13 +334,30 @@ func validateBinding(b *bindingSpec, acts bool) field.ErrorList {
 	}
 	again := repeated(b.ValidationActions)
 	for i, action := range b.ValidationActions {
-		errs = append(errs, known(where.Index(i), &action, admissionregistrationv1.Deny, admissionregistrationv1.Warn, admissionregistrationv1.Audit)...)
+		errs = append(
+			errs,
+			known(
+				where.Index(i),
+				&action,
+				admissionregistrationv1.Deny,
+				admissionregistrationv1.Warn,
+				admissionregistrationv1.Audit,
+			)...)
 		if again[i] {
 			errs = append(errs, field.Duplicate(where.Index(i), action))
 		}
 	}
-	if slices.Contains(b.ValidationActions, admissionregistrationv1.Deny) && slices.Contains(b.ValidationActions, admissionregistrationv1.Warn) {
-		errs = append(errs, field.Invalid(where, b.ValidationActions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
+	if slices.Contains(b.ValidationActions, admissionregistrationv1.Deny) &&
+		slices.Contains(b.ValidationActions, admissionregistrationv1.Warn) {
+		errs = append(
+			errs,
+			field.Invalid(
+				where,
+				b.ValidationActions,
+				"must not contain both Deny and Warn (repeating the same validation failure information in the API "+
+					"response and headers serves no purpose)",
+			),
+		)
 	}
 	return errs
 }

@@ -17,27 +17,58 @@ func validateTolerations(list []corev1.Toleration, path *field.Path) field.Error
 		if t.Key != "" {
 			errs = append(errs, metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
 		} else if t.Operator != corev1.TolerationOpExists {
-			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
+			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "operator must be Exists when `key` "+
+				"is empty, which means \"match all values and all keys\""))
 		}
 		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+			errs = append(
+				errs,
+				field.Invalid(
+					at.Child("effect"),
+					t.Effect,
+					"effect must be 'NoExecute' when `tolerationSeconds` is set",
+				),
+			)
 		}
 		switch t.Operator {
 		case corev1.TolerationOpEqual, "":
 			errs = append(errs, labelValue(t.Value, at.Child("operator"))...)
 		case corev1.TolerationOpExists:
 			if t.Value != "" {
-				errs = append(errs, field.Invalid(at.Child("operator"), t, "value must be empty when `operator` is 'Exists'"))
+				errs = append(
+					errs,
+					field.Invalid(at.Child("operator"), t, "value must be empty when `operator` is 'Exists'"),
+				)
 			}
 		case corev1.TolerationOpLt, corev1.TolerationOpGt:
 			if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
-				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be an integer when `operator` is 'Lt' or 'Gt'"))
+				errs = append(
+					errs,
+					field.Invalid(at.Child("value"), t.Value, "must be an integer when `operator` is 'Lt' or 'Gt'"),
+				)
 			}
 		default:
-			errs = append(errs, notSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+			errs = append(
+				errs,
+				notSupported(
+					at.Child("operator"),
+					t.Operator,
+					[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists},
+				),
+			)
 		}
 		if t.Effect != "" {
-			errs = append(errs, supported(t.Effect, []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}, at.Child("effect"))...)
+			errs = append(
+				errs,
+				supported(
+					t.Effect,
+					[]corev1.TaintEffect{
+						corev1.TaintEffectNoSchedule,
+						corev1.TaintEffectPreferNoSchedule,
+						corev1.TaintEffectNoExecute,
+					},
+					at.Child("effect"),
+				)...)
 		}
 	}
 	return errs
@@ -63,10 +94,22 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 		}
 	}
 	if p := a.PodAffinity; p != nil {
-		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))...)
+		errs = append(
+			errs,
+			validatePodTerms(
+				p.RequiredDuringSchedulingIgnoredDuringExecution,
+				p.PreferredDuringSchedulingIgnoredDuringExecution,
+				path.Child("podAffinity"),
+			)...)
 	}
 	if p := a.PodAntiAffinity; p != nil {
-		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))...)
+		errs = append(
+			errs,
+			validatePodTerms(
+				p.RequiredDuringSchedulingIgnoredDuringExecution,
+				p.PreferredDuringSchedulingIgnoredDuringExecution,
+				path.Child("podAntiAffinity"),
+			)...)
 	}
 	return errs
 }
@@ -86,15 +129,30 @@ func validateNodeTerm(t corev1.NodeSelectorTerm, path *field.Path) field.ErrorLi
 		switch r.Operator {
 		case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 			if len(r.Values) == 0 {
-				errs = append(errs, field.Required(at.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
+				errs = append(
+					errs,
+					field.Required(at.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"),
+				)
 			}
 		case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
 			if len(r.Values) > 0 {
-				errs = append(errs, field.Forbidden(at.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+				errs = append(
+					errs,
+					field.Forbidden(
+						at.Child("values"),
+						"may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+					),
+				)
 			}
 		case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 			if len(r.Values) != 1 {
-				errs = append(errs, field.Required(at.Child("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+				errs = append(
+					errs,
+					field.Required(
+						at.Child("values"),
+						"must be specified single value when `operator` is 'Lt' or 'Gt'",
+					),
+				)
 			}
 		default:
 			errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, "not a valid selector operator"))
@@ -106,16 +164,28 @@ func validateNodeTerm(t corev1.NodeSelectorTerm, path *field.Path) field.ErrorLi
 			errs = append(errs, field.Invalid(at.Child("key"), r.Key, "not a valid field selector key"))
 		}
 		if len(r.Values) != 1 {
-			errs = append(errs, field.Required(at.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
+			errs = append(
+				errs,
+				field.Required(
+					at.Child("values"),
+					"must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+				),
+			)
 		}
 	}
 	return errs
 }
 
-func validatePodTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path) field.ErrorList {
+func validatePodTerms(
+	required []corev1.PodAffinityTerm,
+	preferred []corev1.WeightedPodAffinityTerm,
+	path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i, t := range required {
-		errs = append(errs, validatePodTerm(t, path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
+		errs = append(
+			errs,
+			validatePodTerm(t, path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
 	}
 	for i, t := range preferred {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
@@ -126,8 +196,18 @@ func validatePodTerms(required []corev1.PodAffinityTerm, preferred []corev1.Weig
 }
 
 func validatePodTerm(t corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
-	errs := metavalidation.ValidateLabelSelector(t.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, path.Child("labelSelector"))
-	errs = append(errs, metavalidation.ValidateLabelSelector(t.NamespaceSelector, metavalidation.LabelSelectorValidationOptions{}, path.Child("namespaceSelector"))...)
+	errs := metavalidation.ValidateLabelSelector(
+		t.LabelSelector,
+		metavalidation.LabelSelectorValidationOptions{},
+		path.Child("labelSelector"),
+	)
+	errs = append(
+		errs,
+		metavalidation.ValidateLabelSelector(
+			t.NamespaceSelector,
+			metavalidation.LabelSelectorValidationOptions{},
+			path.Child("namespaceSelector"),
+		)...)
 	for i, ns := range t.Namespaces {
 		errs = append(errs, dns1123Label(ns, path.Child("namespaces").Index(i))...)
 	}
@@ -136,7 +216,14 @@ func validatePodTerm(t corev1.PodAffinityTerm, path *field.Path) field.ErrorList
 	errs = append(errs, validateSelectedTwice(t.MatchLabelKeys, t.LabelSelector, path)...)
 	for i, key := range t.MatchLabelKeys {
 		if slices.Contains(t.MismatchLabelKeys, key) {
-			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("matchLabelKeys").Index(i),
+					key,
+					"exists in both matchLabelKeys and mismatchLabelKeys",
+				),
+			)
 		}
 	}
 	if t.TopologyKey == "" {
@@ -158,9 +245,21 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 		} else {
 			errs = append(errs, metavalidation.ValidateLabelName(c.TopologyKey, at.Child("topologyKey"))...)
 		}
-		errs = append(errs, supported(c.WhenUnsatisfiable, []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}, at.Child("whenUnsatisfiable"))...)
+		errs = append(
+			errs,
+			supported(
+				c.WhenUnsatisfiable,
+				[]corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway},
+				at.Child("whenUnsatisfiable"),
+			)...)
 		if id := c.TopologyKey + "/" + string(c.WhenUnsatisfiable); seen[id] {
-			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), "{"+c.TopologyKey+", "+string(c.WhenUnsatisfiable)+"}"))
+			errs = append(
+				errs,
+				field.Duplicate(
+					at.Child("{topologyKey, whenUnsatisfiable}"),
+					"{"+c.TopologyKey+", "+string(c.WhenUnsatisfiable)+"}",
+				),
+			)
 		} else {
 			seen[id] = true
 		}
@@ -169,13 +268,33 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "must be greater than zero"))
 			}
 			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
-				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+string(c.WhenUnsatisfiable)))
+				errs = append(
+					errs,
+					field.Invalid(
+						at.Child("minDomains"),
+						*c.MinDomains,
+						"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+string(c.WhenUnsatisfiable),
+					),
+				)
 			}
 		}
-		errs = append(errs, metavalidation.ValidateLabelSelector(c.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
-		for name, p := range map[string]*corev1.NodeInclusionPolicy{"nodeAffinityPolicy": c.NodeAffinityPolicy, "nodeTaintsPolicy": c.NodeTaintsPolicy} {
+		errs = append(
+			errs,
+			metavalidation.ValidateLabelSelector(
+				c.LabelSelector,
+				metavalidation.LabelSelectorValidationOptions{},
+				at.Child("labelSelector"),
+			)...)
+		for name, p := range map[string]*corev1.NodeInclusionPolicy{"nodeAffinityPolicy": c.NodeAffinityPolicy,
+			"nodeTaintsPolicy": c.NodeTaintsPolicy} {
 			if p != nil {
-				errs = append(errs, supported(*p, []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore}, at.Child(name))...)
+				errs = append(
+					errs,
+					supported(
+						*p,
+						[]corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore},
+						at.Child(name),
+					)...)
 			}
 		}
 		errs = append(errs, validateMatchKeys(c.MatchLabelKeys, c.LabelSelector, at.Child("matchLabelKeys"))...)
@@ -196,8 +315,9 @@ func validateMatchKeys(keys []string, selector *metav1.LabelSelector, path *fiel
 	return errs
 }
 
-// validateSelectedTwice refuses keys of matchLabelKeys that the selector names as well. The selector of a pod has an expression for
-// each of them already, from when it was created. mismatchLabelKeys may be named: other values may be excluded too.
+// validateSelectedTwice refuses keys of matchLabelKeys that the selector names as well. The selector of a pod has an
+// expression for each of them already, from when it was created. mismatchLabelKeys may be named: other values may be
+// excluded too.
 func validateSelectedTwice(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil

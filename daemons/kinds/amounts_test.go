@@ -13,42 +13,74 @@ import (
 
 // Every field that is a number or a percentage. A surge of a Deployment alone may be more than all.
 func TestPercentagesAreBounded(t *testing.T) {
-	const more, percent, negative = "must not be greater than 100%", "a valid percent string must be", "must be greater than or equal to 0"
+	const more, percent, negative = "must not be greater than 100%", "a valid percent string must " +
+		"be", "must be greater than or equal to 0"
 	fields := map[string]func(*intstr.IntOrString) field.ErrorList{
 		"PodDisruptionBudget spec.minAvailable": func(v *intstr.IntOrString) field.ErrorList {
-			return validateBudget(&policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: v}})
+			return validateBudget(
+				&policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: v}},
+			)
 		},
 		"PodDisruptionBudget spec.maxUnavailable": func(v *intstr.IntOrString) field.ErrorList {
-			return validateBudget(&policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: v}})
+			return validateBudget(
+				&policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: v}},
+			)
 		},
 		"Deployment spec.strategy.rollingUpdate.maxUnavailable": func(v *intstr.IntOrString) field.ErrorList {
-			d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: v, MaxSurge: ptr(intstr.FromInt32(1))}}}}
+			d := &appsv1.Deployment{
+				Spec: appsv1.DeploymentSpec{
+					Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+						RollingUpdate: &appsv1.RollingUpdateDeployment{
+							MaxUnavailable: v,
+							MaxSurge:       ptr(intstr.FromInt32(1)),
+						}},
+				},
+			}
 			return validateDeployment(d)
 		},
 		"Deployment spec.strategy.rollingUpdate.maxSurge": func(v *intstr.IntOrString) field.ErrorList {
-			d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr(intstr.FromInt32(1)), MaxSurge: v}}}}
+			d := &appsv1.Deployment{
+				Spec: appsv1.DeploymentSpec{
+					Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+						RollingUpdate: &appsv1.RollingUpdateDeployment{
+							MaxUnavailable: ptr(intstr.FromInt32(1)),
+							MaxSurge:       v,
+						}},
+				},
+			}
 			return validateDeployment(d)
 		},
 		"DaemonSet spec.updateStrategy.rollingUpdate.maxUnavailable": func(v *intstr.IntOrString) field.ErrorList {
-			d := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: v}}}}
+			d := &appsv1.DaemonSet{
+				Spec: appsv1.DaemonSetSpec{
+					UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
+						RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: v}},
+				},
+			}
 			return validateDaemonSet(d)
 		},
 		"DaemonSet spec.updateStrategy.rollingUpdate.maxSurge": func(v *intstr.IntOrString) field.ErrorList {
-			d := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: v}}}}
+			d := &appsv1.DaemonSet{
+				Spec: appsv1.DaemonSetSpec{
+					UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
+						RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: v}},
+				},
+			}
 			return validateDaemonSet(d)
 		},
 		"StatefulSet spec.updateStrategy.rollingUpdate.maxUnavailable": func(v *intstr.IntOrString) field.ErrorList {
-			s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: v}}}}
+			s := &appsv1.StatefulSet{
+				Spec: appsv1.StatefulSetSpec{
+					UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
+						RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: v}},
+				},
+			}
 			return validateStatefulSet(s)
 		},
 	}
 	for text, want := range map[string]string{
-		"1": "", "2147483647": "", "1%": "", "100%": "", "101%": more, "2147483648%": more, "99999999999999999999%": more, "-1": negative, "-1%": percent, "1.5%": percent, "x": percent,
+		"1": "", "2147483647": "", "1%": "", "100%": "", "101%": more, "2147483648%": more,
+		"99999999999999999999%": more, "-1": negative, "-1%": percent, "1.5%": percent, "x": percent,
 	} {
 		value := intstr.Parse(text)
 		for name, validate := range fields {

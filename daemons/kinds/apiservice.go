@@ -15,11 +15,12 @@ func apiServices() *Kind {
 	type service = *apiregistrationv1.APIService
 	return &Kind{
 		GVK:      apiregistrationv1.SchemeGroupVersion.WithKind("APIService"),
-		Resource: "apiservices", Singular: "apiservice", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
-		StorageKey: "apiregistration.k8s.io/apiservices",
-		New:        made[apiregistrationv1.APIService](),
-		NewList:    made[apiregistrationv1.APIServiceList](),
-		NameErrors: path.ValidatePathSegmentName,
+		Resource: "apiservices", Singular: "apiservice", Categories: []string{"api-extensions"},
+		ConditionalUpdate: true,
+		StorageKey:        "apiregistration.k8s.io/apiservices",
+		New:               made[apiregistrationv1.APIService](),
+		NewList:           made[apiregistrationv1.APIServiceList](),
+		NameErrors:        path.ValidatePathSegmentName,
 		Default: does(func(s service) {
 			if s.Spec.Service != nil {
 				orDefault(&s.Spec.Service.Port, 443)
@@ -32,8 +33,11 @@ func apiServices() *Kind {
 		}),
 		Validate:       checks(validateAPIService),
 		ValidateUpdate: compares(func(s, _ service) field.ErrorList { return validateAPIService(s) }),
-		Status:         status(func(to, from service) { to.Status = *from.Status.DeepCopy() }, validateAPIServiceStatus).keeping(),
-		Columns:        columns("Service", "Available", "Age"),
+		Status: status(
+			func(to, from service) { to.Status = *from.Status.DeepCopy() },
+			validateAPIServiceStatus,
+		).keeping(),
+		Columns: columns("Service", "Available", "Age"),
 		Row: row(func(s service) []any {
 			where, available := "Local", "Unknown"
 			if s.Spec.Service != nil {
@@ -65,11 +69,21 @@ func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 	at := field.NewPath("spec")
 	var errs field.ErrorList
 	if want := s.Spec.Version + "." + s.Spec.Group; s.Name != want {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want)))
+		errs = append(
+			errs,
+			field.Invalid(
+				field.NewPath("metadata", "name"),
+				s.Name,
+				fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want),
+			),
+		)
 	}
 	if s.Spec.Group == "" {
 		if s.Spec.Version != "v1" {
-			errs = append(errs, field.Required(at.Child("group"), "only v1 may have an empty group and it better be legacy kube"))
+			errs = append(
+				errs,
+				field.Required(at.Child("group"), "only v1 may have an empty group and it better be legacy kube"),
+			)
 		}
 	} else {
 		for _, why := range utilvalidation.IsDNS1123Subdomain(s.Spec.Group) {
@@ -87,10 +101,24 @@ func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 	}
 	if s.Spec.Service == nil {
 		if len(s.Spec.CABundle) != 0 {
-			errs = append(errs, field.Invalid(at.Child("caBundle"), fmt.Sprintf("%d bytes", len(s.Spec.CABundle)), "local APIServices may not have a caBundle"))
+			errs = append(
+				errs,
+				field.Invalid(
+					at.Child("caBundle"),
+					fmt.Sprintf("%d bytes", len(s.Spec.CABundle)),
+					"local APIServices may not have a caBundle",
+				),
+			)
 		}
 		if s.Spec.InsecureSkipTLSVerify {
-			errs = append(errs, field.Invalid(at.Child("insecureSkipTLSVerify"), s.Spec.InsecureSkipTLSVerify, "local APIServices may not have insecureSkipTLSVerify"))
+			errs = append(
+				errs,
+				field.Invalid(
+					at.Child("insecureSkipTLSVerify"),
+					s.Spec.InsecureSkipTLSVerify,
+					"local APIServices may not have insecureSkipTLSVerify",
+				),
+			)
 		}
 		return errs
 	}
@@ -104,7 +132,14 @@ func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("service", "port"), *p, "must be between 1 and 65535, inclusive"))
 	}
 	if s.Spec.InsecureSkipTLSVerify && len(s.Spec.CABundle) > 0 {
-		errs = append(errs, field.Invalid(at.Child("insecureSkipTLSVerify"), s.Spec.InsecureSkipTLSVerify, "may not be true if caBundle is present"))
+		errs = append(
+			errs,
+			field.Invalid(
+				at.Child("insecureSkipTLSVerify"),
+				s.Spec.InsecureSkipTLSVerify,
+				"may not be true if caBundle is present",
+			),
+		)
 	}
 	return errs
 }

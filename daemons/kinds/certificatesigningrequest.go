@@ -14,14 +14,17 @@ func certificateSigningRequests() *Kind {
 		GVK:      certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
 		Resource: "certificatesigningrequests", Singular: "certificatesigningrequest", ShortNames: []string{"csr"},
 		NameErrors: pathSegmentName,
-		New:        made[certificatesv1.CertificateSigningRequest](), NewList: made[certificatesv1.CertificateSigningRequestList](),
+		New:        made[certificatesv1.CertificateSigningRequest](),
+		NewList:    made[certificatesv1.CertificateSigningRequestList](),
 		// Who asks is filled in by admission, which knows it.
 		PrepareCreate: does(func(c *certificatesv1.CertificateSigningRequest) {
 			c.Status = certificatesv1.CertificateSigningRequestStatus{}
 		}),
 		// A request is never changed, only decided on.
-		PrepareUpdate: updates(func(c, old *certificatesv1.CertificateSigningRequest) { c.Spec, c.Status = old.Spec, old.Status }),
-		Validate:      checks(validateSigningRequest),
+		PrepareUpdate: updates(
+			func(c, old *certificatesv1.CertificateSigningRequest) { c.Spec, c.Status = old.Spec, old.Status },
+		),
+		Validate: checks(validateSigningRequest),
 		Fields: selectable(func(c *certificatesv1.CertificateSigningRequest) fields.Set {
 			return fields.Set{"spec.signerName": c.Spec.SignerName}
 		}),

@@ -17,11 +17,16 @@ import (
 
 // keyUsages are what a certificate may be asked for.
 var keyUsages = []certificatesv1.KeyUsage{
-	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
-	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign,
-	certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny, certificatesv1.UsageServerAuth,
-	certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning, certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME,
-	certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping,
+	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment,
+	certificatesv1.UsageKeyEncipherment,
+	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign,
+	certificatesv1.UsageCRLSign,
+	certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny,
+	certificatesv1.UsageServerAuth,
+	certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning, certificatesv1.UsageEmailProtection,
+	certificatesv1.UsageSMIME,
+	certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser,
+	certificatesv1.UsageTimestamping,
 	certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC,
 }
 
@@ -33,7 +38,10 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 	var errs field.ErrorList
 	block, _ := pem.Decode(c.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request, "PEM block type must be CERTIFICATE REQUEST"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("request"), c.Spec.Request, "PEM block type must be CERTIFICATE REQUEST"),
+		)
 	} else if _, err := x509.ParseCertificateRequest(block.Bytes); err != nil {
 		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request, err.Error()))
 	}
@@ -50,12 +58,26 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 		}
 	}
 	if c.Spec.SignerName == legacySigner {
-		errs = append(errs, field.Invalid(path.Child("signerName"), c.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("signerName"),
+				c.Spec.SignerName,
+				"the legacy signerName is not allowed via this API version",
+			),
+		)
 	} else {
 		errs = append(errs, signerName(c.Spec.SignerName, path.Child("signerName"))...)
 	}
 	if s := c.Spec.ExpirationSeconds; s != nil && *s < 600 {
-		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("expirationSeconds"),
+				*s,
+				"may not specify a duration less than 600 seconds (10 minutes)",
+			),
+		)
 	}
 	return errs
 }
@@ -69,7 +91,13 @@ func signerName(name string, path *field.Path) field.ErrorList {
 	}
 	domain, rest, ok := strings.Cut(name, "/")
 	if !ok || strings.Contains(rest, "/") {
-		return field.ErrorList{field.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+		return field.ErrorList{
+			field.Invalid(
+				path,
+				name,
+				"must be a fully qualified domain and path of the form 'example.com/signer-name'",
+			),
+		}
 	}
 	var errs field.ErrorList
 	labels := func(of string, valid func(string) []string) (n int) {
@@ -85,7 +113,10 @@ func signerName(name string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.TooLong(path, domain, longestDomain))
 	}
 	if labels(domain, validation.IsDNS1123Label) < 2 {
-		errs = append(errs, field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"))
+		errs = append(
+			errs,
+			field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"),
+		)
 	}
 	labels(rest, validation.IsDNS1123Subdomain)
 	if len(name) > longest {
@@ -95,7 +126,11 @@ func signerName(name string, path *field.Path) field.ErrorList {
 }
 
 // requestEnds are the conditions that a request keeps once it has them.
-var requestEnds = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed}
+var requestEnds = []certificatesv1.RequestConditionType{
+	certificatesv1.CertificateApproved,
+	certificatesv1.CertificateDenied,
+	certificatesv1.CertificateFailed,
+}
 
 // validateRequestStatus judges what was decided on a request. What it says of the stored one alone is not held
 // against who changes something else.
@@ -107,14 +142,23 @@ func validateRequestStatus(c, old *certificatesv1.CertificateSigningRequest) fie
 	}
 	for _, t := range requestEnds {
 		if countConditions(c, t) < countConditions(old, t) {
-			errs = append(errs, field.Forbidden(status.Child("conditions"), fmt.Sprintf("updates may not remove a condition of type %q", t)))
+			errs = append(
+				errs,
+				field.Forbidden(
+					status.Child("conditions"),
+					fmt.Sprintf("updates may not remove a condition of type %q", t),
+				),
+			)
 		}
 	}
 	if bytes.Equal(c.Status.Certificate, old.Status.Certificate) {
 		return errs
 	}
 	if len(old.Status.Certificate) > 0 {
-		errs = append(errs, field.Forbidden(status.Child("certificate"), "updates may not modify existing certificate content"))
+		errs = append(
+			errs,
+			field.Forbidden(status.Child("certificate"), "updates may not modify existing certificate content"),
+		)
 	}
 	if err := issuedCertificate(c.Status.Certificate); err != nil {
 		errs = append(errs, field.Invalid(status.Child("certificate"), "<certificate data>", err.Error()))
@@ -149,8 +193,12 @@ func requestConditions(list []certificatesv1.CertificateSigningRequestCondition,
 		case !slices.Contains(allowed, c.Status):
 			errs = append(errs, notSupported(at.Child("status"), c.Status, allowed))
 		}
-		if c.Type == certificatesv1.CertificateApproved && seen[certificatesv1.CertificateDenied] || c.Type == certificatesv1.CertificateDenied && seen[certificatesv1.CertificateApproved] {
-			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "Approved and Denied conditions are mutually exclusive"))
+		if c.Type == certificatesv1.CertificateApproved && seen[certificatesv1.CertificateDenied] ||
+			c.Type == certificatesv1.CertificateDenied && seen[certificatesv1.CertificateApproved] {
+			errs = append(
+				errs,
+				field.Invalid(at.Child("type"), c.Type, "Approved and Denied conditions are mutually exclusive"),
+			)
 		}
 		if seen[c.Type] {
 			errs = append(errs, field.Duplicate(at.Child("type"), c.Type))

@@ -29,7 +29,9 @@ func clusterTrustBundles() *Kind {
 			if b.Spec.TrustBundle != old.Spec.TrustBundle {
 				errs = validateTrustBundle(b)
 			}
-			return append(errs, immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
+			return append(
+				errs,
+				immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
 		}),
 		Fields: selectable(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 			return fields.Set{"spec.signerName": b.Spec.SignerName}
@@ -64,15 +66,29 @@ func validateTrustProjection(p *corev1.ClusterTrustBundleProjection, at *field.P
 			errs = append(errs, field.Required(at.Child("name"), "must be a valid object name"))
 		} else {
 			for _, message := range trustBundleName(*p.Name, false) {
-				errs = append(errs, field.Invalid(at.Child("name"), *p.Name, "not a valid clustertrustbundlename: "+message))
+				errs = append(errs,
+					field.Invalid(at.Child("name"), *p.Name, "not a valid clustertrustbundlename: "+message))
 			}
 		}
 		if p.LabelSelector != nil {
-			errs = append(errs, field.Invalid(at.Child("labelSelector"), p.LabelSelector, "labelSelector must be unset if name is specified"))
+			errs = append(
+				errs,
+				field.Invalid(
+					at.Child("labelSelector"),
+					p.LabelSelector,
+					"labelSelector must be unset if name is specified",
+				),
+			)
 		}
 	case p.SignerName != nil:
 		errs = append(errs, signerName(*p.SignerName, at.Child("signerName"))...)
-		errs = append(errs, metavalidation.ValidateLabelSelector(p.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
+		errs = append(
+			errs,
+			metavalidation.ValidateLabelSelector(
+				p.LabelSelector,
+				metavalidation.LabelSelectorValidationOptions{},
+				at.Child("labelSelector"),
+			)...)
 	default:
 		errs = append(errs, field.Required(at, "either name or signerName must be specified"))
 	}
@@ -98,12 +114,16 @@ func namedAfterSigner(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
 	var errs field.ErrorList
 	if signer := b.Spec.SignerName; signer == "" {
 		if strings.Contains(name, ":") {
-			errs = append(errs, field.Invalid(path, name, "ClusterTrustBundle without signer name must not have \":\" in its name"))
+			errs = append(
+				errs,
+				field.Invalid(path, name, "ClusterTrustBundle without signer name must not have \":\" in its name"),
+			)
 		}
 	} else {
 		errs = append(errs, signerName(signer, field.NewPath("spec", "signerName"))...)
 		if want := strings.ReplaceAll(signer, "/", ":") + ":"; !strings.HasPrefix(name, want) {
-			errs = append(errs, field.Invalid(path, name, fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, want)))
+			errs = append(errs, field.Invalid(path, name, fmt.Sprintf("ClusterTrustBundle for signerName %s must be "+
+				"named with prefix %s", signer, want)))
 		}
 	}
 	return errs
@@ -124,7 +144,10 @@ func trustAnchors(text string, path *field.Path) field.ErrorList {
 		}
 		switch cert, err := x509.ParseCertificate(block.Bytes); {
 		case block.Type != "CERTIFICATE":
-			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d has bad block type: %v", n, block.Type)))
+			errs = append(
+				errs,
+				field.Invalid(path, omitted, fmt.Sprintf("entry %d has bad block type: %v", n, block.Type)),
+			)
 		case len(block.Headers) > 0:
 			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d has PEM block headers", n)))
 		case err != nil:
@@ -133,7 +156,10 @@ func trustAnchors(text string, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d does not have the CA bit set", n)))
 		default:
 			if first, twice := seen[string(block.Bytes)]; twice {
-				errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d is a duplicate of entry %d", n, first)))
+				errs = append(
+					errs,
+					field.Invalid(path, omitted, fmt.Sprintf("entry %d is a duplicate of entry %d", n, first)),
+				)
 			}
 			seen[string(block.Bytes)] = n
 		}

@@ -48,12 +48,22 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]bool, at *field
 			}
 			// A pod's is filled in before; a template's is when the pod is made.
 			if spec.HostNetwork && p.HostPort != 0 && p.HostPort != p.ContainerPort {
-				errs = append(errs, field.Invalid(port.Child("hostPort"), p.HostPort, "must match `containerPort` when `hostNetwork` is true"))
+				errs = append(
+					errs,
+					field.Invalid(
+						port.Child("hostPort"),
+						p.HostPort,
+						"must match `containerPort` when `hostNetwork` is true",
+					),
+				)
 			}
 		}
 	}
 	for i := range spec.EphemeralContainers {
-		c, where := corev1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon), at.Child("ephemeralContainers").Index(i)
+		c, where := corev1.Container(
+			spec.EphemeralContainers[i].EphemeralContainerCommon,
+		), at.Child("ephemeralContainers").
+			Index(i)
 		named(c.Name, where)
 		errs = append(errs, validateContainer(&c, spec, volumes, where)...)
 		errs = append(errs, onlyLooksOn(&spec.EphemeralContainers[i], spec, where)...)
@@ -80,7 +90,12 @@ func onlySidecars(c *corev1.Container, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[string]bool, at *field.Path) field.ErrorList {
+func validateContainer(
+	c *corev1.Container,
+	spec *corev1.PodSpec,
+	volumes map[string]bool,
+	at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if c.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), ""))

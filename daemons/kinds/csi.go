@@ -24,7 +24,15 @@ func csiDrivers() *Kind {
 			}
 		}),
 		Validate: checks(validateCSIDriver), ValidateUpdate: compares(validateCSIDriverUpdate),
-		Columns: columns("AttachRequired:boolean", "PodInfoOnMount:boolean", "StorageCapacity:boolean", "TokenRequests", "RequiresRepublish:boolean", "Modes", "Age"),
+		Columns: columns(
+			"AttachRequired:boolean",
+			"PodInfoOnMount:boolean",
+			"StorageCapacity:boolean",
+			"TokenRequests",
+			"RequiresRepublish:boolean",
+			"Modes",
+			"Age",
+		),
 		Row: row(func(d *storagev1.CSIDriver) []any {
 			modes, tokens := []string{}, []string{}
 			for _, m := range d.Spec.VolumeLifecycleModes {
@@ -52,7 +60,9 @@ func csiNodes() *Kind {
 		New: made[storagev1.CSINode](), NewList: made[storagev1.CSINodeList](),
 		Validate: checks(validateCSINode), ValidateUpdate: compares(validateCSINodeUpdate),
 		Columns: columns("Drivers:integer", "Age"),
-		Row:     row(func(n *storagev1.CSINode) []any { return []any{int64(len(n.Spec.Drivers)), age(n.CreationTimestamp)} }),
+		Row: row(
+			func(n *storagev1.CSINode) []any { return []any{int64(len(n.Spec.Drivers)), age(n.CreationTimestamp)} },
+		),
 	}
 }
 
@@ -69,9 +79,18 @@ func volumeAttachments() *Kind {
 		}),
 		Columns: columns("Attacher", "PV", "Node", "Attached:boolean", "Age"),
 		Row: row(func(a *storagev1.VolumeAttachment) []any {
-			return []any{a.Spec.Attacher, value(a.Spec.Source.PersistentVolumeName), a.Spec.NodeName, a.Status.Attached, age(a.CreationTimestamp)}
+			return []any{
+				a.Spec.Attacher,
+				value(a.Spec.Source.PersistentVolumeName),
+				a.Spec.NodeName,
+				a.Status.Attached,
+				age(a.CreationTimestamp),
+			}
 		}),
-		Status: status(func(to, from *storagev1.VolumeAttachment) { to.Status = *from.Status.DeepCopy() }, validateAttachmentStatus).keeping(),
+		Status: status(
+			func(to, from *storagev1.VolumeAttachment) { to.Status = *from.Status.DeepCopy() },
+			validateAttachmentStatus,
+		).keeping(),
 	}
 }
 
@@ -83,7 +102,10 @@ func csiStorageCapacities() *Kind {
 		Warnings: warns(capacityWarnings),
 		Validate: checks(validateStorageCapacity),
 		ValidateUpdate: compares(func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
-			return append(append(validateStorageCapacity(c), immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))...),
+			return append(
+				append(
+					validateStorageCapacity(c),
+					immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))...),
 				immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
 		}),
 		Columns: columns("StorageClassName", "Capacity"),

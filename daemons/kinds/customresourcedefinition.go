@@ -59,7 +59,8 @@ func customResourceDefinitions() *Kind {
 
 func defaultDefinition(d *apiextensionsv1.CustomResourceDefinition) {
 	apiextensionsv1.SetDefaults_CustomResourceDefinition(d)
-	if c := d.Spec.Conversion; c.Webhook != nil && c.Webhook.ClientConfig != nil && c.Webhook.ClientConfig.Service != nil {
+	if c := d.Spec.Conversion; c.Webhook != nil && c.Webhook.ClientConfig != nil &&
+		c.Webhook.ClientConfig.Service != nil {
 		apiextensionsv1.SetDefaults_ServiceReference(c.Webhook.ClientConfig.Service)
 	}
 }
@@ -91,7 +92,9 @@ func validateDefinitionUpdate(d, old *apiextensionsv1.CustomResourceDefinition) 
 }
 
 // internalDefinitions returns definitions in the form that upstream's validation takes.
-func internalDefinitions(d, old *apiextensionsv1.CustomResourceDefinition) (now, was *apiextensions.CustomResourceDefinition, errs field.ErrorList) {
+func internalDefinitions(
+	d, old *apiextensionsv1.CustomResourceDefinition,
+) (now, was *apiextensions.CustomResourceDefinition, errs field.ErrorList) {
 	now, was = &apiextensions.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
 	// A conversion may share memory with what it is made of.
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d.DeepCopy(), now, nil); err != nil {
@@ -118,8 +121,10 @@ func definitionDoubts(obj runtime.Object) []string {
 		for _, format := range schemas.GetUnrecognizedFormats(&spec.Schema{SchemaProps: spec.SchemaProps{Format: s.Format, Type: []string{s.Type}}}, environment.DefaultCompatibilityVersion()) {
 			seen[fmt.Sprintf("unrecognized format %q", format)] = true
 		}
-		if s.XListType != nil && *s.XListType == "set" && s.Items != nil && s.Items.Schema != nil && slices.Contains([]string{"object", "array"}, s.Items.Schema.Type) {
-			seen[fmt.Sprintf("x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL validation rules", s.Items.Schema.Type)] = true
+		if s.XListType != nil && *s.XListType == "set" && s.Items != nil && s.Items.Schema != nil &&
+			slices.Contains([]string{"object", "array"}, s.Items.Schema.Type) {
+			seen[fmt.Sprintf("x-kubernetes-list-type: set for items of type %q is not supported by server-side apply "+
+				"or CEL validation rules", s.Items.Schema.Type)] = true
 		}
 		return false // go on
 	}

@@ -10,15 +10,25 @@ import (
 func TestWhatASchemaSaysInVainIsWarnedOf(t *testing.T) {
 	set := "set"
 	nested := func(s apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
-		return &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": s}}}}}}}
+		return &apiextensionsv1.CustomResourceDefinition{
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Schema: &apiextensionsv1.CustomResourceValidation{
+						OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+							Type:       "object",
+							Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": s},
+						},
+					}}},
+			},
+		}
 	}
 	for want, s := range map[string]apiextensionsv1.JSONSchemaProps{
 		"":                               {Type: "string", Format: "date-time"},
 		`unrecognized format "nonsense"`: {Type: "string", Format: "nonsense"},
 		`unrecognized format "int16"`:    {Type: "integer", Format: "int16"},
 		`x-kubernetes-list-type: set for items of type "object" is not supported by server-side apply or CEL validation rules`: {
-			Type: "array", XListType: &set, Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}},
+			Type: "array", XListType: &set,
+			Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}},
 	} {
 		var all []string
 		if want != "" {

@@ -28,22 +28,43 @@ func daemonSets() *Kind {
 			}
 			countTemplate(d, n)
 		}),
-		Warnings: templateWarnings(func(o *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &o.Spec.Template }, "spec", "template"),
+		Warnings: templateWarnings(
+			func(o *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &o.Spec.Template },
+			"spec",
+			"template",
+		),
 		Validate: checks(validateDaemonSet),
 		ValidateUpdate: compares(func(d, old *appsv1.DaemonSet) field.ErrorList {
-			return append(validateDaemonSet(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+			return append(
+				validateDaemonSet(d),
+				immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 		}),
-		Columns: columns("Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer", "Available:integer",
-			"Node Selector", "Age", "Containers*", "Images*", "Selector*"),
+		Columns: columns(
+			"Desired:integer",
+			"Current:integer",
+			"Ready:integer",
+			"Up-to-date:integer",
+			"Available:integer",
+			"Node Selector",
+			"Age",
+			"Containers*",
+			"Images*",
+			"Selector*",
+		),
 		Row: row(func(d *appsv1.DaemonSet) []any {
 			spec := &d.Spec.Template.Spec
 			return []any{
-				int64(d.Status.DesiredNumberScheduled), int64(d.Status.CurrentNumberScheduled), int64(d.Status.NumberReady),
+				int64(
+					d.Status.DesiredNumberScheduled,
+				), int64(d.Status.CurrentNumberScheduled), int64(d.Status.NumberReady),
 				int64(d.Status.UpdatedNumberScheduled), int64(d.Status.NumberAvailable), labelText(spec.NodeSelector),
 				age(d.CreationTimestamp), containerNames(spec), containerImages(spec), selectorText(d.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *appsv1.DaemonSet) { to.Status = *from.Status.DeepCopy() }, validateDaemonSetStatus),
+		Status: status(
+			func(to, from *appsv1.DaemonSet) { to.Status = *from.Status.DeepCopy() },
+			validateDaemonSetStatus,
+		),
 	}
 }
 
@@ -72,7 +93,10 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 		setDefault(&d.Spec.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
 	defaultPodTemplate(&d.Spec.Template)
-	countTemplate(d, templateCount(d)) // whoever writes a DaemonSet owns the annotation, although its value is not his to decide
+	countTemplate(
+		d,
+		templateCount(d),
+	) // whoever writes a DaemonSet owns the annotation, although its value is not his to decide
 }
 
 func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {

@@ -25,12 +25,28 @@ func deployments() *Kind {
 		Counts: func(obj, old runtime.Object) bool {
 			return !Same(obj.(*appsv1.Deployment).Annotations, old.(*appsv1.Deployment).Annotations)
 		},
-		Warnings: namedWarnings(templateWarnings(func(o *appsv1.Deployment) *corev1.PodTemplateSpec { return &o.Spec.Template }, "spec", "template")),
+		Warnings: namedWarnings(
+			templateWarnings(
+				func(o *appsv1.Deployment) *corev1.PodTemplateSpec { return &o.Spec.Template },
+				"spec",
+				"template",
+			),
+		),
 		Validate: checks(validateDeployment),
 		ValidateUpdate: compares(func(d, old *appsv1.Deployment) field.ErrorList {
-			return append(validateDeployment(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+			return append(
+				validateDeployment(d),
+				immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 		}),
-		Columns: columns("Ready", "Up-to-date:integer", "Available:integer", "Age", "Containers*", "Images*", "Selector*"),
+		Columns: columns(
+			"Ready",
+			"Up-to-date:integer",
+			"Available:integer",
+			"Age",
+			"Containers*",
+			"Images*",
+			"Selector*",
+		),
 		Row: row(func(d *appsv1.Deployment) []any {
 			spec := &d.Spec.Template.Spec
 			return []any{
@@ -39,7 +55,10 @@ func deployments() *Kind {
 				containerNames(spec), containerImages(spec), selectorText(d.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() }, validateDeploymentStatus).keeping("labels"),
+		Status: status(
+			func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() },
+			validateDeploymentStatus,
+		).keeping("labels"),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				d := o.(*appsv1.Deployment)
@@ -75,7 +94,10 @@ func validateDeployment(d *appsv1.Deployment) field.ErrorList {
 	if deadline := d.Spec.ProgressDeadlineSeconds; deadline != nil {
 		errs = append(errs, notNegative(int64(*deadline), path.Child("progressDeadlineSeconds"))...)
 		if *deadline <= d.Spec.MinReadySeconds {
-			errs = append(errs, field.Invalid(path.Child("progressDeadlineSeconds"), *deadline, "must be greater than minReadySeconds"))
+			errs = append(
+				errs,
+				field.Invalid(path.Child("progressDeadlineSeconds"), *deadline, "must be greater than minReadySeconds"),
+			)
 		}
 	}
 	return errs
@@ -85,18 +107,25 @@ func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) 
 	switch s.Type {
 	case appsv1.RecreateDeploymentStrategyType:
 		if s.RollingUpdate != nil {
-			return field.ErrorList{field.Forbidden(path.Child("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")}
+			return field.ErrorList{
+				field.Forbidden(path.Child("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'"),
+			}
 		}
 		return nil
 	case appsv1.RollingUpdateDeploymentStrategyType:
 		if s.RollingUpdate == nil {
-			return field.ErrorList{field.Required(path.Child("rollingUpdate"), "this should be defaulted and never be nil")}
+			return field.ErrorList{
+				field.Required(path.Child("rollingUpdate"), "this should be defaulted and never be nil"),
+			}
 		}
 		r, at := s.RollingUpdate, path.Child("rollingUpdate")
 		errs := countOrShare(r.MaxUnavailable, at.Child("maxUnavailable"))
 		errs = append(errs, countOrPercent(r.MaxSurge, at.Child("maxSurge"))...)
 		if isZero(r.MaxUnavailable) && isZero(r.MaxSurge) {
-			errs = append(errs, field.Invalid(at.Child("maxUnavailable"), r.MaxUnavailable, "may not be 0 when `maxSurge` is 0"))
+			errs = append(
+				errs,
+				field.Invalid(at.Child("maxUnavailable"), r.MaxUnavailable, "may not be 0 when `maxSurge` is 0"),
+			)
 		}
 		return errs
 	default:

@@ -106,7 +106,11 @@ func rawObject(raw []byte, most int, path *field.Path) field.ErrorList {
 	return errs
 }
 
-var deviceEffects = []resourcev1.DeviceTaintEffect{resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone}
+var deviceEffects = []resourcev1.DeviceTaintEffect{
+	resourcev1.DeviceTaintEffectNoExecute,
+	resourcev1.DeviceTaintEffectNoSchedule,
+	resourcev1.DeviceTaintEffectNone,
+}
 
 func validateDeviceTaint(t *resourcev1.DeviceTaint, at *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabelName(t.Key, at.Child("key"))
@@ -131,10 +135,22 @@ func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.P
 		case resourcev1.DeviceTolerationOpEqual:
 			errs = append(errs, labelValue(t.Value, at.Child("value"))...)
 			if t.Key == "" {
-				errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "must be Exists when `key` is empty"))
+				errs = append(
+					errs,
+					field.Invalid(at.Child("operator"), t.Operator, "must be Exists when `key` is empty"),
+				)
 			}
 		default:
-			errs = append(errs, supported(t.Operator, []resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}, at.Child("operator"))...)
+			errs = append(
+				errs,
+				supported(
+					t.Operator,
+					[]resourcev1.DeviceTolerationOperator{
+						resourcev1.DeviceTolerationOpEqual,
+						resourcev1.DeviceTolerationOpExists,
+					},
+					at.Child("operator"),
+				)...)
 		}
 		if t.Effect != "" && !oneOf(t.Effect, deviceEffects[:2]) {
 			errs = append(errs, notSupported(at.Child("effect"), t.Effect, deviceEffects[:2]))
@@ -146,7 +162,13 @@ func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.P
 // oneNodeTerm demands a node selector of exactly one term.
 func oneNodeTerm(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 	if len(s.NodeSelectorTerms) != 1 {
-		return field.ErrorList{field.Invalid(path.Child("nodeSelectorTerms"), s.NodeSelectorTerms, "must have exactly one node selector term")}
+		return field.ErrorList{
+			field.Invalid(
+				path.Child("nodeSelectorTerms"),
+				s.NodeSelectorTerms,
+				"must have exactly one node selector term",
+			),
+		}
 	}
 	return validateNodeTerm(s.NodeSelectorTerms[0], path.Child("nodeSelectorTerms").Index(0))
 }

@@ -19,7 +19,9 @@ func deviceClasses() *Kind {
 			errs := validateSelectors(c.Spec.Selectors, path.Child("selectors"))
 			errs = append(errs, tooMany(len(c.Spec.Config), resourcev1.DeviceConfigMaxSize, path.Child("config"))...)
 			for i, one := range c.Spec.Config {
-				errs = append(errs, validateDeviceConfiguration(one.DeviceConfiguration, path.Child("config").Index(i))...)
+				errs = append(
+					errs,
+					validateDeviceConfiguration(one.DeviceConfiguration, path.Child("config").Index(i))...)
 			}
 			if name := c.Spec.ExtendedResourceName; name != nil {
 				errs = append(errs, invalid(path.Child("extendedResourceName"), *name, extendedResourceName(*name))...)

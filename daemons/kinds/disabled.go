@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// disabled are the fields of features that upstream's API server has turned off unless it is told otherwise, and that nothing here
-// carries out or refuses: each by the name of the feature's gate, with what returns a pointer to the field, or nil. Such a field is
-// dropped from what clients write, unless the stored object has it already.
+// disabled are the fields of features that upstream's API server has turned off unless it is told otherwise, and that
+// nothing here carries out or refuses: each by the name of the feature's gate, with what returns a pointer to the
+// field, or nil. Such a field is dropped from what clients write, unless the stored object has it already.
 var disabled = []struct {
 	gate  string
 	field func(obj runtime.Object) any
@@ -26,17 +26,23 @@ var disabled = []struct {
 		}
 		return &c.Spec.DataSourceRef // all of it: without the namespace it would mean another object
 	})},
-	{"InPlacePodVerticalScalingSchedulerPreemption", in(func(n *corev1.Node) any { return &n.Spec.PodPreemptionPolicy })},
+	{
+		"InPlacePodVerticalScalingSchedulerPreemption",
+		in(func(n *corev1.Node) any { return &n.Spec.PodPreemptionPolicy }),
+	},
 	{"CoordinatedLeaderElection", in(func(l *coordinationv1.Lease) any { return &l.Spec.Strategy })},
 	{"CoordinatedLeaderElection", in(func(l *coordinationv1.Lease) any { return &l.Spec.PreferredHolder })},
 	{"CSIVolumeHealth", in(func(p *corev1.Pod) any { return &p.Status.VolumeHealth })},
 	{"CSIVolumeHealth", in(func(c *corev1.PersistentVolumeClaim) any { return &c.Status.HealthStatus })},
 	{"CSIVolumeHealth", in(func(n *storagev1.CSINode) any { return &n.Status.StorageHealth })},
-	{"DRANodeAllocatableResources", in(func(p *corev1.Pod) any { return &p.Status.NodeAllocatableResourceClaimStatuses })},
+	{
+		"DRANodeAllocatableResources",
+		in(func(p *corev1.Pod) any { return &p.Status.NodeAllocatableResourceClaimStatuses }),
+	},
 }
 
-// DropDisabled empties the fields of features that are off in what a client writes. old is what is stored, nil for what is new: a
-// field that it has stays, so that objects which came with one can still be changed.
+// DropDisabled empties the fields of features that are off in what a client writes. old is what is stored, nil for what
+// is new: a field that it has stays, so that objects which came with one can still be changed.
 func DropDisabled(obj, old runtime.Object) {
 	for _, feature := range disabled {
 		field := feature.field(obj)

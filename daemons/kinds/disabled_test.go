@@ -37,12 +37,22 @@ func TestADisabledFieldThatIsInUseStays(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: ptr(coordinationv1.OldestEmulationVersion), PreferredHolder: ptr("you")}}
-	DropDisabled(lease, &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: ptr(coordinationv1.OldestEmulationVersion)}})
+	lease := &coordinationv1.Lease{
+		Spec: coordinationv1.LeaseSpec{
+			Strategy:        ptr(coordinationv1.OldestEmulationVersion),
+			PreferredHolder: ptr("you"),
+		},
+	}
+	DropDisabled(
+		lease,
+		&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: ptr(coordinationv1.OldestEmulationVersion)}},
+	)
 	if lease.Spec.Strategy == nil || lease.Spec.PreferredHolder != nil {
 		t.Errorf("each field of a feature is looked at by itself: %+v", lease.Spec)
 	}
-	old := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{DataSourceRef: &corev1.TypedObjectReference{Kind: "X", Name: "x"}}}
+	old := &corev1.PersistentVolumeClaim{
+		Spec: corev1.PersistentVolumeClaimSpec{DataSourceRef: &corev1.TypedObjectReference{Kind: "X", Name: "x"}},
+	}
 	claim := old.DeepCopy()
 	if DropDisabled(claim, nil); claim.Spec.DataSourceRef == nil {
 		t.Error("a source in the claim's own namespace is dropped")

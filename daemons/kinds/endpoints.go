@@ -81,7 +81,11 @@ func endpointSlices() *Kind {
 
 func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 	var errs field.ErrorList
-	types := []discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
+	types := []discoveryv1.AddressType{
+		discoveryv1.AddressTypeFQDN,
+		discoveryv1.AddressTypeIPv4,
+		discoveryv1.AddressTypeIPv6,
+	}
 	path := field.NewPath("addressType")
 	if s.AddressType == "" {
 		errs = append(errs, field.Required(path, ""))
@@ -128,7 +132,9 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 		}
 		errs = append(errs, protocol(value(p.Protocol), at.Child("protocol"))...)
 		if p.AppProtocol != nil {
-			errs = append(errs, invalid(at.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+			errs = append(
+				errs,
+				invalid(at.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
 		}
 	}
 	return errs

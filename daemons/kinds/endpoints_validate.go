@@ -38,7 +38,9 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 			errs = append(errs, portNumber(int(p.Port), where.Child("port"))...)
 			errs = append(errs, protocol(p.Protocol, where.Child("protocol"))...)
 			if p.AppProtocol != nil {
-				errs = append(errs, invalid(where.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+				errs = append(
+					errs,
+					invalid(where.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
 			}
 		}
 	}

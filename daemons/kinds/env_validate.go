@@ -53,7 +53,8 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 	sources := 0
 	if f := e.ValueFrom.FieldRef; f != nil {
 		sources++
-		single := strings.HasPrefix(f.FieldPath, "metadata.labels['") || strings.HasPrefix(f.FieldPath, "metadata.annotations['")
+		single := strings.HasPrefix(f.FieldPath, "metadata.labels['") ||
+			strings.HasPrefix(f.FieldPath, "metadata.annotations['")
 		if f.FieldPath == "" {
 			errs = append(errs, field.Required(at.Child("fieldRef", "fieldPath"), ""))
 		} else if !single && !slices.Contains(downwardFields, f.FieldPath) {
@@ -95,7 +96,14 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 	}
 	switch {
 	case sources == 0:
-		errs = append(errs, field.Invalid(at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"))
+		errs = append(
+			errs,
+			field.Invalid(
+				at,
+				"",
+				"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+			),
+		)
 	case e.Value != "":
 		errs = append(errs, field.Invalid(at, "", "may not be specified when `value` is not empty"))
 	case sources > 1:
@@ -107,14 +115,21 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 // podVersion is the only version of a pod whose fields can be named.
 func podVersion(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
 	if f.APIVersion != "v1" {
-		return field.ErrorList{field.Invalid(at.Child("fieldPath"), f.FieldPath, "error converting fieldPath: unsupported pod version: "+f.APIVersion)}
+		return field.ErrorList{
+			field.Invalid(
+				at.Child("fieldPath"),
+				f.FieldPath,
+				"error converting fieldPath: unsupported pod version: "+f.APIVersion,
+			),
+		}
 	}
 	return nil
 }
 
 // resourceFields are what a container may learn of what it was given.
 var resourceFields = []string{
-	"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory",
+	"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage",
+	"requests.memory",
 }
 
 func validateResourceField(r *corev1.ResourceFieldSelector, at *field.Path) field.ErrorList {
@@ -122,7 +137,8 @@ func validateResourceField(r *corev1.ResourceFieldSelector, at *field.Path) fiel
 	switch {
 	case r.Resource == "":
 		return field.ErrorList{field.Required(at.Child("resource"), "")}
-	case strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) && (strings.HasPrefix(r.Resource, "limits.") || strings.HasPrefix(r.Resource, "requests.")):
+	case strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) &&
+		(strings.HasPrefix(r.Resource, "limits.") || strings.HasPrefix(r.Resource, "requests.")):
 	case !slices.Contains(resourceFields, r.Resource):
 		return field.ErrorList{notSupported(at.Child("resource"), r.Resource, resourceFields)}
 	}
@@ -131,7 +147,13 @@ func validateResourceField(r *corev1.ResourceFieldSelector, at *field.Path) fiel
 		units = []string{"1m", "1"}
 	}
 	if d := r.Divisor.String(); d != "0" && !slices.Contains(units, d) {
-		return field.ErrorList{field.Invalid(at.Child("divisor"), d, "only divisor's values "+strings.Join(units, ", ")+" are supported with the "+name+" resource")}
+		return field.ErrorList{
+			field.Invalid(
+				at.Child("divisor"),
+				d,
+				"only divisor's values "+strings.Join(units, ", ")+" are supported with the "+name+" resource",
+			),
+		}
 	}
 	return nil
 }

@@ -23,9 +23,13 @@ func ValidateEphemeralContainers(obj, old runtime.Object) field.ErrorList {
 	}
 	for _, c := range before.Spec.EphemeralContainers {
 		if now, ok := next[c.Name]; !ok {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be removed", c.Name)))
+			errs = append(
+				errs,
+				field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be removed", c.Name)),
+			)
 		} else if !Same(now, c) {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be changed", c.Name)))
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be "+
+				"changed", c.Name)))
 		}
 	}
 	return errs
@@ -40,9 +44,12 @@ func onlyLooksOn(c *corev1.EphemeralContainer, spec *corev1.PodSpec, at *field.P
 		name string
 		set  bool
 	}{
-		{"ports", len(c.Ports) > 0}, {"resources", len(c.Resources.Limits)+len(c.Resources.Requests)+len(c.Resources.Claims) > 0},
-		{"resizePolicy", len(c.ResizePolicy) > 0}, {"restartPolicy", c.RestartPolicy != nil}, {"lifecycle", c.Lifecycle != nil},
-		{"livenessProbe", c.LivenessProbe != nil}, {"readinessProbe", c.ReadinessProbe != nil}, {"startupProbe", c.StartupProbe != nil},
+		{"ports", len(c.Ports) > 0},
+		{"resources", len(c.Resources.Limits)+len(c.Resources.Requests)+len(c.Resources.Claims) > 0},
+		{"resizePolicy", len(c.ResizePolicy) > 0}, {"restartPolicy", c.RestartPolicy != nil},
+		{"lifecycle", c.Lifecycle != nil},
+		{"livenessProbe", c.LivenessProbe != nil}, {"readinessProbe", c.ReadinessProbe != nil},
+		{"startupProbe", c.StartupProbe != nil},
 	} {
 		if f.set {
 			errs = append(errs, field.Forbidden(at.Child(f.name), text))

@@ -25,8 +25,19 @@ func events() *Kind {
 		}},
 		Validate: checks(validateEvent),
 		Fields:   selectable(eventFields),
-		Columns:  columns("Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count:integer*", "Name*"),
-		Row:      row(eventRow), WholeRow: true,
+		Columns: columns(
+			"Last Seen",
+			"Type",
+			"Reason",
+			"Object",
+			"Subobject*",
+			"Source*",
+			"Message",
+			"First Seen*",
+			"Count:integer*",
+			"Name*",
+		),
+		Row: row(eventRow), WholeRow: true,
 	}
 }
 
@@ -100,5 +111,16 @@ func eventRow(e *corev1.Event) []any {
 	} else if e.ReportingInstance != "" {
 		source = fmt.Sprintf("%s, %s", source, e.ReportingInstance)
 	}
-	return []any{last, e.Type, e.Reason, object, e.InvolvedObject.FieldPath, source, strings.TrimSpace(e.Message), first, count, e.Name}
+	return []any{
+		last,
+		e.Type,
+		e.Reason,
+		object,
+		e.InvolvedObject.FieldPath,
+		source,
+		strings.TrimSpace(e.Message),
+		first,
+		count,
+		e.Name,
+	}
 }

@@ -41,7 +41,8 @@ func eventWords(e *corev1.Event, controller, note string) field.ErrorList {
 	if e.ReportingController == "" {
 		errs = append(errs, field.Required(field.NewPath(controller), ""))
 	} else {
-		errs = append(errs, invalid(field.NewPath(controller), e.ReportingController, validation.IsQualifiedName(e.ReportingController))...)
+		errs = append(errs, invalid(field.NewPath(controller), e.ReportingController,
+			validation.IsQualifiedName(e.ReportingController))...)
 	}
 	if len(e.Message) > longestEventNote {
 		errs = append(errs, field.Invalid(field.NewPath(note), "", "can have at most 1024 characters"))
@@ -72,11 +73,16 @@ func checkEvent(obj, before runtime.Object) field.ErrorList {
 		name    string
 		is, was any
 	}{
-		{"regarding", e.InvolvedObject, old.InvolvedObject}, {"reason", e.Reason, old.Reason}, {"note", e.Message, old.Message},
-		{"deprecatedSource", e.Source, old.Source}, {"deprecatedCount", e.Count, old.Count}, {"type", e.Type, old.Type}, {"action", e.Action, old.Action},
-		{"deprecatedFirstTimestamp", seconds(e.FirstTimestamp), seconds(old.FirstTimestamp)}, {"deprecatedLastTimestamp", seconds(e.LastTimestamp), seconds(old.LastTimestamp)},
-		{"eventTime", e.EventTime.Truncate(time.Microsecond).UnixMicro(), old.EventTime.Truncate(time.Microsecond).UnixMicro()},
-		{"related", e.Related, old.Related}, {"reportingController", e.ReportingController, old.ReportingController}, {"reportingInstance", e.ReportingInstance, old.ReportingInstance},
+		{"regarding", e.InvolvedObject, old.InvolvedObject}, {"reason", e.Reason, old.Reason},
+		{"note", e.Message, old.Message},
+		{"deprecatedSource", e.Source, old.Source}, {"deprecatedCount", e.Count, old.Count}, {"type", e.Type, old.Type},
+		{"action", e.Action, old.Action},
+		{"deprecatedFirstTimestamp", seconds(e.FirstTimestamp), seconds(old.FirstTimestamp)},
+		{"deprecatedLastTimestamp", seconds(e.LastTimestamp), seconds(old.LastTimestamp)},
+		{"eventTime", e.EventTime.Truncate(time.Microsecond).UnixMicro(),
+			old.EventTime.Truncate(time.Microsecond).UnixMicro()},
+		{"related", e.Related, old.Related}, {"reportingController", e.ReportingController, old.ReportingController},
+		{"reportingInstance", e.ReportingInstance, old.ReportingInstance},
 	} {
 		errs = append(errs, immutable(f.is, f.was, field.NewPath(f.name))...)
 	}
@@ -87,16 +93,23 @@ func seconds(t metav1.Time) int64 { return t.Unix() }
 
 func checkNewEvent(e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
-	if about := e.InvolvedObject.Namespace; about == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem ||
+	if about := e.InvolvedObject.Namespace; about == "" && e.Namespace != metav1.NamespaceDefault &&
+		e.Namespace != metav1.NamespaceSystem ||
 		about != "" && about != e.Namespace {
-		errs = append(errs, field.Invalid(field.NewPath("regarding", "namespace"), about, "does not match event.namespace"))
+		errs = append(
+			errs,
+			field.Invalid(field.NewPath("regarding", "namespace"), about, "does not match event.namespace"),
+		)
 	}
 	if e.EventTime.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
 	}
 	errs = append(errs, eventWords(e, "reportingController", "note")...)
 	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
-		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type+", must be one of: Normal, Warning"))
+		errs = append(
+			errs,
+			field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type+", must be one of: Normal, Warning"),
+		)
 	}
 	for _, old := range []struct {
 		name  string

@@ -15,7 +15,13 @@ func flowSchemas() *Kind {
 		PrepareCreate: does(func(s *flowcontrolv1.FlowSchema) { s.Status = flowcontrolv1.FlowSchemaStatus{} }),
 		PrepareUpdate: updates(func(s, old *flowcontrolv1.FlowSchema) { s.Status = old.Status }),
 		Validate:      checks(validateFlowSchema),
-		Columns:       columns("PriorityLevel", "MatchingPrecedence:integer", "DistinguisherMethod", "Age", "MissingPL"),
+		Columns: columns(
+			"PriorityLevel",
+			"MatchingPrecedence:integer",
+			"DistinguisherMethod",
+			"Age",
+			"MissingPL",
+		),
 		Row: row(func(s *flowcontrolv1.FlowSchema) []any {
 			method, missing := none, "?"
 			if s.Spec.DistinguisherMethod != nil {
@@ -26,9 +32,18 @@ func flowSchemas() *Kind {
 					missing = string(c.Status)
 				}
 			}
-			return []any{s.Spec.PriorityLevelConfiguration.Name, int64(s.Spec.MatchingPrecedence), method, age(s.CreationTimestamp), missing}
+			return []any{
+				s.Spec.PriorityLevelConfiguration.Name,
+				int64(s.Spec.MatchingPrecedence),
+				method,
+				age(s.CreationTimestamp),
+				missing,
+			}
 		}),
-		Status: status(func(to, from *flowcontrolv1.FlowSchema) { to.Status = *from.Status.DeepCopy() }, validateFlowSchemaStatus).keeping(),
+		Status: status(
+			func(to, from *flowcontrolv1.FlowSchema) { to.Status = *from.Status.DeepCopy() },
+			validateFlowSchemaStatus,
+		).keeping(),
 	}
 }
 
@@ -36,7 +51,8 @@ func priorityLevelConfigurations() *Kind {
 	return &Kind{
 		GVK:      flowcontrolv1.SchemeGroupVersion.WithKind("PriorityLevelConfiguration"),
 		Resource: "prioritylevelconfigurations", Singular: "prioritylevelconfiguration", HasGeneration: true,
-		New: made[flowcontrolv1.PriorityLevelConfiguration](), NewList: made[flowcontrolv1.PriorityLevelConfigurationList](),
+		New:     made[flowcontrolv1.PriorityLevelConfiguration](),
+		NewList: made[flowcontrolv1.PriorityLevelConfigurationList](),
 		Default: does(defaultPriorityLevel),
 		PrepareCreate: does(func(p *flowcontrolv1.PriorityLevelConfiguration) {
 			p.Status = flowcontrolv1.PriorityLevelConfigurationStatus{}
@@ -54,9 +70,19 @@ func priorityLevelConfigurations() *Kind {
 			} else if e := p.Spec.Exempt; e != nil {
 				shares = value(e.NominalConcurrencyShares)
 			}
-			return []any{string(p.Spec.Type), fmt.Sprint(shares), fmt.Sprint(queues), fmt.Sprint(hand), fmt.Sprint(length), age(p.CreationTimestamp)}
+			return []any{
+				string(p.Spec.Type),
+				fmt.Sprint(shares),
+				fmt.Sprint(queues),
+				fmt.Sprint(hand),
+				fmt.Sprint(length),
+				age(p.CreationTimestamp),
+			}
 		}),
-		Status: status(func(to, from *flowcontrolv1.PriorityLevelConfiguration) { to.Status = *from.Status.DeepCopy() }, validatePriorityLevelStatus).keeping(),
+		Status: status(
+			func(to, from *flowcontrolv1.PriorityLevelConfiguration) { to.Status = *from.Status.DeepCopy() },
+			validatePriorityLevelStatus,
+		).keeping(),
 	}
 }
 

@@ -15,7 +15,8 @@ func TestMandatoryFlowControlStaysAsItIs(t *testing.T) {
 			t.Errorf("%s: %v", s.Name, errs)
 		}
 		s.Spec.Rules = nil
-		if errs := validateFlowSchema(s); len(errs) != 1 || !strings.Contains(errs[0].Detail, "must equal the fixed value") {
+		if errs := validateFlowSchema(s); len(errs) != 1 ||
+			!strings.Contains(errs[0].Detail, "must equal the fixed value") {
 			t.Errorf("%s without rules: %v", s.Name, errs)
 		}
 	}
@@ -37,7 +38,8 @@ func TestMandatoryFlowControlStaysAsItIs(t *testing.T) {
 			continue
 		}
 		p.Spec.Limited.NominalConcurrencyShares = &shares
-		if errs := validatePriorityLevel(p); len(errs) != 1 || errs[0].Detail != "spec of 'catch-all' must equal the fixed value" {
+		if errs := validatePriorityLevel(p); len(errs) != 1 ||
+			errs[0].Detail != "spec of 'catch-all' must equal the fixed value" {
 			t.Errorf("%s with other shares: %v", p.Name, errs)
 		}
 	}
@@ -56,7 +58,9 @@ func TestFlowRulesAreCheckedInFull(t *testing.T) {
 		`nonResourceRules[0].nonResourceURLs[1]: Invalid value: "/a*": wildcard can only do suffix matching`: {NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{
 			{Verbs: []string{"get"}, NonResourceURLs: []string{"/", "/a*", "/b/*"}}}},
 	} {
-		rule.Subjects = []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: "a"}}}
+		rule.Subjects = []flowcontrolv1.Subject{
+			{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: "a"}},
+		}
 		errs := validateFlowRule(&rule, nil)
 		if len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
 			t.Errorf("%v, want %s", errs, want)

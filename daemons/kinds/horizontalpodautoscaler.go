@@ -12,12 +12,15 @@ import (
 func horizontalPodAutoscalers() *Kind {
 	return &Kind{
 		GVK:      autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
-		Resource: "horizontalpodautoscalers", Singular: "horizontalpodautoscaler", ShortNames: []string{"hpa"}, Categories: []string{"all"},
+		Resource: "horizontalpodautoscalers", Singular: "horizontalpodautoscaler", ShortNames: []string{"hpa"},
+		Categories: []string{"all"},
 		Namespaced: true,
-		New:        made[autoscalingv2.HorizontalPodAutoscaler](), NewList: made[autoscalingv2.HorizontalPodAutoscalerList](),
+		New:        made[autoscalingv2.HorizontalPodAutoscaler](),
+		NewList:    made[autoscalingv2.HorizontalPodAutoscalerList](),
 		Aliases: []Alias{{
-			GVK: autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
-			New: made[autoscalingv1.HorizontalPodAutoscaler](), NewList: made[autoscalingv1.HorizontalPodAutoscalerList](),
+			GVK:     autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+			New:     made[autoscalingv1.HorizontalPodAutoscaler](),
+			NewList: made[autoscalingv1.HorizontalPodAutoscalerList](),
 			FromHub: autoscalerV1, ToHub: autoscalerV2,
 		}},
 		Default: does(func(a *autoscalingv2.HorizontalPodAutoscaler) {
@@ -42,20 +45,35 @@ func horizontalPodAutoscalers() *Kind {
 				least = itoa(*a.Spec.MinReplicas)
 			}
 			target := a.Spec.ScaleTargetRef
-			return []any{target.Kind + "/" + target.Name, autoscalerTargets(a), least, itoa(a.Spec.MaxReplicas), int64(a.Status.CurrentReplicas), age(a.CreationTimestamp)}
+			return []any{
+				target.Kind + "/" + target.Name,
+				autoscalerTargets(a),
+				least,
+				itoa(a.Spec.MaxReplicas),
+				int64(a.Status.CurrentReplicas),
+				age(a.CreationTimestamp),
+			}
 		}),
-		Status: status(func(to, from *autoscalingv2.HorizontalPodAutoscaler) { to.Status = *from.Status.DeepCopy() }, validateAutoscalerStatus),
+		Status: status(
+			func(to, from *autoscalingv2.HorizontalPodAutoscaler) { to.Status = *from.Status.DeepCopy() },
+			validateAutoscalerStatus,
+		),
 	}
 }
 
 func cpuMetric(percent int32) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-		Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
-	}}
+	return autoscalingv2.MetricSpec{
+		Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{
+			Name:   corev1.ResourceCPU,
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
+		},
+	}
 }
 
 func isCPUUtilization(m autoscalingv2.MetricSpec) bool {
-	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU &&
+	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil &&
+		m.Resource.Name == corev1.ResourceCPU &&
 		m.Resource.Target.AverageUtilization != nil
 }
 

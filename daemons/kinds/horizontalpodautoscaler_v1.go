@@ -24,7 +24,8 @@ const (
 
 // withoutTravelling drops what travels in annotations.
 func withoutTravelling(m *metav1.ObjectMeta) {
-	for _, key := range []string{metricsAnnotation, behaviorAnnotation, currentMetricsAnnotation, conditionsAnnotation} {
+	for _, key := range []string{metricsAnnotation, behaviorAnnotation, currentMetricsAnnotation,
+		conditionsAnnotation} {
 		delete(m.Annotations, key)
 	}
 }
@@ -48,19 +49,24 @@ func autoscalerV1(o runtime.Object) (runtime.Object, error) {
 	}
 	s := a.Status
 	out.Status = autoscalingv1.HorizontalPodAutoscalerStatus{
-		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas,
+		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas,
+		DesiredReplicas: s.DesiredReplicas,
 	}
 	var current []autoscalingv1.MetricStatus
 	for _, m := range s.CurrentMetrics {
 		current = append(current, metricStatusV1(m))
-		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU && m.Resource.Current.AverageUtilization != nil {
+		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil &&
+			m.Resource.Name == corev1.ResourceCPU &&
+			m.Resource.Current.AverageUtilization != nil {
 			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
 		}
 	}
 	var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
 	for _, c := range s.Conditions {
 		conditions = append(conditions, autoscalingv1.HorizontalPodAutoscalerCondition{
-			Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime,
+			Type: autoscalingv1.HorizontalPodAutoscalerConditionType(
+				c.Type,
+			), Status: c.Status, LastTransitionTime: c.LastTransitionTime,
 			Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration,
 		})
 	}
@@ -107,12 +113,15 @@ func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 	out.Spec.Behavior = travelled[*autoscalingv2.HorizontalPodAutoscalerBehavior](a, behaviorAnnotation)
 	s := a.Status
 	out.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
-		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas,
+		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas,
+		DesiredReplicas: s.DesiredReplicas,
 	}
 	if p := s.CurrentCPUUtilizationPercentage; p != nil {
-		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricStatus{
-			Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: p},
-		}}}
+		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{
+			{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricStatus{
+				Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: p},
+			}},
+		}
 	}
 	if current := travelled[[]autoscalingv1.MetricStatus](a, currentMetricsAnnotation); current != nil {
 		out.Status.CurrentMetrics = nil // these say more
@@ -122,7 +131,9 @@ func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 	}
 	for _, c := range travelled[[]autoscalingv1.HorizontalPodAutoscalerCondition](a, conditionsAnnotation) {
 		out.Status.Conditions = append(out.Status.Conditions, autoscalingv2.HorizontalPodAutoscalerCondition{
-			Type: autoscalingv2.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime,
+			Type: autoscalingv2.HorizontalPodAutoscalerConditionType(
+				c.Type,
+			), Status: c.Status, LastTransitionTime: c.LastTransitionTime,
 			Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration,
 		})
 	}
@@ -161,7 +172,11 @@ func travellingBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *behav
 		if r == nil {
 			return nil
 		}
-		out := &rulesOut{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+		out := &rulesOut{
+			StabilizationWindowSeconds: r.StabilizationWindowSeconds,
+			SelectPolicy:               r.SelectPolicy,
+			Tolerance:                  r.Tolerance,
+		}
 		for _, p := range r.Policies {
 			out.Policies = append(out.Policies, policyOut{p.Type, p.Value, p.PeriodSeconds})
 		}

@@ -89,7 +89,13 @@ func TestAutoscalersOfVersion1CarryTheRestInAnnotations(t *testing.T) {
 // S11: what cannot be read in an annotation is as if it was not there, and what version 2 has there is nobody's.
 func TestAutoscalersAnnotationsAreNotBelieved(t *testing.T) {
 	bad := &autoscalingv1.HorizontalPodAutoscaler{}
-	bad.Annotations = map[string]string{metricsAnnotation: "{", behaviorAnnotation: `[]`, currentMetricsAnnotation: `"x"`, conditionsAnnotation: `7`, "mine": "stays"}
+	bad.Annotations = map[string]string{
+		metricsAnnotation:        "{",
+		behaviorAnnotation:       `[]`,
+		currentMetricsAnnotation: `"x"`,
+		conditionsAnnotation:     `7`,
+		"mine":                   "stays",
+	}
 	percent := int32(7)
 	bad.Spec.TargetCPUUtilizationPercentage, bad.Status.CurrentCPUUtilizationPercentage = &percent, &percent
 	made, err := autoscalerV2(bad)
@@ -97,7 +103,9 @@ func TestAutoscalersAnnotationsAreNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := made.(*autoscalingv2.HorizontalPodAutoscaler)
-	if len(a.Annotations) != 1 || len(a.Spec.Metrics) != 1 || a.Spec.Behavior != nil || len(a.Status.CurrentMetrics) != 1 || a.Status.Conditions != nil {
+	if len(a.Annotations) != 1 || len(a.Spec.Metrics) != 1 || a.Spec.Behavior != nil ||
+		len(a.Status.CurrentMetrics) != 1 ||
+		a.Status.Conditions != nil {
 		t.Errorf("made %+v", a)
 	}
 	a.Annotations[conditionsAnnotation] = "[]"

@@ -22,7 +22,9 @@ func defaultBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) {
 	setDefault(&b.ScaleDown, autoscalingv2.HPAScalingRules{})
 	setDefault(&b.ScaleDown.SelectPolicy, autoscalingv2.MaxChangePolicySelect)
 	if b.ScaleDown.Policies == nil {
-		b.ScaleDown.Policies = []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}
+		b.ScaleDown.Policies = []autoscalingv2.HPAScalingPolicy{
+			{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15},
+		}
 	}
 }
 
@@ -35,19 +37,34 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 	if a.Spec.MaxReplicas == 0 {
 		errs = append(errs, field.Required(path.Child("maxReplicas"), ""))
 	} else if a.Spec.MaxReplicas < 1 {
-		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than or equal to 1"))
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than or "+
+			"equal to 1"))
 	}
 	if a.Spec.MaxReplicas < value(a.Spec.MinReplicas) {
-		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("maxReplicas"),
+				a.Spec.MaxReplicas,
+				"must be greater than or equal to `minReplicas`",
+			),
+		)
 	}
 	errs = append(errs, validateScaled(a.Spec.ScaleTargetRef, path.Child("scaleTargetRef"))...)
 	for i := range a.Spec.Metrics {
 		errs = append(errs, validateMetric(&a.Spec.Metrics[i], path.Child("metrics").Index(i))...)
 	}
-	if n := a.Spec.MinReplicas; n != nil && *n == 0 && !slices.ContainsFunc(a.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
-		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
-	}) {
-		errs = append(errs, field.Forbidden(path.Child("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas"))
+	if n := a.Spec.MinReplicas; n != nil && *n == 0 &&
+		!slices.ContainsFunc(a.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+			return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
+		}) {
+		errs = append(
+			errs,
+			field.Forbidden(
+				path.Child("metrics"),
+				"must specify at least one Object or External metric to support scaling to zero replicas",
+			),
+		)
 	}
 	if b := a.Spec.Behavior; b != nil {
 		errs = append(errs, validateScaling(b.ScaleUp, path.Child("behavior", "scaleUp"))...)
@@ -68,8 +85,8 @@ func validateScaled(ref autoscalingv2.CrossVersionObjectReference, path *field.P
 	return append(pathSegment(ref.Kind, path.Child("kind")), pathSegment(ref.Name, path.Child("name"))...)
 }
 
-// validateMetric demands the one source that the type names, and no other. The first source that is there is looked at, whatever the
-// type says.
+// validateMetric demands the one source that the type names, and no other. The first source that is there is looked at,
+// whatever the type says.
 func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorList {
 	sources := []struct {
 		kind  autoscalingv2.MetricSourceType
@@ -82,7 +99,13 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			errs = append(errs, validateMeasured(m.Object.Metric, at.Child("metric"))...)
 			errs = append(errs, validateTarget(m.Object.Target, at.Child("target"))...)
 			if m.Object.Target.Value == nil && m.Object.Target.AverageValue == nil {
-				errs = append(errs, field.Required(at.Child("target", "averageValue"), "must set either a target value or averageValue"))
+				errs = append(
+					errs,
+					field.Required(
+						at.Child("target", "averageValue"),
+						"must set either a target value or averageValue",
+					),
+				)
 			}
 			return errs
 		}},
@@ -95,7 +118,10 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			errs := validateMeasured(m.Pods.Metric, at.Child("metric"))
 			errs = append(errs, validateTarget(m.Pods.Target, at.Child("target"))...)
 			if v := m.Pods.Target.AverageValue; v == nil || v.Sign() != 1 {
-				errs = append(errs, field.Required(at.Child("target", "averageValue"), "must specify a positive target averageValue"))
+				errs = append(
+					errs,
+					field.Required(at.Child("target", "averageValue"), "must specify a positive target averageValue"),
+				)
 			}
 			return errs
 		}},
@@ -103,11 +129,18 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			errs := required(string(m.Resource.Name), at.Child("name"), "must specify a resource name")
 			return append(errs, validateShare(m.Resource.Target, at.Child("target"))...)
 		}},
-		{autoscalingv2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil, func(at *field.Path) field.ErrorList {
-			errs := required(m.ContainerResource.Container, at.Child("container"), "must specify a container")
-			errs = append(errs, required(string(m.ContainerResource.Name), at.Child("name"), "must specify a resource name")...)
-			return append(errs, validateShare(m.ContainerResource.Target, at.Child("target"))...)
-		}},
+		{
+			autoscalingv2.ContainerResourceMetricSourceType,
+			"containerResource",
+			m.ContainerResource != nil,
+			func(at *field.Path) field.ErrorList {
+				errs := required(m.ContainerResource.Container, at.Child("container"), "must specify a container")
+				errs = append(
+					errs,
+					required(string(m.ContainerResource.Name), at.Child("name"), "must specify a resource name")...)
+				return append(errs, validateShare(m.ContainerResource.Target, at.Child("target"))...)
+			},
+		},
 	}
 	var errs field.ErrorList
 	if m.Type == "" {
@@ -124,7 +157,10 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			set = append(set, s.name)
 		}
 		if s.kind == m.Type && !s.set {
-			errs = append(errs, field.Required(path.Child(s.name), "must populate information for the given metric source"))
+			errs = append(
+				errs,
+				field.Required(path.Child(s.name), "must populate information for the given metric source"),
+			)
 		}
 	}
 	if !oneOf(m.Type, kinds) {
@@ -159,7 +195,10 @@ func validateTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorL
 		errs = append(errs, field.Required(path.Child("type"), "must specify a metric target type"))
 	case autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType:
 	default:
-		errs = append(errs, field.Invalid(path.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"),
+		)
 	}
 	if t.Value != nil && t.Value.Sign() != 1 {
 		errs = append(errs, field.Invalid(path.Child("value"), t.Value.String(), "must be positive"))
@@ -178,9 +217,18 @@ func validateShare(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorLi
 	errs := validateTarget(t, path)
 	switch {
 	case t.AverageUtilization == nil && t.AverageValue == nil:
-		errs = append(errs, field.Required(path.Child("averageUtilization"), "must set either a target raw value or a target utilization"))
+		errs = append(
+			errs,
+			field.Required(
+				path.Child("averageUtilization"),
+				"must set either a target raw value or a target utilization",
+			),
+		)
 	case t.AverageUtilization != nil && t.AverageValue != nil:
-		errs = append(errs, field.Forbidden(path.Child("averageValue"), "may not set both a target raw value and a target utilization"))
+		errs = append(
+			errs,
+			field.Forbidden(path.Child("averageValue"), "may not set both a target raw value and a target utilization"),
+		)
 	}
 	return errs
 }
@@ -188,9 +236,13 @@ func validateShare(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorLi
 func oneTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
 	switch {
 	case t.Value == nil && t.AverageValue == nil:
-		return field.ErrorList{field.Required(path.Child("averageValue"), "must set either a target value for metric or a per-pod target")}
+		return field.ErrorList{
+			field.Required(path.Child("averageValue"), "must set either a target value for metric or a per-pod target"),
+		}
 	case t.Value != nil && t.AverageValue != nil:
-		return field.ErrorList{field.Forbidden(path.Child("value"), "may not set both a target value for metric and a per-pod target")}
+		return field.ErrorList{
+			field.Forbidden(path.Child("value"), "may not set both a target value for metric and a per-pod target"),
+		}
 	}
 	return nil
 }
@@ -201,13 +253,18 @@ func validateScaling(r *autoscalingv2.HPAScalingRules, path *field.Path) field.E
 	}
 	var errs field.ErrorList
 	if w := r.StabilizationWindowSeconds; w != nil && *w < 0 {
-		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w, "must be greater than or equal to zero"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("stabilizationWindowSeconds"), *w, "must be greater than or equal to zero"),
+		)
 	} else if w != nil && *w > 3600 {
-		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w, "must be less than or equal to 3600"))
+		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w, "must be less than or equal "+
+			"to 3600"))
 	}
 	if r.SelectPolicy != nil {
 		errs = append(errs, supported(*r.SelectPolicy, []autoscalingv2.ScalingPolicySelect{
-			autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect,
+			autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect,
+			autoscalingv2.MinChangePolicySelect,
 		}, path.Child("selectPolicy"))...)
 	}
 	if t := r.Tolerance; t != nil && t.Sign() < 0 {
@@ -227,7 +284,8 @@ func validateScaling(r *autoscalingv2.HPAScalingRules, path *field.Path) field.E
 		if p.PeriodSeconds <= 0 {
 			errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, "must be greater than zero"))
 		} else if p.PeriodSeconds > 1800 {
-			errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, "must be less than or equal to 1800"))
+			errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, "must be less than or "+
+				"equal to 1800"))
 		}
 	}
 	return errs

@@ -10,7 +10,9 @@ import (
 
 // The parts of an image's name, by the grammar of references that registries and runtimes share.
 var (
-	imageHost = pattern(`^([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*(:[0-9]+)?$|^\[[a-fA-F0-9:]+\](:[0-9]+)?$`)
+	imageHost = pattern(
+		`^([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*(:[0-9]+)?$|^\[[a-fA-F0-9:]+\](:[0-9]+)?$`,
+	)
 	imagePath = pattern(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 	imageTag  = pattern(`^\w[\w.-]{0,127}$`)
 	imageSum  = pattern(`^[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}$`)
@@ -24,7 +26,8 @@ func pattern(text string) func() *regexp.Regexp {
 
 const longestImagePath = 255
 
-// pullPolicy is Always for an image that moves: one without a tag or with latest. What is no image's name is not known to move.
+// pullPolicy is Always for an image that moves: one without a tag or with latest. What is no image's name is not known
+// to move.
 func pullPolicy(image string) corev1.PullPolicy {
 	if tag, ok := tagOf(image); ok && tag == "latest" {
 		return corev1.PullAlways
@@ -47,7 +50,8 @@ func tagOf(image string) (tag string, ok bool) {
 		}
 	}
 	// A first part is a host when it cannot be the beginning of a path.
-	if host, path, several := strings.Cut(name, "/"); several && (strings.ContainsAny(host, ".:") || host == "localhost" || strings.ToLower(host) != host) {
+	if host, path, several := strings.Cut(name, "/"); several &&
+		(strings.ContainsAny(host, ".:") || host == "localhost" || strings.ToLower(host) != host) {
 		if !imageHost().MatchString(host) {
 			return "", false
 		}

@@ -85,13 +85,20 @@ func TestChangesAreJudgedFieldByFieldS12(t *testing.T) {
 				t.Fatalf("%q is not in %s", from, c.old)
 			}
 			if strings.HasPrefix(to, "preferredDuring") {
-				changed = strings.Replace(c.old, "nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}", "nodeAffinity: {}", 1)
+				changed = strings.Replace(
+					c.old,
+					"nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "+
+						"[{matchExpressions: [{key: a, operator: Exists}]}]}}",
+					"nodeAffinity: {}",
+					1,
+				)
 			}
 			old, obj := read(t, k, c.old), read(t, k, changed)
 			if k.PrepareUpdate != nil {
 				k.PrepareUpdate(obj, old)
 			}
-			if got := messages(k.ValidateUpdate(obj, old)); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			if got := messages(k.ValidateUpdate(obj, old)); (got == "") != (c.want == "") ||
+				!strings.Contains(got, c.want) {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
 		})
@@ -101,67 +108,98 @@ func TestChangesAreJudgedFieldByFieldS12(t *testing.T) {
 // S12: a status that cannot be is refused, and one that is right is not.
 func TestStatusesAreJudgedS12(t *testing.T) {
 	const (
-		workload = "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}\nstatus: "
-		job      = "spec: {backoffLimitPerIndex: 1, completionMode: Indexed, completions: 5, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\nstatus: "
-		started  = `startTime: "2026-01-02T00:00:00Z"`
-		met      = `conditions: [{type: SuccessCriteriaMet, status: "True"}, {type: Complete, status: "True"}]`
-		ended    = `completionTime: "2026-01-03T00:00:00Z"`
-		pod      = "spec: {restartPolicy: RESTART, containers: [{name: c, image: i}]}\nstatus: "
-		over     = `{qosClass: BestEffort, containerStatuses: [{name: c, state: {terminated: {exitCode: CODE}}}]}`
-		again    = `{qosClass: BestEffort, containerStatuses: [{name: c, state: {running: {}}}]}`
+		workload = "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
+			"{containers: [{name: c, image: i}]}}}\nstatus: "
+		job = "spec: {backoffLimitPerIndex: 1, completionMode: Indexed, completions: 5, template: {spec: " +
+			"{restartPolicy: Never, containers: [{name: c, image: i}]}}}\nstatus: "
+		started = `startTime: "2026-01-02T00:00:00Z"`
+		met     = `conditions: [{type: SuccessCriteriaMet, status: "True"}, {type: Complete, status: "True"}]`
+		ended   = `completionTime: "2026-01-03T00:00:00Z"`
+		pod     = "spec: {restartPolicy: RESTART, containers: [{name: c, image: i}]}\nstatus: "
+		over    = `{qosClass: BestEffort, containerStatuses: [{name: c, state: {terminated: {exitCode: CODE}}}]}`
+		again   = `{qosClass: BestEffort, containerStatuses: [{name: c, state: {running: {}}}]}`
 	)
 	restarts := func(policy, code, status string) string {
 		return strings.NewReplacer("RESTART", policy, "CODE", code).Replace(pod + status)
 	}
 	for name, c := range map[string]struct{ kind, old, is, want string }{
-		"deployment":                 {"Deployment", workload + "{}", workload + "{replicas: 2, updatedReplicas: 1, readyReplicas: 2, availableReplicas: 1}", ""},
-		"more ready than there are":  {"Deployment", workload + "{}", workload + "{replicas: 1, readyReplicas: 2}", "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas"},
-		"more available than ready":  {"Deployment", workload + "{}", workload + "{replicas: 2, readyReplicas: 1, availableReplicas: 2}", "status.availableReplicas: Invalid value: 2: cannot be greater than readyReplicas"},
-		"fewer than none":            {"ReplicaSet", workload + "{}", workload + "{replicas: -1}", "status.replicas: Invalid value: -1: must be greater than or equal to 0"},
-		"collisions undone":          {"Deployment", workload + "{collisionCount: 2}", workload + "{collisionCount: 1}", "status.collisionCount: Invalid value: 1: cannot be decremented"},
-		"stateful":                   {"StatefulSet", workload + "{}", workload + "{replicas: 2, currentReplicas: 3}", "status.currentReplicas: Invalid value: 3: cannot be greater than status.replicas"},
-		"daemons":                    {"DaemonSet", workload + "{}", workload + "{numberMisscheduled: -1}", "status.numberMisscheduled: Invalid value: -1"},
-		"controller":                 {"ReplicationController", "{}", "status: {replicas: 1, fullyLabeledReplicas: 2}", "status.fullyLabeledReplicas: Invalid value: 2"},
-		"budget":                     {"PodDisruptionBudget", `spec: {minAvailable: 1}`, `{spec: {minAvailable: 1}, status: {disruptionsAllowed: -1}}`, "status.disruptionsAllowed: Invalid value: -1"},
-		"autoscaler":                 {"HorizontalPodAutoscaler", `spec: {}`, `{status: {desiredReplicas: -1}}`, "status.desiredReplicas: Invalid value: -1"},
-		"job":                        {"Job", job + "{}", job + "{" + started + ", " + ended + ", " + met + `, completedIndexes: "0,2-3", failedIndexes: "1,4"}`, ""},
-		"job that ended at no time":  {"Job", job + "{}", job + "{" + started + ", " + met + "}", "status.completionTime: Required value: completionTime is required for Complete jobs"},
-		"job that has not begun":     {"Job", job + "{}", job + "{" + ended + ", " + met + "}", "status.startTime: Required value: startTime is required for finished job"},
-		"job that still runs":        {"Job", job + "{}", job + "{active: 1, " + started + ", " + ended + ", " + met + "}", "status.active: Invalid value: 1: active>0 is invalid for finished job"},
-		"job that was right before":  {"Job", job + "{active: 1, " + started + ", " + ended + ", " + met + "}", job + "{active: 1, succeeded: 1, " + started + ", " + ended + ", " + met + "}", ""},
-		"job that failed at once":    {"Job", job + "{}", job + "{" + started + `, conditions: [{type: Failed, status: "True"}]}`, "cannot set Failed=True condition without the FailureTarget=true condition"},
-		"job that is complete again": {"Job", job + "{" + started + ", " + ended + ", " + met + "}", job + "{" + started + "}", "cannot disable the terminal Complete=True condition"},
-		"job that forgets":           {"Job", job + "{succeeded: 2}", job + "{succeeded: 1}", "status.succeeded: Invalid value: 1: cannot decrease the succeeded counter"},
-		"job that begins later":      {"Job", job + "{" + started + "}", job + `{startTime: "2026-01-04T00:00:00Z"}`, "status.startTime: Required value: startTime cannot be removed for unsuspended job"},
-		"index twice":                {"Job", job + "{}", job + `{completedIndexes: "0-2", failedIndexes: "2"}`, "failedIndexes and completedIndexes overlap at index: 2"},
-		"index backwards":            {"Job", job + "{}", job + `{completedIndexes: "2,1"}`, "error parsing completedIndexes: non-increasing order, previous: 2, current: 1"},
-		"index too large":            {"Job", job + "{}", job + `{completedIndexes: "7"}`, `error parsing completedIndexes: too large index: "7"`},
-		"pod counted twice":          {"Job", job + "{}", job + `{uncountedTerminatedPods: {succeeded: [a], failed: [a]}}`, `status.uncountedTerminatedPods.failed[0]: Duplicate value: "a"`},
+		"deployment": {"Deployment", workload + "{}", workload + "{replicas: 2, updatedReplicas: 1, " +
+			"readyReplicas: 2, availableReplicas: 1}", ""},
+		"more ready than there are": {"Deployment", workload + "{}", workload + "{replicas: 1, readyReplicas: " +
+			"2}", "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas"},
+		"more available than ready": {"Deployment", workload + "{}", workload + "{replicas: 2, readyReplicas: 1, " +
+			"availableReplicas: 2}", "status.availableReplicas: Invalid value: 2: cannot be greater than " +
+			"readyReplicas"},
+		"fewer than none": {"ReplicaSet", workload + "{}", workload + "{replicas: -1}", "status.replicas: " +
+			"Invalid value: -1: must be greater than or equal to 0"},
+		"collisions undone": {"Deployment", workload + "{collisionCount: 2}", workload + "{collisionCount: 1}",
+			"status.collisionCount: Invalid value: 1: cannot be decremented"},
+		"stateful": {"StatefulSet", workload + "{}", workload + "{replicas: 2, currentReplicas: " +
+			"3}", "status.currentReplicas: Invalid value: 3: cannot be greater than status.replicas"},
+		"daemons": {"DaemonSet", workload + "{}", workload + "{numberMisscheduled: " +
+			"-1}", "status.numberMisscheduled: Invalid value: -1"},
+		"controller": {"ReplicationController", "{}", "status: {replicas: 1, fullyLabeledReplicas: " +
+			"2}", "status.fullyLabeledReplicas: Invalid value: 2"},
+		"budget":     {"PodDisruptionBudget", `spec: {minAvailable: 1}`, `{spec: {minAvailable: 1}, status: {disruptionsAllowed: -1}}`, "status.disruptionsAllowed: Invalid value: -1"},
+		"autoscaler": {"HorizontalPodAutoscaler", `spec: {}`, `{status: {desiredReplicas: -1}}`, "status.desiredReplicas: Invalid value: -1"},
+		"job":        {"Job", job + "{}", job + "{" + started + ", " + ended + ", " + met + `, completedIndexes: "0,2-3", failedIndexes: "1,4"}`, ""},
+		"job that ended at no time": {"Job", job + "{}", job + "{" + started + ", " + met + "}",
+			"status.completionTime: Required value: completionTime is required for Complete jobs"},
+		"job that has not begun": {"Job", job + "{}", job + "{" + ended + ", " + met + "}", "status.startTime: " +
+			"Required value: startTime is required for finished job"},
+		"job that still runs": {"Job", job + "{}", job + "{active: 1, " + started + ", " + ended + ", " + met +
+			"}", "status.active: Invalid value: 1: active>0 is invalid for finished job"},
+		"job that was right before": {"Job", job + "{active: 1, " + started + ", " + ended + ", " + met + "}", job +
+			"{active: 1, succeeded: 1, " + started + ", " + ended + ", " + met + "}", ""},
+		"job that failed at once": {"Job", job + "{}", job + "{" + started + `, conditions: [{type: Failed, status: "True"}]}`, "cannot set Failed=True condition without the FailureTarget=true condition"},
+		"job that is complete again": {"Job", job + "{" + started + ", " + ended + ", " + met + "}", job + "{" +
+			started + "}", "cannot disable the terminal Complete=True condition"},
+		"job that forgets": {"Job", job + "{succeeded: 2}", job + "{succeeded: 1}", "status.succeeded: " +
+			"Invalid value: 1: cannot decrease the succeeded counter"},
+		"job that begins later": {"Job", job + "{" + started + "}", job + `{startTime: "2026-01-04T00:00:00Z"}`, "status.startTime: Required value: startTime cannot be removed for unsuspended job"},
+		"index twice":           {"Job", job + "{}", job + `{completedIndexes: "0-2", failedIndexes: "2"}`, "failedIndexes and completedIndexes overlap at index: 2"},
+		"index backwards":       {"Job", job + "{}", job + `{completedIndexes: "2,1"}`, "error parsing completedIndexes: non-increasing order, previous: 2, current: 1"},
+		"index too large":       {"Job", job + "{}", job + `{completedIndexes: "7"}`, `error parsing completedIndexes: too large index: "7"`},
+		"pod counted twice":     {"Job", job + "{}", job + `{uncountedTerminatedPods: {succeeded: [a], failed: [a]}}`, `status.uncountedTerminatedPods.failed[0]: Duplicate value: "a"`},
 
-		"ends for good":           {"Pod", restarts("Never", "1", over), restarts("Never", "1", again), "status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"},
-		"ends well":               {"Pod", restarts("OnFailure", "0", over), restarts("OnFailure", "0", again), "status.containerStatuses[0].state: Forbidden"},
-		"ends and runs again":     {"Pod", restarts("OnFailure", "1", over), restarts("OnFailure", "1", again), ""},
-		"always runs again":       {"Pod", restarts("Always", "0", over), restarts("Always", "0", again), ""},
-		"another class":           {"Pod", restarts("Never", "0", over), restarts("Never", "0", strings.Replace(over, "BestEffort", "Guaranteed", 1)), `status.qosClass: Invalid value: "Guaranteed": field is immutable`},
-		"two addresses of a kind": {"Pod", restarts("Never", "0", over), restarts("Never", "0", strings.Replace(over, "{qos", "{podIPs: [{ip: 10.0.0.1}, {ip: 10.0.0.2}], qos", 1)), "may specify no more than one IP for each IP family"},
+		"ends for good": {"Pod", restarts("Never", "1", over), restarts("Never", "1", again),
+			"status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"},
+		"ends well": {"Pod", restarts("OnFailure", "0", over), restarts("OnFailure", "0", again),
+			"status.containerStatuses[0].state: Forbidden"},
+		"ends and runs again": {"Pod", restarts("OnFailure", "1", over), restarts("OnFailure", "1", again), ""},
+		"always runs again":   {"Pod", restarts("Always", "0", over), restarts("Always", "0", again), ""},
+		"another class":       {"Pod", restarts("Never", "0", over), restarts("Never", "0", strings.Replace(over, "BestEffort", "Guaranteed", 1)), `status.qosClass: Invalid value: "Guaranteed": field is immutable`},
+		"two addresses of a kind": {"Pod", restarts("Never", "0", over),
+			restarts("Never", "0", strings.Replace(over, "{qos", "{podIPs: [{ip: 10.0.0.1}, {ip: 10.0.0.2}], "+
+				"qos", 1)), "may specify no more than one IP for each IP family"},
 
-		"namespace that lives": {"Namespace", "status: {phase: Active}", "status: {phase: Terminating}", "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"},
-		"quota":                {"ResourceQuota", "{}", `status: {used: {wild: "1"}}`, "status.used[wild]: Invalid value"},
-		"node's addresses":     {"Node", "{}", `status: {addresses: [{type: InternalIP, address: a}, {type: InternalIP, address: a}]}`, "status.addresses[1]: Duplicate value"},
-		"node's capacity":      {"Node", "{}", `status: {capacity: {pods: "1.5"}}`, `status.capacity[pods]: Invalid value: "1500m": must be an integer`},
-		"balancer":             {"Service", "spec: {type: LoadBalancer, ports: [{port: 80}]}", "{spec: {type: LoadBalancer, ports: [{port: 80}]}, status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}", ""},
-		"balancer of nothing":  {"Service", "spec: {ports: [{port: 80}]}", "{spec: {ports: [{port: 80}]}, status: {loadBalancer: {ingress: [{hostname: a}]}}}", `status.loadBalancer.ingress: Forbidden: may only be used when ` + "`spec.type` is \"LoadBalancer\""},
-		"balancer's mode":      {"Service", "spec: {type: LoadBalancer}", "{spec: {type: LoadBalancer}, status: {loadBalancer: {ingress: [{hostname: a, ipMode: VIP}]}}}", "status.loadBalancer.ingress[0].ipMode: Forbidden: may not be specified when `ip` is not set"},
-		"ingress":              {"Ingress", "{}", "status: {loadBalancer: {ingress: [{hostname: 10.0.0.1}]}}", "must be a DNS name, not an IP address"},
-		"claim's growth":       {"PersistentVolumeClaim", "{}", "status: {allocatedResourceStatuses: {storage: Wild}}", "status.allocatedResourceStatus: Unsupported value: \"storage\""},
-		"API service":          {"APIService", "{}", "status: {conditions: [{type: Available, status: Maybe}]}", `status.conditions[0].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"`},
-		"attachment":           {"VolumeAttachment", "{}", "status: {attachError: {message: " + strings.Repeat("x", 1025) + "}}", "status.attachError.message: Too long: may not be more than 1024 bytes"},
-		"flow schema":          {"FlowSchema", "{}", "status: {conditions: [{type: A}, {type: A}]}", `status.conditions[1].type: Duplicate value: "A"`},
+		"namespace that lives": {"Namespace", "status: {phase: Active}", "status: {phase: " +
+			"Terminating}", "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if " +
+			"`deletionTimestamp` is empty"},
+		"quota":            {"ResourceQuota", "{}", `status: {used: {wild: "1"}}`, "status.used[wild]: Invalid value"},
+		"node's addresses": {"Node", "{}", `status: {addresses: [{type: InternalIP, address: a}, {type: InternalIP, address: a}]}`, "status.addresses[1]: Duplicate value"},
+		"node's capacity":  {"Node", "{}", `status: {capacity: {pods: "1.5"}}`, `status.capacity[pods]: Invalid value: "1500m": must be an integer`},
+		"balancer": {"Service", "spec: {type: LoadBalancer, ports: [{port: " +
+			"80}]}", "{spec: {type: LoadBalancer, ports: [{port: 80}]}, status: {loadBalancer: {ingress: [{ip: " +
+			"10.0.0.1}]}}}", ""},
+		"balancer of nothing": {"Service", "spec: {ports: [{port: 80}]}", "{spec: {ports: [{port: 80}]}, status: {loadBalancer: {ingress: [{hostname: a}]}}}", `status.loadBalancer.ingress: Forbidden: may only be used when ` + "`spec.type` is \"LoadBalancer\""},
+		"balancer's mode": {"Service", "spec: {type: LoadBalancer}", "{spec: {type: LoadBalancer}, status: " +
+			"{loadBalancer: {ingress: [{hostname: a, ipMode: VIP}]}}}", "status.loadBalancer.ingress[0].ipMode: " +
+			"Forbidden: may not be specified when `ip` is not set"},
+		"ingress": {"Ingress", "{}", "status: {loadBalancer: {ingress: [{hostname: " +
+			"10.0.0.1}]}}", "must be a DNS name, not an IP address"},
+		"claim's growth": {"PersistentVolumeClaim", "{}", "status: {allocatedResourceStatuses: {storage: " +
+			"Wild}}", "status.allocatedResourceStatus: Unsupported value: \"storage\""},
+		"API service": {"APIService", "{}", "status: {conditions: [{type: Available, status: Maybe}]}", `status.conditions[0].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"`},
+		"attachment": {"VolumeAttachment", "{}", "status: {attachError: {message: " + strings.Repeat("x", 1025) + "}}",
+			"status.attachError.message: Too long: may not be more than 1024 bytes"},
+		"flow schema": {"FlowSchema", "{}", "status: {conditions: [{type: A}, {type: A}]}", `status.conditions[1].type: Duplicate value: "A"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := kind(t, c.kind)
 			obj, old := read(t, k, c.is), read(t, k, c.old)
-			if got := messages(k.Status.Validate(obj, old)); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			if got := messages(k.Status.Validate(obj, old)); (got == "") != (c.want == "") ||
+				!strings.Contains(got, c.want) {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
 		})

@@ -13,15 +13,21 @@ import (
 func ingresses() *Kind {
 	return &Kind{
 		GVK:      networkingv1.SchemeGroupVersion.WithKind("Ingress"),
-		Resource: "ingresses", Singular: "ingress", ShortNames: []string{"ing"}, Namespaced: true, StorageKey: "ingress", HasGeneration: true,
+		Resource: "ingresses", Singular: "ingress", ShortNames: []string{"ing"}, Namespaced: true,
+		StorageKey: "ingress", HasGeneration: true,
 		New: made[networkingv1.Ingress](), NewList: made[networkingv1.IngressList](),
 		PrepareCreate: does(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
 		PrepareUpdate: updates(func(i, old *networkingv1.Ingress) { i.Status = old.Status }),
 		Warnings:      warns(ingressWarnings),
-		Validate:      checks(validateNewIngress), ValidateUpdate: compares(func(in, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(in) }),
+		Validate: checks(
+			validateNewIngress,
+		), ValidateUpdate: compares(func(in, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(in) }),
 		Columns: columns("Class", "Hosts", "Address", "Ports", "Age"),
 		Row:     row(ingressRow),
-		Status:  status(func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() }, validateIngressStatus),
+		Status: status(
+			func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() },
+			validateIngressStatus,
+		),
 	}
 }
 
@@ -59,8 +65,16 @@ func ingressRow(i *networkingv1.Ingress) []any {
 // validateNewIngress demands that the field and the annotation of before it agree.
 func validateNewIngress(in *networkingv1.Ingress) field.ErrorList {
 	errs := validateIngress(in)
-	if old, ok := in.Annotations[oldIngressClass]; ok && in.Spec.IngressClassName != nil && *in.Spec.IngressClassName != old {
-		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(oldIngressClass), old, "must match `ingressClassName` when both are specified"))
+	if old, ok := in.Annotations[oldIngressClass]; ok && in.Spec.IngressClassName != nil &&
+		*in.Spec.IngressClassName != old {
+		errs = append(
+			errs,
+			field.Invalid(
+				field.NewPath("annotations").Child(oldIngressClass),
+				old,
+				"must match `ingressClassName` when both are specified",
+			),
+		)
 	}
 	return errs
 }
@@ -117,7 +131,11 @@ func validateIngress(in *networkingv1.Ingress) field.ErrorList {
 
 func validateIngressPath(p *networkingv1.HTTPIngressPath, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	types := []networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix}
+	types := []networkingv1.PathType{
+		networkingv1.PathTypeExact,
+		networkingv1.PathTypeImplementationSpecific,
+		networkingv1.PathTypePrefix,
+	}
 	switch {
 	case p.PathType == nil:
 		errs = append(errs, field.Required(at.Child("pathType"), "pathType must be specified"))
@@ -156,7 +174,9 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 		return field.ErrorList{field.Invalid(at, "", "cannot set both resource and service backends")}
 	case b.Resource != nil:
 		path := at.Child("resource")
-		errs := append(pathSegment(b.Resource.Kind, path.Child("kind")), pathSegment(b.Resource.Name, path.Child("name"))...)
+		errs := append(
+			pathSegment(b.Resource.Kind, path.Child("kind")),
+			pathSegment(b.Resource.Name, path.Child("name"))...)
 		if group := value(b.Resource.APIGroup); group != "" {
 			errs = append(errs, dns1123Subdomain(group, path.Child("apiGroup"))...)
 		}
@@ -175,7 +195,9 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 	case s.Port.Name != "" && s.Port.Number != 0:
 		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
 	case s.Port.Name != "":
-		errs = append(errs, invalid(path.Child("port", "name"), s.Port.Name, validation.IsValidPortName(s.Port.Name))...)
+		errs = append(
+			errs,
+			invalid(path.Child("port", "name"), s.Port.Name, validation.IsValidPortName(s.Port.Name))...)
 	case s.Port.Number != 0:
 		errs = append(errs, portNumber(int(s.Port.Number), path.Child("port", "number"))...)
 	default:
@@ -196,7 +218,9 @@ func ingressClasses() *Kind {
 		}),
 		Validate: checks(validateIngressClass),
 		ValidateUpdate: compares(func(c, old *networkingv1.IngressClass) field.ErrorList {
-			return append(validateIngressClass(c), immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))...)
+			return append(
+				validateIngressClass(c),
+				immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))...)
 		}),
 		Columns: columns("Controller", "Parameters", "Age"),
 		Row: row(func(c *networkingv1.IngressClass) []any {
@@ -236,7 +260,10 @@ func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 		}
 		errs = append(errs, invalid(at.Child(part.name), part.text, pathsegment.IsValidPathSegmentName(part.text))...)
 	}
-	scopes := []string{networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace}
+	scopes := []string{
+		networkingv1.IngressClassParametersReferenceScopeCluster,
+		networkingv1.IngressClassParametersReferenceScopeNamespace,
+	}
 	namespace := value(p.Namespace)
 	switch scope := value(p.Scope); {
 	case scope == "":

@@ -22,7 +22,8 @@ const (
 	jobConditions  = 20
 	longestManager = 63
 
-	manyIndexes          = 100000 // as many may run at once and fail; a job of more has closer limits where each may fail for itself
+	// as many may run at once and fail; a job of more has closer limits where each may fail for itself
+	manyIndexes          = 100000
 	manyIndexesAtOnce    = 10000
 	longestIndexesInRule = 64 * 1024
 )
@@ -41,7 +42,10 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 			errs = append(errs, field.Invalid(at, *n, "must be less than or equal to completions"))
 		}
 		if spec.BackoffLimitPerIndex == nil {
-			errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
+			errs = append(
+				errs,
+				field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"),
+			)
 		}
 	}
 	if indexed {
@@ -76,7 +80,13 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 			errs = append(errs, field.Invalid(at, p, "requires indexed completion mode"))
 		}
 		if len(p.Rules) == 0 {
-			errs = append(errs, field.Required(at.Child("rules"), "at least one rules must be specified when the successPolicy is specified"))
+			errs = append(
+				errs,
+				field.Required(
+					at.Child("rules"),
+					"at least one rules must be specified when the successPolicy is specified",
+				),
+			)
 		} else if len(p.Rules) > jobRules {
 			errs = append(errs, field.TooMany(at.Child("rules"), len(p.Rules), jobRules))
 		}
@@ -92,7 +102,14 @@ func validateIndexes(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	atOnce, failed := path.Child("parallelism"), path.Child("maxFailedIndexes")
 	if n := value(spec.Parallelism); n > manyIndexes {
-		errs = append(errs, field.Invalid(atOnce, n, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", manyIndexes)))
+		errs = append(
+			errs,
+			field.Invalid(
+				atOnce,
+				n,
+				fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", manyIndexes),
+			),
+		)
 	}
 	if n := value(spec.MaxFailedIndexes); n > manyIndexes {
 		errs = append(errs, field.Invalid(failed, n, fmt.Sprintf("must be less than or equal to %d", manyIndexes)))
@@ -101,9 +118,16 @@ func validateIndexes(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		return errs
 	}
 	if spec.MaxFailedIndexes == nil {
-		errs = append(errs, field.Required(failed, fmt.Sprintf("must be specified when completions is above %d", manyIndexes)))
+		errs = append(
+			errs,
+			field.Required(failed, fmt.Sprintf("must be specified when completions is above %d", manyIndexes)),
+		)
 	}
-	text := fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", manyIndexesAtOnce, manyIndexes)
+	text := fmt.Sprintf(
+		"must be less than or equal to %d when completions are above %d and used with backoff limit per index",
+		manyIndexesAtOnce,
+		manyIndexes,
+	)
 	if n := value(spec.Parallelism); n > manyIndexesAtOnce {
 		errs = append(errs, field.Invalid(atOnce, n, text))
 	}
@@ -119,13 +143,26 @@ func validateFailureRule(r *batchv1.PodFailurePolicyRule, spec *batchv1.JobSpec,
 		batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore,
 	}, path.Child("action"))
 	if r.Action == batchv1.PodFailurePolicyActionFailIndex && spec.BackoffLimitPerIndex == nil {
-		errs = append(errs, field.Invalid(path.Child("action"), r.Action, "requires the backoffLimitPerIndex to be set"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("action"), r.Action, "requires the backoffLimitPerIndex to be set"),
+		)
 	}
 	switch {
 	case r.OnExitCodes != nil && len(r.OnPodConditions) > 0:
-		errs = append(errs, field.Invalid(path, field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path,
+				field.OmitValueType{},
+				"specifying both OnExitCodes and OnPodConditions is not supported",
+			),
+		)
 	case r.OnExitCodes == nil && len(r.OnPodConditions) == 0:
-		errs = append(errs, field.Invalid(path, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required"))
+		errs = append(
+			errs,
+			field.Invalid(path, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required"),
+		)
 	}
 	if r.OnExitCodes != nil {
 		errs = append(errs, validateExitCodes(r.OnExitCodes, &spec.Template.Spec, path.Child("onExitCodes"))...)
@@ -135,7 +172,9 @@ func validateFailureRule(r *batchv1.PodFailurePolicyRule, spec *batchv1.JobSpec,
 		errs = append(errs, field.TooMany(at, len(r.OnPodConditions), jobConditions))
 	}
 	for i, c := range r.OnPodConditions {
-		errs = append(errs, invalid(at.Index(i).Child("type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
+		errs = append(
+			errs,
+			invalid(at.Index(i).Child("type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
 		errs = append(errs, supported(c.Status, []corev1.ConditionStatus{
 			corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown,
 		}, at.Index(i).Child("status"))...)
@@ -143,14 +182,25 @@ func validateFailureRule(r *batchv1.PodFailurePolicyRule, spec *batchv1.JobSpec,
 	return errs
 }
 
-func validateExitCodes(c *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, path *field.Path) field.ErrorList {
+func validateExitCodes(
+	c *batchv1.PodFailurePolicyOnExitCodesRequirement,
+	pod *corev1.PodSpec,
+	path *field.Path,
+) field.ErrorList {
 	errs := supported(c.Operator, []batchv1.PodFailurePolicyOnExitCodesOperator{
 		batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn,
 	}, path.Child("operator"))
 	if name := c.ContainerName; name != nil {
 		is := func(c corev1.Container) bool { return c.Name == *name }
 		if !slices.ContainsFunc(pod.Containers, is) && !slices.ContainsFunc(pod.InitContainers, is) {
-			errs = append(errs, field.Invalid(path.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template"))
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("containerName"),
+					*name,
+					"must be one of the container or initContainer names in the pod template",
+				),
+			)
 		}
 	}
 	at := path.Child("values")
@@ -177,7 +227,9 @@ func validateExitCodes(c *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *c
 
 func validateSuccessRule(r *batchv1.SuccessPolicyRule, spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	if r.SucceededCount == nil && r.SucceededIndexes == nil {
-		return field.ErrorList{field.Required(path, "at least one of succeededCount or succeededIndexes must be specified")}
+		return field.ErrorList{
+			field.Required(path, "at least one of succeededCount or succeededIndexes must be specified"),
+		}
 	}
 	var errs field.ErrorList
 	named := int64(math.MaxInt64)
@@ -197,10 +249,28 @@ func validateSuccessRule(r *batchv1.SuccessPolicyRule, spec *batchv1.JobSpec, pa
 		at := path.Child("succeededCount")
 		errs = append(errs, notNegative(int64(*n), at)...)
 		if all := spec.Completions; all != nil && *n > *all {
-			errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", *all)))
+			errs = append(
+				errs,
+				field.Invalid(
+					at,
+					*n,
+					fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", *all),
+				),
+			)
 		}
 		if int64(*n) > named {
-			errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", named)))
+			errs = append(
+				errs,
+				field.Invalid(
+					at,
+					*n,
+					fmt.Sprintf(
+						"must be less than or equal to %d (the number of indexes in the specified succeededIndexes "+
+							"field)",
+						named,
+					),
+				),
+			)
 		}
 	}
 	return errs
@@ -241,13 +311,24 @@ func validateJobSelector(j *batchv1.Job) field.ErrorList {
 	if j.Spec.Selector == nil {
 		return field.ErrorList{field.Required(path.Child("selector"), "")}
 	}
-	errs := metavalidation.ValidateLabelSelector(j.Spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))
+	errs := metavalidation.ValidateLabelSelector(
+		j.Spec.Selector,
+		metavalidation.LabelSelectorValidationOptions{},
+		path.Child("selector"),
+	)
 	selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
 	if err != nil {
 		return errs
 	}
 	if !selector.Matches(labels.Set(j.Spec.Template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), j.Spec.Template.Labels, "`selector` does not match template `labels`"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("template", "metadata", "labels"),
+				j.Spec.Template.Labels,
+				"`selector` does not match template `labels`",
+			),
+		)
 	}
 	return errs
 }
@@ -265,7 +346,10 @@ func validateGeneratedSelector(j *batchv1.Job) field.ErrorList {
 	}
 	for _, key := range []string{"controller-uid", batchv1.ControllerUidLabel, "job-name", batchv1.JobNameLabel} {
 		if is := j.Spec.Template.Labels[key]; is != own[key] {
-			errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels").Key(key), is, "must be '"+own[key]+"'"))
+			errs = append(
+				errs,
+				field.Invalid(path.Child("template", "metadata", "labels").Key(key), is, "must be '"+own[key]+"'"),
+			)
 		}
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(own) {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateJobStatus checks what is reported of a job: how it ended is told once, completely, and for good. What was wrong
-// before is not held against who changes something else.
+// validateJobStatus checks what is reported of a job: how it ended is told once, completely, and for good. What was
+// wrong before is not held against who changes something else.
 func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 	before := map[string]bool{}
 	for _, e := range jobReport(old) {
@@ -23,23 +23,51 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 	path, is, was := field.NewPath("status"), &j.Status, &old.Status
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
 		if jobIs(old, t) && !jobIs(j, t) {
-			errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{}, "cannot disable the terminal "+string(t)+"=True condition"))
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("conditions"),
+					field.OmitValueType{},
+					"cannot disable the terminal "+string(t)+"=True condition",
+				),
+			)
 		}
 	}
 	if jobIs(old, batchv1.JobSuccessCriteriaMet) && !jobIs(j, batchv1.JobSuccessCriteriaMet) {
-		errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{}, "cannot disable the SuccessCriteriaMet=True condition"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("conditions"),
+				field.OmitValueType{},
+				"cannot disable the SuccessCriteriaMet=True condition",
+			),
+		)
 	}
-	if jobIs(old, batchv1.JobComplete) && !jobIs(old, batchv1.JobSuccessCriteriaMet) && jobIs(j, batchv1.JobSuccessCriteriaMet) {
-		errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{}, "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"))
+	if jobIs(old, batchv1.JobComplete) && !jobIs(old, batchv1.JobSuccessCriteriaMet) &&
+		jobIs(j, batchv1.JobSuccessCriteriaMet) {
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("conditions"),
+				field.OmitValueType{},
+				"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions",
+			),
+		)
 	}
 	if is.Failed < was.Failed {
 		errs = append(errs, field.Invalid(path.Child("failed"), is.Failed, "cannot decrease the failed counter"))
 	}
 	if is.Succeeded < was.Succeeded {
-		errs = append(errs, field.Invalid(path.Child("succeeded"), is.Succeeded, "cannot decrease the succeeded counter"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("succeeded"), is.Succeeded, "cannot decrease the succeeded counter"),
+		)
 	}
 	if is.CompletionTime != nil && was.CompletionTime != nil && !is.CompletionTime.Equal(was.CompletionTime) {
-		errs = append(errs, field.Invalid(path.Child("completionTime"), is.CompletionTime, "completionTime cannot be mutated"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("completionTime"), is.CompletionTime, "completionTime cannot be mutated"),
+		)
 	}
 	if was.StartTime != nil && !was.StartTime.Equal(is.StartTime) && !value(j.Spec.Suspend) {
 		errs = append(errs, field.Required(path.Child("startTime"), "startTime cannot be removed for unsuspended job"))
@@ -48,14 +76,23 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 }
 
 func jobIs(j *batchv1.Job, t batchv1.JobConditionType) bool {
-	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(
+		j.Status.Conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue },
+	)
 }
 
 // jobReport returns what in a job's status contradicts itself or what the job is.
 func jobReport(j *batchv1.Job) field.ErrorList {
 	path, s := field.NewPath("status"), &j.Status
-	errs := notNegativeCounts(path, tally{"active", int64(s.Active)}, tally{"succeeded", int64(s.Succeeded)}, tally{"failed", int64(s.Failed)},
-		tally{"ready", int64(value(s.Ready))}, tally{"terminating", int64(value(s.Terminating))})
+	errs := notNegativeCounts(
+		path,
+		tally{"active", int64(s.Active)},
+		tally{"succeeded", int64(s.Succeeded)},
+		tally{"failed", int64(s.Failed)},
+		tally{"ready", int64(value(s.Ready))},
+		tally{"terminating", int64(value(s.Terminating))},
+	)
 	complete, failed := jobIs(j, batchv1.JobComplete), jobIs(j, batchv1.JobFailed)
 	failing, met := jobIs(j, batchv1.JobFailureTarget), jobIs(j, batchv1.JobSuccessCriteriaMet)
 	for _, c := range []struct {
@@ -76,7 +113,10 @@ func jobReport(j *batchv1.Job) field.ErrorList {
 	at := path.Child("completionTime")
 	switch {
 	case s.CompletionTime != nil && !complete:
-		errs = append(errs, field.Invalid(at, s.CompletionTime, "cannot set completionTime when there is no Complete=True condition"))
+		errs = append(
+			errs,
+			field.Invalid(at, s.CompletionTime, "cannot set completionTime when there is no Complete=True condition"),
+		)
 	case s.CompletionTime == nil && complete:
 		errs = append(errs, field.Required(at, "completionTime is required for Complete jobs"))
 	}
@@ -100,13 +140,23 @@ func finishedReport(s *batchv1.JobStatus, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("active"), s.Active, "active>0 is invalid for finished job"))
 	}
 	if value(s.Terminating) > 0 {
-		errs = append(errs, field.Invalid(path.Child("terminating"), s.Terminating, "terminating>0 is invalid for finished job"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("terminating"), s.Terminating, "terminating>0 is invalid for finished job"),
+		)
 	}
 	if s.StartTime == nil {
 		errs = append(errs, field.Required(path.Child("startTime"), "startTime is required for finished job"))
 	}
 	if u := s.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 {
-		errs = append(errs, field.Invalid(path.Child("uncountedTerminatedPods"), u, "uncountedTerminatedPods needs to be empty for finished job"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("uncountedTerminatedPods"),
+				u,
+				"uncountedTerminatedPods needs to be empty for finished job",
+			),
+		)
 	}
 	return errs
 }
@@ -141,24 +191,48 @@ func indexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 	s := &j.Status
 	var errs field.ErrorList
 	if s.CompletedIndexes != "" && value(j.Spec.CompletionMode) != batchv1.IndexedCompletion {
-		errs = append(errs, field.Invalid(path.Child("completedIndexes"), s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("completedIndexes"),
+				s.CompletedIndexes,
+				"cannot set non-empty completedIndexes when non-indexed completion mode",
+			),
+		)
 	}
 	if j.Spec.BackoffLimitPerIndex == nil && s.FailedIndexes != nil {
-		errs = append(errs, field.Invalid(path.Child("failedIndexes"), *s.FailedIndexes, "cannot set non-null failedIndexes when backoffLimitPerIndex is null"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("failedIndexes"),
+				*s.FailedIndexes,
+				"cannot set non-null failedIndexes when backoffLimitPerIndex is null",
+			),
+		)
 	}
 	if j.Spec.Completions == nil {
 		return errs
 	}
 	completed, err := indexRanges(s.CompletedIndexes, *j.Spec.Completions)
 	if err != nil {
-		errs = append(errs, field.Invalid(path.Child("completedIndexes"), s.CompletedIndexes, "error parsing completedIndexes: "+err.Error()))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("completedIndexes"),
+				s.CompletedIndexes,
+				"error parsing completedIndexes: "+err.Error(),
+			),
+		)
 	}
 	if s.FailedIndexes == nil || j.Spec.BackoffLimitPerIndex == nil {
 		return errs
 	}
 	failed, err := indexRanges(*s.FailedIndexes, *j.Spec.Completions)
 	if err != nil {
-		return append(errs, field.Invalid(path.Child("failedIndexes"), *s.FailedIndexes, "error parsing failedIndexes: "+err.Error()))
+		return append(
+			errs,
+			field.Invalid(path.Child("failedIndexes"), *s.FailedIndexes, "error parsing failedIndexes: "+err.Error()),
+		)
 	}
 	for len(completed) > 0 && len(failed) > 0 {
 		c, f := completed[0], failed[0]
@@ -168,7 +242,14 @@ func indexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 		case f[1] < c[0]:
 			failed = failed[1:]
 		default:
-			return append(errs, field.Invalid(path.Child("failedIndexes"), *s.FailedIndexes, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", max(c[0], f[0]))))
+			return append(
+				errs,
+				field.Invalid(
+					path.Child("failedIndexes"),
+					*s.FailedIndexes,
+					fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", max(c[0], f[0])),
+				),
+			)
 		}
 	}
 	return errs
@@ -197,7 +278,11 @@ func indexRanges(text string, completions int32) ([][2]int32, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		words := strings.Split(part, "-")
 		if len(words) > 2 {
-			return nil, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", part)
+			return nil, fmt.Errorf(
+				"the fragment %q violates the requirement that an index interval can have at most two parts "+
+					"separated by '-'",
+				part,
+			)
 		}
 		first, err := number(words[0])
 		if err != nil {

@@ -33,7 +33,13 @@ func indexedName(j *batchv1.Job) field.ErrorList {
 	if len(validation.IsDNS1123Label(host)) == 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+host)}
+	return field.ErrorList{
+		field.Invalid(
+			field.NewPath("metadata", "name"),
+			j.Name,
+			"will not able to create pod with invalid DNS label: "+host,
+		),
+	}
 }
 
 func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
@@ -49,13 +55,26 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	}
 	errs = append(errs, notNegative(value(spec.ActiveDeadlineSeconds), path.Child("activeDeadlineSeconds"))...)
 	if mode := spec.CompletionMode; mode != nil {
-		errs = append(errs, supported(*mode, []batchv1.CompletionMode{batchv1.IndexedCompletion, batchv1.NonIndexedCompletion}, path.Child("completionMode"))...)
+		errs = append(
+			errs,
+			supported(
+				*mode,
+				[]batchv1.CompletionMode{batchv1.IndexedCompletion, batchv1.NonIndexedCompletion},
+				path.Child("completionMode"),
+			)...)
 		if *mode == batchv1.IndexedCompletion && spec.Completions == nil {
 			errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
 		}
 	}
 	if spec.BackoffLimitPerIndex != nil && value(spec.CompletionMode) != batchv1.IndexedCompletion {
-		errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex, "requires indexed completion mode"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("backoffLimitPerIndex"),
+				*spec.BackoffLimitPerIndex,
+				"requires indexed completion mode",
+			),
+		)
 	}
 	errs = append(errs, validateJobPolicies(spec, path)...)
 	errs = append(errs, validatePodTemplate(&spec.Template, path.Child("template"))...)
@@ -64,9 +83,19 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	case policy == corev1.RestartPolicyAlways || policy == "":
 		errs = append(errs, field.Required(restart, `valid values: "OnFailure", "Never"`))
 	case policy != corev1.RestartPolicyOnFailure && policy != corev1.RestartPolicyNever:
-		errs = append(errs, notSupported(restart, policy, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+		errs = append(
+			errs,
+			notSupported(
+				restart,
+				policy,
+				[]corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever},
+			),
+		)
 	case spec.PodFailurePolicy != nil && policy != corev1.RestartPolicyNever:
-		errs = append(errs, field.Invalid(restart, policy, `only "Never" is supported when podFailurePolicy is specified`))
+		errs = append(
+			errs,
+			field.Invalid(restart, policy, `only "Never" is supported when podFailurePolicy is specified`),
+		)
 	}
 	return errs
 }
@@ -77,13 +106,17 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	is, was := j.Spec, old.Spec
 	if value(is.CompletionMode) != batchv1.IndexedCompletion {
 		errs = append(errs, immutable(is.Completions, was.Completions, path.Child("completions"))...)
-	} else if is.Completions != nil && !Same(is.Completions, was.Completions) && *is.Completions != value(is.Parallelism) {
-		errs = append(errs, field.Invalid(path.Child("completions"), *is.Completions, "can only be modified in tandem with spec.parallelism"))
+	} else if is.Completions != nil && !Same(is.Completions, was.Completions) &&
+		*is.Completions != value(is.Parallelism) {
+		errs = append(errs, field.Invalid(path.Child("completions"), *is.Completions, "can only be modified in "+
+			"tandem with spec.parallelism"))
 	}
 	errs = append(errs, immutable(is.Selector, was.Selector, path.Child("selector"))...)
 	errs = append(errs, immutable(is.CompletionMode, was.CompletionMode, path.Child("completionMode"))...)
 	errs = append(errs, immutable(is.PodFailurePolicy, was.PodFailurePolicy, path.Child("podFailurePolicy"))...)
-	errs = append(errs, immutable(is.BackoffLimitPerIndex, was.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"))...)
+	errs = append(
+		errs,
+		immutable(is.BackoffLimitPerIndex, was.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"))...)
 	errs = append(errs, immutable(is.ManagedBy, was.ManagedBy, path.Child("managedBy"))...)
 	errs = append(errs, immutable(is.SuccessPolicy, was.SuccessPolicy, path.Child("successPolicy"))...)
 	newTemplate, oldTemplate := is.Template.DeepCopy(), was.Template.DeepCopy()
@@ -92,7 +125,8 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 		newTemplate.Labels, newTemplate.Annotations = oldTemplate.Labels, oldTemplate.Annotations
 		newTemplate.Spec.NodeSelector = oldTemplate.Spec.NodeSelector
 		newTemplate.Spec.Affinity = elsewhere(newTemplate.Spec.Affinity, oldTemplate.Spec.Affinity)
-		newTemplate.Spec.Tolerations, newTemplate.Spec.SchedulingGates = oldTemplate.Spec.Tolerations, oldTemplate.Spec.SchedulingGates
+		newTemplate.Spec.Tolerations, newTemplate.Spec.SchedulingGates = oldTemplate.Spec.Tolerations,
+			oldTemplate.Spec.SchedulingGates
 		sameResources(newTemplate.Spec.InitContainers, oldTemplate.Spec.InitContainers)
 		sameResources(newTemplate.Spec.Containers, oldTemplate.Spec.Containers)
 	}
@@ -127,12 +161,16 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, err.Error()))
 		}
 		if strings.Contains(c.Spec.Schedule, "TZ") {
-			errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+			errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, "cannot use TZ or CRON_TZ in "+
+				"schedule, use timeZone field instead"))
 		}
 	}
 	if zone := c.Spec.TimeZone; zone != nil {
 		if *zone == "" {
-			errs = append(errs, field.Invalid(path.Child("timeZone"), *zone, "timeZone must be nil or non-empty string"))
+			errs = append(
+				errs,
+				field.Invalid(path.Child("timeZone"), *zone, "timeZone must be nil or non-empty string"),
+			)
 		} else if _, err := time.LoadLocation(*zone); err != nil || strings.EqualFold(*zone, "local") {
 			errs = append(errs, field.Invalid(path.Child("timeZone"), *zone, "unknown time zone "+*zone))
 		}
@@ -141,8 +179,12 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	errs = append(errs, supported(c.Spec.ConcurrencyPolicy, []batchv1.ConcurrencyPolicy{
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent,
 	}, path.Child("concurrencyPolicy"))...)
-	errs = append(errs, notNegative(int64(value(c.Spec.SuccessfulJobsHistoryLimit)), path.Child("successfulJobsHistoryLimit"))...)
-	errs = append(errs, notNegative(int64(value(c.Spec.FailedJobsHistoryLimit)), path.Child("failedJobsHistoryLimit"))...)
+	errs = append(
+		errs,
+		notNegative(int64(value(c.Spec.SuccessfulJobsHistoryLimit)), path.Child("successfulJobsHistoryLimit"))...)
+	errs = append(
+		errs,
+		notNegative(int64(value(c.Spec.FailedJobsHistoryLimit)), path.Child("failedJobsHistoryLimit"))...)
 	at, job := path.Child("jobTemplate", "spec"), &c.Spec.JobTemplate.Spec
 	if job.Selector != nil {
 		errs = append(errs, field.Invalid(at.Child("selector"), job.Selector, "`selector` will be auto-generated"))
@@ -155,7 +197,8 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 
 // withoutZone returns a schedule without the zone that it begins with, which has a field of its own.
 func withoutZone(schedule string) string {
-	if zone, rest, _ := strings.Cut(schedule, " "); strings.HasPrefix(zone, "TZ=") || strings.HasPrefix(zone, "CRON_TZ=") {
+	if zone, rest, _ := strings.Cut(schedule, " "); strings.HasPrefix(zone, "TZ=") ||
+		strings.HasPrefix(zone, "CRON_TZ=") {
 		return strings.TrimSpace(rest)
 	}
 	return schedule

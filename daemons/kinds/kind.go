@@ -41,8 +41,8 @@ type Kind struct {
 	// CreateOnUpdate says that a PUT makes an object that is missing.
 	CreateOnUpdate bool
 
-	// ConditionalUpdate says that a PUT must tell what version it was made from: what others wrote in between would be lost
-	// without anybody noticing.
+	// ConditionalUpdate says that a PUT must tell what version it was made from: what others wrote in between would be
+	// lost without anybody noticing.
 	ConditionalUpdate bool
 
 	// Virtual kinds are answered and never stored (reviews): only create is served, or

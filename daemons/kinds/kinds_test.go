@@ -17,7 +17,8 @@ import (
 
 func TestEveryKindIsWholeAndKnown(t *testing.T) {
 	known := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, apiregistrationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme,
+		apiregistrationv1.AddToScheme} {
 		if err := add(known); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +221,8 @@ func TestDeploymentDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"maxSurge: 25%", "maxUnavailable: 25%", "type: RollingUpdate", "replicas: 1", "revisionHistoryLimit: 10", "progressDeadlineSeconds: 600"} {
+	for _, line := range []string{"maxSurge: 25%", "maxUnavailable: 25%", "type: RollingUpdate", "replicas: 1",
+		"revisionHistoryLimit: 10", "progressDeadlineSeconds: 600"} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("no %q in:\n%s", line, text)
 		}
@@ -262,9 +264,12 @@ func TestAPodThatIsOnNoNodeGoesAtOnce(t *testing.T) {
 	}{
 		"on no node": {corev1.Pod{}, nil, 0},
 		"usual":      {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}}, nil, 30},
-		"its own":    {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", TerminationGracePeriodSeconds: seconds(5)}}, nil, 5},
-		"asked":      {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", TerminationGracePeriodSeconds: seconds(5)}}, seconds(0), 0},
-		"finished":   {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}}, nil, 0},
+		"its own": {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", TerminationGracePeriodSeconds: seconds(5)}}, nil,
+			5},
+		"asked": {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", TerminationGracePeriodSeconds: seconds(5)}},
+			seconds(0), 0},
+		"finished": {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
+			nil, 0},
 	} {
 		if got := podGracePeriod(&c.pod, c.asked); got != c.want {
 			t.Errorf("%s: %d s, want %d", name, got, c.want)

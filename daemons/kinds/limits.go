@@ -13,8 +13,9 @@ import (
 func limitRanges() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("LimitRange"),
-		Resource: "limitranges", Singular: "limitrange", ShortNames: []string{"limits"}, Namespaced: true, CreateOnUpdate: true,
-		New: made[corev1.LimitRange](), NewList: made[corev1.LimitRangeList](),
+		Resource: "limitranges", Singular: "limitrange", ShortNames: []string{"limits"}, Namespaced: true,
+		CreateOnUpdate: true,
+		New:            made[corev1.LimitRange](), NewList: made[corev1.LimitRangeList](),
 		Default: does(func(l *corev1.LimitRange) {
 			for i := range l.Spec.Limits {
 				defaultLimit(&l.Spec.Limits[i])
@@ -58,12 +59,19 @@ func resourceQuotas() *Kind {
 		PrepareUpdate: updates(func(q, old *corev1.ResourceQuota) { q.Status = old.Status }),
 		Validate:      checks(validateQuota),
 		ValidateUpdate: compares(func(q, old *corev1.ResourceQuota) field.ErrorList {
-			errs := append(validateQuota(q), immutable(q.Spec.Scopes, old.Spec.Scopes, field.NewPath("spec", "scopes"))...)
-			return append(errs, immutable(q.Spec.ScopeSelector, old.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector"))...)
+			errs := append(
+				validateQuota(q),
+				immutable(q.Spec.Scopes, old.Spec.Scopes, field.NewPath("spec", "scopes"))...)
+			return append(
+				errs,
+				immutable(q.Spec.ScopeSelector, old.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector"))...)
 		}),
 		Columns: columns("Request", "Limit", "Age"),
 		Row:     row(quotaRow),
-		Status:  status(func(to, from *corev1.ResourceQuota) { to.Status = *from.Status.DeepCopy() }, validateQuotaStatus),
+		Status: status(
+			func(to, from *corev1.ResourceQuota) { to.Status = *from.Status.DeepCopy() },
+			validateQuotaStatus,
+		),
 	}
 }
 

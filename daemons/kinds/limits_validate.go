@@ -18,7 +18,8 @@ func validateLimitRange(l *corev1.LimitRange) field.ErrorList {
 		limit, at := &l.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
 		if limit.Type == "" {
 			errs = append(errs, field.Required(at.Child("type"), ""))
-		} else if !oneOf(limit.Type, []corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}) {
+		} else if !oneOf(limit.Type,
+			[]corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}) {
 			errs = append(errs, invalid(at.Child("type"), limit.Type, qualifiedLimitType(string(limit.Type)))...)
 		}
 		if seen[limit.Type] {
@@ -43,7 +44,9 @@ func validateLimit(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 	lists := []struct {
 		name, text string
 		list       corev1.ResourceList
-	}{{"min", "min", l.Min}, {"max", "max", l.Max}, {"default", "default", l.Default}, {"defaultRequest", "default request", l.DefaultRequest}, {"maxLimitRequestRatio", "ratio", l.MaxLimitRequestRatio}}
+	}{{"min", "min", l.Min}, {"max", "max", l.Max}, {"default", "default", l.Default},
+		{"defaultRequest", "default request", l.DefaultRequest},
+		{"maxLimitRequestRatio", "ratio", l.MaxLimitRequestRatio}}
 	for _, side := range lists {
 		for name, q := range side.list {
 			errs = append(errs, limitedResource(l.Type, name, at.Child(side.name).Key(string(name)))...)
@@ -62,7 +65,13 @@ func validateLimit(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 	if l.Type == corev1.LimitTypePersistentVolumeClaim {
 		_, least := l.Min[corev1.ResourceStorage]
 		if _, most := l.Max[corev1.ResourceStorage]; !least && !most {
-			errs = append(errs, field.Required(at.Child("limits"), "either minimum or maximum storage value is required, but neither was provided"))
+			errs = append(
+				errs,
+				field.Required(
+					at.Child("limits"),
+					"either minimum or maximum storage value is required, but neither was provided",
+				),
+			)
 		}
 	}
 	ordered := func(low, high int, child string) {
@@ -72,8 +81,17 @@ func validateLimit(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 				if child == lists[high].name {
 					shown = b
 				}
-				errs = append(errs, field.Invalid(at.Child(child).Key(string(name)), shown.String(),
-					fmt.Sprintf("%s value %s is greater than %s value %s", lists[low].text, a.String(), limitText(lists[high].text, lists[low].text), b.String())))
+				errs = append(errs, field.Invalid(
+					at.Child(child).Key(string(name)),
+					shown.String(),
+					fmt.Sprintf(
+						"%s value %s is greater than %s value %s",
+						lists[low].text,
+						a.String(),
+						limitText(lists[high].text, lists[low].text),
+						b.String(),
+					),
+				))
 			}
 		}
 	}
@@ -100,7 +118,14 @@ func validateRatio(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 	one := *resource.NewQuantity(1, resource.DecimalSI)
 	for name, ratio := range l.MaxLimitRequestRatio {
 		if ratio.Cmp(one) < 0 {
-			errs = append(errs, field.Invalid(at.Key(string(name)), ratio.String(), fmt.Sprintf("ratio %s is less than 1", ratio.String())))
+			errs = append(
+				errs,
+				field.Invalid(
+					at.Key(string(name)),
+					ratio.String(),
+					fmt.Sprintf("ratio %s is less than 1", ratio.String()),
+				),
+			)
 		}
 		least, ok := l.Min[name]
 		most, also := l.Max[name]
@@ -108,7 +133,14 @@ func validateRatio(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 			continue
 		}
 		if widest := most.AsApproximateFloat64() / least.AsApproximateFloat64(); ratio.AsApproximateFloat64() > widest {
-			errs = append(errs, field.Invalid(at.Key(string(name)), ratio.String(), fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), widest)))
+			errs = append(
+				errs,
+				field.Invalid(
+					at.Key(string(name)),
+					ratio.String(),
+					fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), widest),
+				),
+			)
 		}
 	}
 	return errs
@@ -124,13 +156,17 @@ func limitedResource(t corev1.LimitType, name corev1.ResourceName, at *field.Pat
 
 // counted are the resources of quotas that are numbers of things, besides those named count/….
 var counted = []corev1.ResourceName{
-	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
-	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
+	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
+	corev1.ResourceSecrets,
+	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts,
+	corev1.ResourceServicesLoadBalancers,
 }
 
 var quotaScopes = []corev1.ResourceQuotaScope{
-	corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort,
-	corev1.ResourceQuotaScopePriorityClass, corev1.ResourceQuotaScopeCrossNamespacePodAffinity, corev1.ResourceQuotaScopeVolumeAttributesClass,
+	corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeBestEffort,
+	corev1.ResourceQuotaScopeNotBestEffort,
+	corev1.ResourceQuotaScopePriorityClass, corev1.ResourceQuotaScopeCrossNamespacePodAffinity,
+	corev1.ResourceQuotaScopeVolumeAttributesClass,
 }
 
 func validateQuota(q *corev1.ResourceQuota) field.ErrorList {
@@ -152,7 +188,9 @@ func validateQuota(q *corev1.ResourceQuota) field.ErrorList {
 			errs = append(errs, field.Invalid(path, q.Spec.Scopes, "conflicting scopes"))
 		}
 	}
-	return append(errs, validateScopeSelector(q.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector", "matchExpressions"))...)
+	return append(
+		errs,
+		validateScopeSelector(q.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector", "matchExpressions"))...)
 }
 
 // quotaAmounts checks how much of what a quota gives or has been used.
@@ -177,7 +215,8 @@ func quotaName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 		return errs
 	}
 	base := strings.TrimPrefix(strings.TrimPrefix(string(name), "requests."), "limits.")
-	known := slices.Contains(counted, name) || slices.Contains(standardResources, corev1.ResourceName(base)) || base == string(corev1.ResourceStorage) ||
+	known := slices.Contains(counted, name) || slices.Contains(standardResources, corev1.ResourceName(base)) ||
+		base == string(corev1.ResourceStorage) ||
 		strings.HasPrefix(base, corev1.ResourceHugePagesPrefix)
 	if !known {
 		return field.ErrorList{field.Invalid(at, name, "must be a standard resource for quota")}
@@ -207,18 +246,41 @@ func validateScopeSelector(s *corev1.ScopeSelector, path *field.Path) field.Erro
 		if !oneOf(r.ScopeName, quotaScopes) {
 			errs = append(errs, field.Invalid(path.Child("scopeName"), r.ScopeName, "unsupported scope"))
 		}
-		existing := r.ScopeName != corev1.ResourceQuotaScopePriorityClass && r.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass
+		existing := r.ScopeName != corev1.ResourceQuotaScopePriorityClass &&
+			r.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass
 		if existing && r.Operator != corev1.ScopeSelectorOpExists {
-			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"))
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("operator"),
+					r.Operator,
+					"must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, "+
+						"ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "+
+						"ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity",
+				),
+			)
 		}
 		switch r.Operator {
 		case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
 			if len(r.Values) == 0 {
-				errs = append(errs, field.Required(path.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))
+				errs = append(
+					errs,
+					field.Required(
+						path.Child("values"),
+						"must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+					),
+				)
 			}
 		case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
 			if len(r.Values) != 0 {
-				errs = append(errs, field.Invalid(path.Child("values"), r.Values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"))
+				errs = append(
+					errs,
+					field.Invalid(
+						path.Child("values"),
+						r.Values,
+						"must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+					),
+				)
 			}
 		default:
 			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))

@@ -20,7 +20,8 @@ func All() []*Kind {
 		jobs(), cronJobs(), horizontalPodAutoscalers(),
 
 		// who may do what
-		roles(), roleBindings(), clusterRoles(), clusterRoleBindings(), certificateSigningRequests(), clusterTrustBundles(), podCertificateRequests(),
+		roles(), roleBindings(), clusterRoles(), clusterRoleBindings(), certificateSigningRequests(),
+		clusterTrustBundles(), podCertificateRequests(),
 		tokenReviews(), selfSubjectReviews(), subjectAccessReviews(), localSubjectAccessReviews(),
 		selfSubjectAccessReviews(), selfSubjectRulesReviews(),
 
@@ -28,16 +29,19 @@ func All() []*Kind {
 		endpointSlices(), ingresses(), ingressClasses(), networkPolicies(), ipAddresses(), serviceCIDRs(),
 
 		// storage
-		storageClasses(), volumeAttributesClasses(), csiDrivers(), csiNodes(), volumeAttachments(), csiStorageCapacities(),
+		storageClasses(), volumeAttributesClasses(), csiDrivers(), csiNodes(), volumeAttachments(),
+		csiStorageCapacities(),
 
 		// devices
 		deviceClasses(), resourceClaims(), resourceClaimTemplates(), resourceSlices(), deviceTaintRules(),
 
 		// the rest
-		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), storageVersionMigrations(), customResourceDefinitions(),
+		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), storageVersionMigrations(),
+		customResourceDefinitions(),
 		flowSchemas(), priorityLevelConfigurations(),
 		apiServices(), mutatingWebhookConfigurations(), validatingWebhookConfigurations(),
-		validatingAdmissionPolicies(), validatingAdmissionPolicyBindings(), mutatingAdmissionPolicies(), mutatingAdmissionPolicyBindings(),
+		validatingAdmissionPolicies(), validatingAdmissionPolicyBindings(), mutatingAdmissionPolicies(),
+		mutatingAdmissionPolicyBindings(),
 	}
 	for _, k := range all {
 		if validate := k.Validate; k.ValidateUpdate == nil && validate != nil {

@@ -7,7 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func validateMounts(c *corev1.Container, spec *corev1.PodSpec, volumes map[string]bool, at *field.Path) field.ErrorList {
+func validateMounts(
+	c *corev1.Container,
+	spec *corev1.PodSpec,
+	volumes map[string]bool,
+	at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, m := range c.VolumeMounts {
@@ -29,7 +34,14 @@ func validateMounts(c *corev1.Container, spec *corev1.PodSpec, volumes map[strin
 			}
 		}
 		if m.SubPath != "" && m.SubPathExpr != "" {
-			errs = append(errs, field.Invalid(where.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
+			errs = append(
+				errs,
+				field.Invalid(
+					where.Child("subPathExpr"),
+					m.SubPathExpr,
+					"subPathExpr and subPath are mutually exclusive",
+				),
+			)
 		}
 		errs = append(errs, validatePropagation(&m, c, where)...)
 	}
@@ -42,7 +54,14 @@ func validateMounts(c *corev1.Container, spec *corev1.PodSpec, volumes map[strin
 		case !volumes[d.Name]:
 			errs = append(errs, field.NotFound(where.Child("name"), d.Name))
 		case !blockSource(spec, d.Name):
-			errs = append(errs, field.Invalid(where.Child("name"), d.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
+			errs = append(
+				errs,
+				field.Invalid(
+					where.Child("name"),
+					d.Name,
+					"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+				),
+			)
 		}
 		path := where.Child("devicePath")
 		switch {
@@ -74,8 +93,12 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, at *field.P
 		errs = append(errs, supported(*p, []corev1.MountPropagationMode{
 			corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone,
 		}, where)...)
-		if *p == corev1.MountPropagationBidirectional && (c.SecurityContext == nil || !value(c.SecurityContext.Privileged)) {
-			errs = append(errs, field.Forbidden(where, "Bidirectional mount propagation is available only to privileged containers"))
+		if *p == corev1.MountPropagationBidirectional &&
+			(c.SecurityContext == nil || !value(c.SecurityContext.Privileged)) {
+			errs = append(
+				errs,
+				field.Forbidden(where, "Bidirectional mount propagation is available only to privileged containers"),
+			)
 		}
 	}
 	if r := m.RecursiveReadOnly; r != nil {
@@ -86,8 +109,12 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, at *field.P
 		if *r != corev1.RecursiveReadOnlyDisabled && !m.ReadOnly {
 			errs = append(errs, field.Forbidden(where, "may only be specified when readOnly is true"))
 		}
-		if p := m.MountPropagation; *r != corev1.RecursiveReadOnlyDisabled && p != nil && *p != corev1.MountPropagationNone {
-			errs = append(errs, field.Forbidden(where, "may only be specified when mountPropagation is None or not specified"))
+		if p := m.MountPropagation; *r != corev1.RecursiveReadOnlyDisabled && p != nil &&
+			*p != corev1.MountPropagationNone {
+			errs = append(
+				errs,
+				field.Forbidden(where, "may only be specified when mountPropagation is None or not specified"),
+			)
 		}
 	}
 	return errs

@@ -33,7 +33,10 @@ func namespaces() *Kind {
 				at, name := field.NewPath("spec", "finalizers").Index(i), string(f)
 				errs = append(errs, invalid(at, name, validation.IsQualifiedName(name))...)
 				if f != corev1.FinalizerKubernetes && !strings.Contains(name, "/") {
-					errs = append(errs, field.Invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified"))
+					errs = append(
+						errs,
+						field.Invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified"),
+					)
 				}
 			}
 			return errs
@@ -41,16 +44,23 @@ func namespaces() *Kind {
 		ValidateUpdate: compares(func(n, old *corev1.Namespace) field.ErrorList {
 			name := field.NewPath("metadata", "labels").Key(corev1.LabelMetadataName)
 			if n.Labels[corev1.LabelMetadataName] != n.Name {
-				return field.ErrorList{field.Invalid(name, n.Labels[corev1.LabelMetadataName], "must be the name of the namespace")}
+				return field.ErrorList{
+					field.Invalid(name, n.Labels[corev1.LabelMetadataName], "must be the name of the namespace"),
+				}
 			}
 			return nil
 		}),
 		Fields: selectable(func(n *corev1.Namespace) fields.Set {
 			return fields.Set{"status.phase": string(n.Status.Phase)}
 		}),
-		Columns:      columns("Status", "Age"),
-		Row:          row(func(n *corev1.Namespace) []any { return []any{string(n.Status.Phase), age(n.CreationTimestamp)} }),
-		Status:       status(func(to, from *corev1.Namespace) { to.Status = *from.Status.DeepCopy() }, validateNamespaceStatus),
+		Columns: columns("Status", "Age"),
+		Row: row(
+			func(n *corev1.Namespace) []any { return []any{string(n.Status.Phase), age(n.CreationTimestamp)} },
+		),
+		Status: status(
+			func(to, from *corev1.Namespace) { to.Status = *from.Status.DeepCopy() },
+			validateNamespaceStatus,
+		),
 		Subresources: []string{"finalize"},
 	}
 }

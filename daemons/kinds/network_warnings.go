@@ -11,7 +11,8 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// ipWarnings and cidrWarnings are about addresses in forms that programs read differently. What is none at all is refused elsewhere.
+// ipWarnings and cidrWarnings are about addresses in forms that programs read differently. What is none at all is
+// refused elsewhere.
 func ipWarnings(at *field.Path, text string) []string {
 	if netutils.ParseIPSloppy(text) == nil {
 		return nil
@@ -31,7 +32,11 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	path, spec := field.NewPath("spec"), &s.Spec
 	if _, ok := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; ok {
-		say("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode)
+		say(
+			"annotation %s is deprecated, please use %s instead",
+			corev1.DeprecatedAnnotationTopologyAwareHints,
+			corev1.AnnotationTopologyMode,
+		)
 	}
 	if spec.ClusterIP != "" && !headless(s) {
 		for i, ip := range spec.ClusterIPs {
@@ -67,7 +72,11 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 		say("spec.externalName is ignored when spec.type is not %q", corev1.ServiceTypeExternalName)
 	}
 	if value(spec.TrafficDistribution) == corev1.ServiceTrafficDistributionPreferClose {
-		say("spec.trafficDistribution: %q is deprecated; use %q", corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone)
+		say(
+			"spec.trafficDistribution: %q is deprecated; use %q",
+			corev1.ServiceTrafficDistributionPreferClose,
+			corev1.ServiceTrafficDistributionPreferSameZone,
+		)
 	}
 	return all
 }
@@ -76,7 +85,9 @@ const oldIngressClass = "kubernetes.io/ingress.class"
 
 func ingressWarnings(in, old *networkingv1.Ingress) []string {
 	if _, ok := in.Annotations[oldIngressClass]; ok && old == nil && in.Spec.IngressClassName == nil {
-		return []string{fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead", oldIngressClass)}
+		return []string{
+			fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead", oldIngressClass),
+		}
 	}
 	return nil
 }

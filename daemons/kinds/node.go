@@ -32,11 +32,23 @@ func nodes() *Kind {
 		// A kubelet registers with its status, so a new node keeps it.
 		PrepareUpdate: updates(func(n, old *corev1.Node) { n.Status = old.Status }),
 		Warnings:      warns(nodeWarnings),
-		Validate:      checks(func(n *corev1.Node) field.ErrorList { return validateNode(n, nil) }), ValidateUpdate: compares(validateNodeUpdate),
+		Validate: checks(
+			func(n *corev1.Node) field.ErrorList { return validateNode(n, nil) },
+		), ValidateUpdate: compares(validateNodeUpdate),
 		Fields: selectable(func(n *corev1.Node) fields.Set {
 			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
 		}),
-		Columns:      columns("Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*", "Container-Runtime*"),
+		Columns: columns(
+			"Status",
+			"Roles",
+			"Age",
+			"Version",
+			"Internal-IP*",
+			"External-IP*",
+			"OS-Image*",
+			"Kernel-Version*",
+			"Container-Runtime*",
+		),
 		Row:          row(nodeRow),
 		Status:       status(func(to, from *corev1.Node) { to.Status = *from.Status.DeepCopy() }, validateNodeStatus),
 		Subresources: []string{"proxy"},
@@ -103,15 +115,27 @@ func validateNode(n, old *corev1.Node) field.ErrorList {
 	for i, cidr := range n.Spec.PodCIDRs {
 		errs = append(errs, cidrValue(cidr, path.Child("podCIDRs").Index(i), before...)...)
 	}
-	if several, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs); len(n.Spec.PodCIDRs) > 2 || len(n.Spec.PodCIDRs) > 1 && err == nil && !several {
-		errs = append(errs, field.Invalid(path.Child("podCIDRs"), n.Spec.PodCIDRs, "may specify no more than one CIDR for each IP family"))
+	if several, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs); len(n.Spec.PodCIDRs) > 2 ||
+		len(n.Spec.PodCIDRs) > 1 && err == nil && !several {
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("podCIDRs"),
+				n.Spec.PodCIDRs,
+				"may specify no more than one CIDR for each IP family",
+			),
+		)
 	}
 	return append(errs, validateTaints(n.Spec.Taints, path.Child("taints"))...)
 }
 
 func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	effects := []corev1.TaintEffect{
+		corev1.TaintEffectNoSchedule,
+		corev1.TaintEffectPreferNoSchedule,
+		corev1.TaintEffectNoExecute,
+	}
 	seen := map[string]bool{}
 	for i, t := range taints {
 		at := path.Index(i)
@@ -133,10 +157,19 @@ func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	errs := validateNode(n, old)
 	path := field.NewPath("spec")
 	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
-		errs = append(errs, field.Forbidden(path.Child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid"))
+		errs = append(
+			errs,
+			field.Forbidden(path.Child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid"),
+		)
 	}
 	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
-		errs = append(errs, field.Forbidden(path.Child("providerID"), "node updates may not change providerID except from \"\" to valid"))
+		errs = append(
+			errs,
+			field.Forbidden(
+				path.Child("providerID"),
+				"node updates may not change providerID except from \"\" to valid",
+			),
+		)
 	}
 	return errs
 }

@@ -22,7 +22,8 @@ var oldLabels = map[string]string{
 	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
 }
 
-// termDoubts are about old labels in a term that chooses nodes and, where nothing else looks at them, values that no label has.
+// termDoubts are about old labels in a term that chooses nodes and, where nothing else looks at them, values that no
+// label has.
 func termDoubts(d *doubts, term corev1.NodeSelectorTerm, values bool, at *field.Path) {
 	for i, e := range term.MatchExpressions {
 		where := at.Child("matchExpressions").Index(i)

@@ -36,14 +36,28 @@ func persistentVolumes() *Kind {
 			}
 		}),
 		PrepareCreate: does(func(v *corev1.PersistentVolume) {
-			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: ptr(metav1.NewTime(now()))}
+			v.Status = corev1.PersistentVolumeStatus{
+				Phase:                   corev1.VolumePending,
+				LastPhaseTransitionTime: ptr(metav1.NewTime(now())),
+			}
 		}),
 		PrepareUpdate:  updates(func(v, old *corev1.PersistentVolume) { v.Status = old.Status }),
 		Warnings:       warns(persistentVolumeWarnings),
 		Validate:       checks(validatePersistentVolume),
 		ValidateUpdate: compares(validatePersistentVolumeUpdate),
-		Columns:        columns("Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass", "Reason", "Age", "VolumeMode*"),
-		Row:            row(persistentVolumeRow),
+		Columns: columns(
+			"Capacity",
+			"Access Modes",
+			"Reclaim Policy",
+			"Status",
+			"Claim",
+			"StorageClass",
+			"VolumeAttributesClass",
+			"Reason",
+			"Age",
+			"VolumeMode*",
+		),
+		Row: row(persistentVolumeRow),
 		Status: status(func(to, from *corev1.PersistentVolume) { to.Status = *from.Status.DeepCopy() }).prepared(
 			updates(timePhase)),
 	}
@@ -112,11 +126,15 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 	if len(v.Spec.Capacity) == 0 {
 		errs = append(errs, field.Required(path.Child("capacity"), ""))
 	} else if _, ok := v.Spec.Capacity[corev1.ResourceStorage]; !ok || len(v.Spec.Capacity) > 1 {
-		errs = append(errs, notSupported(path.Child("capacity"), v.Spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
+		errs = append(errs, notSupported(path.Child("capacity"), v.Spec.Capacity,
+			[]corev1.ResourceName{corev1.ResourceStorage}))
 	}
 	for name, q := range v.Spec.Capacity {
 		if q.Sign() <= 0 {
-			errs = append(errs, field.Invalid(path.Child("capacity").Key(string(name)), q.String(), "must be greater than zero"))
+			errs = append(
+				errs,
+				field.Invalid(path.Child("capacity").Key(string(name)), q.String(), "must be greater than zero"),
+			)
 		}
 	}
 	errs = append(errs, oneSource(reflect.ValueOf(v.Spec.PersistentVolumeSource), path)...)
@@ -134,7 +152,8 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 		errs = append(errs, dns1123Subdomain(v.Spec.StorageClassName, path.Child("storageClassName"))...)
 	}
 	return append(errs, supported(v.Spec.PersistentVolumeReclaimPolicy, []corev1.PersistentVolumeReclaimPolicy{
-		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain,
+		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle,
+		corev1.PersistentVolumeReclaimRetain,
 	}, path.Child("persistentVolumeReclaimPolicy"))...)
 }
 
@@ -167,28 +186,46 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 		is.CSI.ControllerExpandSecretRef = nil
 	}
 	if !Same(is, was) {
-		errs = append(errs, field.Forbidden(path.Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation"))
+		errs = append(
+			errs,
+			field.Forbidden(
+				path.Child("persistentvolumesource"),
+				"spec.persistentvolumesource is immutable after creation",
+			),
+		)
 	}
 	errs = append(errs, immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if old.Spec.NodeAffinity != nil {
-		errs = append(errs, immutable(v.Spec.NodeAffinity, renamed(old.Spec.NodeAffinity, v.Spec.NodeAffinity), field.NewPath("nodeAffinity"))...)
+		errs = append(
+			errs,
+			immutable(
+				v.Spec.NodeAffinity,
+				renamed(old.Spec.NodeAffinity, v.Spec.NodeAffinity),
+				field.NewPath("nodeAffinity"),
+			)...)
 	}
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
-		errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
+		errs = append(
+			errs,
+			field.Forbidden(path.Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden"),
+		)
 	}
 	return errs
 }
 
 // renamedLabels are labels of nodes by what they were called before.
 var renamedLabels = map[string]string{
-	corev1.LabelFailureDomainBetaZone: corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
-	corev1.LabelInstanceType: corev1.LabelInstanceTypeStable, "beta.kubernetes.io/os": corev1.LabelOSStable, "beta.kubernetes.io/arch": corev1.LabelArchStable,
+	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
+	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable, "beta.kubernetes.io/os": corev1.LabelOSStable,
+	"beta.kubernetes.io/arch": corev1.LabelArchStable,
 }
 
-// renamed is from which nodes a volume was reached, with the labels by their new names that a change calls so: what says the same by
-// labels that are still there is no change.
+// renamed is from which nodes a volume was reached, with the labels by their new names that a change calls so: what
+// says the same by labels that are still there is no change.
 func renamed(was, is *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
-	if is == nil || is.Required == nil || was.Required == nil || len(is.Required.NodeSelectorTerms) != len(was.Required.NodeSelectorTerms) {
+	if is == nil || is.Required == nil || was.Required == nil ||
+		len(is.Required.NodeSelectorTerms) != len(was.Required.NodeSelectorTerms) {
 		return was
 	}
 	was = was.DeepCopy()

@@ -14,7 +14,13 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 	if h := v.Spec.HostPath; h != nil {
 		errs = append(errs, validateHostPath(h, at.Child("hostPath"))...)
 		if h.Path == "/" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-			errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
+			errs = append(
+				errs,
+				field.Forbidden(
+					at.Child("persistentVolumeReclaimPolicy"),
+					"may not be 'recycle' for a hostPath mount of '/'",
+				),
+			)
 		}
 	}
 	if n := v.Spec.NFS; n != nil {
@@ -32,7 +38,13 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 		}
 	}
 	if m := v.Spec.VolumeMode; m != nil {
-		errs = append(errs, supported(*m, []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}, at.Child("volumeMode"))...)
+		errs = append(
+			errs,
+			supported(
+				*m,
+				[]corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem},
+				at.Child("volumeMode"),
+			)...)
 	}
 	if a := v.Spec.NodeAffinity; a != nil {
 		where := at.Child("nodeAffinity", "required")
@@ -40,7 +52,8 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 			errs = append(errs, field.Required(where, "must specify required node constraints"))
 		} else {
 			if len(a.Required.NodeSelectorTerms) == 0 {
-				errs = append(errs, field.Required(where.Child("nodeSelectorTerms"), "must have at least one node selector term"))
+				errs = append(errs, field.Required(where.Child("nodeSelectorTerms"), "must have at least one node "+
+					"selector term"))
 			}
 			for i, t := range a.Required.NodeSelectorTerms {
 				errs = append(errs, validateNodeTerm(t, where.Child("nodeSelectorTerms").Index(i))...)

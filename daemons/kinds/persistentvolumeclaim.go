@@ -16,8 +16,9 @@ const (
 func persistentVolumeClaims() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
-		Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim", ShortNames: []string{"pvc"}, Namespaced: true,
-		New: made[corev1.PersistentVolumeClaim](), NewList: made[corev1.PersistentVolumeClaimList](),
+		Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim", ShortNames: []string{"pvc"},
+		Namespaced: true,
+		New:        made[corev1.PersistentVolumeClaim](), NewList: made[corev1.PersistentVolumeClaimList](),
 		Default: does(defaultClaim),
 		PrepareCreate: does(func(c *corev1.PersistentVolumeClaim) {
 			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
@@ -32,9 +33,21 @@ func persistentVolumeClaims() *Kind {
 			return validateClaimSpec(&c.Spec, field.NewPath("spec"))
 		}),
 		ValidateUpdate: compares(validateClaimUpdate),
-		Columns:        columns("Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "Age", "VolumeMode*"),
-		Row:            row(claimRow),
-		Status:         status(func(to, from *corev1.PersistentVolumeClaim) { to.Status = *from.Status.DeepCopy() }, validateClaimStatusUpdate),
+		Columns: columns(
+			"Status",
+			"Volume",
+			"Capacity",
+			"Access Modes",
+			"StorageClass",
+			"VolumeAttributesClass",
+			"Age",
+			"VolumeMode*",
+		),
+		Row: row(claimRow),
+		Status: status(
+			func(to, from *corev1.PersistentVolumeClaim) { to.Status = *from.Status.DeepCopy() },
+			validateClaimStatusUpdate,
+		),
 	}
 }
 
@@ -43,8 +56,9 @@ func defaultClaim(c *corev1.PersistentVolumeClaim) {
 	setDefault(&c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 }
 
-// prepareDataSource settles what a claim's volume is filled with. The old field drops what is neither a claim nor a snapshot, as it
-// always did; the new one has it checked. old is what the claim had, nil for a new one: what that had as a source stays.
+// prepareDataSource settles what a claim's volume is filled with. The old field drops what is neither a claim nor a
+// snapshot, as it always did; the new one has it checked. old is what the claim had, nil for a new one: what that had
+// as a source stays.
 func prepareDataSource(c, old *corev1.PersistentVolumeClaimSpec) {
 	had := old != nil && (old.DataSource != nil || old.DataSourceRef != nil)
 	if d := c.DataSource; d != nil && c.DataSourceRef == nil && !had {
@@ -57,7 +71,8 @@ func prepareDataSource(c, old *corev1.PersistentVolumeClaimSpec) {
 	alikeDataSources(c)
 }
 
-// alikeDataSources has the old field and the one that replaces it say the same. The old one does not know of other namespaces.
+// alikeDataSources has the old field and the one that replaces it say the same. The old one does not know of other
+// namespaces.
 func alikeDataSources(c *corev1.PersistentVolumeClaimSpec) {
 	switch d, ref := c.DataSource, c.DataSourceRef; {
 	case d != nil && ref == nil:
@@ -95,7 +110,13 @@ func claimRow(c *corev1.PersistentVolumeClaim) []any {
 func validateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
 	errs := validateAccessModes(spec.AccessModes, path.Child("accessModes"))
 	if spec.Selector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		errs = append(
+			errs,
+			metavalidation.ValidateLabelSelector(
+				spec.Selector,
+				metavalidation.LabelSelectorValidationOptions{},
+				path.Child("selector"),
+			)...)
 	}
 	storage := path.Child("resources").Key(string(corev1.ResourceStorage))
 	if q, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
@@ -125,7 +146,14 @@ func validateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path)
 		if ns := value(d.Namespace); ns != "" {
 			errs = append(errs, dns1123Label(ns, at.Child("namespace"))...)
 			if spec.DataSource != nil {
-				errs = append(errs, field.Invalid(path.Child("dataSource"), spec.DataSource, "may not be specified when dataSourceRef.namespace is specified"))
+				errs = append(
+					errs,
+					field.Invalid(
+						path.Child("dataSource"),
+						spec.DataSource,
+						"may not be specified when dataSourceRef.namespace is specified",
+					),
+				)
 			}
 		}
 	}
@@ -138,7 +166,8 @@ func validateDataSource(group *string, kind, name string, path *field.Path) fiel
 	if g := value(group); g != "" {
 		errs = append(errs, dns1123Subdomain(g, path.Child("apiGroup"))...)
 	} else if kind != "PersistentVolumeClaim" {
-		errs = append(errs, field.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+		errs = append(errs, field.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default "+
+			"apiGroup"))
 	}
 	return errs
 }

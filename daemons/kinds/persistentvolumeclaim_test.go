@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What a claim's volume is filled with stands in two fields that say the same; the old one drops what it never knew, and the new one
-// has it refused.
+// What a claim's volume is filled with stands in two fields that say the same; the old one drops what it never knew,
+// and the new one has it refused.
 func TestTheTwoFieldsOfAClaimsSourceSayTheSame(t *testing.T) {
 	type (
 		local = corev1.TypedLocalObjectReference
@@ -21,7 +21,9 @@ func TestTheTwoFieldsOfAClaimsSourceSayTheSame(t *testing.T) {
 	claim := func(d *local, ref *typed) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{DataSource: d, DataSourceRef: ref,
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			}}}
 	}
 	for name, c := range map[string]struct {
 		source  *local
@@ -30,27 +32,50 @@ func TestTheTwoFieldsOfAClaimsSourceSayTheSame(t *testing.T) {
 		wantRef *typed
 		refused string // the field
 	}{
-		"a claim in the old field":               {&local{Kind: "PersistentVolumeClaim", Name: "a"}, nil, &local{Kind: "PersistentVolumeClaim", Name: "a"}, &typed{Kind: "PersistentVolumeClaim", Name: "a"}, ""},
-		"a snapshot in the old field":            {&local{APIGroup: snapshots, Kind: "VolumeSnapshot", Name: "a"}, nil, &local{APIGroup: snapshots, Kind: "VolumeSnapshot", Name: "a"}, &typed{APIGroup: snapshots, Kind: "VolumeSnapshot", Name: "a"}, ""},
-		"another kind in the old field":          {&local{APIGroup: others, Kind: "Backup", Name: "a"}, nil, nil, nil, ""},
-		"another core kind in the old field":     {&local{Kind: "Pod", Name: "a"}, nil, nil, nil, ""},
-		"a snapshot of no group":                 {&local{Kind: "VolumeSnapshot", Name: "a"}, nil, nil, nil, ""},
-		"another kind in the new field":          {nil, &typed{APIGroup: others, Kind: "Backup", Name: "a"}, &local{APIGroup: others, Kind: "Backup", Name: "a"}, &typed{APIGroup: others, Kind: "Backup", Name: "a"}, ""},
-		"another kind in both fields":            {&local{APIGroup: others, Kind: "Backup", Name: "a"}, &typed{APIGroup: others, Kind: "Backup", Name: "a"}, &local{APIGroup: others, Kind: "Backup", Name: "a"}, &typed{APIGroup: others, Kind: "Backup", Name: "a"}, ""},
-		"another core kind in the new field":     {nil, &typed{Kind: "Pod", Name: "a"}, &local{Kind: "Pod", Name: "a"}, &typed{Kind: "Pod", Name: "a"}, "spec.dataSourceRef"},
-		"one in another namespace":               {nil, &typed{Kind: "PersistentVolumeClaim", Name: "a", Namespace: ptr("n")}, nil, &typed{Kind: "PersistentVolumeClaim", Name: "a", Namespace: ptr("n")}, ""},
-		"none":                                   {nil, nil, nil, nil, ""},
-		"fields that say something else each":    {&local{Kind: "PersistentVolumeClaim", Name: "a"}, &typed{Kind: "PersistentVolumeClaim", Name: "b"}, &local{Kind: "PersistentVolumeClaim", Name: "a"}, &typed{Kind: "PersistentVolumeClaim", Name: "b"}, "spec"},
-		"a snapshot in the new field, not named": {nil, &typed{APIGroup: snapshots, Kind: "VolumeSnapshot"}, &local{APIGroup: snapshots, Kind: "VolumeSnapshot"}, &typed{APIGroup: snapshots, Kind: "VolumeSnapshot"}, "spec.dataSourceRef.name"},
+		"a claim in the old field": {&local{Kind: "PersistentVolumeClaim", Name: "a"}, nil,
+			&local{Kind: "PersistentVolumeClaim", Name: "a"}, &typed{Kind: "PersistentVolumeClaim", Name: "a"}, ""},
+		"a snapshot in the old field": {&local{APIGroup: snapshots, Kind: "VolumeSnapshot", Name: "a"}, nil,
+			&local{APIGroup: snapshots, Kind: "VolumeSnapshot", Name: "a"},
+			&typed{APIGroup: snapshots, Kind: "VolumeSnapshot", Name: "a"}, ""},
+		"another kind in the old field": {&local{APIGroup: others, Kind: "Backup", Name: "a"}, nil, nil, nil,
+			""},
+		"another core kind in the old field": {&local{Kind: "Pod", Name: "a"}, nil, nil, nil, ""},
+		"a snapshot of no group":             {&local{Kind: "VolumeSnapshot", Name: "a"}, nil, nil, nil, ""},
+		"another kind in the new field": {nil, &typed{APIGroup: others, Kind: "Backup", Name: "a"},
+			&local{APIGroup: others, Kind: "Backup", Name: "a"}, &typed{APIGroup: others, Kind: "Backup", Name: "a"},
+			""},
+		"another kind in both fields": {&local{APIGroup: others, Kind: "Backup", Name: "a"},
+			&typed{APIGroup: others, Kind: "Backup", Name: "a"}, &local{APIGroup: others, Kind: "Backup", Name: "a"},
+			&typed{APIGroup: others, Kind: "Backup", Name: "a"}, ""},
+		"another core kind in the new field": {nil, &typed{Kind: "Pod", Name: "a"}, &local{Kind: "Pod", Name: "a"},
+			&typed{Kind: "Pod", Name: "a"}, "spec.dataSourceRef"},
+		"one in another namespace": {nil,
+			&typed{Kind: "PersistentVolumeClaim", Name: "a", Namespace: ptr("n")}, nil,
+			&typed{Kind: "PersistentVolumeClaim", Name: "a", Namespace: ptr("n")}, ""},
+		"none": {nil, nil, nil, nil, ""},
+		"fields that say something else each": {&local{Kind: "PersistentVolumeClaim", Name: "a"},
+			&typed{Kind: "PersistentVolumeClaim", Name: "b"}, &local{Kind: "PersistentVolumeClaim", Name: "a"},
+			&typed{Kind: "PersistentVolumeClaim", Name: "b"}, "spec"},
+		"a snapshot in the new field, not named": {nil, &typed{APIGroup: snapshots, Kind: "VolumeSnapshot"},
+			&local{APIGroup: snapshots, Kind: "VolumeSnapshot"}, &typed{APIGroup: snapshots, Kind: "VolumeSnapshot"},
+			"spec.dataSourceRef.name"},
 	} {
 		obj := claim(c.source, c.ref)
 		kind.Default(obj)
 		kind.PrepareCreate(obj)
 		if !Same(obj.Spec.DataSource, c.want) || !Same(obj.Spec.DataSourceRef, c.wantRef) {
-			t.Errorf("%s: %v and %v, want %v and %v", name, obj.Spec.DataSource, obj.Spec.DataSourceRef, c.want, c.wantRef)
+			t.Errorf(
+				"%s: %v and %v, want %v and %v",
+				name,
+				obj.Spec.DataSource,
+				obj.Spec.DataSourceRef,
+				c.want,
+				c.wantRef,
+			)
 		}
 		errs := kind.Validate(obj)
-		if c.refused == "" && len(errs) > 0 || c.refused != "" && !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == c.refused }) {
+		if c.refused == "" && len(errs) > 0 ||
+			c.refused != "" && !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == c.refused }) {
 			t.Errorf("%s: %v, want one about %q", name, errs, c.refused)
 		}
 		if c.refused != "" {
@@ -66,8 +91,16 @@ func TestTheTwoFieldsOfAClaimsSourceSayTheSame(t *testing.T) {
 				continue
 			}
 			kind.PrepareUpdate(changed, old)
-			if errs := kind.ValidateUpdate(changed, old); len(errs) > 0 || !Same(changed.Spec.DataSourceRef, c.wantRef) || !Same(changed.Spec.DataSource, c.want) {
-				t.Errorf("%s, changed by one who knows the old field: %v and %v: %v", name, changed.Spec.DataSource, changed.Spec.DataSourceRef, errs)
+			if errs := kind.ValidateUpdate(changed, old); len(errs) > 0 ||
+				!Same(changed.Spec.DataSourceRef, c.wantRef) ||
+				!Same(changed.Spec.DataSource, c.want) {
+				t.Errorf(
+					"%s, changed by one who knows the old field: %v and %v: %v",
+					name,
+					changed.Spec.DataSource,
+					changed.Spec.DataSourceRef,
+					errs,
+				)
 			}
 		}
 	}

@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-const claimUpdateText = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+const claimUpdateText = "spec is immutable after creation except resources.requests and volumeAttributesClassName " +
+	"for bound claims"
 
-// validateClaimUpdate lets a claim be bound and get its class, once, and a claim that is bound grow and change the class of
-// its volume's attributes.
+// validateClaimUpdate lets a claim be bound and get its class, once, and a claim that is bound grow and change the
+// class of its volume's attributes.
 func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateClaimSpec(&c.Spec, path)
@@ -22,7 +23,8 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 		is.VolumeName = ""
 	}
 	errs = append(errs, sameClass(c, old)...)
-	if named, marked := old.Annotations[corev1.BetaStorageClassAnnotation]; was.StorageClassName == nil && (!marked || value(is.StorageClassName) == named) {
+	if named, marked := old.Annotations[corev1.BetaStorageClassAnnotation]; was.StorageClassName == nil &&
+		(!marked || value(is.StorageClassName) == named) {
 		is.StorageClassName = nil
 	}
 	newSize, oldSize := is.Resources.Requests[corev1.ResourceStorage], was.Resources.Requests[corev1.ResourceStorage]
@@ -37,10 +39,17 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	}
 	// What was asked for in vain may be asked for less; a volume itself never shrinks.
 	if has := old.Status.Capacity[corev1.ResourceStorage]; newSize.Cmp(oldSize) < 0 && newSize.Cmp(has) <= 0 {
-		errs = append(errs, field.Forbidden(path.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
+		errs = append(
+			errs,
+			field.Forbidden(
+				path.Child("resources", "requests", "storage"),
+				"field can not be less than status.capacity",
+			),
+		)
 	}
 	errs = append(errs, immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
-	if old.Status.CurrentVolumeAttributesClassName != nil && !Same(c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName) {
+	if old.Status.CurrentVolumeAttributesClassName != nil &&
+		!Same(c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName) {
 		what := ""
 		switch name := c.Spec.VolumeAttributesClassName; {
 		case name == nil:
@@ -49,7 +58,13 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 			what = "empty string"
 		}
 		if what != "" {
-			errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"), "update to "+what+" is forbidden when status.currentVolumeAttributesClassName is not nil"))
+			errs = append(
+				errs,
+				field.Forbidden(
+					path.Child("volumeAttributesClassName"),
+					"update to "+what+" is forbidden when status.currentVolumeAttributesClassName is not nil",
+				),
+			)
 		}
 	}
 	return errs
@@ -59,16 +74,25 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 func sameClass(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	is, stays := c.Annotations[corev1.BetaStorageClassAnnotation]
 	was, marked := old.Annotations[corev1.BetaStorageClassAnnotation]
-	moves := marked && old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil && *c.Spec.StorageClassName == was && (!stays || is == was)
+	moves := marked && old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil &&
+		*c.Spec.StorageClassName == was &&
+		(!stays || is == was)
 	if is == was || moves {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), is, immutableText)}
+	return field.ErrorList{
+		field.Invalid(
+			field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation),
+			is,
+			immutableText,
+		),
+	}
 }
 
 // claimResizes are how far the growth of a claim's resource may be.
 var claimResizes = []corev1.ClaimResourceStatus{
-	corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible, corev1.PersistentVolumeClaimNodeResizePending,
+	corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
+	corev1.PersistentVolumeClaimNodeResizePending,
 	corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible,
 }
 

@@ -24,13 +24,23 @@ func pods() *Kind {
 		Fields: selectable(podFields), FieldPlaces: podPlaces, IndexedFields: []string{"spec.nodeName"},
 		Columns: columns("Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"),
 		Row:     row(podRow), GracePeriod: podGracePeriod,
-		Status:       status(copyPodStatus, validatePodStatusUpdate).keeping("deletionTimestamp", "ownerReferences"),
-		Subresources: []string{"binding", "eviction", "log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize"},
+		Status: status(copyPodStatus, validatePodStatusUpdate).keeping("deletionTimestamp", "ownerReferences"),
+		Subresources: []string{
+			"binding",
+			"eviction",
+			"log",
+			"exec",
+			"attach",
+			"portforward",
+			"proxy",
+			"ephemeralcontainers",
+			"resize",
+		},
 	}
 }
 
-// preparePod empties the status and works out what is fixed for the life of a pod: its quality of service, and the selectors that
-// say by its labels which pods they are about.
+// preparePod empties the status and works out what is fixed for the life of a pod: its quality of service, and the
+// selectors that say by its labels which pods they are about.
 func preparePod(pod *corev1.Pod) {
 	mergeLabelKeys(pod)
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: QOSClass(pod)}

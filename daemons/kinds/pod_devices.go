@@ -8,7 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var allHealth = []corev1.ResourceHealthStatus{corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown}
+var allHealth = []corev1.ResourceHealthStatus{
+	corev1.ResourceHealthStatusHealthy,
+	corev1.ResourceHealthStatusUnhealthy,
+	corev1.ResourceHealthStatusUnknown,
+}
 
 // deviceStatuses checks what is said of the devices of containers: each is one that the container asked for, said once.
 func deviceStatuses(list []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
@@ -35,8 +39,8 @@ func deviceStatuses(list []corev1.ContainerStatus, containers []corev1.Container
 	return errs
 }
 
-// notAsked says why a container's status cannot be about a resource. What it has of an extended resource by a claim is told by that
-// claim's name, which its specification does not have.
+// notAsked says why a container's status cannot be about a resource. What it has of an extended resource by a claim is
+// told by that claim's name, which its specification does not have.
 func notAsked(name corev1.ResourceName, of int, containers []corev1.Container) string {
 	if claim, is := strings.CutPrefix(string(name), "claim:"); is {
 		if of < 0 {
@@ -52,7 +56,8 @@ func notAsked(name corev1.ResourceName, of int, containers []corev1.Container) s
 				return ""
 			}
 		}
-		return "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
+		return "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or " +
+			"'claim:<claimName>' if request is empty"
 	}
 	if of >= 0 {
 		if _, asked := containers[of].Resources.Requests[name]; !asked {

@@ -17,9 +17,22 @@ func TestWhatAStatusSaysOfDevicesIsJudged(t *testing.T) {
 		return []corev1.ResourceStatus{{Name: name, Resources: r}}
 	}
 	old := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
-		{Name: "claims", Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "all"}, {Name: "one", Request: "gpu"}}}},
-		{Name: "extended", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}},
-		{Name: "none", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}},
+		{
+			Name: "claims",
+			Resources: corev1.ResourceRequirements{
+				Claims: []corev1.ResourceClaim{{Name: "all"}, {Name: "one", Request: "gpu"}},
+			},
+		},
+		{
+			Name: "extended",
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")},
+			},
+		},
+		{
+			Name:      "none",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}},
+		},
 	}}}
 	for name, c := range map[string]struct {
 		container string
@@ -34,23 +47,33 @@ func TestWhatAStatusSaysOfDevicesIsJudged(t *testing.T) {
 		"an extended resource":               {"extended", says("example.com/gpu", healthy...), ""},
 		"an extended resource by a claim":    {"extended", says("claim:made/gpu", healthy...), ""},
 		"a resource that it has not":         {"none", says("example.com/gpu", healthy...), "[0].name"},
-		"one name twice":                     {"claims", append(says("claim:all", healthy...), says("claim:all")...), "[1].name"},
-		"one device twice":                   {"claims", says("claim:all", healthy[0], healthy[0]), "[0].resources[1].resourceID"},
-		"another word":                       {"claims", says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Wild"}), "[0].resources[0].health"},
-		"a message":                          {"claims", says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown", Message: ptr(strings.Repeat("a", 1024))}), ""},
-		"a long message":                     {"claims", says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown", Message: ptr(strings.Repeat("a", 1025))}), "[0].resources[0].message"},
+		"one name twice": {"claims", append(says("claim:all", healthy...), says("claim:all")...),
+			"[1].name"},
+		"one device twice": {"claims", says("claim:all", healthy[0], healthy[0]), "[0].resources[1].resourceID"},
+		"another word": {"claims", says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Wild"}),
+			"[0].resources[0].health"},
+		"a message": {"claims",
+			says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown",
+				Message: ptr(strings.Repeat("a", 1024))}), ""},
+		"a long message": {"claims",
+			says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown",
+				Message: ptr(strings.Repeat("a", 1025))}), "[0].resources[0].message"},
 	} {
 		pod := old.DeepCopy()
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: c.container, AllocatedResourcesStatus: c.status}}
 		errs := validatePodStatusUpdate(pod, old)
 		want := "status.containerStatuses[0].allocatedResourcesStatus" + c.refused
-		if c.refused == "" && len(errs) > 0 || c.refused != "" && !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == want }) {
+		if c.refused == "" && len(errs) > 0 ||
+			c.refused != "" && !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == want }) {
 			t.Errorf("%s: %v", name, errs)
 		}
 	}
 	visited := old.DeepCopy()
-	visited.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "e", AllocatedResourcesStatus: says("claim:all", healthy...)}}
-	if errs := validatePodStatusUpdate(visited, old); len(errs) != 1 || errs[0].Field != "status.ephemeralContainerStatuses[0].allocatedResourcesStatus" {
+	visited.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{
+		{Name: "e", AllocatedResourcesStatus: says("claim:all", healthy...)},
+	}
+	if errs := validatePodStatusUpdate(visited, old); len(errs) != 1 ||
+		errs[0].Field != "status.ephemeralContainerStatuses[0].allocatedResourcesStatus" {
 		t.Errorf("an ephemeral container: %v", errs)
 	}
 }

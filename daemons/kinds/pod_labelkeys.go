@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mergeLabelKeys adds what matchLabelKeys and mismatchLabelKeys say to the selectors beside them, with the values that a new pod's
-// labels have then: a label that changes later changes no selector. Keys that the pod lacks add nothing. A missing selector selects
-// no pod, and stays missing.
+// mergeLabelKeys adds what matchLabelKeys and mismatchLabelKeys say to the selectors beside them, with the values that
+// a new pod's labels have then: a label that changes later changes no selector. Keys that the pod lacks add nothing. A
+// missing selector selects no pod, and stays missing.
 func mergeLabelKeys(pod *corev1.Pod) {
 	merge := func(s *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
 		if s == nil {
@@ -15,7 +15,10 @@ func mergeLabelKeys(pod *corev1.Pod) {
 		}
 		for _, key := range keys {
 			if value, has := pod.Labels[key]; has {
-				s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
+				s.MatchExpressions = append(
+					s.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}},
+				)
 			}
 		}
 	}
@@ -32,10 +35,16 @@ func mergeLabelKeys(pod *corev1.Pod) {
 		}
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil {
-		terms(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		terms(
+			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		)
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		terms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		terms(
+			a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		)
 	}
 	for i := range pod.Spec.TopologySpreadConstraints {
 		c := &pod.Spec.TopologySpreadConstraints[i]

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validatePodStatusUpdate checks what a kubelet reports: what ended for good does not run again, and a pod's class of service is
-// for its life.
+// validatePodStatusUpdate checks what a kubelet reports: what ended for good does not run again, and a pod's class of
+// service is for its life.
 func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	path, is, was := field.NewPath("status"), &pod.Status, &old.Status
 	errs := mirrorKept(pod, old)
@@ -17,14 +17,43 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 		errs = append(errs, dns1123Subdomain(name, path.Child("nominatedNodeName"))...)
 	}
 	policy := old.Spec.RestartPolicy
-	errs = append(errs, stayTerminated(is.ContainerStatuses, was.ContainerStatuses, mayRestart(policy, old.Spec.Containers), path.Child("containerStatuses"))...)
-	errs = append(errs, stayTerminated(is.InitContainerStatuses, was.InitContainerStatuses, mayInitialize(policy, old.Spec.InitContainers), path.Child("initContainerStatuses"))...)
-	errs = append(errs, stayTerminated(is.EphemeralContainerStatuses, was.EphemeralContainerStatuses, never, path.Child("ephemeralContainerStatuses"))...)
+	errs = append(
+		errs,
+		stayTerminated(
+			is.ContainerStatuses,
+			was.ContainerStatuses,
+			mayRestart(policy, old.Spec.Containers),
+			path.Child("containerStatuses"),
+		)...)
+	errs = append(
+		errs,
+		stayTerminated(
+			is.InitContainerStatuses,
+			was.InitContainerStatuses,
+			mayInitialize(policy, old.Spec.InitContainers),
+			path.Child("initContainerStatuses"),
+		)...)
+	errs = append(
+		errs,
+		stayTerminated(
+			is.EphemeralContainerStatuses,
+			was.EphemeralContainerStatuses,
+			never,
+			path.Child("ephemeralContainerStatuses"),
+		)...)
 	errs = append(errs, deviceStatuses(is.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))...)
-	errs = append(errs, deviceStatuses(is.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	errs = append(
+		errs,
+		deviceStatuses(is.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))...)
 	for i, c := range is.EphemeralContainerStatuses {
 		if len(c.AllocatedResourcesStatus) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "cannot be set for a container status"))
+			errs = append(
+				errs,
+				field.Forbidden(
+					path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"),
+					"cannot be set for a container status",
+				),
+			)
 		}
 	}
 	errs = append(errs, immutable(is.QOSClass, was.QOSClass, path.Child("qosClass"))...)
@@ -36,10 +65,14 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 		hosts = append(hosts, ip.IP)
 	}
 	if !Same(is.PodIPs, was.PodIPs) {
-		errs = append(errs, dualAddresses(ips, path.Child("podIPs"), "may specify no more than one IP for each IP family")...)
+		errs = append(
+			errs,
+			dualAddresses(ips, path.Child("podIPs"), "may specify no more than one IP for each IP family")...)
 	}
 	if !Same(is.HostIPs, was.HostIPs) {
-		errs = append(errs, dualAddresses(hosts, path.Child("hostIPs"), "may specify no more than one IP for each IP family")...)
+		errs = append(
+			errs,
+			dualAddresses(hosts, path.Child("hostIPs"), "may specify no more than one IP for each IP family")...)
 	}
 	seen := map[string]bool{}
 	for i, c := range is.ResourceClaimStatuses {
@@ -49,7 +82,10 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 			known = known || claim.Name == c.Name
 		}
 		if !known {
-			errs = append(errs, field.Invalid(at.Child("name"), c.Name, "must match the name of an entry in `spec.resourceClaims`"))
+			errs = append(
+				errs,
+				field.Invalid(at.Child("name"), c.Name, "must match the name of an entry in `spec.resourceClaims`"),
+			)
 		}
 		if seen[c.Name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
@@ -88,7 +124,8 @@ func dualAddresses(list []string, path *field.Path, text string) field.ErrorList
 
 func never(string, int32) bool { return false }
 
-// mayRestart returns whether a container that ended, with a code, may run again: by its own policy and rules, or the pod's.
+// mayRestart returns whether a container that ended, with a code, may run again: by its own policy and rules, or the
+// pod's.
 func mayRestart(pods corev1.RestartPolicy, containers []corev1.Container) func(name string, code int32) bool {
 	by := func(policy corev1.RestartPolicy, code int32) bool {
 		return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
@@ -112,7 +149,11 @@ func mayInitialize(pods corev1.RestartPolicy, containers []corev1.Container) fun
 	return func(name string, code int32) bool { return code == 0 || restarts(name, code) }
 }
 
-func stayTerminated(is, was []corev1.ContainerStatus, restarts func(name string, code int32) bool, path *field.Path) field.ErrorList {
+func stayTerminated(
+	is, was []corev1.ContainerStatus,
+	restarts func(name string, code int32) bool,
+	path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i, before := range was {
 		if before.State.Terminated == nil || restarts(before.Name, before.State.Terminated.ExitCode) {
@@ -120,7 +161,10 @@ func stayTerminated(is, was []corev1.ContainerStatus, restarts func(name string,
 		}
 		for _, now := range is {
 			if now.Name == before.Name && now.State.Terminated == nil {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
+				errs = append(
+					errs,
+					field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"),
+				)
 			}
 		}
 	}

@@ -23,13 +23,16 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 	if is, before := QOSClass(pod), QOSClass(was); is != before {
 		errs = append(errs, field.Invalid(path, is, "Pod QOS Class may not change as a result of resizing"))
 	}
-	if len(pod.Spec.Containers) != len(was.Spec.Containers) || len(pod.Spec.InitContainers) != len(was.Spec.InitContainers) {
+	if len(pod.Spec.Containers) != len(was.Spec.Containers) ||
+		len(pod.Spec.InitContainers) != len(was.Spec.InitContainers) {
 		return append(errs, field.Forbidden(path, "containers may not be added or removed on resize"))
 	}
 	rest := pod.Spec.DeepCopy()
 	for i := range rest.Containers {
 		before := &was.Spec.Containers[i].Resources
-		errs = append(errs, kept(&rest.Containers[i].Resources, before, path.Child("containers").Index(i).Child("resources"))...)
+		errs = append(
+			errs,
+			kept(&rest.Containers[i].Resources, before, path.Child("containers").Index(i).Child("resources"))...)
 		sized(&rest.Containers[i].Resources, before)
 	}
 	for i := range rest.InitContainers {
@@ -37,7 +40,13 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 			continue
 		}
 		before := &was.Spec.InitContainers[i].Resources
-		errs = append(errs, kept(&rest.InitContainers[i].Resources, before, path.Child("initContainers").Index(i).Child("resources"))...)
+		errs = append(
+			errs,
+			kept(
+				&rest.InitContainers[i].Resources,
+				before,
+				path.Child("initContainers").Index(i).Child("resources"),
+			)...)
 		sized(&rest.InitContainers[i].Resources, before)
 	}
 	if was.Spec.Resources != nil {
@@ -66,7 +75,8 @@ func kept(is, was *corev1.ResourceRequirements, at *field.Path) field.ErrorList 
 	for _, side := range []struct {
 		name, text string
 		is, was    corev1.ResourceList
-	}{{"limits", "resource limits cannot be removed", is.Limits, was.Limits}, {"requests", "resource requests cannot be removed", is.Requests, was.Requests}} {
+	}{{"limits", "resource limits cannot be removed", is.Limits, was.Limits}, {"requests", "resource requests cannot " +
+		"be removed", is.Requests, was.Requests}} {
 		for name := range side.was {
 			if _, ok := side.is[name]; !ok {
 				errs = append(errs, field.Forbidden(at.Child(side.name).Key(string(name)), side.text))

@@ -7,13 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-const podUpdateText = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+const podUpdateText = "pod updates may not change fields other than " +
+	"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only " +
+	"additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was " +
+	"previously negative)"
 
 // validatePodUpdate lets images, deadlines, tolerations and scheduling gates change:
 // what else a pod is was promised to those that run it.
 func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
-	if len(pod.Spec.Containers) != len(old.Spec.Containers) || len(pod.Spec.InitContainers) != len(old.Spec.InitContainers) {
+	if len(pod.Spec.Containers) != len(old.Spec.Containers) ||
+		len(pod.Spec.InitContainers) != len(old.Spec.InitContainers) {
 		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}
 	}
 	errs := mirrorKept(pod, old)
@@ -27,7 +31,13 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	gates := path.Child("schedulingGates")
 	for i, gate := range pod.Spec.SchedulingGates {
 		if !slices.Contains(old.Spec.SchedulingGates, gate) {
-			errs = append(errs, field.Forbidden(gates.Index(i), "only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
+			errs = append(
+				errs,
+				field.Forbidden(
+					gates.Index(i),
+					"only deletion is allowed, but found new scheduling gate '"+gate.Name+"'",
+				),
+			)
 		}
 	}
 	if len(errs) > 0 {
@@ -40,16 +50,35 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	for i := range is.InitContainers {
 		is.InitContainers[i].Image = was.InitContainers[i].Image
 	}
-	is.ActiveDeadlineSeconds, is.Tolerations, is.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations, was.SchedulingGates
+	is.ActiveDeadlineSeconds, is.Tolerations, is.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations,
+		was.SchedulingGates
 	if value(was.TerminationGracePeriodSeconds) < 0 && value(is.TerminationGracePeriodSeconds) == 1 {
 		is.TerminationGracePeriodSeconds = was.TerminationGracePeriodSeconds
 	}
 	if len(was.SchedulingGates) > 0 {
 		// A pod that nobody has looked at yet may still be steered, more narrowly.
 		if !narrower(is.NodeSelector, was.NodeSelector) {
-			errs = append(errs, field.Invalid(path.Child("nodeSelector"), is.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("nodeSelector"),
+					is.NodeSelector,
+					"only additions to spec.nodeSelector are allowed (no mutations or deletions)",
+				),
+			)
 		}
-		errs = append(errs, narrowerAffinity(is.Affinity, was.Affinity, path.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"))...)
+		errs = append(
+			errs,
+			narrowerAffinity(
+				is.Affinity,
+				was.Affinity,
+				path.Child(
+					"affinity",
+					"nodeAffinity",
+					"requiredDuringSchedulingIgnoredDuringExecution",
+					"nodeSelectorTerms",
+				),
+			)...)
 		is.NodeSelector, is.Affinity = was.NodeSelector, elsewhere(is.Affinity, was.Affinity)
 	}
 	if !Same(is, was) {
@@ -74,8 +103,8 @@ func elsewhere(is, was *corev1.Affinity) *corev1.Affinity {
 	return &out
 }
 
-// narrowerAffinity lets the terms that a pod's nodes have to meet be added to, each for itself: of several terms, one has to be
-// met, so that another term would let it go where it could not.
+// narrowerAffinity lets the terms that a pod's nodes have to meet be added to, each for itself: of several terms, one
+// has to be met, so that another term would let it go where it could not.
 func narrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorList {
 	terms := func(a *corev1.Affinity) []corev1.NodeSelectorTerm {
 		if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -88,12 +117,18 @@ func narrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorLis
 		return nil
 	}
 	if len(now) != len(before) {
-		return field.ErrorList{field.Invalid(path, now, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
+		return field.ErrorList{
+			field.Invalid(path, now, "no additions/deletions to non-empty NodeSelectorTerms list are allowed"),
+		}
 	}
 	var errs field.ErrorList
 	for i := range now {
-		if !begins(now[i].MatchExpressions, before[i].MatchExpressions) || !begins(now[i].MatchFields, before[i].MatchFields) {
-			errs = append(errs, field.Invalid(path.Index(i), now[i], "only additions are allowed (no mutations or deletions)"))
+		if !begins(now[i].MatchExpressions, before[i].MatchExpressions) ||
+			!begins(now[i].MatchFields, before[i].MatchFields) {
+			errs = append(
+				errs,
+				field.Invalid(path.Index(i), now[i], "only additions are allowed (no mutations or deletions)"),
+			)
 		}
 	}
 	return errs
@@ -134,7 +169,9 @@ func onlyMoreTolerations(is, was []corev1.Toleration, path *field.Path) field.Er
 			return t == old
 		})
 		if !kept {
-			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
+			return field.ErrorList{
+				field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds"),
+			}
 		}
 	}
 	return validateTolerations(is, path)

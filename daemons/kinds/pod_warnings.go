@@ -22,9 +22,12 @@ func podWarnings(obj, old runtime.Object) []string {
 	return append(labelDoubts(pod.Name, "the Pod's hostname"), podDoubts(&pod.ObjectMeta, &pod.Spec, nil)...)
 }
 
-// templateWarnings makes the Warnings of a kind that makes pods: template finds what of it they are made from, or nil. They
-// are said when something of the object changes that makes a difference, and not of every note in its metadata.
-func templateWarnings[T metav1.Object](template func(T) *corev1.PodTemplateSpec, path ...string) func(obj, old runtime.Object) []string {
+// templateWarnings makes the Warnings of a kind that makes pods: template finds what of it they are made from, or nil.
+// They are said when something of the object changes that makes a difference, and not of every note in its metadata.
+func templateWarnings[T metav1.Object](
+	template func(T) *corev1.PodTemplateSpec,
+	path ...string,
+) func(obj, old runtime.Object) []string {
 	at := field.NewPath(path[0], path[1:]...)
 	return func(obj, old runtime.Object) []string {
 		o := obj.(any).(T)
@@ -52,12 +55,22 @@ func labelDoubts(name, use string) []string {
 	if len(wrong) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: %v", use, wrong)}
+	return []string{
+		fmt.Sprintf(
+			"metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: "+
+				"%v",
+			use,
+			wrong,
+		),
+	}
 }
 
 // oldAnnotations of pods say nothing any more.
 var oldAnnotations = []struct{ key, text string }{
-	{"scheduler.alpha.kubernetes.io/critical-pod", `non-functional in v1.16+; use the "priorityClassName" field instead`},
+	{
+		"scheduler.alpha.kubernetes.io/critical-pod",
+		`non-functional in v1.16+; use the "priorityClassName" field instead`,
+	},
 	{"security.alpha.kubernetes.io/sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
 	{"security.alpha.kubernetes.io/unsafe-sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
 }
@@ -89,7 +102,8 @@ func (d *doubts) add(texts ...string) {
 	*d = append(*d, texts[:min(len(texts), maxDoubts-len(*d))]...)
 }
 
-// podDoubts says what of a pod is taken, and is probably not what was meant. at is where its metadata and spec are; nil is a pod's own.
+// podDoubts says what of a pod is taken, and is probably not what was meant. at is where its metadata and spec are; nil
+// is a pod's own.
 func podDoubts(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []string {
 	var d doubts
 	annotations, path := at.Child("metadata", "annotations"), at.Child("spec")
@@ -115,7 +129,8 @@ func podDoubts(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []
 	}
 	fractionDoubts(&d, spec.Overhead, path.Child("overhead"))
 	security := spec.SecurityContext
-	if _, ok := meta.Annotations[corev1.SeccompPodAnnotationKey]; ok && (security == nil || security.SeccompProfile == nil) {
+	if _, ok := meta.Annotations[corev1.SeccompPodAnnotationKey]; ok &&
+		(security == nil || security.SeccompProfile == nil) {
 		d.say(annotations.Key(corev1.SeccompPodAnnotationKey), "%s", seccompText)
 	}
 	containers := allContainers(spec, path)
@@ -125,7 +140,8 @@ func podDoubts(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []
 			d.say(annotations.Key(key), "%s", seccompText)
 		}
 		key = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
-		confined := security != nil && security.AppArmorProfile != nil || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
+		confined := security != nil && security.AppArmorProfile != nil ||
+			c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
 		if _, ok := meta.Annotations[key]; ok && !confined {
 			d.say(annotations.Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
 		}
@@ -136,7 +152,10 @@ func podDoubts(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []
 	portDoubts(&d, containers)
 	portNameDoubts(&d, containers)
 	if s := spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
-		d.say(path.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
+		d.say(
+			path.Child("terminationGracePeriodSeconds"),
+			"must be >= 0; negative values are invalid and will be treated as 1",
+		)
 	}
 	return d
 }
@@ -196,7 +215,11 @@ func portDoubts(d *doubts, containers []placedContainer) {
 		for i, p := range c.Ports {
 			at := c.at.Child("ports").Index(i)
 			if p.HostIP != "" && p.HostPort == 0 {
-				d.say(at, "hostIP set without hostPort: %+v", apiPort{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP})
+				d.say(
+					at,
+					"hostIP set without hostPort: %+v",
+					apiPort{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP},
+				)
 			}
 			for _, other := range seen[max(0, len(seen)-maxLooks):] {
 				switch {
@@ -229,7 +252,13 @@ func portNameDoubts(d *doubts, containers []placedContainer) {
 		for i, p := range c.Ports {
 			at := c.at.Child("ports").Index(i)
 			if first := seen[p.Name]; first != nil {
-				d.say(at, "duplicate port name %q with %s, services and probes that select ports by name will use %s", p.Name, first, first)
+				d.say(
+					at,
+					"duplicate port name %q with %s, services and probes that select ports by name will use %s",
+					p.Name,
+					first,
+					first,
+				)
 			} else if p.Name != "" {
 				seen[p.Name] = at
 			}
@@ -266,11 +295,21 @@ func placeDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 		n, at := spec.Affinity.NodeAffinity, path.Child("affinity", "nodeAffinity")
 		if r := n.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
 			for i, t := range r.NodeSelectorTerms {
-				termDoubts(d, t, false, at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i))
+				termDoubts(
+					d,
+					t,
+					false,
+					at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i),
+				)
 			}
 		}
 		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
-			termDoubts(d, t.Preference, true, at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"))
+			termDoubts(
+				d,
+				t.Preference,
+				true,
+				at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"),
+			)
 		}
 	}
 	for i, c := range spec.TopologySpreadConstraints {
@@ -284,23 +323,46 @@ func placeDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 	}
 	if a := spec.Affinity; a != nil {
 		if p := a.PodAffinity; p != nil {
-			selectorDoubts(d, p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("affinity", "podAffinity"))
+			selectorDoubts(
+				d,
+				p.RequiredDuringSchedulingIgnoredDuringExecution,
+				p.PreferredDuringSchedulingIgnoredDuringExecution,
+				path.Child("affinity", "podAffinity"),
+			)
 		}
 		if p := a.PodAntiAffinity; p != nil {
-			selectorDoubts(d, p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("affinity", "podAntiAffinity"))
+			selectorDoubts(
+				d,
+				p.RequiredDuringSchedulingIgnoredDuringExecution,
+				p.PreferredDuringSchedulingIgnoredDuringExecution,
+				path.Child("affinity", "podAntiAffinity"),
+			)
 		}
 	}
 }
 
-func selectorDoubts(d *doubts, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, at *field.Path) {
+func selectorDoubts(
+	d *doubts,
+	required []corev1.PodAffinityTerm,
+	preferred []corev1.WeightedPodAffinityTerm,
+	at *field.Path,
+) {
 	for i, t := range required {
 		if t.LabelSelector == nil {
-			d.say(at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"), nullSelector)
+			d.say(
+				at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"),
+				nullSelector,
+			)
 		}
 	}
 	for i, t := range preferred {
 		if t.PodAffinityTerm.LabelSelector == nil {
-			d.say(at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm", "labelSelector"), nullSelector)
+			d.say(
+				at.Child("preferredDuringSchedulingIgnoredDuringExecution").
+					Index(i).
+					Child("podAffinityTerm", "labelSelector"),
+				nullSelector,
+			)
 		}
 	}
 }

@@ -28,8 +28,10 @@ const (
 func podCertificateRequests() *Kind {
 	return &Kind{
 		GVK:      certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"),
-		Resource: "podcertificaterequests", Singular: "podcertificaterequest", Namespaced: true, ConditionalUpdate: true,
-		New: made[certificatesv1.PodCertificateRequest](), NewList: made[certificatesv1.PodCertificateRequestList](),
+		Resource: "podcertificaterequests", Singular: "podcertificaterequest", Namespaced: true,
+		ConditionalUpdate: true,
+		New:               made[certificatesv1.PodCertificateRequest](),
+		NewList:           made[certificatesv1.PodCertificateRequestList](),
 		Default: does(func(r *certificatesv1.PodCertificateRequest) {
 			setDefault(&r.Spec.MaxExpirationSeconds, usualPodCertificate)
 		}),
@@ -42,7 +44,11 @@ func podCertificateRequests() *Kind {
 			return immutable(r.Spec, old.Spec, field.NewPath("spec"))
 		}),
 		Fields: selectable(func(r *certificatesv1.PodCertificateRequest) fields.Set {
-			return fields.Set{"spec.signerName": r.Spec.SignerName, "spec.podName": r.Spec.PodName, "spec.nodeName": string(r.Spec.NodeName)}
+			return fields.Set{
+				"spec.signerName": r.Spec.SignerName,
+				"spec.podName":    r.Spec.PodName,
+				"spec.nodeName":   string(r.Spec.NodeName),
+			}
 		}),
 		IndexedFields: []string{"spec.nodeName"},
 		Columns:       columns("Pod", "Node", "SignerName", "State", "Age"),
@@ -56,7 +62,9 @@ func podCertificateRequests() *Kind {
 			return []any{r.Spec.PodName, string(r.Spec.NodeName), r.Spec.SignerName, state, age(r.CreationTimestamp)}
 		}),
 		Status: &Status{
-			Copy:     updates(func(to, from *certificatesv1.PodCertificateRequest) { to.Status = *from.Status.DeepCopy() }),
+			Copy: updates(
+				func(to, from *certificatesv1.PodCertificateRequest) { to.Status = *from.Status.DeepCopy() },
+			),
 			Validate: compares(validatePodCertificateStatus),
 		},
 	}
@@ -64,7 +72,8 @@ func podCertificateRequests() *Kind {
 
 // podCertificateEnds are the conditions of which a request has one at most, for good.
 var podCertificateEnds = []string{
-	certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed, certificatesv1.PodCertificateRequestConditionTypeIssued,
+	certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed,
+	certificatesv1.PodCertificateRequestConditionTypeIssued,
 }
 
 // podKeyTypes are the keys that a kubelet can make for a pod.
@@ -130,10 +139,12 @@ func userAnnotations(annotations map[string]string, path *field.Path) field.Erro
 func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) field.ErrorList {
 	path, s := field.NewPath("spec"), &r.Spec
 	errs := signerName(s.SignerName, path.Child("signerName"))
-	for _, f := range []struct{ name, text string }{{"podName", s.PodName}, {"serviceAccountName", s.ServiceAccountName}, {"nodeName", string(s.NodeName)}} {
+	for _, f := range []struct{ name, text string }{{"podName", s.PodName},
+		{"serviceAccountName", s.ServiceAccountName}, {"nodeName", string(s.NodeName)}} {
 		errs = append(errs, dns1123Subdomain(f.text, path.Child(f.name))...)
 	}
-	for _, f := range []struct{ name, text string }{{"podUID", string(s.PodUID)}, {"serviceAccountUID", string(s.ServiceAccountUID)}, {"nodeUID", string(s.NodeUID)}} {
+	for _, f := range []struct{ name, text string }{{"podUID", string(s.PodUID)},
+		{"serviceAccountUID", string(s.ServiceAccountUID)}, {"nodeUID", string(s.NodeUID)}} {
 		switch {
 		case f.text == "":
 			errs = append(errs, field.Invalid(path.Child(f.name), f.text, "must not be empty"))
@@ -146,12 +157,27 @@ func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) fiel
 	case seconds == nil:
 		errs = append(errs, field.Required(path.Child("maxExpirationSeconds"), "must be set"))
 	case *seconds < shortestPodCertificate || *seconds > longest:
-		errs = append(errs, field.Invalid(path.Child("maxExpirationSeconds"), *seconds, fmt.Sprintf("must be in the range [%d, %d]", shortestPodCertificate, longest)))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("maxExpirationSeconds"),
+				*seconds,
+				fmt.Sprintf("must be in the range [%d, %d]", shortestPodCertificate, longest),
+			),
+		)
 	}
 	if request, err := x509.ParseCertificateRequest(s.StubPKCS10Request); err != nil {
-		errs = append(errs, field.Invalid(path.Child("stubPKCS10Request"), "<value omitted>", "must be a valid PKCS#10 request: "+err.Error()))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("stubPKCS10Request"),
+				"<value omitted>",
+				"must be a valid PKCS#10 request: "+err.Error(),
+			),
+		)
 	} else if err := request.CheckSignature(); err != nil {
-		errs = append(errs, field.Invalid(path.Child("stubPKCS10Request"), "<value omitted>", "must be signed by the key that it carries: "+err.Error()))
+		errs = append(errs, field.Invalid(path.Child("stubPKCS10Request"), "<value omitted>", "must be signed by the "+
+			"key that it carries: "+err.Error()))
 	}
 	return append(errs, userAnnotations(s.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))...)
 }
@@ -166,16 +192,29 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 		case !slices.Contains(podCertificateEnds, c.Type):
 			continue
 		case end != "":
-			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\""))
+			errs = append(
+				errs,
+				field.Invalid(
+					at.Child("type"),
+					c.Type,
+					"There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\"",
+				),
+			)
 		}
 		end = c.Type
 		if c.Status != metav1.ConditionTrue {
-			errs = append(errs, notSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
+			errs = append(
+				errs,
+				notSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}),
+			)
 		}
 	}
 	for _, c := range was.Conditions {
 		if slices.Contains(podCertificateEnds, c.Type) && end != c.Type {
-			errs = append(errs, field.Invalid(path.Child("conditions"), end, "a request that was "+strings.ToLower(c.Type)+" stays so"))
+			errs = append(
+				errs,
+				field.Invalid(path.Child("conditions"), end, "a request that was "+strings.ToLower(c.Type)+" stays so"),
+			)
 		}
 	}
 	for _, f := range []struct {
@@ -183,8 +222,10 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 		is, was any
 		set     bool
 	}{
-		{"certificateChain", is.CertificateChain, was.CertificateChain, was.CertificateChain != ""}, {"notBefore", is.NotBefore, was.NotBefore, was.NotBefore != nil},
-		{"beginRefreshAt", is.BeginRefreshAt, was.BeginRefreshAt, was.BeginRefreshAt != nil}, {"notAfter", is.NotAfter, was.NotAfter, was.NotAfter != nil},
+		{"certificateChain", is.CertificateChain, was.CertificateChain, was.CertificateChain != ""},
+		{"notBefore", is.NotBefore, was.NotBefore, was.NotBefore != nil},
+		{"beginRefreshAt", is.BeginRefreshAt, was.BeginRefreshAt, was.BeginRefreshAt != nil},
+		{"notAfter", is.NotAfter, was.NotAfter, was.NotAfter != nil},
 	} {
 		if f.set {
 			errs = append(errs, immutable(f.is, f.was, path.Child(f.name))...)
@@ -192,7 +233,14 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 	}
 	if end != certificatesv1.PodCertificateRequestConditionTypeIssued {
 		if is.CertificateChain != "" {
-			errs = append(errs, field.Invalid(path.Child("certificateChain"), "<value omitted>", "must be empty unless the request is issued"))
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("certificateChain"),
+					"<value omitted>",
+					"must be empty unless the request is issued",
+				),
+			)
 		}
 		return errs
 	}
@@ -208,7 +256,9 @@ func issuedChain(s *certificatesv1.PodCertificateRequestStatus, path *field.Path
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return field.ErrorList{field.Invalid(at, "<value omitted>", "the first certificate does not parse as X.509: "+err.Error())}
+		return field.ErrorList{
+			field.Invalid(at, "<value omitted>", "the first certificate does not parse as X.509: "+err.Error()),
+		}
 	}
 	var errs field.ErrorList
 	for block, rest = pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
@@ -217,13 +267,31 @@ func issuedChain(s *certificatesv1.PodCertificateRequestStatus, path *field.Path
 		}
 	}
 	if s.NotBefore == nil || !s.NotBefore.Time.Equal(leaf.NotBefore) {
-		errs = append(errs, field.Invalid(path.Child("notBefore"), s.NotBefore, "must be set to the NotBefore time of the leaf certificate"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("notBefore"),
+				s.NotBefore,
+				"must be set to the NotBefore time of the leaf certificate",
+			),
+		)
 	}
 	if s.NotAfter == nil || !s.NotAfter.Time.Equal(leaf.NotAfter) {
-		errs = append(errs, field.Invalid(path.Child("notAfter"), s.NotAfter, "must be set to the NotAfter time of the leaf certificate"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("notAfter"),
+				s.NotAfter,
+				"must be set to the NotAfter time of the leaf certificate",
+			),
+		)
 	}
-	if refresh := s.BeginRefreshAt; refresh == nil || refresh.Time.Before(leaf.NotBefore) || refresh.Time.After(leaf.NotAfter) {
-		errs = append(errs, field.Invalid(path.Child("beginRefreshAt"), refresh, "must be set, between notBefore and notAfter"))
+	if refresh := s.BeginRefreshAt; refresh == nil || refresh.Time.Before(leaf.NotBefore) ||
+		refresh.Time.After(leaf.NotAfter) {
+		errs = append(
+			errs,
+			field.Invalid(path.Child("beginRefreshAt"), refresh, "must be set, between notBefore and notAfter"),
+		)
 	}
 	return errs
 }

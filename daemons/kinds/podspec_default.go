@@ -40,7 +40,8 @@ func defaultPodRequests(pod *corev1.Pod) {
 	defaultRequests(r)
 }
 
-// defaultHostPorts says of a pod in its node's network which of the node's ports it takes. Templates are left as they are written.
+// defaultHostPorts says of a pod in its node's network which of the node's ports it takes. Templates are left as they
+// are written.
 func defaultHostPorts(spec *corev1.PodSpec, c *corev1.Container) {
 	for i := range c.Ports {
 		if spec.HostNetwork {

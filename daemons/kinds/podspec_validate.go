@@ -27,7 +27,13 @@ func validatePodTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.Erro
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
 	errs = append(errs, validatePodSpec(&t.Spec, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+		errs = append(
+			errs,
+			field.Forbidden(
+				path.Child("spec", "ephemeralContainers"),
+				"ephemeral containers not allowed in pod template",
+			),
+		)
 	}
 	return errs
 }
@@ -64,7 +70,10 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		}
 	}
 	if s := spec.ActiveDeadlineSeconds; s != nil && (*s < 1 || *s > math.MaxInt32) {
-		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *s, validation.InclusiveRangeError(1, math.MaxInt32)))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("activeDeadlineSeconds"), *s, validation.InclusiveRangeError(1, math.MaxInt32)),
+		)
 	}
 	for i, alias := range spec.HostAliases {
 		at := path.Child("hostAliases").Index(i)
@@ -84,18 +93,31 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	for i, gate := range spec.ReadinessGates {
 		at := path.Child("readinessGates").Index(i).Child("conditionType")
-		errs = append(errs, invalid(at, string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
+		errs = append(
+			errs,
+			invalid(at, string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}
 	if p := spec.PreemptionPolicy; p != nil {
-		errs = append(errs, supported(*p, []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}, path.Child("preemptionPolicy"))...)
+		errs = append(
+			errs,
+			supported(
+				*p,
+				[]corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever},
+				path.Child("preemptionPolicy"),
+			)...)
 	}
 	if spec.OS != nil {
-		errs = append(errs, supported(spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows}, path.Child("os", "name"))...)
+		errs = append(
+			errs,
+			supported(spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows}, path.Child("os", "name"))...)
 	}
 	errs = append(errs, quantities(spec.Overhead, path.Child("overhead"))...)
 	errs = append(errs, validateHostname(spec, path)...)
 	if len(spec.SchedulingGates) > 0 && spec.NodeName != "" {
-		errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+		errs = append(
+			errs,
+			field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"),
+		)
 	}
 	return errs
 }
@@ -133,7 +155,13 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}, path.Child("dnsPolicy"))
 	at := path.Child("dnsConfig")
 	if spec.DNSPolicy == corev1.DNSNone && (spec.DNSConfig == nil || len(spec.DNSConfig.Nameservers) == 0) {
-		errs = append(errs, field.Required(at.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+		errs = append(
+			errs,
+			field.Required(
+				at.Child("nameservers"),
+				"must provide at least one DNS nameserver when `dnsPolicy` is None",
+			),
+		)
 	}
 	if spec.DNSConfig == nil {
 		return errs
@@ -145,15 +173,34 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, ipAddress(ns, at.Child("nameservers").Index(i))...)
 	}
 	if s := spec.DNSConfig.Searches; len(s) > mostSearches {
-		errs = append(errs, field.Invalid(at.Child("searches"), s, fmt.Sprintf("must not have more than %d search paths", mostSearches)))
+		errs = append(
+			errs,
+			field.Invalid(
+				at.Child("searches"),
+				s,
+				fmt.Sprintf("must not have more than %d search paths", mostSearches),
+			),
+		)
 	}
 	if s := strings.Join(spec.DNSConfig.Searches, " "); len(s) > longestSearches {
-		errs = append(errs, field.Invalid(at.Child("searches"), spec.DNSConfig.Searches, fmt.Sprintf("must not have more than %d characters (including spaces) in the search list", longestSearches)))
+		errs = append(
+			errs,
+			field.Invalid(
+				at.Child("searches"),
+				spec.DNSConfig.Searches,
+				fmt.Sprintf(
+					"must not have more than %d characters (including spaces) in the search list",
+					longestSearches,
+				),
+			),
+		)
 	}
 	for i, search := range spec.DNSConfig.Searches {
 		if search != "." {
 			name := strings.TrimSuffix(search, ".")
-			errs = append(errs, invalid(at.Child("searches").Index(i), name, validation.IsDNS1123SubdomainWithUnderscore(name))...)
+			errs = append(
+				errs,
+				invalid(at.Child("searches").Index(i), name, validation.IsDNS1123SubdomainWithUnderscore(name))...)
 		}
 	}
 	for i, o := range spec.DNSConfig.Options {

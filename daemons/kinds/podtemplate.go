@@ -11,14 +11,21 @@ func podTemplates() *Kind {
 		GVK:      corev1.SchemeGroupVersion.WithKind("PodTemplate"),
 		Resource: "podtemplates", Singular: "podtemplate", Namespaced: true, HasGeneration: true, CreateOnUpdate: true,
 		New: made[corev1.PodTemplate](), NewList: made[corev1.PodTemplateList](),
-		Default:  does(func(t *corev1.PodTemplate) { defaultPodTemplate(&t.Template) }),
-		Warnings: templateWarnings(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template }, "template"),
+		Default: does(func(t *corev1.PodTemplate) { defaultPodTemplate(&t.Template) }),
+		Warnings: templateWarnings(
+			func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template },
+			"template",
+		),
 		Validate: checks(func(t *corev1.PodTemplate) field.ErrorList {
 			return validatePodTemplate(&t.Template, field.NewPath("template"))
 		}),
 		Columns: columns("Containers", "Images", "Pod Labels"),
 		Row: row(func(t *corev1.PodTemplate) []any {
-			return []any{containerNames(&t.Template.Spec), containerImages(&t.Template.Spec), labelText(t.Template.Labels)}
+			return []any{
+				containerNames(&t.Template.Spec),
+				containerImages(&t.Template.Spec),
+				labelText(t.Template.Labels),
+			}
 		}),
 	}
 }

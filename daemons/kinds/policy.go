@@ -30,7 +30,10 @@ func leases() *Kind {
 				errs = append(errs, invalid(path.Child("strategy"), *s, validation.IsQualifiedName(string(*s)))...)
 			}
 			if value(l.Spec.PreferredHolder) != "" && value(l.Spec.Strategy) == "" {
-				errs = append(errs, field.Forbidden(path.Child("preferredHolder"), "may only be specified when `strategy` is defined"))
+				errs = append(
+					errs,
+					field.Forbidden(path.Child("preferredHolder"), "may only be specified when `strategy` is defined"),
+				)
 			}
 			return append(errs, notNegative(int64(value(l.Spec.LeaseTransitions)), path.Child("leaseTransitions"))...)
 		}),
@@ -44,7 +47,8 @@ func leases() *Kind {
 func podDisruptionBudgets() *Kind {
 	return &Kind{
 		GVK:      policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
-		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", ShortNames: []string{"pdb"}, Namespaced: true, HasGeneration: true, ConditionalUpdate: true,
+		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", ShortNames: []string{"pdb"},
+		Namespaced: true, HasGeneration: true, ConditionalUpdate: true,
 		New: made[policyv1.PodDisruptionBudget](), NewList: made[policyv1.PodDisruptionBudgetList](),
 		PrepareCreate: does(func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} }),
 		PrepareUpdate: updates(func(b, old *policyv1.PodDisruptionBudget) { b.Status = old.Status }),
@@ -60,7 +64,10 @@ func podDisruptionBudgets() *Kind {
 			}
 			return []any{least, most, int64(b.Status.DisruptionsAllowed), age(b.CreationTimestamp)}
 		}),
-		Status: status(func(to, from *policyv1.PodDisruptionBudget) { to.Status = *from.Status.DeepCopy() }, validateBudgetStatus),
+		Status: status(
+			func(to, from *policyv1.PodDisruptionBudget) { to.Status = *from.Status.DeepCopy() },
+			validateBudgetStatus,
+		),
 	}
 }
 
@@ -73,10 +80,22 @@ func validateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 	errs = append(errs, countOrShare(b.Spec.MinAvailable, path.Child("minAvailable"))...)
 	errs = append(errs, countOrShare(b.Spec.MaxUnavailable, path.Child("maxUnavailable"))...)
 	if b.Spec.Selector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(b.Spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		errs = append(
+			errs,
+			metavalidation.ValidateLabelSelector(
+				b.Spec.Selector,
+				metavalidation.LabelSelectorValidationOptions{},
+				path.Child("selector"),
+			)...)
 	}
 	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil {
-		errs = append(errs, supported(*p, []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}, path.Child("unhealthyPodEvictionPolicy"))...)
+		errs = append(
+			errs,
+			supported(
+				*p,
+				[]policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget},
+				path.Child("unhealthyPodEvictionPolicy"),
+			)...)
 	}
 	return errs
 }
@@ -87,26 +106,45 @@ const highestUserPriority = int32(1000000000)
 func priorityClasses() *Kind {
 	return &Kind{
 		GVK:      schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
-		Resource: "priorityclasses", Singular: "priorityclass", ShortNames: []string{"pc"}, HasGeneration: true, CreateOnUpdate: true,
-		New: made[schedulingv1.PriorityClass](), NewList: made[schedulingv1.PriorityClassList](),
-		Default: does(func(c *schedulingv1.PriorityClass) { setDefault(&c.PreemptionPolicy, corev1.PreemptLowerPriority) }),
+		Resource: "priorityclasses", Singular: "priorityclass", ShortNames: []string{"pc"}, HasGeneration: true,
+		CreateOnUpdate: true,
+		New:            made[schedulingv1.PriorityClass](), NewList: made[schedulingv1.PriorityClassList](),
+		Default: does(
+			func(c *schedulingv1.PriorityClass) { setDefault(&c.PreemptionPolicy, corev1.PreemptLowerPriority) },
+		),
 		Validate: checks(func(c *schedulingv1.PriorityClass) field.ErrorList {
 			var errs field.ErrorList
 			if strings.HasPrefix(c.Name, "system-") {
 				if builtin, ok := SystemPriorities[c.Name]; !ok || builtin != c.Value {
-					errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+c.Name+" is not a known system priority class"))
+					errs = append(
+						errs,
+						field.Forbidden(
+							field.NewPath("metadata", "name"),
+							"priority class names with 'system-' prefix are reserved for system use only. error: "+
+								c.Name+" is not a known system priority class",
+						),
+					)
 				}
 			} else if c.Value > highestUserPriority {
-				errs = append(errs, field.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000"))
+				errs = append(errs, field.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined "+
+					"priority is 1000000000"))
 			}
-			return append(errs, supported(value(c.PreemptionPolicy), []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}, field.NewPath("preemptionPolicy"))...)
+			return append(
+				errs,
+				supported(
+					value(c.PreemptionPolicy),
+					[]corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever},
+					field.NewPath("preemptionPolicy"),
+				)...)
 		}),
 		ValidateUpdate: compares(func(c, old *schedulingv1.PriorityClass) field.ErrorList {
 			var errs field.ErrorList
 			if c.Value != old.Value {
 				errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 			}
-			return append(errs, immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+			return append(
+				errs,
+				immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
 		}),
 		Columns: columns("Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
 		Row: row(func(c *schedulingv1.PriorityClass) []any {
@@ -149,7 +187,10 @@ func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 		errs = append(errs, metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
 		errs = append(errs, validateTolerations(s.Tolerations, path.Child("tolerations"))...)
 		for i, t := range s.Tolerations {
-			if slices.ContainsFunc(s.Tolerations[:i], func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, other) }) {
+			if slices.ContainsFunc(
+				s.Tolerations[:i],
+				func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, other) },
+			) {
 				errs = append(errs, field.Duplicate(path.Child("tolerations").Index(i), t))
 			}
 		}

@@ -14,7 +14,10 @@ func validatePriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) field.Er
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if exempt := p.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt; exempt != (p.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt) {
-		errs = append(errs, field.Invalid(path.Child("type"), p.Spec.Type, "type must be 'Exempt' if and only if name is 'exempt'"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("type"), p.Spec.Type, "type must be 'Exempt' if and only if name is 'exempt'"),
+		)
 	}
 	switch p.Spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
@@ -34,7 +37,16 @@ func validatePriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) field.Er
 			errs = append(errs, validateLimited(p.Spec.Limited, path.Child("limited"))...)
 		}
 	default:
-		errs = append(errs, supported(p.Spec.Type, []flowcontrolv1.PriorityLevelEnablement{flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited}, path.Child("type"))...)
+		errs = append(
+			errs,
+			supported(
+				p.Spec.Type,
+				[]flowcontrolv1.PriorityLevelEnablement{
+					flowcontrolv1.PriorityLevelEnablementExempt,
+					flowcontrolv1.PriorityLevelEnablementLimited,
+				},
+				path.Child("type"),
+			)...)
 	}
 	return append(errs, validateMandatoryLevel(p, path)...)
 }
@@ -71,7 +83,10 @@ func validateShares(nominal, lendable *int32, path *field.Path) field.ErrorList 
 func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) field.ErrorList {
 	errs := validateShares(l.NominalConcurrencyShares, l.LendablePercent, path)
 	if n := l.BorrowingLimitPercent; n != nil && *n < 0 {
-		errs = append(errs, field.Invalid(path.Child("borrowingLimitPercent"), *n, "if specified, must be a non-negative integer"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("borrowingLimitPercent"), *n, "if specified, must be a non-negative integer"),
+		)
 	}
 	return append(errs, validateLimitResponse(&l.LimitResponse, path.Child("limitResponse"))...)
 }
@@ -81,16 +96,24 @@ func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) fie
 	switch r.Type {
 	case flowcontrolv1.LimitResponseTypeReject:
 		if q != nil {
-			return field.ErrorList{field.Forbidden(path.Child("queuing"), "must be nil if limited.limitResponse.type is not Limited")}
+			return field.ErrorList{
+				field.Forbidden(path.Child("queuing"), "must be nil if limited.limitResponse.type is not Limited"),
+			}
 		}
 		return nil
 	case flowcontrolv1.LimitResponseTypeQueue:
 		if q == nil {
-			return field.ErrorList{field.Required(path.Child("queuing"), "must not be empty if limited.limitResponse.type is Limited")}
+			return field.ErrorList{
+				field.Required(path.Child("queuing"), "must not be empty if limited.limitResponse.type is Limited"),
+			}
 		}
 		return validateQueuing(q, path.Child("queuing"))
 	}
-	return supported(r.Type, []flowcontrolv1.LimitResponseType{flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject}, path.Child("type"))
+	return supported(
+		r.Type,
+		[]flowcontrolv1.LimitResponseType{flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject},
+		path.Child("type"),
+	)
 }
 
 // mostQueues is how many queues a level may have.
@@ -105,16 +128,30 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) fi
 	case q.Queues <= 0:
 		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, "must be positive"))
 	case q.Queues > mostQueues:
-		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d", mostQueues)))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d", mostQueues)),
+		)
 	}
 	switch hand := path.Child("handSize"); {
 	case q.HandSize <= 0:
 		errs = append(errs, field.Invalid(hand, q.HandSize, "must be positive"))
 	case q.HandSize > q.Queues:
-		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)))
+		errs = append(
+			errs,
+			field.Invalid(hand, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)),
+		)
 	case shufflesharding.RequiredEntropyBits(int(q.Queues), int(q.HandSize)) > shufflesharding.MaxHashBits:
-		errs = append(errs, field.Invalid(hand, q.HandSize,
-			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", q.Queues, q.HandSize, shufflesharding.MaxHashBits)))
+		errs = append(errs, field.Invalid(
+			hand,
+			q.HandSize,
+			fmt.Sprintf(
+				"required entropy bits of deckSize %d and handSize %d should not be greater than %d",
+				q.Queues,
+				q.HandSize,
+				shufflesharding.MaxHashBits,
+			),
+		))
 	}
 	return errs
 }

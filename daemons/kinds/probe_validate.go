@@ -28,7 +28,10 @@ func validateProbe(p *corev1.Probe, once bool, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *s, "must be greater than 0"))
 		}
 		if strings.HasSuffix(at.String(), "readinessProbe") {
-			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *s, "must not be set for readinessProbes"))
+			errs = append(
+				errs,
+				field.Invalid(at.Child("terminationGracePeriodSeconds"), *s, "must not be set for readinessProbes"),
+			)
 		}
 	}
 	return errs
@@ -42,7 +45,14 @@ func validateHook(h *corev1.LifecycleHandler, at *field.Path) field.ErrorList {
 }
 
 // validateHandlers demands exactly one way of asking.
-func validateHandlers(exec *corev1.ExecAction, get *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction, grpc *corev1.GRPCAction, sleep *corev1.SleepAction, at *field.Path) field.ErrorList {
+func validateHandlers(
+	exec *corev1.ExecAction,
+	get *corev1.HTTPGetAction,
+	tcp *corev1.TCPSocketAction,
+	grpc *corev1.GRPCAction,
+	sleep *corev1.SleepAction,
+	at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	count := 0
 	one := func(name string) bool {
@@ -61,9 +71,21 @@ func validateHandlers(exec *corev1.ExecAction, get *corev1.HTTPGetAction, tcp *c
 			errs = append(errs, field.Required(where.Child("path"), ""))
 		}
 		errs = append(errs, portOrName(get.Port, where.Child("port"))...)
-		errs = append(errs, supported(get.Scheme, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}, where.Child("scheme"))...)
+		errs = append(
+			errs,
+			supported(
+				get.Scheme,
+				[]corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS},
+				where.Child("scheme"),
+			)...)
 		for i, h := range get.HTTPHeaders {
-			errs = append(errs, invalid(where.Child("httpHeaders").Index(i).Child("name"), h.Name, validation.IsHTTPHeaderName(h.Name))...)
+			errs = append(
+				errs,
+				invalid(
+					where.Child("httpHeaders").Index(i).Child("name"),
+					h.Name,
+					validation.IsHTTPHeaderName(h.Name),
+				)...)
 		}
 	}
 	if tcp != nil && one("tcpSocket") {
@@ -82,7 +104,11 @@ func validateHandlers(exec *corev1.ExecAction, get *corev1.HTTPGetAction, tcp *c
 }
 
 // standardResources are those that containers may ask for by a plain name.
-var standardResources = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+var standardResources = []corev1.ResourceName{
+	corev1.ResourceCPU,
+	corev1.ResourceMemory,
+	corev1.ResourceEphemeralStorage,
+}
 
 func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -97,11 +123,24 @@ func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.
 		where := at.Child("requests")
 		switch {
 		case ok && (extended(name) || hugePages(name)) && request.Cmp(limit) != 0:
-			errs = append(errs, field.Invalid(where, request.String(), "must be equal to "+string(name)+" limit of "+limit.String()))
+			errs = append(
+				errs,
+				field.Invalid(where, request.String(), "must be equal to "+string(name)+" limit of "+limit.String()),
+			)
 		case ok && request.Cmp(limit) > 0:
-			errs = append(errs, field.Invalid(where, request.String(), "must be less than or equal to "+string(name)+" limit of "+limit.String()))
+			errs = append(
+				errs,
+				field.Invalid(
+					where,
+					request.String(),
+					"must be less than or equal to "+string(name)+" limit of "+limit.String(),
+				),
+			)
 		case !ok && (extended(name) || hugePages(name)):
-			errs = append(errs, field.Required(at.Child("limits"), "Limit must be set for non overcommitable resources"))
+			errs = append(
+				errs,
+				field.Required(at.Child("limits"), "Limit must be set for non overcommitable resources"),
+			)
 		}
 	}
 	if !ordinary(r.Limits) && !ordinary(r.Requests) && (anyHugePages(r.Limits) || anyHugePages(r.Requests)) {
@@ -148,16 +187,20 @@ func quantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
 
 // plainNames are resources that have a name without a domain and are no container's.
 var plainNames = []corev1.ResourceName{
-	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceRequestsStorage,
+	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
+	corev1.ResourceRequestsStorage,
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
-	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
-	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceStorage, corev1.ResourceServicesNodePorts,
+	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
+	corev1.ResourceSecrets,
+	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceStorage,
+	corev1.ResourceServicesNodePorts,
 	corev1.ResourceServicesLoadBalancers,
 }
 
 func resourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	if !strings.Contains(string(name), "/") {
-		if !slices.Contains(standardResources, name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+		if !slices.Contains(standardResources, name) &&
+			!strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 			var errs field.ErrorList
 			if !slices.Contains(plainNames, name) {
 				errs = append(errs, field.Invalid(at, name, "must be a standard resource type or fully qualified"))

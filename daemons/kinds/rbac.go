@@ -35,10 +35,19 @@ func clusterRoles() *Kind {
 			if r.AggregationRule != nil {
 				path := field.NewPath("aggregationRule", "clusterRoleSelectors")
 				if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
-					errs = append(errs, field.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+					errs = append(
+						errs,
+						field.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"),
+					)
 				}
 				for i := range r.AggregationRule.ClusterRoleSelectors {
-					errs = append(errs, metavalidation.ValidateLabelSelector(&r.AggregationRule.ClusterRoleSelectors[i], metavalidation.LabelSelectorValidationOptions{}, path.Index(i))...)
+					errs = append(
+						errs,
+						metavalidation.ValidateLabelSelector(
+							&r.AggregationRule.ClusterRoleSelectors[i],
+							metavalidation.LabelSelectorValidationOptions{},
+							path.Index(i),
+						)...)
 				}
 			}
 			return errs
@@ -71,18 +80,38 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 		}
 		if len(r.NonResourceURLs) > 0 {
 			if namespaced {
-				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
+				errs = append(
+					errs,
+					field.Invalid(
+						path.Child("nonResourceURLs"),
+						r.NonResourceURLs,
+						"namespaced rules cannot apply to non-resource URLs",
+					),
+				)
 			}
 			if len(r.APIGroups)+len(r.Resources)+len(r.ResourceNames) > 0 {
-				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
+				errs = append(
+					errs,
+					field.Invalid(
+						path.Child("nonResourceURLs"),
+						r.NonResourceURLs,
+						"rules cannot apply to both regular resources and non-resource URLs",
+					),
+				)
 			}
 			continue
 		}
 		if len(r.APIGroups) == 0 {
-			errs = append(errs, field.Required(path.Child("apiGroups"), "resource rules must supply at least one api group"))
+			errs = append(
+				errs,
+				field.Required(path.Child("apiGroups"), "resource rules must supply at least one api group"),
+			)
 		}
 		if len(r.Resources) == 0 {
-			errs = append(errs, field.Required(path.Child("resources"), "resource rules must supply at least one resource"))
+			errs = append(
+				errs,
+				field.Required(path.Child("resources"), "resource rules must supply at least one resource"),
+			)
 		}
 	}
 	return errs
@@ -91,31 +120,39 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 func roleBindings() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
-		Resource: "rolebindings", Singular: "rolebinding", Namespaced: true, NameErrors: pathSegmentName, CreateOnUpdate: true,
-		New: made[rbacv1.RoleBinding](), NewList: made[rbacv1.RoleBindingList](),
+		Resource: "rolebindings", Singular: "rolebinding", Namespaced: true, NameErrors: pathSegmentName,
+		CreateOnUpdate: true,
+		New:            made[rbacv1.RoleBinding](), NewList: made[rbacv1.RoleBindingList](),
 		Default: does(func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
 		Validate: checks(func(b *rbacv1.RoleBinding) field.ErrorList {
 			return validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true)
 		}),
 		ValidateUpdate: compares(func(b, old *rbacv1.RoleBinding) field.ErrorList {
-			return append(validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true), sameRole(b.RoleRef, old.RoleRef)...)
+			return append(
+				validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true),
+				sameRole(b.RoleRef, old.RoleRef)...)
 		}),
 		Columns: columns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
-		Row:     row(func(b *rbacv1.RoleBinding) []any { return bindingRow(b.RoleRef, b.Subjects, b.CreationTimestamp) }),
+		Row: row(
+			func(b *rbacv1.RoleBinding) []any { return bindingRow(b.RoleRef, b.Subjects, b.CreationTimestamp) },
+		),
 	}
 }
 
 func clusterRoleBindings() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
-		Resource: "clusterrolebindings", Singular: "clusterrolebinding", NameErrors: pathSegmentName, CreateOnUpdate: true,
-		New: made[rbacv1.ClusterRoleBinding](), NewList: made[rbacv1.ClusterRoleBindingList](),
+		Resource: "clusterrolebindings", Singular: "clusterrolebinding", NameErrors: pathSegmentName,
+		CreateOnUpdate: true,
+		New:            made[rbacv1.ClusterRoleBinding](), NewList: made[rbacv1.ClusterRoleBindingList](),
 		Default: does(func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
 		Validate: checks(func(b *rbacv1.ClusterRoleBinding) field.ErrorList {
 			return validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false)
 		}),
 		ValidateUpdate: compares(func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-			return append(validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false), sameRole(b.RoleRef, old.RoleRef)...)
+			return append(
+				validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false),
+				sameRole(b.RoleRef, old.RoleRef)...)
 		}),
 		Columns: columns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
 		Row: row(func(b *rbacv1.ClusterRoleBinding) []any {
@@ -140,7 +177,12 @@ func sameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 	return nil
 }
 
-func validateRoleBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, kinds []string, namespaced bool) field.ErrorList {
+func validateRoleBinding(
+	ref rbacv1.RoleRef,
+	subjects []rbacv1.Subject,
+	kinds []string,
+	namespaced bool,
+) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("roleRef")
 	if ref.APIGroup != rbacv1.GroupName {
@@ -175,7 +217,14 @@ func validateRoleBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, kinds []
 				errs = append(errs, notSupported(at.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
 			}
 		default:
-			errs = append(errs, notSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+			errs = append(
+				errs,
+				notSupported(
+					at.Child("kind"),
+					s.Kind,
+					[]string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind},
+				),
+			)
 		}
 	}
 	return errs

@@ -22,23 +22,44 @@ func replicaSets() *Kind {
 		}),
 		PrepareCreate: does(func(r *appsv1.ReplicaSet) { r.Status = appsv1.ReplicaSetStatus{} }),
 		PrepareUpdate: updates(func(r, old *appsv1.ReplicaSet) { r.Status = old.Status }),
-		Warnings:      namedWarnings(templateWarnings(func(o *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &o.Spec.Template }, "spec", "template")),
-		Validate:      checks(validateReplicaSet),
+		Warnings: namedWarnings(
+			templateWarnings(
+				func(o *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &o.Spec.Template },
+				"spec",
+				"template",
+			),
+		),
+		Validate: checks(validateReplicaSet),
 		ValidateUpdate: compares(func(r, old *appsv1.ReplicaSet) field.ErrorList {
-			return append(validateReplicaSet(r), immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+			return append(
+				validateReplicaSet(r),
+				immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 		}),
 		Fields: selectable(func(r *appsv1.ReplicaSet) fields.Set {
 			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
 		}),
-		Columns: columns("Desired:integer", "Current:integer", "Ready:integer", "Age", "Containers*", "Images*", "Selector*"),
+		Columns: columns(
+			"Desired:integer",
+			"Current:integer",
+			"Ready:integer",
+			"Age",
+			"Containers*",
+			"Images*",
+			"Selector*",
+		),
 		Row: row(func(r *appsv1.ReplicaSet) []any {
 			spec := &r.Spec.Template.Spec
 			return []any{
-				int64(value(r.Spec.Replicas)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), age(r.CreationTimestamp),
+				int64(
+					value(r.Spec.Replicas),
+				), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), age(r.CreationTimestamp),
 				containerNames(spec), containerImages(spec), selectorText(r.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *appsv1.ReplicaSet) { to.Status = *from.Status.DeepCopy() }, validateReplicaSetStatus),
+		Status: status(
+			func(to, from *appsv1.ReplicaSet) { to.Status = *from.Status.DeepCopy() },
+			validateReplicaSetStatus,
+		),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				r := o.(*appsv1.ReplicaSet)
@@ -70,7 +91,8 @@ func validateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
 func replicationControllers() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("ReplicationController"),
-		Resource: "replicationcontrollers", Singular: "replicationcontroller", ShortNames: []string{"rc"}, Categories: []string{"all"},
+		Resource: "replicationcontrollers", Singular: "replicationcontroller", ShortNames: []string{"rc"},
+		Categories: []string{"all"},
 		Namespaced: true, StorageKey: "controllers", HasGeneration: true, Dependents: OrphanDependents,
 		New: made[corev1.ReplicationController](), NewList: made[corev1.ReplicationControllerList](),
 		Default:       does(defaultReplicationController),
@@ -83,18 +105,31 @@ func replicationControllers() *Kind {
 		Fields: selectable(func(r *corev1.ReplicationController) fields.Set {
 			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
 		}),
-		Columns: columns("Desired:integer", "Current:integer", "Ready:integer", "Age", "Containers*", "Images*", "Selector*"),
+		Columns: columns(
+			"Desired:integer",
+			"Current:integer",
+			"Ready:integer",
+			"Age",
+			"Containers*",
+			"Images*",
+			"Selector*",
+		),
 		Row: row(func(r *corev1.ReplicationController) []any {
 			names, images := "", ""
 			if r.Spec.Template != nil {
 				names, images = containerNames(&r.Spec.Template.Spec), containerImages(&r.Spec.Template.Spec)
 			}
 			return []any{
-				int64(value(r.Spec.Replicas)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), age(r.CreationTimestamp),
+				int64(
+					value(r.Spec.Replicas),
+				), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), age(r.CreationTimestamp),
 				names, images, labelText(r.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *corev1.ReplicationController) { to.Status = *from.Status.DeepCopy() }, validateReplicationControllerStatus),
+		Status: status(
+			func(to, from *corev1.ReplicationController) { to.Status = *from.Status.DeepCopy() },
+			validateReplicationControllerStatus,
+		),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				r := o.(*corev1.ReplicationController)
@@ -131,8 +166,17 @@ func validateReplicationController(r *corev1.ReplicationController) field.ErrorL
 		return append(errs, field.Required(path.Child("template"), ""))
 	}
 	if !labels.SelectorFromSet(r.Spec.Selector).Matches(labels.Set(r.Spec.Template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), r.Spec.Template.Labels, "`selector` does not match template `labels`"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("template", "metadata", "labels"),
+				r.Spec.Template.Labels,
+				"`selector` does not match template `labels`",
+			),
+		)
 	}
 	errs = append(errs, validatePodTemplate(r.Spec.Template, path.Child("template"))...)
-	return append(errs, alwaysRestart("ReplicationController", &r.Spec.Template.Spec, path.Child("template", "spec"))...)
+	return append(
+		errs,
+		alwaysRestart("ReplicationController", &r.Spec.Template.Spec, path.Child("template", "spec"))...)
 }

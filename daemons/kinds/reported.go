@@ -22,7 +22,9 @@ func validateNamespaceStatus(n, _ *corev1.Namespace) field.ErrorList {
 	case n.DeletionTimestamp.IsZero() && phase != corev1.NamespaceActive:
 		return field.ErrorList{field.Invalid(path, phase, "may only be 'Active' if `deletionTimestamp` is empty")}
 	case !n.DeletionTimestamp.IsZero() && phase != corev1.NamespaceTerminating:
-		return field.ErrorList{field.Invalid(path, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
+		return field.ErrorList{
+			field.Invalid(path, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+		}
 	}
 	return nil
 }
@@ -33,7 +35,11 @@ func validateQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
 }
 
 func validateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	return notNegativeCounts(field.NewPath("status"), tally{"currentReplicas", int64(a.Status.CurrentReplicas)}, tally{"desiredReplicas", int64(a.Status.DesiredReplicas)})
+	return notNegativeCounts(
+		field.NewPath("status"),
+		tally{"currentReplicas", int64(a.Status.CurrentReplicas)},
+		tally{"desiredReplicas", int64(a.Status.DesiredReplicas)},
+	)
 }
 
 // validateNodeStatus checks what a node says that it has, and where it is.
@@ -79,7 +85,13 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 		case in.IP == "" && in.IPMode != nil:
 			errs = append(errs, field.Forbidden(mode, "may not be specified when `ip` is not set"))
 		case in.IPMode != nil:
-			errs = append(errs, supported(*in.IPMode, []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP}, mode)...)
+			errs = append(
+				errs,
+				supported(
+					*in.IPMode,
+					[]corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP},
+					mode,
+				)...)
 		}
 	}
 	return errs
@@ -88,7 +100,9 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 func validateIngressStatus(i, _ *networkingv1.Ingress) field.ErrorList {
 	var errs field.ErrorList
 	for n, in := range i.Status.LoadBalancer.Ingress {
-		errs = append(errs, balancer(in.IP, in.Hostname, field.NewPath("status", "loadBalancer", "ingress").Index(n))...)
+		errs = append(
+			errs,
+			balancer(in.IP, in.Hostname, field.NewPath("status", "loadBalancer", "ingress").Index(n))...)
 	}
 	return errs
 }
@@ -97,7 +111,11 @@ func validateIngressStatus(i, _ *networkingv1.Ingress) field.ErrorList {
 func balancer(ip, hostname string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if ip != "" && net.ParseIP(ip) == nil {
-		errs = append(errs, field.Invalid(at.Child("ip"), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)").WithOrigin("format=ip-sloppy"))
+		errs = append(
+			errs,
+			field.Invalid(at.Child("ip"), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)").
+				WithOrigin("format=ip-sloppy"),
+		)
 	}
 	if hostname != "" {
 		errs = append(errs, dns1123Subdomain(hostname, at.Child("hostname"))...)
@@ -136,11 +154,18 @@ func validateAttachmentStatus(a, _ *storagev1.VolumeAttachment) field.ErrorList 
 }
 
 func validateAPIServiceStatus(s, _ *apiregistrationv1.APIService) field.ErrorList {
-	known := []apiregistrationv1.ConditionStatus{apiregistrationv1.ConditionFalse, apiregistrationv1.ConditionTrue, apiregistrationv1.ConditionUnknown}
+	known := []apiregistrationv1.ConditionStatus{
+		apiregistrationv1.ConditionFalse,
+		apiregistrationv1.ConditionTrue,
+		apiregistrationv1.ConditionUnknown,
+	}
 	var errs field.ErrorList
 	for i, c := range s.Status.Conditions {
 		if !slices.Contains(known, c.Status) {
-			errs = append(errs, notSupported(field.NewPath("status", "conditions").Index(i).Child("status"), c.Status, known))
+			errs = append(
+				errs,
+				notSupported(field.NewPath("status", "conditions").Index(i).Child("status"), c.Status, known),
+			)
 		}
 	}
 	return errs

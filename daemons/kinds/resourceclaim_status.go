@@ -28,7 +28,8 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		if r.APIGroup != "" {
 			errs = append(errs, dns1123Subdomain(r.APIGroup, at.Child("apiGroup"))...)
 		}
-		for _, f := range []struct{ name, text string }{{"resource", r.Resource}, {"name", r.Name}, {"uid", string(r.UID)}} {
+		for _, f := range []struct{ name, text string }{{"resource", r.Resource}, {"name", r.Name},
+			{"uid", string(r.UID)}} {
 			if f.text == "" {
 				errs = append(errs, field.Required(at.Child(f.name), ""))
 			}
@@ -39,7 +40,10 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		seen.Insert(string(r.UID))
 	}
 	if len(s.ReservedFor) > 0 && s.Allocation == nil {
-		errs = append(errs, field.Forbidden(path.Child("reservedFor"), "may not be specified when `allocated` is not set"))
+		errs = append(
+			errs,
+			field.Forbidden(path.Child("reservedFor"), "may not be specified when `allocated` is not set"),
+		)
 	}
 	if c.DeletionTimestamp != nil {
 		was := sets.New[string]()
@@ -47,10 +51,19 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 			was.Insert(string(r.UID))
 		}
 		if !was.IsSuperset(seen) {
-			errs = append(errs, field.Forbidden(path.Child("reservedFor"), "new entries may not be added while claim is being deleted"))
+			errs = append(
+				errs,
+				field.Forbidden(path.Child("reservedFor"), "new entries may not be added while claim is being deleted"),
+			)
 		}
 		if s.Allocation != nil && old.Status.Allocation == nil {
-			errs = append(errs, field.Forbidden(path.Child("allocation"), "new allocations are not allowed while claim is being deleted"))
+			errs = append(
+				errs,
+				field.Forbidden(
+					path.Child("allocation"),
+					"new allocations are not allowed while claim is being deleted",
+				),
+			)
 		}
 	}
 	if s.Allocation != nil && old.Status.Allocation != nil {
@@ -77,15 +90,35 @@ func validateAllocation(a *resourcev1.AllocationResult, names map[string]bool, p
 	for i, r := range a.Devices.Results {
 		where := at.Child("results").Index(i)
 		if !names[r.Request] {
-			errs = append(errs, field.Invalid(where.Child("request"), r.Request, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
+			errs = append(
+				errs,
+				field.Invalid(
+					where.Child("request"),
+					r.Request,
+					"must be the name of a request in the claim or the name of a request and a subrequest separated "+
+						"by '/'",
+				),
+			)
 		}
 		errs = append(errs, driverName(r.Driver, where.Child("driver"))...)
 		errs = append(errs, poolName(r.Pool, where.Child("pool"))...)
 		errs = append(errs, label(r.Device, where.Child("device"))...)
 		errs = append(errs, validateDeviceTolerations(r.Tolerations, where.Child("tolerations"))...)
 		errs = append(errs, validateSkipped(r.SkipNodeOperations, where.Child("skipNodeOperations"))...)
-		errs = append(errs, bindingConditions(r.BindingConditions, resourcev1.BindingConditionsMaxSize, where.Child("bindingConditions"))...)
-		errs = append(errs, bindingConditions(r.BindingFailureConditions, resourcev1.BindingFailureConditionsMaxSize, where.Child("bindingFailureConditions"))...)
+		errs = append(
+			errs,
+			bindingConditions(
+				r.BindingConditions,
+				resourcev1.BindingConditionsMaxSize,
+				where.Child("bindingConditions"),
+			)...)
+		errs = append(
+			errs,
+			bindingConditions(
+				r.BindingFailureConditions,
+				resourcev1.BindingFailureConditionsMaxSize,
+				where.Child("bindingFailureConditions"),
+			)...)
 		if r.ShareID != nil {
 			errs = append(errs, shareID(string(*r.ShareID), where.Child("shareID"))...)
 		}
@@ -135,7 +168,11 @@ func bindingConditions(list []string, most int, path *field.Path) field.ErrorLis
 	return errs
 }
 
-func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.AllocationResult, at *field.Path) field.ErrorList {
+func validateDeviceStatus(
+	d *resourcev1.AllocatedDeviceStatus,
+	a *resourcev1.AllocationResult,
+	at *field.Path,
+) field.ErrorList {
 	errs := driverName(d.Driver, at.Child("driver"))
 	errs = append(errs, poolName(d.Pool, at.Child("pool"))...)
 	errs = append(errs, label(d.Device, at.Child("device"))...)
@@ -149,13 +186,19 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.All
 			if r.ShareID != nil {
 				share = string(*r.ShareID)
 			}
-			allocated = allocated || r.Driver == d.Driver && r.Pool == d.Pool && r.Device == d.Device && share == value(d.ShareID)
+			allocated = allocated ||
+				r.Driver == d.Driver && r.Pool == d.Pool && r.Device == d.Device && share == value(d.ShareID)
 		}
 	}
 	if !allocated {
-		errs = append(errs, field.Invalid(at, d.Driver+"/"+d.Pool+"/"+d.Device, "must be an allocated device in the claim"))
+		errs = append(
+			errs,
+			field.Invalid(at, d.Driver+"/"+d.Pool+"/"+d.Device, "must be an allocated device in the claim"),
+		)
 	}
-	errs = append(errs, tooMany(len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions, at.Child("conditions"))...)
+	errs = append(
+		errs,
+		tooMany(len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions, at.Child("conditions"))...)
 	errs = append(errs, metavalidation.ValidateConditions(d.Conditions, at.Child("conditions"))...)
 	if d.Data != nil && len(d.Data.Raw) > 0 {
 		errs = append(errs, rawObject(d.Data.Raw, resourcev1.AllocatedDeviceStatusDataMaxLength, at.Child("data"))...)
@@ -182,7 +225,14 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.All
 			errs = append(errs, field.Duplicate(where.Child("ips").Index(i), ip))
 		}
 		if p, err := netip.ParsePrefix(ip); err != nil || p.String() != ip {
-			errs = append(errs, field.Invalid(where.Child("ips").Index(i), ip, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"))
+			errs = append(
+				errs,
+				field.Invalid(
+					where.Child("ips").Index(i),
+					ip,
+					"must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)",
+				),
+			)
 		}
 	}
 	return errs

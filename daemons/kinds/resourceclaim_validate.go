@@ -28,7 +28,10 @@ func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.Erro
 		errs = append(errs, requestNames(one.Requests, names, at.Child("requests"))...)
 		switch {
 		case one.MatchAttribute != nil && one.DistinctAttribute != nil:
-			errs = append(errs, field.Invalid(at, "", "exactly one of `matchAttribute` and `distinctAttribute` must be set"))
+			errs = append(
+				errs,
+				field.Invalid(at, "", "exactly one of `matchAttribute` and `distinctAttribute` must be set"),
+			)
 		case one.MatchAttribute != nil:
 			errs = append(errs, fullyQualified(*one.MatchAttribute, at.Child("matchAttribute"))...)
 		case one.DistinctAttribute != nil:
@@ -50,7 +53,14 @@ func validateDeviceRequest(r *resourcev1.DeviceRequest, names map[string]bool, a
 	errs := label(r.Name, at.Child("name"))
 	switch {
 	case r.Exactly != nil && len(r.FirstAvailable) > 0:
-		return append(errs, field.Invalid(at, r, "exactly one of `exactly` and `firstAvailable` is required, but multiple fields are set"))
+		return append(
+			errs,
+			field.Invalid(
+				at,
+				r,
+				"exactly one of `exactly` and `firstAvailable` is required, but multiple fields are set",
+			),
+		)
 	case r.Exactly != nil:
 		e := r.Exactly
 		return append(errs, validateAsked(asked{
@@ -59,7 +69,9 @@ func validateDeviceRequest(r *resourcev1.DeviceRequest, names map[string]bool, a
 	case len(r.FirstAvailable) == 0:
 		return append(errs, field.Required(at, "exactly one of `exactly` and `firstAvailable` is required"))
 	}
-	errs = append(errs, tooMany(len(r.FirstAvailable), resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"))...)
+	errs = append(
+		errs,
+		tooMany(len(r.FirstAvailable), resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"))...)
 	for i := range r.FirstAvailable {
 		sub, where := &r.FirstAvailable[i], at.Child("firstAvailable").Index(i)
 		errs = append(errs, label(sub.Name, where.Child("name"))...)
@@ -96,7 +108,10 @@ func validateAsked(a asked, at *field.Path) field.ErrorList {
 	switch a.mode {
 	case resourcev1.DeviceAllocationModeAll:
 		if a.count != 0 {
-			errs = append(errs, field.Invalid(at.Child("count"), a.count, "must not be specified when allocationMode is 'All'"))
+			errs = append(
+				errs,
+				field.Invalid(at.Child("count"), a.count, "must not be specified when allocationMode is 'All'"),
+			)
 		}
 	case resourcev1.DeviceAllocationModeExactCount:
 		if a.count <= 0 {
@@ -151,7 +166,8 @@ func requestNames(list []string, names map[string]bool, path *field.Path) field.
 		}
 		text := "must be the name of a request in the claim"
 		if strings.Contains(name, "/") {
-			text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+			text = "must be the name of a request in the claim or the name of a request and a subrequest separated " +
+				"by '/'"
 		}
 		errs = append(errs, field.Invalid(path.Index(i), name, text))
 	}
@@ -164,5 +180,7 @@ func validateDeviceConfiguration(c resourcev1.DeviceConfiguration, at *field.Pat
 		return field.ErrorList{field.Required(at.Child("opaque"), "")}
 	}
 	errs := driverName(o.Driver, at.Child("opaque", "driver"))
-	return append(errs, rawObject(o.Parameters.Raw, resourcev1.OpaqueParametersMaxLength, at.Child("opaque", "parameters"))...)
+	return append(
+		errs,
+		rawObject(o.Parameters.Raw, resourcev1.OpaqueParametersMaxLength, at.Child("opaque", "parameters"))...)
 }

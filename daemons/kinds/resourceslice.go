@@ -31,7 +31,9 @@ func resourceSlices() *Kind {
 		}),
 		Fields: selectable(func(s *resourcev1.ResourceSlice) fields.Set {
 			return fields.Set{
-				resourcev1.ResourceSliceSelectorNodeName: value(s.Spec.NodeName), resourcev1.ResourceSliceSelectorDriver: s.Spec.Driver,
+				resourcev1.ResourceSliceSelectorNodeName: value(
+					s.Spec.NodeName,
+				), resourcev1.ResourceSliceSelectorDriver: s.Spec.Driver,
 				resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
 			}
 		}),
@@ -48,7 +50,14 @@ func validateResourceSlice(s *resourcev1.ResourceSlice) field.ErrorList {
 	errs := driverName(spec.Driver, path.Child("driver"))
 	errs = append(errs, poolName(spec.Pool.Name, path.Child("pool", "name"))...)
 	if spec.Pool.ResourceSliceCount <= 0 {
-		errs = append(errs, field.Invalid(path.Child("pool", "resourceSliceCount"), spec.Pool.ResourceSliceCount, "must be greater than zero"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("pool", "resourceSliceCount"),
+				spec.Pool.ResourceSliceCount,
+				"must be greater than zero",
+			),
+		)
 	}
 	errs = append(errs, notNegative(spec.Pool.Generation, path.Child("pool", "generation"))...)
 	errs = append(errs, validateSliceNodes(spec, path)...)
@@ -82,7 +91,10 @@ func validateSliceNodes(spec *resourcev1.ResourceSliceSpec, path *field.Path) fi
 	if spec.NodeName != nil {
 		ways = append(ways, "`nodeName`")
 		if *spec.NodeName == "" {
-			errs = append(errs, field.Invalid(path.Child("nodeName"), "", "must be either unset or set to a non-empty string"))
+			errs = append(
+				errs,
+				field.Invalid(path.Child("nodeName"), "", "must be either unset or set to a non-empty string"),
+			)
 		} else {
 			errs = append(errs, dns1123Subdomain(*spec.NodeName, path.Child("nodeName"))...)
 		}
@@ -115,7 +127,8 @@ func validateSliceNodes(spec *resourcev1.ResourceSliceSpec, path *field.Path) fi
 }
 
 func validateSkipped(list []resourcev1.SkipNodeOperation, path *field.Path) field.ErrorList {
-	const prepare, unprepare, all = resourcev1.SkipNodeOperationNodePrepareResources, resourcev1.SkipNodeOperationNodeUnprepareResources, resourcev1.SkipNodeOperationAll
+	const prepare, unprepare, all = resourcev1.SkipNodeOperationNodePrepareResources,
+		resourcev1.SkipNodeOperationNodeUnprepareResources, resourcev1.SkipNodeOperationAll
 	var errs field.ErrorList
 	again := repeated(list)
 	for i, op := range list {
@@ -125,7 +138,14 @@ func validateSkipped(list []resourcev1.SkipNodeOperation, path *field.Path) fiel
 		errs = append(errs, supported(op, []resourcev1.SkipNodeOperation{all, prepare, unprepare}, path.Index(i))...)
 	}
 	if slices.Contains(list, prepare) && !slices.Contains(list, unprepare) && !slices.Contains(list, all) {
-		errs = append(errs, field.Invalid(path, list, "\"NodePrepareResources\" cannot be specified unless \"NodeUnprepareResources\" is also listed"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path,
+				list,
+				"\"NodePrepareResources\" cannot be specified unless \"NodeUnprepareResources\" is also listed",
+			),
+		)
 	}
 	return errs
 }

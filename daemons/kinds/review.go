@@ -10,7 +10,12 @@ import (
 
 // Reviews are questions: they are posted, answered and forgotten.
 
-func review(gv schema.GroupVersion, kind, resource, singular string, namespaced bool, make func() runtime.Object) *Kind {
+func review(
+	gv schema.GroupVersion,
+	kind, resource, singular string,
+	namespaced bool,
+	make func() runtime.Object,
+) *Kind {
 	return &Kind{
 		GVK: gv.WithKind(kind), Resource: resource, Singular: singular, Namespaced: namespaced,
 		Virtual: true, Verbs: createOnly, New: make, NewList: made[metav1.List](),
@@ -18,25 +23,67 @@ func review(gv schema.GroupVersion, kind, resource, singular string, namespaced 
 }
 
 func tokenReviews() *Kind {
-	return review(authenticationv1.SchemeGroupVersion, "TokenReview", "tokenreviews", "tokenreview", false, made[authenticationv1.TokenReview]())
+	return review(
+		authenticationv1.SchemeGroupVersion,
+		"TokenReview",
+		"tokenreviews",
+		"tokenreview",
+		false,
+		made[authenticationv1.TokenReview](),
+	)
 }
 
 func selfSubjectReviews() *Kind {
-	return review(authenticationv1.SchemeGroupVersion, "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview", false, made[authenticationv1.SelfSubjectReview]())
+	return review(
+		authenticationv1.SchemeGroupVersion,
+		"SelfSubjectReview",
+		"selfsubjectreviews",
+		"selfsubjectreview",
+		false,
+		made[authenticationv1.SelfSubjectReview](),
+	)
 }
 
 func subjectAccessReviews() *Kind {
-	return review(authorizationv1.SchemeGroupVersion, "SubjectAccessReview", "subjectaccessreviews", "subjectaccessreview", false, made[authorizationv1.SubjectAccessReview]())
+	return review(
+		authorizationv1.SchemeGroupVersion,
+		"SubjectAccessReview",
+		"subjectaccessreviews",
+		"subjectaccessreview",
+		false,
+		made[authorizationv1.SubjectAccessReview](),
+	)
 }
 
 func localSubjectAccessReviews() *Kind {
-	return review(authorizationv1.SchemeGroupVersion, "LocalSubjectAccessReview", "localsubjectaccessreviews", "localsubjectaccessreview", true, made[authorizationv1.LocalSubjectAccessReview]())
+	return review(
+		authorizationv1.SchemeGroupVersion,
+		"LocalSubjectAccessReview",
+		"localsubjectaccessreviews",
+		"localsubjectaccessreview",
+		true,
+		made[authorizationv1.LocalSubjectAccessReview](),
+	)
 }
 
 func selfSubjectAccessReviews() *Kind {
-	return review(authorizationv1.SchemeGroupVersion, "SelfSubjectAccessReview", "selfsubjectaccessreviews", "selfsubjectaccessreview", false, made[authorizationv1.SelfSubjectAccessReview]())
+	return review(
+		authorizationv1.SchemeGroupVersion,
+		"SelfSubjectAccessReview",
+		"selfsubjectaccessreviews",
+		"selfsubjectaccessreview",
+		false,
+		made[authorizationv1.SelfSubjectAccessReview](),
+	)
 }
 
 func selfSubjectRulesReviews() *Kind {
-	return review(authorizationv1.SchemeGroupVersion, "SelfSubjectRulesReview", "selfsubjectrulesreviews", "selfsubjectrulesreview", false, made[authorizationv1.SelfSubjectRulesReview]())
+	return review(
+		authorizationv1.SchemeGroupVersion,
+		"SelfSubjectRulesReview",
+		"selfsubjectrulesreviews",
+		"selfsubjectrulesreview",
+		false,
+		made[authorizationv1.SelfSubjectRulesReview](),
+	)
 }

@@ -16,12 +16,23 @@ import (
 func comparedPod() *corev1.Pod {
 	seconds, yes := int64(30), true
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"app": "a"}, CreationTimestamp: metav1.NewTime(time.Unix(1000, 0)),
-			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: &yes}},
-			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:a":{}}`)}}}},
-		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &seconds, Containers: []corev1.Container{{Name: "c", Image: "i",
-			Resources:     corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}},
-			LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web")}}}}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              "p",
+			Labels:            map[string]string{"app": "a"},
+			CreationTimestamp: metav1.NewTime(time.Unix(1000, 0)),
+			OwnerReferences:   []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: &yes}},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:a":{}}`)}},
+			},
+		},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: &seconds,
+			Containers: []corev1.Container{{Name: "c", Image: "i",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}},
+				LivenessProbe: &corev1.Probe{
+					ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web")}},
+				}}},
+		},
 	}
 }
 
@@ -47,7 +58,8 @@ func TestSameAgreesWithTheAPIsOwnComparison(t *testing.T) {
 	} {
 		p := comparedPod()
 		change(p)
-		if want := equality.Semantic.DeepEqual(comparedPod(), p); Same(comparedPod(), p) != want || Same(p, comparedPod()) != want {
+		if want := equality.Semantic.DeepEqual(comparedPod(), p); Same(comparedPod(), p) != want ||
+			Same(p, comparedPod()) != want {
 			t.Errorf("%s: not %v", name, want)
 		}
 		if want := equality.Semantic.DeepEqual(comparedPod().Spec, p.Spec); Same(comparedPod().Spec, p.Spec) != want {

@@ -17,7 +17,14 @@ var sysctlName = pattern(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0
 func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.HostPID && value(spec.ShareProcessNamespace) {
-		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("shareProcessNamespace"),
+				true,
+				"ShareProcessNamespace and HostPID cannot both be enabled",
+			),
+		)
 	}
 	if spec.HostUsers != nil && !*spec.HostUsers {
 		for _, of := range []struct {
@@ -39,13 +46,37 @@ func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 		errs = append(errs, identity(&s.SupplementalGroups[i], path.Child("supplementalGroups").Index(i))...)
 	}
 	if p := s.FSGroupChangePolicy; p != nil {
-		errs = append(errs, supported(*p, []corev1.PodFSGroupChangePolicy{corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch}, path.Child("fsGroupChangePolicy"))...)
+		errs = append(
+			errs,
+			supported(
+				*p,
+				[]corev1.PodFSGroupChangePolicy{corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch},
+				path.Child("fsGroupChangePolicy"),
+			)...)
 	}
 	if p := s.SupplementalGroupsPolicy; p != nil {
-		errs = append(errs, supported(*p, []corev1.SupplementalGroupsPolicy{corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict}, path.Child("supplementalGroupsPolicy"))...)
+		errs = append(
+			errs,
+			supported(
+				*p,
+				[]corev1.SupplementalGroupsPolicy{
+					corev1.SupplementalGroupsPolicyMerge,
+					corev1.SupplementalGroupsPolicyStrict,
+				},
+				path.Child("supplementalGroupsPolicy"),
+			)...)
 	}
 	if p := s.SELinuxChangePolicy; p != nil {
-		errs = append(errs, supported(*p, []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive}, path.Child("seLinuxChangePolicy"))...)
+		errs = append(
+			errs,
+			supported(
+				*p,
+				[]corev1.PodSELinuxChangePolicy{
+					corev1.SELinuxChangePolicyMountOption,
+					corev1.SELinuxChangePolicyRecursive,
+				},
+				path.Child("seLinuxChangePolicy"),
+			)...)
 	}
 	errs = append(errs, validateSysctls(s.Sysctls, spec, path.Child("sysctls"))...)
 	errs = append(errs, validateSeccomp(s.SeccompProfile, path.Child("seccompProfile"))...)
@@ -60,20 +91,39 @@ func validateContainerSecurity(s *corev1.SecurityContext, spec *corev1.PodSpec, 
 	errs := identities(s.RunAsUser, s.RunAsGroup, path)
 	if s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation {
 		if value(s.Privileged) {
-			errs = append(errs, field.Invalid(path, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+			errs = append(
+				errs,
+				field.Invalid(path, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"),
+			)
 		}
 		if s.Capabilities != nil {
 			for _, c := range s.Capabilities.Add {
 				if c == "CAP_SYS_ADMIN" {
-					errs = append(errs, field.Invalid(path, s, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+					errs = append(
+						errs,
+						field.Invalid(
+							path,
+							s,
+							"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
+						),
+					)
 				}
 			}
 		}
 	}
 	if p := s.ProcMount; p != nil {
-		errs = append(errs, supported(*p, []corev1.ProcMountType{corev1.DefaultProcMount, corev1.UnmaskedProcMount}, path.Child("procMount"))...)
+		errs = append(
+			errs,
+			supported(
+				*p,
+				[]corev1.ProcMountType{corev1.DefaultProcMount, corev1.UnmaskedProcMount},
+				path.Child("procMount"),
+			)...)
 		if *p == corev1.UnmaskedProcMount && (spec.HostUsers == nil || *spec.HostUsers) {
-			errs = append(errs, field.Invalid(path.Child("procMount"), *p, "`hostUsers` must be false to use `Unmasked`"))
+			errs = append(
+				errs,
+				field.Invalid(path.Child("procMount"), *p, "`hostUsers` must be false to use `Unmasked`"),
+			)
 		}
 	}
 	errs = append(errs, validateSeccomp(s.SeccompProfile, path.Child("seccompProfile"))...)
@@ -102,12 +152,20 @@ func validateSysctls(list []corev1.Sysctl, spec *corev1.PodSpec, path *field.Pat
 		case sysctl.Name == "":
 			errs = append(errs, field.Required(at, ""))
 		case len(sysctl.Name) > longestSysctl || !sysctlName().MatchString(sysctl.Name):
-			errs = append(errs, field.Invalid(at, sysctl.Name, "must have at most 253 characters and match regex "+sysctlName().String()))
+			errs = append(
+				errs,
+				field.Invalid(
+					at,
+					sysctl.Name,
+					"must have at most 253 characters and match regex "+sysctlName().String(),
+				),
+			)
 		case seen[sysctl.Name]:
 			errs = append(errs, field.Duplicate(at, sysctl.Name))
 		case spec.HostNetwork && strings.HasPrefix(name, "net."):
 			errs = append(errs, field.Invalid(at, sysctl.Name, "may not be specified when 'hostNetwork' is true"))
-		case spec.HostIPC && (strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || name == "kernel.sem" || strings.HasPrefix(name, "fs.mqueue.")):
+		case spec.HostIPC && (strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") ||
+			name == "kernel.sem" || strings.HasPrefix(name, "fs.mqueue.")):
 			errs = append(errs, field.Invalid(at, sysctl.Name, "may not be specified when 'hostIPC' is true"))
 		}
 		seen[sysctl.Name] = true
@@ -127,7 +185,8 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 		return descending(*p.LocalhostProfile, at)
 	}
 	errs := supported(p.Type, []corev1.SeccompProfileType{
-		corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined,
+		corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+		corev1.SeccompProfileTypeUnconfined,
 	}, path.Child("type"))
 	if p.LocalhostProfile != nil {
 		errs = append(errs, field.Invalid(at, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
@@ -144,7 +203,8 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 		return field.ErrorList{field.Required(path.Child("type"), "type is required when appArmorProfile is set")}
 	}
 	errs := supported(p.Type, []corev1.AppArmorProfileType{
-		corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined,
+		corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault,
+		corev1.AppArmorProfileTypeUnconfined,
 	}, path.Child("type"))
 	switch {
 	case p.Type != corev1.AppArmorProfileTypeLocalhost && p.LocalhostProfile != nil:
@@ -172,7 +232,10 @@ func validateWindows(w *corev1.WindowsSecurityContextOptions, spec *corev1.PodSp
 		errs = append(errs, dns1123Subdomain(*n, path.Child("gmsaCredentialSpecName"))...)
 	}
 	if w.GMSACredentialSpec != nil && *w.GMSACredentialSpec == "" {
-		errs = append(errs, field.Invalid(path.Child("gmsaCredentialSpec"), "", "gmsaCredentialSpec cannot be an empty string"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("gmsaCredentialSpec"), "", "gmsaCredentialSpec cannot be an empty string"),
+		)
 	}
 	if w.RunAsUserName != nil && *w.RunAsUserName == "" {
 		errs = append(errs, field.Invalid(path.Child("runAsUserName"), "", "runAsUserName cannot be an empty string"))

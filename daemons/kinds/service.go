@@ -14,21 +14,27 @@ import (
 func services() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("Service"),
-		Resource: "services", Singular: "service", ShortNames: []string{"svc"}, Categories: []string{"all"}, CreateOnUpdate: true,
-		Namespaced: true, StorageKey: "services/specs",
+		Resource: "services", Singular: "service", ShortNames: []string{"svc"}, Categories: []string{"all"},
+		CreateOnUpdate: true,
+		Namespaced:     true, StorageKey: "services/specs",
 		New: made[corev1.Service](), NewList: made[corev1.ServiceList](),
 		Default:       does(defaultService),
 		PrepareCreate: does(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
 		PrepareUpdate: updates(prepareServiceUpdate),
 		NameErrors:    dns1123LabelName,
 		Warnings:      warns(serviceWarnings),
-		Validate:      checks(func(s *corev1.Service) field.ErrorList { return validateService(s, nil) }), ValidateUpdate: compares(validateServiceUpdate),
+		Validate: checks(
+			func(s *corev1.Service) field.ErrorList { return validateService(s, nil) },
+		), ValidateUpdate: compares(validateServiceUpdate),
 		Fields: selectable(func(s *corev1.Service) fields.Set {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
 		}),
-		Columns:      columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"),
-		Row:          row(serviceRow),
-		Status:       status(func(to, from *corev1.Service) { to.Status = *from.Status.DeepCopy() }, validateServiceStatus),
+		Columns: columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"),
+		Row:     row(serviceRow),
+		Status: status(
+			func(to, from *corev1.Service) { to.Status = *from.Status.DeepCopy() },
+			validateServiceStatus,
+		),
 		Subresources: []string{"proxy"},
 	}
 }
@@ -48,7 +54,8 @@ func defaultService(s *corev1.Service) {
 	if spec.SessionAffinity == corev1.ServiceAffinityNone {
 		spec.SessionAffinityConfig = nil
 	} else if spec.SessionAffinity == corev1.ServiceAffinityClientIP {
-		if spec.SessionAffinityConfig == nil || spec.SessionAffinityConfig.ClientIP == nil || spec.SessionAffinityConfig.ClientIP.TimeoutSeconds == nil {
+		if spec.SessionAffinityConfig == nil || spec.SessionAffinityConfig.ClientIP == nil ||
+			spec.SessionAffinityConfig.ClientIP.TimeoutSeconds == nil {
 			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
 				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(corev1.DefaultClientIPServiceAffinitySeconds)},
 			}

@@ -65,7 +65,8 @@ func oneAddress(s, old *corev1.Service) {
 }
 
 func healthChecked(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
 // dropOfOldType lets a client change the type alone, as by kubectl edit: what the new
@@ -77,7 +78,10 @@ func dropOfOldType(s, old *corev1.Service) {
 	}
 	if usesNodePorts(old) && !usesNodePorts(s) {
 		for i := range s.Spec.Ports {
-			if slices.ContainsFunc(old.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == s.Spec.Ports[i].NodePort }) {
+			if slices.ContainsFunc(
+				old.Spec.Ports,
+				func(p corev1.ServicePort) bool { return p.NodePort == s.Spec.Ports[i].NodePort },
+			) {
 				s.Spec.Ports[i].NodePort = 0
 			}
 		}
@@ -135,7 +139,14 @@ func keptAddresses(s, old *corev1.Service, path *field.Path) field.ErrorList {
 		}
 	}
 	if len(was) > len(is) && len(is) == 1 && value(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
-		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("ipFamilyPolicy"),
+				s.Spec.IPFamilyPolicy,
+				"must be set to 'SingleStack' when releasing the secondary clusterIP",
+			),
+		)
 	}
 	return errs
 }
@@ -149,7 +160,14 @@ func keptFamilies(s, old *corev1.Service, path *field.Path) field.ErrorList {
 		}
 	}
 	if len(was) > len(is) && len(is) == 1 && value(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
-		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary ipFamily"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("ipFamilyPolicy"),
+				s.Spec.IPFamilyPolicy,
+				"must be set to 'SingleStack' when releasing the secondary ipFamily",
+			),
+		)
 	}
 	return errs
 }

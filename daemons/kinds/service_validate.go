@@ -24,7 +24,8 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	before := serviceAddresses(old)
 	path := field.NewPath("spec")
 	errs := supported(s.Spec.Type, []corev1.ServiceType{
-		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort,
+		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer,
+		corev1.ServiceTypeNodePort,
 	}, path.Child("type"))
 	if len(s.Spec.Ports) == 0 && !headless(s) && s.Spec.Type != corev1.ServiceTypeExternalName {
 		errs = append(errs, field.Required(path.Child("ports"), ""))
@@ -36,20 +37,45 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 		if s.Spec.ClusterIP != "" {
 			errs = append(errs, field.Forbidden(path.Child("clusterIP"), "may not be set when `type` is ExternalName"))
 		}
-		errs = append(errs, dns1123Subdomain(strings.TrimSuffix(s.Spec.ExternalName, "."), path.Child("externalName"))...)
+		errs = append(
+			errs,
+			dns1123Subdomain(strings.TrimSuffix(s.Spec.ExternalName, "."), path.Child("externalName"))...)
 	case headless(s) && s.Spec.Type != corev1.ServiceTypeClusterIP:
-		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), s.Spec.ClusterIP, "may not be set to 'None' for "+string(s.Spec.Type)+" services"))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("clusterIPs").Index(0),
+				s.Spec.ClusterIP,
+				"may not be set to 'None' for "+string(s.Spec.Type)+" services",
+			),
+		)
 	case len(s.Spec.ClusterIPs) > 0 && s.Spec.ClusterIPs[0] != s.Spec.ClusterIP:
-		errs = append(errs, field.Invalid(path.Child("clusterIPs"), s.Spec.ClusterIPs, "first value must match `clusterIP`"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("clusterIPs"), s.Spec.ClusterIPs, "first value must match `clusterIP`"),
+		)
 	case s.Spec.ClusterIP != "" && !headless(s):
 		errs = append(errs, ipAddress(s.Spec.ClusterIP, path.Child("clusterIPs").Index(0), before...)...)
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
 	errs = append(errs, metavalidation.ValidateLabels(s.Spec.Selector, path.Child("selector"))...)
-	errs = append(errs, supported(s.Spec.SessionAffinity, []corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone}, path.Child("sessionAffinity"))...)
+	errs = append(
+		errs,
+		supported(
+			s.Spec.SessionAffinity,
+			[]corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone},
+			path.Child("sessionAffinity"),
+		)...)
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
 		if n := value(c.ClientIP.TimeoutSeconds); n <= 0 || n > maxAffinitySeconds {
-			errs = append(errs, field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), n, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds)))
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"),
+					n,
+					fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds),
+				),
+			)
 		}
 	}
 	if len(s.Spec.IPFamilies) > 0 || s.Spec.IPFamilyPolicy != nil {
@@ -64,21 +90,56 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p := s.Spec.ExternalTrafficPolicy; p != "" {
-		if s.Spec.Type != corev1.ServiceTypeNodePort && s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(s.Spec.ExternalIPs) == 0 {
-			errs = append(errs, field.Invalid(path.Child("externalTrafficPolicy"), p, "may only be set for externally-accessible services"))
+		if s.Spec.Type != corev1.ServiceTypeNodePort && s.Spec.Type != corev1.ServiceTypeLoadBalancer &&
+			len(s.Spec.ExternalIPs) == 0 {
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("externalTrafficPolicy"),
+					p,
+					"may only be set for externally-accessible services",
+				),
+			)
 		}
-		errs = append(errs, supported(p, []corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal}, path.Child("externalTrafficPolicy"))...)
+		errs = append(
+			errs,
+			supported(
+				p,
+				[]corev1.ServiceExternalTrafficPolicy{
+					corev1.ServiceExternalTrafficPolicyCluster,
+					corev1.ServiceExternalTrafficPolicyLocal,
+				},
+				path.Child("externalTrafficPolicy"),
+			)...)
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
-		errs = append(errs, supported(*p, []corev1.ServiceInternalTrafficPolicy{corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal}, path.Child("internalTrafficPolicy"))...)
+		errs = append(
+			errs,
+			supported(
+				*p,
+				[]corev1.ServiceInternalTrafficPolicy{
+					corev1.ServiceInternalTrafficPolicyCluster,
+					corev1.ServiceInternalTrafficPolicyLocal,
+				},
+				path.Child("internalTrafficPolicy"),
+			)...)
 	}
 	if n := s.Spec.HealthCheckNodePort; n != 0 &&
-		(s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal) {
-		errs = append(errs, field.Invalid(path.Child("healthCheckNodePort"), n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+		(s.Spec.Type != corev1.ServiceTypeLoadBalancer ||
+			s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal) {
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("healthCheckNodePort"),
+				n,
+				"may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
+			),
+		)
 	}
 	if d := s.Spec.TrafficDistribution; d != nil {
 		errs = append(errs, supported(*d, []string{
-			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameNode, corev1.ServiceTrafficDistributionPreferSameZone,
+			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameNode,
+			corev1.ServiceTrafficDistributionPreferSameZone,
 		}, path.Child("trafficDistribution"))...)
 	}
 	for i, r := range s.Spec.LoadBalancerSourceRanges {
@@ -92,13 +153,28 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	}
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		if len(s.Spec.LoadBalancerSourceRanges) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("LoadBalancerSourceRanges"), "may only be used when `type` is 'LoadBalancer'"))
+			errs = append(
+				errs,
+				field.Forbidden(
+					path.Child("LoadBalancerSourceRanges"),
+					"may only be used when `type` is 'LoadBalancer'",
+				),
+			)
 		}
 		if s.Spec.AllocateLoadBalancerNodePorts != nil {
-			errs = append(errs, field.Forbidden(path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
+			errs = append(
+				errs,
+				field.Forbidden(
+					path.Child("allocateLoadBalancerNodePorts"),
+					"may only be used when `type` is 'LoadBalancer'",
+				),
+			)
 		}
 		if s.Spec.LoadBalancerClass != nil {
-			errs = append(errs, field.Forbidden(path.Child("loadBalancerClass"), "may only be used when `type` is 'LoadBalancer'"))
+			errs = append(
+				errs,
+				field.Forbidden(path.Child("loadBalancerClass"), "may only be used when `type` is 'LoadBalancer'"),
+			)
 		}
 	} else if class := s.Spec.LoadBalancerClass; class != nil {
 		errs = append(errs, invalid(path.Child("loadBalancerClass"), *class, validation.IsQualifiedName(*class))...)
@@ -111,7 +187,8 @@ func validateFamilies(s *corev1.Service, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p := s.Spec.IPFamilyPolicy; p != nil {
 		errs = append(errs, supported(*p, []corev1.IPFamilyPolicy{
-			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack,
+			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack,
+			corev1.IPFamilyPolicySingleStack,
 		}, path.Child("ipFamilyPolicy"))...)
 	}
 	again := repeated(s.Spec.IPFamilies)
@@ -142,14 +219,29 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 		errs = append(errs, portNumber(int(p.Port), where.Child("port"))...)
 		// Load balancers have led everybody to the kubelets of their nodes by it.
 		if p.Port == kubeletPort && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			errs = append(errs, field.Invalid(where.Child("port"), p.Port, fmt.Sprintf("may not expose port %d externally since it is used by kubelet", p.Port)))
+			errs = append(
+				errs,
+				field.Invalid(
+					where.Child("port"),
+					p.Port,
+					fmt.Sprintf("may not expose port %d externally since it is used by kubelet", p.Port),
+				),
+			)
 		}
 		errs = append(errs, protocol(p.Protocol, where.Child("protocol"))...)
 		if p.AppProtocol != nil {
-			errs = append(errs, invalid(where.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+			errs = append(
+				errs,
+				invalid(where.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
 		}
 		if p.TargetPort.Type == intstr.String {
-			errs = append(errs, invalid(where.Child("targetPort"), p.TargetPort.StrVal, validation.IsValidPortName(p.TargetPort.StrVal))...)
+			errs = append(
+				errs,
+				invalid(
+					where.Child("targetPort"),
+					p.TargetPort.StrVal,
+					validation.IsValidPortName(p.TargetPort.StrVal),
+				)...)
 		} else {
 			errs = append(errs, portNumber(int(p.TargetPort.IntVal), where.Child("targetPort"))...)
 		}
@@ -162,7 +254,13 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 			continue
 		}
 		if s.Spec.Type == corev1.ServiceTypeClusterIP || s.Spec.Type == corev1.ServiceTypeExternalName {
-			errs = append(errs, field.Forbidden(where.Child("nodePort"), fmt.Sprintf("may not be used when `type` is '%s'", s.Spec.Type)))
+			errs = append(
+				errs,
+				field.Forbidden(
+					where.Child("nodePort"),
+					fmt.Sprintf("may not be used when `type` is '%s'", s.Spec.Type),
+				),
+			)
 		}
 		pair = fmt.Sprintf("%s/%d", p.Protocol, p.NodePort)
 		if nodePorts[pair] {

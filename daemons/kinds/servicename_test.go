@@ -6,7 +6,8 @@ import (
 )
 
 func TestServiceNamesMayBeginWithADigit(t *testing.T) {
-	for name, ok := range map[string]bool{"web": true, "9web": true, "1-2-3-4": true, "-web": false, "web.a": false, "Web": false, strings.Repeat("9", 63): true, strings.Repeat("9", 64): false} {
+	for name, ok := range map[string]bool{"web": true, "9web": true, "1-2-3-4": true, "-web": false, "web.a": false,
+		"Web": false, strings.Repeat("9", 63): true, strings.Repeat("9", 64): false} {
 		if errs := services().NameErrors(name, false); (len(errs) == 0) != ok {
 			t.Errorf("%s: %v", name, errs)
 		}

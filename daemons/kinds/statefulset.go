@@ -30,7 +30,10 @@ func statefulSets() *Kind {
 				containerNames(spec), containerImages(spec),
 			}
 		}),
-		Status: status(func(to, from *appsv1.StatefulSet) { to.Status = *from.Status.DeepCopy() }, validateStatefulSetStatus),
+		Status: status(
+			func(to, from *appsv1.StatefulSet) { to.Status = *from.Status.DeepCopy() },
+			validateStatefulSetStatus,
+		),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				s := o.(*appsv1.StatefulSet)
@@ -52,8 +55,14 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 		setDefault(&s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	setDefault(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
-	setEmpty(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
-	setEmpty(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	setEmpty(
+		&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted,
+		appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+	)
+	setEmpty(
+		&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled,
+		appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+	)
 	defaultPodTemplate(&s.Spec.Template)
 	for i := range s.Spec.VolumeClaimTemplates {
 		claim := &s.Spec.VolumeClaimTemplates[i]
@@ -71,7 +80,10 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("podManagementPolicy"), ""))
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
 	default:
-		errs = append(errs, field.Invalid(path.Child("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'"),
+		)
 	}
 	update := path.Child("updateStrategy")
 	switch strategy := s.Spec.UpdateStrategy; strategy.Type {
@@ -95,7 +107,8 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	if p := s.Spec.PersistentVolumeClaimRetentionPolicy; p != nil {
 		at := path.Child("persistentVolumeClaimRetentionPolicy")
 		policies := []appsv1.PersistentVolumeClaimRetentionPolicyType{
-			appsv1.DeletePersistentVolumeClaimRetentionPolicyType, appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+			appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+			appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 		}
 		errs = append(errs, supported(p.WhenDeleted, policies, at.Child("whenDeleted"))...)
 		errs = append(errs, supported(p.WhenScaled, policies, at.Child("whenScaled"))...)
@@ -132,9 +145,18 @@ func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	is := s.Spec.DeepCopy()
 	is.Replicas, is.Template, is.UpdateStrategy = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy
 	is.MinReadySeconds, is.RevisionHistoryLimit = old.Spec.MinReadySeconds, old.Spec.RevisionHistoryLimit
-	is.Ordinals, is.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals, old.Spec.PersistentVolumeClaimRetentionPolicy
+	is.Ordinals, is.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals,
+		old.Spec.PersistentVolumeClaimRetentionPolicy
 	if len(immutable(is, &old.Spec, nil)) > 0 {
-		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
+		errs = append(
+			errs,
+			field.Forbidden(
+				field.NewPath("spec"),
+				"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
+					"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
+					"'minReadySeconds' are forbidden",
+			),
+		)
 	}
 	return errs
 }

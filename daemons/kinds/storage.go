@@ -27,14 +27,29 @@ func storageClasses() *Kind {
 		}),
 		Warnings: warns(storageClassWarnings),
 		Validate: checks(validateStorageClass), ValidateUpdate: compares(validateStorageClassUpdate),
-		Columns:  columns("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion:boolean", "Age"),
+		Columns: columns(
+			"Name",
+			"Provisioner",
+			"ReclaimPolicy",
+			"VolumeBindingMode",
+			"AllowVolumeExpansion:boolean",
+			"Age",
+		),
 		WholeRow: true,
 		Row: row(func(c *storagev1.StorageClass) []any {
 			name := c.Name
-			if c.Annotations[DefaultClassAnnotation] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
+			if c.Annotations[DefaultClassAnnotation] == "true" ||
+				c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
 				name += " (default)"
 			}
-			return []any{name, c.Provisioner, string(value(c.ReclaimPolicy)), string(value(c.VolumeBindingMode)), value(c.AllowVolumeExpansion), age(c.CreationTimestamp)}
+			return []any{
+				name,
+				c.Provisioner,
+				string(value(c.ReclaimPolicy)),
+				string(value(c.VolumeBindingMode)),
+				value(c.AllowVolumeExpansion),
+				age(c.CreationTimestamp),
+			}
 		}),
 	}
 }
@@ -118,7 +133,10 @@ func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) f
 			}
 			keys[e.Key] = values
 		}
-		if slices.ContainsFunc(seen, func(other map[string]sets.Set[string]) bool { return equality.Semantic.DeepEqual(other, keys) }) {
+		if slices.ContainsFunc(
+			seen,
+			func(other map[string]sets.Set[string]) bool { return equality.Semantic.DeepEqual(other, keys) },
+		) {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("matchLabelExpressions"), ""))
 		}
 		seen = append(seen, keys)
@@ -133,11 +151,15 @@ func volumeAttributesClasses() *Kind {
 		New: made[storagev1.VolumeAttributesClass](), NewList: made[storagev1.VolumeAttributesClassList](),
 		Validate: checks(validateAttributesClass),
 		ValidateUpdate: compares(func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
-			errs := append(validateAttributesClass(c), immutable(c.DriverName, old.DriverName, field.NewPath("driverName"))...)
+			errs := append(
+				validateAttributesClass(c),
+				immutable(c.DriverName, old.DriverName, field.NewPath("driverName"))...)
 			return append(errs, immutable(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
 		}),
 		Columns: columns("DriverName", "Age"),
-		Row:     row(func(c *storagev1.VolumeAttributesClass) []any { return []any{c.DriverName, age(c.CreationTimestamp)} }),
+		Row: row(
+			func(c *storagev1.VolumeAttributesClass) []any { return []any{c.DriverName, age(c.CreationTimestamp)} },
+		),
 	}
 }
 

@@ -28,7 +28,11 @@ func claimDoubts(d *doubts, spec *corev1.PersistentVolumeClaimSpec, at *field.Pa
 		of   corev1.ResourceList
 	}{{"requests", spec.Resources.Requests}, {"limits", spec.Resources.Limits}} {
 		if q, ok := list.of[corev1.ResourceStorage]; ok && q.MilliValue()%1000 != 0 {
-			d.say(at.Child("resources", list.name).Key(string(corev1.ResourceStorage)), "fractional byte value %q is invalid, must be an integer", q.String())
+			d.say(
+				at.Child("resources", list.name).Key(string(corev1.ResourceStorage)),
+				"fractional byte value %q is invalid, must be an integer",
+				q.String(),
+			)
 		}
 	}
 }
@@ -38,7 +42,11 @@ func persistentVolumeWarnings(v, _ *corev1.PersistentVolume) []string {
 	path := field.NewPath("spec")
 	classDoubts(&d, v.Annotations)
 	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		d.say(path.Child("persistentVolumeReclaimPolicy"), "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
+		d.say(
+			path.Child("persistentVolumeReclaimPolicy"),
+			"The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic "+
+				"provisioning.",
+		)
 	}
 	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
 		for i, t := range a.Required.NodeSelectorTerms {
@@ -68,7 +76,11 @@ func storageClassWarnings(c, _ *storagev1.StorageClass) []string {
 	for i, t := range c.AllowedTopologies {
 		for j, e := range t.MatchLabelExpressions {
 			if text := oldLabels[e.Key]; text != "" {
-				d.say(field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key"), "%s", text)
+				d.say(
+					field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key"),
+					"%s",
+					text,
+				)
 			}
 		}
 	}

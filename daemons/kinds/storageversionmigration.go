@@ -11,7 +11,9 @@ func storageVersionMigrations() *Kind {
 		GVK:      migrationv1.SchemeGroupVersion.WithKind("StorageVersionMigration"),
 		Resource: "storageversionmigrations", Singular: "storageversionmigration", ConditionalUpdate: true,
 		New: made[migrationv1.StorageVersionMigration](), NewList: made[migrationv1.StorageVersionMigrationList](),
-		PrepareCreate: does(func(m *migrationv1.StorageVersionMigration) { m.Status = migrationv1.StorageVersionMigrationStatus{} }),
+		PrepareCreate: does(
+			func(m *migrationv1.StorageVersionMigration) { m.Status = migrationv1.StorageVersionMigrationStatus{} },
+		),
 		PrepareUpdate: updates(func(m, old *migrationv1.StorageVersionMigration) { m.Status = old.Status }),
 		Validate: checks(func(m *migrationv1.StorageVersionMigration) field.ErrorList {
 			path, r := field.NewPath("spec", "resource"), m.Spec.Resource
@@ -38,7 +40,13 @@ func storageVersionMigrations() *Kind {
 				path := field.NewPath("status")
 				errs := metavalidation.ValidateConditions(m.Status.Conditions, path.Child("conditions"))
 				if old.Status.ResourceVersion != "" {
-					errs = append(errs, immutable(m.Status.ResourceVersion, old.Status.ResourceVersion, path.Child("resourceVersion"))...)
+					errs = append(
+						errs,
+						immutable(
+							m.Status.ResourceVersion,
+							old.Status.ResourceVersion,
+							path.Child("resourceVersion"),
+						)...)
 				}
 				return errs
 			}),

@@ -17,8 +17,8 @@ type Untyped struct {
 	// Read brings an object that was written before, in this version or one that differs
 	// in nothing but its name, into the shape of this one.
 	Read func(obj *unstructured.Unstructured)
-	// Complete returns the object with the defaults that hold for whatever is read, also where a write has no say: those of the
-	// status. What is given stays as it is, and is returned if it lacks none.
+	// Complete returns the object with the defaults that hold for whatever is read, also where a write has no say:
+	// those of the status. What is given stays as it is, and is returned if it lacks none.
 	Complete func(obj *unstructured.Unstructured) *unstructured.Unstructured
 	// Schema is the version's schema in the terms of OpenAPI 3, or 2.
 	Schema func(v3 bool) (map[string]any, error)
@@ -31,7 +31,8 @@ type Family struct {
 	Served   []*Kind // those that are served, the preferred one first
 	// Converts asks the program that knows how versions differ. Nil: they differ in
 	// their names and schemas alone. What is returned is as that program made it.
-	Converts func(ctx context.Context, objs []*unstructured.Unstructured, to *Kind) ([]*unstructured.Unstructured, error)
+	Converts func(ctx context.Context, objs []*unstructured.Unstructured,
+		to *Kind) ([]*unstructured.Unstructured, error)
 	// Closed says that no objects may be made any more.
 	Closed atomic.Bool
 }
@@ -46,7 +47,11 @@ func (f *Family) Of(version string) *Kind {
 }
 
 // In returns objects in a version. They are the caller's; those given stay as they are.
-func (f *Family) In(ctx context.Context, objs []*unstructured.Unstructured, to *Kind) ([]*unstructured.Unstructured, error) {
+func (f *Family) In(
+	ctx context.Context,
+	objs []*unstructured.Unstructured,
+	to *Kind,
+) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objs))
 	var others []int
 	var asked []*unstructured.Unstructured

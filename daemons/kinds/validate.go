@@ -92,13 +92,29 @@ func dns1123Subdomain(v string, path *field.Path) field.ErrorList {
 
 // templateSelector demands a selector that is good, not empty, and chooses the
 // pods of the template.
-func templateSelector(kind string, s *metav1.LabelSelector, template *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+func templateSelector(
+	kind string,
+	s *metav1.LabelSelector,
+	template *corev1.PodTemplateSpec,
+	path *field.Path,
+) field.ErrorList {
 	if s == nil {
 		return field.ErrorList{field.Required(path.Child("selector"), "")}
 	}
-	errs := metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))
+	errs := metavalidation.ValidateLabelSelector(
+		s,
+		metavalidation.LabelSelectorValidationOptions{},
+		path.Child("selector"),
+	)
 	if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
-		errs = append(errs, field.Invalid(path.Child("selector"), s, "empty selector is invalid for "+strings.ToLower(kind[:1])+kind[1:]))
+		errs = append(
+			errs,
+			field.Invalid(
+				path.Child("selector"),
+				s,
+				"empty selector is invalid for "+strings.ToLower(kind[:1])+kind[1:],
+			),
+		)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -115,10 +131,20 @@ func templateSelector(kind string, s *metav1.LabelSelector, template *corev1.Pod
 func alwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(errs, notSupported(path.Child("restartPolicy"), spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+		errs = append(
+			errs,
+			notSupported(
+				path.Child("restartPolicy"),
+				spec.RestartPolicy,
+				[]corev1.RestartPolicy{corev1.RestartPolicyAlways},
+			),
+		)
 	}
 	if spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported"))
+		errs = append(
+			errs,
+			field.Forbidden(path.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported"),
+		)
 	}
 	return errs
 }

@@ -22,13 +22,15 @@ func TestValidationRefusesS12(t *testing.T) {
 	const template = `template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}`
 	podWith := func(container string) string { return "spec: {containers: [{name: c, image: i, " + container + "}]}" }
 	for name, c := range map[string]struct{ kind, given, want string }{
-		"good pod":            {"Pod", podWith("ports: [{containerPort: 80}]"), ""},
-		"no containers":       {"Pod", `spec: {containers: []}`, "spec.containers: Required value"},
-		"no image":            {"Pod", `spec: {containers: [{name: c}]}`, "spec.containers[0].image: Required value"},
-		"no name":             {"Pod", `spec: {containers: [{image: i}]}`, "spec.containers[0].name: Required value"},
-		"bad name":            {"Pod", `spec: {containers: [{name: C_1, image: i}]}`, `spec.containers[0].name: Invalid value: "C_1": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`},
-		"same name":           {"Pod", `spec: {containers: [{name: c, image: i}], initContainers: [{name: c, image: i}]}`, `spec.containers[0].name: Duplicate value: "c"`},
-		"port range":          {"Pod", podWith("ports: [{containerPort: 70000}]"), "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive"},
+		"good pod":      {"Pod", podWith("ports: [{containerPort: 80}]"), ""},
+		"no containers": {"Pod", `spec: {containers: []}`, "spec.containers: Required value"},
+		"no image":      {"Pod", `spec: {containers: [{name: c}]}`, "spec.containers[0].image: Required value"},
+		"no name":       {"Pod", `spec: {containers: [{image: i}]}`, "spec.containers[0].name: Required value"},
+		"bad name":      {"Pod", `spec: {containers: [{name: C_1, image: i}]}`, `spec.containers[0].name: Invalid value: "C_1": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`},
+		"same name":     {"Pod", `spec: {containers: [{name: c, image: i}], initContainers: [{name: c, image: i}]}`, `spec.containers[0].name: Duplicate value: "c"`},
+		"port range": {"Pod", podWith("ports: [{containerPort: " +
+			"70000}]"), "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and " +
+			"65535, inclusive"},
 		"port name":           {"Pod", podWith("ports: [{containerPort: 80, name: this-is-too-long}]"), `spec.containers[0].ports[0].name: Invalid value: "this-is-too-long": must be no more than 15 characters`},
 		"protocol":            {"Pod", podWith("ports: [{containerPort: 80, protocol: tcp}]"), `spec.containers[0].ports[0].protocol: Unsupported value: "tcp": supported values: "SCTP", "TCP", "UDP"`},
 		"restart policy":      {"Pod", `spec: {restartPolicy: Sometimes, containers: [{name: c, image: i}]}`, `spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"`},
@@ -40,33 +42,60 @@ func TestValidationRefusesS12(t *testing.T) {
 		"mount twice":         {"Pod", "spec: {volumes: [{name: v}], containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /a}]}]}", `spec.containers[0].volumeMounts[1].mountPath: Invalid value: "/a": must be unique`},
 		"two sources":         {"Pod", "spec: {volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}], containers: [{name: c, image: i}]}", `spec.volumes[0]: Forbidden: may not specify more than 1 volume type`},
 		"back steps":          {"Pod", "spec: {volumes: [{name: v, hostPath: {path: /a/../b}}], containers: [{name: c, image: i}]}", `spec.volumes[0].hostPath.path: Invalid value: "/a/../b": must not contain '..'`},
-		"probe without way":   {"Pod", podWith("livenessProbe: {}"), "spec.containers[0].livenessProbe: Required value: must specify a handler type"},
-		"liveness twice":      {"Pod", podWith("livenessProbe: {exec: {command: [a]}, successThreshold: 2}"), "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1"},
-		"probe of init":       {"Pod", `spec: {containers: [{name: c, image: i}], initContainers: [{name: d, image: i, readinessProbe: {exec: {command: [a]}}}]}`, "spec.initContainers[0].readinessProbe: Forbidden: may not be set for init containers without restartPolicy=Always"},
-		"toleration":          {"Pod", `spec: {tolerations: [{operator: Exists, value: x}], containers: [{name: c, image: i}]}`, "value must be empty when `operator` is 'Exists'"},
-		"no name servers":     {"Pod", `spec: {dnsPolicy: None, containers: [{name: c, image: i}]}`, "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"},
-		"spread":              {"Pod", `spec: {topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}], containers: [{name: c, image: i}]}`, "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero"},
+		"probe without way": {"Pod", podWith("livenessProbe: {}"), "spec.containers[0].livenessProbe: Required " +
+			"value: must specify a handler type"},
+		"liveness twice": {"Pod", podWith("livenessProbe: {exec: {command: [a]}, successThreshold: " +
+			"2}"), "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1"},
+		"probe of init":   {"Pod", `spec: {containers: [{name: c, image: i}], initContainers: [{name: d, image: i, readinessProbe: {exec: {command: [a]}}}]}`, "spec.initContainers[0].readinessProbe: Forbidden: may not be set for init containers without restartPolicy=Always"},
+		"toleration":      {"Pod", `spec: {tolerations: [{operator: Exists, value: x}], containers: [{name: c, image: i}]}`, "value must be empty when `operator` is 'Exists'"},
+		"no name servers": {"Pod", `spec: {dnsPolicy: None, containers: [{name: c, image: i}]}`, "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"},
+		"spread":          {"Pod", `spec: {topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}], containers: [{name: c, image: i}]}`, "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero"},
 
-		"good deployment":     {"Deployment", "spec: {selector: {matchLabels: {a: b}}, " + template + "}", ""},
-		"no selector":         {"Deployment", "spec: {" + template + "}", "spec.selector: Required value"},
-		"selector differs":    {"Deployment", "spec: {selector: {matchLabels: {a: c}}, " + template + "}", "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`"},
-		"empty selector":      {"Deployment", "spec: {selector: {}, " + template + "}", "empty selector is invalid for deployment"},
-		"negative":            {"Deployment", "spec: {replicas: -1, selector: {matchLabels: {a: b}}, " + template + "}", "spec.replicas: Invalid value: -1: must be greater than or equal to 0"},
-		"no step":             {"Deployment", "spec: {strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}, selector: {matchLabels: {a: b}}, " + template + "}", "may not be 0 when `maxSurge` is 0"},
-		"never restarts":      {"Deployment", "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", `spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`},
-		"deadline":            {"Deployment", "spec: {minReadySeconds: 600, selector: {matchLabels: {a: b}}, " + template + "}", "spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"},
-		"indexes at once":     {"Job", "spec: {completionMode: Indexed, completions: 100001, parallelism: 100001, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", "spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed"},
-		"many indexes":        {"Job", "spec: {completionMode: Indexed, completions: 100001, backoffLimitPerIndex: 1, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000"},
-		"many at once":        {"Job", "spec: {completionMode: Indexed, completions: 100001, backoffLimitPerIndex: 1, maxFailedIndexes: 1, parallelism: 10001, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", "spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index"},
-		"many failed":         {"Job", "spec: {completionMode: Indexed, completions: 100001, backoffLimitPerIndex: 1, maxFailedIndexes: 10001, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", "spec.maxFailedIndexes: Invalid value: 10001: must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index"},
-		"too many failed":     {"Job", "spec: {completionMode: Indexed, completions: 200000, backoffLimitPerIndex: 1, maxFailedIndexes: 100001, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", "spec.maxFailedIndexes: Invalid value: 100001: must be less than or equal to 100000"},
-		"more than there are": {"Job", "spec: {completionMode: Indexed, completions: 3, successPolicy: {rules: [{succeededCount: 4}]}, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", "spec.successPolicy.rules[0].succeededCount: Invalid value: 4: must be less than or equal to 3 (the number of specified completions)"},
-		"more than are named": {"Job", "spec: {completionMode: Indexed, completions: 3, successPolicy: {rules: [{succeededIndexes: 0-1, succeededCount: 3}]}, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", "spec.successPolicy.rules[0].succeededCount: Invalid value: 3: must be less than or equal to 2 (the number of indexes in the specified succeededIndexes field)"},
-		"job restarts":        {"Job", "spec: {" + template + "}", `spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"`},
-		"daemon set":          {"DaemonSet", "spec: {updateStrategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 1}}, selector: {matchLabels: {a: b}}, " + template + "}", "may not be set when maxUnavailable is non-zero"},
-		"cron":                {"CronJob", "spec: {schedule: '61 * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.schedule: Invalid value: "61 * * * *": end of range (61) above maximum (59): 61`},
-		"cron zone alone":     {"CronJob", "spec: {schedule: 'TZ=UTC', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.schedule: Invalid value: "TZ=UTC": empty spec string`},
-		"cron zone":           {"CronJob", "spec: {schedule: '@daily', timeZone: Moon/Sea, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.timeZone: Invalid value: "Moon/Sea": unknown time zone Moon/Sea`},
+		"good deployment": {"Deployment", "spec: {selector: {matchLabels: {a: b}}, " + template + "}", ""},
+		"no selector":     {"Deployment", "spec: {" + template + "}", "spec.selector: Required value"},
+		"selector differs": {"Deployment", "spec: {selector: {matchLabels: {a: c}}, " + template + "}",
+			"spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`"},
+		"empty selector": {"Deployment", "spec: {selector: {}, " + template + "}", "empty selector is invalid " +
+			"for deployment"},
+		"negative": {"Deployment", "spec: {replicas: -1, selector: {matchLabels: {a: b}}, " + template + "}",
+			"spec.replicas: Invalid value: -1: must be greater than or equal to 0"},
+		"no step": {"Deployment", "spec: {strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}, " +
+			"selector: {matchLabels: {a: b}}, " + template + "}", "may not be 0 when `maxSurge` is 0"},
+		"never restarts": {"Deployment", "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", `spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`},
+		"deadline": {"Deployment", "spec: {minReadySeconds: 600, selector: {matchLabels: {a: b}}, " + template +
+			"}", "spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"},
+		"indexes at once": {"Job", "spec: {completionMode: Indexed, completions: 100001, parallelism: 100001, " +
+			"template: {spec: {restartPolicy: Never, containers: [{name: c, image: " +
+			"i}]}}}", "spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion " +
+			"mode is Indexed"},
+		"many indexes": {"Job", "spec: {completionMode: Indexed, completions: 100001, backoffLimitPerIndex: " +
+			"1, template: {spec: {restartPolicy: Never, containers: [{name: c, image: " +
+			"i}]}}}", "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000"},
+		"many at once": {"Job", "spec: {completionMode: Indexed, completions: 100001, backoffLimitPerIndex: " +
+			"1, maxFailedIndexes: 1, parallelism: 10001, template: {spec: {restartPolicy: Never, containers: [{name: " +
+			"c, image: i}]}}}", "spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 when " +
+			"completions are above 100000 and used with backoff limit per index"},
+		"many failed": {"Job", "spec: {completionMode: Indexed, completions: 100001, backoffLimitPerIndex: " +
+			"1, maxFailedIndexes: 10001, template: {spec: {restartPolicy: Never, containers: [{name: c, image: " +
+			"i}]}}}", "spec.maxFailedIndexes: Invalid value: 10001: must be less than or equal to 10000 when " +
+			"completions are above 100000 and used with backoff limit per index"},
+		"too many failed": {"Job", "spec: {completionMode: Indexed, completions: 200000, backoffLimitPerIndex: " +
+			"1, maxFailedIndexes: 100001, template: {spec: {restartPolicy: Never, containers: [{name: c, image: " +
+			"i}]}}}", "spec.maxFailedIndexes: Invalid value: 100001: must be less than or equal to 100000"},
+		"more than there are": {"Job", "spec: {completionMode: Indexed, completions: 3, successPolicy: {rules: " +
+			"[{succeededCount: 4}]}, template: {spec: {restartPolicy: Never, containers: [{name: c, image: " +
+			"i}]}}}", "spec.successPolicy.rules[0].succeededCount: Invalid value: 4: must be less than or equal to 3 " +
+			"(the number of specified completions)"},
+		"more than are named": {"Job", "spec: {completionMode: Indexed, completions: 3, successPolicy: {rules: " +
+			"[{succeededIndexes: 0-1, succeededCount: 3}]}, template: {spec: {restartPolicy: Never, containers: " +
+			"[{name: c, image: i}]}}}", "spec.successPolicy.rules[0].succeededCount: Invalid value: 3: must be less " +
+			"than or equal to 2 (the number of indexes in the specified succeededIndexes field)"},
+		"job restarts": {"Job", "spec: {" + template + "}", `spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"`},
+		"daemon set": {"DaemonSet", "spec: {updateStrategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 1}}, " +
+			"selector: {matchLabels: {a: b}}, " + template + "}", "may not be set when maxUnavailable is non-zero"},
+		"cron":            {"CronJob", "spec: {schedule: '61 * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.schedule: Invalid value: "61 * * * *": end of range (61) above maximum (59): 61`},
+		"cron zone alone": {"CronJob", "spec: {schedule: 'TZ=UTC', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.schedule: Invalid value: "TZ=UTC": empty spec string`},
+		"cron zone":       {"CronJob", "spec: {schedule: '@daily', timeZone: Moon/Sea, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.timeZone: Invalid value: "Moon/Sea": unknown time zone Moon/Sea`},
 
 		"service ports":   {"Service", `spec: {}`, "spec.ports: Required value"},
 		"headless":        {"Service", `spec: {clusterIP: None}`, ""},
@@ -104,7 +133,8 @@ func TestValidationRefusesS12(t *testing.T) {
 
 func TestUpdatesKeepWhatMustNotChange(t *testing.T) {
 	const pod = `spec: {nodeName: n, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}`
-	const deployment = "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}"
+	const deployment = "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
+		"{containers: [{name: c, image: i}]}}}"
 	for name, c := range map[string]struct{ kind, old, change, want string }{
 		"image":             {"Pod", pod, `image: i -> image: j`, ""},
 		"command":           {"Pod", pod, `image: i -> image: i, command: [x]`, "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"},
@@ -135,7 +165,8 @@ func TestUpdatesKeepWhatMustNotChange(t *testing.T) {
 		if k.PrepareUpdate != nil {
 			k.PrepareUpdate(obj, old)
 		}
-		if got := messages(k.ValidateUpdate(obj, old)); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := messages(k.ValidateUpdate(obj, old)); (got == "") != (c.want == "") ||
+			!strings.Contains(got, c.want) {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
 		}
 	}

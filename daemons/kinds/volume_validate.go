@@ -41,7 +41,10 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
 	}
 	if e := v.EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
-		errs = append(errs, field.Forbidden(at.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity"))
+		errs = append(
+			errs,
+			field.Forbidden(at.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity"),
+		)
 	}
 	if h := v.HostPath; h != nil {
 		errs = append(errs, validateHostPath(h, at.Child("hostPath"))...)
@@ -85,7 +88,13 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 	}
 	if i := v.Image; i != nil {
 		errs = append(errs, required(i.Reference, at.Child("image", "reference"), "")...)
-		errs = append(errs, supported(i.PullPolicy, []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, at.Child("image", "pullPolicy"))...)
+		errs = append(
+			errs,
+			supported(
+				i.PullPolicy,
+				[]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
+				at.Child("image", "pullPolicy"),
+			)...)
 	}
 	if g := v.GitRepo; g != nil {
 		errs = append(errs, required(g.Repository, at.Child("gitRepo", "repository"), "")...)
@@ -131,9 +140,17 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 		case s.ServiceAccountToken != nil:
 			token := where.Child("serviceAccountToken")
 			if n := value(s.ServiceAccountToken.ExpirationSeconds); n < 600 {
-				errs = append(errs, field.Invalid(token.Child("expirationSeconds"), n, "may not specify a duration less than 10 minutes"))
+				errs = append(
+					errs,
+					field.Invalid(
+						token.Child("expirationSeconds"),
+						n,
+						"may not specify a duration less than 10 minutes",
+					),
+				)
 			} else if n > 1<<32 {
-				errs = append(errs, field.Invalid(token.Child("expirationSeconds"), n, "may not specify a duration larger than 2^32 seconds"))
+				errs = append(errs, field.Invalid(token.Child("expirationSeconds"), n, "may not specify a duration "+
+					"larger than 2^32 seconds"))
 			}
 			if s.ServiceAccountToken.Path == "" {
 				errs = append(errs, field.Required(token.Child("path"), ""))
@@ -186,7 +203,10 @@ func downwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) field.E
 		}
 		switch {
 		case item.FieldRef != nil && item.ResourceFieldRef != nil:
-			errs = append(errs, field.Invalid(where, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+			errs = append(
+				errs,
+				field.Invalid(where, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"),
+			)
 		case item.FieldRef == nil && item.ResourceFieldRef == nil:
 			errs = append(errs, field.Required(where, "one of fieldRef and resourceFieldRef is required"))
 		case item.ResourceFieldRef != nil && item.ResourceFieldRef.ContainerName == "":
@@ -204,7 +224,8 @@ func downwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) field.E
 // downwardFile checks which of a pod's fields a file holds: what may change while the pod runs, and its name.
 func downwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
 	fields := []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
-	single := strings.HasPrefix(f.FieldPath, "metadata.labels['") || strings.HasPrefix(f.FieldPath, "metadata.annotations['")
+	single := strings.HasPrefix(f.FieldPath, "metadata.labels['") ||
+		strings.HasPrefix(f.FieldPath, "metadata.annotations['")
 	switch {
 	case f.FieldPath == "":
 		return field.ErrorList{field.Required(at.Child("fieldPath"), "")}
@@ -221,10 +242,12 @@ func onlyLabelled(m *metav1.ObjectMeta, at *field.Path, message string) field.Er
 		name string
 		set  bool
 	}{
-		{"name", m.Name != ""}, {"generateName", m.GenerateName != ""}, {"namespace", m.Namespace != ""}, {"selfLink", m.SelfLink != ""},
+		{"name", m.Name != ""}, {"generateName", m.GenerateName != ""}, {"namespace", m.Namespace != ""},
+		{"selfLink", m.SelfLink != ""},
 		{"uid", m.UID != ""}, {"resourceVersion", m.ResourceVersion != ""}, {"generation", m.Generation != 0},
 		{"creationTimestamp", !m.CreationTimestamp.IsZero()}, {"deletionTimestamp", m.DeletionTimestamp != nil},
-		{"deletionGracePeriodSeconds", m.DeletionGracePeriodSeconds != nil}, {"ownerReferences", len(m.OwnerReferences) > 0},
+		{"deletionGracePeriodSeconds", m.DeletionGracePeriodSeconds != nil},
+		{"ownerReferences", len(m.OwnerReferences) > 0},
 		{"finalizers", len(m.Finalizers) > 0}, {"managedFields", len(m.ManagedFields) > 0},
 	} {
 		if f.set {

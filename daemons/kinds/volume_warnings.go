@@ -32,7 +32,11 @@ func volumeDoubts(d *doubts, volumes []corev1.Volume, at *field.Path) {
 			}
 		}
 		if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-			claimDoubts(d, &v.Ephemeral.VolumeClaimTemplate.Spec, where.Child("ephemeral", "volumeClaimTemplate", "spec"))
+			claimDoubts(
+				d,
+				&v.Ephemeral.VolumeClaimTemplate.Spec,
+				where.Child("ephemeral", "volumeClaimTemplate", "spec"),
+			)
 		}
 	}
 	for i := range volumes {
@@ -73,7 +77,8 @@ func overlapDoubts(d *doubts, v *corev1.Volume) {
 		f := &files[i]
 		f.path = strings.TrimRight(f.path, "/")
 		for _, other := range files[max(0, i-maxLooks):i] {
-			if !d.full() && f.path != "" && other.path != "" && (strings.HasPrefix(f.path+"/", other.path+"/") || strings.HasPrefix(other.path+"/", f.path+"/")) {
+			if !d.full() && f.path != "" && other.path != "" &&
+				(strings.HasPrefix(f.path+"/", other.path+"/") || strings.HasPrefix(other.path+"/", f.path+"/")) {
 				d.add(fmt.Sprintf("volume %q (%s): overlapping paths: %s with %s", v.Name, about, f, other))
 			}
 		}
@@ -99,7 +104,10 @@ func sourceFiles(s *corev1.VolumeProjection) []placedFile {
 		return []placedFile{{s.ClusterTrustBundle.Path, fmt.Sprintf("ClusterTrustBundle %q", name)}}
 	case s.PodCertificate != nil:
 		return []placedFile{
-			{s.PodCertificate.CertificateChainPath, "PodCertificate chain"}, {s.PodCertificate.KeyPath, "PodCertificate key"},
+			{
+				s.PodCertificate.CertificateChainPath,
+				"PodCertificate chain",
+			}, {s.PodCertificate.KeyPath, "PodCertificate key"},
 			{s.PodCertificate.CredentialBundlePath, "PodCertificate credential bundle"},
 		}
 	}

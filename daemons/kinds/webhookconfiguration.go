@@ -12,14 +12,23 @@ func mutatingWebhookConfigurations() *Kind {
 	type configuration = *admissionregistrationv1.MutatingWebhookConfiguration
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
-		Resource: "mutatingwebhookconfigurations", Singular: "mutatingwebhookconfiguration", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
+		Resource: "mutatingwebhookconfigurations", Singular: "mutatingwebhookconfiguration",
+		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.MutatingWebhookConfiguration](),
 		NewList:       made[admissionregistrationv1.MutatingWebhookConfigurationList](),
 		HasGeneration: true,
 		Default: does(func(c configuration) {
 			for i := range c.Webhooks {
 				h := &c.Webhooks[i]
-				defaultHook(&h.FailurePolicy, &h.MatchPolicy, &h.NamespaceSelector, &h.ObjectSelector, &h.TimeoutSeconds, &h.ClientConfig, h.Rules)
+				defaultHook(
+					&h.FailurePolicy,
+					&h.MatchPolicy,
+					&h.NamespaceSelector,
+					&h.ObjectSelector,
+					&h.TimeoutSeconds,
+					&h.ClientConfig,
+					h.Rules,
+				)
 				if h.ReinvocationPolicy == nil {
 					h.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
 				}
@@ -38,14 +47,23 @@ func validatingWebhookConfigurations() *Kind {
 	type configuration = *admissionregistrationv1.ValidatingWebhookConfiguration
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
-		Resource: "validatingwebhookconfigurations", Singular: "validatingwebhookconfiguration", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
+		Resource: "validatingwebhookconfigurations", Singular: "validatingwebhookconfiguration",
+		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.ValidatingWebhookConfiguration](),
 		NewList:       made[admissionregistrationv1.ValidatingWebhookConfigurationList](),
 		HasGeneration: true,
 		Default: does(func(c configuration) {
 			for i := range c.Webhooks {
 				h := &c.Webhooks[i]
-				defaultHook(&h.FailurePolicy, &h.MatchPolicy, &h.NamespaceSelector, &h.ObjectSelector, &h.TimeoutSeconds, &h.ClientConfig, h.Rules)
+				defaultHook(
+					&h.FailurePolicy,
+					&h.MatchPolicy,
+					&h.NamespaceSelector,
+					&h.ObjectSelector,
+					&h.TimeoutSeconds,
+					&h.ClientConfig,
+					h.Rules,
+				)
 			}
 		}),
 		Validate: checks(func(c configuration) field.ErrorList { return validateWebhooks(hooksOf(c), nil) }),
@@ -63,16 +81,24 @@ func hooksOf(c *admissionregistrationv1.ValidatingWebhookConfiguration) []admiss
 	out := make([]admissionregistrationv1.MutatingWebhook, 0, len(c.Webhooks))
 	for _, h := range c.Webhooks {
 		out = append(out, admissionregistrationv1.MutatingWebhook{
-			Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
+			Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy,
+			MatchPolicy:       h.MatchPolicy,
 			NamespaceSelector: h.NamespaceSelector, ObjectSelector: h.ObjectSelector, SideEffects: h.SideEffects,
-			TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions, MatchConditions: h.MatchConditions,
+			TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions,
+			MatchConditions: h.MatchConditions,
 		})
 	}
 	return out
 }
 
-func defaultHook(failure **admissionregistrationv1.FailurePolicyType, match **admissionregistrationv1.MatchPolicyType, namespaces, objects **metav1.LabelSelector,
-	timeout **int32, client *admissionregistrationv1.WebhookClientConfig, rules []admissionregistrationv1.RuleWithOperations) {
+func defaultHook(
+	failure **admissionregistrationv1.FailurePolicyType,
+	match **admissionregistrationv1.MatchPolicyType,
+	namespaces, objects **metav1.LabelSelector,
+	timeout **int32,
+	client *admissionregistrationv1.WebhookClientConfig,
+	rules []admissionregistrationv1.RuleWithOperations,
+) {
 	orDefault(failure, admissionregistrationv1.Fail)
 	orDefault(match, admissionregistrationv1.Equivalent)
 	orDefault(namespaces, metav1.LabelSelector{})
@@ -101,6 +127,9 @@ func orDefault[T any](to **T, value T) {
 // server would not take anew stays good.
 func accepted(c admissionregistrationv1.MatchCondition, old []admissionregistrationv1.MutatingWebhook) bool {
 	return slices.ContainsFunc(old, func(h admissionregistrationv1.MutatingWebhook) bool {
-		return slices.ContainsFunc(h.MatchConditions, func(o admissionregistrationv1.MatchCondition) bool { return o.Expression == c.Expression })
+		return slices.ContainsFunc(
+			h.MatchConditions,
+			func(o admissionregistrationv1.MatchCondition) bool { return o.Expression == c.Expression },
+		)
 	})
 }

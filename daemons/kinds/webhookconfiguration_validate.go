@@ -30,12 +30,18 @@ func validateWebhooks(hooks, old []admissionregistrationv1.MutatingWebhook) fiel
 		}
 		seen.Insert(h.Name)
 		errs = append(errs, validateWebhook(at, h)...)
-		errs = append(errs, validateConditions(at.Child("matchConditions"), h.MatchConditions, func(c admissionregistrationv1.MatchCondition) error {
-			if accepted(c, old) {
-				return nil
-			}
-			return expression.CheckCondition(c.Expression)
-		})...)
+		errs = append(
+			errs,
+			validateConditions(
+				at.Child("matchConditions"),
+				h.MatchConditions,
+				func(c admissionregistrationv1.MatchCondition) error {
+					if accepted(c, old) {
+						return nil
+					}
+					return expression.CheckCondition(c.Expression)
+				},
+			)...)
 	}
 	return errs
 }
@@ -46,18 +52,61 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 	for i, r := range h.Rules {
 		errs = append(errs, validateRule(at.Child("rules").Index(i), r)...)
 	}
-	errs = append(errs, known(at.Child("failurePolicy"), h.FailurePolicy, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
-	errs = append(errs, known(at.Child("matchPolicy"), h.MatchPolicy, admissionregistrationv1.Equivalent, admissionregistrationv1.Exact)...)
-	errs = append(errs, known(at.Child("reinvocationPolicy"), h.ReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
+	errs = append(
+		errs,
+		known(
+			at.Child("failurePolicy"),
+			h.FailurePolicy,
+			admissionregistrationv1.Fail,
+			admissionregistrationv1.Ignore,
+		)...)
+	errs = append(
+		errs,
+		known(
+			at.Child("matchPolicy"),
+			h.MatchPolicy,
+			admissionregistrationv1.Equivalent,
+			admissionregistrationv1.Exact,
+		)...)
+	errs = append(
+		errs,
+		known(
+			at.Child("reinvocationPolicy"),
+			h.ReinvocationPolicy,
+			admissionregistrationv1.IfNeededReinvocationPolicy,
+			admissionregistrationv1.NeverReinvocationPolicy,
+		)...)
 	if h.SideEffects == nil {
 		errs = append(errs, field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
 	}
-	errs = append(errs, known(at.Child("sideEffects"), h.SideEffects, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun)...)
+	errs = append(
+		errs,
+		known(
+			at.Child("sideEffects"),
+			h.SideEffects,
+			admissionregistrationv1.SideEffectClassNone,
+			admissionregistrationv1.SideEffectClassNoneOnDryRun,
+		)...)
 	if t := h.TimeoutSeconds; t != nil && (*t < 1 || *t > 30) {
-		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
+		errs = append(
+			errs,
+			field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"),
+		)
 	}
-	errs = append(errs, metav1validation.ValidateLabelSelector(h.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
-	errs = append(errs, metav1validation.ValidateLabelSelector(h.ObjectSelector, metav1validation.LabelSelectorValidationOptions{}, at.Child("objectSelector"))...)
+	errs = append(
+		errs,
+		metav1validation.ValidateLabelSelector(
+			h.NamespaceSelector,
+			metav1validation.LabelSelectorValidationOptions{},
+			at.Child("namespaceSelector"),
+		)...)
+	errs = append(
+		errs,
+		metav1validation.ValidateLabelSelector(
+			h.ObjectSelector,
+			metav1validation.LabelSelectorValidationOptions{},
+			at.Child("objectSelector"),
+		)...)
 	client := at.Child("clientConfig")
 	switch c := h.ClientConfig; {
 	case (c.URL == nil) == (c.Service == nil):
@@ -65,7 +114,15 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 	case c.URL != nil:
 		errs = append(errs, webhook.ValidateWebhookURL(client.Child("url"), *c.URL, true)...)
 	default:
-		errs = append(errs, webhook.ValidateWebhookService(client.Child("service"), c.Service.Namespace, c.Service.Name, c.Service.Path, *c.Service.Port)...)
+		errs = append(
+			errs,
+			webhook.ValidateWebhookService(
+				client.Child("service"),
+				c.Service.Namespace,
+				c.Service.Name,
+				c.Service.Path,
+				*c.Service.Port,
+			)...)
 	}
 	return errs
 }
@@ -96,7 +153,10 @@ func validateReviewVersions(at *field.Path, versions []string) field.ErrorList {
 		usable = usable || slices.Contains(reviewVersions, v)
 	}
 	if !usable && len(errs) == 0 {
-		errs = append(errs, field.Invalid(at, versions, "must include at least one of "+strings.Join(reviewVersions, ", ")))
+		errs = append(
+			errs,
+			field.Invalid(at, versions, "must include at least one of "+strings.Join(reviewVersions, ", ")),
+		)
 	}
 	return errs
 }
@@ -108,16 +168,45 @@ func validateRule(at *field.Path, r admissionregistrationv1.RuleWithOperations) 
 		errs = append(errs, field.Required(at.Child("operations"), ""))
 	}
 	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionregistrationv1.OperationAll) {
-		errs = append(errs, field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"))
+		errs = append(
+			errs,
+			field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"),
+		)
 	}
 	for i := range r.Operations {
-		errs = append(errs, known(at.Child("operations").Index(i), &r.Operations[i], admissionregistrationv1.OperationAll,
-			admissionregistrationv1.Connect, admissionregistrationv1.Create, admissionregistrationv1.Delete, admissionregistrationv1.Update)...)
+		errs = append(
+			errs,
+			known(
+				at.Child("operations").Index(i),
+				&r.Operations[i],
+				admissionregistrationv1.OperationAll,
+				admissionregistrationv1.Connect,
+				admissionregistrationv1.Create,
+				admissionregistrationv1.Delete,
+				admissionregistrationv1.Update,
+			)...)
 	}
-	errs = append(errs, anyOrSome(at.Child("apiGroups"), r.APIGroups, "if '*' is present, must not specify other API groups", true)...)
-	errs = append(errs, anyOrSome(at.Child("apiVersions"), r.APIVersions, "if '*' is present, must not specify other API versions", false)...)
+	errs = append(
+		errs,
+		anyOrSome(at.Child("apiGroups"), r.APIGroups, "if '*' is present, must not specify other API groups", true)...)
+	errs = append(
+		errs,
+		anyOrSome(
+			at.Child("apiVersions"),
+			r.APIVersions,
+			"if '*' is present, must not specify other API versions",
+			false,
+		)...)
 	errs = append(errs, validateResources(at.Child("resources"), r.Resources)...)
-	return append(errs, known(at.Child("scope"), r.Scope, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope, admissionregistrationv1.AllScopes)...)
+	return append(
+		errs,
+		known(
+			at.Child("scope"),
+			r.Scope,
+			admissionregistrationv1.ClusterScope,
+			admissionregistrationv1.NamespacedScope,
+			admissionregistrationv1.AllScopes,
+		)...)
 }
 
 func anyOrSome(at *field.Path, names []string, alone string, mayBeEmpty bool) field.ErrorList {
@@ -172,7 +261,11 @@ func validateResources(at *field.Path, resources []string) field.ErrorList {
 	return errs
 }
 
-func validateConditions(at *field.Path, list []admissionregistrationv1.MatchCondition, compiles func(admissionregistrationv1.MatchCondition) error) field.ErrorList {
+func validateConditions(
+	at *field.Path,
+	list []admissionregistrationv1.MatchCondition,
+	compiles func(admissionregistrationv1.MatchCondition) error,
+) field.ErrorList {
 	var errs field.ErrorList
 	if len(list) > maxConditions {
 		errs = append(errs, field.TooMany(at, len(list), maxConditions))

@@ -50,7 +50,12 @@ const (
 )
 
 // replicaCounts checks what all workloads count: those that are available are ready, and all are replicas.
-func replicaCounts(path *field.Path, replicas, ready, available int32, aboveReadyText string, more ...tally) field.ErrorList {
+func replicaCounts(
+	path *field.Path,
+	replicas, ready, available int32,
+	aboveReadyText string,
+	more ...tally,
+) field.ErrorList {
 	list := append([]tally{{"readyReplicas", int64(ready)}, {"availableReplicas", int64(available)}}, more...)
 	errs := notNegativeCounts(path, append([]tally{{"replicas", int64(replicas)}}, list...)...)
 	errs = append(errs, notMore(path, int64(replicas), aboveReplicas, list...)...)
@@ -59,43 +64,105 @@ func replicaCounts(path *field.Path, replicas, ready, available int32, aboveRead
 
 func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	path, s := field.NewPath("status"), &d.Status
-	errs := notNegativeCounts(path, tally{"observedGeneration", s.ObservedGeneration}, tally{"unavailableReplicas", int64(s.UnavailableReplicas)},
-		tally{"terminatingReplicas", int64(value(s.TerminatingReplicas))})
-	errs = append(errs, replicaCounts(path, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, aboveReady, tally{"updatedReplicas", int64(s.UpdatedReplicas)})...)
+	errs := notNegativeCounts(
+		path,
+		tally{"observedGeneration", s.ObservedGeneration},
+		tally{"unavailableReplicas", int64(s.UnavailableReplicas)},
+		tally{"terminatingReplicas", int64(value(s.TerminatingReplicas))},
+	)
+	errs = append(
+		errs,
+		replicaCounts(
+			path,
+			s.Replicas,
+			s.ReadyReplicas,
+			s.AvailableReplicas,
+			aboveReady,
+			tally{"updatedReplicas", int64(s.UpdatedReplicas)},
+		)...)
 	return append(errs, collisions(s.CollisionCount, old.Status.CollisionCount, path)...)
 }
 
 func validateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {
 	path, s := field.NewPath("status"), &r.Status
-	errs := notNegativeCounts(path, tally{"observedGeneration", s.ObservedGeneration}, tally{"terminatingReplicas", int64(value(s.TerminatingReplicas))})
-	return append(errs, replicaCounts(path, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, aboveReady, tally{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)})...)
+	errs := notNegativeCounts(
+		path,
+		tally{"observedGeneration", s.ObservedGeneration},
+		tally{"terminatingReplicas", int64(value(s.TerminatingReplicas))},
+	)
+	return append(
+		errs,
+		replicaCounts(
+			path,
+			s.Replicas,
+			s.ReadyReplicas,
+			s.AvailableReplicas,
+			aboveReady,
+			tally{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)},
+		)...)
 }
 
 func validateReplicationControllerStatus(r, _ *corev1.ReplicationController) field.ErrorList {
 	path, s := field.NewPath("status"), &r.Status
 	errs := notNegativeCounts(path, tally{"observedGeneration", s.ObservedGeneration})
-	return append(errs, replicaCounts(path, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, aboveReady, tally{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)})...)
+	return append(
+		errs,
+		replicaCounts(
+			path,
+			s.Replicas,
+			s.ReadyReplicas,
+			s.AvailableReplicas,
+			aboveReady,
+			tally{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)},
+		)...)
 }
 
 func validateStatefulSetStatus(s, old *appsv1.StatefulSet) field.ErrorList {
 	path, is := field.NewPath("status"), &s.Status
 	errs := notNegativeCounts(path, tally{"observedGeneration", is.ObservedGeneration})
-	errs = append(errs, replicaCounts(path, is.Replicas, is.ReadyReplicas, is.AvailableReplicas, "cannot be greater than status.readyReplicas",
-		tally{"currentReplicas", int64(is.CurrentReplicas)}, tally{"updatedReplicas", int64(is.UpdatedReplicas)})...)
+	errs = append(
+		errs,
+		replicaCounts(
+			path,
+			is.Replicas,
+			is.ReadyReplicas,
+			is.AvailableReplicas,
+			"cannot be greater than status.readyReplicas",
+			tally{
+				"currentReplicas",
+				int64(is.CurrentReplicas),
+			},
+			tally{"updatedReplicas", int64(is.UpdatedReplicas)},
+		)...)
 	return append(errs, collisions(is.CollisionCount, old.Status.CollisionCount, path)...)
 }
 
 func validateDaemonSetStatus(d, old *appsv1.DaemonSet) field.ErrorList {
 	path, s := field.NewPath("status"), &d.Status
-	errs := notNegativeCounts(path, tally{"currentNumberScheduled", int64(s.CurrentNumberScheduled)}, tally{"numberMisscheduled", int64(s.NumberMisscheduled)},
-		tally{"desiredNumberScheduled", int64(s.DesiredNumberScheduled)}, tally{"numberReady", int64(s.NumberReady)},
-		tally{"observedGeneration", s.ObservedGeneration}, tally{"updatedNumberScheduled", int64(s.UpdatedNumberScheduled)},
-		tally{"numberAvailable", int64(s.NumberAvailable)}, tally{"numberUnavailable", int64(s.NumberUnavailable)})
+	errs := notNegativeCounts(
+		path,
+		tally{"currentNumberScheduled", int64(s.CurrentNumberScheduled)},
+		tally{"numberMisscheduled", int64(s.NumberMisscheduled)},
+		tally{"desiredNumberScheduled", int64(s.DesiredNumberScheduled)},
+		tally{"numberReady", int64(s.NumberReady)},
+		tally{
+			"observedGeneration",
+			s.ObservedGeneration,
+		},
+		tally{"updatedNumberScheduled", int64(s.UpdatedNumberScheduled)},
+		tally{"numberAvailable", int64(s.NumberAvailable)},
+		tally{"numberUnavailable", int64(s.NumberUnavailable)},
+	)
 	return append(errs, collisions(s.CollisionCount, old.Status.CollisionCount, path)...)
 }
 
 func validateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 	s := &b.Status
-	return notNegativeCounts(field.NewPath("status"), tally{"disruptionsAllowed", int64(s.DisruptionsAllowed)}, tally{"currentHealthy", int64(s.CurrentHealthy)},
-		tally{"desiredHealthy", int64(s.DesiredHealthy)}, tally{"expectedPods", int64(s.ExpectedPods)})
+	return notNegativeCounts(
+		field.NewPath("status"),
+		tally{"disruptionsAllowed", int64(s.DisruptionsAllowed)},
+		tally{"currentHealthy", int64(s.CurrentHealthy)},
+		tally{"desiredHealthy", int64(s.DesiredHealthy)},
+		tally{"expectedPods", int64(s.ExpectedPods)},
+	)
 }

@@ -16,12 +16,14 @@ import (
 const (
 	manyCompletions = 100_000
 	manyAtOnce      = 10_000
-	manyText        = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+	manyText        = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than " +
+		"10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
 )
 
 func jobSpecDoubts(spec *batchv1.JobSpec, at *field.Path) []string {
 	var d doubts
-	if value(spec.CompletionMode) == batchv1.IndexedCompletion && value(spec.Completions) > manyCompletions && value(spec.Parallelism) > manyAtOnce {
+	if value(spec.CompletionMode) == batchv1.IndexedCompletion && value(spec.Completions) > manyCompletions &&
+		value(spec.Parallelism) > manyAtOnce {
 		d.say(at, manyText)
 	}
 	return append(d, podDoubts(&spec.Template.ObjectMeta, &spec.Template.Spec, at.Child("template"))...)
@@ -56,7 +58,10 @@ func statefulSetWarnings(obj, old runtime.Object) []string {
 		claimDoubts(&d, &s.Spec.VolumeClaimTemplates[i].Spec, at)
 	}
 	if value(s.Spec.RevisionHistoryLimit) < 0 {
-		d.say(field.NewPath("spec", "revisionHistoryLimit"), "a negative value retains all historical revisions; a value >= 0 is recommended")
+		d.say(
+			field.NewPath("spec", "revisionHistoryLimit"),
+			"a negative value retains all historical revisions; a value >= 0 is recommended",
+		)
 	}
 	return d
 }
@@ -85,6 +90,9 @@ func serviceAccountWarnings(s, old *corev1.ServiceAccount) []string {
 			return nil
 		}
 	}
-	d.say(field.NewPath("metadata", "annotations").Key(enforceMountable), "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets")
+	d.say(
+		field.NewPath("metadata", "annotations").Key(enforceMountable),
+		"deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
+	)
 	return d
 }

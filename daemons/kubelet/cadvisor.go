@@ -88,7 +88,11 @@ func (k *Kubelet) containerMetrics(ctx context.Context) ([]prometheus.Metric, er
 			if m.MetricType == criapi.MetricType_COUNTER {
 				kind = prometheus.CounterValue
 			}
-			made, err := prometheus.NewConstMetric(desc, kind, float64(m.Value.Value), append(m.LabelValues[:len(m.LabelValues):len(m.LabelValues)], id)...)
+			made, err := prometheus.NewConstMetric(
+				desc,
+				kind,
+				float64(m.Value.Value),
+				append(m.LabelValues[:len(m.LabelValues):len(m.LabelValues)], id)...)
 			if err != nil {
 				continue // it has not the labels that it was described with
 			}
@@ -116,8 +120,10 @@ const (
 
 // helps are the descriptions of metrics that may come from several places: all of one name have the same.
 var helps = map[string]string{
-	cpuName: "CPU time that was used.", workingName: "Memory that is in use and cannot be taken back.", usageName: "Memory that is in use.",
-	rssName: "Anonymous memory.", startName: "When the container was started.", receivedName: "Bytes that were received.", sentName: "Bytes that were sent.",
+	cpuName: "CPU time that was used.", workingName: "Memory that is in use and cannot be taken " +
+		"back.", usageName: "Memory that is in use.",
+	rssName: "Anonymous memory.", startName: "When the container was started.", receivedName: "Bytes that were " +
+		"received.", sentName: "Bytes that were sent.",
 }
 
 var (
@@ -156,14 +162,27 @@ func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bo
 		id := c.GetAttributes().GetId()
 		labels := []string{p.GetNamespace(), p.GetName(), c.GetAttributes().GetMetadata().GetName(), images[id], id, id}
 		if n := c.GetCpu().GetUsageCoreNanoSeconds(); n != nil {
-			add(cpuName, containerLabels, prometheus.CounterValue, float64(n.Value)/1e9, c.GetCpu().GetTimestamp(), labels...)
+			add(
+				cpuName,
+				containerLabels,
+				prometheus.CounterValue,
+				float64(n.Value)/1e9,
+				c.GetCpu().GetTimestamp(),
+				labels...)
 		}
 		for _, one := range []struct {
 			name string
 			n    *criapi.UInt64Value
-		}{{workingName, c.GetMemory().GetWorkingSetBytes()}, {usageName, c.GetMemory().GetUsageBytes()}, {rssName, c.GetMemory().GetRssBytes()}} {
+		}{{workingName, c.GetMemory().GetWorkingSetBytes()}, {usageName, c.GetMemory().GetUsageBytes()},
+			{rssName, c.GetMemory().GetRssBytes()}} {
 			if one.n != nil {
-				add(one.name, containerLabels, prometheus.GaugeValue, float64(one.n.Value), c.GetMemory().GetTimestamp(), labels...)
+				add(
+					one.name,
+					containerLabels,
+					prometheus.GaugeValue,
+					float64(one.n.Value),
+					c.GetMemory().GetTimestamp(),
+					labels...)
 			}
 		}
 		add(startName, containerLabels, prometheus.GaugeValue, float64(created)/1e9, 0, labels...)
@@ -173,8 +192,20 @@ func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bo
 		if n := network.GetDefaultInterface(); n != nil {
 			id := b.GetAttributes().GetId()
 			labels := []string{m.GetNamespace(), m.GetName(), "", "", id, id, n.Name}
-			add(receivedName, networkLabels, prometheus.CounterValue, float64(n.GetRxBytes().GetValue()), network.GetTimestamp(), labels...)
-			add(sentName, networkLabels, prometheus.CounterValue, float64(n.GetTxBytes().GetValue()), network.GetTimestamp(), labels...)
+			add(
+				receivedName,
+				networkLabels,
+				prometheus.CounterValue,
+				float64(n.GetRxBytes().GetValue()),
+				network.GetTimestamp(),
+				labels...)
+			add(
+				sentName,
+				networkLabels,
+				prometheus.CounterValue,
+				float64(n.GetTxBytes().GetValue()),
+				network.GetTimestamp(),
+				labels...)
 		}
 	}
 	return out, nil
@@ -183,7 +214,9 @@ func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bo
 // machineMetrics returns the metrics of the whole machine. Its usage has the same metric names as containers, with the
 // id of the root cgroup.
 func (k *Kubelet) machineMetrics() []prometheus.Metric {
-	out := []prometheus.Metric{prometheus.MustNewConstMetric(coresDesc, prometheus.GaugeValue, float64(k.machine.CPUs()))}
+	out := []prometheus.Metric{
+		prometheus.MustNewConstMetric(coresDesc, prometheus.GaugeValue, float64(k.machine.CPUs())),
+	}
 	root := prometheus.Labels{"id": "/"}
 	if available, capacity, err := k.machine.Memory(); err == nil {
 		used := prometheus.NewDesc(workingName, helps[workingName], nil, root)

@@ -24,7 +24,8 @@ func (k *Kubelet) readClaim(ctx context.Context, namespace, name string) (*resou
 	return k.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// deviceStatuses is how the devices of a pod's containers are, by their names; nil for a pod without devices, which nearly all are.
+// deviceStatuses is how the devices of a pod's containers are, by their names; nil for a pod without devices, which
+// nearly all are.
 func (k *Kubelet) deviceStatuses(p *corev1.Pod) map[string][]corev1.ResourceStatus {
 	if len(p.Spec.ResourceClaims) == 0 && p.Status.ExtendedResourceClaimStatus == nil {
 		return nil
@@ -52,10 +53,14 @@ func (k *Kubelet) devicesChanged(driver string) {
 	}
 }
 
-// driverGone removes what a driver has told of this node's devices, so that no pod is sent here for them. It tells anew when it is
-// back.
+// driverGone removes what a driver has told of this node's devices, so that no pod is sent here for them. It tells anew
+// when it is back.
 func (k *Kubelet) driverGone(ctx context.Context, driver string) {
-	selector := fields.Set{resourcev1.ResourceSliceSelectorNodeName: k.name, resourcev1.ResourceSliceSelectorDriver: driver}.AsSelector().String()
+	selector := fields.Set{
+		resourcev1.ResourceSliceSelectorNodeName: k.name,
+		resourcev1.ResourceSliceSelectorDriver:   driver,
+	}.AsSelector().
+		String()
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		err := k.forgetSlices(ctx, selector)
 		if err == nil {
@@ -72,7 +77,9 @@ func (k *Kubelet) driverGone(ctx context.Context, driver string) {
 func (k *Kubelet) forgetSlices(ctx context.Context, selector string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	err := k.client.ResourceV1().ResourceSlices().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: selector})
+	err := k.client.ResourceV1().
+		ResourceSlices().
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: selector})
 	if err != nil {
 		return fmt.Errorf("delete resource slices %s: %w", selector, err)
 	}

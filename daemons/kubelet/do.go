@@ -67,7 +67,10 @@ func (w *worker) removeLog(f *pod.Facts, id string) error {
 			continue
 		}
 		errs = append(errs, w.k.inLogs(func(root *os.Root) error {
-			parts, err := logParts(root, w.k.logName(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt))))
+			parts, err := logParts(
+				root,
+				w.k.logName(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt))),
+			)
 			for _, part := range parts {
 				err = errors.Join(err, root.Remove(part))
 			}
@@ -214,7 +217,13 @@ func (w *worker) removeSandbox(ctx context.Context, id string) error {
 func (w *worker) release(ctx context.Context, f *pod.Facts) error {
 	w.k.objects.forget(f.Pod.UID)
 	if err := w.k.devices.Unprepare(ctx, f.Pod.UID); err != nil {
-		w.k.event(f.Pod, corev1.EventTypeWarning, "FailedUnprepareDynamicResources", "Failed to unprepare dynamic resources: %v", err)
+		w.k.event(
+			f.Pod,
+			corev1.EventTypeWarning,
+			"FailedUnprepareDynamicResources",
+			"Failed to unprepare dynamic resources: %v",
+			err,
+		)
 		return err
 	}
 	began := time.Now()
@@ -271,7 +280,14 @@ func (k *Kubelet) event(p *corev1.Pod, kind, reason, format string, args ...any)
 			p = m
 		}
 	}
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+	ref := &corev1.ObjectReference{
+		APIVersion:      "v1",
+		Kind:            "Pod",
+		Namespace:       p.Namespace,
+		Name:            p.Name,
+		UID:             p.UID,
+		ResourceVersion: p.ResourceVersion,
+	}
 	k.events.Eventf(ref, kind, reason, format, args...)
 }
 
@@ -288,6 +304,14 @@ func (k *Kubelet) containerEvent(p *corev1.Pod, spec *corev1.Container, kind, re
 			path = "spec.ephemeralContainers{" + spec.Name + "}"
 		}
 	}
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, FieldPath: path}
+	ref := &corev1.ObjectReference{
+		APIVersion:      "v1",
+		Kind:            "Pod",
+		Namespace:       p.Namespace,
+		Name:            p.Name,
+		UID:             p.UID,
+		ResourceVersion: p.ResourceVersion,
+		FieldPath:       path,
+	}
 	k.events.Eventf(ref, kind, reason, format, args...)
 }

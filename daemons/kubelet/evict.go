@@ -62,7 +62,8 @@ func (k *Kubelet) evict(ctx context.Context) {
 		w.mu.Lock()
 		p, over := w.pod, w.evicted != nil || w.removed
 		w.mu.Unlock()
-		if over || pod.Critical(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+		if over || pod.Critical(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed ||
+			p.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
 		used := usage[p.UID]
@@ -174,8 +175,8 @@ func (k *Kubelet) all() []*worker {
 	return slices.Collect(maps.Values(k.workers))
 }
 
-// discard has the containers of pods that have ended removed, with what they have written and their logs, and waits a moment for that.
-// Logs of evicted pods, whose containers are gone, go too. It reports whether there was anything.
+// discard has the containers of pods that have ended removed, with what they have written and their logs, and waits a
+// moment for that. Logs of evicted pods, whose containers are gone, go too. It reports whether there was anything.
 func (k *Kubelet) discard(ctx context.Context) (found bool) {
 	for _, w := range k.all() {
 		if w.remains() {
@@ -201,7 +202,8 @@ func (k *Kubelet) discard(ctx context.Context) (found bool) {
 	return found
 }
 
-// limitStorage ends pods that take more of the disk than they may: in their volumes, in their containers' own file systems and logs.
+// limitStorage ends pods that take more of the disk than they may: in their volumes, in their containers' own file
+// systems and logs.
 func (k *Kubelet) limitStorage(ctx context.Context) {
 	// The runtime asks every container for its statistics: it is asked once, and only where a pod has a limit.
 	layers := sync.OnceValues(func() (map[types.UID]map[string]int64, error) {
@@ -260,7 +262,9 @@ func (k *Kubelet) memoryByPod(ctx context.Context) (map[types.UID]int64, error) 
 	}
 	for _, s := range stats {
 		for _, c := range s.GetLinux().GetContainers() {
-			used[types.UID(s.GetAttributes().GetMetadata().GetUid())] += int64(c.GetMemory().GetWorkingSetBytes().GetValue())
+			used[types.UID(s.GetAttributes().GetMetadata().GetUid())] += int64(
+				c.GetMemory().GetWorkingSetBytes().GetValue(),
+			)
 		}
 	}
 	return used, nil

@@ -45,7 +45,10 @@ func (m *fullBy) has() bool {
 // full is a node with a pod that fills its disk and another, which is worth less.
 func full(t *testing.T, filling *corev1.Pod) (n *node, m *fullBy) {
 	n = newNode(t)
-	m = &fullBy{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4, Bytes: 8 << 30}, n.runtime}, pod: filling.Name}
+	m = &fullBy{
+		hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4, Bytes: 8 << 30}, n.runtime},
+		pod:           filling.Name,
+	}
 	n.options.Machine = m
 	k := n.built()
 	for i := range k.chores {
@@ -65,8 +68,8 @@ func (n *node) stays(name string) {
 	}
 }
 
-// What a pod has written into its containers' own file systems is there as long as they are. Those of one that was evicted go, so that it is the
-// only one: nobody else has to go for what it has written.
+// What a pod has written into its containers' own file systems is there as long as they are. Those of one that was
+// evicted go, so that it is the only one: nobody else has to go for what it has written.
 func TestOnePodThatFillsTheDiskCostsNoOtherS26(t *testing.T) {
 	hog, least := simplePod("hog"), int32(-1)
 	hog.Spec.Priority = &least
@@ -74,7 +77,8 @@ func TestOnePodThatFillsTheDiskCostsNoOtherS26(t *testing.T) {
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("hog")) })
 	m.told.Store(true)
 	n.until("what it has written to go", func() bool { return !m.has() })
-	if p := n.pod("hog"); p.Status.Phase != corev1.PodFailed || p.Status.Reason != "Evicted" || p.Status.ContainerStatuses[0].State.Terminated == nil {
+	if p := n.pod("hog"); p.Status.Phase != corev1.PodFailed || p.Status.Reason != "Evicted" ||
+		p.Status.ContainerStatuses[0].State.Terminated == nil {
 		t.Errorf("of the pod that went it is said %+v", p.Status)
 	}
 	n.stays("web")
@@ -181,7 +185,8 @@ func TestCriticalPodsAreNotEvictedS26(t *testing.T) {
 	}
 }
 
-// A node that is short of something does not begin what it would have to evict next, as pods of DaemonSets, which tolerate its taints.
+// A node that is short of something does not begin what it would have to evict next, as pods of DaemonSets, which
+// tolerate its taints.
 func TestANodeThatIsShortTurnsPodsAwayS26(t *testing.T) {
 	critical := int32(2000000000)
 	memory := []corev1.Toleration{{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists}}
@@ -190,10 +195,13 @@ func TestANodeThatIsShortTurnsPodsAwayS26(t *testing.T) {
 		change func(*corev1.PodSpec)
 		want   string
 	}{
-		"nothing is short":  {pressed{}, func(*corev1.PodSpec) {}, "[]"},
-		"disk":              {pressed{disk: true}, func(*corev1.PodSpec) {}, "[DiskPressure]"},
-		"disk, tolerated":   {pressed{disk: true}, func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }, "[DiskPressure]"},
-		"disk and memory":   {pressed{memory: true, disk: true}, func(s *corev1.PodSpec) { s.Tolerations = memory }, "[MemoryPressure DiskPressure]"},
+		"nothing is short": {pressed{}, func(*corev1.PodSpec) {}, "[]"},
+		"disk":             {pressed{disk: true}, func(*corev1.PodSpec) {}, "[DiskPressure]"},
+		"disk, tolerated": {pressed{disk: true},
+			func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
+			"[DiskPressure]"},
+		"disk and memory": {pressed{memory: true, disk: true}, func(s *corev1.PodSpec) { s.Tolerations = memory },
+			"[MemoryPressure DiskPressure]"},
 		"processes":         {pressed{pids: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
 		"a critical pod":    {pressed{disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical }, "[]"},
 		"memory":            {pressed{memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
@@ -214,8 +222,13 @@ func TestANodeThatIsShortTurnsPodsAwayS26(t *testing.T) {
 	k.shortages.seen(pressed{disk: true}, time.Now())
 	n.runs(k)
 	n.create(simplePod("web"))
-	n.until("the pod to be turned away", func() bool { p := n.pod("web"); return p != nil && p.Status.Phase == corev1.PodFailed })
-	if s := n.pod("web").Status; s.Reason != "Evicted" || s.Message != "Pod was rejected: The node had condition: [DiskPressure]. " || len(s.ContainerStatuses) > 0 {
+	n.until(
+		"the pod to be turned away",
+		func() bool { p := n.pod("web"); return p != nil && p.Status.Phase == corev1.PodFailed },
+	)
+	if s := n.pod("web").Status; s.Reason != "Evicted" ||
+		s.Message != "Pod was rejected: The node had condition: [DiskPressure]. " ||
+		len(s.ContainerStatuses) > 0 {
 		t.Errorf("of it is said %+v", s)
 	}
 }

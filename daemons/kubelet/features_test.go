@@ -18,7 +18,10 @@ func TestANodeSaysWhatItsRuntimeCanDo(t *testing.T) {
 	}})
 	var got []string
 	for _, h := range said {
-		got = append(got, fmt.Sprintf("%q %v %v", h.Name, *h.Features.RecursiveReadOnlyMounts, *h.Features.UserNamespaces))
+		got = append(
+			got,
+			fmt.Sprintf("%q %v %v", h.Name, *h.Features.RecursiveReadOnlyMounts, *h.Features.UserNamespaces),
+		)
 	}
 	if want := `"" false false, "gvisor" false false, "runc" true false`; strings.Join(got, ", ") != want {
 		t.Errorf("handlers %v, want %s", got, want)
@@ -53,7 +56,8 @@ func TestWhatTheRuntimeCanDoStaysWhileItIsSilent(t *testing.T) {
 		t.Errorf("handlers %v, features %v", is.RuntimeHandlers, is.Features)
 	}
 	ready := is.Conditions[len(is.Conditions)-1]
-	if ready.Type != corev1.NodeReady || ready.Status != corev1.ConditionFalse || !strings.Contains(ready.Message, "container runtime is down") {
+	if ready.Type != corev1.NodeReady || ready.Status != corev1.ConditionFalse ||
+		!strings.Contains(ready.Message, "container runtime is down") {
 		t.Errorf("it says %+v", ready)
 	}
 }

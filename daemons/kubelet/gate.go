@@ -83,13 +83,30 @@ func (g *gate) guard(next http.Handler) http.Handler {
 		}
 		ok, err := g.allowed(r, user)
 		if err != nil {
-			g.k.env.Log.Warn("ask whether a request is allowed", "user", user.Username, "path", r.URL.Path, "error", err)
+			g.k.env.Log.Warn(
+				"ask whether a request is allowed",
+				"user",
+				user.Username,
+				"path",
+				r.URL.Path,
+				"error",
+				err,
+			)
 			http.Error(w, "authorization could not be decided", http.StatusInternalServerError)
 			return
 		}
 		if !ok {
 			verb, resource := attributes(r)
-			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s)", user.Username, verb, resource), http.StatusForbidden)
+			http.Error(
+				w,
+				fmt.Sprintf(
+					"Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s)",
+					user.Username,
+					verb,
+					resource,
+				),
+				http.StatusForbidden,
+			)
 			return
 		}
 		run.VisitorOf(r.Context()).Identify()
@@ -116,7 +133,13 @@ func (g *gate) identify(r *http.Request) (authenticationv1.UserInfo, error) {
 			between.AddCert(c)
 		}
 		leaf := r.TLS.PeerCertificates[0]
-		_, err := leaf.Verify(x509.VerifyOptions{Roots: g.cas.Pool(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		_, err := leaf.Verify(
+			x509.VerifyOptions{
+				Roots:         g.cas.Pool(),
+				Intermediates: between,
+				KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			},
+		)
 		if err == nil {
 			if err := g.revoked.Check(leaf); err != nil {
 				return authenticationv1.UserInfo{}, err
@@ -125,7 +148,8 @@ func (g *gate) identify(r *http.Request) (authenticationv1.UserInfo, error) {
 			return authenticationv1.UserInfo{Username: leaf.Subject.CommonName, Groups: groups}, nil
 		}
 	}
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && g.k.file.Authentication.Webhook.Enabled {
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok &&
+		g.k.file.Authentication.Webhook.Enabled {
 		return g.review(r.Context(), strings.TrimSpace(token))
 	}
 	if g.k.file.Authentication.Anonymous.Enabled {
@@ -212,12 +236,20 @@ func (g *gate) allowed(r *http.Request, user authenticationv1.UserInfo) (bool, e
 	ask := func(sub string) (bool, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), callTime)
 		defer cancel()
-		review, err := g.k.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-			Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: user.Username, Groups: user.Groups, UID: user.UID, Extra: extra,
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: sub, Name: g.k.name},
-			},
-		}, metav1.CreateOptions{})
+		review, err := g.k.client.AuthorizationV1().
+			SubjectAccessReviews().
+			Create(ctx, &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: user.Username, Groups: user.Groups, UID: user.UID, Extra: extra,
+					ResourceAttributes: &authorizationv1.ResourceAttributes{
+						Verb:        verb,
+						Version:     "v1",
+						Resource:    "nodes",
+						Subresource: sub,
+						Name:        g.k.name,
+					},
+				},
+			}, metav1.CreateOptions{})
 		if err != nil {
 			return false, fmt.Errorf("review access: %w", err)
 		}

@@ -13,7 +13,8 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 )
 
-// S23: which right on a node a path stands for. Who may only read runs nothing, whatever method a WebSocket begins with.
+// S23: which right on a node a path stands for. Who may only read runs nothing, whatever method a WebSocket begins
+// with.
 func TestPathsOfTheKubeletStandForRights(t *testing.T) {
 	for _, c := range []struct{ method, path, want string }{
 		{"GET", "/metrics", "get metrics"},

@@ -41,13 +41,17 @@ func Hollow(name string, cores int, memory int64, pods netip.Prefix, logRoot str
 	runtime := &hollow.Runtime{Pods: pods}
 	return Options{
 		Runtime: runtime, Mounter: volume.Plain{}, Cgroups: hollow.Cgroups{},
-		Machine: hollowMachine{hollow.Machine{Name: name, Cores: cores, Bytes: memory, Kernel: "0.0.0-hollow"}, runtime},
+		Machine: hollowMachine{
+			hollow.Machine{Name: name, Cores: cores, Bytes: memory, Kernel: "0.0.0-hollow"},
+			runtime,
+		},
 		LogRoot: logRoot, NoServer: true, Pretended: true,
 	}
 }
 
-// finite says whether a container of a pod of this node is to come to its end by itself: what others wait for, as an init
-// container or all of a pod that is not started again. A sidecar or an ephemeral container runs until it is stopped.
+// finite says whether a container of a pod of this node is to come to its end by itself: what others wait for, as an
+// init container or all of a pod that is not started again. A sidecar or an ephemeral container runs until it is
+// stopped.
 func (k *Kubelet) finite(uid, name string) bool {
 	k.mu.Lock()
 	w := k.workers[types.UID(uid)]

@@ -17,7 +17,12 @@ type hooked struct {
 	begun, end chan struct{}
 }
 
-func (h hooked) ExecSync(ctx context.Context, id string, command []string, limit time.Duration) ([]byte, []byte, int32, error) {
+func (h hooked) ExecSync(
+	ctx context.Context,
+	id string,
+	command []string,
+	limit time.Duration,
+) ([]byte, []byte, int32, error) {
 	close(h.begun)
 	select {
 	case <-h.end:
@@ -47,11 +52,16 @@ func TestAContainerDoesNotCountAsRunningBeforeItsPostStartHookHasEndedS23(t *tes
 	})
 	n.start()
 	p := simplePod("web")
-	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"slow"}}}}
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+		PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"slow"}}},
+	}
 	n.create(p)
 	<-h.begun
 	seen := n.runtime.Calls("ContainerStatus")
-	n.until("the runtime to be asked while the hook runs", func() bool { return n.runtime.Calls("ContainerStatus") > seen })
+	n.until(
+		"the runtime to be asked while the hook runs",
+		func() bool { return n.runtime.Calls("ContainerStatus") > seen },
+	)
 	close(h.end)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	close(early)

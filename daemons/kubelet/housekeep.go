@@ -9,8 +9,8 @@ import (
 	"clusterctl/daemons/kubelet/cgroup"
 )
 
-// chore is one thing that the kubelet looks after now and then for the node as a whole. Each has a loop of its own: what hangs in
-// one, an unmount of a file server that is gone perhaps, holds up no other.
+// chore is one thing that the kubelet looks after now and then for the node as a whole. Each has a loop of its own:
+// what hangs in one, an unmount of a file server that is gone perhaps, holds up no other.
 type chore struct {
 	name     string
 	every    time.Duration
@@ -30,7 +30,12 @@ func (k *Kubelet) housekeeping() []chore {
 		{"use of volumes", time.Minute, time.Minute, func(context.Context) { k.claimUses() }},
 		{"log rotation", k.file.ContainerLogMonitorInterval.Duration, time.Minute, k.rotateLogs},
 		{"image collection", time.Minute, 10 * time.Minute, func(ctx context.Context) { k.collectImages(ctx, unused) }},
-		{"orphaned sandboxes", time.Minute, 2 * time.Minute, func(ctx context.Context) { k.adoptOrphans(ctx, suspects) }},
+		{
+			"orphaned sandboxes",
+			time.Minute,
+			2 * time.Minute,
+			func(ctx context.Context) { k.adoptOrphans(ctx, suspects) },
+		},
 		{"orphaned volumes", time.Minute, time.Minute, k.sweepVolumes},
 		{"orphaned devices", time.Minute, time.Minute, k.sweepDevices},
 		{"orphaned cgroups", time.Minute, time.Minute, k.sweepCgroups},
@@ -51,8 +56,8 @@ func (k *Kubelet) housekeep(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// keepDoing does a chore at once and then every so often, one at a time. Between times no goroutine waits: where many nodes only
-// pretend there would be thousands.
+// keepDoing does a chore at once and then every so often, one at a time. Between times no goroutine waits: where many
+// nodes only pretend there would be thousands.
 func (k *Kubelet) keepDoing(ctx context.Context, c chore) {
 	if ctx.Err() != nil {
 		return

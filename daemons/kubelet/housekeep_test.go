@@ -247,7 +247,8 @@ func TestNothingIsCleanedBeforeAllPodsAreKnownS05(t *testing.T) {
 	if _, ok := k.known(); ok {
 		t.Error("the pods are said to be known")
 	}
-	if boxes, _ := n.runtime.ListPodSandbox(context.Background(), nil); len(boxes) != 1 || n.runtime.Calls("StopPodSandbox") != 0 {
+	if boxes, _ := n.runtime.ListPodSandbox(context.Background(), nil); len(boxes) != 1 ||
+		n.runtime.Calls("StopPodSandbox") != 0 {
 		t.Error("a sandbox was stopped that may be a static pod's")
 	}
 }
@@ -260,7 +261,9 @@ func TestPodWhoseVolumeHoldsTooMuchIsEvictedS26(t *testing.T) {
 	}
 	n.runs(k)
 	p, limit := simplePod("web"), resource.MustParse("64Ki")
-	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+	p.Spec.Volumes = []corev1.Volume{
+		{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}},
+	}
 	n.create(p)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	dir := filepath.Join(n.cfg.RootDir, "pods", "uid-web", "volumes", "kubernetes.io~empty-dir", "v")
@@ -269,7 +272,8 @@ func TestPodWhoseVolumeHoldsTooMuchIsEvictedS26(t *testing.T) {
 	}
 	n.until("the pod to be evicted", func() bool {
 		p := n.pod("web")
-		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "Evicted" && p.Status.Message == `Usage of EmptyDir volume "v" exceeds the limit "64Ki". `
+		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "Evicted" &&
+			p.Status.Message == `Usage of EmptyDir volume "v" exceeds the limit "64Ki". `
 	})
 }
 

@@ -104,7 +104,8 @@ func (k *Kubelet) pruneRecords(ctx context.Context, images []*criapi.Image) {
 	}
 }
 
-// volumeImages returns the images that pods of this node mount as volumes: the runtime does not count them among its containers'.
+// volumeImages returns the images that pods of this node mount as volumes: the runtime does not count them among its
+// containers'.
 func (k *Kubelet) volumeImages() map[string]bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -22,8 +22,9 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Join sees to it that the node's kubeconfig has a client certificate that is good for a while. Where it has none, or one that has ended, one
-// is asked for with the bootstrap kubeconfig, which has a token; where it is due, with itself. It waits until somebody approves of that.
+// Join sees to it that the node's kubeconfig has a client certificate that is good for a while. Where it has none, or
+// one that has ended, one is asked for with the bootstrap kubeconfig, which has a token; where it is due, with itself.
+// It waits until somebody approves of that.
 func Join(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 	due, end, err := lifetime(cfg.Kubeconfig)
 	now := time.Now()
@@ -33,7 +34,12 @@ func Join(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 	with := cfg.Kubeconfig
 	if err != nil || !now.Before(end) {
 		if with = cfg.BootstrapKubeconfig; with == "" {
-			return fmt.Errorf("the client certificate in %s ended on %s, and there is no --bootstrap-kubeconfig to ask for another with", cfg.Kubeconfig, end.UTC().Format(time.RFC3339))
+			return fmt.Errorf(
+				"the client certificate in %s ended on %s, and there is no --bootstrap-kubeconfig to ask for another "+
+					"with",
+				cfg.Kubeconfig,
+				end.UTC().Format(time.RFC3339),
+			)
 		}
 	}
 	node, err := nodeName(cfg.HostnameOverride)
@@ -59,7 +65,10 @@ func Join(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 func Ask(ctx context.Context, api kubernetes.Interface, node string, log *slog.Logger) (certs.Pair, error) {
 	return signing{api: api, log: log, signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		wanted: x509.CertificateRequest{Subject: nodeSubject(node)},
-		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}.sign(ctx)
+		usages: []certificatesv1.KeyUsage{
+			certificatesv1.UsageDigitalSignature,
+			certificatesv1.UsageClientAuth,
+		}}.sign(ctx)
 }
 
 // nodeSubject returns the subject of a node's certificates.
@@ -99,8 +108,10 @@ func writeCredentials(path, from, user string, pair certs.Pair) error {
 		return fmt.Errorf("%s has no current cluster", from)
 	}
 	text, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{current.Cluster: given.Clusters[current.Cluster]},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: pair.Cert, ClientKeyData: pair.Key}},
+		Clusters: map[string]*clientcmdapi.Cluster{current.Cluster: given.Clusters[current.Cluster]},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			user: {ClientCertificateData: pair.Cert, ClientKeyData: pair.Key},
+		},
 		Contexts:       map[string]*clientcmdapi.Context{"node": {Cluster: current.Cluster, AuthInfo: user}},
 		CurrentContext: "node",
 	})
@@ -125,7 +136,9 @@ func writeCredentials(path, from, user string, pair certs.Pair) error {
 }
 
 // errDue ends the kubelet, which is started anew and renews its certificate then: pods go on meanwhile.
-var errDue = errors.New("the node's client certificate is due: the kubelet is to be started anew, and renews it at its start")
+var errDue = errors.New(
+	"the node's client certificate is due: the kubelet is to be started anew, and renews it at its start",
+)
 
 // awaitDue returns errDue when the client certificate is due.
 func (k *Kubelet) awaitDue(ctx context.Context) error {

@@ -168,13 +168,23 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	env.About.Config = map[string]any{"kubeletconfig": file}
-	env.About.Paths = []string{"/configz", "/flagz", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource", "/metrics/slis", "/pods", "/statusz"}
+	env.About.Paths = []string{
+		"/configz",
+		"/flagz",
+		"/metrics/cadvisor",
+		"/metrics/probes",
+		"/metrics/resource",
+		"/metrics/slis",
+		"/pods",
+		"/statusz",
+	}
 	name, err := nodeName(cfg.HostnameOverride)
 	if err != nil {
 		return nil, err
 	}
 	k := &Kubelet{
-		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine,
+		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups,
+		machine: o.Machine,
 		logRoot: o.LogRoot, patience: hangTime, pretended: o.Pretended, watches: o.Watches, unleased: o.NoLease,
 		workers: map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
@@ -198,7 +208,9 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		k.cgroups = groups
 	}
 	if single := file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.Unified() {
-		return nil, errors.New("singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has")
+		return nil, errors.New(
+			"singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has",
+		)
 	}
 	if k.machine == nil {
 		k.machine = local{root: cfg.RootDir, groups: groups}
@@ -220,22 +232,41 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	k.objects = newObjects(k.client, env.Log, k.name, k.lastNode, k.changed)
-	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Labels: k.nodeLabels, Provisioned: directory.Root,
-		Machine: k.machine.Info().MachineID, Projects: &volume.Projects{}, Unbounded: k.tellUnbounded}
+	k.volumes = &volume.Manager{
+		Root:        cfg.RootDir,
+		Source:      k.objects,
+		Mounter:     mounter,
+		Node:        k.nodeFacts,
+		Labels:      k.nodeLabels,
+		Provisioned: directory.Root,
+		Machine:     k.machine.Info().MachineID,
+		Projects:    &volume.Projects{},
+		Unbounded:   k.tellUnbounded,
+	}
 	if o.Pretended {
 		// One machine has many nodes that pretend, and nothing is written into their volumes.
 		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(cfg.RootDir, "local-volumes"), nil
 	}
 	k.devices = &device.Manager{Dir: cfg.RootDir, Read: k.readClaim}
 	if !o.Pretended {
-		k.drivers = &device.Registry{Dir: filepath.Join(cfg.RootDir, "plugins_registry"), Log: env.Log, Gone: k.driverGone, Changed: k.devicesChanged}
+		k.drivers = &device.Registry{
+			Dir:     filepath.Join(cfg.RootDir, "plugins_registry"),
+			Log:     env.Log,
+			Gone:    k.driverGone,
+			Changed: k.devicesChanged,
+		}
 		k.devices.Plugins, k.devices.Health = k.drivers, k.drivers.Health
 	}
 	k.status = newStatuses(k.client, env.Log)
 	if o.Pretended {
 		k.status.writers = 1 // there are other nodes that write at the same time
 	}
-	k.mirrors = &mirrors{client: k.client, log: env.Log, static: map[string]*corev1.Pod{}, seen: map[string]*corev1.Pod{}}
+	k.mirrors = &mirrors{
+		client: k.client,
+		log:    env.Log,
+		static: map[string]*corev1.Pod{},
+		seen:   map[string]*corev1.Pod{},
+	}
 	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {
 		r.Finite = k.finite
 	}
@@ -267,7 +298,12 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 // connect makes the client of the API.
 func (k *Kubelet) connect() (err error) {
 	if k.api == nil {
-		o := client.Options{Kubeconfig: k.cfg.Kubeconfig, APIServers: k.cfg.APIServers, UserAgent: "kubelet", Metrics: k.env.Metrics}
+		o := client.Options{
+			Kubeconfig: k.cfg.Kubeconfig,
+			APIServers: k.cfg.APIServers,
+			UserAgent:  "kubelet",
+			Metrics:    k.env.Metrics,
+		}
 		if k.api, err = client.Config(o); err != nil {
 			return err
 		}

@@ -161,7 +161,8 @@ func TestPodRunsAndGoesS23(t *testing.T) {
 	if p.Status.Phase != corev1.PodRunning || p.Status.PodIP == "" || p.Status.HostIP != "10.0.0.1" {
 		t.Errorf("status is %+v", p.Status)
 	}
-	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web", metav1.DeleteOptions{}); err != nil {
+	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	n.until("the pod to go", func() bool { return n.pod("web") == nil })
@@ -200,7 +201,9 @@ func TestNodeIsRegisteredWithLeaseS01S02S03(t *testing.T) {
 		t.Errorf("capacity %v allocatable %v", got.Status.Capacity, got.Status.Allocatable)
 	}
 	n.until("the lease", func() bool {
-		l, err := n.client.CoordinationV1().Leases("kube-node-lease").Get(context.Background(), "n1", metav1.GetOptions{})
+		l, err := n.client.CoordinationV1().
+			Leases("kube-node-lease").
+			Get(context.Background(), "n1", metav1.GetOptions{})
 		return err == nil && *l.Spec.HolderIdentity == "n1" && l.Spec.RenewTime != nil
 	})
 }
@@ -210,7 +213,8 @@ func TestTakenNameIsRefusedS01(t *testing.T) {
 	other.Status.NodeInfo.MachineID = "someone-else"
 	n := newNode(t, other)
 	now := metav1.NewMicroTime(time.Now())
-	if _, err := n.client.CoordinationV1().Leases("kube-node-lease").Create(context.Background(), leaseAt("n1", now), metav1.CreateOptions{}); err != nil {
+	if _, err := n.client.CoordinationV1().Leases("kube-node-lease").Create(context.Background(), leaseAt("n1", now),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	err := RunWith(context.Background(), n.cfg, n.file, run.NewEnv(slog.New(slog.DiscardHandler)), n.options)
@@ -224,7 +228,8 @@ func TestHandMadeNodeIsAdoptedS01(t *testing.T) {
 	n.start()
 	n.until("the node to be adopted", func() bool {
 		got, err := n.client.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
-		return err == nil && got.Labels["mine"] == "yes" && got.Labels[corev1.LabelHostname] == "n1" && got.Status.Capacity.Cpu().Value() == 4
+		return err == nil && got.Labels["mine"] == "yes" && got.Labels[corev1.LabelHostname] == "n1" &&
+			got.Status.Capacity.Cpu().Value() == 4
 	})
 }
 
@@ -241,9 +246,15 @@ func TestRestartOfKubeletRestartsNoPodS23(t *testing.T) {
 	n.runtime.Crash("web", "main", 1)
 	n.until("the crash to be seen", func() bool { return n.pod("web").Status.ContainerStatuses[0].RestartCount == 1 })
 	if n.runtime.Calls("RunPodSandbox") != 1 || n.runtime.Calls("CreateContainer") != 2 {
-		t.Errorf("%d sandboxes and %d containers were made", n.runtime.Calls("RunPodSandbox"), n.runtime.Calls("CreateContainer"))
+		t.Errorf(
+			"%d sandboxes and %d containers were made",
+			n.runtime.Calls("RunPodSandbox"),
+			n.runtime.Calls("CreateContainer"),
+		)
 	}
-	if last := n.pod("web").Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ContainerID != before || last.ExitCode != 1 {
+	if last := n.pod("web").Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil ||
+		last.ContainerID != before ||
+		last.ExitCode != 1 {
 		t.Errorf("last state is %+v", last)
 	}
 }
@@ -255,7 +266,9 @@ func TestPodDeletedWhileAwayIsCleanedUpS05(t *testing.T) {
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	n.stop()
 	zero := int64(0)
-	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil && !apierrors.IsNotFound(err) {
+	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web",
+		metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	n.start()
@@ -270,7 +283,8 @@ func TestStaticPodIsMirroredS23(t *testing.T) {
 	if err := os.MkdirAll(n.file.StaticPodPath, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	manifest := "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, namespace: default}\nspec: {containers: [{name: main, image: 'etcd:1'}]}\n"
+	manifest := "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, namespace: default}\nspec: {containers: [{name: " +
+		"main, image: 'etcd:1'}]}\n"
 	path := filepath.Join(n.file.StaticPodPath, "etcd.yaml")
 	if err := os.WriteFile(path, []byte(manifest), 0o644); err != nil {
 		t.Fatal(err)
@@ -287,18 +301,23 @@ func TestStaticPodIsMirroredS23(t *testing.T) {
 	})
 }
 
-// S23: static pods go with their files. Where the files are not to be seen, or not to be read, nothing is known to be gone.
+// S23: static pods go with their files. Where the files are not to be seen, or not to be read, nothing is known to be
+// gone.
 func TestStaticPodsStayWhileTheirManifestsCannotBeRead(t *testing.T) {
 	for name, hide := range map[string]func(n *node, path string) error{
-		"the directory is not there": func(n *node, _ string) error { return os.Rename(n.file.StaticPodPath, n.file.StaticPodPath+".away") },
-		"the file makes no sense":    func(_ *node, path string) error { return os.WriteFile(path, []byte("{"), 0o644) },
+		"the directory is not there": func(n *node,
+			_ string) error {
+			return os.Rename(n.file.StaticPodPath, n.file.StaticPodPath+".away")
+		},
+		"the file makes no sense": func(_ *node, path string) error { return os.WriteFile(path, []byte("{"), 0o644) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			if err := os.MkdirAll(n.file.StaticPodPath, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			manifest := "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, namespace: default}\nspec: {containers: [{name: main, image: 'etcd:1'}]}\n"
+			manifest := "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, namespace: default}\nspec: {containers: " +
+				"[{name: main, image: 'etcd:1'}]}\n"
 			path := filepath.Join(n.file.StaticPodPath, "etcd.yaml")
 			if err := os.WriteFile(path, []byte(manifest), 0o644); err != nil {
 				t.Fatal(err)
@@ -432,7 +451,9 @@ func TestHungPodStallsNoOtherS23(t *testing.T) {
 func TestResourcesThatOthersPutIntoTheStatusStayS15(t *testing.T) {
 	k := newNode(t).built()
 	status := k.measure(t.Context(), &corev1.NodeStatus{Capacity: corev1.ResourceList{
-		"example.com/foo": resource.MustParse("3"), "hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("77")}})
+		"example.com/foo": resource.MustParse(
+			"3",
+		), "hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("77")}})
 	if foo := status.Capacity["example.com/foo"]; foo.Value() != 3 || status.Capacity.Cpu().Value() != 4 {
 		t.Errorf("capacity %v", status.Capacity)
 	}
@@ -449,7 +470,11 @@ func TestResourcesThatOthersPutIntoTheStatusStayS15(t *testing.T) {
 func TestPodsThatAreGoneFromTheAPITakeNoPlaceS15(t *testing.T) {
 	n := newNode(t)
 	k := &Kubelet{machine: n.options.Machine, file: n.file, workers: map[types.UID]*worker{},
-		node: &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("110")}}}}
+		node: &corev1.Node{
+			Status: corev1.NodeStatus{
+				Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("110")},
+			},
+		}}
 	asking := func(name string, requests corev1.ResourceList) *corev1.Pod {
 		p := simplePod(name)
 		p.UID = types.UID(name)
@@ -466,7 +491,8 @@ func TestPodsThatAreGoneFromTheAPITakeNoPlaceS15(t *testing.T) {
 	if end := k.refuse(asking("next", three), nil); end != nil {
 		t.Errorf("when the other is gone from the API: %v", end)
 	}
-	if end := k.refuse(asking("lent", corev1.ResourceList{"example.com/foo": resource.MustParse("1")}), nil); end != nil {
+	if end := k.refuse(asking("lent", corev1.ResourceList{"example.com/foo": resource.MustParse("1")}),
+		nil); end != nil {
 		t.Errorf("of what others lend: %v", end)
 	}
 }

@@ -11,7 +11,10 @@ import (
 )
 
 func leaseAt(name string, at metav1.MicroTime) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-node-lease"}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-node-lease"},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &at},
+	}
 }
 
 // S04, S05: a node that was silent is marked as not heard of. When it is back nothing has changed
@@ -44,7 +47,8 @@ func TestANodeThatWasTakenForLostSaysThatItIsReady(t *testing.T) {
 		node.Status.Conditions[i].Status = corev1.ConditionUnknown
 	}
 	node.ResourceVersion = "1000" // as the API server counts, which the fake one does not
-	if _, err := n.client.CoreV1().Nodes().UpdateStatus(context.Background(), node, metav1.UpdateOptions{}); err != nil {
+	if _, err := n.client.CoreV1().Nodes().UpdateStatus(context.Background(), node,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	n.until("the node to be ready again", is(corev1.ConditionTrue))

@@ -12,8 +12,9 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// serveRemoveVolume removes the directory of a volume that was provisioned on this node, and says so when it is gone. It may be
-// asked again and again. The query says what the volume says of itself: a machine that was installed anew has no notes of its own.
+// serveRemoveVolume removes the directory of a volume that was provisioned on this node, and says so when it is gone.
+// It may be asked again and again. The query says what the volume says of itself: a machine that was installed anew has
+// no notes of its own.
 func (k *Kubelet) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if err := directory.CheckName(name); err != nil {
@@ -21,7 +22,12 @@ func (k *Kubelet) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	k.answerVolume(w, name, "remove", k.volumes.RemoveProvisioned(name, query.Get(directory.Made) != "", query.Get(directory.Machine)))
+	k.answerVolume(
+		w,
+		name,
+		"remove",
+		k.volumes.RemoveProvisioned(name, query.Get(directory.Made) != "", query.Get(directory.Machine)),
+	)
 }
 
 // serveGrowVolume has the directory of a volume that was provisioned on this node hold as many bytes as the query says.
@@ -40,10 +46,15 @@ func (k *Kubelet) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
 
 // answerVolume says what became of a volume, so that it can be told from what somebody on the way says.
 func (k *Kubelet) answerVolume(w http.ResponseWriter, name, what string, err error) {
-	said := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusOK,
-		Details: &metav1.StatusDetails{Kind: directory.Resource, Name: name}}
+	said := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusSuccess,
+		Code:     http.StatusOK,
+		Details:  &metav1.StatusDetails{Kind: directory.Resource, Name: name},
+	}
 	if err != nil {
-		said.Status, said.Message, said.Reason, said.Code = metav1.StatusFailure, err.Error(), metav1.StatusReasonInternalError, http.StatusInternalServerError
+		said.Status, said.Message, said.Reason, said.Code = metav1.StatusFailure, err.Error(),
+			metav1.StatusReasonInternalError, http.StatusInternalServerError
 	}
 	switch {
 	case errors.Is(err, volume.ErrInUse):

@@ -39,7 +39,8 @@ func TestLocalVolumesAreRemovedOnRequest(t *testing.T) {
 	if _, err := os.Stat(at); !os.IsNotExist(err) {
 		t.Errorf("the volume is there still: %v", err)
 	}
-	if verb, resource := attributes(httptest.NewRequest("DELETE", "/localVolumes/pvc-1", nil)); verb != "delete" || resource != "proxy" {
+	if verb, resource := attributes(httptest.NewRequest("DELETE", "/localVolumes/pvc-1", nil)); verb != "delete" ||
+		resource != "proxy" {
 		t.Errorf("it needs %s of nodes/%s", verb, resource)
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLog opens a log below the directory of all logs. A container that was given that directory, as those that collect logs are,
-// could put a link to any file of the machine in a log's place: no link on the way is followed, and only a plain file is opened.
+// openLog opens a log below the directory of all logs. A container that was given that directory, as those that collect
+// logs are, could put a link to any file of the machine in a log's place: no link on the way is followed, and only a
+// plain file is opened.
 func openLog(root, path string) (*os.File, error) {
 	rel, err := filepath.Rel(root, path)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -25,7 +26,8 @@ func openLog(root, path string) (*os.File, error) {
 	defer unix.Close(dir)
 	fd, err := unix.Openat2(dir, rel, &unix.OpenHow{
 		// Not waiting for a writer, should it be a pipe.
-		Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", &os.PathError{Op: "open", Path: path, Err: err})
@@ -38,7 +40,8 @@ func openLog(root, path string) (*os.File, error) {
 	return file, nil
 }
 
-// inLogs does something to what is below the directory of all logs, which a link that leads out of it cannot take elsewhere.
+// inLogs does something to what is below the directory of all logs, which a link that leads out of it cannot take
+// elsewhere.
 func (k *Kubelet) inLogs(do func(root *os.Root) error) error {
 	if err := os.MkdirAll(k.logRoot, 0o755); err != nil {
 		return err

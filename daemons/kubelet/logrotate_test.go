@@ -40,7 +40,9 @@ func TestLogsOfEveryContainerAreRotated(t *testing.T) {
 	n.create(p)
 	n.until("the pods to be ready", func() bool { return isReady(n.pod("web")) && isReady(n.pod("static-n1")) })
 	watched := n.pod("web").DeepCopy()
-	watched.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "look", Image: "busybox:1"}}}
+	watched.Spec.EphemeralContainers = []corev1.EphemeralContainer{
+		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "look", Image: "busybox:1"}},
+	}
 	n.update(watched)
 	n.until("the ephemeral container to run", func() bool {
 		s := n.pod("web").Status.EphemeralContainerStatuses

@@ -207,7 +207,8 @@ func tailOffset(f *os.File, n int64) (int64, error) {
 // tailLog returns the end of a container's log as a termination message.
 func (k *Kubelet) tailLog(path string, lines, limit int) string {
 	b := &lastBytes{limit: limit}
-	if err := writeLog(context.Background(), k.logRoot, path, logQuery{tail: int64(lines), limit: -1}, nil, b); err != nil {
+	if err := writeLog(context.Background(), k.logRoot, path, logQuery{tail: int64(lines), limit: -1}, nil,
+		b); err != nil {
 		return ""
 	}
 	return string(b.text)

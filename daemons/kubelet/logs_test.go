@@ -47,7 +47,8 @@ func TestLogIsWrittenAsAskedS08(t *testing.T) {
 		{"times", logQuery{tail: 1, limit: -1, timestamps: true}, "2030-01-01T00:00:03Z four\n"},
 	} {
 		var b bytes.Buffer
-		if err := writeLog(context.Background(), filepath.Dir(path), path, c.q, nil, &b); err != nil || b.String() != c.want {
+		if err := writeLog(context.Background(), filepath.Dir(path), path, c.q, nil, &b); err != nil ||
+			b.String() != c.want {
 			t.Errorf("%s: got %q (%v), want %q", c.name, b.String(), err, c.want)
 		}
 	}
@@ -69,7 +70,8 @@ func TestFollowedLogGoesOnAfterItsRotationS08(t *testing.T) {
 	over := false
 	done := make(chan error, 1)
 	go func() {
-		done <- writeLog(context.Background(), filepath.Dir(path), path, logQuery{tail: -1, limit: -1, follow: true}, func() bool { mu.Lock(); defer mu.Unlock(); return over }, &out)
+		done <- writeLog(context.Background(), filepath.Dir(path), path, logQuery{tail: -1, limit: -1, follow: true},
+			func() bool { mu.Lock(); defer mu.Unlock(); return over }, &out)
 	}()
 	until(t, func() bool { return out.String() == "one\n" })
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -137,9 +139,12 @@ func TestLogIsNoOtherFileOfTheMachineS08(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(root, "d_p_u/main/1.log"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"d_p_u/main/0.log", "d_p_u/dir/secret", "d_p_u/main/1.log", "../" + filepath.Base(filepath.Dir(secret)) + "/secret"} {
+	for _, name := range []string{"d_p_u/main/0.log", "d_p_u/dir/secret", "d_p_u/main/1.log", "../" +
+		filepath.Base(filepath.Dir(secret)) + "/secret"} {
 		var b bytes.Buffer
-		if err := writeLog(context.Background(), root, filepath.Join(root, name), logQuery{tail: -1, limit: -1}, nil, &b); err == nil || b.Len() > 0 {
+		if err := writeLog(context.Background(), root, filepath.Join(root, name), logQuery{tail: -1, limit: -1}, nil,
+			&b); err == nil ||
+			b.Len() > 0 {
 			t.Errorf("%s: got %q, %v", name, b.String(), err)
 		}
 	}

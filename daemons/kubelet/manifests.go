@@ -73,8 +73,13 @@ func (k *Kubelet) readManifests() error {
 	}
 	if len(now.Pods) == 0 && len(was.Pods) > 0 && (now.Device != was.Device || now.Inode != was.Inode) {
 		holdAll()
-		return fmt.Errorf("the directory of static pods, %s, is another one than before, and empty: its %d pods go on; if they should not, remove %s",
-			k.file.StaticPodPath, len(was.Pods), k.recordPath())
+		return fmt.Errorf(
+			"the directory of static pods, %s, is another one than before, and empty: its %d pods go on; if they "+
+				"should not, remove %s",
+			k.file.StaticPodPath,
+			len(was.Pods),
+			k.recordPath(),
+		)
 	}
 	if whole {
 		if err := k.saveRecord(now); err != nil {
@@ -180,7 +185,10 @@ func defaults(p *corev1.Pod) {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
 	// A static pod stays whatever the node's taints say.
-	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
+	spec.Tolerations = append(
+		spec.Tolerations,
+		corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+	)
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
 			c := &list[i]
@@ -220,7 +228,8 @@ func defaults(p *corev1.Pod) {
 
 // usualPolicy is how an image is pulled for which nothing is said.
 func usualPolicy(image string) corev1.PullPolicy {
-	if tag := image[strings.LastIndexByte(image, '/')+1:]; !strings.ContainsAny(tag, ":@") || strings.HasSuffix(tag, ":latest") {
+	if tag := image[strings.LastIndexByte(image, '/')+1:]; !strings.ContainsAny(tag, ":@") ||
+		strings.HasSuffix(tag, ":latest") {
 		return corev1.PullAlways
 	}
 	return corev1.PullIfNotPresent

@@ -29,7 +29,14 @@ type metrics struct {
 
 // evictionSignals are the signals that pods are evicted for. Their series exist from the start, because a rate needs a
 // value from before the first eviction.
-var evictionSignals = []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "pid.available"}
+var evictionSignals = []string{
+	"memory.available",
+	"nodefs.available",
+	"nodefs.inodesFree",
+	"imagefs.available",
+	"imagefs.inodesFree",
+	"pid.available",
+}
 
 // newMetrics returns the metrics of a kubelet. If they are not served, most are not recorded either, because one
 // process may run thousands of simulated kubelets.
@@ -43,9 +50,15 @@ func newMetrics(r prometheus.Registerer, served bool) *metrics {
 			Buckets: []float64{.05, .1, .15, .2, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300},
 		}),
 		leaseRenewals: counter("kubelet_lease_renewals_total", "Renewals of the node's lease."),
-		evictions:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_evictions", Help: "Pods ended because the node ran short."}, []string{"eviction_signal"}),
-		clientErrors:  counter("kubelet_certificate_manager_client_expiration_renew_errors", "Failures to renew the client certificate."),
-		serverErrors:  counter("kubelet_server_expiration_renew_errors", "Failures to renew the serving certificate."),
+		evictions: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "kubelet_evictions", Help: "Pods ended because the node ran short."},
+			[]string{"eviction_signal"},
+		),
+		clientErrors: counter(
+			"kubelet_certificate_manager_client_expiration_renew_errors",
+			"Failures to renew the client certificate.",
+		),
+		serverErrors: counter("kubelet_server_expiration_renew_errors", "Failures to renew the serving certificate."),
 	}
 	r.MustRegister(m.startSeconds, m.leaseRenewals, m.evictions, m.clientErrors, m.serverErrors)
 	if !served {
@@ -60,13 +73,16 @@ func newMetrics(r prometheus.Registerer, served bool) *metrics {
 		Name: "kubelet_pod_worker_duration_seconds", Help: "How long steps of pods' lives took.", Buckets: buckets,
 	}, []string{"operation_type"})
 	m.askSeconds = measure.NewHistogram(prometheus.HistogramOpts{
-		Name: "kubelet_pleg_relist_duration_seconds", Help: "How long it took to ask the runtime what has become of a pod.", Buckets: buckets,
+		Name: "kubelet_pleg_relist_duration_seconds", Help: "How long it took to ask the runtime what has become of " +
+			"a pod.", Buckets: buckets,
 	})
 	m.askInterval = measure.NewHistogram(prometheus.HistogramOpts{
-		Name: "kubelet_pleg_relist_interval_seconds", Help: "Time between two times that the runtime was asked what has become of a pod.", Buckets: buckets,
+		Name: "kubelet_pleg_relist_interval_seconds", Help: "Time between two times that the runtime was asked what " +
+			"has become of a pod.", Buckets: buckets,
 	})
 	m.groupSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "kubelet_cgroup_manager_duration_seconds", Help: "How long operations on cgroups took.", Buckets: prometheus.DefBuckets,
+		Name: "kubelet_cgroup_manager_duration_seconds", Help: "How long operations on cgroups " +
+			"took.", Buckets: prometheus.DefBuckets,
 	}, []string{"operation_type"})
 	m.mountSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "storage_operation_duration_seconds", Help: "How long it took to set volumes up and to take them down.",
@@ -141,10 +157,18 @@ func newProbeCounts() *probeCounts {
 	container := []string{"probe_type", "container", "pod", "namespace"}
 	c := &probeCounts{
 		registry: prometheus.NewRegistry(),
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "prober_probe_total", Help: "Results of the probes of a container."},
-			append(container[:len(container):len(container)], "pod_uid", "result")),
-		seconds: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "prober_probe_duration_seconds", Help: "How long the probes of a container took.",
-			Buckets: prometheus.DefBuckets}, container),
+		total: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "prober_probe_total", Help: "Results of the probes of a container."},
+			append(container[:len(container):len(container)], "pod_uid", "result"),
+		),
+		seconds: measure.NewHistogramVec(
+			prometheus.HistogramOpts{
+				Name:    "prober_probe_duration_seconds",
+				Help:    "How long the probes of a container took.",
+				Buckets: prometheus.DefBuckets,
+			},
+			container,
+		),
 	}
 	c.registry.MustRegister(c.total, c.seconds)
 	return c

@@ -32,7 +32,10 @@ func scrape(t *testing.T, k *Kubelet, path string) series {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
-	r.Header.Set("Accept", "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited")
+	r.Header.Set(
+		"Accept",
+		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+	)
 	k.routes().ServeHTTP(w, r)
 	if w.Code != 200 {
 		t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
@@ -90,9 +93,13 @@ func (n *node) scraped() *Kubelet {
 	k := n.built()
 	n.runs(k)
 	p := simplePod("web")
-	p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	p.Spec.Volumes = []corev1.Volume{
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	}
 	p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
-		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}, PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 1,
+		ProbeHandler: corev1.ProbeHandler{
+			Exec: &corev1.ExecAction{Command: []string{"true"}},
+		}, PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 1,
 	}
 	n.create(p)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
@@ -120,15 +127,20 @@ func TestMetricsHaveTheNamesThatRulesAskFor(t *testing.T) {
 		{"kubelet_runtime_operations_duration_seconds", []string{"operation_type", "start_container"}, 1},
 		{"kubelet_certificate_manager_client_expiration_renew_errors", nil, 0},
 		{"kubelet_server_expiration_renew_errors", nil, 0},
-		{"volume_manager_total_volumes", []string{"plugin_name", "kubernetes.io/empty-dir", "state", "desired_state_of_world"}, 1},
-		{"volume_manager_total_volumes", []string{"plugin_name", "kubernetes.io/empty-dir", "state", "actual_state_of_world"}, 1},
-		{"storage_operation_duration_seconds", []string{"operation_name", "volume_mount", "status", "success", "volume_plugin", "kubernetes.io/empty-dir", "migrated", "false"}, 1},
+		{"volume_manager_total_volumes",
+			[]string{"plugin_name", "kubernetes.io/empty-dir", "state", "desired_state_of_world"}, 1},
+		{"volume_manager_total_volumes",
+			[]string{"plugin_name", "kubernetes.io/empty-dir", "state", "actual_state_of_world"}, 1},
+		{"storage_operation_duration_seconds",
+			[]string{"operation_name", "volume_mount", "status", "success", "volume_plugin", "kubernetes.io/empty-dir",
+				"migrated", "false"}, 1},
 	} {
 		if got := s.of(x.name, x.labels...); got != x.want {
 			t.Errorf("%s%q is %v, want %v", x.name, x.labels, got, x.want)
 		}
 	}
-	for _, name := range []string{"kubelet_pleg_relist_duration_seconds", "kubelet_pleg_relist_interval_seconds", "kubelet_pod_worker_duration_seconds",
+	for _, name := range []string{"kubelet_pleg_relist_duration_seconds", "kubelet_pleg_relist_interval_seconds",
+		"kubelet_pod_worker_duration_seconds",
 		"kubelet_cgroup_manager_duration_seconds", "kubelet_certificate_manager_server_ttl_seconds"} {
 		if got := s.of(name); !(got > 0) || math.IsInf(got, 0) {
 			t.Errorf("%s is %v", name, got)
@@ -144,16 +156,19 @@ func TestMetricsOfProbesGoWithTheirPod(t *testing.T) {
 	labels := []string{"probe_type", "Readiness", "container", "main", "pod", "web", "namespace", "default"}
 	n.until("two results", func() bool {
 		s := scrape(t, k, "/metrics/probes")
-		return s.of("prober_probe_total", append(labels, "pod_uid", "uid-web", "result", "successful")...) > 1 && s.of("prober_probe_duration_seconds", labels...) > 1
+		return s.of("prober_probe_total", append(labels, "pod_uid", "uid-web", "result", "successful")...) > 1 &&
+			s.of("prober_probe_duration_seconds", labels...) > 1
 	})
-	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web", metav1.DeleteOptions{}); err != nil {
+	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	n.until("the series to go", func() bool {
 		s := scrape(t, k, "/metrics/probes")
 		return len(s["prober_probe_total"])+len(s["prober_probe_duration_seconds"]) == 0
 	})
-	if got := scrape(t, k, "/metrics").of("storage_operation_duration_seconds", "operation_name", "volume_unmount", "volume_plugin", "kubernetes.io/empty-dir"); !(got >= 1) {
+	if got := scrape(t, k, "/metrics").of("storage_operation_duration_seconds", "operation_name", "volume_unmount",
+		"volume_plugin", "kubernetes.io/empty-dir"); !(got >= 1) {
 		t.Errorf("volumes were taken down %v times", got)
 	}
 }
@@ -173,7 +188,9 @@ func TestContainersHaveMetricsWhateverTheRuntime(t *testing.T) {
 			}
 		}
 	}
-	if s.of("machine_cpu_cores") != 4 || s.of("machine_memory_bytes") != 8<<30 || math.IsNaN(s.of(workingName, "id", "/")) || math.IsNaN(s.of(cpuName, "id", "/")) {
+	if s.of("machine_cpu_cores") != 4 || s.of("machine_memory_bytes") != 8<<30 ||
+		math.IsNaN(s.of(workingName, "id", "/")) ||
+		math.IsNaN(s.of(cpuName, "id", "/")) {
 		t.Errorf("the machine has %v, %v", s["machine_cpu_cores"], s["machine_memory_bytes"])
 	}
 }
@@ -196,12 +213,22 @@ func (r measuring) PodMetrics(ctx context.Context) ([]*criapi.MetricDescriptor, 
 	for _, c := range list {
 		metric := func(name string, value uint64, more ...string) *criapi.Metric {
 			labels := append([]string{c.Id, "default", "web", "main", "busybox:1"}, more...)
-			return &criapi.Metric{Name: name, Timestamp: 1, MetricType: criapi.MetricType_COUNTER, Value: &criapi.UInt64Value{Value: value}, LabelValues: labels}
+			return &criapi.Metric{
+				Name:        name,
+				Timestamp:   1,
+				MetricType:  criapi.MetricType_COUNTER,
+				Value:       &criapi.UInt64Value{Value: value},
+				LabelValues: labels,
+			}
 		}
 		pods = append(pods, &criapi.PodSandboxMetrics{
 			Metrics: []*criapi.Metric{metric(receivedName, 5, "eth0"), metric(receivedName, 6, "net1")},
 			ContainerMetrics: []*criapi.ContainerMetrics{{Metrics: []*criapi.Metric{
-				metric(cpuName, 1<<40), metric("container_fs_writes_total", 7, "/dev/vda"), metric("container_fs_writes_total", 8), metric("unknown", 9),
+				metric(
+					cpuName,
+					1<<40,
+				), metric("container_fs_writes_total", 7, "/dev/vda"), metric("container_fs_writes_total", 8),
+				metric("unknown", 9),
 			}}},
 		})
 	}
@@ -213,7 +240,8 @@ func TestContainersHaveTheMetricsThatTheirRuntimeMeasures(t *testing.T) {
 	n.options.Runtime = measuring{n.runtime}
 	k := n.scraped()
 	s := scrape(t, k, "/metrics/cadvisor")
-	if got := s.of("container_fs_writes_total", "pod", "web", "device", "/dev/vda"); got != 7 || len(s["container_fs_writes_total"]) != 1 {
+	if got := s.of("container_fs_writes_total", "pod", "web", "device", "/dev/vda"); got != 7 ||
+		len(s["container_fs_writes_total"]) != 1 {
 		t.Errorf("writes are %v", s["container_fs_writes_total"])
 	}
 	for _, o := range s["container_fs_writes_total"] {

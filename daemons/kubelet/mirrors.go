@@ -60,7 +60,8 @@ func (m *mirrors) replace(found map[string]*corev1.Pod, held map[types.UID]bool)
 func (m *mirrors) of(p *corev1.Pod) *corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if mirror := m.seen[key(p)]; mirror != nil && mirror.Annotations[pod.MirrorAnnotation] == p.Annotations[pod.HashAnnotation] {
+	if mirror := m.seen[key(p)]; mirror != nil &&
+		mirror.Annotations[pod.MirrorAnnotation] == p.Annotations[pod.HashAnnotation] {
 		return mirror
 	}
 	return nil
@@ -100,7 +101,8 @@ func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
 		if p == nil && m.held[types.UID(mirror.Annotations[pod.MirrorAnnotation])] && mirror.DeletionTimestamp == nil {
 			continue
 		}
-		if p == nil || p.Annotations[pod.HashAnnotation] != mirror.Annotations[pod.MirrorAnnotation] || mirror.DeletionTimestamp != nil {
+		if p == nil || p.Annotations[pod.HashAnnotation] != mirror.Annotations[pod.MirrorAnnotation] ||
+			mirror.DeletionTimestamp != nil {
 			remove = append(remove, mirror)
 		}
 	}
@@ -109,7 +111,10 @@ func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
 	defer cancel()
 	zero := int64(0)
 	for _, p := range remove {
-		err := m.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
+		err := m.client.CoreV1().
+			Pods(p.Namespace).
+			Delete(ctx, p.Name,
+				metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			m.log.Warn("delete mirror pod", "pod", key(p), "error", err)
 		}
@@ -119,7 +124,8 @@ func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
 		mirror.UID, mirror.ResourceVersion = "", ""
 		mirror.Annotations[pod.MirrorAnnotation] = p.Annotations[pod.HashAnnotation]
 		mirror.OwnerReferences = []metav1.OwnerReference{*node}
-		if _, err := m.client.CoreV1().Pods(p.Namespace).Create(ctx, mirror, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := m.client.CoreV1().Pods(p.Namespace).Create(ctx, mirror, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			m.log.Warn("create mirror pod", "pod", key(p), "error", err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // nodeEvent is what is told of a node.
 type nodeEvent struct{ kind, reason, message string }
 
-// pressureReasons are what is told when a pressure begins and when it is over, or was not known before, in the order of the conditions.
+// pressureReasons are what is told when a pressure begins and when it is over, or was not known before, in the order of
+// the conditions.
 var pressureReasons = []struct {
 	condition    corev1.NodeConditionType
 	begins, over string
@@ -20,12 +21,19 @@ var pressureReasons = []struct {
 	{corev1.NodePIDPressure, "NodeHasInsufficientPID", "NodeHasSufficientPID"},
 }
 
-// nodeEvents are what has changed in a node's status that people are told. A node that says for the first time whether it is ready tells
-// nothing of that.
+// nodeEvents are what has changed in a node's status that people are told. A node that says for the first time whether
+// it is ready tells nothing of that.
 func nodeEvents(name string, was, is *corev1.NodeStatus) []nodeEvent {
 	var list []nodeEvent
 	if was.NodeInfo.BootID != "" && is.NodeInfo.BootID != "" && was.NodeInfo.BootID != is.NodeInfo.BootID {
-		list = append(list, nodeEvent{corev1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", name, is.NodeInfo.BootID)})
+		list = append(
+			list,
+			nodeEvent{
+				corev1.EventTypeWarning,
+				"Rebooted",
+				fmt.Sprintf("Node %s has been rebooted, boot id: %s", name, is.NodeInfo.BootID),
+			},
+		)
 	}
 	status := func(s *corev1.NodeStatus, kind corev1.NodeConditionType) corev1.ConditionStatus {
 		for _, c := range s.Conditions {
@@ -59,8 +67,8 @@ func statusEvent(name, reason string) nodeEvent {
 	return nodeEvent{corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", name, reason)}
 }
 
-// tellStatus tells what has changed with a status that was written. Nodes that only pretend are made by the thousand, and do not tell how
-// they begin.
+// tellStatus tells what has changed with a status that was written. Nodes that only pretend are made by the thousand,
+// and do not tell how they begin.
 func (k *Kubelet) tellStatus(was, is *corev1.NodeStatus) {
 	if k.pretended && len(was.Conditions) == 0 {
 		return

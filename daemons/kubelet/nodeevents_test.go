@@ -18,8 +18,12 @@ func TestWhatANodeTellsOfItsStatus(t *testing.T) {
 		s := &corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}}
 		for i, is := range []string{memory, disk, pids, ready} {
 			if is != "" {
-				kind := []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady}[i]
-				s.Conditions = append(s.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(is)})
+				kind := []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+					corev1.NodePIDPressure, corev1.NodeReady}[i]
+				s.Conditions = append(
+					s.Conditions,
+					corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(is)},
+				)
 			}
 		}
 		return s
@@ -29,14 +33,20 @@ func TestWhatANodeTellsOfItsStatus(t *testing.T) {
 		was, is *corev1.NodeStatus
 		want    []string
 	}{
-		"it begins":         {status("", "", "", "", ""), status("a", "False", "False", "False", "False"), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID"}},
-		"it becomes ready":  {status("a", "False", "False", "False", "False"), well, []string{"Normal NodeReady"}},
-		"nothing":           {well, well, nil},
-		"all goes wrong":    {well, status("a", "True", "True", "True", "False"), []string{"Normal NodeHasInsufficientMemory", "Normal NodeHasDiskPressure", "Normal NodeHasInsufficientPID", "Normal NodeNotReady"}},
-		"it was silent":     {status("a", "Unknown", "Unknown", "Unknown", "Unknown"), well, []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID", "Normal NodeReady"}},
-		"it was rebooted":   {well, status("b", "False", "False", "False", "True"), []string{"Warning Rebooted"}},
-		"it says no boot":   {well, status("", "False", "False", "False", "True"), nil},
-		"the pressure ends": {status("a", "True", "False", "False", "True"), well, []string{"Normal NodeHasSufficientMemory"}},
+		"it begins": {status("", "", "", "", ""), status("a", "False", "False", "False", "False"),
+			[]string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID"}},
+		"it becomes ready": {status("a", "False", "False", "False", "False"), well, []string{"Normal NodeReady"}},
+		"nothing":          {well, well, nil},
+		"all goes wrong": {well, status("a", "True", "True", "True", "False"),
+			[]string{"Normal NodeHasInsufficientMemory", "Normal NodeHasDiskPressure", "Normal NodeHasInsufficientPID",
+				"Normal NodeNotReady"}},
+		"it was silent": {status("a", "Unknown", "Unknown", "Unknown", "Unknown"), well,
+			[]string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID",
+				"Normal NodeReady"}},
+		"it was rebooted": {well, status("b", "False", "False", "False", "True"), []string{"Warning Rebooted"}},
+		"it says no boot": {well, status("", "False", "False", "False", "True"), nil},
+		"the pressure ends": {status("a", "True", "False", "False", "True"), well,
+			[]string{"Normal NodeHasSufficientMemory"}},
 	} {
 		var got []string
 		for _, e := range nodeEvents("n1", c.was, c.is) {
@@ -73,11 +83,14 @@ func TestANodesEventsSayHowItCameToItsState(t *testing.T) {
 		return func() bool {
 			list, err := n.client.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{})
 			return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
-				return e.Reason == reason && e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == "n1" && string(e.InvolvedObject.UID) == "n1" && e.Source.Component == "kubelet"
+				return e.Reason == reason && e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == "n1" &&
+					string(e.InvolvedObject.UID) == "n1" &&
+					e.Source.Component == "kubelet"
 			})
 		}
 	}
-	for _, reason := range []string{"Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"} {
+	for _, reason := range []string{"Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure",
+		"NodeHasSufficientPID"} {
 		n.until("the node to tell "+reason, told(reason))
 	}
 	down.Store(false)

@@ -20,16 +20,42 @@ type nodeMetrics struct{ k *Kubelet }
 var (
 	nodeNameDesc   = prometheus.NewDesc("kubelet_node_name", "1, with the name of the node.", []string{"node"}, nil)
 	podsDesc       = prometheus.NewDesc("kubelet_running_pods", "Pods with a sandbox that runs.", nil, nil)
-	containersDesc = prometheus.NewDesc("kubelet_running_containers", "Containers by their state.", []string{"container_state"}, nil)
-	volumesDesc    = prometheus.NewDesc("volume_manager_total_volumes", "Volumes that pods want and have, by their plugin.", []string{"plugin_name", "state"}, nil)
-	configDesc     = prometheus.NewDesc("kubelet_node_config_error", "1 when the configuration of the node is not in use because of an error.", nil, nil)
-	clientTTLDesc  = prometheus.NewDesc("kubelet_certificate_manager_client_ttl_seconds", "How long the client certificate is still valid; +Inf without one.", nil, nil)
-	serverTTLDesc  = prometheus.NewDesc("kubelet_certificate_manager_server_ttl_seconds", "How long the serving certificate is still valid; +Inf without one.", nil, nil)
+	containersDesc = prometheus.NewDesc(
+		"kubelet_running_containers",
+		"Containers by their state.",
+		[]string{"container_state"},
+		nil,
+	)
+	volumesDesc = prometheus.NewDesc(
+		"volume_manager_total_volumes",
+		"Volumes that pods want and have, by their plugin.",
+		[]string{"plugin_name", "state"},
+		nil,
+	)
+	configDesc = prometheus.NewDesc(
+		"kubelet_node_config_error",
+		"1 when the configuration of the node is not in use because of an error.",
+		nil,
+		nil,
+	)
+	clientTTLDesc = prometheus.NewDesc(
+		"kubelet_certificate_manager_client_ttl_seconds",
+		"How long the client certificate is still valid; +Inf without one.",
+		nil,
+		nil,
+	)
+	serverTTLDesc = prometheus.NewDesc(
+		"kubelet_certificate_manager_server_ttl_seconds",
+		"How long the serving certificate is still valid; +Inf without one.",
+		nil,
+		nil,
+	)
 )
 
 // Describe implements prometheus.Collector.
 func (nodeMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{nodeNameDesc, podsDesc, containersDesc, volumesDesc, configDesc, clientTTLDesc, serverTTLDesc} {
+	for _, d := range []*prometheus.Desc{nodeNameDesc, podsDesc, containersDesc, volumesDesc, configDesc, clientTTLDesc,
+		serverTTLDesc} {
 		to <- d
 	}
 }
@@ -65,7 +91,8 @@ func (n nodeMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(nodeNameDesc, 1, k.name)
 	gauge(podsDesc, float64(running))
-	for state, name := range map[pod.State]string{pod.Created: "created", pod.Running: "running", pod.Exited: "exited", pod.Unknown: "unknown"} {
+	for state, name := range map[pod.State]string{pod.Created: "created", pod.Running: "running", pod.Exited: "exited",
+		pod.Unknown: "unknown"} {
 		gauge(containersDesc, float64(states[state]), name)
 	}
 	for labels, n := range volumes {

@@ -117,7 +117,8 @@ func (k *Kubelet) allocatable(capacity corev1.ResourceList) corev1.ResourceList 
 				left.Sub(r)
 			}
 		}
-		signal := map[corev1.ResourceName]string{corev1.ResourceMemory: "memory.available", corev1.ResourceEphemeralStorage: "nodefs.available"}[name]
+		signal := map[corev1.ResourceName]string{corev1.ResourceMemory: "memory.available",
+			corev1.ResourceEphemeralStorage: "nodefs.available"}[name]
 		if floor := threshold(k.file.EvictionHard[signal], q.Value()); floor > 0 {
 			left.Sub(*resource.NewQuantity(floor, resource.BinarySI))
 		}
@@ -191,8 +192,14 @@ func (k *Kubelet) memory() int64 {
 func (k *Kubelet) conditions(runtime *criapi.StatusResponse, err error) []corev1.NodeCondition {
 	p := k.pressure()
 	list := []corev1.NodeCondition{
-		condition(corev1.NodeMemoryPressure, p.memory, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
-			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+		condition(
+			corev1.NodeMemoryPressure,
+			p.memory,
+			"KubeletHasInsufficientMemory",
+			"kubelet has insufficient memory available",
+			"KubeletHasSufficientMemory",
+			"kubelet has sufficient memory available",
+		),
 		condition(corev1.NodeDiskPressure, p.disk, "KubeletHasDiskPressure", "kubelet has disk pressure",
 			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
 		condition(corev1.NodePIDPressure, p.pids, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
@@ -203,7 +210,11 @@ func (k *Kubelet) conditions(runtime *criapi.StatusResponse, err error) []corev1
 		"KubeletNotReady", strings.Join(found, ", ")))
 }
 
-func condition(t corev1.NodeConditionType, is bool, reason, message, otherwise, otherMessage string) corev1.NodeCondition {
+func condition(
+	t corev1.NodeConditionType,
+	is bool,
+	reason, message, otherwise, otherMessage string,
+) corev1.NodeCondition {
 	if is {
 		return corev1.NodeCondition{Type: t, Status: corev1.ConditionTrue, Reason: reason, Message: message}
 	}
@@ -228,7 +239,10 @@ func problems(runtime *criapi.StatusResponse, err error) []string {
 			if c.Type == "NetworkReady" {
 				what = "container runtime network not ready: "
 			}
-			found = append(found, fmt.Sprintf("%s%s=%t reason:%s message:%s", what, c.Type, c.Status, c.Reason, c.Message))
+			found = append(
+				found,
+				fmt.Sprintf("%s%s=%t reason:%s message:%s", what, c.Type, c.Status, c.Reason, c.Message),
+			)
 		}
 	}
 	return found

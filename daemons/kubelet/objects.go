@@ -258,7 +258,8 @@ func (o *objects) drain(ctx context.Context, r ref, x *object, w watch.Interface
 			if !ok {
 				return
 			}
-			if r.kind == signersBundles && (e.Type == watch.Added || e.Type == watch.Modified || e.Type == watch.Deleted) {
+			if r.kind == signersBundles &&
+				(e.Type == watch.Added || e.Type == watch.Modified || e.Type == watch.Deleted) {
 				value, err := o.read(ctx, r) // one has changed: what there is, is all of them
 				if err != nil {
 					return
@@ -338,7 +339,12 @@ func (o *objects) forget(uid types.UID) {
 
 // Token returns a token of the pod's service account that is bound to the pod, and
 // when to ask for the next: after four fifths of its life, or a day.
-func (o *objects) Token(ctx context.Context, p *corev1.Pod, audience string, lifetime time.Duration) (string, time.Time, error) {
+func (o *objects) Token(
+	ctx context.Context,
+	p *corev1.Pod,
+	audience string,
+	lifetime time.Duration,
+) (string, time.Time, error) {
 	k := tokenKey{p.UID, audience, lifetime}
 	o.mu.Lock()
 	have, ok := o.tokens[k]
@@ -351,7 +357,12 @@ func (o *objects) Token(ctx context.Context, p *corev1.Pod, audience string, lif
 	seconds := int64(lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1",
+			Kind:       "Pod",
+			Name:       p.Name,
+			UID:        p.UID,
+		},
 	}}
 	if audience != "" {
 		request.Spec.Audiences = []string{audience}
@@ -361,7 +372,9 @@ func (o *objects) Token(ctx context.Context, p *corev1.Pod, audience string, lif
 		account = "default"
 	}
 	asked := time.Now()
-	answer, err := o.client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	answer, err := o.client.CoreV1().
+		ServiceAccounts(p.Namespace).
+		CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("request a token of service account %s/%s: %w", p.Namespace, account, err)
 	}

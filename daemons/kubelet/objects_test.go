@@ -22,9 +22,15 @@ import (
 func TestPodsAreToldOfTheirTrustBundles(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	bundle := func(name, signer, version string) *certificatesv1.ClusterTrustBundle {
-		return &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: signer}}
+		return &certificatesv1.ClusterTrustBundle{
+			ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version},
+			Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: signer},
+		}
 	}
-	list := &certificatesv1.ClusterTrustBundleList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []certificatesv1.ClusterTrustBundle{*bundle("example.com:s:1", "example.com/s", "1")}}
+	list := &certificatesv1.ClusterTrustBundleList{
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		Items:    []certificatesv1.ClusterTrustBundle{*bundle("example.com:s:1", "example.com/s", "1")},
+	}
 	named, signers, watched := watch.NewFake(), watch.NewFake(), make(chan string, 2)
 	client := fake.NewClientset()
 	client.PrependReactor("get", "clustertrustbundles", func(a k8stesting.Action) (bool, runtime.Object, error) {

@@ -16,12 +16,12 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// What is left behind of pods is found by what exists that no worker has. The order matters: what exists is listed first, and the
-// pods are looked at afterwards. The other way round, a pod that began in between would be taken for one that nobody knows, and
-// what it just made destroyed. A list that could not be had destroys nothing.
+// What is left behind of pods is found by what exists that no worker has. The order matters: what exists is listed
+// first, and the pods are looked at afterwards. The other way round, a pod that began in between would be taken for one
+// that nobody knows, and what it just made destroyed. A list that could not be had destroys nothing.
 
-// known returns the uids of the pods that have a worker. It reports false while a source of pods has not been read whole: of what
-// is not known then, nothing follows.
+// known returns the uids of the pods that have a worker. It reports false while a source of pods has not been read
+// whole: of what is not known then, nothing follows.
 func (k *Kubelet) known() (map[string]bool, bool) {
 	select {
 	case <-k.synced:
@@ -46,7 +46,8 @@ func (k *Kubelet) known() (map[string]bool, bool) {
 	return known, true
 }
 
-// sweepVolumes removes the directories of pods that are no more, each by itself: one whose unmount hangs keeps none of the others.
+// sweepVolumes removes the directories of pods that are no more, each by itself: one whose unmount hangs keeps none of
+// the others.
 func (k *Kubelet) sweepVolumes(context.Context) {
 	uids, err := k.volumes.Pods()
 	if err != nil {
@@ -124,9 +125,9 @@ func (k *Kubelet) sweepLogs(context.Context) {
 	}
 }
 
-// adoptOrphans has what runs here of pods that nobody wants any more stopped and removed. suspects are the pods that it found last
-// time, and finds this time: only who is on both lists is nobody's. A kubelet that just began looks at all pods at once (nil), when
-// the API and the manifests have been read.
+// adoptOrphans has what runs here of pods that nobody wants any more stopped and removed. suspects are the pods that it
+// found last time, and finds this time: only who is on both lists is nobody's. A kubelet that just began looks at all
+// pods at once (nil), when the API and the manifests have been read.
 func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 	boxes, err := k.runtime.ListPodSandbox(ctx, nil)
 	if err != nil {
@@ -189,7 +190,13 @@ func (k *Kubelet) adoptOrphan(labels, annotations map[string]string) {
 	if k.workers[uid] != nil || k.ctx.Err() != nil {
 		return
 	}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: labels[cri.LabelPodName], Namespace: labels[cri.LabelPodNamespace], UID: uid}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      labels[cri.LabelPodName],
+			Namespace: labels[cri.LabelPodNamespace],
+			UID:       uid,
+		},
+	}
 	if s, err := strconv.ParseInt(annotations[cri.AnnotationGrace], 10, 64); err == nil {
 		p.Spec.TerminationGracePeriodSeconds = &s
 	}

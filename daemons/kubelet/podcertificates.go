@@ -132,7 +132,8 @@ func (c *podCertificates) advance(ctx context.Context, p *corev1.Pod, s *podCert
 			}
 			c.close(p, s, r)
 			return err
-		case certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed:
+		case certificatesv1.PodCertificateRequestConditionTypeDenied,
+			certificatesv1.PodCertificateRequestConditionTypeFailed:
 			s.refused = fmt.Sprintf("signer %s issues no certificate: PodCertificateRequest %s is %s: %s: %s",
 				want.SignerName, s.request, condition.Type, condition.Reason, condition.Message)
 			s.again = now.Add(refusedAgain)
@@ -181,9 +182,11 @@ func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertific
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "req-" + p.Name + "-", Namespace: p.Namespace,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}}},
 		Spec: certificatesv1.PodCertificateRequestSpec{
-			SignerName: want.SignerName, PodName: p.Name, PodUID: p.UID, ServiceAccountName: account.Name, ServiceAccountUID: account.UID,
-			NodeName: types.NodeName(node.Name), NodeUID: node.UID, MaxExpirationSeconds: want.MaxExpirationSeconds,
-			StubPKCS10Request: stub, UnverifiedUserAnnotations: want.UserAnnotations,
+			SignerName: want.SignerName, PodName: p.Name, PodUID: p.UID, ServiceAccountName: account.Name,
+			ServiceAccountUID: account.UID,
+			NodeName:          types.NodeName(node.Name), NodeUID: node.UID,
+			MaxExpirationSeconds: want.MaxExpirationSeconds,
+			StubPKCS10Request:    stub, UnverifiedUserAnnotations: want.UserAnnotations,
 		},
 	}
 	made, err := c.objects.client.CertificatesV1().PodCertificateRequests(p.Namespace).Create(ctx, request,
@@ -228,7 +231,10 @@ func (s *podCertificate) issue(r *certificatesv1.PodCertificateRequest, now time
 			}
 			if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok ||
 				!public.Equal(s.public) {
-				return fmt.Errorf("the issued certificate of PodCertificateRequest %s is of another key than was requested", r.Name)
+				return fmt.Errorf(
+					"the issued certificate of PodCertificateRequest %s is of another key than was requested",
+					r.Name,
+				)
 			}
 		}
 		if err := pem.Encode(&chain, &pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}); err != nil {

@@ -42,15 +42,17 @@ func (s *shortages) seen(now pressed, at time.Time) pressed {
 	return pressed{lately(now.memory, &s.memory), lately(now.disk, &s.disk), lately(now.pids, &s.pids)}
 }
 
-// turnsAway returns the conditions of a node for which it does not take a pod that comes to it past their taints, as those of DaemonSets
-// do: they would be the next to be evicted. A machine that is short of memory alone takes those that have requested some.
+// turnsAway returns the conditions of a node for which it does not take a pod that comes to it past their taints, as
+// those of DaemonSets do: they would be the next to be evicted. A machine that is short of memory alone takes those
+// that have requested some.
 func (p pressed) turnsAway(of *corev1.Pod) (conditions []corev1.NodeConditionType) {
 	if pod.Critical(of) {
 		return nil
 	}
 	short := corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule}
 	tolerates := func(t corev1.Toleration) bool { return api.Tolerates(&t, &short) }
-	if !p.disk && !p.pids && (pod.QOS(of) != corev1.PodQOSBestEffort || slices.ContainsFunc(of.Spec.Tolerations, tolerates)) {
+	if !p.disk && !p.pids &&
+		(pod.QOS(of) != corev1.PodQOSBestEffort || slices.ContainsFunc(of.Spec.Tolerations, tolerates)) {
 		return nil
 	}
 	for _, c := range []struct {
@@ -77,7 +79,12 @@ func (k *Kubelet) short() pressed {
 	}
 	if d, err := k.machine.Disk(); err == nil {
 		p.disk = below("nodefs.available", d.Available, d.Capacity) ||
-			d.InodeCount > 0 && below("nodefs.inodesFree", d.InodesFree, d.InodeCount) || below("imagefs.available", d.Available, d.Capacity)
+			d.InodeCount > 0 &&
+				below(
+					"nodefs.inodesFree",
+					d.InodesFree,
+					d.InodeCount,
+				) || below("imagefs.available", d.Available, d.Capacity)
 	}
 	if used, capacity, err := k.machine.Processes(); err == nil {
 		p.pids = below("pid.available", capacity-used, capacity)

@@ -41,7 +41,10 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 			w.probing[c.ID] = at
 			// Nobody has found anything yet; a kubelet that was restarted keeps what the
 			// API says of a container it finds running, until a probe says otherwise.
-			known := pod.Probe{Started: spec.StartupProbe == nil, Ready: spec.StartupProbe == nil && spec.ReadinessProbe == nil}
+			known := pod.Probe{
+				Started: spec.StartupProbe == nil,
+				Ready:   spec.StartupProbe == nil && spec.ReadinessProbe == nil,
+			}
 			if was, ok := reported(f, c); ok && c.Started.Before(w.firstSeen) {
 				known = was
 			}
@@ -91,7 +94,8 @@ func (w *worker) launchStarted(ctx context.Context, at *probing, f *pod.Facts, s
 }
 
 func reported(f *pod.Facts, c pod.Container) (pod.Probe, bool) {
-	for _, s := range append(append([]corev1.ContainerStatus{}, f.Pod.Status.ContainerStatuses...), f.Pod.Status.InitContainerStatuses...) {
+	for _, s := range append(append([]corev1.ContainerStatus{}, f.Pod.Status.ContainerStatuses...),
+		f.Pod.Status.InitContainerStatuses...) {
 		if strings.HasSuffix(s.ContainerID, "://"+c.ID) && s.Started != nil {
 			return pod.Probe{Started: *s.Started, Ready: s.Ready}, true
 		}
@@ -100,7 +104,15 @@ func reported(f *pod.Facts, c pod.Container) (pod.Probe, bool) {
 }
 
 // launch starts one probe of a container.
-func (w *worker) launch(ctx context.Context, at *probing, f *pod.Facts, spec *corev1.Container, c pod.Container, kind probe.Kind, p *corev1.Probe) {
+func (w *worker) launch(
+	ctx context.Context,
+	at *probing,
+	f *pod.Facts,
+	spec *corev1.Container,
+	c pod.Container,
+	kind probe.Kind,
+	p *corev1.Probe,
+) {
 	ctx, cancel := context.WithCancel(ctx)
 	at.stop[kind] = cancel
 	one := &probe.Worker{
@@ -174,8 +186,14 @@ func (w *worker) target(f *pod.Facts, spec *corev1.Container, id string) probe.T
 	case len(f.Sandboxes) > 0 && len(f.Sandboxes[0].IPs) > 0:
 		ip = f.Sandboxes[0].IPs[0]
 	}
-	return probe.Target{Pod: f.Pod, Container: spec, IP: ip, Pretended: w.k.pretended, Exec: func(ctx context.Context, command []string, timeout time.Duration) (string, int32, error) {
-		stdout, stderr, code, err := w.k.runtime.ExecSync(ctx, id, command, timeout)
-		return string(stdout) + string(stderr), code, err
-	}}
+	return probe.Target{
+		Pod:       f.Pod,
+		Container: spec,
+		IP:        ip,
+		Pretended: w.k.pretended,
+		Exec: func(ctx context.Context, command []string, timeout time.Duration) (string, int32, error) {
+			stdout, stderr, code, err := w.k.runtime.ExecSync(ctx, id, command, timeout)
+			return string(stdout) + string(stderr), code, err
+		},
+	}
 }

@@ -51,7 +51,9 @@ func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Containe
 			return have, nil
 		}
 		if spec.ImagePullPolicy == corev1.PullNever {
-			return nil, never("Container image %q is present with pull policy of Never but does not have the proper credentials")
+			return nil, never(
+				"Container image %q is present with pull policy of Never but does not have the proper credentials",
+			)
 		}
 	}
 	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
@@ -140,8 +142,13 @@ func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name
 	for _, ref := range p.Spec.ImagePullSecrets {
 		s, err := w.k.objects.Secret(ctx, p.Namespace, ref.Name)
 		if err != nil {
-			w.k.event(p, corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
-				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name)
+			w.k.event(
+				p,
+				corev1.EventTypeWarning,
+				"FailedToRetrieveImagePullSecret",
+				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
+				ref.Name,
+			)
 			continue
 		}
 		secrets = append(secrets, s)

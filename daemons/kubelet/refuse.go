@@ -32,7 +32,12 @@ func (k *Kubelet) refuse(p *corev1.Pod, misplaced *pod.End) *pod.End {
 		return nil
 	}
 	if name, message := k.lacks(p); name != "" {
-		return &pod.End{Phase: corev1.PodFailed, Reason: "OutOf" + string(name), Message: "Pod was rejected: " + message, Rejected: true}
+		return &pod.End{
+			Phase:    corev1.PodFailed,
+			Reason:   "OutOf" + string(name),
+			Message:  "Pod was rejected: " + message,
+			Rejected: true,
+		}
 	}
 	if misplaced == nil && k.portTaken(p) {
 		return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
@@ -42,19 +47,26 @@ func (k *Kubelet) refuse(p *corev1.Pod, misplaced *pod.End) *pod.End {
 
 // began reports whether a pod has run here or has ended: it is not asked again whether it may.
 func began(p *corev1.Pod) bool {
-	return len(p.Status.ContainerStatuses) > 0 || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+	return len(p.Status.ContainerStatuses) > 0 || p.Status.Phase == corev1.PodFailed ||
+		p.Status.Phase == corev1.PodSucceeded
 }
 
 // failed is the end of a pod that was placed where the scheduler's plugin would not have placed it.
 func failed(plugin, why string) *pod.End {
-	return &pod.End{Phase: corev1.PodFailed, Reason: plugin, Message: "Pod was rejected: Predicate " + plugin + " failed: " + why, Rejected: true}
+	return &pod.End{
+		Phase:    corev1.PodFailed,
+		Reason:   plugin,
+		Message:  "Pod was rejected: Predicate " + plugin + " failed: " + why,
+		Rejected: true,
+	}
 }
 
 // suitTime is how long it may take to read the node anew: the pods behind this one wait for it.
 const suitTime = 2 * time.Second
 
-// misplaced returns why its node does not suit a pod that is new here, or nil. What this daemon has read of its node may be older than what the
-// pod was placed by, and a pod that is refused has failed for good: so the node is read anew first, and a node that cannot be read refuses nothing.
+// misplaced returns why its node does not suit a pod that is new here, or nil. What this daemon has read of its node
+// may be older than what the pod was placed by, and a pod that is refused has failed for good: so the node is read anew
+// first, and a node that cannot be read refuses nothing.
 func (k *Kubelet) misplaced(p *corev1.Pod) *pod.End {
 	if began(p) || p.DeletionTimestamp != nil || pod.Static(p) {
 		return nil
@@ -106,14 +118,15 @@ func (k *Kubelet) portTaken(p *corev1.Pod) bool {
 	return false
 }
 
-// others are the pods that have their place here, but for one. What the API no longer has has none, though it may still be ending here: the
-// scheduler gave its place away when it went. The caller holds k.mu.
+// others are the pods that have their place here, but for one. What the API no longer has has none, though it may still
+// be ending here: the scheduler gave its place away when it went. The caller holds k.mu.
 func (k *Kubelet) others(but types.UID) iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
 		for _, w := range k.workers {
 			w.mu.Lock()
 			other := w.pod
-			over := w.removed || w.evicted != nil || other.Status.Phase == corev1.PodFailed || other.Status.Phase == corev1.PodSucceeded
+			over := w.removed || w.evicted != nil || other.Status.Phase == corev1.PodFailed ||
+				other.Status.Phase == corev1.PodSucceeded
 			w.mu.Unlock()
 			if !over && other.UID != but && !yield(other) {
 				return
@@ -122,8 +135,8 @@ func (k *Kubelet) others(but types.UID) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// lacks returns what the node has too little of for a pod beside the others, and how much, or nothing when there is room for it.
-// The caller holds k.mu.
+// lacks returns what the node has too little of for a pod beside the others, and how much, or nothing when there is
+// room for it. The caller holds k.mu.
 func (k *Kubelet) lacks(p *corev1.Pod) (what corev1.ResourceName, message string) {
 	room := k.node.Status.Allocatable
 	if len(room) == 0 {
@@ -163,5 +176,11 @@ func (k *Kubelet) lacks(p *corev1.Pod) (what corev1.ResourceName, message string
 }
 
 func shortage(name corev1.ResourceName, requested, used, capacity int64) string {
-	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)
+	return fmt.Sprintf(
+		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+		name,
+		requested,
+		used,
+		capacity,
+	)
 }

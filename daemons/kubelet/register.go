@@ -44,7 +44,9 @@ func (k *Kubelet) register(ctx context.Context) error {
 	k.env.Log.Info("node registered", "node", k.name, "addresses", k.ips)
 	if !k.pretended {
 		k.tellNode(nodeEvent{corev1.EventTypeNormal, "Starting", "Starting kubelet."})
-		k.tellNode(nodeEvent{corev1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"})
+		k.tellNode(
+			nodeEvent{corev1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"},
+		)
 	}
 	k.mirrors.sync(ctx, k.nodeRef())
 	var leased sync.WaitGroup
@@ -60,8 +62,13 @@ func (k *Kubelet) register(ctx context.Context) error {
 type takenError struct{ name, ours, theirs string }
 
 func (e *takenError) Error() string {
-	return fmt.Sprintf("node name %q is taken by another machine that is alive (its machine id is %s, this one's is %s): "+
-		"give this machine another name with --hostname-override, or delete the node when that machine is gone", e.name, e.theirs, e.ours)
+	return fmt.Sprintf(
+		"node name %q is taken by another machine that is alive (its machine id is %s, this one's is %s): "+
+			"give this machine another name with --hostname-override, or delete the node when that machine is gone",
+		e.name,
+		e.theirs,
+		e.ours,
+	)
 }
 
 // ensureNode creates the Node, or adopts the one that is there.
@@ -123,7 +130,10 @@ func (k *Kubelet) alive(ctx context.Context, node *corev1.Node) bool {
 func (k *Kubelet) newNode(ctx context.Context) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name, Labels: k.labels()}}
 	for _, t := range k.file.RegisterWithTaints {
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+		node.Spec.Taints = append(
+			node.Spec.Taints,
+			corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)},
+		)
 	}
 	node.Status = k.measure(ctx, &corev1.NodeStatus{})
 	return node
@@ -192,7 +202,8 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 	for _, c := range status.Conditions {
 		ready = ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}
-	if !written.IsZero() && time.Since(*written) < k.file.NodeStatusReportFrequency.Duration && sameNode(&node.Status, &status) {
+	if !written.IsZero() && time.Since(*written) < k.file.NodeStatusReportFrequency.Duration &&
+		sameNode(&node.Status, &status) {
 		// Nothing has changed here. What the API has may have: it takes a node that was silent for not
 		// ready, and only the node itself can say otherwise.
 		there, err := k.published(ctx)
@@ -218,7 +229,9 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 	}
 	call, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	now, err := k.client.CoreV1().Nodes().Patch(call, k.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	now, err := k.client.CoreV1().
+		Nodes().
+		Patch(call, k.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return ready, fmt.Errorf("write the status of node %s: %w", k.name, err)
 	}
@@ -315,9 +328,13 @@ func (k *Kubelet) renewLease(ctx context.Context, have *coordinationv1.Lease) (*
 	now := metav1.NewMicroTime(time.Now())
 	seconds := int32(k.file.NodeLeaseDurationSeconds)
 	if err != nil {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: corev1.NamespaceNodeLease}}
+		lease := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: corev1.NamespaceNodeLease},
+		}
 		if node := k.lastNode(); node != nil && node.UID != "" {
-			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+			lease.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+			}
 		}
 		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &k.name, LeaseDurationSeconds: &seconds, RenewTime: &now}
 		return leases.Create(ctx, lease, metav1.CreateOptions{})

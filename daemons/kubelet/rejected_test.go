@@ -31,18 +31,24 @@ func TestRejectedPodsSayWhyAndWaitForNothingS06(t *testing.T) {
 		}
 		n.until("the pod to be rejected", rejected)
 		s := n.pod("web").Status
-		if s.Reason != "UserNamespacesNotSupported" || !strings.HasPrefix(s.Message, "Pod was rejected: ") || len(s.ContainerStatuses) != 0 || podCondition(n.pod("web"), corev1.PodReady) != nil {
+		if s.Reason != "UserNamespacesNotSupported" || !strings.HasPrefix(s.Message, "Pod was rejected: ") ||
+			len(s.ContainerStatuses) != 0 ||
+			podCondition(n.pod("web"), corev1.PodReady) != nil {
 			t.Errorf("status is %+v", s)
 		}
 		n.stop()
 	}
 }
 
-// A pod that was placed past the scheduler fails where the scheduler would not have placed it, in the words of the plugin that says so.
+// A pod that was placed past the scheduler fails where the scheduler would not have placed it, in the words of the
+// plugin that says so.
 func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	n := newNode(t)
 	n.cfg.NodeLabels = map[string]string{"disk": "ssd"}
-	n.file.RegisterWithTaints = []config.Taint{{Key: "gpu", Effect: "NoExecute"}, {Key: "advised", Effect: "NoSchedule"}}
+	n.file.RegisterWithTaints = []config.Taint{
+		{Key: "gpu", Effect: "NoExecute"},
+		{Key: "advised", Effect: "NoSchedule"},
+	}
 	n.start()
 	n.until("the node", func() bool {
 		_, err := n.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
@@ -57,13 +63,17 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	}
 	port := func(protocol corev1.Protocol, ip string) func(*corev1.PodSpec) {
 		return func(s *corev1.PodSpec) {
-			s.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080, Protocol: protocol, HostIP: ip}}
+			s.Containers[0].Ports = []corev1.ContainerPort{
+				{ContainerPort: 80, HostPort: 8080, Protocol: protocol, HostIP: ip},
+			}
 		}
 	}
 	fails := func(name, reason, why string) {
 		t.Helper()
 		n.until(name+" to have failed", func() bool { return n.pod(name).Status.Phase == corev1.PodFailed })
-		if s := n.pod(name).Status; s.Reason != reason || s.Message != "Pod was rejected: Predicate "+reason+" failed: "+why || len(s.ContainerStatuses) > 0 {
+		if s := n.pod(name).Status; s.Reason != reason ||
+			s.Message != "Pod was rejected: Predicate "+reason+" failed: "+why ||
+			len(s.ContainerStatuses) > 0 {
 			t.Errorf("%s failed with %q: %q", name, s.Reason, s.Message)
 		}
 	}
@@ -76,8 +86,16 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	placed("selector", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"disk": "tape"} })
 	fails("selector", "NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	placed("affinity", func(s *corev1.PodSpec) {
-		s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n2"}}}}}}}}
+		s.Affinity = &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{
+					{
+						MatchFields: []corev1.NodeSelectorRequirement{
+							{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n2"}},
+						},
+					},
+				}}},
+		}
 	})
 	fails("affinity", "NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	placed("taint", func(s *corev1.PodSpec) { s.Tolerations = nil })
@@ -91,7 +109,8 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 
 	// Who has placed a pod may know of a label that this daemon has not read yet.
 	label := []byte(`{"metadata":{"labels":{"new":"yes"}}}`)
-	if _, err := n.client.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+	if _, err := n.client.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	placed("early", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"new": "yes"} })
@@ -99,7 +118,8 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	// What no longer suits a pod that runs does not end it, when the kubelet is started again either.
 	n.stop()
 	label = []byte(`{"metadata":{"labels":{"new":null}}}`)
-	if _, err := n.client.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+	if _, err := n.client.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	n.start()
@@ -110,8 +130,8 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	}
 }
 
-// A kubelet that starts takes in the pods that have their place first: one that came while it was away is refused for their ports and what they
-// use, and runs beside none of them.
+// A kubelet that starts takes in the pods that have their place first: one that came while it was away is refused for
+// their ports and what they use, and runs beside none of them.
 func TestAPodThatCameWhileTheKubeletWasAwayTakesNobodysPort(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -129,7 +149,10 @@ func TestAPodThatCameWhileTheKubeletWasAwayTakesNobodysPort(t *testing.T) {
 	n.start()
 	for i := range 8 {
 		name := string(rune('a' + i))
-		n.until(name+" to have begun or failed", func() bool { p := n.pod(name).Status.Phase; return p == corev1.PodRunning || p == corev1.PodFailed })
+		n.until(
+			name+" to have begun or failed",
+			func() bool { p := n.pod(name).Status.Phase; return p == corev1.PodRunning || p == corev1.PodFailed },
+		)
 		if s := n.pod(name).Status; s.Phase != corev1.PodFailed || s.Reason != "NodePorts" {
 			t.Errorf("%s is %s (%s) beside another that has its port", name, s.Phase, s.Reason)
 		}
@@ -143,7 +166,11 @@ func TestAPodIsTakenWhileItsNodeCannotBeRead(t *testing.T) {
 	n.create(simplePod("first"))
 	n.until("a pod to run", func() bool { return n.pod("first").Status.Phase == corev1.PodRunning })
 	n.client.Lock()
-	n.client.PrependReactor("get", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("nobody answers") })
+	n.client.PrependReactor(
+		"get",
+		"nodes",
+		func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("nobody answers") },
+	)
 	n.client.Unlock()
 	p := simplePod("web")
 	p.Spec.NodeSelector = map[string]string{"new": "yes"}
@@ -152,8 +179,10 @@ func TestAPodIsTakenWhileItsNodeCannotBeRead(t *testing.T) {
 }
 
 func TestParametersSayYesAsTheAPIServersDo(t *testing.T) {
-	for text, want := range map[string]bool{"": false, "a=": true, "a": true, "a=1": true, "a=t": true, "a=T": true, "a=True": true, "a=TRUE": true, "a=true": true,
-		"a=yes": true, "a=0": false, "a=false": false, "a=False": false, "a=FALSE": false, "a=0&a=1": false, "b=1": true, "a=0&b=True": true} {
+	for text, want := range map[string]bool{"": false, "a=": true, "a": true, "a=1": true, "a=t": true, "a=T": true,
+		"a=True": true, "a=TRUE": true, "a=true": true,
+		"a=yes": true, "a=0": false, "a=false": false, "a=False": false, "a=FALSE": false, "a=0&a=1": false,
+		"b=1": true, "a=0&b=True": true} {
 		q, err := url.ParseQuery(text)
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +199,12 @@ type mounting struct {
 	mounts chan []*criapi.Mount
 }
 
-func (m mounting) CreateContainer(ctx context.Context, box string, config *criapi.ContainerConfig, sandbox *criapi.PodSandboxConfig) (string, error) {
+func (m mounting) CreateContainer(
+	ctx context.Context,
+	box string,
+	config *criapi.ContainerConfig,
+	sandbox *criapi.PodSandboxConfig,
+) (string, error) {
 	m.mounts <- config.Mounts
 	return m.hollowRuntime.CreateContainer(ctx, box, config, sandbox)
 }
@@ -183,7 +217,14 @@ func TestImagesOfVolumesArePulledByTheirPolicyS26(t *testing.T) {
 	n.runs(k)
 	with := func(name string, policy corev1.PullPolicy) *corev1.Pod {
 		p := simplePod(name)
-		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "example.org/data:1", PullPolicy: policy}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{
+				Name: "v",
+				VolumeSource: corev1.VolumeSource{
+					Image: &corev1.ImageVolumeSource{Reference: "example.org/data:1", PullPolicy: policy},
+				},
+			},
+		}
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPath: "./a//b/"}}
 		return p
 	}

@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// allocate gives a pod the size that its source wants, if the node has room for that, and returns the pod with the size that it has
-// then. The caller holds k.mu.
+// allocate gives a pod the size that its source wants, if the node has room for that, and returns the pod with the size
+// that it has then. The caller holds k.mu.
 func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,8 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 	return pod.Allocated(p, w.given)
 }
 
-// resizable returns why the node does not give a pod the size that it wants, or nothing when it does. The caller holds k.mu.
+// resizable returns why the node does not give a pod the size that it wants, or nothing when it does. The caller holds
+// k.mu.
 func (k *Kubelet) resizable(p *corev1.Pod) (reason, message string) {
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
@@ -62,7 +63,12 @@ func (k *Kubelet) resizable(p *corev1.Pod) (reason, message string) {
 		if name == corev1.ResourceCPU {
 			requested, capacity = want.MilliValue(), have.MilliValue()
 		}
-		return corev1.PodReasonInfeasible, fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, requested, capacity)
+		return corev1.PodReasonInfeasible, fmt.Sprintf(
+			"Node didn't have enough capacity: %s, requested: %d, capacity: %d",
+			name,
+			requested,
+			capacity,
+		)
 	}
 	if what, message := k.lacks(p); what != "" {
 		return corev1.PodReasonDeferred, message
@@ -70,7 +76,8 @@ func (k *Kubelet) resizable(p *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// retryResizes looks whether there is room by now for the sizes that pods wait for: first for those of the highest priority.
+// retryResizes looks whether there is room by now for the sizes that pods wait for: first for those of the highest
+// priority.
 func (k *Kubelet) retryResizes() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,8 +117,8 @@ func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error 
 	return w.k.runtime.UpdateContainerResources(ctx, step.ID, size)
 }
 
-// widen sees to it that the pod as a whole is not narrower than any of its containers, those that are yet to be made smaller and those
-// that are to be larger: a group cannot have more than the one that it is in.
+// widen sees to it that the pod as a whole is not narrower than any of its containers, those that are yet to be made
+// smaller and those that are to be larger: a group cannot have more than the one that it is in.
 func (w *worker) widen(f *pod.Facts) error {
 	limits := w.k.limits(f.Pod)
 	if w.limits == (cgroup.Limits{}) || limits == w.limits {
@@ -197,7 +204,12 @@ func (w *worker) fitsIn(ctx context.Context, f *pod.Facts, spec *corev1.Containe
 				used = c.GetMemory().GetWorkingSetBytes().GetValue()
 			}
 			if c.GetAttributes().GetId() == id && int64(used) > limit {
-				return fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", spec.Name, limit, used)
+				return fmt.Errorf(
+					"attempting to set container %q memory limit (%d) below current usage (%d)",
+					spec.Name,
+					limit,
+					used,
+				)
 			}
 		}
 	}
@@ -213,7 +225,13 @@ func (w *worker) settleResize(f *pod.Facts, step pod.Step, err error, now time.T
 	if err != nil {
 		problem = cri.Message(err)
 		if problem != f.Resize.Error {
-			w.k.event(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s", pod.ResizeMessage("Pod resize error", f.Pod, problem))
+			w.k.event(
+				f.Pod,
+				corev1.EventTypeWarning,
+				"ResizeError",
+				"%s",
+				pod.ResizeMessage("Pod resize error", f.Pod, problem),
+			)
 		}
 	}
 	w.tell(func() {
@@ -234,6 +252,12 @@ func (w *worker) tellResized(f *pod.Facts) {
 	}
 	w.mu.Unlock()
 	if done {
-		w.k.event(f.Pod, corev1.EventTypeNormal, "ResizeCompleted", "%s", pod.ResizeMessage("Pod resize completed", f.Pod, ""))
+		w.k.event(
+			f.Pod,
+			corev1.EventTypeNormal,
+			"ResizeCompleted",
+			"%s",
+			pod.ResizeMessage("Pod resize completed", f.Pod, ""),
+		)
 	}
 }

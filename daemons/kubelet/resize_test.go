@@ -48,8 +48,10 @@ func (n *node) runsWith(name, cpu string) func() bool {
 			return false
 		}
 		s := p.Status.ContainerStatuses[0]
-		return s.Resources.Limits.Cpu().Cmp(resource.MustParse(cpu)) == 0 && s.AllocatedResources.Cpu().Cmp(resource.MustParse(cpu)) == 0 &&
-			podCondition(p, corev1.PodResizeInProgress) == nil && podCondition(p, corev1.PodResizePending) == nil
+		return s.Resources.Limits.Cpu().Cmp(resource.MustParse(cpu)) == 0 &&
+			s.AllocatedResources.Cpu().Cmp(resource.MustParse(cpu)) == 0 &&
+			podCondition(p, corev1.PodResizeInProgress) == nil &&
+			podCondition(p, corev1.PodResizePending) == nil
 	}
 }
 
@@ -89,7 +91,8 @@ func TestPodsAreResizedInPlaceS23(t *testing.T) {
 	n.ask("web", "5")
 	infeasible := func() bool {
 		c := podCondition(n.pod("web"), corev1.PodResizePending)
-		return c != nil && c.Reason == corev1.PodReasonInfeasible && c.Message == "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000"
+		return c != nil && c.Reason == corev1.PodReasonInfeasible &&
+			c.Message == "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000"
 	}
 	n.until("the word that no node of this size has five", infeasible)
 	n.until("the event", n.told("ResizeInfeasible", "Node didn't have enough capacity"))
@@ -121,9 +124,11 @@ func TestResizeWaitsForRoomS23(t *testing.T) {
 	n.ask("web", "3")
 	n.until("the resize to wait", func() bool {
 		c := podCondition(n.pod("web"), corev1.PodResizePending)
-		return c != nil && c.Reason == corev1.PodReasonDeferred && c.Message == "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"
+		return c != nil && c.Reason == corev1.PodReasonDeferred &&
+			c.Message == "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"
 	})
-	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "other", metav1.DeleteOptions{}); err != nil {
+	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "other",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	n.until("the pod to have the other's place", n.runsWith("web", "3"))

@@ -55,7 +55,8 @@ func usedNow(ctx context.Context, runtime cri.Service) (used, error) {
 	return u, err
 }
 
-// figure is one number about a container or a pod, and when it was so, in nanoseconds since 1970; 0 where that is not said.
+// figure is one number about a container or a pod, and when it was so, in nanoseconds since 1970; 0 where that is not
+// said.
 type figure func(*criapi.CpuUsage, *criapi.MemoryUsage) (v float64, at int64, ok bool)
 
 func cpuFigure(c *criapi.CpuUsage, _ *criapi.MemoryUsage) (float64, int64, bool) {
@@ -94,7 +95,15 @@ func (u used) write(to io.Writer, machine Machine) error {
 		for _, b := range u.boxes {
 			m := b.GetAttributes().GetMetadata()
 			if v, at, ok := series.of(b.GetLinux().GetCpu(), b.GetLinux().GetMemory()); ok {
-				fmt.Fprintf(w, "pod_%s{namespace=%q,pod=%q} %g %d\n", series.name, m.GetNamespace(), m.GetName(), v, at/1e6)
+				fmt.Fprintf(
+					w,
+					"pod_%s{namespace=%q,pod=%q} %g %d\n",
+					series.name,
+					m.GetNamespace(),
+					m.GetName(),
+					v,
+					at/1e6,
+				)
 			}
 		}
 	}

@@ -11,13 +11,20 @@ import (
 
 func TestWhatPodsUseIsSaidOfThoseContainersThatRun(t *testing.T) {
 	o := Hollow("n", 4, 1<<30, netip.MustParsePrefix("10.0.0.0/24"), t.TempDir())
-	box, err := o.Runtime.RunPodSandbox(t.Context(), &criapi.PodSandboxConfig{Metadata: &criapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}}, "")
+	box, err := o.Runtime.RunPodSandbox(
+		t.Context(),
+		&criapi.PodSandboxConfig{Metadata: &criapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}},
+		"",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, command := range map[string]string{"busy": "stress-ng --cpu 2 --cpu-load 25 --vm-bytes 64M", "idle": "sleep infinity", "gone": "sleep infinity"} {
+	for name, command := range map[string]string{"busy": "stress-ng --cpu 2 --cpu-load 25 --vm-bytes " +
+		"64M", "idle": "sleep infinity", "gone": "sleep infinity"} {
 		id, err := o.Runtime.CreateContainer(t.Context(), box, &criapi.ContainerConfig{
-			Metadata: &criapi.ContainerMetadata{Name: name}, Image: &criapi.ImageSpec{}, Command: strings.Fields(command)}, nil)
+			Metadata: &criapi.ContainerMetadata{
+				Name: name,
+			}, Image: &criapi.ImageSpec{}, Command: strings.Fields(command)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +52,8 @@ func TestWhatPodsUseIsSaidOfThoseContainersThatRun(t *testing.T) {
 			t.Errorf("no line begins with %s in\n%s", want, text.String())
 		}
 	}
-	if strings.Contains(text.String(), `"gone"`) || strings.Contains(text.String(), `{container="busy",namespace="n",pod="p"} 0 `) {
+	if strings.Contains(text.String(), `"gone"`) ||
+		strings.Contains(text.String(), `{container="busy",namespace="n",pod="p"} 0 `) {
 		t.Errorf("a container that ended uses something, or one that runs nothing:\n%s", text.String())
 	}
 }

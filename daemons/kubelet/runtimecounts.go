@@ -21,8 +21,17 @@ type runtimeCounts struct {
 func newRuntimeCounts(r prometheus.Registerer) *runtimeCounts {
 	operation := []string{"operation_type"}
 	c := &runtimeCounts{
-		total:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_runtime_operations_total", Help: "Calls of the container runtime."}, operation),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_runtime_operations_errors_total", Help: "Calls of the container runtime that failed."}, operation),
+		total: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "kubelet_runtime_operations_total", Help: "Calls of the container runtime."},
+			operation,
+		),
+		errors: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "kubelet_runtime_operations_errors_total",
+				Help: "Calls of the container runtime that failed.",
+			},
+			operation,
+		),
 		seconds: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kubelet_runtime_operations_duration_seconds", Help: "How long calls of the container runtime took.",
 			Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14),
@@ -59,7 +68,11 @@ func (r *countedRuntime) Status(ctx context.Context) (answer *criapi.StatusRespo
 	return r.Service.Status(ctx)
 }
 
-func (r *countedRuntime) RunPodSandbox(ctx context.Context, config *criapi.PodSandboxConfig, handler string) (id string, err error) {
+func (r *countedRuntime) RunPodSandbox(
+	ctx context.Context,
+	config *criapi.PodSandboxConfig,
+	handler string,
+) (id string, err error) {
 	defer func(began time.Time) { r.counts.ended("run_podsandbox", began, err) }(time.Now())
 	return r.Service.RunPodSandbox(ctx, config, handler)
 }
@@ -79,12 +92,20 @@ func (r *countedRuntime) PodSandboxStatus(ctx context.Context, id string) (statu
 	return r.Service.PodSandboxStatus(ctx, id)
 }
 
-func (r *countedRuntime) ListPodSandbox(ctx context.Context, filter *criapi.PodSandboxFilter) (list []*criapi.PodSandbox, err error) {
+func (r *countedRuntime) ListPodSandbox(
+	ctx context.Context,
+	filter *criapi.PodSandboxFilter,
+) (list []*criapi.PodSandbox, err error) {
 	defer func(began time.Time) { r.counts.ended("list_podsandbox", began, err) }(time.Now())
 	return r.Service.ListPodSandbox(ctx, filter)
 }
 
-func (r *countedRuntime) CreateContainer(ctx context.Context, sandbox string, config *criapi.ContainerConfig, box *criapi.PodSandboxConfig) (id string, err error) {
+func (r *countedRuntime) CreateContainer(
+	ctx context.Context,
+	sandbox string,
+	config *criapi.ContainerConfig,
+	box *criapi.PodSandboxConfig,
+) (id string, err error) {
 	defer func(began time.Time) { r.counts.ended("create_container", began, err) }(time.Now())
 	return r.Service.CreateContainer(ctx, sandbox, config, box)
 }
@@ -104,7 +125,10 @@ func (r *countedRuntime) RemoveContainer(ctx context.Context, id string) (err er
 	return r.Service.RemoveContainer(ctx, id)
 }
 
-func (r *countedRuntime) ListContainers(ctx context.Context, filter *criapi.ContainerFilter) (list []*criapi.Container, err error) {
+func (r *countedRuntime) ListContainers(
+	ctx context.Context,
+	filter *criapi.ContainerFilter,
+) (list []*criapi.Container, err error) {
 	defer func(began time.Time) { r.counts.ended("list_containers", began, err) }(time.Now())
 	return r.Service.ListContainers(ctx, filter)
 }
@@ -114,12 +138,21 @@ func (r *countedRuntime) ContainerStatus(ctx context.Context, id string) (status
 	return r.Service.ContainerStatus(ctx, id)
 }
 
-func (r *countedRuntime) UpdateContainerResources(ctx context.Context, id string, resources *criapi.LinuxContainerResources) (err error) {
+func (r *countedRuntime) UpdateContainerResources(
+	ctx context.Context,
+	id string,
+	resources *criapi.LinuxContainerResources,
+) (err error) {
 	defer func(began time.Time) { r.counts.ended("update_container", began, err) }(time.Now())
 	return r.Service.UpdateContainerResources(ctx, id, resources)
 }
 
-func (r *countedRuntime) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error) {
+func (r *countedRuntime) ExecSync(
+	ctx context.Context,
+	id string,
+	command []string,
+	timeout time.Duration,
+) (stdout, stderr []byte, code int32, err error) {
 	defer func(began time.Time) { r.counts.ended("exec_sync", began, err) }(time.Now())
 	return r.Service.ExecSync(ctx, id, command, timeout)
 }
@@ -149,7 +182,9 @@ func (r *countedRuntime) ListPodSandboxStats(ctx context.Context) (list []*criap
 	return r.Service.ListPodSandboxStats(ctx)
 }
 
-func (r *countedRuntime) PodMetrics(ctx context.Context) (about []*criapi.MetricDescriptor, list []*criapi.PodSandboxMetrics, err error) {
+func (r *countedRuntime) PodMetrics(
+	ctx context.Context,
+) (about []*criapi.MetricDescriptor, list []*criapi.PodSandboxMetrics, err error) {
 	defer func(began time.Time) { r.counts.ended("list_pod_sandbox_metrics", began, err) }(time.Now())
 	return r.Service.PodMetrics(ctx)
 }
@@ -159,7 +194,12 @@ func (r *countedRuntime) ImageStatus(ctx context.Context, image string) (status 
 	return r.Service.ImageStatus(ctx, image)
 }
 
-func (r *countedRuntime) PullImage(ctx context.Context, image string, auth *criapi.AuthConfig, box *criapi.PodSandboxConfig) (ref string, err error) {
+func (r *countedRuntime) PullImage(
+	ctx context.Context,
+	image string,
+	auth *criapi.AuthConfig,
+	box *criapi.PodSandboxConfig,
+) (ref string, err error) {
 	defer func(began time.Time) { r.counts.ended("pull_image", began, err) }(time.Now())
 	return r.Service.PullImage(ctx, image, auth, box)
 }

@@ -152,7 +152,8 @@ func (k *Kubelet) routes() http.Handler {
 	return mux
 }
 
-// serveFiles serves the directory that the logs of the machine are in, and nothing that a link in it leads to elsewhere.
+// serveFiles serves the directory that the logs of the machine are in, and nothing that a link in it leads to
+// elsewhere.
 func (k *Kubelet) serveFiles(w http.ResponseWriter, r *http.Request) {
 	root, err := os.OpenRoot(filepath.Dir(k.logRoot))
 	if err != nil {
@@ -160,7 +161,8 @@ func (k *Kubelet) serveFiles(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer root.Close()
-	if info, err := root.Stat(filepath.Clean(cmp.Or(r.URL.Path, "."))); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+	if info, err := root.Stat(filepath.Clean(cmp.Or(r.URL.Path, "."))); err == nil && !info.Mode().IsRegular() &&
+		!info.IsDir() {
 		http.Error(w, "not a plain file", http.StatusForbidden)
 		return
 	}
@@ -191,7 +193,8 @@ func (k *Kubelet) findPod(r *http.Request) (*corev1.Pod, error) {
 		w.mu.Lock()
 		p, gone := w.pod, w.removed
 		w.mu.Unlock()
-		if p.Namespace == namespace && p.Name == name && (uid == "" || string(p.UID) == uid || pod.Static(p)) && (found == nil || !gone) {
+		if p.Namespace == namespace && p.Name == name && (uid == "" || string(p.UID) == uid || pod.Static(p)) &&
+			(found == nil || !gone) {
 			found = p
 		}
 	}
@@ -245,7 +248,8 @@ func removed(p *corev1.Pod, name string, previous bool) (pod.Container, bool) {
 }
 
 func waitingReason(p *corev1.Pod, name string) string {
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses) {
 		if s.Name == name && s.State.Waiting != nil {
 			switch s.State.Waiting.Reason {
 			case "ErrImagePull", "ImagePullBackOff":
@@ -311,7 +315,8 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 	if log, err := openLog(k.logRoot, path); err == nil {
 		log.Close()
 	} else {
-		http.Error(w, fmt.Sprintf("unable to retrieve container logs for %s://%s", k.engine, c.ID), http.StatusInternalServerError)
+		http.Error(w, fmt.Sprintf("unable to retrieve container logs for "+
+			"%s://%s", k.engine, c.ID), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain")

@@ -25,10 +25,18 @@ import (
 
 // serving returns the source of the server's certificate: the file of the configuration, which is read again when it
 // changes; the cluster, which signs it while keep runs; or a self-signed one. keep is nil where nothing has to run.
-func (k *Kubelet) serving() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context), err error) {
+func (k *Kubelet) serving() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context),
+	err error) {
 	switch {
 	case k.file.ServerTLSBootstrap:
-		asking, err := NewServing(k.client, k.name, k.ips, filepath.Join(k.cfg.RootDir, "pki"), k.env.Log, k.metrics.serverErrors)
+		asking, err := NewServing(
+			k.client,
+			k.name,
+			k.ips,
+			filepath.Join(k.cfg.RootDir, "pki"),
+			k.env.Log,
+			k.metrics.serverErrors,
+		)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -48,7 +56,9 @@ func (k *Kubelet) serving() (get func(*tls.ClientHelloInfo) (*tls.Certificate, e
 }
 
 // errUnsigned is the error of handshakes before the first serving certificate is approved and signed.
-var errUnsigned = errors.New("serverTLSBootstrap: no serving certificate yet: its request (kubectl get csr) waits to be approved")
+var errUnsigned = errors.New(
+	"serverTLSBootstrap: no serving certificate yet: its request (kubectl get csr) waits to be approved",
+)
 
 // Serving is a serving certificate that the cluster signs. Its files are named as upstream's kubelet names them.
 type Serving struct {
@@ -83,8 +93,12 @@ func NewServing(
 	for _, ip := range ips {
 		wanted.IPAddresses = append(wanted.IPAddresses, net.ParseIP(ip))
 	}
-	s := &Serving{dir: dir, failures: failures, ask: signing{api: api, log: log, wanted: wanted, signer: certificatesv1.KubeletServingSignerName,
-		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}}}
+	s := &Serving{
+		dir:      dir,
+		failures: failures,
+		ask: signing{api: api, log: log, wanted: wanted, signer: certificatesv1.KubeletServingSignerName,
+			usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}},
+	}
 	path := filepath.Join(dir, currentServing)
 	pair, err := tls.LoadX509KeyPair(path, path)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// checkSettings refuses a configuration that this kubelet would not carry out: an owner who believes in a setting that does nothing
-// is worse off than one whose kubelet says why it does not start.
+// checkSettings refuses a configuration that this kubelet would not carry out: an owner who believes in a setting that
+// does nothing is worse off than one whose kubelet says why it does not start.
 func checkSettings(f *config.KubeletFile) error {
 	if err := config.Check(f); err != nil {
 		return fmt.Errorf("the kubelet's configuration: %w", err)
@@ -25,8 +25,8 @@ var kernelDefaults = []struct{ name, want string }{
 	{"kernel/keys/root_maxkeys", "1000000"}, {"kernel/keys/root_maxbytes", "25000000"},
 }
 
-// checkKernel returns how the kernel differs from the defaults that a kubelet with protectKernelDefaults insists on. This kubelet never
-// changes them by itself. sys is /proc/sys.
+// checkKernel returns how the kernel differs from the defaults that a kubelet with protectKernelDefaults insists on.
+// This kubelet never changes them by itself. sys is /proc/sys.
 func checkKernel(sys string) error {
 	var found []error
 	for _, d := range kernelDefaults {
@@ -36,7 +36,15 @@ func checkKernel(sys string) error {
 			continue
 		}
 		if have := strings.TrimSpace(string(data)); have != d.want {
-			found = append(found, fmt.Errorf("protectKernelDefaults: invalid kernel flag: %s, expected value: %s, actual value: %s", d.name, d.want, have))
+			found = append(
+				found,
+				fmt.Errorf(
+					"protectKernelDefaults: invalid kernel flag: %s, expected value: %s, actual value: %s",
+					d.name,
+					d.want,
+					have,
+				),
+			)
 		}
 	}
 	return errors.Join(found...)

@@ -25,7 +25,9 @@ func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
 		"imagePullCredentialsVerificationPolicy": func(f *config.KubeletFile) { f.ImagePullCredentialsVerificationPolicy = "Sometimes" },
 		"preloadedImagesVerificationAllowlist: requires": func(f *config.KubeletFile) { f.PreloadedImagesVerificationAllowlist = []string{"a"} },
 		"preloadedImagesVerificationAllowlist: \"a/b:1\"": func(f *config.KubeletFile) {
-			f.ImagePullCredentialsVerificationPolicy, f.PreloadedImagesVerificationAllowlist = config.VerifyAllButAllowed, []string{"registry:5000/a/*", "a", "a/b:1"}
+			f.ImagePullCredentialsVerificationPolicy,
+				f.PreloadedImagesVerificationAllowlist = config.VerifyAllButAllowed,
+				[]string{"registry:5000/a/*", "a", "a/b:1"}
 		},
 		"authorization.mode": func(f *config.KubeletFile) { f.Authorization.Mode = "other" },
 		"kind":               func(f *config.KubeletFile) { f.Kind = "KubeProxyConfiguration" },
@@ -33,7 +35,8 @@ func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
 	} {
 		f := config.DefaultKubeletFile()
 		change(&f)
-		if err := checkSettings(&f); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := checkSettings(&f); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v", want, err)
 		}
 	}
@@ -56,7 +59,8 @@ func TestKernelIsHeldToItsDefaults(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(sys, "kernel/panic"), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkKernel(sys); err == nil || !strings.Contains(err.Error(), "kernel/panic, expected value: 10, actual value: 0") {
+	if err := checkKernel(sys); err == nil ||
+		!strings.Contains(err.Error(), "kernel/panic, expected value: 10, actual value: 0") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -68,7 +72,12 @@ type slow struct {
 	release   chan struct{}
 }
 
-func (s *slow) PullImage(ctx context.Context, name string, auth *criapi.AuthConfig, box *criapi.PodSandboxConfig) (string, error) {
+func (s *slow) PullImage(
+	ctx context.Context,
+	name string,
+	auth *criapi.AuthConfig,
+	box *criapi.PodSandboxConfig,
+) (string, error) {
 	if n := s.now.Add(1); n > s.most.Load() {
 		s.most.Store(n)
 	}

@@ -40,7 +40,17 @@ func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
 	}
 	now := time.Now()
 	if o.err != nil {
-		w.k.env.Log.Warn("step failed", "pod", key(f.Pod), "step", step.Kind, "container", step.Container, "error", o.err)
+		w.k.env.Log.Warn(
+			"step failed",
+			"pod",
+			key(f.Pod),
+			"step",
+			step.Kind,
+			"container",
+			step.Container,
+			"error",
+			o.err,
+		)
 	}
 	switch step.Kind {
 	case pod.Prepare:
@@ -53,14 +63,22 @@ func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
 		default:
 			reason, message := "FailedMount", joined(o.err)
 			if d, ok := errors.AsType[*devicesError](o.err); ok {
-				reason, message = "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: "+joined(d.error)
+				reason, message = "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: "+joined(
+					d.error,
+				)
 			}
 			w.k.event(f.Pod, corev1.EventTypeWarning, reason, "%s", message)
 			w.holdPod(now, "ContainerCreating", "")
 		}
 	case pod.RunSandbox:
 		if o.err != nil {
-			w.k.event(f.Pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: %s", cri.Message(o.err))
+			w.k.event(
+				f.Pod,
+				corev1.EventTypeWarning,
+				"FailedCreatePodSandBox",
+				"Failed to create pod sandbox: %s",
+				cri.Message(o.err),
+			)
 			w.holdPod(now, "ContainerCreating", "")
 		} else {
 			w.retries = 0
@@ -107,7 +125,8 @@ func (w *worker) holdOn(now time.Time) {
 	w.hold = now.Add(min(50*time.Millisecond<<min(w.retries, 6), 2*time.Second))
 }
 
-// settleAdmission takes in whether the pod's network policies hold. Why they do not is told once, however often it is asked.
+// settleAdmission takes in whether the pod's network policies hold. Why they do not is told once, however often it is
+// asked.
 func (w *worker) settleAdmission(f *pod.Facts, step pod.Step, err error, now time.Time) {
 	if err == nil {
 		w.admitted, w.refused, w.retries = step.SandboxID, "", 0
@@ -115,7 +134,13 @@ func (w *worker) settleAdmission(f *pod.Facts, step pod.Step, err error, now tim
 	}
 	if message := joined(err); message != w.refused {
 		w.refused = message
-		w.k.event(f.Pod, corev1.EventTypeWarning, "NetworkNotReady", "Containers wait for the pod's network policies: %s", message)
+		w.k.event(
+			f.Pod,
+			corev1.EventTypeWarning,
+			"NetworkNotReady",
+			"Containers wait for the pod's network policies: %s",
+			message,
+		)
 	}
 	w.holdOn(now)
 }

@@ -43,14 +43,28 @@ func (s signing) sign(ctx context.Context) (certs.Pair, error) {
 	if err != nil {
 		return certs.Pair{}, fmt.Errorf("encode a certificate signing request: %w", err)
 	}
-	created, err := s.api.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
-		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: s.signer, Usages: s.usages},
-	}, metav1.CreateOptions{})
+	created, err := s.api.CertificatesV1().
+		CertificateSigningRequests().
+		Create(ctx, &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				Request:    request,
+				SignerName: s.signer,
+				Usages:     s.usages,
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return certs.Pair{}, fmt.Errorf("create a certificate signing request: %w", err)
 	}
-	s.log.Info("waiting for a certificate to be approved and signed", "request", created.Name, "signer", s.signer, "subject", s.wanted.Subject.String())
+	s.log.Info(
+		"waiting for a certificate to be approved and signed",
+		"request",
+		created.Name,
+		"signer",
+		s.signer,
+		"subject",
+		s.wanted.Subject.String(),
+	)
 	cert, err := s.await(ctx, created.Name, created.UID)
 	if err != nil {
 		return certs.Pair{}, fmt.Errorf("wait for certificate signing request %s: %w", created.Name, err)

@@ -100,7 +100,13 @@ func seeTarget(config *criapi.ContainerConfig, f *pod.Facts, name string) error 
 }
 
 // containerConfig gathers what a container gets from outside its specification.
-func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1.Container, attempt uint32, image *criapi.Image) (*criapi.ContainerConfig, error) {
+func (w *worker) containerConfig(
+	ctx context.Context,
+	f *pod.Facts,
+	spec *corev1.Container,
+	attempt uint32,
+	image *criapi.Image,
+) (*criapi.ContainerConfig, error) {
 	k := w.k
 	p := f.Pod.DeepCopy()
 	now := pod.Status(f)
@@ -113,13 +119,18 @@ func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := k.volumes.Mounts(p, spec, func(s string) (string, error) { return cri.ExpandPath(s, env) }, func() (bool, error) {
-		handler, err := w.handler(ctx, p)
-		if err != nil {
-			return false, err
-		}
-		return k.runtime.RecursiveReadOnly(ctx, handler)
-	})
+	mounts, err := k.volumes.Mounts(
+		p,
+		spec,
+		func(s string) (string, error) { return cri.ExpandPath(s, env) },
+		func() (bool, error) {
+			handler, err := w.handler(ctx, p)
+			if err != nil {
+				return false, err
+			}
+			return k.runtime.RecursiveReadOnly(ctx, handler)
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +184,13 @@ func (k *Kubelet) listServices(ctx context.Context) ([]*corev1.Service, error) {
 }
 
 // hook carries out a lifecycle handler.
-func (w *worker) hook(ctx context.Context, f *pod.Facts, spec *corev1.Container, id string, h *corev1.LifecycleHandler) error {
+func (w *worker) hook(
+	ctx context.Context,
+	f *pod.Facts,
+	spec *corev1.Container,
+	id string,
+	h *corev1.LifecycleHandler,
+) error {
 	switch {
 	case h.Exec != nil:
 		_, stderr, code, err := w.k.runtime.ExecSync(ctx, id, h.Exec.Command, hookTime)
@@ -203,7 +220,8 @@ func (k *Kubelet) linkLog(p *corev1.Pod, container string, attempt uint32, id st
 		return
 	}
 	link := filepath.Join(dir, fmt.Sprintf("%s_%s_%s-%s.log", p.Name, p.Namespace, container, id))
-	// Relative, so that it leads to the log also where the directory of logs is mounted elsewhere, and when it is served.
+	// Relative, so that it leads to the log also where the directory of logs is mounted elsewhere, and when it is
+	// served.
 	log, err := filepath.Rel(dir, filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(container, attempt)))
 	if err != nil {
 		return

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// staticRecord is what the directory of static pods last held, kept over restarts of the kubelet. What cannot be read is not gone: a
-// directory that is missing, or that another one lies over, and a manifest that is broken end no pod, and the record says which pods
-// those are.
+// staticRecord is what the directory of static pods last held, kept over restarts of the kubelet. What cannot be read
+// is not gone: a directory that is missing, or that another one lies over, and a manifest that is broken end no pod,
+// and the record says which pods those are.
 type staticRecord struct {
 	Device uint64               `json:"device"` // of the directory, with
 	Inode  uint64               `json:"inode"`
@@ -52,7 +52,8 @@ func (k *Kubelet) saveRecord(r staticRecord) error {
 	return nil
 }
 
-// writeRecord has the record outlive a loss of power: one that cannot be read afterwards would keep every static pod from starting.
+// writeRecord has the record outlive a loss of power: one that cannot be read afterwards would keep every static pod
+// from starting.
 func (k *Kubelet) writeRecord(data []byte) error {
 	f, err := os.OpenFile(k.recordPath()+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {

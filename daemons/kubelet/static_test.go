@@ -8,7 +8,8 @@ import (
 )
 
 func manifestOf(name, image string) string {
-	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: default}\nspec: {containers: [{name: main, image: '" + image + "'}]}\n"
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: default}\nspec: {containers: " +
+		"[{name: main, image: '" + image + "'}]}\n"
 }
 
 func (n *node) manifest(name, text string) string {
@@ -23,7 +24,8 @@ func (n *node) manifest(name, text string) string {
 	return path
 }
 
-// A directory that is missing, or that an empty one lies over, says nothing of the pods that it had, also to a kubelet that just began.
+// A directory that is missing, or that an empty one lies over, says nothing of the pods that it had, also to a kubelet
+// that just began.
 func TestStaticPodsOutliveTheirDirectoryS23(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, dir string){
 		"missing": func(t *testing.T, dir string) {
@@ -73,7 +75,13 @@ func TestStaticPodsOutliveTheirDirectoryS23(t *testing.T) {
 
 func TestABrokenManifestHoldsItsOwnPodAloneS23(t *testing.T) {
 	n := newNode(t)
-	etcd, other := n.manifest("etcd.yaml", manifestOf("etcd", "etcd:1")), n.manifest("other.yaml", manifestOf("other", "other:1"))
+	etcd, other := n.manifest(
+		"etcd.yaml",
+		manifestOf("etcd", "etcd:1"),
+	), n.manifest(
+		"other.yaml",
+		manifestOf("other", "other:1"),
+	)
 	k := n.built()
 	if err := k.readManifests(); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,13 @@ type entry struct {
 
 func newStatuses(client kubernetes.Interface, log *slog.Logger) *statuses {
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 10*time.Second)
-	return &statuses{client: client, log: log, writers: 8, pods: map[types.UID]*entry{}, queue: workqueue.NewTypedRateLimitingQueue(limit)}
+	return &statuses{
+		client:  client,
+		log:     log,
+		writers: 8,
+		pods:    map[types.UID]*entry{},
+		queue:   workqueue.NewTypedRateLimitingQueue(limit),
+	}
 }
 
 func (s *statuses) run(ctx context.Context) {
@@ -130,7 +136,9 @@ func (s *statuses) flush(ctx context.Context, uid types.UID) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	written, err := s.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	written, err := s.client.CoreV1().
+		Pods(p.Namespace).
+		Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("write the status of pod %s: %w", key(p), err)
 	}

@@ -14,7 +14,8 @@ import (
 // kill ends one container: its preStop handler first, within the same grace period.
 func (w *worker) kill(ctx context.Context, f *pod.Facts, name, id string, grace time.Duration) error {
 	began := time.Now()
-	if spec := pod.Find(f.Pod, name); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil && grace > time.Second {
+	if spec := pod.Find(f.Pod, name); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil &&
+		grace > time.Second {
 		hook, cancel := context.WithTimeout(ctx, grace)
 		if err := w.hook(hook, f, spec, id, spec.Lifecycle.PreStop); err != nil && ctx.Err() == nil {
 			w.k.containerEvent(f.Pod, spec, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")

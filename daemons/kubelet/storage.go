@@ -42,7 +42,9 @@ func (k *Kubelet) layers(ctx context.Context) (map[types.UID]map[string]int64, e
 			found[uid] = map[string]int64{}
 		}
 		for _, c := range s.GetLinux().GetContainers() {
-			found[uid][c.GetAttributes().GetMetadata().GetName()] += int64(c.GetWritableLayer().GetUsedBytes().GetValue())
+			found[uid][c.GetAttributes().GetMetadata().GetName()] += int64(
+				c.GetWritableLayer().GetUsedBytes().GetValue(),
+			)
 		}
 	}
 	return found, nil
@@ -101,11 +103,15 @@ func limitsStorage(p *corev1.Pod) bool {
 func overStorage(p *corev1.Pod, s storage) string {
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{})
 	if whole, limited := limits[corev1.ResourceEphemeralStorage]; limited && s.sum() > whole.Value() {
-		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", whole.String())
+		return fmt.Sprintf(
+			"Pod ephemeral local storage usage exceeds the total limit of containers %s. ",
+			whole.String(),
+		)
 	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		if limit, ok := c.Resources.Limits[corev1.ResourceEphemeralStorage]; ok && s.containers[c.Name] > limit.Value() {
+		if limit, ok := c.Resources.Limits[corev1.ResourceEphemeralStorage]; ok &&
+			s.containers[c.Name] > limit.Value() {
 			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
 		}
 	}

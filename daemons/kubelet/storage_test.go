@@ -21,7 +21,9 @@ func TestLimitsOfStorageHoldForPodsAndContainersS26(t *testing.T) {
 		if s == "" {
 			return corev1.ResourceRequirements{}
 		}
-		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse(s)}}
+		return corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse(s)},
+		}
 	}
 	const mib = 1 << 20
 	for name, c := range map[string]struct {
@@ -29,13 +31,19 @@ func TestLimitsOfStorageHoldForPodsAndContainersS26(t *testing.T) {
 		used storage
 		want string
 	}{
-		"no limits":          {"", "", storage{map[string]int64{"a": 1 << 40}, 1 << 40}, ""},
-		"within":             {"2Mi", "2Mi", storage{map[string]int64{"a": mib, "b": mib}, mib}, ""},
-		"one container":      {"1Mi", "5Mi", storage{map[string]int64{"a": 2 * mib}, 0}, `Container a exceeded its local ephemeral storage limit "1Mi". `},
-		"all together":       {"2Mi", "2Mi", storage{map[string]int64{"a": mib, "b": mib}, 3 * mib}, "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "},
-		"the other's beside": {"1Mi", "", storage{map[string]int64{"b": 2 * mib}, 0}, "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "},
+		"no limits":     {"", "", storage{map[string]int64{"a": 1 << 40}, 1 << 40}, ""},
+		"within":        {"2Mi", "2Mi", storage{map[string]int64{"a": mib, "b": mib}, mib}, ""},
+		"one container": {"1Mi", "5Mi", storage{map[string]int64{"a": 2 * mib}, 0}, `Container a exceeded its local ephemeral storage limit "1Mi". `},
+		"all together": {"2Mi", "2Mi", storage{map[string]int64{"a": mib, "b": mib}, 3 * mib}, "Pod ephemeral local " +
+			"storage usage exceeds the total limit of containers 4Mi. "},
+		"the other's beside": {"1Mi", "", storage{map[string]int64{"b": 2 * mib}, 0}, "Pod ephemeral local storage " +
+			"usage exceeds the total limit of containers 1Mi. "},
 	} {
-		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: limit(c.a)}, {Name: "b", Resources: limit(c.b)}}}}
+		p := &corev1.Pod{
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "a", Resources: limit(c.a)}, {Name: "b", Resources: limit(c.b)}},
+			},
+		}
 		if got := overStorage(p, c.used); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
@@ -69,8 +77,11 @@ func TestPodsThatWriteMoreThanTheyMayAreEvictedS26(t *testing.T) {
 		"its log": {0, func(n *node) {
 			n.put(filepath.Join(n.options.LogRoot, "default_web_uid-web", "main", "0.log.old"))
 		}},
-		"its hosts":      {0, func(n *node) { n.put(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "etc-hosts")) }},
-		"its last words": {0, func(n *node) { n.put(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "containers", "main", "0")) }},
+		"its hosts": {0, func(n *node) { n.put(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "etc-hosts")) }},
+		"its last words": {0, func(n *node) {
+			n.put(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "containers",
+				"main", "0"))
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -81,9 +92,14 @@ func TestPodsThatWriteMoreThanTheyMayAreEvictedS26(t *testing.T) {
 			}
 			n.runs(k)
 			p := simplePod("web")
-			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("3Mi")}
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+				corev1.ResourceEphemeralStorage: resource.MustParse("3Mi"),
+			}
 			n.create(p)
-			n.until("the pod to run", func() bool { p := n.pod("web"); return p.Status.Phase != "" && p.Status.Phase != corev1.PodPending })
+			n.until(
+				"the pod to run",
+				func() bool { p := n.pod("web"); return p.Status.Phase != "" && p.Status.Phase != corev1.PodPending },
+			)
 			c.grow(n)
 			n.until("the pod to be evicted", func() bool {
 				s := n.pod("web").Status
@@ -108,7 +124,9 @@ func TestStatisticsAreReadOnlyForPodsWithLimits(t *testing.T) {
 		n.runs(k)
 		p := simplePod("web")
 		if limited {
-			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("3Mi")}
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+				corev1.ResourceEphemeralStorage: resource.MustParse("3Mi"),
+			}
 		}
 		n.create(p)
 		n.until("the pod to run", func() bool { return isReady(n.pod("web")) })
@@ -141,7 +159,8 @@ func TestEphemeralContainersAreRefusedWithoutTheirPodS23(t *testing.T) {
 	n.until("the event", n.told("UserNamespacesNotSupported", "container look"))
 	n.until("the container to say why it does not start", func() bool {
 		s := n.pod("web").Status.EphemeralContainerStatuses
-		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CreateContainerConfigError" && strings.Contains(s[0].State.Waiting.Message, "Unmasked")
+		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CreateContainerConfigError" &&
+			strings.Contains(s[0].State.Waiting.Message, "Unmasked")
 	})
 	if !isReady(n.pod("web")) {
 		t.Error("the pod is not ready any more")

@@ -25,7 +25,8 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	to, err := k.runtime.Exec(r.Context(), &criapi.ExecRequest{
-		ContainerId: c.ID, Cmd: q["command"], Tty: on(q, "tty"), Stdin: on(q, "input", "stdin"), Stdout: on(q, "output", "stdout"),
+		ContainerId: c.ID, Cmd: q["command"], Tty: on(q, "tty"), Stdin: on(q, "input", "stdin"),
+		Stdout: on(q, "output", "stdout"),
 		Stderr: on(q, "error", "stderr") && !on(q, "tty"),
 	})
 	k.stream(w, r, to, err)
@@ -69,8 +70,8 @@ func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
 	k.stream(w, r, to, err)
 }
 
-// on reports whether one of a query's names is set: upstream has two for each. As everywhere in the API, whatever is there says yes
-// but 0 and false, in any case of letters.
+// on reports whether one of a query's names is set: upstream has two for each. As everywhere in the API, whatever is
+// there says yes but 0 and false, in any case of letters.
 func on(q url.Values, names ...string) bool {
 	for _, n := range names {
 		if v := q[n]; len(v) > 0 && v[0] != "0" && !strings.EqualFold(v[0], "false") {

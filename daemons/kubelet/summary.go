@@ -25,14 +25,24 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 	now := metav1.Now()
 	if available, capacity, err := k.machine.Memory(); err == nil {
 		used, free := uint64(capacity-available), uint64(available)
-		summary.Node.Memory = &stats.MemoryStats{Time: now, AvailableBytes: &free, UsageBytes: &used, WorkingSetBytes: &used}
+		summary.Node.Memory = &stats.MemoryStats{
+			Time:            now,
+			AvailableBytes:  &free,
+			UsageBytes:      &used,
+			WorkingSetBytes: &used,
+		}
 	}
 	if nanos, err := k.machine.CPU(); err == nil {
 		summary.Node.CPU = &stats.CPUStats{Time: now, UsageCoreNanoSeconds: &nanos}
 	}
 	if d, err := k.machine.Disk(); err == nil {
 		available, capacity, used := uint64(d.Available), uint64(d.Capacity), uint64(d.Capacity-d.Available)
-		summary.Node.Fs = &stats.FsStats{Time: now, AvailableBytes: &available, CapacityBytes: &capacity, UsedBytes: &used}
+		summary.Node.Fs = &stats.FsStats{
+			Time:           now,
+			AvailableBytes: &available,
+			CapacityBytes:  &capacity,
+			UsedBytes:      &used,
+		}
 	}
 	uses := k.claimUses()
 	for _, b := range boxes {
@@ -41,12 +51,19 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 		l := b.GetLinux()
 		p.CPU, p.Memory = cpuStats(l.GetCpu()), memoryStats(l.GetMemory())
 		if n := l.GetNetwork().GetDefaultInterface(); n != nil {
-			p.Network = &stats.NetworkStats{Time: stampOf(l.GetNetwork().GetTimestamp()), InterfaceStats: stats.InterfaceStats{
-				Name: n.Name, RxBytes: number(n.RxBytes), TxBytes: number(n.TxBytes), RxErrors: number(n.RxErrors), TxErrors: number(n.TxErrors)}}
+			p.Network = &stats.NetworkStats{
+				Time: stampOf(l.GetNetwork().GetTimestamp()),
+				InterfaceStats: stats.InterfaceStats{
+					Name: n.Name, RxBytes: number(n.RxBytes), TxBytes: number(n.TxBytes), RxErrors: number(n.RxErrors),
+					TxErrors: number(n.TxErrors)},
+			}
 		}
 		for _, c := range l.GetContainers() {
 			p.Containers = append(p.Containers, stats.ContainerStats{
-				Name: c.GetAttributes().GetMetadata().GetName(), CPU: cpuStats(c.GetCpu()), Memory: memoryStats(c.GetMemory()),
+				Name: c.GetAttributes().
+					GetMetadata().
+					GetName(),
+				CPU: cpuStats(c.GetCpu()), Memory: memoryStats(c.GetMemory()),
 			})
 		}
 		p.VolumeStats = volumeStats(p.PodRef, uses[types.UID(p.PodRef.UID)])
@@ -70,7 +87,11 @@ func cpuStats(c *criapi.CpuUsage) *stats.CPUStats {
 	if c == nil {
 		return nil
 	}
-	return &stats.CPUStats{Time: stampOf(c.Timestamp), UsageNanoCores: number(c.UsageNanoCores), UsageCoreNanoSeconds: number(c.UsageCoreNanoSeconds)}
+	return &stats.CPUStats{
+		Time:                 stampOf(c.Timestamp),
+		UsageNanoCores:       number(c.UsageNanoCores),
+		UsageCoreNanoSeconds: number(c.UsageCoreNanoSeconds),
+	}
 }
 
 func memoryStats(m *criapi.MemoryUsage) *stats.MemoryStats {
@@ -78,7 +99,11 @@ func memoryStats(m *criapi.MemoryUsage) *stats.MemoryStats {
 		return nil
 	}
 	return &stats.MemoryStats{
-		Time: stampOf(m.Timestamp), WorkingSetBytes: number(m.WorkingSetBytes), AvailableBytes: number(m.AvailableBytes),
-		UsageBytes: number(m.UsageBytes), RSSBytes: number(m.RssBytes), PageFaults: number(m.PageFaults), MajorPageFaults: number(m.MajorPageFaults),
+		Time: stampOf(
+			m.Timestamp,
+		), WorkingSetBytes: number(m.WorkingSetBytes), AvailableBytes: number(m.AvailableBytes),
+		UsageBytes: number(
+			m.UsageBytes,
+		), RSSBytes: number(m.RssBytes), PageFaults: number(m.PageFaults), MajorPageFaults: number(m.MajorPageFaults),
 	}
 }

@@ -50,7 +50,9 @@ func TestATerminatingPodIsProbedForReadinessAlone(t *testing.T) {
 	n.start()
 	p := simplePod("web")
 	p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = probeOf("ready"), probeOf("alive")
-	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"drain"}}}}
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+		PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"drain"}}},
+	}
 	n.create(p)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web",

@@ -165,8 +165,16 @@ func (k *Kubelet) tellHanging(all []mountedClaim, claim string, since time.Durat
 // volumeStats are a pod's volumes as the summary has them.
 func volumeStats(p stats.PodReference, uses []claimUse) (found []stats.VolumeStats) {
 	for _, u := range uses {
-		found = append(found, stats.VolumeStats{Name: u.volume, PVCRef: &stats.PVCReference{Namespace: p.Namespace, Name: u.claim}, FsStats: stats.FsStats{
-			CapacityBytes: &u.Capacity, UsedBytes: &u.Used, AvailableBytes: &u.Available, Inodes: &u.Inodes, InodesUsed: &u.InodesUsed, InodesFree: &u.InodesFree}})
+		found = append(
+			found,
+			stats.VolumeStats{
+				Name:   u.volume,
+				PVCRef: &stats.PVCReference{Namespace: p.Namespace, Name: u.claim},
+				FsStats: stats.FsStats{
+					CapacityBytes: &u.Capacity, UsedBytes: &u.Used, AvailableBytes: &u.Available, Inodes: &u.Inodes,
+					InodesUsed: &u.InodesUsed, InodesFree: &u.InodesFree},
+			},
+		)
 	}
 	return found
 }
@@ -185,11 +193,20 @@ var volumeFigures = []struct {
 	of   func(volume.Use) uint64
 }{
 	{volumeDesc("capacity_bytes", "Capacity in bytes of the volume"), func(u volume.Use) uint64 { return u.Capacity }},
-	{volumeDesc("available_bytes", "Number of available bytes in the volume"), func(u volume.Use) uint64 { return u.Available }},
+	{
+		volumeDesc("available_bytes", "Number of available bytes in the volume"),
+		func(u volume.Use) uint64 { return u.Available },
+	},
 	{volumeDesc("used_bytes", "Number of used bytes in the volume"), func(u volume.Use) uint64 { return u.Used }},
 	{volumeDesc("inodes", "Maximum number of inodes in the volume"), func(u volume.Use) uint64 { return u.Inodes }},
-	{volumeDesc("inodes_free", "Number of free inodes in the volume"), func(u volume.Use) uint64 { return u.InodesFree }},
-	{volumeDesc("inodes_used", "Number of used inodes in the volume"), func(u volume.Use) uint64 { return u.InodesUsed }},
+	{
+		volumeDesc("inodes_free", "Number of free inodes in the volume"),
+		func(u volume.Use) uint64 { return u.InodesFree },
+	},
+	{
+		volumeDesc("inodes_used", "Number of used inodes in the volume"),
+		func(u volume.Use) uint64 { return u.InodesUsed },
+	},
 }
 
 // Describe implements prometheus.Collector.
@@ -207,7 +224,8 @@ func (m volumeMetrics) Collect(to chan<- prometheus.Metric) {
 			if at := (types.NamespacedName{Namespace: u.namespace, Name: u.claim}); !seen[at] {
 				seen[at] = true
 				for _, f := range volumeFigures {
-					to <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(f.of(u.Use)), u.namespace, u.claim)
+					to <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(f.of(u.Use)),
+						u.namespace, u.claim)
 				}
 			}
 		}
@@ -219,6 +237,13 @@ func (k *Kubelet) tellUnbounded(name string, why error) {
 	k.unboundedOnce.Do(func() {
 		k.env.Log.Warn("volumes are not held to their size", "first", name, "reason", why)
 		ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: types.UID(k.name)}
-		k.events.Eventf(ref, corev1.EventTypeWarning, "VolumesNotBounded", "volumes of this node, %s the first, are not held to their size: %v", name, why)
+		k.events.Eventf(
+			ref,
+			corev1.EventTypeWarning,
+			"VolumesNotBounded",
+			"volumes of this node, %s the first, are not held to their size: %v",
+			name,
+			why,
+		)
 	})
 }

@@ -9,12 +9,16 @@ import (
 // Who asks for the log of a container that has none is told why it does not start, whatever kind of container it is.
 func TestLogOfAContainerThatWaitsNamesTheReasonS08(t *testing.T) {
 	waits := func(name, reason string) []corev1.ContainerStatus {
-		return []corev1.ContainerStatus{{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+		return []corev1.ContainerStatus{
+			{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}},
+		}
 	}
 	p := &corev1.Pod{Status: corev1.PodStatus{
-		InitContainerStatuses:      waits("init", "CrashLoopBackOff"),
-		ContainerStatuses:          waits("web", "PodInitializing"),
-		EphemeralContainerStatuses: append(waits("debug", "CreateContainerConfigError"), waits("pull", "ImagePullBackOff")...),
+		InitContainerStatuses: waits("init", "CrashLoopBackOff"),
+		ContainerStatuses:     waits("web", "PodInitializing"),
+		EphemeralContainerStatuses: append(
+			waits("debug", "CreateContainerConfigError"),
+			waits("pull", "ImagePullBackOff")...),
 	}}
 	for name, want := range map[string]string{
 		"init": "CrashLoopBackOff", "web": "PodInitializing", "debug": "CreateContainerConfigError",

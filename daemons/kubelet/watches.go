@@ -20,8 +20,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Watches follow what kubelets need to know of the API: the pods that are on nodes, and the services that pods find in their
-// environment. A kubelet has Watches of its own, unless it shares those of its process, where there are many.
+// Watches follow what kubelets need to know of the API: the pods that are on nodes, and the services that pods find in
+// their environment. A kubelet has Watches of its own, unless it shares those of its process, where there are many.
 type Watches struct {
 	onNodes, all *informers.Factory
 	pods         cache.ResourceEventHandlerRegistration
@@ -36,8 +36,8 @@ type Watches struct {
 // podFollower is told of the pods of one node. What it does must not wait for anything: other nodes are told after it.
 type podFollower struct{ seen, lost func(*corev1.Pod) }
 
-// ShareWatches returns watches for all kubelets of a process, over a client that may list pods, services and nodes. They run
-// until Run ends, which comes after the kubelets.
+// ShareWatches returns watches for all kubelets of a process, over a client that may list pods, services and nodes.
+// They run until Run ends, which comes after the kubelets.
 func ShareWatches(client kubernetes.Interface) (*Watches, error) {
 	w, err := newWatches(client, fields.OneTermNotEqualSelector("spec.nodeName", ""))
 	if err == nil {
@@ -122,8 +122,8 @@ func (w *Watches) tell(old, p *corev1.Pod) {
 	}
 }
 
-// follow has f told of the pods of a node, first of those that there are, until leave is called. Of these the ones come first that have run, and
-// then the older: who comes later has to go where there is no room for both.
+// follow has f told of the pods of a node, first of those that there are, until leave is called. Of these the ones come
+// first that have run, and then the older: who comes later has to go where there is no room for both.
 func (w *Watches) follow(node string, f podFollower) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,8 @@ func (w *Watches) follow(node string, f podFollower) (leave func()) {
 		return 1
 	}
 	for _, p := range slices.SortedFunc(maps.Values(w.told[node]), func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(place(a), place(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(place(a), place(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.UID, b.UID))
 	}) {
 		f.seen(p)
 	}

@@ -68,10 +68,12 @@ type worker struct {
 
 func newWorker(k *Kubelet, p *corev1.Pod) *worker {
 	return &worker{
-		k: k, wake: make(chan struct{}, 1), pod: p, desired: p, given: pod.Wanted(p), dirty: true, firstSeen: time.Now(),
-		probes: map[string]pod.Probe{}, exited: map[string]pod.Container{}, waits: map[string]pod.Wait{},
-		backoff: map[string]pod.Backoff{}, backing: map[string]string{}, pulls: map[string]pod.Backoff{}, probing: map[string]*probing{},
-		held: map[string]time.Time{}, tries: map[string]int{},
+		k: k, wake: make(chan struct{}, 1), pod: p, desired: p, given: pod.Wanted(p), dirty: true,
+		firstSeen: time.Now(),
+		probes:    map[string]pod.Probe{}, exited: map[string]pod.Container{}, waits: map[string]pod.Wait{},
+		backoff: map[string]pod.Backoff{}, backing: map[string]string{}, pulls: map[string]pod.Backoff{},
+		probing: map[string]*probing{},
+		held:    map[string]time.Time{}, tries: map[string]int{},
 	}
 }
 
@@ -89,7 +91,8 @@ func (w *worker) tell(change func()) {
 // update gives the worker a newer version of its pod.
 func (w *worker) update(p *corev1.Pod) {
 	w.tell(func() {
-		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) || !equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) ||
+		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) ||
+			!equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) ||
 			w.k.limits(w.pod) != w.k.limits(p) {
 			w.refresh = true
 		}
@@ -103,7 +106,8 @@ func (w *worker) facts() *pod.Facts {
 	defer w.mu.Unlock()
 	f := &pod.Facts{
 		Pod: w.pod, Now: time.Now(), Removed: w.removed, Sandboxes: w.sandboxes, Containers: w.containers,
-		Prepared: w.prepared, Released: w.released, Discard: w.discard, Probes: maps.Clone(w.probes), Waits: w.waits, Backoff: w.backoff,
+		Prepared: w.prepared, Released: w.released, Discard: w.discard, Probes: maps.Clone(w.probes), Waits: w.waits,
+		Backoff: w.backoff,
 		Evicted: w.evicted, Resize: w.sizing, HostIPs: w.k.ips, RuntimeName: w.k.engine,
 	}
 	if w.hurry && !w.prepared {
@@ -223,8 +227,8 @@ func (w *worker) hasNews() bool {
 	return w.dirty
 }
 
-// begun is what is known without the container that is being started: it neither counts as running nor is probed before its postStart hook
-// has ended.
+// begun is what is known without the container that is being started: it neither counts as running nor is probed before
+// its postStart hook has ended.
 func begun(f *pod.Facts, u *underway) *pod.Facts {
 	if u == nil || u.step.Kind != pod.Start {
 		return f
@@ -394,7 +398,17 @@ func (w *worker) tellBackoff(p *corev1.Pod, status *corev1.PodStatus) {
 			w.backing[c.Name] = reason
 			switch {
 			case strings.HasPrefix(reason, "CrashLoop"):
-				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID)
+				w.k.containerEvent(
+					p,
+					spec,
+					corev1.EventTypeWarning,
+					"BackOff",
+					"Back-off restarting failed container %s in pod %s_%s(%s)",
+					c.Name,
+					p.Name,
+					p.Namespace,
+					p.UID,
+				)
 			case reason != "":
 				w.k.containerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q",
 					cmp.Or(w.waits[c.Name].Image, spec.Image))

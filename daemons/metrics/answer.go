@@ -28,8 +28,8 @@ type answer struct {
 	pods map[string]*podReading // by namespace/name
 }
 
-// read reads a kubelet's answer. It is believed only for containers of the pods that the API says are on that node, so that no node can
-// say anything of others' pods, nor fill the memory with pods that do not exist.
+// read reads a kubelet's answer. It is believed only for containers of the pods that the API says are on that node, so
+// that no node can say anything of others' pods, nor fill the memory with pods that do not exist.
 func read(s *scanner, in io.Reader, pods []*Pod) (answer, error) {
 	a := answer{pods: make(map[string]*podReading, len(pods))}
 	for _, p := range pods {
@@ -91,7 +91,8 @@ const (
 
 // point returns a reading that came at a time; false where it is not complete, or cannot be.
 func (r *reading) point(came time.Time) (Point, bool) {
-	if !r.hasCPU || !r.hasMem || r.cpu >= maxSeconds || r.memory >= maxBytes || r.start >= maxSeconds || float64(r.at)/1e3 >= maxSeconds {
+	if !r.hasCPU || !r.hasMem || r.cpu >= maxSeconds || r.memory >= maxBytes || r.start >= maxSeconds ||
+		float64(r.at)/1e3 >= maxSeconds {
 		return Point{}, false
 	}
 	p := Point{At: came, CPU: time.Duration(r.cpu * 1e9), Memory: int64(r.memory)}

@@ -45,7 +45,8 @@ func TestAPodThatTookAnothersNameHasNotUsedWhatThatDid(t *testing.T) {
 		return a
 	}
 	was := (*State)(nil).next(answer("1", "1", "1000"), at(0), interval)
-	if u, ok := was.next(answer("1", "2", "11000"), at(10), interval).Pods["n/p"].Containers[0].Use(); !ok || u.NanoCPUs != 100_000_000 {
+	if u, ok := was.next(answer("1", "2", "11000"), at(10), interval).Pods["n/p"].Containers[0].Use(); !ok ||
+		u.NanoCPUs != 100_000_000 {
 		t.Errorf("the same pod: %+v, %v", u, ok)
 	}
 	if u, ok := was.next(answer("2", "2", "11000"), at(10), interval).Pods["n/p"].Containers[0].Use(); ok {
@@ -65,5 +66,14 @@ func TestWhatANodeSaidLongAgoIsNotServed(t *testing.T) {
 }
 
 func pod(namespace, name, uid string, containers ...string) *Pod {
-	return &Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid), Labels: map[string]string{"app": name}}, Node: "a", Containers: containers}
+	return &Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace,
+			Name:      name,
+			UID:       types.UID(uid),
+			Labels:    map[string]string{"app": name},
+		},
+		Node:       "a",
+		Containers: containers,
+	}
 }

@@ -16,8 +16,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// callers tells who asks. The API server, which has found that out, says so in headers; it is believed by its certificate, which
-// is of an authority that signs nothing else.
+// callers tells who asks. The API server, which has found that out, says so in headers; it is believed by its
+// certificate, which is of an authority that signs nothing else.
 type callers struct {
 	proxies *run.Authorities // nil: nobody is believed
 	names   []string         // that a front proxy's certificate may have; empty: any
@@ -54,7 +54,11 @@ func (c *callers) passedOn(r *http.Request) (api.User, error) {
 	if name := chain[0].Subject.CommonName; len(c.names) > 0 && !slices.Contains(c.names, name) {
 		return api.User{}, fmt.Errorf("%w: %s is no front proxy", errNotProxy, name)
 	}
-	user := api.User{Name: r.Header.Get("X-Remote-User"), UID: r.Header.Get("X-Remote-Uid"), Groups: r.Header.Values("X-Remote-Group")}
+	user := api.User{
+		Name:   r.Header.Get("X-Remote-User"),
+		UID:    r.Header.Get("X-Remote-Uid"),
+		Groups: r.Header.Values("X-Remote-Group"),
+	}
 	if user.Name == "" {
 		return api.User{}, errors.New("the front proxy does not say who asks")
 	}
@@ -96,7 +100,13 @@ func (c *callers) verify(state *tls.ConnectionState, by *run.Authorities) ([]*x5
 		between.AddCert(one)
 	}
 	leaf := state.PeerCertificates[0]
-	chains, err := leaf.Verify(x509.VerifyOptions{Roots: by.Pool(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	chains, err := leaf.Verify(
+		x509.VerifyOptions{
+			Roots:         by.Pool(),
+			Intermediates: between,
+			KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		},
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,14 @@ type turn struct {
 	asked    bool // just now
 }
 
-func newCollector(objects Objects, source Source, s *store, deadline time.Duration, log *slog.Logger, o *observed) *collector {
+func newCollector(
+	objects Objects,
+	source Source,
+	s *store,
+	deadline time.Duration,
+	log *slog.Logger,
+	o *observed,
+) *collector {
 	return &collector{
 		objects: objects, source: source, store: s, interval: s.interval, deadline: deadline, log: log, observed: o,
 		scanners: sync.Pool{New: func() any { return newScanner() }}, turns: map[string]turn{},
@@ -77,8 +84,8 @@ func (c *collector) run(ctx context.Context) error {
 	return asks.Wait()
 }
 
-// due takes the turns of the nodes whose turn it is, those that wait longest first. A node that is new has its first turn soon, and
-// not with all others; one that is gone is forgotten.
+// due takes the turns of the nodes whose turn it is, those that wait longest first. A node that is new has its first
+// turn soon, and not with all others; one that is gone is forgotten.
 func (c *collector) due(now time.Time) []*corev1.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,8 +143,8 @@ func (c *collector) ask(ctx context.Context, node *corev1.Node) {
 	}
 }
 
-// pause is how long after a question the next one is asked, as chance has it: nodes that came together do not stay together. A node
-// that does not answer is asked less and less often, so that dead ones leave the places to the others.
+// pause is how long after a question the next one is asked, as chance has it: nodes that came together do not stay
+// together. A node that does not answer is asked less and less often, so that dead ones leave the places to the others.
 func pause(interval time.Duration, failures int, chance float64) time.Duration {
 	if failures > 1 {
 		interval = max(interval, min(interval<<min(failures-1, 8), mostPatience))
@@ -166,8 +173,8 @@ func (c *collector) take(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// fresh says whether at least half of the nodes that the API calls ready have answered of late: of a server that sees fewer, it would
-// be its own network that is told.
+// fresh says whether at least half of the nodes that the API calls ready have answered of late: of a server that sees
+// fewer, it would be its own network that is told.
 func (c *collector) fresh(now time.Time) error {
 	ready, good := 0, 0
 	for _, node := range c.objects.Nodes() {

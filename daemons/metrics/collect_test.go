@@ -46,7 +46,14 @@ func (endless) Read(b []byte) (int, error) { return copy(b, "up 1\nup 1\nup 1\nu
 
 func collecting(c *cluster) (*collector, *sources) {
 	s := &sources{asked: map[string]int{}}
-	return newCollector(c, s, newStore(time.Second), 500*time.Millisecond, slog.New(slog.DiscardHandler), observe(prometheus.NewRegistry())), s
+	return newCollector(
+		c,
+		s,
+		newStore(time.Second),
+		500*time.Millisecond,
+		slog.New(slog.DiscardHandler),
+		observe(prometheus.NewRegistry()),
+	), s
 }
 
 func TestNodesThatLieOrHangHoldUpNoOthers(t *testing.T) {
@@ -103,13 +110,15 @@ func TestANodeHasItsTurnOnceAndIsForgottenWhenItIsGone(t *testing.T) {
 	asks.ask(t.Context(), c.nodes[1])
 	c.nodes = c.nodes[:1]
 	asks.due(now)
-	if asks.store.node("b", time.Now()) != nil || asks.store.node("a", time.Now()) == nil || len(s.forgotten) != 1 || s.forgotten[0] != "b" {
+	if asks.store.node("b", time.Now()) != nil || asks.store.node("a", time.Now()) == nil || len(s.forgotten) != 1 ||
+		s.forgotten[0] != "b" {
 		t.Errorf("forgotten: %v", s.forgotten)
 	}
 }
 
 func TestANodeThatDoesNotAnswerIsAskedLessOften(t *testing.T) {
-	for failures, want := range []time.Duration{interval, interval, 2 * interval, 4 * interval, 4 * interval, 4 * interval} {
+	for failures, want := range []time.Duration{interval, interval, 2 * interval, 4 * interval, 4 * interval,
+		4 * interval} {
 		if got := pause(interval, failures, 0); got != want {
 			t.Errorf("after %d failures: %s, want %s", failures, got, want)
 		}

@@ -43,7 +43,8 @@ func paths(at string) string {
 	var list []string
 	for _, p := range []struct{ path, kind, action string }{
 		{"nodes", "NodeMetrics", "list"}, {"nodes/{name}", "NodeMetrics", "get"}, {"pods", "PodMetrics", "list"},
-		{"namespaces/{namespace}/pods", "PodMetrics", "list"}, {"namespaces/{namespace}/pods/{name}", "PodMetrics", "get"},
+		{"namespaces/{namespace}/pods", "PodMetrics", "list"},
+		{"namespaces/{namespace}/pods/{name}", "PodMetrics", "get"},
 	} {
 		answer, ref := p.kind, `{"$ref":"`+at+prefix
 		if p.action == "list" {
@@ -65,8 +66,16 @@ func paths(at string) string {
 		if strings.HasPrefix(at, "#/components") {
 			ok = `"content":{"application/json":{` + ok + `}}`
 		}
-		list = append(list, `"/apis/metrics.k8s.io/v1beta1/`+p.path+`":{"get":{"responses":{"200":{"description":"OK",`+ok+`}},"x-kubernetes-action":"`+p.action+
-			`","x-kubernetes-group-version-kind":`+gvk(p.kind)+`},"parameters":[`+strings.Join(params, ",")+`]}`)
+		list = append(
+			list,
+			`"/apis/metrics.k8s.io/v1beta1/`+p.path+`":{"get":{"responses":{"200":{"description":"OK",`+ok+`}},"x-kubernetes-action":"`+p.action+
+				`","x-kubernetes-group-version-kind":`+gvk(
+				p.kind,
+			)+`},"parameters":[`+strings.Join(
+				params,
+				",",
+			)+`]}`,
+		)
 	}
 	return strings.Join(list, ",")
 }
@@ -84,7 +93,9 @@ func schemas(at string) string {
 		meta  = `"metadata":{"description":"The name and labels of what is measured.","type":"object"},`
 	)
 	object := func(name, about, properties, required string) string {
-		return `"` + prefix + name + `":{"description":"` + about + `","type":"object","properties":{` + properties + `},"required":[` + required + `],"x-kubernetes-group-version-kind":[` + gvk(name) + `]}`
+		return `"` + prefix + name + `":{"description":"` + about + `","type":"object","properties":{` + properties + `},"required":[` + required + `],"x-kubernetes-group-version-kind":[` + gvk(
+			name,
+		) + `]}`
 	}
 	many := func(of string) string {
 		return kind + `"metadata":{"description":"Of the list.","type":"object"},"items":{"description":"One for each.","type":"array","items":{"$ref":"` + at + prefix + of + `"}}`

@@ -22,7 +22,8 @@ const (
 	idleTimeout = 90 * time.Second
 )
 
-// kubelets asks nodes' kubelets over the network. A kubelet is believed to be a node's when its certificate has the node's name.
+// kubelets asks nodes' kubelets over the network. A kubelet is believed to be a node's when its certificate has the
+// node's name.
 type kubelets struct {
 	tls *tls.Config
 
@@ -60,8 +61,10 @@ func (k *kubelets) of(node string) *http.Client {
 		verify.ServerName, verify.MinVersion = node, tls.VersionTLS12
 		c = &http.Client{
 			Transport: &http.Transport{
-				DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSClientConfig: verify, TLSHandshakeTimeout: dialTimeout,
-				MaxIdleConns: 1, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxLine, DisableCompression: true,
+				DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSClientConfig: verify,
+				TLSHandshakeTimeout: dialTimeout,
+				MaxIdleConns:        1, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxLine,
+				DisableCompression: true,
 			},
 			// A kubelet that sends elsewhere would have our certificate shown there.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -106,7 +109,8 @@ func (k *kubelets) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, 
 
 // address prefers the addresses as the API server does towards kubelets.
 func address(n *corev1.Node) string {
-	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS, corev1.NodeHostName} {
+	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS,
+		corev1.NodeHostName} {
 		for _, a := range n.Status.Addresses {
 			if a.Type == want && a.Address != "" {
 				return a.Address

@@ -33,7 +33,11 @@ func kubelet(t *testing.T, ca certs.Pair, name string, h http.HandlerFunc) *core
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(ca.Cert)
 	s := httptest.NewUnstartedServer(h)
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{shown}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted}
+	s.TLS = &tls.Config{
+		Certificates: []tls.Certificate{shown},
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientCAs:    trusted,
+	}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	at, err := url.Parse(s.URL)
@@ -45,7 +49,10 @@ func kubelet(t *testing.T, ca certs.Pair, name string, h http.HandlerFunc) *core
 		t.Fatal(err)
 	}
 	n := node(name)
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "nowhere.invalid"}, {Type: corev1.NodeInternalIP, Address: at.Hostname()}}
+	n.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeHostName, Address: "nowhere.invalid"},
+		{Type: corev1.NodeInternalIP, Address: at.Hostname()},
+	}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
 	return n
 }
@@ -89,7 +96,8 @@ func TestAKubeletIsAskedByNameAndShownWhoAsks(t *testing.T) {
 	pretender := other.DeepCopy()
 	pretender.Name = "a2"
 	nowhere := node("c")
-	for want, n := range map[string]*corev1.Node{"302 Found": other, "certificate is valid for": pretender, "has not said where its kubelet listens": nowhere} {
+	for want, n := range map[string]*corev1.Node{"302 Found": other, "certificate is valid " +
+		"for": pretender, "has not said where its kubelet listens": nowhere} {
 		if body, err := asks.Read(t.Context(), n); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v; want %s", n.Name, body, err, want)
 		}

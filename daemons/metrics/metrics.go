@@ -1,6 +1,6 @@
-// Package metrics serves metrics.k8s.io: what nodes and pods use of CPU and memory, as their kubelets count it. It asks all of them
-// again and again, keeps two points of each container, and answers the API server, behind which it is an aggregated one. What is done
-// because of it, as scaling, is for others.
+// Package metrics serves metrics.k8s.io: what nodes and pods use of CPU and memory, as their kubelets count it. It asks
+// all of them again and again, keeps two points of each container, and answers the API server, behind which it is an
+// aggregated one. What is done because of it, as scaling, is for others.
 package metrics
 
 import (
@@ -43,9 +43,15 @@ func Run(ctx context.Context, cfg config.MetricsServer, env run.Env) error {
 // RunWith is Run with other edges.
 func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Options) error {
 	if cfg.MetricResolution < time.Second || cfg.KubeletRequestTimeout <= 0 {
-		return fmt.Errorf("--metric-resolution=%s --kubelet-request-timeout=%s: at least 1s, and more than nothing", cfg.MetricResolution, cfg.KubeletRequestTimeout)
+		return fmt.Errorf(
+			"--metric-resolution=%s --kubelet-request-timeout=%s: at least 1s, and more than nothing",
+			cfg.MetricResolution,
+			cfg.KubeletRequestTimeout,
+		)
 	}
-	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Name, Metrics: env.Metrics})
+	restConfig, err := client.Config(
+		client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Name, Metrics: env.Metrics},
+	)
 	if err != nil {
 		return err
 	}
@@ -69,7 +75,14 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 		return err
 	}
 	known := newStore(cfg.MetricResolution)
-	asks := newCollector(objects, o.Source, known, min(cfg.KubeletRequestTimeout, cfg.MetricResolution), env.Log, observe(env.Metrics))
+	asks := newCollector(
+		objects,
+		o.Source,
+		known,
+		min(cfg.KubeletRequestTimeout, cfg.MetricResolution),
+		env.Log,
+		observe(env.Metrics),
+	)
 	judge := client.NewJudge(typed)
 	who, err := newCallers(cfg, env.Log)
 	if err != nil {
@@ -83,7 +96,8 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 	if err != nil {
 		return err
 	}
-	secured.ClientAuth = tls.RequestClientCert // two authorities sign them, for different ends: each request is looked at
+	// two authorities sign them, for different ends: each request is looked at
+	secured.ClientAuth = tls.RequestClientCert
 	ln, err := net.Listen("tcp", net.JoinHostPort(cfg.BindAddress, strconv.Itoa(cfg.SecurePort)))
 	if err != nil {
 		return fmt.Errorf("listen for the API server: %w", err)
@@ -114,7 +128,13 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 }
 
 // newEndpoint is this server's in the service, for as long as it knows enough to be asked.
-func newEndpoint(cfg config.MetricsServer, env run.Env, typed kubernetes.Interface, port int32, fresh func() error) (*presence.Publisher, error) {
+func newEndpoint(
+	cfg config.MetricsServer,
+	env run.Env,
+	typed kubernetes.Interface,
+	port int32,
+	fresh func() error,
+) (*presence.Publisher, error) {
 	addr, err := netip.ParseAddr(cfg.NodeIP)
 	if err != nil {
 		return nil, fmt.Errorf("--node-ip: the address at which API servers reach this one: %w", err)
@@ -126,7 +146,10 @@ func newEndpoint(cfg config.MetricsServer, env run.Env, typed kubernetes.Interfa
 		}
 	}
 	return &presence.Publisher{
-		Client: typed, Log: env.Log, Namespace: metav1.NamespaceSystem, Service: Name, Manager: Name + ".clusterctl", Node: strings.ToLower(name), Addrs: []netip.Addr{addr},
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("https"), Protocol: ptr.To(corev1.ProtocolTCP), Port: &port}}, Ready: fresh,
+		Client: typed, Log: env.Log, Namespace: metav1.NamespaceSystem, Service: Name, Manager: Name + ".clusterctl",
+		Node: strings.ToLower(name), Addrs: []netip.Addr{addr},
+		Ports: []discoveryv1.EndpointPort{
+			{Name: ptr.To("https"), Protocol: ptr.To(corev1.ProtocolTCP), Port: &port},
+		}, Ready: fresh,
 	}, nil
 }

@@ -47,7 +47,11 @@ func newWatched(client kubernetes.Interface) (*watched, error) {
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)).String()
 		}))
-	w := &watched{factories: []*informers.Factory{nodes, pods}, nodes: informers.Nodes(nodes).Informer(), pods: informers.Pods(pods).Informer()}
+	w := &watched{
+		factories: []*informers.Factory{nodes, pods},
+		nodes:     informers.Nodes(nodes).Informer(),
+		pods:      informers.Pods(pods).Informer(),
+	}
 	err := w.pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
 		if p, ok := obj.(*Pod); ok {
 			return []string{p.Node}, nil
@@ -156,5 +160,11 @@ func leanNode(obj any) (any, error) {
 }
 
 func lean(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, Labels: m.Labels, ResourceVersion: m.ResourceVersion}
+	return metav1.ObjectMeta{
+		Name:            m.Name,
+		Namespace:       m.Namespace,
+		UID:             m.UID,
+		Labels:          m.Labels,
+		ResourceVersion: m.ResourceVersion,
+	}
 }

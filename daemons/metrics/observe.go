@@ -21,7 +21,8 @@ func observe(r prometheus.Registerer) *observed {
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "metrics_server_kubelet_request_total", Help: "Questions to nodes about what they use, by whether they were answered.",
+			Name: "metrics_server_kubelet_request_total", Help: "Questions to nodes about what they use, by whether " +
+				"they were answered.",
 		}, []string{"success"}),
 	}
 	r.MustRegister(o.seconds, o.requests)

@@ -16,12 +16,12 @@ type Point struct {
 // Pair is the newest point, and the one before it that its rate is from. Before is zero as long as there is none.
 type Pair struct{ Last, Before Point }
 
-// fresh is how old something is at least whose rate is taken from its start, as upstream has it: in its first moments a container does
-// what it never does again.
+// fresh is how old something is at least whose rate is taken from its start, as upstream has it: in its first moments a
+// container does what it never does again.
 const fresh = 10 * time.Second
 
-// Next returns the pair that follows when a newer point comes, where points are had every interval. A rate is never taken over a
-// restart: it would be below zero, or of two processes.
+// Next returns the pair that follows when a newer point comes, where points are had every interval. A rate is never
+// taken over a restart: it would be below zero, or of two processes.
 func (p Pair) Next(now Point, interval time.Duration) Pair {
 	next := Pair{Last: now}
 	age := now.At.Sub(now.Started)

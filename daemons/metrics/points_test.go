@@ -43,15 +43,17 @@ func TestARateIsTakenBetweenTwoPointsOfOneLife(t *testing.T) {
 		"a restart whose counter is greater": {[]Point{point(0, 1), started(point(15, 9), 14)}, -1, 0},
 		"a new container":                    {[]Point{started(point(15, 6), 3)}, .5, 12 * time.Second},
 		"a container that is new to us only": {[]Point{started(point(0, 6), -100)}, -1, 0},
-		"a start that nobody knows":          {[]Point{unknown(point(0, 1)), unknown(point(10, 6))}, .5, 10 * time.Second},
-		"a start in the future":              {[]Point{started(point(0, 1), 100), started(point(10, 2), 100)}, -1, 0},
+		"a start that nobody knows": {[]Point{unknown(point(0, 1)), unknown(point(10, 6))}, .5,
+			10 * time.Second},
+		"a start in the future": {[]Point{started(point(0, 1), 100), started(point(10, 2), 100)}, -1, 0},
 	} {
 		var p Pair
 		for _, now := range c.points {
 			p = p.Next(now, interval)
 		}
 		u, ok := p.Use()
-		if ok != (c.cores >= 0) || ok && (u.NanoCPUs != int64(c.cores*1e9) || u.Window != c.window || u.Memory != 1<<20) {
+		if ok != (c.cores >= 0) ||
+			ok && (u.NanoCPUs != int64(c.cores*1e9) || u.Window != c.window || u.Memory != 1<<20) {
 			t.Errorf("%s: %+v, %v; want %v over %v", name, u, ok, c.cores, c.window)
 		}
 	}
@@ -61,8 +63,11 @@ func TestNoRateIsEverBelowZero(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p Pair
 		for range rapid.IntRange(1, 6).Draw(t, "points") {
-			p = p.Next(started(point(rapid.Float64Range(-50, 50).Draw(t, "at"), rapid.Float64Range(0, 100).Draw(t, "cpu")),
-				rapid.Float64Range(-100, 100).Draw(t, "started")), interval)
+			p = p.Next(
+				started(point(rapid.Float64Range(-50, 50).Draw(t, "at"), rapid.Float64Range(0, 100).Draw(t, "cpu")),
+					rapid.Float64Range(-100, 100).Draw(t, "started")),
+				interval,
+			)
 			if u, ok := p.Use(); ok && (u.NanoCPUs < 0 || u.Window <= 0) {
 				t.Fatalf("%+v of %+v", u, p)
 			}

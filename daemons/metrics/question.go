@@ -52,7 +52,10 @@ func parse(r *http.Request) (question, bool) {
 	}
 	q.kind = parts[0]
 	switch {
-	case len(parts) > 2, q.kind != "pods" && q.kind != "nodes", q.kind == "nodes" && namespaced, q.kind == "pods" && len(parts) == 2 && !namespaced:
+	case len(parts) > 2,
+		q.kind != "pods" && q.kind != "nodes",
+		q.kind == "nodes" && namespaced,
+		q.kind == "pods" && len(parts) == 2 && !namespaced:
 		return question{}, false
 	case len(parts) == 2:
 		q.name = parts[1]
@@ -164,7 +167,8 @@ func offered(mediaRange string) string {
 	switch {
 	case params["as"] == "":
 		return plainly
-	case params["as"] == "Table" && params["g"] == metav1.GroupName && (params["v"] == "v1" || params["v"] == "v1beta1"):
+	case params["as"] == "Table" && params["g"] == metav1.GroupName &&
+		(params["v"] == "v1" || params["v"] == "v1beta1"):
 		return tabular
 	}
 	return ""
@@ -173,6 +177,7 @@ func offered(mediaRange string) string {
 func notAcceptable() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-		Message: "only the following media types are accepted: application/json, application/json;as=Table;g=meta.k8s.io;v=v1",
+		Message: "only the following media types are accepted: application/json, " +
+			"application/json;as=Table;g=meta.k8s.io;v=v1",
 	}}
 }

@@ -44,8 +44,8 @@ type registrar struct {
 	alias   string // host that the service is another name of; empty: it has endpoints
 }
 
-// register makes the objects, or makes them as they should be. It returns false where the service or the group version is somebody
-// else's, which are left alone.
+// register makes the objects, or makes them as they should be. It returns false where the service or the group version
+// is somebody else's, which are left alone.
 func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 	service, err := r.client.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -86,7 +86,8 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 		}
 		delete(object, "status")
 		delete(object["metadata"].(map[string]any), "creationTimestamp")
-		if _, err := r.dynamic.Resource(registrations).Apply(ctx, apiService, &unstructured.Unstructured{Object: object},
+		if _, err := r.dynamic.Resource(registrations).Apply(ctx, apiService,
+			&unstructured.Unstructured{Object: object},
 			metav1.ApplyOptions{FieldManager: Name, Force: true}); err != nil {
 			return false, fmt.Errorf("write the API service %s: %w", apiService, err)
 		}
@@ -94,8 +95,9 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 	return true, nil
 }
 
-// over returns the API service that is to replace the registered one, which may be nil. It keeps a caBundle that a former
-// release set, because API servers of that release need it. clusterctl removes it after the last of them was updated.
+// over returns the API service that is to replace the registered one, which may be nil. It keeps a caBundle that a
+// former release set, because API servers of that release need it. clusterctl removes it after the last of them was
+// updated.
 func (r *registrar) over(registered *apiregistrationv1.APIService) *apiregistrationv1.APIService {
 	a := r.apiService()
 	if registered != nil {
@@ -142,7 +144,8 @@ func declaresServer(e metav1.ManagedFieldsEntry) bool {
 }
 
 func sameService(have, want *corev1.Service) bool {
-	if have.Spec.Type != want.Spec.Type || have.Spec.ExternalName != want.Spec.ExternalName || len(have.Spec.Ports) != len(want.Spec.Ports) {
+	if have.Spec.Type != want.Spec.Type || have.Spec.ExternalName != want.Spec.ExternalName ||
+		len(have.Spec.Ports) != len(want.Spec.Ports) {
 		return false
 	}
 	for i, p := range want.Spec.Ports {
@@ -154,7 +157,8 @@ func sameService(have, want *corev1.Service) bool {
 }
 
 func same(have, want *apiregistrationv1.APIService) bool {
-	return bytes.Equal(have.Spec.CABundle, want.Spec.CABundle) && have.Spec.Service.Port != nil && *have.Spec.Service.Port == *want.Spec.Service.Port
+	return bytes.Equal(have.Spec.CABundle, want.Spec.CABundle) && have.Spec.Service.Port != nil &&
+		*have.Spec.Service.Port == *want.Spec.Service.Port
 }
 
 var objectLabels = map[string]string{"k8s-app": Name, managedLabel: Name}

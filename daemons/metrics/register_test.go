@@ -18,9 +18,18 @@ func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
 		"an API service that others made": func(_ *corev1.Service, a *apiregistrationv1.APIService) {
 			a.Labels = map[string]string{managedLabel: "Helm"}
 		},
-		"another service":         func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service.Name = "mine" },
-		"another namespace":       func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service.Namespace = "mine" },
-		"any certificate is good": func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.InsecureSkipTLSVerify = true },
+		"another service": func(_ *corev1.Service,
+			a *apiregistrationv1.APIService) {
+			a.Spec.Service.Name = "mine"
+		},
+		"another namespace": func(_ *corev1.Service,
+			a *apiregistrationv1.APIService) {
+			a.Spec.Service.Namespace = "mine"
+		},
+		"any certificate is good": func(_ *corev1.Service,
+			a *apiregistrationv1.APIService) {
+			a.Spec.InsecureSkipTLSVerify = true
+		},
 		"a bundle that others declare": func(_ *corev1.Service, a *apiregistrationv1.APIService) {
 			a.ManagedFields = []metav1.ManagedFieldsEntry{
 				{Manager: Name, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:service":{}}}`)}},

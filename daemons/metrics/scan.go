@@ -119,7 +119,9 @@ func (l *line) parse(rest []byte) error {
 	if len(text) > maxNumber {
 		return errNumber
 	}
-	if l.value, err = strconv.ParseFloat(string(text), 64); err != nil || math.IsNaN(l.value) || math.IsInf(l.value, 0) || l.value < 0 {
+	if l.value, err = strconv.ParseFloat(string(text), 64); err != nil || math.IsNaN(l.value) ||
+		math.IsInf(l.value, 0) ||
+		l.value < 0 {
 		return errNumber
 	}
 	if text, rest = cutWord(rest); len(text) > 0 {

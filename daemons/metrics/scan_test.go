@@ -20,7 +20,10 @@ func scanAll(text string) ([]string, error) {
 		case err != nil:
 			return out, err
 		}
-		out = append(out, fmt.Sprintf("%d %s/%s/%s %g %d", l.series, l.namespace, l.pod, l.container, l.value, l.millis))
+		out = append(
+			out,
+			fmt.Sprintf("%d %s/%s/%s %g %d", l.series, l.namespace, l.pod, l.container, l.value, l.millis),
+		)
 	}
 }
 
@@ -68,7 +71,12 @@ func TestTheScannerRefusesWhatCannotBe(t *testing.T) {
 }
 
 func TestALineCostsNoMemory(t *testing.T) {
-	text := []byte(strings.Repeat(`container_cpu_usage_seconds_total{container="c",namespace="n",pod="p"} 3.25e+03 1700000000000`+"\nup 1\n", 1000))
+	text := []byte(
+		strings.Repeat(
+			`container_cpu_usage_seconds_total{container="c",namespace="n",pod="p"} 3.25e+03 1700000000000`+"\nup 1\n",
+			1000,
+		),
+	)
 	s, in := newScanner(), bytes.NewReader(nil)
 	var l line
 	n := testing.AllocsPerRun(10, func() {

@@ -62,7 +62,8 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, user api.User) e
 	q, ok := parse(r)
 	if !ok {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource",
+			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+			Message: "the server could not find the requested resource",
 		}}
 	}
 	if err := s.authorize(r.Context(), user, q); err != nil {
@@ -87,19 +88,28 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, user api.User) e
 	return write(w, http.StatusOK, answer)
 }
 
-// authorize asks the API server once more: whoever gets hold of a front proxy's certificate is still no more than whom he names.
+// authorize asks the API server once more: whoever gets hold of a front proxy's certificate is still no more than whom
+// he names.
 func (s *server) authorize(ctx context.Context, user api.User, q question) error {
 	if user.InGroup(api.GroupMasters) {
 		return nil
 	}
 	may, err := s.judge.MayUse(ctx, user, authorizationv1.ResourceAttributes{
-		Verb: q.verb, Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, Resource: q.kind, Namespace: q.namespace, Name: q.name,
+		Verb: q.verb, Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, Resource: q.kind,
+		Namespace: q.namespace, Name: q.name,
 	})
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
 	if !may {
-		return apierrors.NewForbidden(q.resource(), q.name, errors.New("User \""+user.Name+"\" cannot "+q.verb+" resource \""+q.kind+"\" in API group \""+v1beta1.GroupName+"\""+q.where()))
+		return apierrors.NewForbidden(
+			q.resource(),
+			q.name,
+			errors.New(
+				"User \""+user.Name+"\" cannot "+q.verb+" resource \""+q.kind+"\" in API group \""+v1beta1.GroupName+
+					"\""+q.where(),
+			),
+		)
 	}
 	return nil
 }
@@ -110,7 +120,8 @@ func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User,
 		if may, err := s.judge.May(r.Context(), user, r.URL.Path); err != nil {
 			return apierrors.NewInternalError(err)
 		} else if !may {
-			return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("User \""+user.Name+"\" cannot get path \""+r.URL.Path+"\""))
+			return apierrors.NewForbidden(schema.GroupResource{}, "",
+				errors.New("User \""+user.Name+"\" cannot get path \""+r.URL.Path+"\""))
 		}
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

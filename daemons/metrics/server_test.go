@@ -65,8 +65,12 @@ func (c *cluster) PodsOn(node string) []*Pod {
 }
 
 func node(name string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
 }
 
 // reader may read pods, in the namespace n alone, and paths.
@@ -78,7 +82,9 @@ func (reader) May(_ context.Context, u api.User, path string) (bool, error) {
 }
 
 func (reader) MayUse(_ context.Context, u api.User, what authorizationv1.ResourceAttributes) (bool, error) {
-	return u.Name == "reader" && what.Group == "metrics.k8s.io" && (what.Verb == "get" || what.Verb == "list") && what.Resource == "pods" && what.Namespace == "n", nil
+	return u.Name == "reader" && what.Group == "metrics.k8s.io" && (what.Verb == "get" || what.Verb == "list") &&
+		what.Resource == "pods" &&
+		what.Namespace == "n", nil
 }
 
 // known is a store in which node a, pod p with two containers, and pod q are known well, and pod half only in part.
@@ -91,11 +97,13 @@ func known(t *testing.T, c *cluster) *store {
 		stamp := " " + jsonText(t, came.UnixMilli()) + "\n"
 		text := "node_cpu_usage_seconds_total " + cpu + stamp + "node_memory_working_set_bytes 1048576" + stamp
 		for _, one := range []string{`container="c1",namespace="n",pod="p"`, `container="c2",namespace="n",pod="p"`, `container="c",namespace="m",pod="q"`, `container="c1",namespace="n",pod="half"`} {
-			text += "container_cpu_usage_seconds_total{" + one + "} " + cpu + stamp + "container_memory_working_set_bytes{" + one + "} 2048" + stamp
+			text += "container_cpu_usage_seconds_total{" + one + "} " + cpu + stamp +
+				"container_memory_working_set_bytes{" + one + "} 2048" + stamp
 		}
 		if i == 1 {
 			one := `{container="c2",namespace="n",pod="half"}`
-			text += "container_cpu_usage_seconds_total" + one + " 1" + stamp + "container_memory_working_set_bytes" + one + " 1" + stamp
+			text += "container_cpu_usage_seconds_total" + one + " 1" + stamp + "container_memory_working_set_bytes" +
+				one + " 1" + stamp
 		}
 		a, err := read(newScanner(), strings.NewReader(text), c.PodsOn("a"))
 		if err != nil {
@@ -166,11 +174,24 @@ func serve(t *testing.T) *served {
 		t.Fatal(err)
 	}
 	c := &cluster{nodes: []*corev1.Node{node("a"), node("b")}, pods: []*Pod{
-		pod("n", "p", "1", "c1", "c2"), pod("n", "half", "2", "c1", "c2"), pod("m", "q", "3", "c"), pod("n", "unknown", "4", "c"),
+		pod(
+			"n",
+			"p",
+			"1",
+			"c1",
+			"c2",
+		), pod("n", "half", "2", "c1", "c2"), pod("m", "q", "3", "c"), pod("n", "unknown", "4", "c"),
 	}}
 	env := run.NewEnv(log)
 	env.Health.Ready("objects", func() error { return nil })
-	s := &server{callers: who, judge: reader{}, view: &view{c, known(t, c)}, synced: func() bool { return out.synced }, own: env.Guarded(true, false, reader{}), log: log}
+	s := &server{
+		callers: who,
+		judge:   reader{},
+		view:    &view{c, known(t, c)},
+		synced:  func() bool { return out.synced },
+		own:     env.Guarded(true, false, reader{}),
+		log:     log,
+	}
 	out.Server = httptest.NewUnstartedServer(s)
 	out.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	out.StartTLS()
@@ -205,7 +226,12 @@ const api1 = "/apis/metrics.k8s.io/v1beta1"
 
 func TestOnlyTheFrontProxySaysWhoAsks(t *testing.T) {
 	s := serve(t)
-	master, reader := []string{"X-Remote-User: root", "X-Remote-Group: system:masters"}, []string{"X-Remote-User: reader"}
+	master, reader := []string{
+		"X-Remote-User: root",
+		"X-Remote-Group: system:masters",
+	}, []string{
+		"X-Remote-User: reader",
+	}
 	nobody, proxy := with(t, s.Server, nil, certs.Request{}), with(t, s.Server, &s.front, certs.FrontProxyClient())
 	other := certs.FrontProxyClient()
 	other.CommonName = "somebody"
@@ -220,7 +246,8 @@ func TestOnlyTheFrontProxySaysWhoAsks(t *testing.T) {
 		{"nobody", nobody, api1 + "/nodes", master, 401},
 		{"nobody, of a document", nobody, api1, master, 401},
 		{"an administrator himself", with(t, s.Server, &s.clients, certs.SuperAdmin()), api1 + "/nodes", master, 401},
-		{"a client that has the proxy's name", with(t, s.Server, &s.clients, certs.FrontProxyClient()), api1 + "/nodes", master, 401},
+		{"a client that has the proxy's name", with(t, s.Server, &s.clients, certs.FrontProxyClient()), api1 + "/nodes",
+			master, 401},
 		{"another name", with(t, s.Server, &s.front, other), api1 + "/nodes", master, 401},
 		{"a server's certificate", with(t, s.Server, &s.front, serving), api1 + "/nodes", master, 401},
 		{"a proxy that says nobody", proxy, api1 + "/nodes", nil, 401},
@@ -246,26 +273,38 @@ func TestUseIsServedAsTheAPIHasIt(t *testing.T) {
 	proxy := with(t, s.Server, &s.front, certs.FrontProxyClient())
 	get := func(path string, into any, headers ...string) {
 		t.Helper()
-		code, text := s.ask(t, proxy, http.MethodGet, api1+path, append(headers, "X-Remote-User: root", "X-Remote-Group: system:masters")...)
+		code, text := s.ask(
+			t,
+			proxy,
+			http.MethodGet,
+			api1+path,
+			append(headers, "X-Remote-User: root", "X-Remote-Group: system:masters")...)
 		if err := json.Unmarshal([]byte(text), into); err != nil || code != 200 {
 			t.Fatalf("%s: %d, %v: %s", path, code, err, text)
 		}
 	}
 	var nodes v1beta1.NodeMetricsList
 	get("/nodes", &nodes)
-	if len(nodes.Items) != 1 || nodes.Kind != "NodeMetricsList" || nodes.Items[0].Usage.Cpu().String() != "500m" || nodes.Items[0].Usage.Memory().String() != "1Mi" ||
-		nodes.Items[0].Window.Duration != 10*time.Second || nodes.Items[0].Labels["kubernetes.io/hostname"] != "a" {
+	if len(nodes.Items) != 1 || nodes.Kind != "NodeMetricsList" || nodes.Items[0].Usage.Cpu().String() != "500m" ||
+		nodes.Items[0].Usage.Memory().String() != "1Mi" ||
+		nodes.Items[0].Window.Duration != 10*time.Second ||
+		nodes.Items[0].Labels["kubernetes.io/hostname"] != "a" {
 		t.Errorf("nodes: %+v", nodes)
 	}
 	var one v1beta1.PodMetrics
 	get("/namespaces/n/pods/p", &one)
-	if one.Kind != "PodMetrics" || one.APIVersion != "metrics.k8s.io/v1beta1" || len(one.Containers) != 2 || one.Containers[1].Name != "c2" ||
-		one.Containers[1].Usage.Cpu().MilliValue() != 500 || one.Containers[1].Usage.Memory().Value() != 2048 || one.Window.Duration != 10*time.Second || one.Timestamp.IsZero() {
+	if one.Kind != "PodMetrics" || one.APIVersion != "metrics.k8s.io/v1beta1" || len(one.Containers) != 2 ||
+		one.Containers[1].Name != "c2" ||
+		one.Containers[1].Usage.Cpu().MilliValue() != 500 || one.Containers[1].Usage.Memory().Value() != 2048 ||
+		one.Window.Duration != 10*time.Second ||
+		one.Timestamp.IsZero() {
 		t.Errorf("one: %+v", one)
 	}
 	for path, want := range map[string]string{
-		"/pods": "m/q n/p", "/namespaces/n/pods": "n/p", "/namespaces/none/pods": "", "/pods?labelSelector=app%3Dq": "m/q", "/pods?labelSelector=app%21%3Dq": "n/p",
-		"/pods?fieldSelector=metadata.name%3Dp": "n/p", "/pods?fieldSelector=metadata.namespace%3Dm": "m/q", "/namespaces/n/pods?labelSelector=app+in+(p,half)&limit=1": "n/p",
+		"/pods": "m/q n/p", "/namespaces/n/pods": "n/p", "/namespaces/none/pods": "",
+		"/pods?labelSelector=app%3Dq": "m/q", "/pods?labelSelector=app%21%3Dq": "n/p",
+		"/pods?fieldSelector=metadata.name%3Dp": "n/p", "/pods?fieldSelector=metadata.namespace%3Dm": "m/q",
+		"/namespaces/n/pods?labelSelector=app+in+(p,half)&limit=1": "n/p",
 	} {
 		var pods v1beta1.PodMetricsList
 		get(path, &pods)
@@ -279,7 +318,9 @@ func TestUseIsServedAsTheAPIHasIt(t *testing.T) {
 	}
 	var rows metav1.Table
 	get("/namespaces/n/pods", &rows, "Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
-	if rows.Kind != "Table" || len(rows.Rows) != 1 || jsonText(t, rows.Rows[0].Cells) != `["p","1","4Ki","10s"]` || len(rows.ColumnDefinitions) != 4 || !strings.Contains(string(rows.Rows[0].Object.Raw), "PartialObjectMetadata") {
+	if rows.Kind != "Table" || len(rows.Rows) != 1 || jsonText(t, rows.Rows[0].Cells) != `["p","1","4Ki","10s"]` ||
+		len(rows.ColumnDefinitions) != 4 ||
+		!strings.Contains(string(rows.Rows[0].Object.Raw), "PartialObjectMetadata") {
 		t.Errorf("rows: %+v", rows)
 	}
 	get("/nodes?includeObject=None", &rows, "Accept: application/json;as=Table;v=v1;g=meta.k8s.io")
@@ -305,11 +346,13 @@ func TestWhatIsNotHadIsRefusedWithAReason(t *testing.T) {
 		{"POST", "/nodes", "", 405, `create is not supported`},
 		{"GET", "/pods?labelSelector=a%3D%3D%3Db", "", 400, "unable to parse labelSelector"},
 		{"GET", "/pods?fieldSelector=spec.nodeName%3Da", "", 400, "field label not supported: spec.nodeName"},
-		{"GET", "/nodes", "application/vnd.kubernetes.protobuf", 406, "only the following media types are accepted: application/json"},
+		{"GET", "/nodes", "application/vnd.kubernetes.protobuf", 406, "only the following media types are accepted: " +
+			"application/json"},
 		{"GET", "/nodes", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", 406, "NotAcceptable"},
 		{"GET", "/nodes", "application/vnd.kubernetes.protobuf, */*", 200, "NodeMetricsList"},
 		{"GET", "", "application/yaml", 406, "NotAcceptable"},
-		{"GET", "", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", 200, "APIResourceList"},
+		{"GET", "", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", 200,
+			"APIResourceList"},
 		{"GET", "/deployments", "", 404, "could not find the requested resource"},
 		{"GET", "/namespaces/n/nodes", "", 404, "could not find the requested resource"},
 		{"GET", "/namespaces/n/pods/p/log", "", 404, "could not find the requested resource"},
@@ -319,12 +362,23 @@ func TestWhatIsNotHadIsRefusedWithAReason(t *testing.T) {
 		if c.accept != "" {
 			headers = append(headers, "Accept: "+c.accept)
 		}
-		if code, text := s.ask(t, proxy, c.method, api1+c.path, headers...); code != c.code || !strings.Contains(text, c.message) {
-			t.Errorf("%s %s (%s): %d, want %d with %s: %.300s", c.method, c.path, c.accept, code, c.code, c.message, text)
+		if code, text := s.ask(t, proxy, c.method, api1+c.path, headers...); code != c.code ||
+			!strings.Contains(text, c.message) {
+			t.Errorf(
+				"%s %s (%s): %d, want %d with %s: %.300s",
+				c.method,
+				c.path,
+				c.accept,
+				code,
+				c.code,
+				c.message,
+				text,
+			)
 		}
 	}
 	s.synced = false
-	if code, text := s.ask(t, proxy, "GET", api1+"/nodes", "X-Remote-User: root", "X-Remote-Group: system:masters"); code != 503 {
+	if code, text := s.ask(t, proxy, "GET", api1+"/nodes", "X-Remote-User: root", "X-Remote-Group: "+
+		"system:masters"); code != 503 {
 		t.Errorf("before it is known what there is: %d, %s", code, text)
 	}
 }

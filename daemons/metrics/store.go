@@ -74,8 +74,8 @@ func newStore(interval time.Duration) *store {
 	return &store{interval: interval, nodes: map[string]*State{}}
 }
 
-// staleAfter is how many intervals a node's last answer is good for, and leastStale how long at least: one may be lost, and the next
-// one take its time.
+// staleAfter is how many intervals a node's last answer is good for, and leastStale how long at least: one may be lost,
+// and the next one take its time.
 const (
 	staleAfter = 3
 	leastStale = 10 * time.Second

@@ -17,7 +17,11 @@ var columns = []metav1.TableColumnDefinition{
 
 // table makes rows of one object or of a list of them.
 func table(answer any, include metav1.IncludeObjectPolicy) *metav1.Table {
-	t := &metav1.Table{TypeMeta: metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/v1"}, ColumnDefinitions: columns, Rows: []metav1.TableRow{}}
+	t := &metav1.Table{
+		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/v1"},
+		ColumnDefinitions: columns,
+		Rows:              []metav1.TableRow{},
+	}
 	row := func(obj runtime.Object, m metav1.ObjectMeta, window metav1.Duration, used ...corev1.ResourceList) {
 		var cpu, memory = used[0].Cpu().DeepCopy(), used[0].Memory().DeepCopy()
 		for _, u := range used[1:] {
@@ -30,7 +34,10 @@ func table(answer any, include metav1.IncludeObjectPolicy) *metav1.Table {
 		case metav1.IncludeObject:
 			r.Object.Object = obj
 		default:
-			r.Object.Object = &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}, ObjectMeta: m}
+			r.Object.Object = &metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"},
+				ObjectMeta: m,
+			}
 		}
 		t.Rows = append(t.Rows, r)
 	}

@@ -28,7 +28,8 @@ func (v *view) of(q question, now time.Time) (any, error) {
 		return nil, err
 	}
 	chosen := func(m metav1.ObjectMeta) bool {
-		return byLabel.Matches(labels.Set(m.Labels)) && byField.Matches(fields.Set{"metadata.name": m.Name, "metadata.namespace": m.Namespace})
+		return byLabel.Matches(labels.Set(m.Labels)) &&
+			byField.Matches(fields.Set{"metadata.name": m.Name, "metadata.namespace": m.Namespace})
 	}
 	switch {
 	case q.kind == "nodes" && q.name != "":
@@ -37,7 +38,10 @@ func (v *view) of(q question, now time.Time) (any, error) {
 				return &m, nil
 			}
 		}
-		return nil, apierrors.NewNotFound(schema.GroupResource{Group: v1beta1.GroupName, Resource: "nodemetrics"}, q.name)
+		return nil, apierrors.NewNotFound(
+			schema.GroupResource{Group: v1beta1.GroupName, Resource: "nodemetrics"},
+			q.name,
+		)
 	case q.kind == "nodes":
 		list := &v1beta1.NodeMetricsList{TypeMeta: typed("NodeMetricsList"), Items: []v1beta1.NodeMetrics{}}
 		for _, n := range v.objects.Nodes() {
@@ -53,7 +57,10 @@ func (v *view) of(q question, now time.Time) (any, error) {
 				return &m, nil
 			}
 		}
-		return nil, apierrors.NewNotFound(schema.GroupResource{Group: v1beta1.GroupName, Resource: "podmetrics"}, q.namespace+"/"+q.name)
+		return nil, apierrors.NewNotFound(
+			schema.GroupResource{Group: v1beta1.GroupName, Resource: "podmetrics"},
+			q.namespace+"/"+q.name,
+		)
 	}
 	list := &v1beta1.PodMetricsList{TypeMeta: typed("PodMetricsList"), Items: []v1beta1.PodMetrics{}}
 	for _, p := range v.objects.Pods(q.namespace) {
@@ -80,12 +87,15 @@ func (v *view) node(n *corev1.Node, now time.Time) (v1beta1.NodeMetrics, bool) {
 		return v1beta1.NodeMetrics{}, false
 	}
 	return v1beta1.NodeMetrics{
-		TypeMeta: typed("NodeMetrics"), ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, CreationTimestamp: metav1.NewTime(now)},
+		TypeMeta: typed(
+			"NodeMetrics",
+		), ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, CreationTimestamp: metav1.NewTime(now)},
 		Timestamp: metav1.NewTime(use.At), Window: metav1.Duration{Duration: use.Window}, Usage: usage(use),
 	}, true
 }
 
-// pod returns false unless it is known of all containers of a pod that run what they use: half of it would be taken for all.
+// pod returns false unless it is known of all containers of a pod that run what they use: half of it would be taken for
+// all.
 func (v *view) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
 	state := v.store.node(p.Node, now)
 	if state == nil {
@@ -96,8 +106,13 @@ func (v *view) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
 		return v1beta1.PodMetrics{}, false
 	}
 	m := v1beta1.PodMetrics{
-		TypeMeta:   typed("PodMetrics"),
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, Labels: p.Labels, CreationTimestamp: metav1.NewTime(now)},
+		TypeMeta: typed("PodMetrics"),
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              p.Name,
+			Namespace:         p.Namespace,
+			Labels:            p.Labels,
+			CreationTimestamp: metav1.NewTime(now),
+		},
 	}
 	for i, c := range known.Containers {
 		use, ok := c.Use()

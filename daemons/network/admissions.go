@@ -15,8 +15,8 @@ import (
 	"clusterctl/daemons/api/admitpod"
 )
 
-// admissions are the pods that the kubelet has asked for, with the addresses that their sandboxes have. They are kept in a file, because the
-// API may not know the addresses yet when this daemon starts anew.
+// admissions are the pods that the kubelet has asked for, with the addresses that their sandboxes have. They are kept
+// in a file, because the API may not know the addresses yet when this daemon starts anew.
 type admissions struct {
 	note func(pod string) // of a pod, by namespace/name, whose addresses may have changed
 	file string           // "" for none
@@ -82,8 +82,8 @@ func (a *admissions) save() error {
 	return nil
 }
 
-// keep drops admissions that were loaded from the file and whose pods do not exist any more. Those asked for since the start stay: the
-// kubelet may know of a pod before the API's watch shows it.
+// keep drops admissions that were loaded from the file and whose pods do not exist any more. Those asked for since the
+// start stay: the kubelet may know of a pod before the API's watch shows it.
 func (a *admissions) keep(there map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,8 +145,8 @@ func (a *admissions) add(uid string, addresses []netip.Addr) (*admission, error)
 	return is, nil
 }
 
-// of finds the admission of a pod by any of its UIDs, and from then on keeps it under the API's UID. It returns nil when the kubelet has
-// not asked for the pod.
+// of finds the admission of a pod by any of its UIDs, and from then on keeps it under the API's UID. It returns nil
+// when the kubelet has not asked for the pod.
 func (a *admissions) of(pod string, ids []string) *admission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,7 +159,8 @@ func (a *admissions) of(pod string, ids []string) *admission {
 	return nil
 }
 
-// hold tells whoever asked that the pod's rules are in the kernel, if nobody has asked anew since that turn. pod is the API's UID.
+// hold tells whoever asked that the pod's rules are in the kernel, if nobody has asked anew since that turn. pod is the
+// API's UID.
 func (a *admissions) hold(pod string, turn uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,16 +12,18 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// A machine without pods calls them under its own address, which is behind the router: where the main table would send the answer,
-// unwrapped, and from where rp_filter would have the question come. A table of its own sends packets to such machines through the
-// overlay. It is asked for packets with a mark, and those are questions that come through the overlay and answers to who has called
-// a pod by its address. What pods send of their own accord goes as ever, and so do answers to who has called a port of this machine:
-// they leave under the machine's address, which does not come through the overlay.
+// A machine without pods calls them under its own address, which is behind the router: where the main table would send
+// the answer, unwrapped, and from where rp_filter would have the question come. A table of its own sends packets to
+// such machines through the overlay. It is asked for packets with a mark, and those are questions that come through the
+// overlay and answers to who has called a pod by its address. What pods send of their own accord goes as ever, and so
+// do answers to who has called a port of this machine: they leave under the machine's address, which does not come
+// through the overlay.
 const (
 	answerMark     = 0x1000
 	answerTable    = 99
 	answerPriority = 9900 // before the main table's
-	// mangling is the priority of what marks packets before they get a route: after connections are known, before receivers are changed.
+	// mangling is the priority of what marks packets before they get a route: after connections are known, before
+	// receivers are changed.
 	mangling = -150
 )
 
@@ -29,14 +31,17 @@ const (
 func answersChain(clusters []netip.Prefix) nft.Chain {
 	c := nft.Chain{Hook: &nft.Hook{Type: "filter", Name: "prerouting", Priority: mangling}}
 	for _, p := range clusters {
-		c.Rules = append(c.Rules, nft.Rule{nft.Through{Prefix: overlayName}, nft.To{Net: p}, nft.Mark{Bits: answerMark}},
-			nft.Rule{nft.From{Net: p}, nft.Reply{}, nft.Untranslated{}, nft.Mark{Bits: answerMark}})
+		c.Rules = append(
+			c.Rules,
+			nft.Rule{nft.Through{Prefix: overlayName}, nft.To{Net: p}, nft.Mark{Bits: answerMark}},
+			nft.Rule{nft.From{Net: p}, nft.Reply{}, nft.Untranslated{}, nft.Mark{Bits: answerMark}},
+		)
 	}
 	return c
 }
 
-// setAnswers makes the table what it should be: a route to each address through the interface overlay, for packets from this machine's
-// pods.
+// setAnswers makes the table what it should be: a route to each address through the interface overlay, for packets from
+// this machine's pods.
 func setAnswers(pods []netip.Prefix, to []netip.Addr, overlay int) error {
 	var failures []error
 	if len(to) > 0 {
@@ -48,8 +53,15 @@ func setAnswers(pods []netip.Prefix, to []netip.Addr, overlay int) error {
 		return err
 	}
 	for _, a := range to {
-		r := &netlink.Route{Dst: network(netip.PrefixFrom(a, a.BitLen())), LinkIndex: overlay, Table: answerTable, Protocol: protocol, Scope: netlink.SCOPE_LINK}
-		if at := slices.IndexFunc(have, func(h netlink.Route) bool { return h.Dst.String() == r.Dst.String() }); at >= 0 {
+		r := &netlink.Route{
+			Dst:       network(netip.PrefixFrom(a, a.BitLen())),
+			LinkIndex: overlay,
+			Table:     answerTable,
+			Protocol:  protocol,
+			Scope:     netlink.SCOPE_LINK,
+		}
+		if at := slices.IndexFunc(have,
+			func(h netlink.Route) bool { return h.Dst.String() == r.Dst.String() }); at >= 0 {
 			is := have[at]
 			have = slices.Delete(have, at, at+1)
 			if is.LinkIndex == overlay {
@@ -63,7 +75,10 @@ func setAnswers(pods []netip.Prefix, to []netip.Addr, overlay int) error {
 	failures = append(failures, setRules(pods, to))
 	for _, r := range have {
 		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-			failures = append(failures, fmt.Errorf("forget that %s is answered through %s: %w", r.Dst, overlayName, err))
+			failures = append(
+				failures,
+				fmt.Errorf("forget that %s is answered through %s: %w", r.Dst, overlayName, err),
+			)
 		}
 	}
 	return errors.Join(failures...)
@@ -95,7 +110,8 @@ func setRules(pods []netip.Prefix, to []netip.Addr) error {
 	var failures []error
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		list, err := netlink.RuleListFiltered(family, &netlink.Rule{Table: answerTable}, netlink.RT_FILTER_TABLE)
-		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without the family, or without such rules, has none
+		if err != nil &&
+			!errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without the family, or without such rules, has none
 			failures = append(failures, fmt.Errorf("list the rules of routing: %w", err))
 			continue
 		}
@@ -108,13 +124,16 @@ func setRules(pods []netip.Prefix, to []netip.Addr) error {
 			r.Family, r.Table, r.Priority, r.Protocol = family, answerTable, answerPriority, uint8(protocol)
 			r.Mark, r.Mask, r.Src = answerMark, &mask, network(p)
 			at := slices.IndexFunc(list, func(h netlink.Rule) bool {
-				return h.Protocol == r.Protocol && h.Priority == r.Priority && h.Mark == r.Mark && h.Mask != nil && *h.Mask == mask &&
-					h.Src != nil && h.Src.String() == r.Src.String()
+				return h.Protocol == r.Protocol && h.Priority == r.Priority && h.Mark == r.Mark && h.Mask != nil &&
+					*h.Mask == mask &&
+					h.Src != nil &&
+					h.Src.String() == r.Src.String()
 			})
 			if at >= 0 {
 				list = slices.Delete(list, at, at+1)
 			} else if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
-				failures = append(failures, fmt.Errorf("have answers of pods in %s looked up in table %d: %w", p, answerTable, err))
+				failures = append(failures, fmt.Errorf("have answers of pods in %s looked up in table %d: "+
+					"%w", p, answerTable, err))
 			}
 		}
 		for _, r := range list {

@@ -58,12 +58,15 @@ func controlled(t *testing.T) (sites []*site, nodes []*corev1.Node, list invento
 	// The kernel's own choice of an address would be this one.
 	sites[0].ip(t, "addr", "add", "172.31.0.1/32", "dev", "lo")
 	strict(t, sites...)
-	return sites, nodes[1:], inventory.Inventory{"n0": {Addresses: []string{"192.168.1.1", "2001:db8:1::1"}}, "n1": {Addresses: []string{"192.168.1.2"}},
-		"n2": {Addresses: []string{"192.168.2.3"}}}
+	return sites, nodes[1:], inventory.Inventory{
+		"n0": {Addresses: []string{"192.168.1.1", "2001:db8:1::1"}},
+		"n1": {Addresses: []string{"192.168.1.2"}},
+		"n2": {Addresses: []string{"192.168.2.3"}},
+	}
 }
 
-// A machine that is no node, as one of a control plane may be, calls pods behind a router: its API server calls webhooks there. The answer
-// takes the way of the question, which machines with strict filters demand.
+// A machine that is no node, as one of a control plane may be, calls pods behind a router: its API server calls
+// webhooks there. The answer takes the way of the question, which machines with strict filters demand.
 func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 	sites, nodes, list := controlled(t)
 	m, near, n := sites[0], sites[1], sites[2]
@@ -94,19 +97,26 @@ func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 	}
 	all(list)
 	for _, s := range sites[1:] {
-		outward, err := newMasquerade([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/48")}, nil)
+		outward, err := newMasquerade(
+			[]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/48")},
+			nil,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.inside((&daemon{outward: outward}).answer); err != nil {
 			t.Fatal(err)
 		}
-		if marks := strings.Count(s.list(t, "nft", "list", "ruleset"), "hook prerouting"); (marks == 2) != (s == n) || marks == 1 {
+		if marks := strings.Count(s.list(t, "nft", "list", "ruleset"), "hook prerouting"); (marks == 2) != (s == n) ||
+			marks == 1 {
 			t.Errorf("%d chains mark packets", marks)
 		}
 	}
 	reaches("in the inventory", true, near.at4, near.at6, n.at4, n.at6)
-	if got := near.list(t, "ip", "rule") + near.list(t, "ip", "-6", "rule"); strings.Contains(got, fmt.Sprint(answerTable)) {
+	if got := near.list(t, "ip", "rule") + near.list(t, "ip", "-6", "rule"); strings.Contains(
+		got,
+		fmt.Sprint(answerTable),
+	) {
 		t.Errorf("a machine of the same network has rules for it:\n%s", got)
 	}
 
@@ -121,9 +131,22 @@ func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 			t.Errorf("what the pod sends to %s is wrapped", to)
 		}
 	}
-	for family, ends := range map[nft.Family][2]string{nft.IPv4: {"192.168.2.3", n.at4.String()}, nft.IPv6: {"2001:db8:2::3", n.at6.String()}} {
-		table, err := nft.NewTable(family, "port", &nft.Fragment{Chains: map[string]nft.Chain{"in": {Hook: &nft.Hook{Type: "nat", Name: "prerouting", Priority: -100},
-			Rules: []nft.Rule{{nft.Is{Protocol: nft.TCP}, nft.ToPorts{First: 8080, Last: 8080}, nft.DNAT{To: netip.AddrPortFrom(netip.MustParseAddr(ends[1]), 80)}}}}}})
+	for family, ends := range map[nft.Family][2]string{nft.IPv4: {"192.168.2.3", n.at4.String()},
+		nft.IPv6: {"2001:db8:2::3", n.at6.String()}} {
+		table, err := nft.NewTable(
+			family,
+			"port",
+			&nft.Fragment{
+				Chains: map[string]nft.Chain{"in": {Hook: &nft.Hook{Type: "nat", Name: "prerouting", Priority: -100},
+					Rules: []nft.Rule{
+						{
+							nft.Is{Protocol: nft.TCP},
+							nft.ToPorts{First: 8080, Last: 8080},
+							nft.DNAT{To: netip.AddrPortFrom(netip.MustParseAddr(ends[1]), 80)},
+						},
+					}}},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +193,11 @@ func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 	if after := rules(); strings.Contains(after, fmt.Sprint(answerTable)) {
 		t.Errorf("the rules of who is gone are there:\n%s", after)
 	}
-	if left := n.list(t, "ip", "route", "show", "table", "all") + n.list(t, "ip", "-6", "route", "show", "table", "all"); strings.Contains(left, fmt.Sprint("table ", answerTable)) {
+	if left := n.list(t, "ip", "route", "show", "table", "all") +
+		n.list(t, "ip", "-6", "route", "show", "table", "all"); strings.Contains(
+		left,
+		fmt.Sprint("table ", answerTable),
+	) {
 		t.Errorf("routes of who is gone are there:\n%s", left)
 	}
 	if left := n.list(t, "bridge", "fdb", "show", "dev", overlayName); strings.Count(left, "dst") != 1 {
@@ -185,8 +212,13 @@ func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 
 // Whoever has a Node says of itself where it is. What the inventory says of another it cannot have.
 func TestWhoCallsPodsIsWhatTheInventorySaysAndNoNodeHas(t *testing.T) {
-	list := inventory.Inventory{"cp": {Addresses: []string{"2001:db8::1", "10.0.0.1"}}, "self": {Addresses: []string{"10.0.0.2"}}, "a": {Addresses: []string{"10.0.0.3"}},
-		"young": {Addresses: []string{"10.0.0.4"}}, "old": {Addresses: []string{"10.0.0.3"}}}
+	list := inventory.Inventory{
+		"cp":    {Addresses: []string{"2001:db8::1", "10.0.0.1"}},
+		"self":  {Addresses: []string{"10.0.0.2"}},
+		"a":     {Addresses: []string{"10.0.0.3"}},
+		"young": {Addresses: []string{"10.0.0.4"}},
+		"old":   {Addresses: []string{"10.0.0.3"}},
+	}
 	a, young := machine("a", "10.244.1.0/24", "10.0.0.3"), machine("young", "", "10.0.0.4")
 	got := callersOf("self", list, []*corev1.Node{a, young})
 	four, six := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")
@@ -195,7 +227,10 @@ func TestWhoCallsPodsIsWhatTheInventorySaysAndNoNodeHas(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("they are %v, should be %v", got, want)
 	}
-	a.Status.Addresses = append(a.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+	a.Status.Addresses = append(
+		a.Status.Addresses,
+		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+	)
 	if got := callersOf("x", list, []*corev1.Node{a}).far[0]; !reflect.DeepEqual(got, caller{"cp", []netip.Addr{six}}) {
 		t.Errorf("an address of two machines: %v", got)
 	}

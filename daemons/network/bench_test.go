@@ -40,13 +40,19 @@ func remote(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 128 + byte(i>>16), byte(i >> 8), byte(i)})
 }
 
-// inNamespace is a policy among ten of its namespace: pods of the namespace with a label, those of all namespaces, and some from outside may
-// reach the namespace's pods.
+// inNamespace is a policy among ten of its namespace: pods of the namespace with a label, those of all namespaces, and
+// some from outside may reach the namespace's pods.
 func inNamespace(i, version int) *networkingv1.NetworkPolicy {
 	everywhere := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
-	mine := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": fmt.Sprint(i / manyNamespaces % 3)}}}
-	outside := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: fmt.Sprintf("192.0.%d.0/24", version%200)}}
-	p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", i%manyNamespaces), Name: fmt.Sprint("p", i)}}
+	mine := networkingv1.NetworkPolicyPeer{
+		PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": fmt.Sprint(i / manyNamespaces % 3)}},
+	}
+	outside := networkingv1.NetworkPolicyPeer{
+		IPBlock: &networkingv1.IPBlock{CIDR: fmt.Sprintf("192.0.%d.0/24", version%200)},
+	}
+	p := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", i%manyNamespaces), Name: fmt.Sprint("p", i)},
+	}
 	p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{
 		{From: []networkingv1.NetworkPolicyPeer{mine, outside}}, {From: []networkingv1.NetworkPolicyPeer{everywhere}},
 	}
@@ -55,10 +61,20 @@ func inNamespace(i, version int) *networkingv1.NetworkPolicy {
 
 func newCrowd(b *testing.B) *crowd {
 	b.Helper()
-	c := &crowd{policies: newPolicies(fake.NewClientset(), fake.NewClientset(), "n1", slog.New(slog.DiscardHandler), func() tables { return &kernel.Kernel{} })}
+	c := &crowd{
+		policies: newPolicies(
+			fake.NewClientset(),
+			fake.NewClientset(),
+			"n1",
+			slog.New(slog.DiscardHandler),
+			func() tables { return &kernel.Kernel{} },
+		),
+	}
 	c.policies.policies = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	c.policies.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	c.told.setMachine(policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Links: []string{link.Prefix}})
+	c.told.setMachine(
+		policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Links: []string{link.Prefix}},
+	)
 	c.watch = &groupWatch{names: map[string]bool{}, end: func() {}, listed: true, slices: map[string]*heardSlice{}}
 	for i := range manyPolicies {
 		p := inNamespace(i, 0)
@@ -148,7 +164,8 @@ func BenchmarkOneChangeOfPolicies(b *testing.B) {
 		does func(b *testing.B, c *crowd, i int)
 	}{
 		{"a policy of pods here", 5, func(b *testing.B, c *crowd, i int) { c.setPolicy(b, inNamespace(i%50, i+1)) }},
-		{"a policy of pods elsewhere", .2, func(b *testing.B, c *crowd, i int) { c.setPolicy(b, inNamespace(50+i%50, i+1)) }},
+		{"a policy of pods elsewhere", .2,
+			func(b *testing.B, c *crowd, i int) { c.setPolicy(b, inNamespace(50+i%50, i+1)) }},
 		{"a pod here", 5, func(b *testing.B, c *crowd, i int) {
 			p := c.pods[i%podsHere].DeepCopy()
 			p.Labels = map[string]string{"app": fmt.Sprint(i)}

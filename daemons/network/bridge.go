@@ -12,13 +12,14 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// formerBridge is the interface that pods were on before each had a pair of its own. Those that run when the release changes stay on it
-// until they are replaced.
+// formerBridge is the interface that pods were on before each had a pair of its own. Those that run when the release
+// changes stay on it until they are replaced.
 const formerBridge = "cni0"
 
-// retireBridge takes the former bridge away when nothing is on it any more. Until then pods on it reach those that are not: the machine
-// answers on the bridge for their addresses, and what goes from one pod on it to another passes the packet filter where the kernel has
-// a module for that. It reports whether the bridge is there. A bridge that has no address of this machine's pods is somebody else's.
+// retireBridge takes the former bridge away when nothing is on it any more. Until then pods on it reach those that are
+// not: the machine answers on the bridge for their addresses, and what goes from one pod on it to another passes the
+// packet filter where the kernel has a module for that. It reports whether the bridge is there. A bridge that has no
+// address of this machine's pods is somebody else's.
 func retireBridge(pods []netip.Prefix) (there bool, err error) {
 	l, err := netlink.LinkByName(formerBridge)
 	var missing netlink.LinkNotFoundError
@@ -65,7 +66,8 @@ func filterBridged() error {
 	return nil
 }
 
-// set sets a setting of the kernel. Where it is read-only but right, nothing is to be done; where the kernel has none, neither.
+// set sets a setting of the kernel. Where it is read-only but right, nothing is to be done; where the kernel has none,
+// neither.
 func set(path, value string) error {
 	have, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == value {

@@ -10,9 +10,11 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// callers are the machines that have no pods and call them: the API server of a control plane that is no node calls webhooks.
+// callers are the machines that have no pods and call them: the API server of a control plane that is no node calls
+// webhooks.
 type callers struct {
-	known bool         // there is an inventory that can be read; without one nothing is taken from those that were there before
+	// there is an inventory that can be read; without one nothing is taken from those that were there before
+	known bool
 	own   []netip.Addr // this machine's addresses, when it is one of them
 	far   []caller     // the others, by name
 }
@@ -23,8 +25,8 @@ type caller struct {
 	at   []netip.Addr
 }
 
-// callersOf reads them from the inventory, which is the administrator's. An address that a Node has is that Node's: what goes to pods
-// there does not change by what somebody has forgotten in the inventory.
+// callersOf reads them from the inventory, which is the administrator's. An address that a Node has is that Node's:
+// what goes to pods there does not change by what somebody has forgotten in the inventory.
 func callersOf(self string, list inventory.Inventory, nodes []*corev1.Node) callers {
 	c := callers{known: list != nil}
 	taken, pods := map[netip.Addr]bool{}, map[string]bool{}
@@ -58,8 +60,8 @@ func callersOf(self string, list inventory.Inventory, nodes []*corev1.Node) call
 	return c
 }
 
-// answered are the addresses of callers behind a router that this machine's pods answer through the overlay, by name of the caller: those
-// of families that the pods have.
+// answered are the addresses of callers behind a router that this machine's pods answer through the overlay, by name of
+// the caller: those of families that the pods have.
 func (p *Plan) answered(ways []way) map[string][]netip.Addr {
 	list := map[string][]netip.Addr{}
 	for _, c := range p.Callers.far {
@@ -77,8 +79,8 @@ func (p *Plan) family(a netip.Addr) bool {
 	return slices.ContainsFunc(p.PodCIDRs, func(c netip.Prefix) bool { return c.Addr().Is4() == a.Is4() })
 }
 
-// source is the address from which this machine, when it has no pods of its own, calls pods at another one through the overlay. It returns
-// the zero address when the machine has pods: the kernel then chooses an address of their network.
+// source is the address from which this machine, when it has no pods of its own, calls pods at another one through the
+// overlay. It returns the zero address when the machine has pods: the kernel then chooses an address of their network.
 func (p *Plan) source(via netip.Addr, here func(netip.Addr) bool) netip.Addr {
 	if len(p.PodCIDRs) > 0 {
 		return netip.Addr{}
@@ -92,5 +94,6 @@ func (p *Plan) source(via netip.Addr, here func(netip.Addr) bool) netip.Addr {
 
 // mute reports whether this machine calls pods behind a router that have no route back to it.
 func (p *Plan) mute() bool {
-	return len(p.PodCIDRs) == 0 && slices.ContainsFunc(p.Routes, func(r Route) bool { return r.Wrapped && !r.Src.IsValid() })
+	return len(p.PodCIDRs) == 0 &&
+		slices.ContainsFunc(p.Routes, func(r Route) bool { return r.Wrapped && !r.Src.IsValid() })
 }

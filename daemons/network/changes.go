@@ -15,9 +15,10 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// changes calls poke when the machine's addresses or routes have changed in a way that may have taken ours away, or an interface takes
-// packets of another size, until ctx ends. What comes and goes with each pod, as own says of addresses, is no such way. A link that loses its carrier loses its addresses where systemd-networkd has them, and with them all routes
-// behind it; they do not come back with the link.
+// changes calls poke when the machine's addresses or routes have changed in a way that may have taken ours away, or an
+// interface takes packets of another size, until ctx ends. What comes and goes with each pod, as own says of addresses,
+// is no such way. A link that loses its carrier loses its addresses where systemd-networkd has them, and with them all
+// routes behind it; they do not come back with the link.
 func changes(ctx context.Context, log *slog.Logger, own func(netip.Addr) bool, poke func()) {
 	for ctx.Err() == nil {
 		if err := listen(ctx, own, poke); err != nil && ctx.Err() == nil {
@@ -41,19 +42,28 @@ func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 		default:
 		}
 	}
-	links, addresses, routes := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate), make(chan netlink.RouteUpdate)
-	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: fail, ListExisting: true}); err != nil {
+	links, addresses, routes := make(
+		chan netlink.LinkUpdate,
+	), make(
+		chan netlink.AddrUpdate,
+	), make(
+		chan netlink.RouteUpdate,
+	)
+	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(),
+		netlink.LinkSubscribeOptions{ErrorCallback: fail, ListExisting: true}); err != nil {
 		return fmt.Errorf("follow interfaces: %w", err)
 	}
 	defer drain(links)
 	defer cancel()
 	takes := map[int32]int{} // the largest packets of interfaces, by which those of pods go
-	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(), netlink.AddrSubscribeOptions{ErrorCallback: fail}); err != nil {
+	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(),
+		netlink.AddrSubscribeOptions{ErrorCallback: fail}); err != nil {
 		return fmt.Errorf("follow addresses: %w", err)
 	}
 	defer drain(addresses)
 	defer cancel()
-	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(), netlink.RouteSubscribeOptions{ErrorCallback: fail}); err != nil {
+	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(),
+		netlink.RouteSubscribeOptions{ErrorCallback: fail}); err != nil {
 		return fmt.Errorf("follow routes: %w", err)
 	}
 	defer drain(routes)
@@ -88,7 +98,8 @@ func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 				return nil
 			}
 			ours := r.Type == unix.RTM_DELROUTE && r.Protocol == protocol
-			way := r.Type == unix.RTM_NEWROUTE && r.Protocol == unix.RTPROT_KERNEL && (r.Dst == nil || !ofPods(r.Dst.IP, own)) // by which the others may be reached again
+			way := r.Type == unix.RTM_NEWROUTE && r.Protocol == unix.RTPROT_KERNEL &&
+				(r.Dst == nil || !ofPods(r.Dst.IP, own)) // by which the others may be reached again
 			if ours || way {
 				poke()
 			}

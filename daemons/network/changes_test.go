@@ -21,12 +21,17 @@ func TestChangesOfTheMachineAreHeardOfAndThoseOfPodsAreNotS27(t *testing.T) {
 	poked, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		changes(ctx, slog.New(slog.DiscardHandler), func(a netip.Addr) bool { return own.Contains(a) || own6.Contains(a) }, func() {
-			select {
-			case poked <- struct{}{}:
-			default:
-			}
-		})
+		changes(
+			ctx,
+			slog.New(slog.DiscardHandler),
+			func(a netip.Addr) bool { return own.Contains(a) || own6.Contains(a) },
+			func() {
+				select {
+				case poked <- struct{}{}:
+				default:
+				}
+			},
+		)
 	}()
 	defer func() { cancel(); <-done }()
 	heard := func() bool {

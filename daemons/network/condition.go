@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// patience is how long a network may be missing before its node is said to have none: a node that is said so gets no pods.
+	// patience is how long a network may be missing before its node is said to have none: a node that is said so gets
+	// no pods.
 	patience = 10 * time.Second
 	// telling is how long a write of the condition may take.
 	telling = 10 * time.Second
@@ -28,21 +29,27 @@ type condition struct {
 	now     func() time.Time
 }
 
-// state returns what the condition should say of a plan of which made routes are there, and whether to write it yet. Some missing routes do
-// not make a node unavailable: one node with a wrong address would otherwise keep pods off all others.
+// state returns what the condition should say of a plan of which made routes are there, and whether to write it yet.
+// Some missing routes do not make a node unavailable: one node with a wrong address would otherwise keep pods off all
+// others.
 func (c *condition) state(p Plan, made int) (status corev1.ConditionStatus, reason, message string, say bool) {
 	there := len(p.PodCIDRs) > 0 && (made > 0 || len(p.Routes) == 0)
 	switch {
 	case there:
 		c.missing = time.Time{}
-		return corev1.ConditionFalse, "RouteCreated", "the node's pod network is there, and so are routes to other nodes' pods", true
+		return corev1.ConditionFalse, "RouteCreated", "the node's pod network is there, and so are routes to other " +
+			"nodes' pods", true
 	case c.missing.IsZero():
 		c.missing = c.now()
 	}
 	if len(p.PodCIDRs) == 0 {
-		return corev1.ConditionTrue, "NoPodCIDR", "the node has no network for its pods", c.now().Sub(c.missing) >= patience
+		return corev1.ConditionTrue, "NoPodCIDR", "the node has no network for its pods", c.now().
+			Sub(c.missing) >=
+			patience
 	}
-	return corev1.ConditionTrue, "NoRouteCreated", "no other node's pods can be reached", c.now().Sub(c.missing) >= patience
+	return corev1.ConditionTrue, "NoRouteCreated", "no other node's pods can be reached", c.now().
+		Sub(c.missing) >=
+		patience
 }
 
 // tell writes the condition where the node says something else.

@@ -10,13 +10,17 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// What a node says of its network is so: a missing one is said after a while, one that is back at once, and nothing is written twice.
+// What a node says of its network is so: a missing one is said after a while, one that is back at once, and nothing is
+// written twice.
 func TestNodeSaysWhetherItHasANetworkS22(t *testing.T) {
 	now := time.Unix(1000, 0)
 	n := machine("a", "10.244.0.0/24", "10.0.0.1")
 	client := fake.NewClientset(n)
 	c := condition{client: client, now: func() time.Time { return now }}
-	two := Make("a", []*corev1.Node{n, machine("b", "10.244.1.0/24", "10.0.0.2"), machine("c", "10.244.2.0/24", "10.0.0.3")})
+	two := Make(
+		"a",
+		[]*corev1.Node{n, machine("b", "10.244.1.0/24", "10.0.0.2"), machine("c", "10.244.2.0/24", "10.0.0.3")},
+	)
 	writes := 0
 	for _, step := range []struct {
 		what   string
@@ -55,7 +59,16 @@ func TestNodeSaysWhetherItHasANetworkS22(t *testing.T) {
 			}
 		}
 		if is.Status != step.status || is.Reason != step.reason || writes != step.writes {
-			t.Errorf("%s: %s %s after %d writes; want %s %s after %d", step.what, is.Status, is.Reason, writes, step.status, step.reason, step.writes)
+			t.Errorf(
+				"%s: %s %s after %d writes; want %s %s after %d",
+				step.what,
+				is.Status,
+				is.Reason,
+				writes,
+				step.status,
+				step.reason,
+				step.writes,
+			)
 		}
 	}
 }

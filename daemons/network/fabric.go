@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fabric carries out a plan: routes to the pods of machines of the same network, and routes through the overlay to those behind a router.
+// fabric carries out a plan: routes to the pods of machines of the same network, and routes through the overlay to
+// those behind a router.
 type fabric struct {
 	id, port int // of VXLAN
 	fence    *fence
@@ -22,8 +23,8 @@ type way struct {
 	onLink bool // no router is on it
 }
 
-// onLink reports whether the most specific way to an address has no router. Without a way it is taken to be on link: a route to it then
-// fails and says so.
+// onLink reports whether the most specific way to an address has no router. Without a way it is taken to be on link: a
+// route to it then fails and says so.
 func onLink(ways []way, a netip.Addr) bool {
 	best, is := -1, true
 	for _, w := range ways {
@@ -36,7 +37,11 @@ func onLink(ways []way, a netip.Addr) bool {
 
 // ways lists the machine's own routes.
 func ways() (list []way, err error) {
-	all, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	all, err := netlink.RouteListFiltered(
+		netlink.FAMILY_ALL,
+		&netlink.Route{Table: unix.RT_TABLE_MAIN},
+		netlink.RT_FILTER_TABLE,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("list the machine's routes: %w", err)
 	}
@@ -58,8 +63,9 @@ func ways() (list []way, err error) {
 	return list, nil
 }
 
-// apply makes the kernel's routes what the plan says. It returns the largest packet that gets to all pods through the overlay, 0 when
-// nothing goes through it, and how many of the plan's routes are in place. When one route cannot be made, the others still are.
+// apply makes the kernel's routes what the plan says. It returns the largest packet that gets to all pods through the
+// overlay, 0 when nothing goes through it, and how many of the plan's routes are in place. When one route cannot be
+// made, the others still are.
 func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 	ways, err := ways()
 	if err != nil {

@@ -92,11 +92,29 @@ func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 		s.ip(t, "-6", "route", "add", "default", "via", fmt.Sprintf("2001:db8:%d::fe", segment))
 		enable(s.stack)
 		pods := []string{fmt.Sprintf("10.1.%d.0/24", i), fmt.Sprintf("fd00:1:0:%d::/64", i)}
-		nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}, Spec: corev1.NodeSpec{PodCIDR: pods[0], PodCIDRs: pods},
-			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: four}, {Type: corev1.NodeInternalIP, Address: six}}}})
-		s.at4, s.at6 = netip.MustParseAddr(fmt.Sprintf("10.1.%d.2", i)), netip.MustParseAddr(fmt.Sprintf("fd00:1:0:%d::2", i))
+		nodes = append(
+			nodes,
+			&corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)},
+				Spec:       corev1.NodeSpec{PodCIDR: pods[0], PodCIDRs: pods},
+				Status: corev1.NodeStatus{
+					Addresses: []corev1.NodeAddress{
+						{Type: corev1.NodeInternalIP, Address: four},
+						{Type: corev1.NodeInternalIP, Address: six},
+					},
+				},
+			},
+		)
+		s.at4, s.at6 = netip.MustParseAddr(
+			fmt.Sprintf("10.1.%d.2", i),
+		), netip.MustParseAddr(
+			fmt.Sprintf("fd00:1:0:%d::2", i),
+		)
 		p := link.Pair{Host: link.Name("pod", "eth0"), Inside: "eth0", Addresses: []link.Address{
-			{IP: s.at4, Gateway: netip.MustParseAddr(fmt.Sprintf("10.1.%d.1", i))}, {IP: s.at6, Gateway: netip.MustParseAddr(fmt.Sprintf("fd00:1:0:%d::1", i))}}}
+			{
+				IP:      s.at4,
+				Gateway: netip.MustParseAddr(fmt.Sprintf("10.1.%d.1", i)),
+			}, {IP: s.at6, Gateway: netip.MustParseAddr(fmt.Sprintf("fd00:1:0:%d::1", i))}}}
 		if err := s.inside(func() error { return p.Make(s.pod.path()) }); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +132,13 @@ func (s *site) join(t *testing.T, self string, nodes []*corev1.Node, id int) (p 
 }
 
 // joinWith does so with an inventory of machines.
-func (s *site) joinWith(t *testing.T, self string, nodes []*corev1.Node, id int, list inventory.Inventory) (p Plan, largest int) {
+func (s *site) joinWith(
+	t *testing.T,
+	self string,
+	nodes []*corev1.Node,
+	id int,
+	list inventory.Inventory,
+) (p Plan, largest int) {
 	t.Helper()
 	p = Make(self, nodes)
 	p.Callers = callersOf(self, list, nodes)
@@ -139,8 +163,8 @@ func (s *site) list(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// Pods of all machines reach each other in both families: straight on one network, wrapped through a router that knows no pods. What
-// changes is followed, and nothing stays of what is not needed.
+// Pods of all machines reach each other in both families: straight on one network, wrapped through a router that knows
+// no pods. What changes is followed, and nothing stays of what is not needed.
 func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
 	sites, nodes := region(t)
 	all := func(id int) {
@@ -155,7 +179,11 @@ func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
 		for i, from := range sites {
 			for j, to := range sites {
 				for _, pair := range [][2]netip.Addr{{from.at4, to.at4}, {from.at6, to.at6}} {
-					if i != j && !from.pod.passes(isolation.Packet{From: pair[0], To: pair[1], Protocol: nft.TCP, Port: 80}, 5*time.Second) {
+					if i != j &&
+						!from.pod.passes(
+							isolation.Packet{From: pair[0], To: pair[1], Protocol: nft.TCP, Port: 80},
+							5*time.Second,
+						) {
 						t.Errorf("the pod of n%d does not reach that of n%d at %s", i, j, pair[1])
 					}
 				}
@@ -171,7 +199,8 @@ func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
 	}
 	all(4096)
 	for i, wrapped := range map[int]int{0: 2, 1: 2, 2: 4} {
-		if got := strings.Count(sites[i].list(t, "ip", "route")+sites[i].list(t, "ip", "-6", "route"), " onlink"); got != wrapped {
+		if got := strings.Count(sites[i].list(t, "ip", "route")+sites[i].list(t, "ip", "-6", "route"),
+			" onlink"); got != wrapped {
 			t.Errorf("n%d has %d wrapped routes, should have %d:\n%s", i, got, wrapped, sites[i].list(t, "ip", "route"))
 		}
 	}
@@ -211,7 +240,10 @@ func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if p := (isolation.Packet{From: sites[0].at6, To: sites[1].at6, Protocol: nft.TCP, Port: 80}); !sites[0].pod.passes(p, 5*time.Second) {
+	if p := (isolation.Packet{From: sites[0].at6, To: sites[1].at6, Protocol: nft.TCP, Port: 80}); !sites[0].pod.passes(
+		p,
+		5*time.Second,
+	) {
 		t.Error("pods of one network do not reach each other any more")
 	}
 }
@@ -229,7 +261,10 @@ func TestPodsLeaveUnderTheirMachinesAddressS27(t *testing.T) {
 	sites, nodes := region(t)
 	s := sites[0]
 	s.join(t, "n0", nodes[:1], 1)
-	outward, err := newMasquerade(isolation.Networks, []netip.Prefix{netip.MustParsePrefix("192.168.1.2/32"), netip.MustParsePrefix("2001:db8:1::2/128")})
+	outward, err := newMasquerade(
+		isolation.Networks,
+		[]netip.Prefix{netip.MustParsePrefix("192.168.1.2/32"), netip.MustParsePrefix("2001:db8:1::2/128")},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +299,9 @@ func TestPodsLeaveUnderTheirMachinesAddressS27(t *testing.T) {
 		}
 		var from net.Addr
 		err = os.ErrDeadlineExceeded
-		for until := time.Now().Add(10 * time.Second); errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(until); { // the first may be lost until routers are found
+		for until := time.Now().Add(10 * time.Second); errors.Is(err, os.ErrDeadlineExceeded) &&
+			time.Now().Before(until); {
+			// the first may be lost until routers are found
 			if _, err := out.Write([]byte("hello")); err != nil {
 				t.Error(err)
 			}

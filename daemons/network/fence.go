@@ -22,9 +22,9 @@ const (
 	throughIt  = "forward"
 )
 
-// fence lets wrapped packets in from machines of the overlay alone. The kernel unwraps whatever comes to the port, and what is in it may say
-// that it is from anybody, whom network policies let in. Pods send no wrapped packets, neither to their own machine nor to another, where they
-// would come under their machine's address.
+// fence lets wrapped packets in from machines of the overlay alone. The kernel unwraps whatever comes to the port, and
+// what is in it may say that it is from anybody, whom network policies let in. Pods send no wrapped packets, neither to
+// their own machine nor to another, where they would come under their machine's address.
 type fence struct {
 	mu      sync.Mutex
 	port    int
@@ -86,7 +86,13 @@ func fenceRules(port int) *nft.Fragment {
 	var out []nft.Rule
 	for _, prefix := range []string{link.Prefix, formerBridge} {
 		in = append(in, and(nft.Rule{nft.Through{Prefix: prefix}}, nil))
-		out = append(out, and(nft.Rule{nft.Through{Prefix: prefix}}, nft.Rule{nft.In{Set: fencePeers, Key: []nft.Field{nft.Destination}}}))
+		out = append(
+			out,
+			and(
+				nft.Rule{nft.Through{Prefix: prefix}},
+				nft.Rule{nft.In{Set: fencePeers, Key: []nft.Field{nft.Destination}}},
+			),
+		)
 	}
 	return &nft.Fragment{
 		Sets: map[string]nft.Set{fencePeers: {Key: []nft.Field{nft.Source}}},
@@ -107,8 +113,8 @@ func (f *fence) put() error {
 	return errors.Join(failures...)
 }
 
-// look has what somebody has changed compared as a whole when it is applied next. It reports whether there is such a table. With deep every
-// rule is looked at, else what a flush would have taken.
+// look has what somebody has changed compared as a whole when it is applied next. It reports whether there is such a
+// table. With deep every rule is looked at, else what a flush would have taken.
 func (f *fence) look(deep bool) (changed bool) {
 	for _, family := range families {
 		k := f.kernels[family]

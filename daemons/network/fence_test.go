@@ -41,8 +41,8 @@ func wrappedFor(node string, id int, from, to netip.Addr, port uint16, text stri
 	return slices.Concat(b, ip, udp, []byte(text))
 }
 
-// What is wrapped says by itself whom it is from. It is taken from machines that wrap packets for this one, not from anybody else who reaches
-// the port, and never from pods, which could else be whom a policy lets in.
+// What is wrapped says by itself whom it is from. It is taken from machines that wrap packets for this one, not from
+// anybody else who reaches the port, and never from pods, which could else be whom a policy lets in.
 func TestOnlyMachinesOfTheOverlaySendWrappedPackets(t *testing.T) {
 	sites, nodes := region(t)
 	for i, s := range sites {
@@ -164,6 +164,9 @@ func TestAMachineKnowsThatItsAddressIsNotListed(t *testing.T) {
 	check("when it sends under another address", netip.MustParseAddr(other))
 	at := len(nodes) - 1
 	nodes[at] = nodes[at].DeepCopy()
-	nodes[at].Status.Addresses = append(nodes[at].Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: other})
+	nodes[at].Status.Addresses = append(
+		nodes[at].Status.Addresses,
+		corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: other},
+	)
 	check("when its Node lists that as well")
 }

@@ -224,7 +224,10 @@ func TestRulesOfOthersThatDropPacketsOfPodsAreFound(t *testing.T) {
 
 // Chains of the cluster's own daemons are none of others.
 func TestOwnChainsAreNotReported(t *testing.T) {
-	load(t, "table ip clusterctl-policy {\n chain forward {\n type filter hook forward priority 0; policy drop;\n }\n}\n")
+	load(
+		t,
+		"table ip clusterctl-policy {\n chain forward {\n type filter hook forward priority 0; policy drop;\n }\n}\n",
+	)
 	f := &foreign{clusters: podNetworks}
 	if err := f.keep(true); err != nil || len(f.found()) > 0 {
 		t.Errorf("found is %q, %v", f.found(), err)

@@ -45,8 +45,8 @@ func hears(t *testing.T, at *net.UDPConn) string {
 	return string(b[:n])
 }
 
-// A pod that takes another pod's address, or that of whom the other speaks with, and the ports of both, sends nothing into their connection,
-// which the kernel knows. In both families, with real packets.
+// A pod that takes another pod's address, or that of whom the other speaks with, and the ports of both, sends nothing
+// into their connection, which the kernel knows. In both families, with real packets.
 func TestNobodySendsIntoAnothersConnectionS27(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	for i, uid := range []string{"victim", "neighbour", "forger"} {
@@ -70,7 +70,13 @@ func TestNobodySendsIntoAnothersConnectionS27(t *testing.T) {
 				t.Fatalf("with %s: %q", what, got)
 			}
 			for _, from := range []netip.AddrPort{pod, far} {
-				address := []string{"addr", "add", netip.PrefixFrom(from.Addr(), from.Addr().BitLen()).String(), "dev", "eth0"}
+				address := []string{
+					"addr",
+					"add",
+					netip.PrefixFrom(from.Addr(), from.Addr().BitLen()).String(),
+					"dev",
+					"eth0",
+				}
 				if is6 {
 					address = append(address, "nodad")
 				}

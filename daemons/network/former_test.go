@@ -16,8 +16,8 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-// The rules of a former release, which had a chain for each direction, are replaced in one transaction by a daemon that starts: nothing of
-// them stays, what was closed stays closed, and connections go on.
+// The rules of a former release, which had a chain for each direction, are replaced in one transaction by a daemon that
+// starts: nothing of them stays, what was closed stays closed, and connections go on.
 func TestRulesOfAFormerReleaseAreReplaced(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	web, other := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
@@ -34,7 +34,10 @@ func TestRulesOfAFormerReleaseAreReplaced(t *testing.T) {
 		Chains: map[string]nft.Chain{
 			"egress": {Hook: &nft.Hook{Type: "filter", Name: "forward"}, Rules: []nft.Rule{
 				append(nft.Rule{nft.Known{}}, goes("accept", "")...), {nft.Lookup{Map: "egress-pods", Key: known}}}},
-			"ingress":            {Hook: &nft.Hook{Type: "filter", Name: "forward", Priority: 1}, Rules: []nft.Rule{append(nft.Rule{nft.Known{}}, goes("accept", "")...)}},
+			"ingress": {
+				Hook:  &nft.Hook{Type: "filter", Name: "forward", Priority: 1},
+				Rules: []nft.Rule{append(nft.Rule{nft.Known{}}, goes("accept", "")...)},
+			},
 			"egress-pods-of-web": {Rules: []nft.Rule{goes("drop", "")}},
 		},
 	})
@@ -53,9 +56,26 @@ func TestRulesOfAFormerReleaseAreReplaced(t *testing.T) {
 	if m.of(web).passes(closed, 200*time.Millisecond) {
 		t.Fatal("the former rules do not hold")
 	}
-	r.SetPolicy("shop", "closed", &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "closed"}, Spec: networkingv1.NetworkPolicySpec{
-		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"at": "web"}}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}})
-	r.SetPod("web", &policy.Pod{Namespace: "shop", Name: "web", Labels: map[string]string{"at": "web"}, Addresses: []netip.Addr{web}})
+	r.SetPolicy(
+		"shop",
+		"closed",
+		&networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "closed"},
+			Spec: networkingv1.NetworkPolicySpec{
+				PodSelector: metav1.LabelSelector{
+					MatchLabels: map[string]string{"at": "web"},
+				}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}},
+		},
+	)
+	r.SetPod(
+		"web",
+		&policy.Pod{
+			Namespace: "shop",
+			Name:      "web",
+			Labels:    map[string]string{"at": "web"},
+			Addresses: []netip.Addr{web},
+		},
+	)
 	r.SetPod("other", &policy.Pod{Namespace: "shop", Name: "other", Addresses: []netip.Addr{other}})
 	r.apply(t)
 	if m.of(web).passes(closed, 200*time.Millisecond) {

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// maxWatches is how many watches there may be beside each other. A group that is new is watched by a watch of its own, so that those of
-	// others need not be listed again; then one takes the place of all.
+	// maxWatches is how many watches there may be beside each other. A group that is new is watched by a watch of its
+	// own, so that those of others need not be listed again; then one takes the place of all.
 	maxWatches = 8
 	// maxNamed is how many groups a watch may name. One that would have to name more follows all that there are.
 	maxNamed = 500
@@ -60,8 +60,8 @@ type heardSlice struct {
 	slice *policy.Slice // nil for one that the rules may have forgotten
 }
 
-// follow has the groups watched that are needed, and tells the rules of those that a watch has listed since the last time. It reports whether it
-// has told anything.
+// follow has the groups watched that are needed, and tells the rules of those that a watch has listed since the last
+// time. It reports whether it has told anything.
 func (g *groups) follow(ctx context.Context, needed map[string]bool, node *policy.Node) (told bool, err error) {
 	if g.next != nil && g.next.complete() {
 		told = true
@@ -127,7 +127,8 @@ func (g *groups) covered() map[string]bool {
 	return names
 }
 
-// tell tells the rules what a slice is now. Slices of groups that no watch follows any more stay with those rules that still need them.
+// tell tells the rules what a slice is now. Slices of groups that no watch follows any more stay with those rules that
+// still need them.
 func (g *groups) tell(node *policy.Node, key string) error {
 	var is *heardSlice
 	for _, w := range g.current {
@@ -185,8 +186,12 @@ func (g *groups) start(ctx context.Context, names map[string]bool) *groupWatch {
 			return api.Watch(ctx, o)
 		},
 	}
-	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lists, g.client), &discoveryv1.EndpointSlice{}, w,
-		cache.ReflectorOptions{Name: "peers of network policies"})
+	r := cache.NewReflectorWithOptions(
+		cache.ToListWatcherWithWatchListSemantics(lists, g.client),
+		&discoveryv1.EndpointSlice{},
+		w,
+		cache.ReflectorOptions{Name: "peers of network policies"},
+	)
 	var running sync.WaitGroup
 	running.Go(func() { r.RunWithContext(ctx) })
 	w.end = func() { cancel(); running.Wait() }

@@ -27,7 +27,11 @@ func network(p netip.Prefix) *net.IPNet {
 
 // routes returns our routes that the kernel has. overlay is the interface of those that are wrapped, 0 for none.
 func routes(overlay int) ([]Route, error) {
-	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	list, err := netlink.RouteListFiltered(
+		netlink.FAMILY_ALL,
+		&netlink.Route{Protocol: protocol},
+		netlink.RT_FILTER_PROTOCOL,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -41,14 +45,23 @@ func routes(overlay int) ([]Route, error) {
 		src, _ := netip.AddrFromSlice(r.Src)
 		ones, _ := r.Dst.Mask.Size()
 		if ok {
-			have = append(have, Route{To: netip.PrefixFrom(to.Unmap(), ones), Via: via.Unmap(), Wrapped: overlay != 0 && r.LinkIndex == overlay, Src: src.Unmap()})
+			have = append(
+				have,
+				Route{
+					To:      netip.PrefixFrom(to.Unmap(), ones),
+					Via:     via.Unmap(),
+					Wrapped: overlay != 0 && r.LinkIndex == overlay,
+					Src:     src.Unmap(),
+				},
+			)
 		}
 	}
 	return have, nil
 }
 
-// setRoutes makes our routes in the kernel what is wanted. One that cannot be made does not keep the others from being made. overlay is the
-// interface through which those that are wrapped go, 0 when it could not be made. It returns how many are there.
+// setRoutes makes our routes in the kernel what is wanted. One that cannot be made does not keep the others from being
+// made. overlay is the interface through which those that are wrapped go, 0 when it could not be made. It returns how
+// many are there.
 func setRoutes(want []Route, overlay int) (made int, err error) {
 	have, err := routes(overlay)
 	if err != nil {
@@ -67,7 +80,10 @@ func setRoutes(want []Route, overlay int) (made int, err error) {
 		route := &netlink.Route{Dst: network(r.To), Gw: r.Via.AsSlice(), Protocol: protocol}
 		if r.Wrapped {
 			if overlay == 0 {
-				failures = append(failures, fmt.Errorf("route %s via %s: it is behind a router, and there is no %s", r.To, r.Via, overlayName))
+				failures = append(
+					failures,
+					fmt.Errorf("route %s via %s: it is behind a router, and there is no %s", r.To, r.Via, overlayName),
+				)
 				made--
 				continue
 			}
@@ -81,7 +97,8 @@ func setRoutes(want []Route, overlay int) (made int, err error) {
 	return made, errors.Join(failures...)
 }
 
-// mtuOf returns the largest packet of the interfaces that have addresses, the smallest of several; 0 when none of them is here.
+// mtuOf returns the largest packet of the interfaces that have addresses, the smallest of several; 0 when none of them
+// is here.
 func mtuOf(ips []netip.Addr) (mtu int) {
 	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
@@ -115,8 +132,8 @@ func forward(clusters []netip.Prefix) error {
 
 const forwarding6 = "/proc/sys/net/ipv6/conf/all/forwarding"
 
-// keepRouters has interfaces that listened to routers go on with it when the machine forwards: its own way out would end with the
-// lifetime of what a router has said last. Those of pods listen to nobody (link.Deafen).
+// keepRouters has interfaces that listened to routers go on with it when the machine forwards: its own way out would
+// end with the lifetime of what a router has said last. Those of pods listen to nobody (link.Deafen).
 func keepRouters() error {
 	if have, err := os.ReadFile(forwarding6); err != nil || !bytes.HasPrefix(have, []byte("0")) {
 		return nil // there is no such protocol, or the machine forwards already, as somebody has set it up
@@ -129,7 +146,8 @@ func keepRouters() error {
 	for _, path := range all {
 		name := filepath.Base(filepath.Dir(path))
 		have, err := os.ReadFile(path)
-		if name == "all" || name == "default" || strings.HasPrefix(name, link.Prefix) || err != nil || !bytes.HasPrefix(have, []byte("1")) {
+		if name == "all" || name == "default" || strings.HasPrefix(name, link.Prefix) || err != nil ||
+			!bytes.HasPrefix(have, []byte("1")) {
 			continue
 		}
 		failures = append(failures, set(path, "2"))

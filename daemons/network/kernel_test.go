@@ -198,7 +198,11 @@ func newBench(t *testing.T) *bench {
 	none.ip(t, "-6", "route", "add", "default", "via", "fd00:ffff::2")
 	addresses := slices.Clone(isolation.Outside)
 	for i := isolation.Here; i < isolation.Numbers; i++ {
-		addresses = append(addresses, netip.MustParseAddr(fmt.Sprintf("10.2.0.%d", i+1)), netip.MustParseAddr(fmt.Sprintf("fd00:2::%d", i+1)))
+		addresses = append(
+			addresses,
+			netip.MustParseAddr(fmt.Sprintf("10.2.0.%d", i+1)),
+			netip.MustParseAddr(fmt.Sprintf("fd00:2::%d", i+1)),
+		)
 	}
 	for _, a := range addresses {
 		more := []string{"addr", "add", netip.PrefixFrom(a, a.BitLen()).String(), "dev", "lo"}
@@ -229,7 +233,8 @@ func (s *stack) move(t testing.TB, link string, to *stack) {
 // of is the network in which an address is.
 func (m *bench) of(a netip.Addr) *stack {
 	for i, s := range m.here {
-		if a == netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+1)) || a == netip.MustParseAddr(fmt.Sprintf("fd00:1::%d", i+1)) {
+		if a == netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+1)) ||
+			a == netip.MustParseAddr(fmt.Sprintf("fd00:1::%d", i+1)) {
 			return s
 		}
 	}
@@ -244,7 +249,10 @@ type rules struct {
 
 func newRules(t testing.TB) *rules {
 	t.Helper()
-	r := &rules{policy.NewNode(func(_ *networkingv1.NetworkPolicy, err error) { t.Error(err) }), map[nft.Family]*kernel.Kernel{}}
+	r := &rules{
+		policy.NewNode(func(_ *networkingv1.NetworkPolicy, err error) { t.Error(err) }),
+		map[nft.Family]*kernel.Kernel{},
+	}
 	if err := r.SetMachine(policy.Machine{Networks: isolation.Networks, Links: []string{link.Prefix}}); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +301,16 @@ func (r *rules) set(t testing.TB, was, is *isolation.Cluster) {
 		if !p.Here {
 			continue
 		}
-		r.SetPod(p.Namespace+uid, &policy.Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Addresses: p.Addresses, Ports: named(p.Ports)})
+		r.SetPod(
+			p.Namespace+uid,
+			&policy.Pod{
+				Namespace: p.Namespace,
+				Name:      p.Name,
+				Labels:    p.Labels,
+				Addresses: p.Addresses,
+				Ports:     named(p.Ports),
+			},
+		)
 	}
 	needed := r.Needed()
 	told := func(group, slice string, addresses []netip.Addr, ports []isolation.Port) {
@@ -347,13 +364,22 @@ func sample(c *isolation.Cluster, turn int) (list []isolation.Packet) {
 				continue
 			}
 			turn++
-			list = append(list, isolation.Packet{From: from, To: to, Protocol: []uint8{nft.TCP, nft.UDP}[turn%2], Port: probed[turn/2%len(probed)]})
+			list = append(
+				list,
+				isolation.Packet{
+					From:     from,
+					To:       to,
+					Protocol: []uint8{nft.TCP, nft.UDP}[turn%2],
+					Port:     probed[turn/2%len(probed)],
+				},
+			)
 		}
 	}
 	return list
 }
 
-// What real packets do is what a plain reading of the specification decides. The rules of one cluster become those of the next.
+// What real packets do is what a plain reading of the specification decides. The rules of one cluster become those of
+// the next.
 func TestPacketsPassAsTheSpecificationDecides(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	was := &isolation.Cluster{}
@@ -399,15 +425,27 @@ func TestPacketsPassAsTheSpecificationDecides(t *testing.T) {
 	}
 }
 
-// A pod is not open before its rules are there, connections that are open go on, and a daemon that starts anew takes over what is there.
+// A pod is not open before its rules are there, connections that are open go on, and a daemon that starts anew takes
+// over what is there.
 func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 	m, r := newBench(t), newRules(t)
-	web, other, outside := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("192.0.2.1")
+	web, other, outside := netip.MustParseAddr(
+		"10.1.0.1",
+	), netip.MustParseAddr(
+		"10.1.0.2",
+	), netip.MustParseAddr(
+		"192.0.2.1",
+	)
 	to := func(from, to netip.Addr) isolation.Packet {
 		return isolation.Packet{From: from, To: to, Protocol: nft.TCP, Port: 80}
 	}
 	pod := func(a netip.Addr) *policy.Pod {
-		return &policy.Pod{Namespace: "shop", Name: a.String(), Labels: map[string]string{"at": a.String()}, Addresses: []netip.Addr{a}}
+		return &policy.Pod{
+			Namespace: "shop",
+			Name:      a.String(),
+			Labels:    map[string]string{"at": a.String()},
+			Addresses: []netip.Addr{a},
+		}
 	}
 	r.SetPod("other", pod(other))
 	r.apply(t)
@@ -433,8 +471,11 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 		defer c.Close()
 		open = append(open, c)
 	}
-	closed := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "closed"}, Spec: networkingv1.NetworkPolicySpec{
-		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"at": web.String()}}}}
+	closed := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "closed"},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"at": web.String()}}},
+	}
 	r.SetPolicy("shop", "closed", closed)
 	r.apply(t)
 	holds := func(when string) {
@@ -481,7 +522,8 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 			_, _ = spoofed.WriteTo(b, from)
 		}
 	}()
-	for _, from := range []string{"203.0.113.9", "10.1.0.3"} { // in this order: what comes back of the second says that the first is through or lost
+	for _, from := range []string{"203.0.113.9", "10.1.0.3"} {
+		// in this order: what comes back of the second says that the first is through or lost
 		c, err := m.here[2].dial(netip.MustParseAddr(from), other, nft.UDP, 9999, time.Second)
 		if err != nil {
 			t.Fatal(err)

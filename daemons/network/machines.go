@@ -17,7 +17,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// inventoryPatience is how long the first look at the network waits for the inventory, which an API server of a former release refuses.
+// inventoryPatience is how long the first look at the network waits for the inventory, which an API server of a former
+// release refuses.
 const inventoryPatience = 5 * time.Second
 
 // machines is the inventory of machines, as far as it could be read.
@@ -45,12 +46,17 @@ func (m *machines) follow(ctx context.Context, client kubernetes.Interface, log 
 	soon, cancel := context.WithTimeout(ctx, inventoryPatience)
 	defer cancel()
 	if !cache.WaitForCacheSync(soon.Done(), maps.Informer().HasSynced) && ctx.Err() == nil {
-		log.Warn("the inventory of machines cannot be read; machines that are no nodes stay known as they are", "configMap", inventory.Name)
+		log.Warn(
+			"the inventory of machines cannot be read; machines that are no nodes stay known as they are",
+			"configMap",
+			inventory.Name,
+		)
 	}
 	return nil
 }
 
-// list is the last inventory that could be read, nil when there was none. One that is gone or broken says nothing about machines.
+// list is the last inventory that could be read, nil when there was none. One that is gone or broken says nothing about
+// machines.
 func (m *machines) list(log *slog.Logger) inventory.Inventory {
 	is, err := m.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
 	if err != nil || is.ResourceVersion == m.read && m.read != "" {
@@ -59,7 +65,13 @@ func (m *machines) list(log *slog.Logger) inventory.Inventory {
 	m.read = is.ResourceVersion
 	list, err := inventory.Decode(is.Data)
 	if err != nil {
-		log.Warn("the inventory of machines cannot be used; machines that are no nodes stay known as they are", "configMap", inventory.Name, "reason", err)
+		log.Warn(
+			"the inventory of machines cannot be used; machines that are no nodes stay known as they are",
+			"configMap",
+			inventory.Name,
+			"reason",
+			err,
+		)
 		return m.last
 	}
 	m.last = list
@@ -70,8 +82,15 @@ func (m *machines) list(log *slog.Logger) inventory.Inventory {
 func (d *daemon) tellUnlisted(list []netip.Addr) {
 	d.unlisted.Set(float64(len(list)))
 	if text := fmt.Sprint(list); len(list) > 0 && text != d.dropped {
-		d.env.Log.Warn("machines behind a router drop what this machine's pods send them: it comes from an address that the machine's Node does not list as InternalIP or ExternalIP; route to those machines by an address that it lists, or give the machine that address",
-			"node", d.name, "addresses", list)
+		d.env.Log.Warn(
+			"machines behind a router drop what this machine's pods send them: it comes from an address that the "+
+				"machine's Node does not list as InternalIP or ExternalIP; route to those machines by an address "+
+				"that it lists, or give the machine that address",
+			"node",
+			d.name,
+			"addresses",
+			list,
+		)
 		d.dropped = text
 	} else if len(list) == 0 {
 		d.dropped = ""
@@ -81,8 +100,14 @@ func (d *daemon) tellUnlisted(list []netip.Addr) {
 // warn says that pods behind a router do not answer this machine, when that begins.
 func (d *daemon) warn(mute bool) {
 	if mute && !d.mute {
-		d.env.Log.Warn("pods behind a router cannot answer this machine: it is no node, and the inventory does not have its address; clusterctl apply writes the inventory",
-			"configMap", inventory.Name, "machine", d.name)
+		d.env.Log.Warn(
+			"pods behind a router cannot answer this machine: it is no node, and the inventory does not have its "+
+				"address; clusterctl apply writes the inventory",
+			"configMap",
+			inventory.Name,
+			"machine",
+			d.name,
+		)
 	}
 	d.mute = mute
 }

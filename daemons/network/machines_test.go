@@ -23,7 +23,14 @@ func TestABrokenInventoryLeavesMachinesKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	object := func(version string, data map[string]string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: inventory.Name, ResourceVersion: version}, Data: data}
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:       metav1.NamespaceSystem,
+				Name:            inventory.Name,
+				ResourceVersion: version,
+			},
+			Data: data,
+		}
 	}
 	client, changed := fake.NewClientset(), make(chan struct{}, 10)
 	var said bytes.Buffer
@@ -48,7 +55,11 @@ func TestABrokenInventoryLeavesMachinesKnown(t *testing.T) {
 			_, err := maps.Update(t.Context(), object("2", map[string]string{"cp": "{"}), metav1.UpdateOptions{})
 			return err
 		}},
-		{"empty", func() error { _, err := maps.Update(t.Context(), object("3", nil), metav1.UpdateOptions{}); return err }},
+		{"empty", func() error {
+			_,
+				err := maps.Update(t.Context(), object("3", nil), metav1.UpdateOptions{})
+			return err
+		}},
 		{"gone", func() error { return maps.Delete(t.Context(), inventory.Name, metav1.DeleteOptions{}) }},
 	} {
 		if err := step.do(); err != nil {

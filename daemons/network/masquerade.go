@@ -11,16 +11,19 @@ import (
 	"clusterctl/daemons/nft/kernel"
 )
 
-// tableName is the name of the tables that have pods' packets to the outside leave under the node's address, and mark what is answered
-// through the overlay.
+// tableName is the name of the tables that have pods' packets to the outside leave under the node's address, and mark
+// what is answered through the overlay.
 const tableName = "clusterctl-network"
 
 // sourceNAT is the priority of what changes packets' senders.
 const sourceNAT = 100
 
-// everybody are the addresses of groups of receivers. What is sent to them is not masqueraded: groups of machines would get the answer to
-// themselves.
-var everybody = map[nft.Family]netip.Prefix{nft.IPv4: netip.MustParsePrefix("224.0.0.0/4"), nft.IPv6: netip.MustParsePrefix("ff00::/8")}
+// everybody are the addresses of groups of receivers. What is sent to them is not masqueraded: groups of machines would
+// get the answer to themselves.
+var everybody = map[nft.Family]netip.Prefix{
+	nft.IPv4: netip.MustParsePrefix("224.0.0.0/4"),
+	nft.IPv6: netip.MustParsePrefix("ff00::/8"),
+}
 
 // masquerade keeps one table for each family that pods have addresses of.
 type masquerade struct {
@@ -30,7 +33,8 @@ type masquerade struct {
 	kernels  []*kernel.Kernel
 }
 
-// newMasquerade masquerades what pods send from clusters, the networks of all pods, to anywhere but there and the exceptions.
+// newMasquerade masquerades what pods send from clusters, the networks of all pods, to anywhere but there and the
+// exceptions.
 func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
 	m := &masquerade{clusters: clusters}
 	for _, family := range []nft.Family{nft.IPv4, nft.IPv6} {
@@ -60,17 +64,21 @@ func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
 	return m, nil
 }
 
-// answer has the rules mark what callers and pods say to each other through the overlay, and makes the kernel's what they should be. Without
-// such callers nothing is marked: every packet would pass these rules.
+// answer has the rules mark what callers and pods say to each other through the overlay, and makes the kernel's what
+// they should be. Without such callers nothing is marked: every packet would pass these rules.
 func (m *masquerade) answer(callers bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range m.tables {
 		var f *nft.Fragment
 		if callers {
-			f = &nft.Fragment{Chains: map[string]nft.Chain{"prerouting": answersChain(slices.DeleteFunc(slices.Clone(m.clusters), func(p netip.Prefix) bool {
-				return p.Addr().Is4() != (t.Family == nft.IPv4)
-			}))}}
+			f = &nft.Fragment{
+				Chains: map[string]nft.Chain{
+					"prerouting": answersChain(slices.DeleteFunc(slices.Clone(m.clusters), func(p netip.Prefix) bool {
+						return p.Addr().Is4() != (t.Family == nft.IPv4)
+					})),
+				},
+			}
 		}
 		if err := t.Put("answers", f); err != nil {
 			return err

@@ -98,7 +98,14 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		}
 		d.exceptions = append(d.exceptions, p.Masked())
 	}
-	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "network", Metrics: env.Metrics})
+	rest, err := client.Config(
+		client.Options{
+			Kubeconfig: cfg.Kubeconfig,
+			APIServers: cfg.APIServers,
+			UserAgent:  "network",
+			Metrics:    env.Metrics,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -107,7 +114,8 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 	}
 	d.routes = prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_routes", Help: "Routes to other nodes' pods."})
 	d.unlisted = prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_unlisted_addresses",
-		Help: "Addresses under which this machine sends through the overlay and which its Node does not list: other machines drop what comes from there."})
+		Help: "Addresses under which this machine sends through the overlay and which its Node does not list: other " +
+			"machines drop what comes from there."})
 	env.Metrics.MustRegister(d.routes, d.unlisted)
 	env.Health.Ready("network", func() error {
 		if !d.done.Load() {
@@ -145,7 +153,9 @@ func (d *daemon) asNode() (kubernetes.Interface, error) {
 	if d.cfg.NodeKubeconfig == "" {
 		return d.client, nil
 	}
-	rest, err := client.Config(client.Options{Kubeconfig: d.cfg.NodeKubeconfig, APIServers: d.cfg.APIServers, UserAgent: "network"})
+	rest, err := client.Config(
+		client.Options{Kubeconfig: d.cfg.NodeKubeconfig, APIServers: d.cfg.APIServers, UserAgent: "network"},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +171,12 @@ func (d *daemon) enforce(ctx context.Context) error {
 	p := d.policies
 	p.admitted.file = filepath.Join(filepath.Dir(d.cfg.PolicySocket), admittedName)
 	if err := p.admitted.load(); err != nil {
-		d.env.Log.Warn("the file of admitted pods cannot be read; pods whose addresses the API does not know yet stay cut off until the kubelet asks for them again", "error", err)
+		d.env.Log.Warn(
+			"the file of admitted pods cannot be read; pods whose addresses the API does not know yet stay cut off "+
+				"until the kubelet asks for them again",
+			"error",
+			err,
+		)
 	}
 	ln, err := openSocket(d.cfg.PolicySocket)
 	if err != nil {
@@ -248,12 +263,24 @@ func (d *daemon) run(ctx context.Context) error {
 
 // announcer sets up what announces the addresses of Services that this machine has.
 func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
-	leases, err := floating.Connect(client.Options{Kubeconfig: d.cfg.Kubeconfig, APIServers: d.cfg.APIServers, UserAgent: "network"})
+	leases, err := floating.Connect(
+		client.Options{Kubeconfig: d.cfg.Kubeconfig, APIServers: d.cfg.APIServers, UserAgent: "network"},
+	)
 	if err != nil {
 		return err
 	}
-	d.announce = announce.New(announce.Options{Self: d.name, Client: d.client, Leases: leases, Failed: leases.Failed, Nodes: d.nodes, Log: d.env.Log,
-		Memory: filepath.Join(filepath.Dir(d.cfg.PolicySocket), poolsName), Write: writeFile})
+	d.announce = announce.New(
+		announce.Options{
+			Self:   d.name,
+			Client: d.client,
+			Leases: leases,
+			Failed: leases.Failed,
+			Nodes:  d.nodes,
+			Log:    d.env.Log,
+			Memory: filepath.Join(filepath.Dir(d.cfg.PolicySocket), poolsName),
+			Write:  writeFile,
+		},
+	)
 	d.env.Metrics.MustRegister(d.announce.Metrics()...)
 	_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { d.announce.Poke() },
@@ -270,7 +297,8 @@ func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
 	return nil
 }
 
-// guard puts masquerading and forwarding back when somebody has removed them, as one who flushes the machine's packet filter does.
+// guard puts masquerading and forwarding back when somebody has removed them, as one who flushes the machine's packet
+// filter does.
 func (d *daemon) guard(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -377,7 +405,12 @@ func (d *daemon) sync(ctx context.Context) error {
 	}
 	// No pod comes on the bridge any more, now that the configuration does not name it.
 	if d.bridged, err = retireBridge(plan.PodCIDRs); err != nil {
-		d.env.Log.Warn("the bridge of a former release could not be set up; replace the pods on it if they cannot be reached or are not filtered", "error", err)
+		d.env.Log.Warn(
+			"the bridge of a former release could not be set up; replace the pods on it if they cannot be reached or "+
+				"are not filtered",
+			"error",
+			err,
+		)
 	}
 	d.tellPolicies(plan.PodCIDRs)
 	if !d.done.Load() {
@@ -388,7 +421,8 @@ func (d *daemon) sync(ctx context.Context) error {
 	return d.tell(ctx, plan, made)
 }
 
-// answer has packets marked if the kernel has routes to callers that pods answer through the overlay: those stay over a restart of the daemon.
+// answer has packets marked if the kernel has routes to callers that pods answer through the overlay: those stay over a
+// restart of the daemon.
 func (d *daemon) answer() error {
 	callers, err := answeredBefore()
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// overlayName is the interface through which packets to pods of machines behind a router go: they are wrapped for the machine, so that no
-// router has to know the pods' networks.
+// overlayName is the interface through which packets to pods of machines behind a router go: they are wrapped for the
+// machine, so that no router has to know the pods' networks.
 const overlayName = "kube-vxlan"
 
-// senders are the addresses that wrapped packets may come from. A machine of several addresses sends under that of the interface which leads
-// here; at has what is known of each.
+// senders are the addresses that wrapped packets may come from. A machine of several addresses sends under that of the
+// interface which leads here; at has what is known of each.
 func (o overlay) senders(at map[string][]netip.Addr) []netip.Addr {
 	list := slices.Clone(o.kept)
 	for name, p := range o.peers {
@@ -29,7 +29,8 @@ func (o overlay) senders(at map[string][]netip.Addr) []netip.Addr {
 	return list
 }
 
-// sources are the addresses under which this machine sends wrapped packets to its peers: those that the kernel's routes have.
+// sources are the addresses under which this machine sends wrapped packets to its peers: those that the kernel's routes
+// have.
 func (o overlay) sources() []netip.Addr {
 	found := map[netip.Addr]bool{}
 	for _, p := range o.peers {
@@ -46,10 +47,14 @@ func (o overlay) sources() []netip.Addr {
 
 // unlisted are the sources of which peers do not know that they are this machine's.
 func (p *Plan) unlisted(sources []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(sources, func(a netip.Addr) bool { return slices.Contains(p.listed, a) || slices.Contains(p.Callers.own, a) })
+	return slices.DeleteFunc(
+		sources,
+		func(a netip.Addr) bool { return slices.Contains(p.listed, a) || slices.Contains(p.Callers.own, a) },
+	)
 }
 
-// wrapping is how much longer a packet gets: by Ethernet's header of 14 bytes, VXLAN's of 8, UDP's of 8 and IPv4's of 20, and of IPv6 by 20 more.
+// wrapping is how much longer a packet gets: by Ethernet's header of 14 bytes, VXLAN's of 8, UDP's of 8 and IPv4's of
+// 20, and of IPv6 by 20 more.
 func wrapping(peer netip.Addr) int {
 	if peer.Is6() {
 		return 70
@@ -79,8 +84,8 @@ func hardware(node string) net.HardwareAddr {
 	return sum[:6]
 }
 
-// put makes the kernel's interface what it should be, and returns it with the largest packet that it takes. What the peers' ends are is
-// written down for the kernel: it neither asks nor learns.
+// put makes the kernel's interface what it should be, and returns it with the largest packet that it takes. What the
+// peers' ends are is written down for the kernel: it neither asks nor learns.
 func (o overlay) put() (l netlink.Link, mtu int, err error) {
 	if mtu, err = o.mtu(); err != nil {
 		return nil, 0, err
@@ -170,7 +175,8 @@ func (o overlay) addresses(l netlink.Link) error {
 			have = slices.Delete(have, at, at+1)
 			continue
 		}
-		if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: network(netip.PrefixFrom(a, a.BitLen())), Flags: unix.IFA_F_NODAD}); err != nil {
+		if err := netlink.AddrAdd(l,
+			&netlink.Addr{IPNet: network(netip.PrefixFrom(a, a.BitLen())), Flags: unix.IFA_F_NODAD}); err != nil {
 			failures = append(failures, fmt.Errorf("put %s on %s: %w", a, overlayName, err))
 		}
 	}
@@ -184,7 +190,8 @@ func (o overlay) addresses(l netlink.Link) error {
 	return errors.Join(failures...)
 }
 
-// entry is what the kernel is told of a peer: by which hardware address the next hop of a route goes, or to which machine that goes.
+// entry is what the kernel is told of a peer: by which hardware address the next hop of a route goes, or to which
+// machine that goes.
 type entry struct {
 	family   int // unix.AF_BRIDGE for the machine
 	ip       netip.Addr
@@ -193,7 +200,13 @@ type entry struct {
 
 func (e entry) neighbour(l netlink.Link) *netlink.Neigh {
 	mac, _ := net.ParseMAC(e.hardware) // it was printed from one
-	n := &netlink.Neigh{LinkIndex: l.Attrs().Index, Family: e.family, State: netlink.NUD_PERMANENT, IP: e.ip.AsSlice(), HardwareAddr: mac}
+	n := &netlink.Neigh{
+		LinkIndex:    l.Attrs().Index,
+		Family:       e.family,
+		State:        netlink.NUD_PERMANENT,
+		IP:           e.ip.AsSlice(),
+		HardwareAddr: mac,
+	}
 	if e.family == unix.AF_BRIDGE {
 		n.Flags = netlink.NTF_SELF
 	}

@@ -39,8 +39,8 @@ func (s *stack) join(t testing.TB, mtu int, addresses ...string) link.Pair {
 
 func (s *stack) path() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()) }
 
-// A pair is there at once, in both families, with the packets that it was made for; made again it is as the first time, and taken away
-// it leaves nothing.
+// A pair is there at once, in both families, with the packets that it was made for; made again it is as the first time,
+// and taken away it leaves nothing.
 func TestPairIsMadeAgainAndTakenAwayS27(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
@@ -98,7 +98,11 @@ func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
 	victim, liar := netip.MustParseAddr("10.1.0.2"), m.here[2]
 	liar.ip(t, "addr", "add", "10.1.0.2/32", "dev", "eth0")
 	heard := make(chan string, 16)
-	at := map[string]*stack{"10.1.0.1:9998": m.here[0], "192.0.2.1:9998": m.beyond, "172.16.0.1:9998": nil} // the last is the machine
+	at := map[string]*stack{
+		"10.1.0.1:9998":   m.here[0],
+		"192.0.2.1:9998":  m.beyond,
+		"172.16.0.1:9998": nil,
+	} // the last is the machine
 	for address, s := range at {
 		var pc net.PacketConn
 		if err := s.inside(func() (err error) {
@@ -121,7 +125,8 @@ func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
 	}
 	for address := range at {
 		to := netip.MustParseAddrPort(address)
-		for _, from := range []netip.Addr{victim, netip.MustParseAddr("10.1.0.3")} { // in this order: the second says that the first is lost
+		for _, from := range []netip.Addr{victim, netip.MustParseAddr("10.1.0.3")} {
+			// in this order: the second says that the first is lost
 			c, err := liar.dial(from, to.Addr(), nft.UDP, to.Port(), time.Second)
 			if err != nil {
 				t.Fatal(err)
@@ -173,7 +178,8 @@ func TestPodsOfTheFormerBridgeGoOnS27(t *testing.T) {
 			t.Fatalf("with a pod on it: there is %t, %v", there, err)
 		}
 	}
-	for _, p := range []isolation.Packet{{From: one, To: two, Protocol: nft.TCP, Port: 80}, {From: two, To: one, Protocol: nft.TCP, Port: 80}} {
+	for _, p := range []isolation.Packet{{From: one, To: two, Protocol: nft.TCP, Port: 80},
+		{From: two, To: one, Protocol: nft.TCP, Port: 80}} {
 		from := former
 		if p.From == two {
 			from = later
@@ -185,7 +191,8 @@ func TestPodsOfTheFormerBridgeGoOnS27(t *testing.T) {
 	if there, err := retireBridge([]netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}); err != nil || there {
 		t.Errorf("somebody else's bridge: %t, %v", there, err)
 	}
-	if err := link.Remove(link.Name("former", "eth0"), "eth0", former.path()); err != nil { // as podlink ends a pod that it has not made
+	if err := link.Remove(link.Name("former", "eth0"), "eth0", former.path()); err != nil {
+		// as podlink ends a pod that it has not made
 		t.Fatal(err)
 	}
 	for range 2 {

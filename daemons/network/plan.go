@@ -27,8 +27,9 @@ type Plan struct {
 	PodCIDRs []netip.Prefix // of this node's pods
 	Routes   []Route        // sorted
 	Callers  callers        // machines without pods
-	// Unlisted are addresses under which this machine sends wrapped packets and of which others do not know that they are its own: they drop
-	// what comes from there. A route to some machine says which they are, so that they are known once the plan is carried out.
+	// Unlisted are addresses under which this machine sends wrapped packets and of which others do not know that they
+	// are its own: they drop what comes from there. A route to some machine says which they are, so that they are known
+	// once the plan is carried out.
 	Unlisted []netip.Addr
 
 	listed []netip.Addr // what this node says of where it is
@@ -133,8 +134,8 @@ func Diff(have, want []Route) (add, remove []Route) {
 	return add, remove
 }
 
-// Conflist renders the CNI configuration of a node: a pair of interfaces for each pod, with an address of each of the node's networks,
-// host ports, and the bandwidth that annotations of pods name.
+// Conflist renders the CNI configuration of a node: a pair of interfaces for each pod, with an address of each of the
+// node's networks, host ports, and the bandwidth that annotations of pods name.
 func Conflist(pods []netip.Prefix, mtu int) ([]byte, error) {
 	if len(pods) == 0 {
 		return nil, fmt.Errorf("render the CNI configuration: the node has no pod network")

@@ -16,7 +16,10 @@ import (
 func machine(name, cidr, ip string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: cidr}}
 	if ip != "" {
-		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: ip}}
+		n.Status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: name},
+			{Type: corev1.NodeInternalIP, Address: ip},
+		}
 	}
 	return n
 }
@@ -32,12 +35,18 @@ func TestEveryOtherNodeGetsItsRouteS27(t *testing.T) {
 		want  []Route
 	}{
 		{"alone", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1")}, nil},
-		{"three", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("c", "10.244.2.0/24", "10.0.0.3"), machine("b", "10.244.1.0/24", "10.0.0.2")},
+		{"three", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("c", "10.244.2.0/24", "10.0.0.3"),
+			machine("b", "10.244.1.0/24", "10.0.0.2")},
 			[]Route{route("10.244.1.0/24", "10.0.0.2"), route("10.244.2.0/24", "10.0.0.3")}},
-		{"one has no network yet", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("b", "", "10.0.0.2")}, nil},
-		{"one has no address", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("b", "10.244.1.0/24", "")}, nil},
-		{"one claims ours", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("b", "10.244.0.0/24", "10.0.0.2")}, nil},
-		{"two claim the same", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("c", "10.244.1.0/24", "10.0.0.3"), machine("b", "10.244.1.0/24", "10.0.0.2")},
+		{"one has no network yet",
+			[]*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("b", "", "10.0.0.2")}, nil},
+		{"one has no address",
+			[]*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("b", "10.244.1.0/24", "")}, nil},
+		{"one claims ours", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"),
+			machine("b", "10.244.0.0/24", "10.0.0.2")}, nil},
+		{"two claim the same",
+			[]*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("c", "10.244.1.0/24", "10.0.0.3"),
+				machine("b", "10.244.1.0/24", "10.0.0.2")},
 			[]Route{route("10.244.1.0/24", "10.0.0.2")}},
 		{"nonsense", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("b", "x", "10.0.0.2")}, nil},
 	} {
@@ -61,7 +70,10 @@ func TestDiffLeadsToWhatIsWanted(t *testing.T) {
 		byNet := map[byte]Route{}
 		for range rapid.IntRange(0, 6).Draw(t, "n") {
 			to, via := rapid.ByteRange(0, 5).Draw(t, "to"), rapid.ByteRange(1, 3).Draw(t, "via")
-			byNet[to] = Route{To: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, to, 0}), 24), Via: netip.AddrFrom4([4]byte{10, 0, 0, via})}
+			byNet[to] = Route{
+				To:  netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, to, 0}), 24),
+				Via: netip.AddrFrom4([4]byte{10, 0, 0, via}),
+			}
 		}
 		var list []Route
 		for _, r := range byNet {

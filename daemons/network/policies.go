@@ -22,7 +22,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// wholeLook is how often the rules of policies are compared one by one with what the kernel has, while others change theirs.
+// wholeLook is how often the rules of policies are compared one by one with what the kernel has, while others change
+// theirs.
 const wholeLook = 30 * time.Second
 
 // tables is one table in the kernel; package nft/kernel has it.
@@ -57,13 +58,16 @@ type policies struct {
 
 func newPolicies(client, machine kubernetes.Interface, node string, log *slog.Logger, kernel func() tables) *policies {
 	p := &policies{
-		log: log, client: client, machine: machine, name: node, kernel: kernel, told: newTold(), uids: map[string]string{}, fed: map[string]uint64{}, kernels: map[nft.Family]tables{},
+		log: log, client: client, machine: machine, name: node, kernel: kernel, told: newTold(),
+		uids: map[string]string{}, fed: map[string]uint64{}, kernels: map[nft.Family]tables{},
 		duration: measure.NewHistogram(prometheus.HistogramOpts{
-			Name: "networkpolicy_sync_duration_seconds", Help: "How long it took to bring the rules of network policies up to date.",
+			Name: "networkpolicy_sync_duration_seconds", Help: "How long it took to bring the rules of network " +
+				"policies up to date.",
 			Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
 		}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "networkpolicy_waiting_pods", Help: "Pods whose rules wait until the addresses of their policies' peers are known.",
+			Name: "networkpolicy_waiting_pods", Help: "Pods whose rules wait until the addresses of their policies' " +
+				"peers are known.",
 		}),
 	}
 	p.node = policy.NewNode(func(o *networkingv1.NetworkPolicy, err error) {
@@ -149,7 +153,8 @@ func (p *policies) loop(ctx context.Context) error {
 	}
 }
 
-// intact reports whether the kernel has all rules, as far as is looked. What cannot be seen is looked at again the next time.
+// intact reports whether the kernel has all rules, as far as is looked. What cannot be seen is looked at again the next
+// time.
 func (p *policies) intact(whole bool) bool {
 	all := true
 	for _, t := range p.node.Tables() {
@@ -181,7 +186,8 @@ func (p *policies) sync(ctx context.Context) error {
 		return err
 	}
 	p.waiting.Set(float64(p.node.Waiting()))
-	// Rules of a daemon before this one stay until it is known what all pods should have: what is not known yet would be taken away.
+	// Rules of a daemon before this one stay until it is known what all pods should have: what is not known yet would
+	// be taken away.
 	if !p.begun && (len(p.node.Tables()) == 0 || p.node.Waiting() > 0) {
 		return nil
 	}
@@ -340,7 +346,8 @@ func leanPod(o any) (any, error) {
 	}
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels, CreationTimestamp: p.CreationTimestamp,
+			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels,
+			CreationTimestamp: p.CreationTimestamp,
 		},
 		Spec: corev1.PodSpec{
 			NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,

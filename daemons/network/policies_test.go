@@ -80,7 +80,12 @@ type world struct {
 
 // pretended is a world whose daemon has not been started.
 func pretended(t *testing.T, objects ...runtime.Object) *world {
-	return &world{t: t, client: fake.NewClientset(objects...), kernel: &table{changed: make(chan struct{}, 1)}, socket: filepath.Join(t.TempDir(), "s")}
+	return &world{
+		t:      t,
+		client: fake.NewClientset(objects...),
+		kernel: &table{changed: make(chan struct{}, 1)},
+		socket: filepath.Join(t.TempDir(), "s"),
+	}
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
@@ -113,7 +118,9 @@ func (w *world) start() {
 }
 
 func (w *world) machine() {
-	w.p.told.setMachine(policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Links: []string{"kpod"}})
+	w.p.told.setMachine(
+		policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Links: []string{"kpod"}},
+	)
 }
 
 // until waits until the kernel's table is as it should be.
@@ -136,13 +143,22 @@ func (w *world) until(what string, is func(text string) bool) {
 func (w *world) admit(p *corev1.Pod, ips ...string) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
 	defer cancel()
-	return admitpod.Admit(ctx, w.socket, admitpod.Pod{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, IPs: ips})
+	return admitpod.Admit(
+		ctx,
+		w.socket,
+		admitpod.Pod{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, IPs: ips},
+	)
 }
 
 func newPod(name string, ips ...string) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"app": name}},
-		Spec:       corev1.PodSpec{NodeName: "n1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop",
+			Name:      name,
+			UID:       types.UID("uid-" + name),
+			Labels:    map[string]string{"app": name},
+		},
+		Spec: corev1.PodSpec{NodeName: "n1"},
 	}
 	for _, ip := range ips {
 		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: ip})
@@ -152,11 +168,16 @@ func newPod(name string, ips ...string) *corev1.Pod {
 
 // fromPods lets pods with a label reach all pods with another.
 func fromPods(name, to, from string) *networkingv1.NetworkPolicy {
-	peer := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": from}}}
-	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: networkingv1.NetworkPolicySpec{
-		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": to}},
-		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{peer}}},
-	}}
+	peer := networkingv1.NetworkPolicyPeer{
+		PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": from}},
+	}
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": to}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{peer}}},
+		},
+	}
 }
 
 func groupOf(p *networkingv1.NetworkPolicy) string { return peers.Of(p)[0].Name() }
@@ -183,7 +204,10 @@ func setOf(text, name string) (lines []string) {
 }
 
 func led(text, address string) bool {
-	return slices.ContainsFunc(setOf(text, "map ingress-pods"), func(l string) bool { return strings.HasPrefix(l, address+" : goto ") })
+	return slices.ContainsFunc(
+		setOf(text, "map ingress-pods"),
+		func(l string) bool { return strings.HasPrefix(l, address+" : goto ") },
+	)
 }
 
 func TestNothingIsChangedBeforeEverythingHasBeenHeardOf(t *testing.T) {
@@ -208,7 +232,8 @@ func TestNothingIsChangedBeforeEverythingHasBeenHeardOf(t *testing.T) {
 	}
 	close(held)
 	w.until("the pod with its peers", func(text string) bool {
-		return known(text, "10.1.0.2") && led(text, "10.1.0.2") && slices.Contains(setOf(text, "set "+groupOf(policy)), "10.2.0.9")
+		return known(text, "10.1.0.2") && led(text, "10.1.0.2") &&
+			slices.Contains(setOf(text, "set "+groupOf(policy)), "10.2.0.9")
 	})
 	if err := w.p.ready(); err != nil {
 		t.Error(err)
@@ -245,7 +270,10 @@ func TestAPodIsAdmittedOnceItsRulesHold(t *testing.T) {
 	w.stop()
 	w.start()
 	w.machine()
-	w.until("the pod after a restart", func(text string) bool { _, n := w.kernel.now(); return n > 1 && led(text, "10.1.0.2") })
+	w.until(
+		"the pod after a restart",
+		func(text string) bool { _, n := w.kernel.now(); return n > 1 && led(text, "10.1.0.2") },
+	)
 	// A new sandbox has another address.
 	if err := w.admit(web, "10.1.0.3"); err != nil {
 		t.Fatal(err)
@@ -318,7 +346,8 @@ func TestAPodThatTheAPIDoesNotHaveIsNotAdmitted(t *testing.T) {
 	if len(a.all) > 0 {
 		t.Error("it is remembered")
 	}
-	for _, p := range []admitpod.Pod{{}, {UID: "u", Namespace: "shop", Name: "web"}, {UID: "u", Namespace: "shop", Name: "web", IPs: []string{"x"}}} {
+	for _, p := range []admitpod.Pod{{}, {UID: "u", Namespace: "shop", Name: "web"},
+		{UID: "u", Namespace: "shop", Name: "web", IPs: []string{"x"}}} {
 		if err := a.ask(t.Context(), p); err == nil {
 			t.Errorf("%+v is a pod", p)
 		}
@@ -343,7 +372,8 @@ func TestAPodIsNotAdmittedWhileTheKernelRefuses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error, 1)
 	go func() {
-		asked <- w.p.admitted.ask(ctx, admitpod.Pod{UID: string(web.UID), Namespace: web.Namespace, Name: web.Name, IPs: []string{"10.1.0.2"}})
+		asked <- w.p.admitted.ask(ctx,
+			admitpod.Pod{UID: string(web.UID), Namespace: web.Namespace, Name: web.Name, IPs: []string{"10.1.0.2"}})
 	}()
 	for w.p.admitted.of(string(web.UID), []string{string(web.UID)}) == nil {
 		runtimego.Gosched()
@@ -372,17 +402,21 @@ func TestGroupsThatComeAndGoAreWatched(t *testing.T) {
 		name := fmt.Sprint("p", i)
 		p := fromPods(name, name, "client"+name)
 		all = append(all, p)
-		if _, err := w.client.DiscoveryV1().EndpointSlices(peers.Namespace).Create(t.Context(), sliceOf(p, name, fmt.Sprintf("10.2.0.%d", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.DiscoveryV1().EndpointSlices(peers.Namespace).Create(t.Context(),
+			sliceOf(p, name, fmt.Sprintf("10.2.0.%d", i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.client.CoreV1().Pods("shop").Create(t.Context(), newPod(name, fmt.Sprintf("10.1.0.%d", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.CoreV1().Pods("shop").Create(t.Context(), newPod(name, fmt.Sprintf("10.1.0.%d", i)),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.client.NetworkingV1().NetworkPolicies("shop").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.NetworkingV1().NetworkPolicies("shop").Create(t.Context(), p,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.until(name, func(text string) bool {
-			return led(text, fmt.Sprintf("10.1.0.%d", i)) && slices.Contains(setOf(text, "set "+groupOf(p)), fmt.Sprintf("10.2.0.%d", i))
+			return led(text, fmt.Sprintf("10.1.0.%d", i)) &&
+				slices.Contains(setOf(text, "set "+groupOf(p)), fmt.Sprintf("10.2.0.%d", i))
 		})
 	}
 	for i, p := range all {
@@ -392,14 +426,16 @@ func TestGroupsThatComeAndGoAreWatched(t *testing.T) {
 	}
 	// What a slice becomes is heard of through whichever watch has it.
 	s := sliceOf(all[0], "p0", "10.2.1.1", "10.2.1.2")
-	if _, err := w.client.DiscoveryV1().EndpointSlices(peers.Namespace).Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.client.DiscoveryV1().EndpointSlices(peers.Namespace).Update(t.Context(), s,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("other peers", func(text string) bool {
 		return slices.Equal(setOf(text, "set "+groupOf(all[0])), []string{"10.2.1.1", "10.2.1.2"})
 	})
 	for _, p := range all {
-		if err := w.client.NetworkingV1().NetworkPolicies("shop").Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
+		if err := w.client.NetworkingV1().NetworkPolicies("shop").Delete(t.Context(), p.Name,
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

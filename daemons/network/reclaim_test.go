@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// Addresses of pods that are not there are given back, whatever the runtime has forgotten, and no others: a machine whose runtime has lost its data
-// would have none left for new pods some day.
+// Addresses of pods that are not there are given back, whatever the runtime has forgotten, and no others: a machine
+// whose runtime has lost its data would have none left for new pods some day.
 func TestAddressesOfPodsThatAreGoneAreGivenBackS27(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
@@ -49,7 +49,10 @@ func TestAddressesOfPodsThatAreGoneAreGivenBackS27(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if want := []string{"10.1.0.5", "10.1.0.8", "10.1.0.9", "fd00:1::9", "last_reserved_ip.0", "lock"}; !slices.Equal(left, want) {
+	if want := []string{"10.1.0.5", "10.1.0.8", "10.1.0.9", "fd00:1::9", "last_reserved_ip.0", "lock"}; !slices.Equal(
+		left,
+		want,
+	) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
 }

@@ -33,12 +33,18 @@ func (s *stack) announce(name string) error {
 			return err
 		}
 		advertisement := append([]byte{134, 0, 0, 0, 64, 0, 0x07, 0x08}, make([]byte, 8)...)
-		return unix.Sendto(fd, advertisement, 0, &unix.SockaddrInet6{Addr: netip.IPv6LinkLocalAllNodes().As16(), ZoneId: uint32(l.Index)})
+		return unix.Sendto(
+			fd,
+			advertisement,
+			0,
+			&unix.SockaddrInet6{Addr: netip.IPv6LinkLocalAllNodes().As16(), ZoneId: uint32(l.Index)},
+		)
 	})
 }
 
-// A machine whose pods have addresses of IPv4 alone has interfaces that speak IPv6 all the same. What a pod announces there is not believed,
-// whatever the machine does with routers elsewhere, and neither on an interface that an earlier release has made.
+// A machine whose pods have addresses of IPv4 alone has interfaces that speak IPv6 all the same. What a pod announces
+// there is not believed, whatever the machine does with routers elsewhere, and neither on an interface that an earlier
+// release has made.
 func TestNoPodBecomesTheMachinesRouter(t *testing.T) {
 	for _, listens := range []string{"1", "2"} {
 		m, router := newStack(t), newStack(t)
@@ -59,7 +65,8 @@ func TestNoPodBecomesTheMachinesRouter(t *testing.T) {
 			pods, names = append(pods, s), append(names, p.Host)
 		}
 		if err := m.inside(func() error {
-			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+names[1]+"/accept_ra", []byte(listens), 0o644); err != nil {
+			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+names[1]+"/accept_ra", []byte(listens),
+				0o644); err != nil {
 				return err
 			}
 			return deafen()
@@ -71,10 +78,11 @@ func TestNoPodBecomesTheMachinesRouter(t *testing.T) {
 		m.ip(t, "link", "set", "uplink", "up")
 		router.ip(t, "link", "set", "wire", "up")
 		site := &site{stack: m}
-		// What the real router says is believed, which tells that what pods have said before has been heard as well. Nobody says anything before
-		// his address is settled.
+		// What the real router says is believed, which tells that what pods have said before has been heard as well.
+		// Nobody says anything before his address is settled.
 		var ways string
-		for until, all := time.Now().Add(15*time.Second), false; !all || !strings.Contains(ways, "uplink"); ways = site.list(t, "ip", "-6", "route", "show", "default") {
+		for until, all := time.Now().Add(15*time.Second), false; !all ||
+			!strings.Contains(ways, "uplink"); ways = site.list(t, "ip", "-6", "route", "show", "default") {
 			if time.Now().After(until) {
 				t.Fatalf("not everybody is heard: %s", ways)
 			}

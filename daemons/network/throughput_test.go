@@ -24,7 +24,8 @@ import (
 //	pod 10.1.0.1 ── machine 10.0.0.1 ── wire ── 10.0.0.2 machine ── pod 10.2.0.1
 type lane struct{ machines, pods [2]*stack }
 
-// newLane makes machines with a wire between them and routes to each other's pods, and pods that are joined to them by join.
+// newLane makes machines with a wire between them and routes to each other's pods, and pods that are joined to them by
+// join.
 func newLane(b *testing.B, join func(machine, pod *stack, address string)) lane {
 	b.Helper()
 	var l lane
@@ -61,13 +62,17 @@ func byHand(b *testing.B) func(machine, pod *stack, address string) {
 	}
 }
 
-// asDeclared joins a pod as the plugin does, on a machine with the rules of a network: masquerading, and a policy that isolates the pod both
-// ways and lets through the other one.
+// asDeclared joins a pod as the plugin does, on a machine with the rules of a network: masquerading, and a policy that
+// isolates the pod both ways and lets through the other one.
 func asDeclared(b *testing.B) func(machine, pod *stack, address string) {
 	clusters := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16")}
 	return func(machine, pod *stack, address string) {
 		ip := netip.MustParseAddr(address)
-		p := link.Pair{Host: link.Name(address, "eth0"), Inside: "eth0", Addresses: []link.Address{{IP: ip, Gateway: netip.MustParseAddr("169.254.1.1")}}}
+		p := link.Pair{
+			Host:      link.Name(address, "eth0"),
+			Inside:    "eth0",
+			Addresses: []link.Address{{IP: ip, Gateway: netip.MustParseAddr("169.254.1.1")}},
+		}
 		if err := machine.inside(func() error { return p.Make(pod.path()) }); err != nil {
 			b.Fatal(err)
 		}
@@ -77,14 +82,18 @@ func asDeclared(b *testing.B) func(machine, pod *stack, address string) {
 			}
 		})
 		node := policy.NewNode(func(_ *networkingv1.NetworkPolicy, err error) { b.Error(err) })
-		if err := node.SetMachine(policy.Machine{Networks: []netip.Prefix{netip.PrefixFrom(ip, 24).Masked()}, Links: []string{link.Prefix}}); err != nil {
+		if err := node.SetMachine(policy.Machine{Networks: []netip.Prefix{netip.PrefixFrom(ip, 24).Masked()},
+			Links: []string{link.Prefix}}); err != nil {
 			b.Fatal(err)
 		}
 		peer := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8"}}
-		isolated := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "isolated"}, Spec: networkingv1.NetworkPolicySpec{
-			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{peer}}},
-			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{peer}}}}}
+		isolated := &networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "isolated"},
+			Spec: networkingv1.NetworkPolicySpec{
+				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+				Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{peer}}},
+				Egress:      []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{peer}}}},
+		}
 		node.SetPolicy("shop", "isolated", isolated)
 		node.SetPod(address, &policy.Pod{Namespace: "shop", Name: "pod", Addresses: []netip.Addr{ip}})
 		if _, err := node.Update(); err != nil {
@@ -120,7 +129,11 @@ func (s *stack) output(name string, args ...string) (out []byte, err error) {
 func (l lane) open(b *testing.B, far func(net.Conn)) net.Conn {
 	b.Helper()
 	var ln net.Listener
-	if err := l.pods[1].inside(func() (err error) { ln, err = net.Listen("tcp", "10.2.0.1:9"); return err }); err != nil {
+	if err := l.pods[1].inside(func() (err error) {
+		ln,
+			err = net.Listen("tcp", "10.2.0.1:9")
+		return err
+	}); err != nil {
 		b.Fatal(err)
 	}
 	defer ln.Close()
@@ -130,7 +143,13 @@ func (l lane) open(b *testing.B, far func(net.Conn)) net.Conn {
 			accepted <- c
 		}
 	}()
-	c, err := l.pods[0].dial(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1"), nft.TCP, 9, 10*time.Second)
+	c, err := l.pods[0].dial(
+		netip.MustParseAddr("10.1.0.1"),
+		netip.MustParseAddr("10.2.0.1"),
+		nft.TCP,
+		9,
+		10*time.Second,
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -144,7 +163,8 @@ func (l lane) open(b *testing.B, far func(net.Conn)) net.Conn {
 	return c
 }
 
-// tracking joins a pod by hand, on a machine whose kernel keeps track of connections as services and policies need it, and does nothing else.
+// tracking joins a pod by hand, on a machine whose kernel keeps track of connections as services and policies need it,
+// and does nothing else.
 func tracking(b *testing.B) func(machine, pod *stack, address string) {
 	join := byHand(b)
 	return func(machine, pod *stack, address string) {
@@ -168,7 +188,8 @@ const (
 // carried is what a lane has carried in each of its turns, per second of the clock, and CPU per byte.
 type carried struct{ bytes, requests, cpu []float64 }
 
-// stream sends as much as it can for a while. What has been sent by then has not all been read, which is the same of all lanes.
+// stream sends as much as it can for a while. What has been sent by then has not all been read, which is the same of
+// all lanes.
 func (is *carried) stream(b *testing.B, c net.Conn) {
 	chunk, sent := make([]byte, 128<<10), 0
 	began, before := time.Now(), cpu(b)
@@ -212,15 +233,18 @@ func ofThe(other, list []float64) float64 {
 	return median(parts)
 }
 
-// BenchmarkPodToPod compares pods of two machines as they are with ones that are joined by bare pairs of interfaces, and with those where
-// connections are tracked besides: a stream of TCP, and requests of one byte one after the other. The lanes take turns that are short, since
-// what else the machine does concerns all of them.
+// BenchmarkPodToPod compares pods of two machines as they are with ones that are joined by bare pairs of interfaces,
+// and with those where connections are tracked besides: a stream of TCP, and requests of one byte one after the other.
+// The lanes take turns that are short, since what else the machine does concerns all of them.
 func BenchmarkPodToPod(b *testing.B) {
 	lanes := []lane{newLane(b, byHand(b)), newLane(b, tracking(b)), newLane(b, asDeclared(b))}
 	const bare, tracked, product = 0, 1, 2
 	streams, questions := make([]net.Conn, len(lanes)), make([]net.Conn, len(lanes))
 	for i, l := range lanes {
-		streams[i] = l.open(b, func(c net.Conn) { _, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{c}, make([]byte, 128<<10)) })
+		streams[i] = l.open(
+			b,
+			func(c net.Conn) { _, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{c}, make([]byte, 128<<10)) },
+		)
 		questions[i] = l.open(b, func(c net.Conn) { _, _ = io.Copy(struct{ io.Writer }{c}, c) })
 	}
 	of := make([]carried, len(lanes))

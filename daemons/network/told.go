@@ -20,7 +20,12 @@ type told struct {
 }
 
 func newTold() *told {
-	return &told{policies: map[string]bool{}, pods: map[string]bool{}, slices: map[string]bool{}, wake: make(chan struct{}, 1)}
+	return &told{
+		policies: map[string]bool{},
+		pods:     map[string]bool{},
+		slices:   map[string]bool{},
+		wake:     make(chan struct{}, 1),
+	}
 }
 
 func (c *told) policy(key string) { c.note(c.policies, key) }

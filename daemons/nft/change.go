@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Change is what makes the kernel's table this one, in the order in which it can be done in one transaction: new sets and chains,
-// elements that go, rules, elements that come, then chains and sets that go.
+// Change is what makes the kernel's table this one, in the order in which it can be done in one transaction: new sets
+// and chains, elements that go, rules, elements that come, then chains and sets that go.
 type Change struct {
 	AddSets     []string
 	AddChains   []string
@@ -19,7 +19,21 @@ type Change struct {
 
 // Empty reports whether there is nothing to do.
 func (c *Change) Empty() bool {
-	return len(c.AddSets)+len(c.AddChains)+len(c.DelElements)+len(c.SetRules)+len(c.AddElements)+len(c.DelChains)+len(c.DelSets) == 0
+	return len(
+		c.AddSets,
+	)+len(
+		c.AddChains,
+	)+len(
+		c.DelElements,
+	)+len(
+		c.SetRules,
+	)+len(
+		c.AddElements,
+	)+len(
+		c.DelChains,
+	)+len(
+		c.DelSets,
+	) == 0
 }
 
 // before is what the kernel has of everything that has been touched since Done; nil for what it does not have.
@@ -138,8 +152,8 @@ func (c *Change) sort() {
 // Done says that the kernel has the table as it is now.
 func (t *Table) Done() { t.before.clear() }
 
-// Found is what the kernel has of a table: its chains with the marks of their rules, and its sets with the elements of those that
-// only fragments fill.
+// Found is what the kernel has of a table: its chains with the marks of their rules, and its sets with the elements of
+// those that only fragments fill.
 type Found struct {
 	Chains   map[string]FoundChain
 	Sets     map[string]uint64 // each set's mark
@@ -152,8 +166,9 @@ type FoundChain struct {
 	Rules []uint64 // the marks
 }
 
-// Against returns what makes of what was found in the kernel the table that it should be, and false when that cannot be: when a set
-// or a hook of the same name is of another kind. The table is then replaced as a whole, as when nothing was found.
+// Against returns what makes of what was found in the kernel the table that it should be, and false when that cannot
+// be: when a set or a hook of the same name is of another kind. The table is then replaced as a whole, as when nothing
+// was found.
 func (t *Table) Against(f Found) (*Change, bool) {
 	c := &Change{}
 	for name, is := range t.sets {
@@ -177,7 +192,8 @@ func (t *Table) Against(f Found) (*Change, bool) {
 		case (was.Hook == nil) != (is.Hook == nil) || was.Hook != nil && *was.Hook != *is.Hook:
 			return nil, false
 		}
-		if !there || !slices.EqualFunc(was.Rules, is.Rules, func(mark uint64, r Rule) bool { return mark == r.Mark(t.Family) }) {
+		if !there ||
+			!slices.EqualFunc(was.Rules, is.Rules, func(mark uint64, r Rule) bool { return mark == r.Mark(t.Family) }) {
 			c.SetRules = append(c.SetRules, name)
 		}
 	}

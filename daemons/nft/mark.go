@@ -5,8 +5,8 @@ import (
 	"hash/fnv"
 )
 
-// Mark tells a rule from others. The kernel keeps it beside the rule, so that what is there can be compared with what should be
-// without reading the kernel's form of it: a rule that somebody has added or edited has no mark of ours.
+// Mark tells a rule from others. The kernel keeps it beside the rule, so that what is there can be compared with what
+// should be without reading the kernel's form of it: a rule that somebody has added or edited has no mark of ours.
 func (r Rule) Mark(f Family) uint64 {
 	h := fnv.New64a()
 	for _, s := range r {

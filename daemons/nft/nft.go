@@ -1,7 +1,8 @@
-// Package nft is packet rules as plain values. A Table has what is always there (its hooks and what is shared) and fragments: what one
-// service, one policy or one set of addresses needs. Fragments are put and taken away one by one, and what that changes is all that is
-// put into the kernel, so that a change costs what it concerns. Text shows a table as nft would list it, which is what people and golden
-// tests read. Package nft/kernel speaks to the kernel; what the rules mean is each user's own.
+// Package nft is packet rules as plain values. A Table has what is always there (its hooks and what is shared) and
+// fragments: what one service, one policy or one set of addresses needs. Fragments are put and taken away one by one,
+// and what that changes is all that is put into the kernel, so that a change costs what it concerns. Text shows a table
+// as nft would list it, which is what people and golden tests read. Package nft/kernel speaks to the kernel; what the
+// rules mean is each user's own.
 package nft
 
 import "net/netip"
@@ -73,13 +74,15 @@ const (
 	Endpoints             // a map of addresses with ports
 )
 
-// Set is a set of keys, or a map from keys to something. The kernel looks at the rules of all chains that a table's verdicts can lead
-// to whenever one of them, or a rule that translates addresses, is added; elements of the other kinds cost nothing but themselves.
+// Set is a set of keys, or a map from keys to something. The kernel looks at the rules of all chains that a table's
+// verdicts can lead to whenever one of them, or a rule that translates addresses, is added; elements of the other kinds
+// cost nothing but themselves.
 type Set struct {
-	Key     []Field
-	To      Kind
-	Ranges  bool  // elements are ranges of addresses
-	Seconds int32 // rules add elements, and forget them so long after they were last seen; 0 for a set that only fragments fill
+	Key    []Field
+	To     Kind
+	Ranges bool // elements are ranges of addresses
+	// rules add elements, and forget them so long after they were last seen; 0 for a set that only fragments fill
+	Seconds int32
 }
 
 // Key is one key of a set. What the set's fields do not name is zero.
@@ -106,8 +109,8 @@ type Element struct {
 	Value Value
 }
 
-// Fragment is what one thing has in a table. Names of chains and sets are the fragment's own; elements go into its own sets or into
-// those that are shared. Two fragments may have the same element, if they say the same of it.
+// Fragment is what one thing has in a table. Names of chains and sets are the fragment's own; elements go into its own
+// sets or into those that are shared. Two fragments may have the same element, if they say the same of it.
 type Fragment struct {
 	Chains   map[string]Chain
 	Sets     map[string]Set

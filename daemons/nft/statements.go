@@ -67,16 +67,16 @@ type (
 	Random struct{ Chains []string }
 	// RandomTo sends a packet to one of several endpoints, each as likely as the others.
 	RandomTo struct{ To []netip.AddrPort }
-	// Note notes the number that a map has for the key, and goes on only when it has one. ByNote goes to the chain whose place in Chains,
-	// from 1 on, is the number noted, or goes on when none is. Unnote forgets it.
+	// Note notes the number that a map has for the key, and goes on only when it has one. ByNote goes to the chain
+	// whose place in Chains, from 1 on, is the number noted, or goes on when none is. Unnote forgets it.
 	Note struct {
 		Map string
 		Key []Field
 	}
 	ByNote struct{ Chains []string }
 	Unnote struct{}
-	// RandomOf sends a packet to the endpoint that a map has for the key and a number below Of, each as likely as the others. With Of 1 that
-	// is the number 0.
+	// RandomOf sends a packet to the endpoint that a map has for the key and a number below Of, each as likely as the
+	// others. With Of 1 that is the number 0.
 	RandomOf struct {
 		Map string
 		Key []Field

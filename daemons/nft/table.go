@@ -26,14 +26,21 @@ type held struct {
 
 // NewTable returns a table of what is always there.
 func NewTable(family Family, name string, base *Fragment) (*Table, error) {
-	t := &Table{Family: family, Name: name, fragments: map[string]*Fragment{}, chains: map[string]Chain{}, sets: map[string]Set{}, elements: map[string]map[Key]held{}}
+	t := &Table{
+		Family:    family,
+		Name:      name,
+		fragments: map[string]*Fragment{},
+		chains:    map[string]Chain{},
+		sets:      map[string]Set{},
+		elements:  map[string]map[Key]held{},
+	}
 	t.before.clear()
 	return t, t.Put("", base)
 }
 
-// Put gives a fragment, by its key, the place of the one that was there. nil takes it away. When it is refused, nothing has changed.
-// Refused are names that another fragment has, elements of which another fragment says something else, and sets that become
-// of another kind under the same name.
+// Put gives a fragment, by its key, the place of the one that was there. nil takes it away. When it is refused, nothing
+// has changed. Refused are names that another fragment has, elements of which another fragment says something else, and
+// sets that become of another kind under the same name.
 func (t *Table) Put(key string, f *Fragment) error {
 	was := t.fragments[key]
 	if f == nil {

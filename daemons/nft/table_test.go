@@ -13,8 +13,10 @@ var pair = []Field{Source, Destination}
 
 func base() *Fragment {
 	return &Fragment{
-		Chains: map[string]Chain{"in": {Hook: &Hook{"filter", "forward", 0}, Rules: []Rule{{Lookup{"to", []Field{Destination}}}}}},
-		Sets:   map[string]Set{"to": {Key: []Field{Destination}, To: Verdicts}, "pairs": {Key: pair}},
+		Chains: map[string]Chain{
+			"in": {Hook: &Hook{"filter", "forward", 0}, Rules: []Rule{{Lookup{"to", []Field{Destination}}}}},
+		},
+		Sets: map[string]Set{"to": {Key: []Field{Destination}, To: Verdicts}, "pairs": {Key: pair}},
 	}
 }
 
@@ -33,7 +35,10 @@ func drawn(t *rapid.T, key string) *Fragment {
 			rules = append(rules, Rule{Do{Verdict{"goto", fmt.Sprint(key, i-1)}}})
 		}
 		f.Chains[fmt.Sprint(key, i)] = Chain{Rules: rules}
-		f.Elements["to"] = append(f.Elements["to"], Element{Key{Destination: address(10*int(key[0]-'a') + i)}, Goes("goto", fmt.Sprint(key, i))})
+		f.Elements["to"] = append(
+			f.Elements["to"],
+			Element{Key{Destination: address(10*int(key[0]-'a') + i)}, Goes("goto", fmt.Sprint(key, i))},
+		)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "pairs") {
 		a := address(rapid.IntRange(1, 4).Draw(t, "pair"))
@@ -218,7 +223,8 @@ func TestWhatCannotBeInOneTableIsRefused(t *testing.T) {
 		"a set that is not there": {Elements: map[string][]Element{"none": {{Key: Key{Source: address(1)}}}}},
 		"another's set":           {Sets: map[string]Set{"to": {Key: []Field{Source}}}},
 		"two verdicts": {Chains: map[string]Chain{"y": {}}, Elements: map[string][]Element{
-			"to": {{Key{Destination: address(2)}, Goes("goto", "y")}, {Key{Destination: address(2)}, Goes("drop", "")}}}},
+			"to": {{Key{Destination: address(2)}, Goes("goto", "y")},
+				{Key{Destination: address(2)}, Goes("drop", "")}}}},
 	} {
 		if err := table.Put("b", f); err == nil || table.Text() != before {
 			t.Errorf("%s: %v, and the table is\n%s", name, err, table.Text())
@@ -236,8 +242,10 @@ func TestWhatCannotBeInOneTableIsRefused(t *testing.T) {
 
 func TestAddressesOfANetwork(t *testing.T) {
 	for in, want := range map[string]string{
-		"10.0.0.0/8": "10.0.0.0-10.255.255.255", "10.1.2.3/32": "10.1.2.3", "10.1.2.3/31": "10.1.2.2-10.1.2.3", "0.0.0.0/0": "0.0.0.0-255.255.255.255",
-		"192.0.2.128/25": "192.0.2.128-192.0.2.255", "fd00::/127": "fd00::-fd00::1", "fd00::/12": "fd00::-fd0f:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+		"10.0.0.0/8": "10.0.0.0-10.255.255.255", "10.1.2.3/32": "10.1.2.3", "10.1.2.3/31": "10.1.2.2-10.1.2.3",
+		"0.0.0.0/0":      "0.0.0.0-255.255.255.255",
+		"192.0.2.128/25": "192.0.2.128-192.0.2.255", "fd00::/127": "fd00::-fd00::1",
+		"fd00::/12": "fd00::-fd0f:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
 	} {
 		if got := Of(netip.MustParsePrefix(in)).String(); got != want {
 			t.Errorf("%s: %s, not %s", in, got, want)

@@ -24,8 +24,8 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// BenchmarkConnections opens connections to one service among many, by each mode: what the first packet takes, and how many two clients
-// open one after the other in a second.
+// BenchmarkConnections opens connections to one service among many, by each mode: what the first packet takes, and how
+// many two clients open one after the other in a second.
 func BenchmarkConnections(b *testing.B) {
 	const backend = "10.244.0.1:8080"
 	ipOf(b, "addr", "add", "10.244.0.1/32", "dev", "lo")
@@ -119,7 +119,8 @@ func BenchmarkConnections(b *testing.B) {
 	}
 }
 
-// BenchmarkEndpointByIPTables changes one endpoint by the mode iptables; CPU is that of the programs that it calls as well.
+// BenchmarkEndpointByIPTables changes one endpoint by the mode iptables; CPU is that of the programs that it calls as
+// well.
 func BenchmarkEndpointByIPTables(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -157,7 +158,8 @@ func BenchmarkEndpointByIPTables(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory is what the daemon holds beside 10,000 services of two endpoints each when their rules are there and it rests.
+// BenchmarkMemory is what the daemon holds beside 10,000 services of two endpoints each when their rules are there and
+// it rests.
 func BenchmarkMemory(b *testing.B) {
 	d := machineA(b, modeNFTables)
 	for i, p := range manyPorts(10000) {
@@ -165,10 +167,20 @@ func BenchmarkMemory(b *testing.B) {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = p.ClusterIP.String(), []string{p.ClusterIP.String()}
 		s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}
 		name, port, proto, node := "http", int32(8080), corev1.ProtocolTCP, fmt.Sprint("node-", i%100)
-		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Service, Labels: map[string]string{discoveryv1.LabelServiceName: p.Service}},
-			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &proto}}}
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: p.Namespace,
+				Name:      p.Service,
+				Labels:    map[string]string{discoveryv1.LabelServiceName: p.Service},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &proto}},
+		}
 		for _, e := range p.Endpoints {
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{e.To.Addr().String()}, NodeName: &node})
+			slice.Endpoints = append(
+				slice.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{e.To.Addr().String()}, NodeName: &node},
+			)
 		}
 		if err := d.services.Add(s); err != nil {
 			b.Fatal(err)

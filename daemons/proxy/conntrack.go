@@ -39,7 +39,8 @@ func setConntrack(files conntrackFiles, cfg *config.Proxy, cores int) error {
 			failures = append(failures, fmt.Errorf("read %s: %w", path, err))
 			return
 		}
-		if now, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && (now == value || atLeast && now > value) {
+		if now, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil &&
+			(now == value || atLeast && now > value) {
 			return
 		}
 		if err := os.WriteFile(path, strconv.AppendInt(nil, value, 10), 0o644); err != nil {

@@ -20,9 +20,12 @@ func TestConnectionsAreTrackedAsConfigured(t *testing.T) {
 		before map[string]string
 		want   map[string]string // what differs
 	}{
-		"by default": {nil, map[string]string{"nf_conntrack_max": "65536", "nf_conntrack_tcp_timeout_established": "432000", "nf_conntrack_tcp_timeout_close_wait": "60"},
-			map[string]string{"nf_conntrack_max": "262144", "nf_conntrack_tcp_timeout_established": "86400", "nf_conntrack_tcp_timeout_close_wait": "3600"}},
-		"a larger table stays": {nil, map[string]string{"nf_conntrack_max": "1048576"}, map[string]string{"nf_conntrack_max": "1048576"}},
+		"by default": {nil, map[string]string{"nf_conntrack_max": "65536",
+			"nf_conntrack_tcp_timeout_established": "432000", "nf_conntrack_tcp_timeout_close_wait": "60"},
+			map[string]string{"nf_conntrack_max": "262144", "nf_conntrack_tcp_timeout_established": "86400",
+				"nf_conntrack_tcp_timeout_close_wait": "3600"}},
+		"a larger table stays": {nil, map[string]string{"nf_conntrack_max": "1048576"},
+			map[string]string{"nf_conntrack_max": "1048576"}},
 		"few cores": {func(p *config.Proxy) { p.ConntrackMaxPerCore = 1 }, nil,
 			map[string]string{"nf_conntrack_max": "131072", "hashsize": "32768"}},
 		"more lists stay": {nil, map[string]string{"hashsize": "262144"}, map[string]string{"hashsize": "262144"}},
@@ -30,9 +33,13 @@ func TestConnectionsAreTrackedAsConfigured(t *testing.T) {
 			p.ConntrackMaxPerCore, p.ConntrackTCPEstablished, p.ConntrackTCPCloseWait = 0, 0, 0
 		}, nil, map[string]string{"nf_conntrack_max": "0", "hashsize": "0",
 			"nf_conntrack_tcp_timeout_established": "0", "nf_conntrack_tcp_timeout_close_wait": "0"}},
-		"datagrams": {func(p *config.Proxy) { p.ConntrackUDP, p.ConntrackUDPStream = 30*time.Second, 1500*time.Millisecond }, nil,
+		"datagrams": {func(p *config.Proxy) {
+			p.ConntrackUDP, p.ConntrackUDPStream = 30*time.Second,
+				1500*time.Millisecond
+		}, nil,
 			map[string]string{"nf_conntrack_udp_timeout": "30", "nf_conntrack_udp_timeout_stream": "2"}},
-		"liberal": {func(p *config.Proxy) { p.ConntrackTCPBeLiberal = true }, nil, map[string]string{"nf_conntrack_tcp_be_liberal": "1"}},
+		"liberal": {func(p *config.Proxy) { p.ConntrackTCPBeLiberal = true }, nil,
+			map[string]string{"nf_conntrack_tcp_be_liberal": "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -73,7 +80,8 @@ func TestConnectionsAreTrackedAsConfigured(t *testing.T) {
 func TestWhatCannotBeSetIsNamed(t *testing.T) {
 	cfg := config.DefaultProxy()
 	err := setConntrack(conntrackFiles{filepath.Join(t.TempDir(), "none"), "none/hashsize"}, &cfg, 8)
-	if err == nil || !strings.Contains(err.Error(), "nf_conntrack_max") || !strings.Contains(err.Error(), "nf_conntrack_tcp_timeout_close_wait") {
+	if err == nil || !strings.Contains(err.Error(), "nf_conntrack_max") ||
+		!strings.Contains(err.Error(), "nf_conntrack_tcp_timeout_close_wait") {
 		t.Errorf("%v", err)
 	}
 }

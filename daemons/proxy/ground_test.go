@@ -83,11 +83,14 @@ func newGround(t testing.TB) *ground {
 	t.Cleanup(func() { host(t, "link del eth0") })
 	lan.IP(t, "link set lana master lan")
 	lan.IP(t, "link set lana up")
-	for _, words := range []string{"addr add 10.0.0.1/24 dev eth0", "addr add fd00:10::1/112 dev eth0 nodad", "link set eth0 up", "route add default via 10.0.0.254",
-		"-6 route add default via fd00:10::254", "route add 10.244.1.0/24 via 10.0.0.2", "-6 route add fd00:244:1::/112 via fd00:10::2"} {
+	for _, words := range []string{"addr add 10.0.0.1/24 dev eth0", "addr add fd00:10::1/112 dev eth0 " +
+		"nodad", "link set eth0 up", "route add default via 10.0.0.254",
+		"-6 route add default via fd00:10::254", "route add 10.244.1.0/24 via " +
+			"10.0.0.2", "-6 route add fd00:244:1::/112 via fd00:10::2"} {
 		host(t, words)
 	}
-	for _, words := range []string{"addr add 10.244.1.2/32 dev lo", "addr add fd00:244:1::2/128 dev lo nodad", "route add 10.244.0.0/24 via 10.0.0.1", "-6 route add fd00:244::/112 via fd00:10::1"} {
+	for _, words := range []string{"addr add 10.244.1.2/32 dev lo", "addr add fd00:244:1::2/128 dev lo " +
+		"nodad", "route add 10.244.0.0/24 via 10.0.0.1", "-6 route add fd00:244::/112 via fd00:10::1"} {
 		g.machineB.IP(t, words)
 	}
 	g.outside.IP(t, "route add 192.0.2.0/24 via 10.0.0.1")
@@ -103,7 +106,8 @@ func newGround(t testing.TB) *ground {
 	}
 	// Addresses of IPv6 are told between neighbours only some time after their links are up.
 	for _, from := range []*netns.Stack{g.podA, g.podB, nil} {
-		for _, to := range []string{"10.244.0.2:8080", "[fd00:244::2]:8080", "10.244.1.2:8080", "[fd00:244:1::2]:8080"} {
+		for _, to := range []string{"10.244.0.2:8080", "[fd00:244::2]:8080", "10.244.1.2:8080",
+			"[fd00:244:1::2]:8080"} {
 			g.wait(t, from, to, reached)
 		}
 	}
@@ -213,8 +217,13 @@ const (
 	impatient         = 300 * time.Millisecond
 )
 
-// probe asks an address from a stack, nil for machine a, and returns what came of it, who answered, and as whom the client was seen.
-func probe(from *netns.Stack, network, to string, wait time.Duration) (o outcome, server string, seen netip.Addr, err error) {
+// probe asks an address from a stack, nil for machine a, and returns what came of it, who answered, and as whom the
+// client was seen.
+func probe(
+	from *netns.Stack,
+	network, to string,
+	wait time.Duration,
+) (o outcome, server string, seen netip.Addr, err error) {
 	ask := func() error {
 		c, err := net.DialTimeout(network, to, wait)
 		if err != nil {
@@ -263,10 +272,20 @@ func probe(from *netns.Stack, network, to string, wait time.Duration) (o outcome
 // machineA starts the daemon's loop by hand on machine a: it has services and slices, and no API server.
 func machineA(t testing.TB, mode string) *daemon {
 	t.Helper()
-	d := &daemon{cfg: config.DefaultProxy(), env: run.Env{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}, name: "a", mode: mode, changed: newChanged(), age: newProgrammed(time.Now()),
-		machine:  rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")}},
-		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), duration: newDuration(),
-		slices: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byService: sliceService})}
+	d := &daemon{
+		cfg:     config.DefaultProxy(),
+		env:     run.Env{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))},
+		name:    "a",
+		mode:    mode,
+		changed: newChanged(),
+		age:     newProgrammed(time.Now()),
+		machine: rules.Machine{
+			Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
+		},
+		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
+		duration: newDuration(),
+		slices:   cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byService: sliceService}),
+	}
 	d.relays.log, d.health.log = d.env.Log, d.env.Log
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}); err != nil {
@@ -306,11 +325,18 @@ func (d *daemon) put(t testing.TB, s *corev1.Service, slices ...*discoveryv1.End
 	}
 }
 
-// endpoints are the slices of a service, one of each family, of pods by their numbers: 2 is on machine a, 102 on machine b.
+// endpoints are the slices of a service, one of each family, of pods by their numbers: 2 is on machine a, 102 on
+// machine b.
 func endpoints(service string, numbers ...int) (list []*discoveryv1.EndpointSlice) {
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
-		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(service, f), Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-			AddressType: discoveryv1.AddressTypeIPv4}
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop",
+				Name:      fmt.Sprint(service, f),
+				Labels:    map[string]string{discoveryv1.LabelServiceName: service},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4,
+		}
 		a, b := "10.244.0.%d", "10.244.1.%d"
 		if f == nft.IPv6 {
 			s.AddressType, a, b = discoveryv1.AddressTypeIPv6, "fd00:244::%d", "fd00:244:1::%d"
@@ -325,7 +351,14 @@ func endpoints(service string, numbers ...int) (list []*discoveryv1.EndpointSlic
 			if n > 100 {
 				node, address = "b", fmt.Sprintf(b, n-100)
 			}
-			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &yes}})
+			s.Endpoints = append(
+				s.Endpoints,
+				discoveryv1.Endpoint{
+					Addresses:  []string{address},
+					NodeName:   &node,
+					Conditions: discoveryv1.EndpointConditions{Ready: &yes},
+				},
+			)
 		}
 		list = append(list, s)
 	}

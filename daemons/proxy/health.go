@@ -89,11 +89,18 @@ func (h *health) serve() {
 			// One that cannot be opened now is tried again in a moment.
 			ln, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(port))))
 			if err != nil {
-				h.log.Warn("answer health checks of load balancers", "service", state.Service.Namespace+"/"+state.Service.Name, "error", err)
+				h.log.Warn(
+					"answer health checks of load balancers",
+					"service",
+					state.Service.Namespace+"/"+state.Service.Name,
+					"error",
+					err,
+				)
 				continue
 			}
 			server = &healthServer{}
-			server.Handler, server.ReadHeaderTimeout, server.IdleTimeout, server.MaxHeaderBytes = server, 5*time.Second, 30*time.Second, 8<<10
+			server.Handler, server.ReadHeaderTimeout, server.IdleTimeout, server.MaxHeaderBytes = server, 5*time.Second,
+				30*time.Second, 8<<10
 			if h.servers == nil {
 				h.servers = map[uint16]*healthServer{}
 			}

@@ -29,7 +29,8 @@ func TestLoadBalancersAreToldWhetherThisMachineHasEndpointsS29(t *testing.T) {
 		}
 		defer r.Body.Close()
 		var state healthState
-		if err := json.NewDecoder(r.Body).Decode(&state); err != nil || state.Service.Name != "web" || state.Service.Namespace != "shop" {
+		if err := json.NewDecoder(r.Body).Decode(&state); err != nil || state.Service.Name != "web" ||
+			state.Service.Namespace != "shop" {
 			t.Errorf("answer %+v, %v", state, err)
 		}
 		return r.StatusCode, state.LocalEndpoints

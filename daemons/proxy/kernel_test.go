@@ -116,11 +116,17 @@ func TestKernelSendsToEndpointsS28S29(t *testing.T) {
 	}
 	a, b := answers(t, "10.244.0.1:8080"), answers(t, "10.244.0.2:8080")
 	web := rules.Port{Namespace: "shop", Service: "web", Name: "http", Proto: nft.TCP, Port: 80, NodePort: 30080,
-		ClusterIP: netip.MustParseAddr("10.96.0.7"), External: []netip.Addr{netip.MustParseAddr("192.0.2.5")}, Endpoints: []rules.Endpoint{a, b}}
+		ClusterIP: netip.MustParseAddr(
+			"10.96.0.7",
+		), External: []netip.Addr{netip.MustParseAddr("192.0.2.5")}, Endpoints: []rules.Endpoint{a, b}}
 	sticky := web
-	sticky.Service, sticky.ClusterIP, sticky.Affinity, sticky.NodePort, sticky.External = "sticky", netip.MustParseAddr("10.96.0.8"), 60, 0, nil
+	sticky.Service, sticky.ClusterIP, sticky.Affinity, sticky.NodePort, sticky.External = "sticky", netip.MustParseAddr(
+		"10.96.0.8",
+	), 60, 0, nil
 	empty := web
-	empty.Service, empty.ClusterIP, empty.Endpoints, empty.NodePort, empty.External = "empty", netip.MustParseAddr("10.96.0.9"), nil, 30081, nil
+	empty.Service, empty.ClusterIP, empty.Endpoints, empty.NodePort, empty.External = "empty", netip.MustParseAddr(
+		"10.96.0.9",
+	), nil, 30081, nil
 	m := rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 	f := newFamily(t, m)
 	f.put(t, web, sticky, empty)
@@ -182,7 +188,8 @@ func TestKernelSendsToEndpointsS28S29(t *testing.T) {
 	if there, _ := last.kernel.Intact(last.table.Table, false); there {
 		t.Error("the rules are still there")
 	}
-	if err := flows.Delete(nft.IPv4, rules.Forget{Endpoints: []rules.Left{{Port: web, To: a.To}}, Services: []rules.Port{web}}); err != nil {
+	if err := flows.Delete(nft.IPv4,
+		rules.Forget{Endpoints: []rules.Left{{Port: web, To: a.To}}, Services: []rules.Port{web}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -194,8 +201,17 @@ func manyPorts(n int) []rules.Port {
 		ip := func(first byte) netip.Addr {
 			return netip.AddrFrom4([4]byte{first, byte(i >> 16), byte(i >> 8), byte(i)})
 		}
-		ports[i] = rules.Port{Namespace: "many", Service: fmt.Sprintf("svc-%d", i), Proto: nft.TCP, Port: 80, ClusterIP: ip(11),
-			Endpoints: []rules.Endpoint{{To: netip.AddrPortFrom(ip(12), 8080), Local: true}, {To: netip.AddrPortFrom(ip(13), 8080)}}}
+		ports[i] = rules.Port{
+			Namespace: "many",
+			Service:   fmt.Sprintf("svc-%d", i),
+			Proto:     nft.TCP,
+			Port:      80,
+			ClusterIP: ip(11),
+			Endpoints: []rules.Endpoint{
+				{To: netip.AddrPortFrom(ip(12), 8080), Local: true},
+				{To: netip.AddrPortFrom(ip(13), 8080)},
+			},
+		}
 	}
 	return ports
 }
@@ -205,7 +221,10 @@ var pods = rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/
 func TestAServiceOfManyEndpointsIsOneTransaction(t *testing.T) {
 	p := manyPorts(1)[0]
 	for i := range 5000 { // more than one message holds
-		p.Endpoints = append(p.Endpoints, rules.Endpoint{To: netip.AddrPortFrom(netip.AddrFrom4([4]byte{14, 0, byte(i >> 8), byte(i)}), 8080)})
+		p.Endpoints = append(
+			p.Endpoints,
+			rules.Endpoint{To: netip.AddrPortFrom(netip.AddrFrom4([4]byte{14, 0, byte(i >> 8), byte(i)}), 8080)},
+		)
 	}
 	f := newFamily(t, pods)
 	f.put(t, p)

@@ -14,7 +14,8 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// row is what the documentation of services demands of one way through one of them. A field that stands for several is several rows.
+// row is what the documentation of services demands of one way through one of them. A field that stands for several is
+// several rows.
 type row struct {
 	from   string // pod, node, outside, or several
 	kind   string // of address: ClusterIP, NodePort, LoadBalancer, ExternalIP, Headless, or several
@@ -29,44 +30,151 @@ const anyOutside = "NodePort LoadBalancer ExternalIP"
 
 var matrix = []row{
 	{"pod", "ClusterIP", "Cluster", "here there", reached, true, "pods reach all endpoints as themselves"},
-	{"pod", "ClusterIP", "Local", "here", reached, true, "internalTrafficPolicy: Local uses endpoints of the client's machine"},
-	{"pod node", "ClusterIP", "Local", "there", dropped, false, "internalTrafficPolicy: Local does not leave the machine"},
+	{
+		"pod",
+		"ClusterIP",
+		"Local",
+		"here",
+		reached,
+		true,
+		"internalTrafficPolicy: Local uses endpoints of the client's machine",
+	},
+	{
+		"pod node",
+		"ClusterIP",
+		"Local",
+		"there",
+		dropped,
+		false,
+		"internalTrafficPolicy: Local does not leave the machine",
+	},
 	{"node", "ClusterIP", "Cluster", "here there", reached, true, "the machine reaches all endpoints"},
 	{"node", "ClusterIP", "Local", "here", reached, true, "the machine reaches endpoints of its own"},
-	{"outside", "ClusterIP Headless", "Cluster Local", "here there", noWay, false, "cluster addresses lead nowhere from outside"},
-	{"pod", anyOutside, "Cluster", "here there", reached, false, "with externalTrafficPolicy: Cluster the client's address may be lost"},
-	{"node", anyOutside, "Cluster Local", "here there", reached, true, "the machine itself reaches all endpoints whatever the policy"},
-	{"outside", anyOutside, "Cluster", "here there", reached, false, "any machine leads to any endpoint; the answer has to come back through it"},
-	{"pod", anyOutside, "Local", "here there", reached, true, "for pods externalTrafficPolicy: Local leads as inside of the cluster"},
+	{
+		"outside",
+		"ClusterIP Headless",
+		"Cluster Local",
+		"here there",
+		noWay,
+		false,
+		"cluster addresses lead nowhere from outside",
+	},
+	{
+		"pod",
+		anyOutside,
+		"Cluster",
+		"here there",
+		reached,
+		false,
+		"with externalTrafficPolicy: Cluster the client's address may be lost",
+	},
+	{
+		"node",
+		anyOutside,
+		"Cluster Local",
+		"here there",
+		reached,
+		true,
+		"the machine itself reaches all endpoints whatever the policy",
+	},
+	{
+		"outside",
+		anyOutside,
+		"Cluster",
+		"here there",
+		reached,
+		false,
+		"any machine leads to any endpoint; the answer has to come back through it",
+	},
+	{
+		"pod",
+		anyOutside,
+		"Local",
+		"here there",
+		reached,
+		true,
+		"for pods externalTrafficPolicy: Local leads as inside of the cluster",
+	},
 	{"outside", anyOutside, "Local", "here", reached, true, "externalTrafficPolicy: Local keeps the client's address"},
-	{"outside", anyOutside, "Local", "there", dropped, false, "externalTrafficPolicy: Local does not leave the machine"},
+	{
+		"outside",
+		anyOutside,
+		"Local",
+		"there",
+		dropped,
+		false,
+		"externalTrafficPolicy: Local does not leave the machine",
+	},
 	{"pod node", "Headless", "Cluster Local", "here there", reached, true, "no proxy is in the way"},
 	{"pod node", "ClusterIP", "Cluster", "none", refused, false, "a service without endpoints refuses"},
 	{"pod node outside", anyOutside, "Cluster", "none", refused, false, "a service without endpoints refuses"},
-	{"outside", "NotInRanges", "Cluster", "here", dropped, false, "loadBalancerSourceRanges drop whom they do not name"},
-	{"outside", "InRanges", "Cluster", "here there", reached, false, "loadBalancerSourceRanges let through whom they name"},
-	{"endpoint", "ClusterIP", "Cluster", "here", reached, false, "a pod that its service leads to itself sees another address than its own"},
+	{
+		"outside",
+		"NotInRanges",
+		"Cluster",
+		"here",
+		dropped,
+		false,
+		"loadBalancerSourceRanges drop whom they do not name",
+	},
+	{
+		"outside",
+		"InRanges",
+		"Cluster",
+		"here there",
+		reached,
+		false,
+		"loadBalancerSourceRanges let through whom they name",
+	},
+	{
+		"endpoint",
+		"ClusterIP",
+		"Cluster",
+		"here",
+		reached,
+		false,
+		"a pod that its service leads to itself sees another address than its own",
+	},
 }
 
 // matrixServices are the services that rows are about, by policy and place of the endpoint.
-var matrixServices = []struct{ policy, at string }{{"Cluster", "here"}, {"Cluster", "there"}, {"Local", "here"}, {"Local", "there"}, {"Cluster", "none"}}
+var matrixServices = []struct{ policy, at string }{
+	{"Cluster", "here"},
+	{"Cluster", "there"},
+	{"Local", "here"},
+	{"Local", "there"},
+	{"Cluster", "none"},
+}
 
 var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
 // matrixService is a service that is reached in every way.
 func matrixService(n int) *corev1.Service {
 	at := matrixServices[n]
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strings.ToLower(at.policy + "-" + at.at)}}
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strings.ToLower(at.policy + "-" + at.at)},
+	}
 	s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeLoadBalancer, fmt.Sprintf("10.96.0.%d", n+1)
 	s.Spec.ClusterIPs = []string{s.Spec.ClusterIP, fmt.Sprintf("fd00:96::%d", n+1)}
 	inner := corev1.ServiceInternalTrafficPolicy(at.policy)
 	s.Spec.InternalTrafficPolicy, s.Spec.ExternalTrafficPolicy = &inner, corev1.ServiceExternalTrafficPolicy(at.policy)
 	s.Spec.ExternalIPs = []string{fmt.Sprintf("192.0.2.%d", 100+n), fmt.Sprintf("fd00:192::%d", 100+n)}
 	for _, ip := range []string{"192.0.2.%d", "fd00:192::%d"} {
-		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: fmt.Sprintf(ip, 1+n)})
+		s.Status.LoadBalancer.Ingress = append(
+			s.Status.LoadBalancer.Ingress,
+			corev1.LoadBalancerIngress{IP: fmt.Sprintf(ip, 1+n)},
+		)
 	}
 	for i, proto := range protocols {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: strings.ToLower(string(proto)), Protocol: proto, Port: 80, NodePort: int32(30000 + 10*n + i)})
+		s.Spec.Ports = append(
+			s.Spec.Ports,
+			corev1.ServicePort{
+				Name:     strings.ToLower(string(proto)),
+				Protocol: proto,
+				Port:     80,
+				NodePort: int32(30000 + 10*n + i),
+			},
+		)
 	}
 	return s
 }
@@ -77,7 +185,10 @@ func ranged(n int, from ...string) *corev1.Service {
 	s.Name, s.Spec.ClusterIP = fmt.Sprint("ranged-", n), fmt.Sprintf("10.96.1.%d", n+1)
 	s.Spec.ClusterIPs = []string{s.Spec.ClusterIP, fmt.Sprintf("fd00:96::1:%d", n+1)}
 	s.Spec.ExternalIPs, s.Spec.LoadBalancerSourceRanges = nil, from
-	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("192.0.2.%d", 50+n)}, {IP: fmt.Sprintf("fd00:192::%d", 50+n)}}
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+		{IP: fmt.Sprintf("192.0.2.%d", 50+n)},
+		{IP: fmt.Sprintf("fd00:192::%d", 50+n)},
+	}
 	for i := range s.Spec.Ports {
 		s.Spec.Ports[i].NodePort = 0
 	}
@@ -122,8 +233,12 @@ func (r row) target(f nft.Family, n int, proto corev1.Protocol) string {
 func TestEveryWayThroughAServiceS28S29(t *testing.T) {
 	g := newGround(t)
 	clients := map[string]*netns.Stack{"pod": g.podB, "node": nil, "outside": g.outside, "endpoint": g.podA}
-	own := map[string][]string{"pod": {"10.244.0.3", "fd00:244::3"}, "node": {"10.0.0.1", "fd00:10::1", "10.244.0.1", "fd00:244::1"},
-		"outside": {"10.0.0.9", "fd00:10::9"}, "endpoint": {"10.244.0.2", "fd00:244::2"}}
+	own := map[string][]string{
+		"pod":      {"10.244.0.3", "fd00:244::3"},
+		"node":     {"10.0.0.1", "fd00:10::1", "10.244.0.1", "fd00:244::1"},
+		"outside":  {"10.0.0.9", "fd00:10::9"},
+		"endpoint": {"10.244.0.2", "fd00:244::2"},
+	}
 	for _, mode := range []string{modeNFTables, modeIPTables, modeUserspace} {
 		t.Run(mode, func(t *testing.T) {
 			d := machineA(t, mode)
@@ -131,19 +246,31 @@ func TestEveryWayThroughAServiceS28S29(t *testing.T) {
 				s := matrixService(n)
 				d.put(t, s, endpoints(s.Name, places(at.at)...)...)
 			}
-			for n, from := range [][]string{{"10.0.0.0/24", "fd00:10::/64"}, {"10.0.0.9/32", "fd00:10::9/128"}, {"198.51.100.0/24", "2001:db8::/32"}} {
+			for n, from := range [][]string{{"10.0.0.0/24", "fd00:10::/64"}, {"10.0.0.9/32", "fd00:10::9/128"},
+				{"198.51.100.0/24", "2001:db8::/32"}} {
 				s := ranged(n, from...)
 				d.put(t, s, endpoints(s.Name, places(matrixServices[n%2].at)...)...)
 			}
 			rows := 0
 			listener := listenSCTP(t, g)
 			for _, r := range expand(matrix) {
-				n := slices.IndexFunc(matrixServices, func(s struct{ policy, at string }) bool { return s.policy == r.policy && s.at == r.at })
+				n := slices.IndexFunc(
+					matrixServices,
+					func(s struct{ policy, at string }) bool { return s.policy == r.policy && s.at == r.at },
+				)
 				for _, proto := range protocols {
 					for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
 						rows++
 						to := r.target(f, n, proto)
-						name := fmt.Sprintf("from %s to %s %s (%s, endpoint %s) by %s", r.from, r.kind, to, r.policy, r.at, proto)
+						name := fmt.Sprintf(
+							"from %s to %s %s (%s, endpoint %s) by %s",
+							r.from,
+							r.kind,
+							to,
+							r.policy,
+							r.at,
+							proto,
+						)
 						if proto == corev1.ProtocolSCTP {
 							if err := r.sctp(listener, clients[r.from], to, own[r.from]); err != nil {
 								t.Errorf("%s: %v: %s", name, err, r.why)
@@ -166,7 +293,9 @@ func TestEveryWayThroughAServiceS28S29(t *testing.T) {
 						if got != reached {
 							continue
 						}
-						if place := map[bool]string{true: "here", false: "there"}[strings.HasPrefix(server, "10.244.0.") || strings.HasPrefix(server, "[fd00:244::")]; place != r.at {
+						if place := map[bool]string{true: "here",
+							false: "there"}[strings.HasPrefix(server, "10.244.0.") ||
+							strings.HasPrefix(server, "[fd00:244::")]; place != r.at {
 							t.Errorf("%s: answered by %s", name, server)
 						}
 						// A relay is a client of its own: it loses every address but where no proxy is.

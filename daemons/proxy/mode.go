@@ -24,7 +24,8 @@ const (
 type carrier interface {
 	Ports(service string) []rules.Port
 	SetService(service string, ports []rules.Port) error
-	// Used reports whether the kernel needs rules of this family. A cluster that has no addresses of the second family needs none.
+	// Used reports whether the kernel needs rules of this family. A cluster that has no addresses of the second family
+	// needs none.
 	Used() bool
 	Apply() error
 	Intact(deep bool) (bool, error)
@@ -52,7 +53,8 @@ func (c *nftables) Forget()                        { c.kernel.Forget() }
 type chains struct {
 	*rules.Chains
 	tables iptables.Tables
-	// generation is the kernel's generation of the ruleset when the chains were last found right. The older kind of iptables does not raise it.
+	// generation is the kernel's generation of the ruleset when the chains were last found right. The older kind of
+	// iptables does not raise it.
 	generation uint32
 	older      bool
 	any        bool // whether there was ever a service
@@ -81,8 +83,8 @@ func (c *chains) Apply() error {
 	if err != nil {
 		return err
 	}
-	// When there were transactions besides ours, somebody else may have flushed the chains: the older generation stays noted, so that
-	// Intact looks at them.
+	// When there were transactions besides ours, somebody else may have flushed the chains: the older generation stays
+	// noted, so that Intact looks at them.
 	if c.generation = seen; seen == before && after == before+uint32(transactions) {
 		c.generation = after
 	}
@@ -109,7 +111,10 @@ func (c *chains) Forget() { c.tables.Forget() }
 // newChains readies a machine for a family's chains.
 func newChains(f nft.Family, m rules.Machine, log *slog.Logger) (*chains, error) {
 	if lacks := iptables.Missing(f); len(lacks) > 0 {
-		return nil, fmt.Errorf("the proxy mode iptables needs %s, which this machine lacks: install the package iptables", strings.Join(lacks, ", "))
+		return nil, fmt.Errorf(
+			"the proxy mode iptables needs %s, which this machine lacks: install the package iptables",
+			strings.Join(lacks, ", "),
+		)
 	}
 	older, err := iptables.Older(f)
 	if err != nil {
@@ -139,8 +144,8 @@ func newCarrier(mode string, f nft.Family, m rules.Machine, relays *relays, log 
 	return &nftables{table: table}, nil
 }
 
-// retire takes away what a proxy of another mode has left in the kernel. This mode's own rules are there by then, so that no packet is
-// without them meanwhile. Connections that are open go on: the kernel remembers where they lead.
+// retire takes away what a proxy of another mode has left in the kernel. This mode's own rules are there by then, so
+// that no packet is without them meanwhile. Connections that are open go on: the kernel remembers where they lead.
 func retire(mode string) error {
 	var failures []error
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {

@@ -24,7 +24,11 @@ import (
 func open(t *testing.T, from *netns.Stack, to string) func(word string) error {
 	t.Helper()
 	var c net.Conn
-	if err := from.Inside(func() (err error) { c, err = net.DialTimeout("tcp", to, patience); return err }); err != nil {
+	if err := from.Inside(func() (err error) {
+		c,
+			err = net.DialTimeout("tcp", to, patience)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
@@ -60,8 +64,8 @@ func left(t *testing.T, f nft.Family) (modes []string) {
 	return modes
 }
 
-// S28: whoever changes the mode loses no connection that the kernel carries, and nothing of the former mode stays. What is new is carried at
-// every moment.
+// S28: whoever changes the mode loses no connection that the kernel carries, and nothing of the former mode stays. What
+// is new is carried at every moment.
 func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 	g := newGround(t)
 	t.Cleanup(func() {
@@ -80,7 +84,8 @@ func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 	failures := make(chan error, 1)
 	stop := make(chan struct{})
 	began := false
-	for step, mode := range []string{modeNFTables, modeIPTables, modeNFTables, modeIPTables, modeUserspace, modeNFTables} {
+	for step, mode := range []string{modeNFTables, modeIPTables, modeNFTables, modeIPTables, modeUserspace,
+		modeNFTables} {
 		d := machineA(t, mode)
 		d.put(t, s, endpoints(s.Name, 2, 102)...)
 		for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
@@ -120,7 +125,11 @@ func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 		for _, to := range []string{s.Spec.ClusterIP + ":80", "[" + s.Spec.ClusterIPs[1] + "]:80"} {
 			talks[fmt.Sprintf("step %d (%s) to %s", step, mode, to)] = open(t, g.podB, to)
 		}
-		talks[fmt.Sprintf("step %d (%s) from outside", step, mode)] = open(t, g.outside, fmt.Sprintf("10.0.0.1:%d", s.Spec.Ports[0].NodePort))
+		talks[fmt.Sprintf("step %d (%s) from outside", step, mode)] = open(
+			t,
+			g.outside,
+			fmt.Sprintf("10.0.0.1:%d", s.Spec.Ports[0].NodePort),
+		)
 	}
 	close(stop)
 	if err := <-failures; err != nil {
@@ -128,7 +137,8 @@ func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 	}
 }
 
-// What somebody did to the rules before a change of ours is seen after it, and not taken for right because we wrote last.
+// What somebody did to the rules before a change of ours is seen after it, and not taken for right because we wrote
+// last.
 func TestAnEditBeforeAChangeIsSeenAfterItS28(t *testing.T) {
 	t.Cleanup(func() {
 		if err := errors.Join(iptables.Remove(nft.IPv4), kernel.Remove(nft.IPv4, rules.TableName)); err != nil {
@@ -136,7 +146,8 @@ func TestAnEditBeforeAChangeIsSeenAfterItS28(t *testing.T) {
 		}
 	})
 	for mode, edit := range map[string]string{
-		modeNFTables: "nft add chain ip " + rules.TableName + " more", modeIPTables: "iptables -t nat -F KUBE-NODEPORTS",
+		modeNFTables: "nft add chain ip " + rules.TableName + " more", modeIPTables: "iptables -t nat -F " +
+			"KUBE-NODEPORTS",
 	} {
 		c, err := newCarrier(mode, nft.IPv4, pods, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -154,7 +165,12 @@ func TestAnEditBeforeAChangeIsSeenAfterItS28(t *testing.T) {
 			}
 			if c, ok := c.(*chains); ok && i == 0 {
 				if now, err := kernel.Generation(); err != nil || c.generation != now {
-					t.Errorf("a change that was ours alone left generation %d, and it is %d, %v", c.generation, now, err)
+					t.Errorf(
+						"a change that was ours alone left generation %d, and it is %d, %v",
+						c.generation,
+						now,
+						err,
+					)
 				}
 			}
 			if is, err := c.Intact(true); err != nil || is != (i == 0) {
@@ -227,7 +243,8 @@ func TestModesSpreadConnectionsS28(t *testing.T) {
 			// An endpoint goes: nobody is sent there any more.
 			d.put(t, plain, endpoints(plain.Name, 102)...)
 			for range 10 {
-				if got, server, _, err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", patience); got != reached || server != "10.244.1.2:8080" {
+				if got, server, _, err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", patience); got != reached ||
+					server != "10.244.1.2:8080" {
 					t.Errorf("%s by %s, %v", got, server, err)
 				}
 			}

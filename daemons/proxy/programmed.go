@@ -29,11 +29,27 @@ func newProgrammed(now time.Time) *programmed {
 	return &programmed{
 		began: now, pending: map[string]time.Time{},
 		seconds: measure.NewHistogram(prometheus.HistogramOpts{
-			Name: "kubeproxy_network_programming_duration_seconds", Help: "From the change of a service or of its pods to the rules that follow from it.",
-			Buckets: slices.Concat(prometheus.LinearBuckets(.25, .25, 2), prometheus.LinearBuckets(1, 1, 59), prometheus.LinearBuckets(60, 5, 12), prometheus.LinearBuckets(120, 30, 7)),
+			Name: "kubeproxy_network_programming_duration_seconds", Help: "From the change of a service or of its " +
+				"pods to the rules that follow from it.",
+			Buckets: slices.Concat(
+				prometheus.LinearBuckets(.25, .25, 2),
+				prometheus.LinearBuckets(1, 1, 59),
+				prometheus.LinearBuckets(60, 5, 12),
+				prometheus.LinearBuckets(120, 30, 7),
+			),
 		}),
-		last:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds", Help: "When the rules were last brought up to date."}),
-		queued: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", Help: "When the rules last had to be brought up to date."}),
+		last: prometheus.NewGauge(
+			prometheus.GaugeOpts{
+				Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
+				Help: "When the rules were last brought up to date.",
+			},
+		),
+		queued: prometheus.NewGauge(
+			prometheus.GaugeOpts{
+				Name: "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
+				Help: "When the rules last had to be brought up to date.",
+			},
+		),
 	}
 }
 
@@ -56,7 +72,8 @@ func (p *programmed) changed(was, is any) {
 		return
 	}
 	text := slice.Annotations[corev1.EndpointsLastChangeTriggerTime]
-	if old, ok := was.(*discoveryv1.EndpointSlice); ok && old.Annotations[corev1.EndpointsLastChangeTriggerTime] == text {
+	if old, ok := was.(*discoveryv1.EndpointSlice); ok &&
+		old.Annotations[corev1.EndpointsLastChangeTriggerTime] == text {
 		return
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)

@@ -18,7 +18,9 @@ func TestChangesAreMeasuredUntilTheRulesHaveThem(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(p.collectors()...)
 	slice := func(name string, at time.Time) any {
-		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Annotations: map[string]string{"other": "x"}}}
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Annotations: map[string]string{"other": "x"}},
+		}
 		if !at.IsZero() {
 			s.Annotations[corev1.EndpointsLastChangeTriggerTime] = at.Format(time.RFC3339Nano)
 		}
@@ -53,7 +55,8 @@ func TestChangesAreMeasuredUntilTheRulesHaveThem(t *testing.T) {
 # TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds gauge
 kubeproxy_sync_proxy_rules_last_timestamp_seconds 1.000006e+06
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "kubeproxy_sync_proxy_rules_last_timestamp_seconds"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"kubeproxy_sync_proxy_rules_last_timestamp_seconds"); err != nil {
 		t.Error(err)
 	}
 	families, err := registry.Gather()

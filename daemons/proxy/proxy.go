@@ -64,7 +64,14 @@ const byService = "service"
 
 // Run keeps this machine's rules until ctx ends. The rules stay: traffic goes on.
 func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
-	d := &daemon{cfg: cfg, env: env, changed: newChanged(), name: cfg.HostnameOverride, mode: cfg.ProxyMode, relays: relays{log: env.Log}}
+	d := &daemon{
+		cfg:     cfg,
+		env:     env,
+		changed: newChanged(),
+		name:    cfg.HostnameOverride,
+		mode:    cfg.ProxyMode,
+		relays:  relays{log: env.Log},
+	}
 	if d.mode == "" {
 		d.mode = modeNFTables
 	}
@@ -85,7 +92,14 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	if d.machine.NodePorts, err = prefixes(cfg.NodePortAddresses); err != nil {
 		return fmt.Errorf("node port addresses: %w", err)
 	}
-	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "kube-proxy", Metrics: env.Metrics})
+	rest, err := client.Config(
+		client.Options{
+			Kubeconfig: cfg.Kubeconfig,
+			APIServers: cfg.APIServers,
+			UserAgent:  "kube-proxy",
+			Metrics:    env.Metrics,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -168,7 +182,12 @@ func (d *daemon) healthz() http.Handler {
 		if at == 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		fmt.Fprintf(w, `{"lastUpdated": %q,"currentTime": %q}`, time.Unix(0, at).UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
+		fmt.Fprintf(
+			w,
+			`{"lastUpdated": %q,"currentTime": %q}`,
+			time.Unix(0, at).UTC().Format(time.RFC3339),
+			time.Now().UTC().Format(time.RFC3339),
+		)
 	}
 	mux.HandleFunc("GET /healthz", answer)
 	mux.HandleFunc("GET /livez", answer)
@@ -200,7 +219,8 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := slices.Informer().AddIndexers(cache.Indexers{byService: sliceService}); err != nil {
 		return fmt.Errorf("index endpoint slices: %w", err)
 	}
-	// This machine's node tells its zone, which endpoints may be hinted for. Nothing waits for it: without it all endpoints are used.
+	// This machine's node tells its zone, which endpoints may be hinted for. Nothing waits for it: without it all
+	// endpoints are used.
 	own := informers.New(d.client, informers.WithTransform(lean),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, d.name).String()
@@ -255,7 +275,8 @@ func lean(o any) (any, error) {
 		}
 		return &c, nil
 	case *corev1.Node:
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion, Labels: o.Labels}}, nil
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion,
+			Labels: o.Labels}}, nil
 	}
 	return o, nil
 }

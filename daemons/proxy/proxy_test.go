@@ -8,7 +8,9 @@ import (
 )
 
 func TestOfANodeItsZoneIsKept(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelTopologyZone: "a"}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelTopologyZone: "a"}},
+	}
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"example.com/a:1"}}}
 	kept, err := lean(node)
 	if err != nil || zone(kept) != "a" || len(kept.(*corev1.Node).Status.Images) != 0 {

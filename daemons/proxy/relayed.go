@@ -41,7 +41,8 @@ func (r *relays) close() {
 	}
 }
 
-// relayed keeps the rules that lead to the proxy itself, which carries TCP and UDP. What else there is, the kernel carries.
+// relayed keeps the rules that lead to the proxy itself, which carries TCP and UDP. What else there is, the kernel
+// carries.
 type relayed struct {
 	relays *relays
 	turns  relay.Turns

@@ -91,7 +91,8 @@ func hear(fd int, at string, heard sctpListener, done chan struct{}) {
 
 var sctpTag atomic.Uint32
 
-// sctp sends the first packet of an association the way of a row, and says how what came of it differs from what should.
+// sctp sends the first packet of an association the way of a row, and says how what came of it differs from what
+// should.
 func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string) error {
 	target, tag := netip.MustParseAddrPort(to), sctpTag.Add(1)
 	send := func() error {
@@ -112,7 +113,9 @@ func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string
 	} else {
 		err = from.Inside(send)
 	}
-	if err != nil && !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ECONNREFUSED) {
+	if err != nil && !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EHOSTUNREACH) &&
+		!errors.Is(err, unix.EPERM) &&
+		!errors.Is(err, unix.ECONNREFUSED) {
 		return err
 	}
 	wait := time.After(100 * time.Millisecond)
@@ -159,8 +162,8 @@ func firstOfSCTP(from, to uint16, tag uint32) []byte {
 	return b
 }
 
-// S28: an association of SCTP comes from the same port again and again. While a slice lists its endpoint it stays with that, ready or not;
-// once the endpoint is gone its next packet is led to one that is there.
+// S28: an association of SCTP comes from the same port again and again. While a slice lists its endpoint it stays with
+// that, ready or not; once the endpoint is gone its next packet is led to one that is there.
 func TestAssociationsOfSCTPLeaveEndpointsThatAreGoneS28(t *testing.T) {
 	g := newGround(t)
 	heard := listenSCTP(t, g)

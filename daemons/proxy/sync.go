@@ -84,7 +84,8 @@ func (d *daemon) loop(ctx context.Context) error {
 	}
 }
 
-// intact reports whether the kernel still has all rules; whole compares every one. When it cannot be asked, the next round asks again.
+// intact reports whether the kernel still has all rules; whole compares every one. When it cannot be asked, the next
+// round asks again.
 func (d *daemon) intact(whole bool) bool {
 	all := true
 	for _, f := range d.families {
@@ -155,7 +156,8 @@ func (d *daemon) sync() error {
 	return nil
 }
 
-// concerned returns the services whose rules must be worked out: those that have changed, or all when this machine is in another zone now.
+// concerned returns the services whose rules must be worked out: those that have changed, or all when this machine is
+// in another zone now.
 func (d *daemon) concerned() (map[string]bool, error) {
 	node, err := d.nodes.Get(d.name)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -17,7 +17,10 @@ var features = []struct{ name, stage string }{
 
 // newFeatures is the metric of which features are on.
 func newFeatures() prometheus.Collector {
-	on := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubernetes_feature_enabled", Help: "Whether a feature is on, and its stage."}, []string{"name", "stage"})
+	on := prometheus.NewGaugeVec(
+		prometheus.GaugeOpts{Name: "kubernetes_feature_enabled", Help: "Whether a feature is on, and its stage."},
+		[]string{"name", "stage"},
+	)
 	for _, f := range features {
 		on.WithLabelValues(f.name, f.stage).Set(1)
 	}
@@ -29,8 +32,10 @@ func newBuildInfo() prometheus.Collector {
 	numbers := strings.SplitN(strings.TrimPrefix(version.Kubernetes, "v"), ".", 3)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "kubernetes_build_info", Help: "Which release this is.", ConstLabels: prometheus.Labels{
-			"major": numbers[0], "minor": numbers[1], "git_version": version.Kubernetes, "git_commit": version.Version, "git_tree_state": "clean", "build_date": "",
-			"go_version": runtime.Version(), "compiler": runtime.Compiler, "platform": runtime.GOOS + "/" + runtime.GOARCH,
+			"major": numbers[0], "minor": numbers[1], "git_version": version.Kubernetes, "git_commit": version.Version,
+			"git_tree_state": "clean", "build_date": "",
+			"go_version": runtime.Version(), "compiler": runtime.Compiler, "platform": runtime.GOOS + "/" +
+				runtime.GOARCH,
 		},
 	})
 	build.Set(1)

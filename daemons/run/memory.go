@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// floor is how much a process may allocate between two collections however little of it
-	// lives: a small heap would otherwise be collected every few megabytes, and what is held weakly would be gone at once.
+	// floor is how much a process may allocate between two collections however little of it lives: a small heap would
+	// otherwise be collected every few megabytes, and what is held weakly would be gone at once.
 	floor = 48 << 20
-	// quiet is how little a process allocates within a look when it has nothing to do; or this part of what lives, for who keeps
-	// much looks over it now and then.
+	// quiet is how little a process allocates within a look when it has nothing to do; or this part of what lives, for
+	// who keeps much looks over it now and then.
 	quiet     = 2 << 20
 	quietPart = 32
 	// worth is how much must have been allocated since for a return of memory to be worth a collection.
 	worth = 16 << 20
 	// look is how often that is looked at.
 	look = 5 * time.Second
-	// settled is how many looks in a row have to find nothing done for the work to be over. Then once less is worth a collection, this part of
-	// what lives: what little comes later, and goes on coming, is not collected over and over.
+	// settled is how many looks in a row have to find nothing done for the work to be over. Then once less is worth a
+	// collection, this part of what lives: what little comes later, and goes on coming, is not collected over and over.
 	settled     = 4
 	settledPart = 16
 	// starting is after how many looks a process that has had something to do all the time is no longer starting.
@@ -109,8 +109,8 @@ const (
 	maxPercent   = 400
 	minPercent   = 100
 	densePercent = 40
-	// startPercent is the percentage for heaps of up to startLive bytes while a process starts. Most of what it makes then
-	// lives as long as the process does, and lies on half as many pages when little garbage came between.
+	// startPercent is the percentage for heaps of up to startLive bytes while a process starts. Most of what it makes
+	// then lives as long as the process does, and lies on half as many pages when little garbage came between.
 	startPercent = 25
 	startLive    = 32 << 20
 )

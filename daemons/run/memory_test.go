@@ -6,7 +6,8 @@ import (
 )
 
 func TestASmallHeapGrowsByTheFloorAndALargeOneDoubles(t *testing.T) {
-	for live, want := range map[uint64][2]int{0: {400, 400}, 8 << 20: {400, 400}, 24 << 20: {200, 200}, 48 << 20: {100, 100}, 96 << 20: {100, 50}, 1 << 30: {100, 40}} {
+	for live, want := range map[uint64][2]int{0: {400, 400}, 8 << 20: {400, 400}, 24 << 20: {200, 200},
+		48 << 20: {100, 100}, 96 << 20: {100, 50}, 1 << 30: {100, 40}} {
 		if got := [2]int{percent(live, false), percent(live, true)}; got != want {
 			t.Errorf("percent(%d MiB) is %d, not %d", live>>20, got, want)
 		}
@@ -41,12 +42,16 @@ func TestMemoryIsReturnedOnceTheWorkIsOver(t *testing.T) {
 		done []uint64 // MiB allocated before each look
 		want []bool   // whether memory is given back after it
 	}{
-		"after the start":                        {20, []uint64{400, 1, 1}, []bool{false, true, false}},
-		"much work, then none":                   {20, []uint64{400, 1, 400, 1, 1}, []bool{false, true, false, true, false}},
-		"a large heap's little, when it is over": {400, []uint64{500, 1, 50, 1, 1, 1, 1, 1}, []bool{false, true, false, false, false, false, true, false}},
-		"hardly anything":                        {400, []uint64{500, 1, 14, 1, 1, 1, 1, 1}, []bool{false, true, false, false, false, false, false, false}},
-		"what trickles in without an end, once": {100, []uint64{500, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3}, []bool{false, true,
-			false, false, true, false, false, false, false, false, false, false}},
+		"after the start": {20, []uint64{400, 1, 1}, []bool{false, true, false}},
+		"much work, then none": {20, []uint64{400, 1, 400, 1, 1},
+			[]bool{false, true, false, true, false}},
+		"a large heap's little, when it is over": {400, []uint64{500, 1, 50, 1, 1, 1, 1, 1},
+			[]bool{false, true, false, false, false, false, true, false}},
+		"hardly anything": {400, []uint64{500, 1, 14, 1, 1, 1, 1, 1},
+			[]bool{false, true, false, false, false, false, false, false}},
+		"what trickles in without an end, once": {100, []uint64{500, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3},
+			[]bool{false, true,
+				false, false, true, false, false, false, false, false, false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r resting

@@ -27,15 +27,17 @@ type About struct {
 	Paths   []string          // where else it answers
 }
 
-const notForMachines = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n"
+const notForMachines = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility " +
+	"guarantees and is for debugging purposes only.\n"
 
 // isPage reports whether a path is one of those that tell what a daemon is and how it was started.
 func isPage(path string) bool {
-	return path == "/statusz" || path == "/flagz" || path == "/configz" || path == "/debug/pprof" || strings.HasPrefix(path, "/debug/pprof/")
+	return path == "/statusz" || path == "/flagz" || path == "/configz" || path == "/debug/pprof" ||
+		strings.HasPrefix(path, "/debug/pprof/")
 }
 
-// Pages serves /statusz and /flagz, /configz where there is a configuration, and with profiling /debug/pprof. Who may ask is for the
-// caller to decide.
+// Pages serves /statusz and /flagz, /configz where there is a configuration, and with profiling /debug/pprof. Who may
+// ask is for the caller to decide.
 func (e Env) Pages(profiling bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /statusz", e.About.status)
@@ -53,8 +55,8 @@ func (e Env) Pages(profiling bool) http.Handler {
 	return mux
 }
 
-// Local serves the health endpoints and /metrics, and to who asks at a loopback address /statusz and /flagz: for daemons that do not
-// know who asks.
+// Local serves the health endpoints and /metrics, and to who asks at a loopback address /statusz and /flagz: for
+// daemons that do not know who asks.
 func (e Env) Local() http.Handler {
 	open, pages := e.Handler(), e.Pages(false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,12 +79,26 @@ func (a *About) status(w http.ResponseWriter, r *http.Request) {
 	slices.Sort(paths)
 	minor := strings.Join(strings.SplitN(strings.TrimPrefix(version.Kubernetes, "v"), ".", 3)[:2], ".")
 	a.page(w, r, "Statusz", map[string]any{
-		"startTime": a.Started.UTC().Format(time.RFC3339), "uptimeSeconds": int64(up.Seconds()), "goVersion": runtime.Version(),
+		"startTime": a.Started.UTC().
+			Format(time.RFC3339),
+		"uptimeSeconds": int64(up.Seconds()), "goVersion": runtime.Version(),
 		"binaryVersion": strings.TrimPrefix(version.Kubernetes, "v"), "emulationVersion": minor, "paths": paths,
 	}, func() {
-		fmt.Fprintf(w, "\n%s statusz\n%s\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nEmulation version: %s\nPaths: %s\n",
-			a.Name, notForMachines, a.Started.UTC().Format(time.UnixDate), int(up.Hours()), int(up.Minutes())%60, int(up.Seconds())%60,
-			runtime.Version(), strings.TrimPrefix(version.Kubernetes, "v"), minor, strings.Join(paths, " "))
+		fmt.Fprintf(
+			w,
+			"\n%s statusz\n%s\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: "+
+				"%s\nEmulation version: %s\nPaths: %s\n",
+			a.Name,
+			notForMachines,
+			a.Started.UTC().Format(time.UnixDate),
+			int(up.Hours()),
+			int(up.Minutes())%60,
+			int(up.Seconds())%60,
+			runtime.Version(),
+			strings.TrimPrefix(version.Kubernetes, "v"),
+			minor,
+			strings.Join(paths, " "),
+		)
 	})
 }
 
@@ -116,8 +132,11 @@ func (a *About) page(w http.ResponseWriter, r *http.Request, kind string, object
 		media, parameters, err := mime.ParseMediaType(clause)
 		switch v := parameters["v"]; {
 		case err != nil:
-		case media == "application/json" && parameters["g"] == "config.k8s.io" && parameters["as"] == kind && slices.Contains([]string{"v1alpha1", "v1beta1", "v1"}, v):
-			object["kind"], object["apiVersion"], object["metadata"] = kind, "config.k8s.io/"+v, map[string]string{"name": a.Name}
+		case media == "application/json" && parameters["g"] == "config.k8s.io" && parameters["as"] == kind &&
+			slices.Contains([]string{"v1alpha1", "v1beta1", "v1"}, v):
+			object["kind"], object["apiVersion"], object["metadata"] = kind, "config.k8s.io/"+v, map[string]string{
+				"name": a.Name,
+			}
 			data, err := json.Marshal(object)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -133,5 +152,9 @@ func (a *About) page(w http.ResponseWriter, r *http.Request, kind string, object
 			return
 		}
 	}
-	http.Error(w, "only text/plain, and application/json;v=v1beta1;g=config.k8s.io;as="+kind+", are supported", http.StatusNotAcceptable)
+	http.Error(
+		w,
+		"only text/plain, and application/json;v=v1beta1;g=config.k8s.io;as="+kind+", are supported",
+		http.StatusNotAcceptable,
+	)
 }

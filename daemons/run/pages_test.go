@@ -22,13 +22,19 @@ import (
 
 func TestADaemonTellsWhatItIsAndHowItWasStarted(t *testing.T) {
 	env := NewEnv(slog.New(slog.DiscardHandler))
-	env.About.Name, env.About.Flags, env.About.Config = "kube-x", map[string]string{"b": "2", "a": "1"}, map[string]any{"kubeletconfig": map[string]int{"port": 1}}
+	env.About.Name, env.About.Flags, env.About.Config = "kube-x", map[string]string{
+		"b": "2",
+		"a": "1",
+	}, map[string]any{
+		"kubeletconfig": map[string]int{"port": 1},
+	}
 	for _, c := range []struct {
 		path, accept string
 		code         int
 		want         string
 	}{
-		{"/statusz", "", 200, "kube-x statusz\n"}, {"/statusz", "text/plain", 200, "Emulation version: 1."}, {"/statusz", "text/html", 406, ""},
+		{"/statusz", "", 200, "kube-x statusz\n"}, {"/statusz", "text/plain", 200, "Emulation version: 1."},
+		{"/statusz", "text/html", 406, ""},
 		{"/flagz", "", 200, "\na=1\nb=2\n"}, {"/configz", "", 200, `{"kubeletconfig":{"port":1}}`}, {"/debug/pprof/", "", 404, ""},
 		{"/statusz", "application/json;v=v1beta1;g=config.k8s.io;as=Statusz", 200, `"kind":"Statusz"`},
 		{"/flagz", "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz", 200, `"apiVersion":"config.k8s.io/v1alpha1"`},
@@ -51,7 +57,13 @@ type word struct{}
 
 // Token implements Judge.
 func (word) Token(_ context.Context, token string) (api.User, bool, error) {
-	return api.User{Name: "system:serviceaccount:monitoring:prometheus", Groups: []string{token}}, strings.HasPrefix(token, "system:"), nil
+	return api.User{
+			Name:   "system:serviceaccount:monitoring:prometheus",
+			Groups: []string{token},
+		}, strings.HasPrefix(
+			token,
+			"system:",
+		), nil
 }
 
 // May implements Judge.
@@ -62,8 +74,8 @@ func (word) May(_ context.Context, user api.User, path string) (bool, error) {
 	return user.InGroup("system:monitoring"), nil
 }
 
-// What a daemon tells of itself, its metrics among it, is for those whom the API server lets read it, and for nobody else of the
-// many whom the cluster's CA knows; profiles are for administrators.
+// What a daemon tells of itself, its metrics among it, is for those whom the API server lets read it, and for nobody
+// else of the many whom the cluster's CA knows; profiles are for administrators.
 func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	ca, err := certs.NewCA("test", 0, now)
@@ -83,7 +95,8 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true, word{})
+		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true,
+			word{})
 	}()
 	defer func() { cancel(); <-done }()
 	roots := x509.NewCertPool()
@@ -91,7 +104,15 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	ask := func(path, group, token string) int {
 		config := &tls.Config{InsecureSkipVerify: true} // who answers is not the question
 		if group != "" {
-			pair, err := certs.Issue(ca, certs.Request{CommonName: "someone", Organizations: []string{group}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, now)
+			pair, err := certs.Issue(
+				ca,
+				certs.Request{
+					CommonName:    "someone",
+					Organizations: []string{group},
+					Usages:        []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+				},
+				now,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,10 +148,13 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 		path, group, token string
 		want               int
 	}{
-		{"/livez", "", "", 200}, {"/statusz", "", "", 401}, {"/flagz", "system:nodes", "", 403}, {"/flagz", "system:monitoring", "", 200}, {"/statusz", "system:masters", "", 200},
+		{"/livez", "", "", 200}, {"/statusz", "", "", 401}, {"/flagz", "system:nodes", "", 403},
+		{"/flagz", "system:monitoring", "", 200}, {"/statusz", "system:masters", "", 200},
 		{"/debug/pprof/", "system:monitoring", "", 403}, {"/debug/pprof/", "system:masters", "", 200},
-		{"/metrics", "", "", 401}, {"/metrics", "system:nodes", "", 403}, {"/metrics", "system:monitoring", "", 200}, {"/metrics", "system:masters", "", 200},
-		{"/metrics", "", "system:monitoring", 200}, {"/metrics", "", "system:serviceaccounts", 403}, {"/metrics", "", "made up", 401},
+		{"/metrics", "", "", 401}, {"/metrics", "system:nodes", "", 403}, {"/metrics", "system:monitoring", "", 200},
+		{"/metrics", "system:masters", "", 200},
+		{"/metrics", "", "system:monitoring", 200}, {"/metrics", "", "system:serviceaccounts", 403},
+		{"/metrics", "", "made up", 401},
 		{"/flagz", "away", "", 500}, {"/livez", "", "made up", 200},
 	} {
 		if got := ask(c.path, c.group, c.token); got != c.want {
@@ -139,7 +163,8 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	}
 }
 
-// A daemon that serves its metrics for years sees its clients' authority replaced, and believes the new one, and the former no more.
+// A daemon that serves its metrics for years sees its clients' authority replaced, and believes the new one, and the
+// former no more.
 func TestWhoReadsMetricsIsJudgedByTheAuthoritiesThatThereAre(t *testing.T) {
 	now := time.Now()
 	first, second := newAuthority(t, now), newAuthority(t, now)
@@ -156,11 +181,20 @@ func TestWhoReadsMetricsIsJudgedByTheAuthoritiesThatThereAre(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true, word{})
+		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true,
+			word{})
 	}()
 	defer func() { cancel(); <-done }()
 	believed := func(ca certs.Pair) bool {
-		pair, err := certs.Issue(ca, certs.Request{CommonName: "prometheus", Organizations: []string{"system:monitoring"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, now)
+		pair, err := certs.Issue(
+			ca,
+			certs.Request{
+				CommonName:    "prometheus",
+				Organizations: []string{"system:monitoring"},
+				Usages:        []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			},
+			now,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +202,12 @@ func TestWhoReadsMetricsIsJudgedByTheAuthoritiesThatThereAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{c}}, DisableKeepAlives: true}}
+		client := &http.Client{
+			Transport: &http.Transport{
+				TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{c}},
+				DisableKeepAlives: true,
+			},
+		}
 		answer, err := client.Get("https://" + ln.Addr().String() + "/metrics")
 		if err != nil {
 			return false

@@ -17,8 +17,9 @@ const (
 	lastFree  = 29999
 )
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on, for a process that is started later. It is none of those that the kernel
-// gives to connections by itself, for any of these could have it by then, unless this machine's kernel gives them all.
+// FreePort returns a port of 127.0.0.1 that nobody listens on, for a process that is started later. It is none of those
+// that the kernel gives to connections by itself, for any of these could have it by then, unless this machine's kernel
+// gives them all.
 func FreePort() (int, error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

@@ -49,7 +49,9 @@ func clean(lines *bufio.Scanner, path string) (found []mapping) {
 		case !isField: // START-END PERMISSIONS OFFSET DEVICE INODE PATH
 			candidate = false
 			m, ok := parseRange(fields[0])
-			if ok && len(fields) >= 6 && strings.Join(fields[5:], " ") == path && len(fields[1]) == 4 && fields[1][0] == 'r' && fields[1][1] == '-' {
+			if ok && len(fields) >= 6 && strings.Join(fields[5:], " ") == path && len(fields[1]) == 4 &&
+				fields[1][0] == 'r' &&
+				fields[1][1] == '-' {
 				candidate = true
 				found = append(found, m)
 			}

@@ -17,8 +17,8 @@ type Rest struct {
 	dense atomic.Bool
 }
 
-// Dense has a large heap grow by less between two collections. It is for a process that reads much once and then holds it: what lives
-// lies on fewer pages when less garbage came between, and reading costs a little more.
+// Dense has a large heap grow by less between two collections. It is for a process that reads much once and then holds
+// it: what lives lies on fewer pages when less garbage came between, and reading costs a little more.
 func (r *Rest) Dense() { r.dense.Store(true) }
 
 // Add adds f. It may be called whenever the process rests, by one goroutine at a time.

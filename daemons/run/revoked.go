@@ -37,9 +37,9 @@ type lasting struct {
 // revokedLookEvery is how often the file is looked at, at most.
 const revokedLookEvery = 2 * time.Second
 
-// NewRevoked reads the list in file, which the authority in the file ca must have
-// signed; the file may have lists of the authorities in more, too. Without a file nothing is revoked. A list that cannot be read is an error at
-// first, and later leaves the last good one in force.
+// NewRevoked reads the list in file, which the authority in the file ca must have signed; the file may have lists of
+// the authorities in more, too. Without a file nothing is revoked. A list that cannot be read is an error at first, and
+// later leaves the last good one in force.
 func NewRevoked(file, ca string, log *slog.Logger, more ...string) (*Revoked, error) {
 	r := &Revoked{file: file, cas: append([]string{ca}, more...), log: log}
 	if file == "" {
@@ -111,7 +111,11 @@ func (r *Revoked) lookAgain() {
 
 func (r *Revoked) judge(cert *x509.Certificate) error {
 	if r.serials[cert.SerialNumber.Text(16)] {
-		return fmt.Errorf("the certificate of %s, serial number %x, is revoked", cert.Subject.CommonName, cert.SerialNumber)
+		return fmt.Errorf(
+			"the certificate of %s, serial number %x, is revoked",
+			cert.Subject.CommonName,
+			cert.SerialNumber,
+		)
 	}
 	return nil
 }

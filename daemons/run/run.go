@@ -38,7 +38,12 @@ type Env struct {
 // NewEnv returns an Env with nothing registered but the process' own metrics.
 func NewEnv(log *slog.Logger) Env {
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(), newFeatures())
+	metrics.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newBuildInfo(),
+		newFeatures(),
+	)
 	return Env{Log: log, Metrics: metrics, Health: &Health{}, Rest: &Rest{}, About: &About{Started: time.Now()}}
 }
 
@@ -205,7 +210,11 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 			for i, name := range unknown {
 				unknown[i] = strconv.Quote(name)
 			}
-			fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(unknown, ","))
+			fmt.Fprintf(
+				&out,
+				"warn: some health checks cannot be excluded: no matches for %s\n",
+				strings.Join(unknown, ","),
+			)
 		}
 		switch _, verbose := query["verbose"]; {
 		case failed:
@@ -222,8 +231,8 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 // reasons is the key of what says, in a context, whether it is told why a check fails.
 type reasons struct{}
 
-// TellReasons returns a request that is told why a check fails if may says so when one does. Reasons name addresses and files: they
-// are withheld from everybody else, and the log has them.
+// TellReasons returns a request that is told why a check fails if may says so when one does. Reasons name addresses and
+// files: they are withheld from everybody else, and the log has them.
 func TellReasons(r *http.Request, may func() bool) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), reasons{}, may))
 }

@@ -17,18 +17,21 @@ func TestHealthIsToldAsUpstreamTellsIt(t *testing.T) {
 		code int
 		text string
 	}{
-		"/livez":                                  {200, "ok"},
-		"/livez?verbose":                          {200, "[+]ping ok\nlivez check passed\n"},
-		"/livez/ping?verbose":                     {200, "ok"},
-		"/livez/nothing":                          {404, "404 page not found\n"},
-		"/readyz":                                 {500, "[+]ping ok\n[-]store failed: reason withheld\nreadyz check failed\n"},
-		"/readyz/store":                           {500, "internal server error: reason withheld\n"},
-		"/readyz?exclude=store":                   {200, "ok"},
-		"/readyz?verbose&exclude=store":           {200, "[+]ping ok\n[+]store excluded: ok\nreadyz check passed\n"},
-		"/livez?verbose&exclude=b&exclude=a":      {200, "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"b\"\nlivez check passed\n"},
-		"/readyz?exclude=b&exclude=ping&verbose=": {500, "[+]ping excluded: ok\n[-]store failed: reason withheld\nwarn: some health checks cannot be excluded: no matches for \"b\"\nreadyz check failed\n"},
-		"/readyz/store?authorized":                {500, "internal server error: it does not answer\n"},
-		"/readyz?authorized":                      {500, "[+]ping ok\n[-]store failed: reason withheld\nreadyz check failed\n"},
+		"/livez":              {200, "ok"},
+		"/livez?verbose":      {200, "[+]ping ok\nlivez check passed\n"},
+		"/livez/ping?verbose": {200, "ok"},
+		"/livez/nothing":      {404, "404 page not found\n"},
+		"/readyz": {500, "[+]ping ok\n[-]store failed: reason withheld\nreadyz check " +
+			"failed\n"},
+		"/readyz/store":                 {500, "internal server error: reason withheld\n"},
+		"/readyz?exclude=store":         {200, "ok"},
+		"/readyz?verbose&exclude=store": {200, "[+]ping ok\n[+]store excluded: ok\nreadyz check passed\n"},
+		"/livez?verbose&exclude=b&exclude=a": {200, "[+]ping ok\nwarn: some health checks cannot be excluded: " +
+			"no matches for \"a\",\"b\"\nlivez check passed\n"},
+		"/readyz?exclude=b&exclude=ping&verbose=": {500, "[+]ping excluded: ok\n[-]store failed: reason " +
+			"withheld\nwarn: some health checks cannot be excluded: no matches for \"b\"\nreadyz check failed\n"},
+		"/readyz/store?authorized": {500, "internal server error: it does not answer\n"},
+		"/readyz?authorized":       {500, "[+]ping ok\n[-]store failed: reason withheld\nreadyz check failed\n"},
 	} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -61,15 +64,24 @@ func TestHealthChecksAreSeriesFromTheStart(t *testing.T) {
 			}
 		}
 	}
-	has(scrape(), `kubernetes_healthcheck{name="ping",type="livez"} 1`, `kubernetes_healthcheck{name="ping",type="readyz"} 1`,
-		`kubernetes_healthcheck{name="store",type="readyz"} 1`, `kubernetes_healthchecks_total{name="store",status="success",type="readyz"} 1`)
+	has(
+		scrape(),
+		`kubernetes_healthcheck{name="ping",type="livez"} 1`,
+		`kubernetes_healthcheck{name="ping",type="readyz"} 1`,
+		`kubernetes_healthcheck{name="store",type="readyz"} 1`,
+		`kubernetes_healthchecks_total{name="store",status="success",type="readyz"} 1`,
+	)
 	failure = errors.New("it does not answer")
 	for _, path := range []string{"/readyz", "/readyz/store", "/healthz/ping", "/readyz/none"} {
 		env.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
 	}
 	text := scrape()
-	has(text, `kubernetes_healthcheck{name="store",type="readyz"} 0`, `kubernetes_healthchecks_total{name="store",status="error",type="readyz"} 3`,
-		`kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 1`)
+	has(
+		text,
+		`kubernetes_healthcheck{name="store",type="readyz"} 0`,
+		`kubernetes_healthchecks_total{name="store",status="error",type="readyz"} 3`,
+		`kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 1`,
+	)
 	if strings.Contains(text, "none") {
 		t.Error("a check that does not exist has a series")
 	}
@@ -77,7 +89,9 @@ func TestHealthChecksAreSeriesFromTheStart(t *testing.T) {
 
 func TestMoreMetricsAreServed(t *testing.T) {
 	env := NewEnv(slog.New(slog.DiscardHandler))
-	env.MoreMetrics = map[string]http.Handler{"/metrics/resources": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") })}
+	env.MoreMetrics = map[string]http.Handler{
+		"/metrics/resources": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }),
+	}
 	for path, want := range map[string]string{"/metrics/resources": "here", "/metrics/others": "404 page not found\n"} {
 		w := httptest.NewRecorder()
 		env.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -85,7 +99,8 @@ func TestMoreMetricsAreServed(t *testing.T) {
 			t.Errorf("%s: %s", path, w.Body)
 		}
 	}
-	for path, want := range map[string]bool{"/metrics": true, "/metrics/slis": true, "/metrics/resources": true, "/metricsx": false, "/livez": false} {
+	for path, want := range map[string]bool{"/metrics": true, "/metrics/slis": true, "/metrics/resources": true,
+		"/metricsx": false, "/livez": false} {
 		if isMetrics(path) != want {
 			t.Errorf("%s is guarded as metrics are: %t", path, !want)
 		}
@@ -96,7 +111,10 @@ func TestFeaturesAreSeries(t *testing.T) {
 	env := NewEnv(slog.New(slog.DiscardHandler))
 	w := httptest.NewRecorder()
 	env.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if want := `kubernetes_feature_enabled{name="NativeHistograms",stage="BETA"} 1`; !strings.Contains(w.Body.String(), want) {
+	if want := `kubernetes_feature_enabled{name="NativeHistograms",stage="BETA"} 1`; !strings.Contains(
+		w.Body.String(),
+		want,
+	) {
 		t.Errorf("%s is missing", want)
 	}
 }

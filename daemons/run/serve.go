@@ -19,7 +19,14 @@ import (
 
 // Serve answers on ln with h until ctx ends, then gives open requests grace to
 // finish. A nil tlsConfig serves plain HTTP.
-func Serve(ctx context.Context, ln net.Listener, h http.Handler, tlsConfig *tls.Config, grace time.Duration, log *slog.Logger) error {
+func Serve(
+	ctx context.Context,
+	ln net.Listener,
+	h http.Handler,
+	tlsConfig *tls.Config,
+	grace time.Duration,
+	log *slog.Logger,
+) error {
 	return ServeWith(ctx, NewServer(h, tlsConfig, log), ln, grace)
 }
 
@@ -68,12 +75,19 @@ type Judge interface {
 	May(ctx context.Context, user api.User, path string) (bool, error)
 }
 
-// ServeHealth serves the health endpoints and /metrics over TLS until ctx ends. Without
-// a certificate file it makes a self-signed one, as upstream's daemons do; with port 0 it serves nothing.
-// /metrics and what the daemon tells of itself are for those whom judge lets read the path, by a certificate of clientCAFile or a
-// token, and without clientCAFile metrics are for everybody. Who is of system:masters is let in without asking, also while the API
-// server is away, and nobody else to profiles, where they are served.
-func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile, keyFile, clientCAFile, clientCRLFile string, profiling bool, judge Judge) error {
+// ServeHealth serves the health endpoints and /metrics over TLS until ctx ends. Without a certificate file it makes a
+// self-signed one, as upstream's daemons do; with port 0 it serves nothing. /metrics and what the daemon tells of
+// itself are for those whom judge lets read the path, by a certificate of clientCAFile or a token, and without
+// clientCAFile metrics are for everybody. Who is of system:masters is let in without asking, also while the API server
+// is away, and nobody else to profiles, where they are served.
+func (e Env) ServeHealth(
+	ctx context.Context,
+	address string,
+	port int,
+	certFile, keyFile, clientCAFile, clientCRLFile string,
+	profiling bool,
+	judge Judge,
+) error {
 	if port == 0 {
 		<-ctx.Done()
 		return nil
@@ -102,8 +116,8 @@ func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile
 	return Serve(ctx, ln, handler, tlsConfig, 2*time.Second, e.Log)
 }
 
-// Guarded answers for the health endpoints, /metrics and what the daemon tells of itself, as ServeHealth says. Who asks is whom the
-// verified chains of the connection name, or whose token it is.
+// Guarded answers for the health endpoints, /metrics and what the daemon tells of itself, as ServeHealth says. Who asks
+// is whom the verified chains of the connection name, or whose token it is.
 func (e Env) Guarded(metrics, profiling bool, judge Judge) http.Handler {
 	open, pages := e.Handler(), e.Pages(profiling)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +142,8 @@ func (e Env) Guarded(metrics, profiling bool, judge Judge) http.Handler {
 			http.Error(w, "authorization could not be decided", http.StatusInternalServerError)
 			return
 		} else if !may {
-			http.Error(w, fmt.Sprintf("forbidden: User %q cannot get path %q", user.Name, r.URL.Path), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("forbidden: User %q cannot get path %q", user.Name, r.URL.Path),
+				http.StatusForbidden)
 			return
 		}
 		if page {
@@ -148,7 +163,10 @@ var errNobody = errors.New("neither a certificate nor a token says who asks")
 func identified(r *http.Request, judge Judge) (api.User, error) {
 	if len(r.TLS.VerifiedChains) > 0 {
 		subject := r.TLS.VerifiedChains[0][0].Subject
-		return api.User{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), api.GroupAuthenticated)}, nil
+		return api.User{
+			Name:   subject.CommonName,
+			Groups: append(slices.Clone(subject.Organization), api.GroupAuthenticated),
+		}, nil
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if token = strings.TrimSpace(token); !ok || token == "" || judge == nil {

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slack is how late the system may wake a daemon. While there is work, the monitor of Go's runtime sleeps 20 microseconds at a
-// time, and the system's own slack of 50 makes that thousands of times a second: in a server that is called all the
-// time and never for long that is an eighth of all it costs. Nothing in a daemon is in more of a hurry than this.
+// Slack is how late the system may wake a daemon. While there is work, the monitor of Go's runtime sleeps 20
+// microseconds at a time, and the system's own slack of 50 makes that thousands of times a second: in a server that is
+// called all the time and never for long that is an eighth of all it costs. Nothing in a daemon is in more of a hurry
+// than this.
 const Slack = 4 * time.Millisecond
 
 // usual is the system's slack, where nobody has set another.

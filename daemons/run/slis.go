@@ -18,8 +18,14 @@ type slis struct {
 func newSLIs() *slis {
 	s := &slis{
 		registry: prometheus.NewRegistry(),
-		now:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubernetes_healthcheck", Help: "Whether a health check succeeded last."}, []string{"name", "type"}),
-		total:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubernetes_healthchecks_total", Help: "Results of health checks."}, []string{"name", "type", "status"}),
+		now: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Name: "kubernetes_healthcheck", Help: "Whether a health check succeeded last."},
+			[]string{"name", "type"},
+		),
+		total: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "kubernetes_healthchecks_total", Help: "Results of health checks."},
+			[]string{"name", "type", "status"},
+		),
 	}
 	s.registry.MustRegister(s.now, s.total)
 	return s

@@ -15,8 +15,8 @@ import (
 // inherited are the sockets that systemd had kept from the process before.
 var inherited = sync.OnceValue(func() []*os.File { return activation.Files(true) })
 
-// Inherited returns the sockets of a name that the process before has given to Keep, in their order. Each is the caller's from now on; a second
-// call has none.
+// Inherited returns the sockets of a name that the process before has given to Keep, in their order. Each is the
+// caller's from now on; a second call has none.
 func Inherited(name string) (list []*os.File) {
 	for i, f := range inherited() {
 		if f != nil && f.Name() == name {
@@ -27,8 +27,9 @@ func Inherited(name string) (list []*os.File) {
 	return list
 }
 
-// Keep gives systemd a socket to keep for the process that comes after this one when the unit is restarted or fails: what arrives between the
-// two waits in the socket. It reports whether there is a systemd. The unit must allow it, by FileDescriptorStoreMax.
+// Keep gives systemd a socket to keep for the process that comes after this one when the unit is restarted or fails:
+// what arrives between the two waits in the socket. It reports whether there is a systemd. The unit must allow it, by
+// FileDescriptorStoreMax.
 func Keep(name string, socket syscall.Conn) (bool, error) {
 	if !manager.There() {
 		return false, nil

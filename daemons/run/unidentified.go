@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// Unidentified bounds how many connections are served on which nobody has been identified: what they cost is memory that
-// anybody who reaches the port could have a daemon spend. When there are as many as there may be, one that is accepted waits until one of
-// them is identified or ends, or the one that has been served longest has had its time and is closed for it. Clients with credentials are identified by
-// their first request, within milliseconds, and are not counted after that: many that come at once, as after a restart, are served in turn.
+// Unidentified bounds how many connections are served on which nobody has been identified: what they cost is memory
+// that anybody who reaches the port could have a daemon spend. When there are as many as there may be, one that is
+// accepted waits until one of them is identified or ends, or the one that has been served longest has had its time and
+// is closed for it. Clients with credentials are identified by their first request, within milliseconds, and are not
+// counted after that: many that come at once, as after a restart, are served in turn.
 type Unidentified struct {
-	Limit int           // of connections that are served; zero means 1000. Twice as many wait
-	Grace time.Duration // for which a connection is served before another gets its place, unless more wait than may; zero means two seconds
+	Limit int // of connections that are served; zero means 1000. Twice as many wait
+	// for which a connection is served before another gets its place, unless more wait than may; zero means two seconds
+	Grace time.Duration
 
 	mu      sync.Mutex
 	changed sync.Cond // of what follows; its lock is mu
@@ -122,7 +124,12 @@ func (l *counted) Accept() (net.Conn, error) {
 			wake.Stop()
 			continue
 		}
-		v := &Visitor{Conn: l.waiting.Remove(l.waiting.Front()).(net.Conn), all: u, since: time.Now(), known: make(chan struct{})}
+		v := &Visitor{
+			Conn:  l.waiting.Remove(l.waiting.Front()).(net.Conn),
+			all:   u,
+			since: time.Now(),
+			known: make(chan struct{}),
+		}
 		v.place = u.conns.PushBack(v)
 		u.changed.Broadcast()
 		return v, nil
@@ -136,8 +143,8 @@ func (u *Unidentified) limit() int {
 	return u.Limit
 }
 
-// fullFor returns how long there is no place, and makes one when it is none: where there are as many connections as may be served, the oldest is closed
-// when it has had its time, or at once. The lock is held.
+// fullFor returns how long there is no place, and makes one when it is none: where there are as many connections as may
+// be served, the oldest is closed when it has had its time, or at once. The lock is held.
 func (u *Unidentified) fullFor(atOnce bool) time.Duration {
 	if u.conns.Len() < u.limit() {
 		return 0

@@ -13,7 +13,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Whoever connects and shows nothing is closed when there are too many of them, the oldest first; who was identified stays.
+// Whoever connects and shows nothing is closed when there are too many of them, the oldest first; who was identified
+// stays.
 func TestConnectionsOfUnidentifiedClientsAreFewAtATime(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,14 +83,19 @@ func TestConnectionsOfUnidentifiedClientsAreFewAtATime(t *testing.T) {
 	}
 }
 
-// Clients that all come at the same moment, as after a restart, are all served, in turn: none is closed before it has had time to show who it is.
+// Clients that all come at the same moment, as after a restart, are all served, in turn: none is closed before it has
+// had time to show who it is.
 func TestManyClientsAtOnceAreServedInTurn(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	unidentified := run.Unidentified{Limit: 10, Grace: time.Hour}
-	server := run.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { run.VisitorOf(r.Context()).Identify() }), nil, slog.New(slog.DiscardHandler))
+	server := run.NewServer(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { run.VisitorOf(r.Context()).Identify() }),
+		nil,
+		slog.New(slog.DiscardHandler),
+	)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(unidentified.Listen(ln)) }()
 	defer func() {

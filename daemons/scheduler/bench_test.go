@@ -36,7 +36,11 @@ func crowd(nodes, pods int, change ...func(*corev1.Pod)) *cluster.Cluster {
 		c.SetOwner(set)
 	}
 	for i := range pods {
-		p := pod(fmt.Sprintf("old%d", i), append([]func(*corev1.Pod){ownedBy(i % max(pods/100, 1)), asks("cpu", "10m"), on(fmt.Sprintf("n%d", i%nodes))}, change...)...)
+		p := pod(
+			fmt.Sprintf("old%d", i),
+			append(
+				[]func(*corev1.Pod){ownedBy(i % max(pods/100, 1)), asks("cpu", "10m"), on(fmt.Sprintf("n%d", i%nodes))},
+				change...)...)
 		c.SetPod(seen(p), p.Spec.NodeName)
 	}
 	return c
@@ -47,7 +51,9 @@ func ownedBy(set int) func(*corev1.Pod) {
 		yes := true
 		name := fmt.Sprintf("set%d", set)
 		p.Labels["app"] = name
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: types.UID(name), Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: types.UID(name), Controller: &yes},
+		}
 	}
 }
 
@@ -66,8 +72,8 @@ func spreadEvenly(p *corev1.Pod) {
 	}}
 }
 
-// costs reports the CPU that the process has used since, for each turn: elapsed time says little on a machine that others use, too. Garbage is
-// collected as in the daemon.
+// costs reports the CPU that the process has used since, for each turn: elapsed time says little on a machine that
+// others use, too. Garbage is collected as in the daemon.
 func costs(b *testing.B) (report func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -149,7 +155,11 @@ func BenchmarkPreempt(b *testing.B) {
 
 // BenchmarkEvent is one event among 50,000 waiting pods of 500 templates, which it does not help.
 func BenchmarkEvent(b *testing.B) {
-	s := &scheduler{cluster: crowd(100, 100), settings: profile.DefaultSettings(), queue: newQueue(newClock().now, profile.DefaultSettings())}
+	s := &scheduler{
+		cluster:  crowd(100, 100),
+		settings: profile.DefaultSettings(),
+		queue:    newQueue(newClock().now, profile.DefaultSettings()),
+	}
 	for i := range 50000 {
 		s.queue.put(seen(pod(fmt.Sprintf("w%d", i), ownedBy(i/100), asks("cpu", "100"))))
 	}

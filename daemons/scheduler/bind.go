@@ -51,7 +51,8 @@ func (s *scheduler) assume(it *item, search *search, n *cluster.Node, began time
 	return b
 }
 
-// bind writes that a pod goes to a node, when its claims are bound. If it cannot be written, the pod is tried again later.
+// bind writes that a pod goes to a node, when its claims are bound. If it cannot be written, the pod is tried again
+// later.
 func (s *scheduler) bind(life context.Context, b *binding) {
 	ctx, cancel := context.WithTimeout(life, writeTimeout)
 	defer cancel()
@@ -89,7 +90,8 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 	}, metav1.CreateOptions{})
 	if err != nil {
 		s.unreserve(ctx, b)
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or somewhere already: the watch says which
+		if apierrors.IsNotFound(err) ||
+			apierrors.IsConflict(err) { // it is gone, or somewhere already: the watch says which
 			err = errPodGone
 		} else {
 			err = fmt.Errorf("running Bind plugin %q: %w", "DefaultBinder", err)
@@ -103,7 +105,14 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 	s.queue.done(b.it)
 	s.metrics.attempt("scheduled", pod.Scheduler, s.now().Sub(b.began))
 	s.metrics.bound(b.it.attempts, s.now().Sub(b.it.added))
-	s.events[pod.Scheduler].Tell(pod.Reference(), nil, corev1.EventTypeNormal, "Scheduled", assigning, "Successfully assigned "+pod.Key()+" to "+b.node)
+	s.events[pod.Scheduler].Tell(
+		pod.Reference(),
+		nil,
+		corev1.EventTypeNormal,
+		"Scheduled",
+		assigning,
+		"Successfully assigned "+pod.Key()+" to "+b.node,
+	)
 	s.log.Debug("pod bound", "pod", pod.Key(), "node", b.node)
 }
 
@@ -111,7 +120,8 @@ func preBind(plugin string, err error) error {
 	return fmt.Errorf("running PreBind plugin %q: %w", plugin, err)
 }
 
-// expect writes where a pod will go before what it needs there is ready, so that nobody removes the node as unneeded meanwhile.
+// expect writes where a pod will go before what it needs there is ready, so that nobody removes the node as unneeded
+// meanwhile.
 func (s *scheduler) expect(ctx context.Context, b *binding) {
 	if s.queue.promised(b.pod.UID) == b.node {
 		return
@@ -153,7 +163,8 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 	for _, d := range b.decisions {
 		if d.Volume == nil {
 			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-				"uid": d.Claim.UID, "resourceVersion": d.Claim.ResourceVersion, "annotations": map[string]string{storage.AnnSelectedNode: b.node},
+				"uid": d.Claim.UID, "resourceVersion": d.Claim.ResourceVersion,
+				"annotations": map[string]string{storage.AnnSelectedNode: b.node},
 			}})
 			if err != nil {
 				return fmt.Errorf("encode an annotation: %w", err)
@@ -161,7 +172,9 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 			if d.Claim.Annotations[storage.AnnSelectedNode] == b.node {
 				continue
 			}
-			_, err = s.api.CoreV1().PersistentVolumeClaims(d.Claim.Namespace).Patch(ctx, d.Claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = s.api.CoreV1().
+				PersistentVolumeClaims(d.Claim.Namespace).
+				Patch(ctx, d.Claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 			if err != nil {
 				return fmt.Errorf("claim %s: %w", d.Claim.Name, err)
 			}
@@ -180,7 +193,11 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 				continue
 			}
 			if ref.Namespace != d.Claim.Namespace || ref.Name != d.Claim.Name || ref.UID != "" {
-				return apierrors.NewConflict(corev1.Resource("persistentvolumes"), volume.Name, fmt.Errorf("it is another claim's"))
+				return apierrors.NewConflict(
+					corev1.Resource("persistentvolumes"),
+					volume.Name,
+					fmt.Errorf("it is another claim's"),
+				)
 			}
 		} else {
 			if volume.Annotations == nil {
@@ -189,7 +206,8 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 			volume.Annotations[storage.AnnBoundByController] = "yes"
 		}
 		volume.Spec.ClaimRef = &corev1.ObjectReference{
-			Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: d.Claim.Namespace, Name: d.Claim.Name, UID: d.Claim.UID,
+			Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: d.Claim.Namespace, Name: d.Claim.Name,
+			UID:             d.Claim.UID,
 			ResourceVersion: d.Claim.ResourceVersion,
 		}
 		if volume, err = s.api.CoreV1().PersistentVolumes().Update(ctx, volume, metav1.UpdateOptions{}); err != nil {
@@ -200,12 +218,15 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 	return nil
 }
 
-// takenBack says why a volume that was given to a claim is not the claim's any more. What the watch shows from before it was given says nothing.
+// takenBack says why a volume that was given to a claim is not the claim's any more. What the watch shows from before
+// it was given says nothing.
 func (b *binding) takenBack(d cluster.Decision, volume *cluster.Persistent) error {
 	if volume == nil || volume.DeletionTimestamp != nil {
 		return fmt.Errorf("volume %s is gone", d.Volume.Name)
 	}
-	if order, err := resourceversion.CompareResourceVersion(volume.ResourceVersion, b.versions[volume.Name]); err != nil || order < 0 {
+	if order, err := resourceversion.CompareResourceVersion(volume.ResourceVersion,
+		b.versions[volume.Name]); err != nil ||
+		order < 0 {
 		return nil
 	}
 	if ref := volume.Spec.ClaimRef; ref == nil || ref.UID != d.Claim.UID {
@@ -214,7 +235,8 @@ func (b *binding) takenBack(d cluster.Decision, volume *cluster.Persistent) erro
 	return nil
 }
 
-// claimsChanged goes on with the pods whose claims are all bound now, and takes back those whose claims went another way.
+// claimsChanged goes on with the pods whose claims are all bound now, and takes back those whose claims went another
+// way.
 func (s *scheduler) claimsChanged(ctx context.Context) {
 	type outcome struct {
 		b   *binding
@@ -255,7 +277,8 @@ func (s *scheduler) claimsBound(b *binding) (bool, error) {
 			return false, fmt.Errorf("claim %s is gone", d.Claim.Name)
 		case !cluster.Bound(claim):
 			seen := claim.ResourceVersion != d.Claim.ResourceVersion
-			if d.Volume == nil && seen && claim.Annotations[storage.AnnSelectedNode] != b.node && claim.Spec.VolumeName == "" {
+			if d.Volume == nil && seen && claim.Annotations[storage.AnnSelectedNode] != b.node &&
+				claim.Spec.VolumeName == "" {
 				return false, fmt.Errorf("provisioning failed for PVC %q", claim.Name)
 			}
 			if d.Volume != nil {

@@ -81,8 +81,8 @@ func (q *queue) park(c *class) {
 	q.parked[c.wakes] = append(q.parked[c.wakes], c)
 }
 
-// classHeap has the highest priority first and of equals the one whose oldest member waits longest; or, by time, the earliest
-// end of back-off.
+// classHeap has the highest priority first and of equals the one whose oldest member waits longest; or, by time, the
+// earliest end of back-off.
 type classHeap []*class
 
 func (h classHeap) Len() int { return len(h) }

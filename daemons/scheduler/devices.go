@@ -26,8 +26,8 @@ type devices struct {
 	err       error                       // they could not be had after all
 }
 
-// assumeDevices decides on the devices of a pod's claims, and counts them as allocated. The filters have just found that the node
-// will do.
+// assumeDevices decides on the devices of a pod's claims, and counts them as allocated. The filters have just found
+// that the node will do.
 func (s *scheduler) assumeDevices(task *plugin.Task, n *cluster.Node) devices {
 	claims, refused := plugin.ClaimsOf(task)
 	if refused != nil {
@@ -55,8 +55,8 @@ func (s *scheduler) assumeDevices(task *plugin.Task, n *cluster.Node) devices {
 // conflictsBorne is how often a claim is read again after somebody else has written it.
 const conflictsBorne = 5
 
-// reserve writes what the claims of a pod get, and that they are reserved for it. Its writes are bounded by ctx; life bounds the
-// reads that find out what became of a write whose answer was lost.
+// reserve writes what the claims of a pod get, and that they are reserved for it. Its writes are bounded by ctx; life
+// bounds the reads that find out what became of a write whose answer was lost.
 func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
 	if b.devices.err != nil {
 		return b.devices.err
@@ -70,10 +70,15 @@ func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
 			b.devices.claims[i] = claim
 		}
 		var result *resourcev1.AllocationResult
-		if i := slices.IndexFunc(b.devices.allocated, func(a *device.Allocation) bool { return a.Claim.UID == claim.UID }); i >= 0 {
+		if i := slices.IndexFunc(b.devices.allocated,
+			func(a *device.Allocation) bool { return a.Claim.UID == claim.UID }); i >= 0 {
 			result = b.devices.allocated[i].Result
 		}
-		written, err := s.updateClaim(ctx, claim, func(c *resourcev1.ResourceClaim) error { return reserved(c, b.pod, result) })
+		written, err := s.updateClaim(
+			ctx,
+			claim,
+			func(c *resourcev1.ResourceClaim) error { return reserved(c, b.pod, result) },
+		)
 		var lost *unknownOutcome
 		if result != nil && errors.As(err, &lost) {
 			s.mu.Lock()
@@ -112,16 +117,26 @@ func reserved(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resourcev1.
 	}
 	if !plugin.ReservedFor(c, pod.UID) {
 		if len(c.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
-			return fmt.Errorf("it is reserved for %d pods already, which is the most that a claim may have", len(c.Status.ReservedFor))
+			return fmt.Errorf(
+				"it is reserved for %d pods already, which is the most that a claim may have",
+				len(c.Status.ReservedFor),
+			)
 		}
-		c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
+		c.Status.ReservedFor = append(
+			c.Status.ReservedFor,
+			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID},
+		)
 	}
 	return nil
 }
 
-// updateClaim reads a claim, has it changed, and writes its status. A claim that gets devices has the finalizer that keeps it until
-// they are free.
-func (s *scheduler) updateClaim(ctx context.Context, claim *resourcev1.ResourceClaim, change func(*resourcev1.ResourceClaim) error) (*resourcev1.ResourceClaim, error) {
+// updateClaim reads a claim, has it changed, and writes its status. A claim that gets devices has the finalizer that
+// keeps it until they are free.
+func (s *scheduler) updateClaim(
+	ctx context.Context,
+	claim *resourcev1.ResourceClaim,
+	change func(*resourcev1.ResourceClaim) error,
+) (*resourcev1.ResourceClaim, error) {
 	api := s.api.ResourceV1().ResourceClaims(claim.Namespace)
 	now := claim.DeepCopy()
 	for tries := 0; ; tries++ {
@@ -149,7 +164,10 @@ func (s *scheduler) updateClaim(ctx context.Context, claim *resourcev1.ResourceC
 	}
 }
 
-func (s *scheduler) writeClaim(ctx context.Context, before, now *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
+func (s *scheduler) writeClaim(
+	ctx context.Context,
+	before, now *resourcev1.ResourceClaim,
+) (*resourcev1.ResourceClaim, error) {
 	api := s.api.ResourceV1().ResourceClaims(now.Namespace)
 	if now.Status.Allocation != nil && !slices.Contains(before.Finalizers, resourcev1.Finalizer) {
 		kept := before.DeepCopy()
@@ -167,13 +185,16 @@ func (s *scheduler) writeClaim(ctx context.Context, before, now *resourcev1.Reso
 	return written, err
 }
 
-// unreserve takes back that claims are reserved for a pod that was not bound after all. Those that have devices keep them: the pod
-// is tried again.
+// unreserve takes back that claims are reserved for a pod that was not bound after all. Those that have devices keep
+// them: the pod is tried again.
 func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 	if len(b.devices.claims) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // what has failed may be that there was no time left
+	ctx, cancel := context.WithTimeout(
+		context.WithoutCancel(ctx),
+		writeTimeout,
+	) // what has failed may be that there was no time left
 	defer cancel()
 	for _, claim := range b.devices.claims {
 		if claim == b.devices.created {
@@ -187,11 +208,22 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 			if !plugin.ReservedFor(c, b.pod.UID) {
 				return errNothingToDo
 			}
-			c.Status.ReservedFor = slices.DeleteFunc(c.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == b.pod.UID })
+			c.Status.ReservedFor = slices.DeleteFunc(
+				c.Status.ReservedFor,
+				func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == b.pod.UID },
+			)
 			return nil
 		})
 		if err != nil && !errors.Is(err, errNothingToDo) && !apierrors.IsNotFound(err) {
-			s.log.Warn("take back the reservation of a claim", "claim", claim.Namespace+"/"+claim.Name, "pod", b.pod.Key(), "error", err)
+			s.log.Warn(
+				"take back the reservation of a claim",
+				"claim",
+				claim.Namespace+"/"+claim.Name,
+				"pod",
+				b.pod.Key(),
+				"error",
+				err,
+			)
 		}
 	}
 }
@@ -209,7 +241,8 @@ func stuck(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
 	}
 	for _, c := range claims.Allocated {
 		users := len(c.Status.ReservedFor)
-		if c.Status.Allocation.NodeSelector != nil && (users == 0 || users == 1 && plugin.ReservedFor(c, task.Pod.UID)) {
+		if c.Status.Allocation.NodeSelector != nil &&
+			(users == 0 || users == 1 && plugin.ReservedFor(c, task.Pod.UID)) {
 			return c
 		}
 	}
@@ -228,9 +261,18 @@ func (s *scheduler) deallocate(ctx context.Context, pod *cluster.Pod, claim *res
 		freed.Status.ReservedFor, freed.Status.Allocation, freed.Status.Devices = nil, nil, nil
 		_, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, freed, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			s.log.Warn("free the devices of a claim", "claim", claim.Namespace+"/"+claim.Name, "pod", pod.Key(), "error", err)
+			s.log.Warn(
+				"free the devices of a claim",
+				"claim",
+				claim.Namespace+"/"+claim.Name,
+				"pod",
+				pod.Key(),
+				"error",
+				err,
+			)
 		} else if err == nil {
-			s.log.Info("freed the devices of a claim for a pod that cannot go where they are", "claim", claim.Namespace+"/"+claim.Name, "pod", pod.Key())
+			s.log.Info("freed the devices of a claim for a pod that cannot go where they "+
+				"are", "claim", claim.Namespace+"/"+claim.Name, "pod", pod.Key())
 		}
 		return nil
 	})

@@ -28,8 +28,8 @@ func refused(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
 }
 
-// absent says whether an error is the API server's word that a claim is not there. Any other 404 says nothing about it, and devices
-// that are taken for free go to others.
+// absent says whether an error is the API server's word that a claim is not there. Any other 404 says nothing about it,
+// and devices that are taken for free go to others.
 func absent(err error, claim *resourcev1.ResourceClaim) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || apierrors.IsUnexpectedServerError(err) || !errors.As(err, &status) {
@@ -42,8 +42,8 @@ func absent(err error, claim *resourcev1.ResourceClaim) bool {
 // settleEvery is the pause between two reads of a claim whose allocation is in doubt.
 const settleEvery = time.Second
 
-// settle reads a claim until it is known whether its devices were written. They stay in use until then. A claim without devices
-// is believed only after writeTimeout, because a write whose answer was lost may still be on its way.
+// settle reads a claim until it is known whether its devices were written. They stay in use until then. A claim without
+// devices is believed only after writeTimeout, because a write whose answer was lost may still be on its way.
 func (s *scheduler) settle(ctx context.Context, claim *resourcev1.ResourceClaim) {
 	for began := time.Now(); ; {
 		s.mu.Lock()

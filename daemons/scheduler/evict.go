@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// preempt deletes the victims, which may take their grace period, and withdraws the nominations of less important pods on the
-// node.
+// preempt deletes the victims, which may take their grace period, and withdraws the nominations of less important pods
+// on the node.
 func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption) {
 	if p.Node == nil {
 		return
@@ -44,21 +44,26 @@ func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption)
 	}
 	s.mu.Unlock()
 	for _, o := range lesser {
-		if err := s.patchStatus(ctx, o, map[string]any{"nominatedNodeName": nil}); err != nil && !apierrors.IsNotFound(err) {
+		if err := s.patchStatus(ctx, o, map[string]any{"nominatedNodeName": nil}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			s.log.Warn("take back the promise of a node", "pod", o.Key(), "error", err)
 		}
 	}
 }
 
-// evict marks a victim and deletes it. It reports whether the victim is gone, or will be. One that cannot be marked stays: its
-// owner would take its end for a failure of its own.
+// evict marks a victim and deletes it. It reports whether the victim is gone, or will be. One that cannot be marked
+// stays: its owner would take its end for a failure of its own.
 func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string) bool {
 	if v.DeletionTimestamp != nil {
 		return true
 	}
 	condition := corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, ObservedGeneration: v.Generation,
-		Message: fmt.Sprintf("%s: preempting to accommodate a higher priority pod", pod.Scheduler), LastTransitionTime: metav1.Time{Time: s.now()},
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		ObservedGeneration: v.Generation,
+		Message: fmt.Sprintf(
+			"%s: preempting to accommodate a higher priority pod",
+			pod.Scheduler,
+		), LastTransitionTime: metav1.Time{Time: s.now()},
 	}
 	if err := s.patchStatus(ctx, v, map[string]any{"conditions": []corev1.PodCondition{condition}}); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, and another may have its name
@@ -70,7 +75,9 @@ func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string)
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	uid := v.UID
-	err := s.api.CoreV1().Pods(v.Namespace).Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	err := s.api.CoreV1().
+		Pods(v.Namespace).
+		Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		s.log.Warn("delete victim of preemption", "pod", v.Key(), "error", err)
 		return false

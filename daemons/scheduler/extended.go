@@ -18,7 +18,8 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// createSpecial makes an object of the claim for a pod's extended resources. What the claim gets is counted for the object from now on.
+// createSpecial makes an object of the claim for a pod's extended resources. What the claim gets is counted for the
+// object from now on.
 func (s *scheduler) createSpecial(ctx context.Context, b *binding) (*resourcev1.ResourceClaim, error) {
 	decided := b.devices.special.Claim
 	claim := decided.DeepCopy()
@@ -39,12 +40,15 @@ func (s *scheduler) createSpecial(ctx context.Context, b *binding) (*resourcev1.
 	return created, nil
 }
 
-// tellSpecial writes into a pod's status which claim was made for its extended resources, and what of it each container gets; or
-// that none was, if the status names one of an earlier try.
+// tellSpecial writes into a pod's status which claim was made for its extended resources, and what of it each container
+// gets; or that none was, if the status names one of an earlier try.
 func (s *scheduler) tellSpecial(ctx context.Context, b *binding) error {
 	var told *corev1.PodExtendedResourceClaimStatus
 	if b.devices.created != nil {
-		told = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: b.devices.created.Name, RequestMappings: b.devices.special.Mappings}
+		told = &corev1.PodExtendedResourceClaimStatus{
+			ResourceClaimName: b.devices.created.Name,
+			RequestMappings:   b.devices.special.Mappings,
+		}
 	} else if !b.pod.Extended {
 		return nil
 	}
@@ -54,15 +58,17 @@ func (s *scheduler) tellSpecial(ctx context.Context, b *binding) error {
 	if err != nil {
 		return fmt.Errorf("encode a status: %w", err)
 	}
-	_, err = s.api.CoreV1().Pods(b.pod.Namespace).Patch(ctx, b.pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = s.api.CoreV1().
+		Pods(b.pod.Namespace).
+		Patch(ctx, b.pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("tell the claim for extended resources: %w", err)
 	}
 	return nil
 }
 
-// awaitShown reads a claim that was created here until the watch has shown it. One that the API has no more before that is never
-// shown, and its devices are free.
+// awaitShown reads a claim that was created here until the watch has shown it. One that the API has no more before that
+// is never shown, and its devices are free.
 func (s *scheduler) awaitShown(ctx context.Context, claim *resourcev1.ResourceClaim) {
 	for {
 		select {
@@ -90,8 +96,8 @@ func (s *scheduler) awaitShown(ctx context.Context, claim *resourcev1.ResourceCl
 	}
 }
 
-// discard deletes the claim that an earlier try has made for a pod's extended resources, so that the pod can be tried again. Its equals need
-// not wait for that.
+// discard deletes the claim that an earlier try has made for a pod's extended resources, so that the pod can be tried
+// again. Its equals need not wait for that.
 func (s *scheduler) discard(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
 	if claim == nil {
 		return
@@ -105,7 +111,8 @@ func (s *scheduler) discard(ctx context.Context, pod *cluster.Pod, claim *resour
 	})
 }
 
-// setAside has a pod that was refused wait by itself, and its equals be tried at once: why it was refused does not concern them.
+// setAside has a pod that was refused wait by itself, and its equals be tried at once: why it was refused does not
+// concern them.
 func (q *queue) setAside(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,8 +121,19 @@ func (q *queue) setAside(uid types.UID) {
 		return
 	}
 	equals := it.class
-	alone := &class{key: string(uid), priority: it.pod.Priority, sample: it.pod, oldest: it.added, members: []*item{it}, live: 1,
-		refusals: equals.refusals, until: equals.until, since: equals.since, wakes: equals.wakes, refusal: equals.refusal}
+	alone := &class{
+		key:      string(uid),
+		priority: it.pod.Priority,
+		sample:   it.pod,
+		oldest:   it.added,
+		members:  []*item{it},
+		live:     1,
+		refusals: equals.refusals,
+		until:    equals.until,
+		since:    equals.since,
+		wakes:    equals.wakes,
+		refusal:  equals.refusal,
+	}
 	q.leave(it)
 	it.class, it.pos = alone, 0
 	q.classes[alone.key] = alone
@@ -147,7 +165,15 @@ func (s *scheduler) deleteSpecial(ctx context.Context, pod *cluster.Pod, claim *
 		err = remove()
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		s.log.Warn("delete the claim for a pod's extended resources", "claim", claim.Namespace+"/"+claim.Name, "pod", pod.Key(), "error", err)
+		s.log.Warn(
+			"delete the claim for a pod's extended resources",
+			"claim",
+			claim.Namespace+"/"+claim.Name,
+			"pod",
+			pod.Key(),
+			"error",
+			err,
+		)
 	}
 }
 

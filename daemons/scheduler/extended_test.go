@@ -25,14 +25,23 @@ const gpus = "example.com/gpu"
 
 // gpuClass stands for an extended resource.
 func gpuClass(name string, resource *string) *resourcev1.DeviceClass {
-	return &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: resource,
-		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "gpu.example.com"`}}}}}
+	return &resourcev1.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: resource,
+			Selectors: []resourcev1.DeviceSelector{
+				{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "gpu.example.com"`}},
+			}},
+	}
 }
 
 // gpusOf is what a driver tells of a node.
 func gpusOf(node string, count int) *resourcev1.ResourceSlice {
-	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "gpus-" + node}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "gpu.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}}}
+	s := &resourcev1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "gpus-" + node},
+		Spec: resourcev1.ResourceSliceSpec{
+			Driver: "gpu.example.com", NodeName: &node,
+			Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}},
+	}
 	for i := range count {
 		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d", i)})
 	}
@@ -67,7 +76,8 @@ func create(t *testing.T, api *fake.Clientset, p *corev1.Pod) {
 }
 
 func TestAnExtendedResourceOfAClassIsHadAsDevices(t *testing.T) {
-	for what, name := range map[string]string{"by its name": gpus, "by the class's": resourcev1.ResourceDeviceClassPrefix + "gpu"} {
+	for what, name := range map[string]string{"by its name": gpus,
+		"by the class's": resourcev1.ResourceDeviceClassPrefix + "gpu"} {
 		t.Run(what, func(t *testing.T) {
 			api := start(t, node("n1"), node("n2"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n2", 3))
 			named(api)
@@ -78,10 +88,13 @@ func TestAnExtendedResourceOfAClassIsHadAsDevices(t *testing.T) {
 				t.Fatalf("%d claims", len(list))
 			}
 			c, p := list[0], get(t, api, "p")
-			if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || !metav1.IsControlledBy(&c, p) || !slices.Contains(c.Finalizers, resourcev1.Finalizer) {
+			if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || !metav1.IsControlledBy(&c, p) ||
+				!slices.Contains(c.Finalizers, resourcev1.Finalizer) {
 				t.Errorf("the claim's metadata is %v", c.ObjectMeta)
 			}
-			if c.Status.Allocation == nil || len(c.Status.Allocation.Devices.Results) != 2 || len(c.Status.ReservedFor) != 1 || c.Status.ReservedFor[0].UID != p.UID {
+			if c.Status.Allocation == nil || len(c.Status.Allocation.Devices.Results) != 2 ||
+				len(c.Status.ReservedFor) != 1 ||
+				c.Status.ReservedFor[0].UID != p.UID {
 				t.Errorf("the claim's status is %v", c.Status)
 			}
 			told := p.Status.ExtendedResourceClaimStatus
@@ -89,7 +102,9 @@ func TestAnExtendedResourceOfAClassIsHadAsDevices(t *testing.T) {
 				t.Fatalf("the pod is told %v", told)
 			}
 			m := told.RequestMappings[0]
-			if m.ContainerName != p.Spec.Containers[0].Name || m.ResourceName != name || m.RequestName != c.Spec.Devices.Requests[0].Name || m.RequestName != "container-0-request-0" {
+			if m.ContainerName != p.Spec.Containers[0].Name || m.ResourceName != name ||
+				m.RequestName != c.Spec.Devices.Requests[0].Name ||
+				m.RequestName != "container-0-request-0" {
 				t.Errorf("the pod is told %v of %v", m, c.Spec.Devices.Requests)
 			}
 			// One device is left, which two pods want.
@@ -102,10 +117,17 @@ func TestAnExtendedResourceOfAClassIsHadAsDevices(t *testing.T) {
 }
 
 func TestANodeThatHasTheResourceItselfNeedsNoDevices(t *testing.T) {
-	api := start(t, node("n1", func(n *corev1.Node) { n.Status.Allocatable[gpus] = resource.MustParse("2") }), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 3))
+	api := start(
+		t,
+		node("n1", func(n *corev1.Node) { n.Status.Allocatable[gpus] = resource.MustParse("2") }),
+		gpuClass("gpu", ptr.To(gpus)),
+		gpusOf("n1", 3),
+	)
 	named(api)
 	p := pod("p", asks(gpus, "2"))
-	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "of an earlier try"}
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+		ResourceClaimName: "of an earlier try",
+	}
 	create(t, api, p)
 	wait(t, placedOn(t, api, "p", "n1"))
 	if list := claims(t, api); len(list) > 0 {
@@ -123,7 +145,8 @@ func TestAPodWaitsForTheClassOfAnExtendedResource(t *testing.T) {
 	named(api)
 	create(t, api, pod("p", asks(gpus, "1")))
 	wait(t, event(api, "FailedScheduling", "Insufficient example.com/gpu"))
-	if _, err := api.ResourceV1().DeviceClasses().Create(context.Background(), gpuClass("gpu", ptr.To(gpus)), metav1.CreateOptions{}); err != nil {
+	if _, err := api.ResourceV1().DeviceClasses().Create(context.Background(), gpuClass("gpu", ptr.To(gpus)),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, placedOn(t, api, "p", "n1"))
@@ -131,11 +154,22 @@ func TestAPodWaitsForTheClassOfAnExtendedResource(t *testing.T) {
 
 func TestAClaimOfAnEarlierTryIsDeletedBeforeThePodIsPlaced(t *testing.T) {
 	p := pod("p", asks(gpus, "1"))
-	old := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", UID: "uid-old", Finalizers: []string{resourcev1.Finalizer},
-		Annotations:     map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod"))}}}
-	old.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
-		{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}}}
+	old := &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   "default",
+			Name:        "old",
+			UID:         "uid-old",
+			Finalizers:  []string{resourcev1.Finalizer},
+			Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod")),
+			},
+		},
+	}
+	old.Status.Allocation = &resourcev1.AllocationResult{
+		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
+			{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}},
+	}
 	api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 1), old)
 	named(api)
 	create(t, api, p)
@@ -146,14 +180,19 @@ func TestAClaimOfAnEarlierTryIsDeletedBeforeThePodIsPlaced(t *testing.T) {
 	wait(t, event(api, "FailedScheduling", "0/1 nodes are available: 1 cannot schedule extended resource claim."))
 }
 
-// A claim of an earlier try is one pod's alone: others of the same kind, before it and after it, are placed while it cannot be deleted.
+// A claim of an earlier try is one pod's alone: others of the same kind, before it and after it, are placed while it
+// cannot be deleted.
 func TestAClaimOfAnEarlierTryKeepsNoOtherPodFromBeingPlaced(t *testing.T) {
 	p := pod("p", asks(gpus, "1"))
 	old := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", UID: "uid-old",
-		Annotations:     map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod"))}}}
-	old.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
-		{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}}}
+		Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod")),
+		}}}
+	old.Status.Allocation = &resourcev1.AllocationResult{
+		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
+			{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}},
+	}
 	api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 4), old)
 	named(api)
 	var free atomic.Bool
@@ -172,7 +211,8 @@ func TestAClaimOfAnEarlierTryKeepsNoOtherPodFromBeingPlaced(t *testing.T) {
 		t.Fatalf("the pod with the claim is placed on %s", on)
 	}
 	free.Store(true)
-	if err := api.ResourceV1().ResourceClaims("default").Delete(context.Background(), "old", metav1.DeleteOptions{}); err != nil {
+	if err := api.ResourceV1().ResourceClaims("default").Delete(context.Background(), "old",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, placedOn(t, api, "p", "n1"))
@@ -193,7 +233,8 @@ func TestAClaimForExtendedResourcesGoesWhenItsPodCannotBeBound(t *testing.T) {
 			})
 			create(t, api, pod("p", asks(gpus, "1")))
 			wait(t, placedOn(t, api, "p", "n1"))
-			if list := claims(t, api); len(list) != 1 || get(t, api, "p").Status.ExtendedResourceClaimStatus.ResourceClaimName != list[0].Name {
+			if list := claims(t, api); len(list) != 1 ||
+				get(t, api, "p").Status.ExtendedResourceClaimStatus.ResourceClaimName != list[0].Name {
 				t.Errorf("claims %v", list)
 			}
 			if !failed {
@@ -206,13 +247,21 @@ func TestAClaimForExtendedResourcesGoesWhenItsPodCannotBeBound(t *testing.T) {
 func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	container := func(name, count string, restart *corev1.ContainerRestartPolicy) corev1.Container {
-		return corev1.Container{Name: name, RestartPolicy: restart, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			"cpu": resource.MustParse("1m"), gpus: resource.MustParse(count)}}}
+		return corev1.Container{
+			Name:          name,
+			RestartPolicy: restart,
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				"cpu": resource.MustParse("1m"), gpus: resource.MustParse(count)}},
+		}
 	}
 	api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 9))
 	named(api)
 	create(t, api, pod("p", func(p *corev1.Pod) {
-		p.Spec.InitContainers = []corev1.Container{container("early", "4", nil), container("beside", "1", &always), container("late", "5", nil)}
+		p.Spec.InitContainers = []corev1.Container{
+			container("early", "4", nil),
+			container("beside", "1", &always),
+			container("late", "5", nil),
+		}
 		p.Spec.Containers = []corev1.Container{container("main", "2", nil)}
 	}))
 	wait(t, placedOn(t, api, "p", "n1"))
@@ -221,27 +270,41 @@ func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
 		requests = append(requests, fmt.Sprint(r.Name, " ", r.Exactly.Count))
 	}
 	// late needs 5 beside the one of the sidecar, and the main container's two are free until it has ended.
-	if want := []string{"container-1-request-1 1", "container-2-request-1 3", "container-3-request-1 2"}; !slices.Equal(requests, want) {
+	if want := []string{"container-1-request-1 1", "container-2-request-1 3", "container-3-request-1 2"}; !slices.Equal(
+		requests,
+		want,
+	) {
 		t.Errorf("requests are %q, not %q", requests, want)
 	}
 	var mappings []string
 	for _, m := range get(t, api, "p").Status.ExtendedResourceClaimStatus.RequestMappings {
 		mappings = append(mappings, m.ContainerName+" "+m.RequestName)
 	}
-	if want := []string{"beside container-1-request-1", "main container-3-request-1", "early container-1-request-1", "early container-3-request-1",
-		"early container-2-request-1", "late container-3-request-1", "late container-2-request-1"}; !slices.Equal(mappings, want) {
+	if want := []string{"beside container-1-request-1", "main container-3-request-1", "early container-1-request-1",
+		"early container-3-request-1",
+		"early container-2-request-1", "late container-3-request-1", "late container-2-request-1"}; !slices.Equal(
+		mappings,
+		want,
+	) {
 		t.Errorf("mappings are %q, not %q", mappings, want)
 	}
 }
 
 // The filter by resources can be told to ignore one; where nobody has it, devices of another do not help.
 func TestAResourceThatIsIgnoredAndThatNobodyHasIsNotHadAsDevices(t *testing.T) {
-	settings, err := profile.Parse([]byte(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [
-		{"schedulerName": "default-scheduler", "pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/nic"]}}]}]}`))
+	settings, err := profile.Parse(
+		[]byte(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [
+		{"schedulerName": "default-scheduler", "pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/nic"]}}]}]}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := filled([]*corev1.Node{node("n1"), node("n2", func(n *corev1.Node) { n.Status.Allocatable["example.com/nic"] = resource.MustParse("0") })})
+	c := filled(
+		[]*corev1.Node{
+			node("n1"),
+			node("n2", func(n *corev1.Node) { n.Status.Allocatable["example.com/nic"] = resource.MustParse("0") }),
+		},
+	)
 	c.Devices.Set(gpuClass("gpu", ptr.To(gpus)))
 	c.Devices.Set(gpusOf("n1", 1))
 	c.Devices.Set(gpusOf("n2", 1))

@@ -33,31 +33,43 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Name: "scheduler_schedule_attempts_total", Help: "Attempts to schedule pods, by result.",
 		}, []string{"result", "profile"}),
 		duration: measure.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "scheduler_scheduling_attempt_duration_seconds", Help: "Time from taking up a pod to its binding.", Buckets: buckets,
+			Name: "scheduler_scheduling_attempt_duration_seconds", Help: "Time from taking up a pod to its " +
+				"binding.", Buckets: buckets,
 		}, []string{"result", "profile"}),
 		algorithm: measure.NewHistogram(prometheus.HistogramOpts{
-			Name: "scheduler_scheduling_algorithm_duration_seconds", Help: "Time that choosing a node takes.", Buckets: buckets,
+			Name: "scheduler_scheduling_algorithm_duration_seconds", Help: "Time that choosing a node " +
+				"takes.", Buckets: buckets,
 		}),
 		sli: measure.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "scheduler_pod_scheduling_sli_duration_seconds", Help: "Time from when a pod was first seen without a node to its binding, by the attempts that it took.",
+			Name: "scheduler_pod_scheduling_sli_duration_seconds", Help: "Time from when a pod was first seen " +
+				"without a node to its binding, by the attempts that it took.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20),
 		}, []string{"attempts"}),
 		tries: measure.NewHistogram(prometheus.HistogramOpts{
-			Name: "scheduler_pod_scheduling_attempts", Help: "Attempts that it took to bind a pod.", Buckets: prometheus.ExponentialBuckets(1, 2, 5),
+			Name: "scheduler_pod_scheduling_attempts", Help: "Attempts that it took to bind a " +
+				"pod.", Buckets: prometheus.ExponentialBuckets(1, 2, 5),
 		}),
 		preemptions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "scheduler_preemption_attempts_total", Help: "Attempts to make room for a pod by removing others.",
 		}),
 		victims: measure.NewHistogram(prometheus.HistogramOpts{
-			Name: "scheduler_preemption_victims", Help: "Pods removed by one preemption.", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
+			Name: "scheduler_preemption_victims", Help: "Pods removed by one " +
+				"preemption.", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
 		}),
 		incoming: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "scheduler_queue_incoming_pods_total", Help: "Pods that came into a part of the queue, by what brought them there.",
+			Name: "scheduler_queue_incoming_pods_total", Help: "Pods that came into a part of the queue, by what " +
+				"brought them there.",
 		}, []string{"queue", "event"}),
 	}
-	pending := prometheus.NewDesc("scheduler_pending_pods", "Pods without a node, by the part of the queue they are in.", []string{"queue"}, nil)
+	pending := prometheus.NewDesc(
+		"scheduler_pending_pods",
+		"Pods without a node, by the part of the queue they are in.",
+		[]string{"queue"},
+		nil,
+	)
 	for _, c := range []prometheus.Collector{
-		m.attempts, m.duration, m.algorithm, m.sli, m.tries, m.preemptions, m.victims, m.incoming, pendingPods{m, pending},
+		m.attempts, m.duration, m.algorithm, m.sli, m.tries, m.preemptions, m.victims, m.incoming,
+		pendingPods{m, pending},
 	} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
@@ -131,7 +143,8 @@ func (p pendingPods) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	active, backoff, unschedulable, gated := s.queue.lengths()
-	for name, n := range map[string]int{"active": active, "backoff": backoff, "unschedulable": unschedulable, "gated": gated} {
+	for name, n := range map[string]int{"active": active, "backoff": backoff, "unschedulable": unschedulable,
+		"gated": gated} {
 		ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, float64(n), name)
 	}
 }

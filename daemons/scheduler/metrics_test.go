@@ -41,7 +41,8 @@ scheduler_pending_pods{queue="unschedulable"} 1
 # TYPE scheduler_preemption_attempts_total counter
 scheduler_preemption_attempts_total 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "scheduler_pending_pods", "scheduler_preemption_attempts_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "scheduler_pending_pods",
+		"scheduler_preemption_attempts_total"); err != nil {
 		t.Error(err)
 	}
 }
@@ -104,7 +105,8 @@ scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="backof
 scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="unschedulable"} 2
 scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 2
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "scheduler_queue_incoming_pods_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"scheduler_queue_incoming_pods_total"); err != nil {
 		t.Error(err)
 	}
 }
@@ -121,10 +123,19 @@ func TestWhatPodsRequestIsASeriesOfEach(t *testing.T) {
 	}
 	s := newScheduler(fake.NewClientset(), slog.New(slog.DiscardHandler), m, profile.DefaultSettings())
 	bounded := func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), "example.com/gpu": resource.MustParse("1")}
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("2"),
+			"example.com/gpu":  resource.MustParse("1"),
+		}
 	}
-	s.sees(node("n1"), pod("there", asks("cpu", "250m"), asks("memory", "1Gi"), bounded, on("n1")), pod("ended", asks("cpu", "1"), on("n1"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
-		pod("waits", asks("cpu", "1500m")), pod("same", asks("cpu", "1500m"), bounded), pod("nothing"))
+	s.sees(
+		node("n1"),
+		pod("there", asks("cpu", "250m"), asks("memory", "1Gi"), bounded, on("n1")),
+		pod("ended", asks("cpu", "1"), on("n1"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		pod("waits", asks("cpu", "1500m")),
+		pod("same", asks("cpu", "1500m"), bounded),
+		pod("nothing"),
+	)
 	want := `# HELP kube_pod_resource_limit What a pod may use of a resource at most.
 # TYPE kube_pod_resource_limit gauge
 kube_pod_resource_limit{namespace="default",node="",pod="same",priority="0",resource="cpu",scheduler="default-scheduler",unit="cores"} 2

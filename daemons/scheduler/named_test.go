@@ -30,22 +30,40 @@ func TestWhatBringsAPodBackHasUpstreamsName(t *testing.T) {
 		event func(s *scheduler)
 		want  string
 	}{
-		"a node comes":                     {[]any{node("n1", cordoned)}, pod("p"), func(s *scheduler) { s.sees(node("n2")) }, "NodeAdd"},
-		"a node takes pods again":          {[]any{node("n1", cordoned)}, pod("p"), func(s *scheduler) { s.sees(node("n1")) }, "NodeUpdateNodeTaint"},
-		"a taint goes":                     {[]any{node("n1", tainted("NoSchedule"))}, pod("p"), func(s *scheduler) { s.sees(node("n1")) }, "NodeUpdateNodeTaint"},
-		"a node has more to give":          {[]any{node("n1")}, pod("p", asks("cpu", "5")), func(s *scheduler) { s.sees(node("n1", cpu("8"))) }, "NodeUpdateNodeAllocatable"},
-		"a node has another label":         {[]any{node("n1")}, pod("p", fast), func(s *scheduler) { s.sees(node("n1", nodeLabel)) }, "NodeUpdateNodeLabel"},
-		"a pod goes":                       {[]any{node("n1"), pod("x", on("n1"), asks("cpu", "4"))}, pod("p", asks("cpu", "2")), func(s *scheduler) { s.podGone(seen(pod("x", on("n1"), asks("cpu", "4")))) }, "AssignedPodDelete"},
-		"a pod asks for less":              {[]any{node("n1"), pod("x", on("n1"), asks("cpu", "4"))}, pod("p", asks("cpu", "2")), func(s *scheduler) { s.sees(pod("x", on("n1"), asks("cpu", "1"))) }, "AssignedPodUpdatePodScaleDown"},
-		"a claim comes":                    {[]any{node("n1")}, pod("p", uses("mine")), func(s *scheduler) { s.storageSeen(t.Context())(bound("mine", "v"), plugin.Came) }, "PersistentVolumeClaimAdd"},
-		"a pod is wanted where others are": {[]any{node("n1")}, pod("p", near(false, corev1.LabelHostname, "a")), func(s *scheduler) { s.sees(pod("x", on("n1"), labelled("app", "a"))) }, "AssignedPodAdd"},
-		"a pod becomes one of those": {[]any{node("n1"), pod("x", on("n1"))}, pod("p", near(false, corev1.LabelHostname, "a")),
+		"a node comes": {[]any{node("n1", cordoned)}, pod("p"),
+			func(s *scheduler) { s.sees(node("n2")) }, "NodeAdd"},
+		"a node takes pods again": {[]any{node("n1", cordoned)}, pod("p"),
+			func(s *scheduler) { s.sees(node("n1")) }, "NodeUpdateNodeTaint"},
+		"a taint goes": {[]any{node("n1", tainted("NoSchedule"))}, pod("p"),
+			func(s *scheduler) { s.sees(node("n1")) }, "NodeUpdateNodeTaint"},
+		"a node has more to give": {[]any{node("n1")}, pod("p", asks("cpu", "5")),
+			func(s *scheduler) { s.sees(node("n1", cpu("8"))) }, "NodeUpdateNodeAllocatable"},
+		"a node has another label": {[]any{node("n1")}, pod("p", fast),
+			func(s *scheduler) { s.sees(node("n1", nodeLabel)) }, "NodeUpdateNodeLabel"},
+		"a pod goes": {[]any{node("n1"), pod("x", on("n1"), asks("cpu", "4"))},
+			pod("p", asks("cpu", "2")), func(s *scheduler) { s.podGone(seen(pod("x", on("n1"), asks("cpu", "4")))) },
+			"AssignedPodDelete"},
+		"a pod asks for less": {[]any{node("n1"), pod("x", on("n1"), asks("cpu", "4"))},
+			pod("p", asks("cpu", "2")), func(s *scheduler) { s.sees(pod("x", on("n1"), asks("cpu", "1"))) },
+			"AssignedPodUpdatePodScaleDown"},
+		"a claim comes": {[]any{node("n1")}, pod("p", uses("mine")),
+			func(s *scheduler) { s.storageSeen(t.Context())(bound("mine", "v"), plugin.Came) },
+			"PersistentVolumeClaimAdd"},
+		"a pod is wanted where others are": {[]any{node("n1")}, pod("p", near(false, corev1.LabelHostname, "a")),
+			func(s *scheduler) { s.sees(pod("x", on("n1"), labelled("app", "a"))) }, "AssignedPodAdd"},
+		"a pod becomes one of those": {[]any{node("n1"), pod("x", on("n1"))},
+			pod("p", near(false, corev1.LabelHostname, "a")),
 			func(s *scheduler) { s.sees(pod("x", on("n1"), labelled("app", "a"))) }, "AssignedPodUpdatePodLabel"},
-		"it bears the taint":   {[]any{node("n1", tainted("NoSchedule"))}, pod("p"), func(s *scheduler) { s.sees(pod("p", tolerant)) }, "UnschedulablePodUpdatePodToleration"},
-		"it has another label": {[]any{node("n1", cordoned)}, pod("p"), func(s *scheduler) { s.sees(pod("p", labelled("app", "b"))) }, "UnschedulablePodUpdatePodLabel"},
-		"it asks for less":     {[]any{node("n1")}, pod("p", asks("cpu", "5")), func(s *scheduler) { s.sees(pod("p", asks("cpu", "1"))) }, "UnschedulablePodUpdate"},
-		"its gates are opened": {[]any{node("n1"), pod("gated", gatedBy("g"))}, pod("p", asks("cpu", "5")), func(s *scheduler) { s.sees(pod("gated")) }, "UnschedulablePodUpdatePodSchedulingGatesEliminated"},
-		"it comes with a node": {[]any{node("n1")}, pod("p", asks("cpu", "5")), func(s *scheduler) { s.sees(pod("another")) }, "UnschedulablePodAdd"},
+		"it bears the taint": {[]any{node("n1", tainted("NoSchedule"))}, pod("p"),
+			func(s *scheduler) { s.sees(pod("p", tolerant)) }, "UnschedulablePodUpdatePodToleration"},
+		"it has another label": {[]any{node("n1", cordoned)}, pod("p"),
+			func(s *scheduler) { s.sees(pod("p", labelled("app", "b"))) }, "UnschedulablePodUpdatePodLabel"},
+		"it asks for less": {[]any{node("n1")}, pod("p", asks("cpu", "5")),
+			func(s *scheduler) { s.sees(pod("p", asks("cpu", "1"))) }, "UnschedulablePodUpdate"},
+		"its gates are opened": {[]any{node("n1"), pod("gated", gatedBy("g"))}, pod("p", asks("cpu", "5")),
+			func(s *scheduler) { s.sees(pod("gated")) }, "UnschedulablePodUpdatePodSchedulingGatesEliminated"},
+		"it comes with a node": {[]any{node("n1")}, pod("p", asks("cpu", "5")),
+			func(s *scheduler) { s.sees(pod("another")) }, "UnschedulablePodAdd"},
 	} {
 		s := still(t)
 		s.sees(c.given...)
@@ -72,13 +90,18 @@ func TestObjectsThatHelpPodsAreNamedAsUpstreamNamesThem(t *testing.T) {
 		obj   any
 		want  string
 	}{
-		{plugin.StorageChanged, &corev1.PersistentVolume{}, "PersistentVolume"}, {plugin.StorageChanged, &storagev1.StorageClass{}, "storage.k8s.io/StorageClass"},
-		{plugin.StorageChanged, &storagev1.CSINode{}, "storage.k8s.io/CSINode"}, {plugin.StorageChanged, &storagev1.VolumeAttachment{}, "storage.k8s.io/VolumeAttachment"},
-		{plugin.DevicesChanged, &resourcev1.ResourceClaim{}, "resource.k8s.io/ResourceClaim"}, {plugin.DevicesChanged, &resourcev1.DeviceClass{}, "resource.k8s.io/DeviceClass"},
-		{plugin.DevicesChanged, &resourcev1.ResourceSlice{}, "resource.k8s.io/ResourceSlice"}, {plugin.DevicesChanged, &resourcev1.DeviceTaintRule{}, "resource.k8s.io/ResourceSlice"},
+		{plugin.StorageChanged, &corev1.PersistentVolume{}, "PersistentVolume"},
+		{plugin.StorageChanged, &storagev1.StorageClass{}, "storage.k8s.io/StorageClass"},
+		{plugin.StorageChanged, &storagev1.CSINode{}, "storage.k8s.io/CSINode"},
+		{plugin.StorageChanged, &storagev1.VolumeAttachment{}, "storage.k8s.io/VolumeAttachment"},
+		{plugin.DevicesChanged, &resourcev1.ResourceClaim{}, "resource.k8s.io/ResourceClaim"},
+		{plugin.DevicesChanged, &resourcev1.DeviceClass{}, "resource.k8s.io/DeviceClass"},
+		{plugin.DevicesChanged, &resourcev1.ResourceSlice{}, "resource.k8s.io/ResourceSlice"},
+		{plugin.DevicesChanged, &resourcev1.DeviceTaintRule{}, "resource.k8s.io/ResourceSlice"},
 	} {
 		for action, ending := range map[string]string{"": "Update", plugin.Came: "Add", plugin.Gone: "Delete"} {
-			if got := (plugin.Happened{Event: c.event, Storage: c.obj, Device: c.obj, Action: action}).Name(); got != c.want+ending {
+			if got := (plugin.Happened{Event: c.event, Storage: c.obj, Device: c.obj,
+				Action: action}).Name(); got != c.want+ending {
 				t.Errorf("%T %q is %s, want %s", c.obj, action, got, c.want+ending)
 			}
 		}
@@ -93,7 +116,13 @@ func TestObjectsThatHelpPodsAreNamedAsUpstreamNamesThem(t *testing.T) {
 
 // What the API shows of events is what it shows of those of upstream's scheduler.
 func TestEventsSayWhatWasBeingDoneS17(t *testing.T) {
-	api := start(t, node("n1"), pod("lesser", on("n1"), asks("cpu", "4")), pod("important", priority(10), asks("cpu", "2")), pod("waits", asks("cpu", "8")))
+	api := start(
+		t,
+		node("n1"),
+		pod("lesser", on("n1"), asks("cpu", "4")),
+		pod("important", priority(10), asks("cpu", "2")),
+		pod("waits", asks("cpu", "8")),
+	)
 	wait(t, event(api, "Preempted", "on node n1"))
 	wait(t, event(api, "FailedScheduling", "Insufficient cpu"))
 	wait(t, event(api, "Scheduled", "default/important"))
@@ -106,7 +135,8 @@ func TestEventsSayWhatWasBeingDoneS17(t *testing.T) {
 		if e.Related != nil {
 			related = e.Related.Kind + "/" + e.Related.Name
 		}
-		want := map[string]string{"Scheduled": "Binding ", "FailedScheduling": "Scheduling ", "Preempted": "Preempting Pod/important"}[e.Reason]
+		want := map[string]string{"Scheduled": "Binding ", "FailedScheduling": "Scheduling ",
+			"Preempted": "Preempting Pod/important"}[e.Reason]
 		if got := e.Action + " " + related; got != want {
 			t.Errorf("%s is %q, want %q", e.Reason, got, want)
 		}
@@ -121,7 +151,11 @@ func TestAPodThatIsBeingDeletedIsNotScheduled(t *testing.T) {
 	api := start(t, node("n1"), pod("running", on("n1"), asks("cpu", "3")), pod("going", asks("cpu", "3")))
 	wait(t, event(api, "FailedScheduling", "Insufficient cpu"))
 	going := get(t, api, "going")
-	going.DeletionTimestamp, going.Finalizers, going.Generation = &metav1.Time{Time: going.CreationTimestamp.Time}, []string{"example.com/hold"}, 2
+	going.DeletionTimestamp, going.Finalizers, going.Generation = &metav1.Time{
+		Time: going.CreationTimestamp.Time,
+	}, []string{
+		"example.com/hold",
+	}, 2
 	if _, err := api.CoreV1().Pods("default").Update(t.Context(), going, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +195,14 @@ func TestAPodWhoseVolumeIsTakenBackIsTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v", UID: "v", ResourceVersion: "5"}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
-		Spec: corev1.PersistentVolumeSpec{StorageClassName: "late", Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "v", UID: "v", ResourceVersion: "5"},
+		Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: "late",
+			Capacity:         corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		},
+	}
 	if _, err := api.CoreV1().PersistentVolumes().Create(t.Context(), volume, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +212,8 @@ func TestAPodWhoseVolumeIsTakenBackIsTriedAgain(t *testing.T) {
 	create(t, api, pod("p", uses("data")))
 	var given *corev1.PersistentVolume
 	isGiven := func() (err error) {
-		if given, err = api.CoreV1().PersistentVolumes().Get(t.Context(), "v", metav1.GetOptions{}); err == nil && (given.Spec.ClaimRef == nil || given.Spec.ClaimRef.UID != "data") {
+		if given, err = api.CoreV1().PersistentVolumes().Get(t.Context(), "v", metav1.GetOptions{}); err == nil &&
+			(given.Spec.ClaimRef == nil || given.Spec.ClaimRef.UID != "data") {
 			err = fmt.Errorf("the volume is given to %v", given.Spec.ClaimRef)
 		}
 		return err
@@ -183,7 +224,14 @@ func TestAPodWhoseVolumeIsTakenBackIsTriedAgain(t *testing.T) {
 	if _, err := api.CoreV1().PersistentVolumes().Update(t.Context(), given, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, event(api, "FailedScheduling", `running PreBind plugin "VolumeBinding": binding volumes: ClaimRef got reset for pv "v"`))
+	wait(
+		t,
+		event(
+			api,
+			"FailedScheduling",
+			`running PreBind plugin "VolumeBinding": binding volumes: ClaimRef got reset for pv "v"`,
+		),
+	)
 	wait(t, isGiven)
 }
 

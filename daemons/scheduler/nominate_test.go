@@ -39,7 +39,8 @@ func promisedNode(t *testing.T, api *fake.Clientset, pod, node string) func() er
 func told(t *testing.T, api *fake.Clientset, pod, reason, message string) func() error {
 	return func() error {
 		for _, c := range get(t, api, pod).Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, message) {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == reason &&
+				strings.Contains(c.Message, message) {
 				return nil
 			}
 		}
@@ -49,9 +50,23 @@ func told(t *testing.T, api *fake.Clientset, pod, reason, message string) func()
 
 // A nomination that came to nothing would keep the node's room from others for ever.
 func TestANominationEndsWhenPreemptionHelpsNoMore(t *testing.T) {
-	api := start(t, node("n1"), pod("large", nominated("n1"), asks("cpu", "5"), priority(5)), pod("small", asks("cpu", "2")))
+	api := start(
+		t,
+		node("n1"),
+		pod("large", nominated("n1"), asks("cpu", "5"), priority(5)),
+		pod("small", asks("cpu", "2")),
+	)
 	wait(t, promisedNode(t, api, "large", ""))
-	wait(t, told(t, api, "large", corev1.PodReasonUnschedulable, "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."))
+	wait(
+		t,
+		told(
+			t,
+			api,
+			"large",
+			corev1.PodReasonUnschedulable,
+			"preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+		),
+	)
 	wait(t, placedOn(t, api, "small", "n1"))
 }
 
@@ -63,27 +78,63 @@ func TestANominationEndsWhenThereAreNoNodes(t *testing.T) {
 
 func TestANominationStaysWhileAPodMayNotPreempt(t *testing.T) {
 	never := corev1.PreemptNever
-	api := start(t, node("n1"), pod("large", nominated("n1"), asks("cpu", "5"), priority(5), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }))
-	wait(t, told(t, api, "large", corev1.PodReasonUnschedulable, "preemption: not eligible due to preemptionPolicy=Never."))
+	api := start(
+		t,
+		node("n1"),
+		pod(
+			"large",
+			nominated("n1"),
+			asks("cpu", "5"),
+			priority(5),
+			func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never },
+		),
+	)
+	wait(
+		t,
+		told(t, api, "large", corev1.PodReasonUnschedulable, "preemption: not eligible due to preemptionPolicy=Never."),
+	)
 	if err := promisedNode(t, api, "large", "n1")(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAPodIsToldWhereOthersMakeRoom(t *testing.T) {
-	api := start(t, node("n1"), pod("a", on("n1"), asks("cpu", "2")), pod("b", on("n1"), asks("cpu", "2")), pod("large", asks("cpu", "4"), priority(5)))
-	wait(t, told(t, api, "large", corev1.PodReasonUnschedulable, "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node n1, preempting 2 victims"))
+	api := start(
+		t,
+		node("n1"),
+		pod("a", on("n1"), asks("cpu", "2")),
+		pod("b", on("n1"), asks("cpu", "2")),
+		pod("large", asks("cpu", "4"), priority(5)),
+	)
+	wait(
+		t,
+		told(
+			t,
+			api,
+			"large",
+			corev1.PodReasonUnschedulable,
+			"0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node "+
+				"n1, preempting 2 victims",
+		),
+	)
 }
 
 // waitingClaim is a claim that is provisioned where its pod goes, and its class.
 func waitingClaim() []runtime.Object {
 	mode, class := storagev1.VolumeBindingWaitForFirstConsumer, "late"
 	return []runtime.Object{
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "example.com/disk", VolumeBindingMode: &mode},
+		&storagev1.StorageClass{
+			ObjectMeta:        metav1.ObjectMeta{Name: class},
+			Provisioner:       "example.com/disk",
+			VolumeBindingMode: &mode,
+		},
 		&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: "data", ResourceVersion: "1"},
-			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				StorageClassName: &class,
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
 		},
 	}
 }
@@ -106,7 +157,9 @@ func TestAPodWhoseVolumesAreMadeIsNominatedMeanwhile(t *testing.T) {
 	claim.ResourceVersion = "9" // the provisioner gives up: it takes the node back
 	delete(claim.Annotations, "volume.kubernetes.io/selected-node")
 	wait(t, func() error {
-		now, err := api.CoreV1().PersistentVolumeClaims("default").Get(context.Background(), "data", metav1.GetOptions{})
+		now, err := api.CoreV1().
+			PersistentVolumeClaims("default").
+			Get(context.Background(), "data", metav1.GetOptions{})
 		if err != nil || now.Annotations["volume.kubernetes.io/selected-node"] != "n1" {
 			return fmt.Errorf("no node is selected: %v", err)
 		}
@@ -115,7 +168,8 @@ func TestAPodWhoseVolumesAreMadeIsNominatedMeanwhile(t *testing.T) {
 	if err := api.CoreV1().Nodes().Delete(context.Background(), "n1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.CoreV1().PersistentVolumeClaims("default").Update(context.Background(), claim, metav1.UpdateOptions{}); err != nil {
+	if _, err := api.CoreV1().PersistentVolumeClaims("default").Update(context.Background(), claim,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, event(api, "FailedScheduling", `running PreBind plugin "VolumeBinding": binding volumes: `))
@@ -228,8 +282,17 @@ func TestPreemptionLooksAtAShareOfTheNodesThatMayDo(t *testing.T) {
 		t.Errorf("preempts on %+v, of two candidates the second is better", got.Node)
 	}
 	known := budgets{}
-	known.set(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "on", Operator: "In", Values: []string{"n00", "n01", "n02"}}}}}})
+	known.set(
+		&policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				Selector: &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{
+						{Key: "on", Operator: "In", Values: []string{"n00", "n01", "n02"}},
+					},
+				}},
+		},
+	)
 	if got := s.preempt(refused, known); got.Node == nil || got.Node.Name != "n03" {
 		t.Errorf("preempts on %+v, the first that breaks no budget is n03", got.Node)
 	}
@@ -246,7 +309,8 @@ func TestReasonsWhyPreemptionDoesNotHelpAreSorted(t *testing.T) {
 	}
 	s := looking(filled(nodes, pods...), seen(pod("p", asks("cpu", "1"), priority(1))))
 	refused, _ := s.place(0)
-	const want = "0/5 nodes are available: 2 Preemption is not helpful for scheduling, 3 No preemption victims found for incoming pod."
+	const want = "0/5 nodes are available: 2 Preemption is not helpful for scheduling, 3 No preemption victims found " +
+		"for incoming pod."
 	if got := s.preempt(refused, nil).Reason; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -45,7 +45,13 @@ func newScene(w *oracle.World) (*scene, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, file)
 	}
-	s := &scene{World: w, cluster: cluster.New(), shapes: cluster.NewShapes(), budgets: budgets{}, profile: settings.Profiles[0]}
+	s := &scene{
+		World:   w,
+		cluster: cluster.New(),
+		shapes:  cluster.NewShapes(),
+		budgets: budgets{},
+		profile: settings.Profiles[0],
+	}
 	for _, ns := range w.Namespaces {
 		s.cluster.SetNamespace(ns.Name, ns.Labels)
 	}
@@ -140,7 +146,16 @@ func (s *scene) agree(pod *corev1.Pod) error {
 		case r == nil && v.Plugin != "":
 			return fmt.Errorf("%s: fits, the oracle says %s %v", v.Node, v.Plugin, v.Reasons)
 		case r != nil && (r.Plugin != v.Plugin || !slices.Equal(r.Reasons, v.Reasons) || r.Final != v.Unresolvable):
-			return fmt.Errorf("%s: %s %v (final: %v), the oracle says %s %v (%v)", v.Node, r.Plugin, r.Reasons, r.Final, v.Plugin, v.Reasons, v.Unresolvable)
+			return fmt.Errorf(
+				"%s: %s %v (final: %v), the oracle says %s %v (%v)",
+				v.Node,
+				r.Plugin,
+				r.Reasons,
+				r.Final,
+				v.Plugin,
+				v.Reasons,
+				v.Unresolvable,
+			)
 		case r == nil:
 			fit = append(fit, n)
 			best = max(best, v.Score)
@@ -179,7 +194,14 @@ func (s *scene) agreeOnScores(search *search, fit []*cluster.Node, verdicts []or
 	for i, n := range fit {
 		for _, v := range verdicts {
 			if v.Node == n.Name && v.Score != total[i] {
-				return fmt.Errorf("%s: score %d of %v, the oracle says %d of %v", n.Name, total[i], by[n.Name], v.Score, v.Scores)
+				return fmt.Errorf(
+					"%s: score %d of %v, the oracle says %d of %v",
+					n.Name,
+					total[i],
+					by[n.Name],
+					v.Score,
+					v.Scores,
+				)
 			}
 		}
 	}

@@ -112,8 +112,8 @@ func (s *search) ask(n *cluster.Node) *plugin.Refusal {
 	return nil
 }
 
-// judge asks whether a node will do with the pods of the same or a higher priority that are promised it, for they will come,
-// and without them, for they may not.
+// judge asks whether a node will do with the pods of the same or a higher priority that are promised it, for they will
+// come, and without them, for they may not.
 func (s *search) judge(n *cluster.Node) *plugin.Refusal {
 	if len(n.Nominated) == 0 {
 		return s.filter(n)
@@ -138,8 +138,8 @@ func (s *search) judge(n *cluster.Node) *plugin.Refusal {
 	return r
 }
 
-// place chooses a node: the filters leave those that will do, the scores choose among them, and of equals it is the one that
-// comes first from start. It returns where the next search should begin.
+// place chooses a node: the filters leave those that will do, the scores choose among them, and of equals it is the one
+// that comes first from start. It returns where the next search should begin.
 func (s *search) place(start int) (Placement, int) {
 	nodes := s.task.Nodes()
 	p := Placement{Nodes: len(nodes)}
@@ -254,7 +254,8 @@ func (s *search) best(fit []*cluster.Node, use *lists) *cluster.Node {
 	return fit[top]
 }
 
-// scores rates nodes that will do, in points, which has two places for each of them; each, if not nil, is told what every plugin gave.
+// scores rates nodes that will do, in points, which has two places for each of them; each, if not nil, is told what
+// every plugin gave.
 func (s *search) scores(fit []*cluster.Node, points []int64, each func(name string, scores []int64)) []int64 {
 	total, scores := points[:len(fit)], points[len(fit):]
 	clear(total)

@@ -22,7 +22,11 @@ import (
 // node makes a node of 4 cores and 8 GiB for 10 pods.
 func node(name string, change ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
-	n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("10")}
+	n.Status.Allocatable = corev1.ResourceList{
+		"cpu":    resource.MustParse("4"),
+		"memory": resource.MustParse("8Gi"),
+		"pods":   resource.MustParse("10"),
+	}
 	for _, f := range change {
 		f(n)
 	}
@@ -31,7 +35,14 @@ func node(name string, change ...func(*corev1.Node)) *corev1.Node {
 
 // pod makes a pod that asks for nothing.
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default",
+			Name:      name,
+			UID:       types.UID(name),
+			Labels:    map[string]string{},
+		},
+	}
 	p.Spec.SchedulerName = profile.Name
 	p.Spec.Containers = []corev1.Container{{Name: "c"}}
 	for _, f := range change {
@@ -64,12 +75,17 @@ func tainted(effect string) func(*corev1.Node) {
 
 func near(anti bool, key, app string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		term := corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}
+		term := corev1.PodAffinityTerm{
+			TopologyKey:   key,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		}
 		if p.Spec.Affinity == nil {
 			p.Spec.Affinity = &corev1.Affinity{}
 		}
 		if anti {
-			p.Spec.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}
+			p.Spec.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term},
+			}
 		} else {
 			p.Spec.Affinity.PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}
 		}
@@ -79,7 +95,8 @@ func near(anti bool, key, app string) func(*corev1.Pod) {
 func spreadOver(key string, action corev1.UnsatisfiableConstraintAction) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: action, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
+			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: action,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
 		}}
 	}
 }
@@ -125,28 +142,44 @@ func TestPlacementS16(t *testing.T) {
 		node  string // where it goes; empty: nowhere
 		why   string
 	}{
-		"no nodes":            {nil, nil, pod("p"), "", "no nodes available to schedule pods"},
-		"anywhere":            {[]*corev1.Node{one}, nil, pod("p"), "n1", ""},
-		"least loaded":        {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "2"), asks("memory", "4Gi"))}, pod("p"), "n2", ""},
-		"too little cpu":      {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "3"))}, pod("p", asks("cpu", "5")), "", "0/2 nodes are available: 2 Insufficient cpu."},
-		"exactly enough":      {[]*corev1.Node{one}, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "3"))}, pod("p", asks("cpu", "1")), "n1", ""},
-		"cpu and memory":      {[]*corev1.Node{one}, nil, pod("p", asks("cpu", "5"), asks("memory", "9Gi")), "", "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."},
-		"unknown resource":    {[]*corev1.Node{one}, nil, pod("p", asks("example.com/gpu", "1")), "", "0/1 nodes are available: 1 Insufficient example.com/gpu."},
-		"too many pods":       {[]*corev1.Node{node("n1", func(n *corev1.Node) { n.Status.Allocatable["pods"] = resource.MustParse("1") })}, []*corev1.Pod{pod("x", on("n1"))}, pod("p"), "", "0/1 nodes are available: 1 Too many pods."},
-		"taint and resources": {[]*corev1.Node{one, two, node("n3", tainted("NoSchedule"))}, nil, pod("p", asks("cpu", "9")), "", "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."},
+		"no nodes": {nil, nil, pod("p"), "", "no nodes available to schedule pods"},
+		"anywhere": {[]*corev1.Node{one}, nil, pod("p"), "n1", ""},
+		"least loaded": {[]*corev1.Node{one, two},
+			[]*corev1.Pod{pod("x", on("n1"), asks("cpu", "2"), asks("memory", "4Gi"))}, pod("p"), "n2", ""},
+		"too little cpu": {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "3"))},
+			pod("p", asks("cpu", "5")), "", "0/2 nodes are available: 2 Insufficient cpu."},
+		"exactly enough": {[]*corev1.Node{one}, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "3"))},
+			pod("p", asks("cpu", "1")), "n1", ""},
+		"cpu and memory": {[]*corev1.Node{one}, nil, pod("p", asks("cpu", "5"), asks("memory", "9Gi")), "",
+			"0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."},
+		"unknown resource": {[]*corev1.Node{one}, nil, pod("p", asks("example.com/gpu", "1")), "",
+			"0/1 nodes are available: 1 Insufficient example.com/gpu."},
+		"too many pods": {[]*corev1.Node{node("n1",
+			func(n *corev1.Node) { n.Status.Allocatable["pods"] = resource.MustParse("1") })},
+			[]*corev1.Pod{pod("x", on("n1"))}, pod("p"), "", "0/1 nodes are available: 1 Too many pods."},
+		"taint and resources": {[]*corev1.Node{one, two, node("n3", tainted("NoSchedule"))}, nil,
+			pod("p", asks("cpu", "9")), "", "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 " +
+				"Insufficient cpu."},
 		"tolerated": {[]*corev1.Node{node("n1", tainted("NoSchedule"))}, nil, pod("p", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
 		}), "n1", ""},
 		"other value": {[]*corev1.Node{node("n1", tainted("NoSchedule"))}, nil, pod("p", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "k", Value: "w"}}
 		}), "", "0/1 nodes are available: 1 node(s) had untolerated taint(s)."},
-		"rather not":     {[]*corev1.Node{node("n1", tainted("PreferNoSchedule")), two}, []*corev1.Pod{pod("x", on("n2"), asks("cpu", "1"))}, pod("p"), "n2", ""},
-		"cordoned":       {[]*corev1.Node{node("n1", func(n *corev1.Node) { n.Spec.Unschedulable = true })}, nil, pod("p"), "", "0/1 nodes are available: 1 node(s) were unschedulable."},
-		"selector":       {[]*corev1.Node{one, node("n2", zone("b"))}, nil, pod("p", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "b"} }), "n2", ""},
-		"selector fails": {[]*corev1.Node{one}, nil, pod("p", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }), "", "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."},
+		"rather not": {[]*corev1.Node{node("n1", tainted("PreferNoSchedule")), two},
+			[]*corev1.Pod{pod("x", on("n2"), asks("cpu", "1"))}, pod("p"), "n2", ""},
+		"cordoned": {[]*corev1.Node{node("n1", func(n *corev1.Node) { n.Spec.Unschedulable = true })}, nil,
+			pod("p"), "", "0/1 nodes are available: 1 node(s) were unschedulable."},
+		"selector": {[]*corev1.Node{one, node("n2", zone("b"))}, nil,
+			pod("p", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "b"} }),
+			"n2", ""},
+		"selector fails": {[]*corev1.Node{one}, nil,
+			pod("p", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }), "",
+			"0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."},
 		"by name (as daemon sets do)": {[]*corev1.Node{one, two}, nil, pod("p", func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"n2"}}},
+				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In",
+					Values: []string{"n2"}}},
 			}}}}}
 		}), "n2", ""},
 		"preferred": {[]*corev1.Node{one, node("n2", zone("b"))}, nil, pod("p", func(p *corev1.Pod) {
@@ -154,27 +187,52 @@ func TestPlacementS16(t *testing.T) {
 				Weight: 10, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: "In", Values: []string{"b"}}}},
 			}}}}
 		}), "n2", ""},
-		"port taken":          {[]*corev1.Node{one}, []*corev1.Pod{pod("x", on("n1"), hostPort(80))}, pod("p", hostPort(80)), "", "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."},
-		"port free elsewhere": {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n1"), hostPort(80))}, pod("p", hostPort(80)), "n2", ""},
-		"near a friend":       {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n2"), web, asks("cpu", "3"))}, pod("p", near(false, corev1.LabelHostname, "a")), "n2", ""},
-		"no friend":           {[]*corev1.Node{one}, nil, pod("p", near(false, corev1.LabelHostname, "a")), "", "0/1 nodes are available: 1 node(s) didn't match pod affinity rules."},
-		"first of its kind":   {[]*corev1.Node{one}, nil, pod("p", web, near(false, corev1.LabelHostname, "a")), "n1", ""},
-		"far from its like":   {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n1"), web)}, pod("p", web, near(true, corev1.LabelHostname, "a")), "n2", ""},
-		"nowhere far enough":  {[]*corev1.Node{one}, []*corev1.Pod{pod("x", on("n1"), web)}, pod("p", web, near(true, corev1.LabelHostname, "a")), "", "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."},
-		"not wanted there":    {[]*corev1.Node{one}, []*corev1.Pod{pod("x", on("n1"), near(true, corev1.LabelHostname, "a"))}, pod("p", web), "", "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."},
-		"other namespace":     {[]*corev1.Node{one}, []*corev1.Pod{pod("x", on("n1"), near(true, corev1.LabelHostname, "a"))}, pod("p", web, func(p *corev1.Pod) { p.Namespace = "other" }), "n1", ""},
-		"spread":              {[]*corev1.Node{node("n1", zone("a")), node("n2", zone("b"))}, []*corev1.Pod{pod("x", on("n1"), web)}, pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule), asks("cpu", "1")), "n2", ""},
-		"too skewed": {[]*corev1.Node{node("n1", zone("a")), node("n2", zone("b"), func(n *corev1.Node) { n.Spec.Unschedulable = true })}, []*corev1.Pod{pod("x", on("n1"), web)}, pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)), "",
-			"0/2 nodes are available: 1 node(s) didn't match pod topology spread constraints, 1 node(s) were unschedulable."},
-		"no zone":     {[]*corev1.Node{one}, nil, pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)), "", "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label)."},
-		"soft spread": {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n1"), web), pod("y", on("n1"), web), pod("z", on("n2"), asks("cpu", "500m"))}, pod("p", web, spreadOver(corev1.LabelHostname, corev1.ScheduleAnyway)), "n2", ""},
+		"port taken": {[]*corev1.Node{one}, []*corev1.Pod{pod("x", on("n1"), hostPort(80))},
+			pod("p", hostPort(80)), "", "0/1 nodes are available: 1 node(s) didn't have free ports for the requested " +
+				"pod ports."},
+		"port free elsewhere": {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n1"), hostPort(80))},
+			pod("p", hostPort(80)), "n2", ""},
+		"near a friend": {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n2"), web, asks("cpu", "3"))},
+			pod("p", near(false, corev1.LabelHostname, "a")), "n2", ""},
+		"no friend": {[]*corev1.Node{one}, nil, pod("p", near(false, corev1.LabelHostname, "a")), "",
+			"0/1 nodes are available: 1 node(s) didn't match pod affinity rules."},
+		"first of its kind": {[]*corev1.Node{one}, nil, pod("p", web, near(false, corev1.LabelHostname, "a")), "n1",
+			""},
+		"far from its like": {[]*corev1.Node{one, two}, []*corev1.Pod{pod("x", on("n1"), web)},
+			pod("p", web, near(true, corev1.LabelHostname, "a")), "n2", ""},
+		"nowhere far enough": {[]*corev1.Node{one}, []*corev1.Pod{pod("x", on("n1"), web)},
+			pod("p", web, near(true, corev1.LabelHostname, "a")), "", "0/1 nodes are available: 1 node(s) didn't " +
+				"match pod anti-affinity rules."},
+		"not wanted there": {[]*corev1.Node{one},
+			[]*corev1.Pod{pod("x", on("n1"), near(true, corev1.LabelHostname, "a"))}, pod("p", web), "",
+			"0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."},
+		"other namespace": {[]*corev1.Node{one},
+			[]*corev1.Pod{pod("x", on("n1"), near(true, corev1.LabelHostname, "a"))},
+			pod("p", web, func(p *corev1.Pod) { p.Namespace = "other" }), "n1", ""},
+		"spread": {[]*corev1.Node{node("n1", zone("a")), node("n2", zone("b"))}, []*corev1.Pod{pod("x", on("n1"), web)},
+			pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule), asks("cpu", "1")), "n2", ""},
+		"too skewed": {[]*corev1.Node{node("n1", zone("a")),
+			node("n2", zone("b"), func(n *corev1.Node) { n.Spec.Unschedulable = true })},
+			[]*corev1.Pod{pod("x", on("n1"), web)},
+			pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)), "",
+			"0/2 nodes are available: 1 node(s) didn't match pod topology spread constraints, 1 node(s) were " +
+				"unschedulable."},
+		"no zone": {[]*corev1.Node{one}, nil,
+			pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)), "", "0/1 nodes are available: " +
+				"1 node(s) didn't match pod topology spread constraints (missing required label)."},
+		"soft spread": {[]*corev1.Node{one, two},
+			[]*corev1.Pod{pod("x", on("n1"), web), pod("y", on("n1"), web), pod("z", on("n2"), asks("cpu", "500m"))},
+			pod("p", web, spreadOver(corev1.LabelHostname, corev1.ScheduleAnyway)), "n2", ""},
 		"has the image": {[]*corev1.Node{one, node("n2", func(n *corev1.Node) {
 			n.Status.Images = []corev1.ContainerImage{{Names: []string{"big:latest"}, SizeBytes: 900 << 20}}
 		})}, nil, pod("p", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "big" }), "n2", ""},
 		"init counts": {[]*corev1.Node{one}, nil, pod("p", func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("5")}}}}
 		}), "", "0/1 nodes are available: 1 Insufficient cpu."},
-		"overhead counts": {[]*corev1.Node{one}, nil, pod("p", asks("cpu", "4"), func(p *corev1.Pod) { p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("100m")} }), "", "0/1 nodes are available: 1 Insufficient cpu."},
+		"overhead counts": {[]*corev1.Node{one}, nil,
+			pod("p", asks("cpu", "4"),
+				func(p *corev1.Pod) { p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("100m")} }), "",
+			"0/1 nodes are available: 1 Insufficient cpu."},
 	} {
 		got := place(filled(c.nodes, c.pods...), seen(c.pod))
 		where, why := "", ""
@@ -189,8 +247,8 @@ func TestPlacementS16(t *testing.T) {
 	}
 }
 
-// However pods come and go, and whatever is assumed, taken back or nominated, the sum of requests on a node never exceeds what
-// it has.
+// However pods come and go, and whatever is assumed, taken back or nominated, the sum of requests on a node never
+// exceeds what it has.
 func TestRequestsNeverExceedAllocatableS06(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := cluster.New()
@@ -230,7 +288,8 @@ func TestRequestsNeverExceedAllocatableS06(t *testing.T) {
 				}
 			}
 			for _, n := range c.Nodes() {
-				if r := &n.Requested; r.MilliCPU > n.Allocatable.MilliCPU || r.Memory > n.Allocatable.Memory || int64(len(n.Pods)) > n.Allocatable.Pods {
+				if r := &n.Requested; r.MilliCPU > n.Allocatable.MilliCPU || r.Memory > n.Allocatable.Memory ||
+					int64(len(n.Pods)) > n.Allocatable.Pods {
 					t.Fatalf("node %s holds %dm cpu, %d memory, %d pods", n.Name, r.MilliCPU, r.Memory, len(n.Pods))
 				}
 			}
@@ -243,9 +302,14 @@ func TestRequestsNeverExceedAllocatableS06(t *testing.T) {
 
 func TestPreemptionS17(t *testing.T) {
 	never := corev1.PreemptNever
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: &intstr.IntOrString{IntVal: 1}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
-	}}
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &intstr.IntOrString{
+				IntVal: 1,
+			}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
+		},
+	}
 	two := []*corev1.Node{node("n1"), node("n2")}
 	for name, c := range map[string]struct {
 		nodes   []*corev1.Node
@@ -255,16 +319,35 @@ func TestPreemptionS17(t *testing.T) {
 		victims string
 		why     string
 	}{
-		"lower goes":                        {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))}, pod("p", priority(1), asks("cpu", "1")), "n1", "x", ""},
-		"equal stays":                       {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(1))}, pod("p", priority(1), asks("cpu", "1")), "", "", "0/1 nodes are available: 1 No preemption victims found for incoming pod."},
-		"no more than needs":                {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "1")), pod("y", on("n1"), asks("cpu", "3"))}, pod("p", priority(1), asks("cpu", "1")), "n1", "y", ""},
-		"least important":                   {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(5)), pod("y", on("n2"), asks("cpu", "4"), priority(2))}, pod("p", priority(9), asks("cpu", "1")), "n2", "y", ""},
-		"fewest":                            {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "2")), pod("y", on("n1"), asks("cpu", "2")), pod("z", on("n2"), asks("cpu", "4"))}, pod("p", priority(9), asks("cpu", "4")), "n2", "z", ""},
-		"budget":                            {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), labelled("app", "a")), pod("y", on("n2"), asks("cpu", "4"), priority(2))}, pod("p", priority(9), asks("cpu", "1")), "n2", "y", ""},
-		"not enough by less important ones": {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "1")), pod("y", on("n1"), asks("cpu", "3"), priority(5))}, pod("p", priority(5), asks("cpu", "2")), "", "", "0/1 nodes are available: 1 Insufficient cpu."},
-		"not by taint":                      {[]*corev1.Node{node("n1", tainted("NoSchedule"))}, []*corev1.Pod{pod("x", on("n1"))}, pod("p", priority(1)), "", "", "0/1 nodes are available: 1 Preemption is not helpful for scheduling."},
-		"never":                             {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))}, pod("p", priority(1), asks("cpu", "1"), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }), "", "", "not eligible due to preemptionPolicy=Never."},
-		"port":                              {two[:1], []*corev1.Pod{pod("x", on("n1"), hostPort(80)), pod("y", on("n1"))}, pod("p", priority(1), hostPort(80)), "n1", "x", ""},
+		"lower goes": {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))},
+			pod("p", priority(1), asks("cpu", "1")), "n1", "x", ""},
+		"equal stays": {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(1))},
+			pod("p", priority(1), asks("cpu", "1")), "", "", "0/1 nodes are available: 1 No preemption victims found " +
+				"for incoming pod."},
+		"no more than needs": {two[:1],
+			[]*corev1.Pod{pod("x", on("n1"), asks("cpu", "1")), pod("y", on("n1"), asks("cpu", "3"))},
+			pod("p", priority(1), asks("cpu", "1")), "n1", "y", ""},
+		"least important": {two,
+			[]*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(5)),
+				pod("y", on("n2"), asks("cpu", "4"), priority(2))}, pod("p", priority(9), asks("cpu", "1")), "n2", "y",
+			""},
+		"fewest": {two,
+			[]*corev1.Pod{pod("x", on("n1"), asks("cpu", "2")), pod("y", on("n1"), asks("cpu", "2")),
+				pod("z", on("n2"), asks("cpu", "4"))}, pod("p", priority(9), asks("cpu", "4")), "n2", "z", ""},
+		"budget": {two,
+			[]*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), labelled("app", "a")),
+				pod("y", on("n2"), asks("cpu", "4"), priority(2))}, pod("p", priority(9), asks("cpu", "1")), "n2", "y",
+			""},
+		"not enough by less important ones": {two[:1],
+			[]*corev1.Pod{pod("x", on("n1"), asks("cpu", "1")), pod("y", on("n1"), asks("cpu", "3"), priority(5))},
+			pod("p", priority(5), asks("cpu", "2")), "", "", "0/1 nodes are available: 1 Insufficient cpu."},
+		"not by taint": {[]*corev1.Node{node("n1", tainted("NoSchedule"))}, []*corev1.Pod{pod("x", on("n1"))},
+			pod("p", priority(1)), "", "", "0/1 nodes are available: 1 Preemption is not helpful for scheduling."},
+		"never": {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))},
+			pod("p", priority(1), asks("cpu", "1"), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }), "", "",
+			"not eligible due to preemptionPolicy=Never."},
+		"port": {two[:1], []*corev1.Pod{pod("x", on("n1"), hostPort(80)), pod("y", on("n1"))},
+			pod("p", priority(1), hostPort(80)), "n1", "x", ""},
 	} {
 		s, known := looking(filled(c.nodes, c.pods...), seen(c.pod)), budgets{}
 		known.set(budget)

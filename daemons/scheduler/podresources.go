@@ -21,8 +21,18 @@ type podResources struct{ m *metrics }
 
 var (
 	podResourceLabels = []string{"namespace", "pod", "node", "scheduler", "priority", "resource", "unit"}
-	podRequestDesc    = prometheus.NewDesc("kube_pod_resource_request", "What a pod requests of a resource.", podResourceLabels, nil)
-	podLimitDesc      = prometheus.NewDesc("kube_pod_resource_limit", "What a pod may use of a resource at most.", podResourceLabels, nil)
+	podRequestDesc    = prometheus.NewDesc(
+		"kube_pod_resource_request",
+		"What a pod requests of a resource.",
+		podResourceLabels,
+		nil,
+	)
+	podLimitDesc = prometheus.NewDesc(
+		"kube_pod_resource_limit",
+		"What a pod may use of a resource at most.",
+		podResourceLabels,
+		nil,
+	)
 )
 
 // podResourceMetrics serves them.
@@ -70,7 +80,8 @@ func (p podResources) Collect(to chan<- prometheus.Metric) {
 					value /= 1000
 				}
 				to <- prometheus.MustNewConstMetric(one.desc, prometheus.GaugeValue, value,
-					pod.Namespace, pod.Name, nodes[i], pod.Scheduler, strconv.Itoa(int(pod.Priority)), string(name), unit)
+					pod.Namespace, pod.Name, nodes[i], pod.Scheduler, strconv.Itoa(int(pod.Priority)), string(name),
+					unit)
 			}
 		}
 	}

@@ -18,7 +18,8 @@ type Preemption struct {
 	Node    *cluster.Node // nil: it would not help
 	Victims []*cluster.Pod
 	Reason  string // when it would not help
-	// Hopeless says that no preemption helps, so that there is nothing to wait for on a node that is promised to the pod.
+	// Hopeless says that no preemption helps, so that there is nothing to wait for on a node that is promised to the
+	// pod.
 	Hopeless bool
 }
 
@@ -49,8 +50,8 @@ func (b budgets) drop(o *policyv1.PodDisruptionBudget) {
 	}
 }
 
-// preempt chooses the node on which the least harm makes room for the pod: fewest broken disruption budgets, then the least
-// important victims, the fewest, and those that have run for the shortest time. refused is what place said.
+// preempt chooses the node on which the least harm makes room for the pod: fewest broken disruption budgets, then the
+// least important victims, the fewest, and those that have run for the shortest time. refused is what place said.
 func (s *search) preempt(refused Placement, known budgets) Preemption {
 	pod := s.task.Pod
 	switch {
@@ -114,7 +115,10 @@ func (s *search) leaving() bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return p.Priority < s.task.Pod.Priority && p.Preempted })
+	return slices.ContainsFunc(
+		n.Pods,
+		func(p *cluster.Pod) bool { return p.Priority < s.task.Pod.Priority && p.Preempted },
+	)
 }
 
 // scratch is lists that are filled anew for each node which is tried.
@@ -128,9 +132,9 @@ type sacrifice struct {
 	why     *plugin.Refusal // when it would not help
 }
 
-// sacrificeOn takes all less important pods off a node and puts back, those first that budgets protect and the more important
-// first, who can stay. It would not help when even that makes no room, or nobody has to go. The victims are in try until it is
-// used again.
+// sacrificeOn takes all less important pods off a node and puts back, those first that budgets protect and the more
+// important first, who can stay. It would not help when even that makes no room, or nobody has to go. The victims are
+// in try until it is used again.
 func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) sacrifice {
 	lower := try.lower[:0]
 	for _, p := range n.Pods {
@@ -182,8 +186,8 @@ func importance(a, b *cluster.Pod) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started), cmp.Compare(a.UID, b.UID))
 }
 
-// protected orders pods so that those come first which cannot be spared by their disruption budgets, when those before them have
-// gone, and says how many these are. Pods whose eviction a budget has counted already do not count again.
+// protected orders pods so that those come first which cannot be spared by their disruption budgets, when those before
+// them have gone, and says how many these are. Pods whose eviction a budget has counted already do not count again.
 func (b budgets) protected(pods, order []*cluster.Pod) ([]*cluster.Pod, int) {
 	if len(b) == 0 {
 		return append(order, pods...), 0

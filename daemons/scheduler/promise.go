@@ -53,7 +53,8 @@ func (q *queue) promised(uid types.UID) string {
 	return ""
 }
 
-// hold keeps a pod that is being placed from being tried again until letGo: its victims are there still, and others would be chosen.
+// hold keeps a pod that is being placed from being tried again until letGo: its victims are there still, and others
+// would be chosen.
 func (q *queue) hold(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 // A pod that no event has brought back is tried again all the same.
 const parkedLimit = 5 * time.Minute
 
-// queue holds the pods that have no node, by classes of pods between which scheduling makes no difference: when one is refused,
-// all are, and an event that may help is looked at once for all of them.
+// queue holds the pods that have no node, by classes of pods between which scheduling makes no difference: when one is
+// refused, all are, and an event that may help is looked at once for all of them.
 type queue struct {
 	now   func() time.Time
 	first time.Duration // back-off after the first refusal
@@ -67,7 +67,8 @@ type item struct {
 func newQueue(now func() time.Time, settings profile.Settings) *queue {
 	return &queue{
 		now: now, first: settings.FirstBackoff, most: settings.MaxBackoff,
-		pods: map[types.UID]*item{}, classes: map[string]*class{}, gated: map[types.UID]bool{}, held: map[types.UID]bool{},
+		pods: map[types.UID]*item{}, classes: map[string]*class{}, gated: map[types.UID]bool{},
+		held:  map[types.UID]bool{},
 		ready: make(chan struct{}, 1),
 	}
 }
@@ -91,8 +92,8 @@ func classKey(p *cluster.Pod) string {
 	return p.Class()
 }
 
-// put adds a pod, or takes note of what has changed about it. It returns what the pod is to be told at once: that equal ones
-// have been refused, and nothing has changed since.
+// put adds a pod, or takes note of what has changed about it. It returns what the pod is to be told at once: that equal
+// ones have been refused, and nothing has changed since.
 func (q *queue) put(p *cluster.Pod) (it *item, told *refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -221,8 +222,8 @@ func (q *queue) done(it *item) {
 	}
 }
 
-// refuse takes back a pod that could not be placed, and with it all of its class: they wait for one of the events. It returns
-// whom to tell.
+// refuse takes back a pod that could not be placed, and with it all of its class: they wait for one of the events. It
+// returns whom to tell.
 func (q *queue) refuse(it *item, wakes plugin.Event, r *refusal) []*item {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -39,7 +39,8 @@ var noRoom = &refusal{"no room", []string{"NodeResourcesFit"}}
 
 func TestTheMostImportantPodIsFirstThenTheOldest(t *testing.T) {
 	q, c := newTestQueue()
-	for _, p := range []*corev1.Pod{pod("old"), pod("other", asks("cpu", "1")), pod("high", priority(9)), pod("young")} {
+	for _, p := range []*corev1.Pod{pod("old"), pod("other", asks("cpu", "1")), pod("high", priority(9)),
+		pod("young")} {
 		q.put(seen(p))
 		c.pass(time.Second)
 	}
@@ -221,7 +222,8 @@ func TestAPodWhosePlacingFailedIsNotTriedEarly(t *testing.T) {
 // A pod whose victims are being ended would choose others if it were tried before they are on their way.
 func TestAPodIsHeldWhileItsVictimsAreEnded(t *testing.T) {
 	for name, c := range map[string]struct{ event, failed, back bool }{
-		"nothing happened": {false, false, false}, "an event came": {true, false, true}, "it failed": {false, true, true},
+		"nothing happened": {false, false, false}, "an event came": {true, false, true},
+		"it failed": {false, true, true},
 	} {
 		q, _ := newTestQueue()
 		q.put(seen(pod("p")))

@@ -1,6 +1,6 @@
-// Package scheduler is the daemon that gives every pod a node: it watches pods without one and the nodes, chooses by the
-// functions of package plugin over the tables of package cluster, and writes its choice through the API. It decides one pod
-// after the other and writes many at once.
+// Package scheduler is the daemon that gives every pod a node: it watches pods without one and the nodes, chooses by
+// the functions of package plugin over the tables of package cluster, and writes its choice through the API. It decides
+// one pod after the other and writes many at once.
 package scheduler
 
 import (
@@ -33,7 +33,9 @@ func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
 	if err != nil {
 		return err
 	}
-	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease, Metrics: env.Metrics})
+	restConfig, err := client.Config(
+		client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease, Metrics: env.Metrics},
+	)
 	if err != nil {
 		return err
 	}
@@ -57,7 +59,17 @@ func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
 	active := func(ctx context.Context) error { return newScheduler(api, env.Log, m, settings).run(ctx) }
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return env.ServeHealth(ctx, cfg.BindAddress, cfg.SecurePort, cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile, cfg.ClientCRLFile, cfg.Profiling, client.NewJudge(api))
+		return env.ServeHealth(
+			ctx,
+			cfg.BindAddress,
+			cfg.SecurePort,
+			cfg.TLSCertFile,
+			cfg.TLSPrivateKeyFile,
+			cfg.ClientCAFile,
+			cfg.ClientCRLFile,
+			cfg.Profiling,
+			client.NewJudge(api),
+		)
 	})
 	g.Go(func() error {
 		env.Health.Ready("started", func() error { return nil }) // a standby is ready to lead
@@ -101,8 +113,10 @@ const bindsAtOnce = 64
 
 func newScheduler(api kubernetes.Interface, log *slog.Logger, m *metrics, settings profile.Settings) *scheduler {
 	s := &scheduler{
-		api: api, log: log, now: time.Now, metrics: m, settings: settings, shapes: cluster.NewShapes(), queue: newQueue(time.Now, settings),
-		tell: newTeller(), cluster: cluster.New(), budgets: budgets{}, waiting: map[types.UID]*binding{}, events: map[string]*events.Recorder{},
+		api: api, log: log, now: time.Now, metrics: m, settings: settings, shapes: cluster.NewShapes(),
+		queue: newQueue(time.Now, settings),
+		tell:  newTeller(), cluster: cluster.New(), budgets: budgets{}, waiting: map[types.UID]*binding{},
+		events: map[string]*events.Recorder{},
 	}
 	s.queue.entered = m.entered
 	s.binds.SetLimit(bindsAtOnce)
@@ -216,7 +230,11 @@ func (s *scheduler) refuse(it *item, search *search, placement Placement) Preemp
 	}
 	switch {
 	case preemption.Node != nil:
-		message += fmt.Sprintf(" preemption: found a potential placement for pod on node %s, preempting %d victims", preemption.Node.Name, len(preemption.Victims))
+		message += fmt.Sprintf(
+			" preemption: found a potential placement for pod on node %s, preempting %d victims",
+			preemption.Node.Name,
+			len(preemption.Victims),
+		)
 		s.promise(it, preemption.Node.Name)
 		s.queue.hold(pod.UID)
 	case preemption.Hopeless && pod.Nominated != "":

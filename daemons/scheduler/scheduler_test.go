@@ -60,7 +60,8 @@ func startWith(t *testing.T, settings profile.Settings, objects ...runtime.Objec
 	return api
 }
 
-// react has the fake API do something else with requests while a scheduler makes some already, which PrependReactor alone does not allow for.
+// react has the fake API do something else with requests while a scheduler makes some already, which PrependReactor
+// alone does not allow for.
 func react(api *fake.Clientset, verb, resource string, reaction clienttesting.ReactionFunc) {
 	api.Lock()
 	defer api.Unlock()
@@ -120,14 +121,21 @@ func event(api *fake.Clientset, reason, message string) func() error {
 }
 
 func TestPodsGoWhereThereIsRoomS16(t *testing.T) {
-	api := start(t, node("n1"), pod("running", on("n1"), asks("cpu", "3")), pod("fits", asks("cpu", "1")), pod("waits", asks("cpu", "2")))
+	api := start(
+		t,
+		node("n1"),
+		pod("running", on("n1"), asks("cpu", "3")),
+		pod("fits", asks("cpu", "1")),
+		pod("waits", asks("cpu", "2")),
+	)
 	wait(t, placedOn(t, api, "fits", "n1"))
 	wait(t, event(api, "Scheduled", "Successfully assigned default/fits to n1"))
 	const why = "0/1 nodes are available: 1 Insufficient cpu."
 	wait(t, event(api, "FailedScheduling", why))
 	wait(t, func() error {
 		for _, c := range get(t, api, "waits").Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == "Unschedulable" && strings.HasPrefix(c.Message, why) {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == "Unschedulable" &&
+				strings.HasPrefix(c.Message, why) {
 				return nil
 			}
 		}
@@ -159,7 +167,12 @@ func TestOtherSchedulersPodsAndGatedOnesAreLeftAloneS17(t *testing.T) {
 }
 
 func TestAnImportantPodTakesTheRoomOfALesserOneS17(t *testing.T) {
-	api := start(t, node("n1"), pod("lesser", on("n1"), asks("cpu", "4")), pod("important", priority(10), asks("cpu", "2")))
+	api := start(
+		t,
+		node("n1"),
+		pod("lesser", on("n1"), asks("cpu", "4")),
+		pod("important", priority(10), asks("cpu", "2")),
+	)
 	wait(t, placedOn(t, api, "important", "n1"))
 	wait(t, event(api, "Preempted", "on node n1"))
 	if _, err := api.CoreV1().Pods("default").Get(context.Background(), "lesser", metav1.GetOptions{}); err == nil {

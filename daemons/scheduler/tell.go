@@ -109,7 +109,8 @@ func (s *scheduler) explain(ctx context.Context, pod *cluster.Pod, reason, messa
 	since := metav1.Time{Time: s.now()}
 	api := s.queue.promised(pod.UID)
 	if have := pod.Condition; have != nil && have.Status == corev1.ConditionFalse {
-		if have.Message == message && have.Reason == reason && have.ObservedGeneration == pod.Generation && pod.Nominated == api {
+		if have.Message == message && have.Reason == reason && have.ObservedGeneration == pod.Generation &&
+			pod.Nominated == api {
 			return
 		}
 		since = have.LastTransitionTime
@@ -121,7 +122,8 @@ func (s *scheduler) explain(ctx context.Context, pod *cluster.Pod, reason, messa
 	if pod.Nominated != api {
 		change["nominatedNodeName"] = pod.Nominated
 	}
-	if err := s.patchStatus(ctx, pod, change); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
+	if err := s.patchStatus(ctx, pod, change); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) &&
+		ctx.Err() == nil {
 		s.log.Warn("explain on pod", "pod", pod.Key(), "error", err)
 	}
 }
@@ -133,6 +135,8 @@ func (s *scheduler) patchStatus(ctx context.Context, pod *cluster.Pod, status ma
 	if err != nil {
 		return fmt.Errorf("encode a status: %w", err)
 	}
-	_, err = s.api.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = s.api.CoreV1().
+		Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err
 }

@@ -65,27 +65,34 @@ func TestEventsWakeWhomTheyMayHelp(t *testing.T) {
 		wakes bool
 	}{
 		"a domain does not count any more, and its node would not do itself": {
-			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web)}, pod("p", web, honors),
+			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web)},
+			pod("p", web, honors),
 			func(s *scheduler) { s.sees(node("n2", zone("b"), cordoned, tainted("NoSchedule"))) }, true},
 		"a node takes what the pod shuns to another domain": {
-			[]any{node("n1", zone("a")), node("n2", zone("a"), cordoned), pod("x", on("n2"), web)}, pod("p", near(true, corev1.LabelTopologyZone, "a")),
+			[]any{node("n1", zone("a")), node("n2", zone("a"), cordoned), pod("x", on("n2"), web)},
+			pod("p", near(true, corev1.LabelTopologyZone, "a")),
 			func(s *scheduler) { s.sees(node("n2", zone("b"), cordoned)) }, true},
 		"a taint, for a pod that shuns": {
-			[]any{node("n1", zone("a")), node("n2", zone("a"), cordoned), pod("x", on("n2"), web)}, pod("p", near(true, corev1.LabelTopologyZone, "a")),
+			[]any{node("n1", zone("a")), node("n2", zone("a"), cordoned), pod("x", on("n2"), web)},
+			pod("p", near(true, corev1.LabelTopologyZone, "a")),
 			func(s *scheduler) { s.sees(node("n2", zone("a"), cordoned, tainted("NoSchedule"))) }, false},
 		"a node takes a pod that shuns to another domain": {
-			[]any{node("n1", zone("a")), node("n2", zone("a"), cordoned), pod("x", on("n2"), near(true, corev1.LabelTopologyZone, "a"))}, pod("p", web),
+			[]any{node("n1", zone("a")), node("n2", zone("a"), cordoned),
+				pod("x", on("n2"), near(true, corev1.LabelTopologyZone, "a"))}, pod("p", web),
 			func(s *scheduler) { s.sees(node("n2", zone("b"), cordoned)) }, true},
 		"a taint, for a pod whose constraints do not look at taints": {
-			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web)}, pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)),
+			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web)},
+			pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)),
 			func(s *scheduler) { s.sees(node("n2", zone("b"), cordoned, tainted("NoSchedule"))) }, false},
 		"a label that is no topology": {
-			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web)}, pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)),
+			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web)},
+			pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)),
 			func(s *scheduler) {
 				s.sees(node("n2", zone("b"), cordoned, func(n *corev1.Node) { n.Labels["x"] = "y" }))
 			}, false},
 		"a node with what the pod shuns goes": {
-			[]any{node("n1", zone("a")), node("n2", zone("a"), cordoned), pod("x", on("n2"), web)}, pod("p", near(true, corev1.LabelTopologyZone, "a")),
+			[]any{node("n1", zone("a")), node("n2", zone("a"), cordoned), pod("x", on("n2"), web)},
+			pod("p", near(true, corev1.LabelTopologyZone, "a")),
 			func(s *scheduler) { s.nodeGone(cluster.NewNode(node("n2", zone("a")))) }, true},
 		"a full node's neighbour goes": {
 			[]any{node("n1"), node("n2")}, pod("p", asks("cpu", "5")),
@@ -100,12 +107,14 @@ func TestEventsWakeWhomTheyMayHelp(t *testing.T) {
 			[]any{node("n1"), pod("x", on("n1"), port(80)), pod("y", on("n1"), port(81))}, pod("p", port(80)),
 			func(s *scheduler) { s.podGone(seen(pod("y", on("n1"), port(81)))) }, false},
 		"a counted pod is deleted": {
-			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web)}, pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)),
+			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web)},
+			pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)),
 			func(s *scheduler) {
 				s.sees(pod("x", on("n1"), web, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }))
 			}, true},
 		"a pod that nobody counts is deleted": {
-			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web), pod("y", on("n1"))}, pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)),
+			[]any{node("n1", zone("a")), node("n2", zone("b"), cordoned), pod("x", on("n1"), web), pod("y", on("n1"))},
+			pod("p", web, spreadOver(corev1.LabelTopologyZone, corev1.DoNotSchedule)),
 			func(s *scheduler) {
 				s.sees(pod("y", on("n1"), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }))
 			}, false},
@@ -128,7 +137,8 @@ func TestEventsWakeWhomTheyMayHelp(t *testing.T) {
 		"another pod's claim": {
 			[]any{node("n1")}, pod("p", uses("mine")), func(s *scheduler) { s.sees(claimed("theirs")) }, false},
 		"a claim is deleted": {
-			[]any{node("n1"), claimed("mine")}, pod("p", uses("mine")), func(s *scheduler) { s.storageGone(context.Background())(claimed("mine")) }, false},
+			[]any{node("n1"), claimed("mine")}, pod("p", uses("mine")),
+			func(s *scheduler) { s.storageGone(context.Background())(claimed("mine")) }, false},
 		"a class comes": {
 			[]any{node("n1"), claimed("mine")}, pod("p", uses("mine")), func(s *scheduler) {
 				s.sees(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
@@ -136,13 +146,15 @@ func TestEventsWakeWhomTheyMayHelp(t *testing.T) {
 		"a capacity, for a pod whose claim is missing": {
 			[]any{node("n1")}, pod("p", uses("mine")), func(s *scheduler) {
 				size := resource.MustParse("1Gi")
-				s.sees(&storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: "c"}, StorageClassName: "c", Capacity: &size})
+				s.sees(&storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: "c"}, StorageClassName: "c",
+					Capacity: &size})
 			}, false},
 		"the user of a claim for one pod ends": {
 			[]any{node("n1"), node("n2", cordoned), volume, oncePod, pod("x", on("n2"), once)}, pod("p", once),
 			func(s *scheduler) { s.podGone(seen(pod("x", on("n2"), once))) }, true},
 		"a pod that does not use the claim ends": {
-			[]any{node("n1"), node("n2", cordoned), volume, oncePod, pod("x", on("n2"), once), pod("y", on("n2"))}, pod("p", once),
+			[]any{node("n1"), node("n2", cordoned), volume, oncePod, pod("x", on("n2"), once), pod("y", on("n2"))},
+			pod("p", once),
 			func(s *scheduler) { s.podGone(seen(pod("y", on("n2")))) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

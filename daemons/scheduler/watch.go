@@ -32,7 +32,8 @@ func (s *scheduler) lean(obj any) (any, error) {
 	case *corev1.Node:
 		return cluster.NewNode(o), nil
 	case *corev1.Namespace:
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: o.Labels}}, nil
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID,
+			ResourceVersion: o.ResourceVersion, Labels: o.Labels}}, nil
 	case *corev1.PersistentVolumeClaim:
 		c := *o
 		c.ManagedFields = nil
@@ -56,8 +57,8 @@ func (s *scheduler) lean(obj any) (any, error) {
 	return cluster.LeanOwner(obj)
 }
 
-// watch feeds the queue and the cluster from what the API shows. It returns when all that was there at first has arrived:
-// before that, nodes seem emptier than they are. What it returns ends the watches.
+// watch feeds the queue and the cluster from what the API shows. It returns when all that was there at first has
+// arrived: before that, nodes seem emptier than they are. What it returns ends the watches.
 func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 	factory := informers.New(s.api, informers.WithTransform(s.lean))
 	pods := informers.New(s.api, informers.WithTransform(s.lean), informers.WithTweakListOptions(unfinished))
@@ -127,7 +128,14 @@ func (s *scheduler) podSeen(obj any) {
 		s.onNode(p)
 	case p.DeletionTimestamp != nil || p.Gated || s.settings.Profile(p.Scheduler) == nil:
 		if s.queue.drop(p.UID) && p.DeletionTimestamp != nil {
-			s.events[p.Scheduler].Tell(p.Reference(), nil, corev1.EventTypeWarning, "FailedScheduling", scheduling, "skip schedule deleting pod: "+p.Key())
+			s.events[p.Scheduler].Tell(
+				p.Reference(),
+				nil,
+				corev1.EventTypeWarning,
+				"FailedScheduling",
+				scheduling,
+				"skip schedule deleting pod: "+p.Key(),
+			)
 		}
 		s.queue.gate(p.UID, p.Gated && p.DeletionTimestamp == nil && s.settings.Profile(p.Scheduler) != nil)
 		s.nominate(p, "")
@@ -167,7 +175,9 @@ func (s *scheduler) onNode(p *cluster.Pod) {
 	case old.Shape != p.Shape:
 		s.happened(plugin.Happened{Event: plugin.PodPlaced, Pod: p, Was: old})
 	}
-	s.happened(plugin.Happened{Event: plugin.PodGone, Node: p.OnNode(), Pod: p, Leaving: true}) // it is being deleted, or was resized
+	s.happened(
+		plugin.Happened{Event: plugin.PodGone, Node: p.OnNode(), Pod: p, Leaving: true},
+	) // it is being deleted, or was resized
 }
 
 func (s *scheduler) podGone(obj any) {

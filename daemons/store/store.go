@@ -32,8 +32,8 @@ type KV struct {
 	Err      error // an Unreadable: why the value, which then is nil, cannot be given
 }
 
-// Unreadable is that there is a value and that it cannot be given, or that what it holds makes no sense. It is as little
-// missing as it is known. Its words are those in which upstream's store says so.
+// Unreadable is that there is a value and that it cannot be given, or that what it holds makes no sense. It is as
+// little missing as it is known. Its words are those in which upstream's store says so.
 type Unreadable struct {
 	Key      string
 	Revision int64  // of its last write
@@ -49,7 +49,13 @@ const (
 )
 
 func (u *Unreadable) Error() string {
-	return fmt.Sprintf("StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %s revision=%d: %v", u.Key, u.What, u.Revision, u.Err)
+	return fmt.Sprintf(
+		"StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %s revision=%d: %v",
+		u.Key,
+		u.What,
+		u.Revision,
+		u.Err,
+	)
 }
 
 // Unwrap implements errors.
@@ -109,16 +115,17 @@ type Sized interface {
 // Store is implemented by packages etcd and memory. Keys with a common prefix are
 // ordered by their bytes.
 type Store interface {
-	// Get returns nil when there is no such key, and an Unreadable as its error when there is one and its value cannot be given. It is
-	// linearizable.
+	// Get returns nil when there is no such key, and an Unreadable as its error when there is one and its value cannot
+	// be given. It is linearizable.
 	Get(ctx context.Context, key string) (*KV, error)
 
-	// All hands take all keys that start with prefix, as they were at one revision not before the call, in order and some at a
-	// time, and returns that revision. They are take's own.
+	// All hands take all keys that start with prefix, as they were at one revision not before the call, in order and
+	// some at a time, and returns that revision. They are take's own.
 	All(ctx context.Context, prefix string, take func([]KV) error) (revision int64, err error)
 
-	// Past returns the first keys that start with prefix and come after another, all if that is empty, as they were at a
-	// revision, at most limit of them, and how many there are altogether. The revision may be compacted, or not reached.
+	// Past returns the first keys that start with prefix and come after another, all if that is empty, as they were at
+	// a revision, at most limit of them, and how many there are altogether. The revision may be compacted, or not
+	// reached.
 	Past(ctx context.Context, prefix, after string, revision int64, limit int) (kvs []KV, count int64, err error)
 
 	// Commit does t if its guards hold. An error leaves it open whether it was done.

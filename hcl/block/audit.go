@@ -9,12 +9,12 @@ import (
 )
 
 type auditBlock struct {
-	Enabled    *bool  `hcl:"enabled,optional" doc:"Whether the API servers keep an audit log, in /var/log/kubernetes/audit/audit.log on their machines." default:"true"`
-	Policy     string `hcl:"policy,optional" doc:"A Policy of audit.k8s.io/v1, as in file(\"audit-policy.yaml\"): what is kept about which requests." default:"what changes something, what is read of secrets and config maps, and who runs something in pods, without contents"`
-	MaxAge     *int   `hcl:"max_age,optional" doc:"Days that rotated logs are kept." default:"30"`
-	MaxBackups *int   `hcl:"max_backups,optional" doc:"Rotated logs that are kept." default:"10"`
-	MaxSize    *int   `hcl:"max_size,optional" doc:"Megabytes at which the log is rotated." default:"100"`
-	Webhook    string `hcl:"webhook,optional" doc:"A kubeconfig, as in file(\"audit-webhook.conf\"), of a server that events are sent to in batches, besides the log." default:"none"`
+	Enabled    *bool  `hcl:"enabled,optional"     doc:"Whether the API servers keep an audit log, in /var/log/kubernetes/audit/audit.log on their machines."             default:"true"`
+	Policy     string `hcl:"policy,optional"      doc:"A Policy of audit.k8s.io/v1, as in file("audit-policy.yaml"): what is kept about which requests."                 default:"what changes something, what is read of secrets and config maps, and who runs something in pods, without contents"`
+	MaxAge     *int   `hcl:"max_age,optional"     doc:"Days that rotated logs are kept."                                                                                 default:"30"`
+	MaxBackups *int   `hcl:"max_backups,optional" doc:"Rotated logs that are kept."                                                                                      default:"10"`
+	MaxSize    *int   `hcl:"max_size,optional"    doc:"Megabytes at which the log is rotated."                                                                           default:"100"`
+	Webhook    string `hcl:"webhook,optional"     doc:"A kubeconfig, as in file("audit-webhook.conf"), of a server that events are sent to in batches, besides the log." default:"none"`
 }
 
 func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Diagnostics) {
@@ -25,9 +25,13 @@ func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Di
 		Enabled: deref(raw.Enabled, true), Policy: raw.Policy, Webhook: raw.Webhook,
 		MaxAge: deref(raw.MaxAge, 30), MaxBackups: deref(raw.MaxBackups, 10), MaxSize: deref(raw.MaxSize, 100),
 	}
-	for name, n := range map[string]int{"max_age": c.Audit.MaxAge, "max_backups": c.Audit.MaxBackups, "max_size": c.Audit.MaxSize} {
+	for name, n := range map[string]int{"max_age": c.Audit.MaxAge, "max_backups": c.Audit.MaxBackups,
+		"max_size": c.Audit.MaxSize} {
 		if n < 1 {
-			diags = append(diags, fail(nested(b, "audit", name), "Invalid bound of the audit log", "%s must be at least 1.", name))
+			diags = append(
+				diags,
+				fail(nested(b, "audit", name), "Invalid bound of the audit log", "%s must be at least 1.", name),
+			)
 		}
 	}
 	if raw.Policy != "" {
@@ -35,9 +39,26 @@ func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Di
 		err := yaml.UnmarshalStrict([]byte(raw.Policy), &policy)
 		switch {
 		case err != nil:
-			diags = append(diags, fail(nested(b, "audit", "policy"), "Invalid audit policy", "It is no Policy of audit.k8s.io/v1: %v. Write one, as policy = file(\"audit-policy.yaml\").", err))
-		case policy.Kind != "Policy" || policy.APIVersion != auditv1.SchemeGroupVersion.String() || len(policy.Rules) == 0:
-			diags = append(diags, fail(nested(b, "audit", "policy"), "Invalid audit policy", "It must begin with apiVersion: %s and kind: Policy, and have rules.", auditv1.SchemeGroupVersion))
+			diags = append(
+				diags,
+				fail(
+					nested(b, "audit", "policy"),
+					"Invalid audit policy",
+					"It is no Policy of audit.k8s.io/v1: %v. Write one, as policy = file(\"audit-policy.yaml\").",
+					err,
+				),
+			)
+		case policy.Kind != "Policy" || policy.APIVersion != auditv1.SchemeGroupVersion.String() ||
+			len(policy.Rules) == 0:
+			diags = append(
+				diags,
+				fail(
+					nested(b, "audit", "policy"),
+					"Invalid audit policy",
+					"It must begin with apiVersion: %s and kind: Policy, and have rules.",
+					auditv1.SchemeGroupVersion,
+				),
+			)
 		}
 	}
 	return diags

@@ -33,20 +33,68 @@ type Type struct {
 var Types = []Type{
 	{"cluster", []string{"name"}, decodeCluster, "The cluster. There is exactly one.", clusterBlock{},
 		"`cluster.NAME.name`, `.version`, `.domain`, `.pod_cidrs`, `.service_cidrs`, `.endpoint`, `.dns_address`"},
-	{"machine", []string{"name"}, decodeMachine, "A computer that the cluster runs on. Removing the block removes the machine from the cluster.", machineBlock{},
-		"`machine.NAME.name`, `.address`, `.roles`, `.labels`"},
-	{"image", []string{"name"}, decodeImage, "A container image from a file. The nodes get it without a registry; its tag follows its content, so that pods roll when it changes.", imageBlock{},
-		"`image.NAME.reference`, `.digest`"},
-	{"workload", []string{"name"}, decodeWorkload, "A Deployment with what belongs to it: a Service, a ConfigMap, volumes.", workloadBlock{},
-		"`workload.NAME.name`, `.namespace`, `.host`"},
-	{"object", []string{"apiVersion", "kind", "name"}, decodeObject, "Any API object. `namespace`, `labels` and `annotations` stand for the fields of `metadata`; every other attribute is a field of the object.", nil, ""},
-	{"storage_class", []string{"name"}, decodeStorageClass, "A StorageClass: where claims get their volumes. With the cluster's own provisioner they are directories of nodes. What a class says of volumes cannot change while it is there; another name is another class.", storageClassBlock{},
-		"`storage_class.NAME.name`"},
-	{"load_balancer", []string{"name"}, decodeLoadBalancer, "A pool of addresses for services of type LoadBalancer. A machine of the cluster answers for each of them on its network, and another one when that dies.", loadBalancerBlock{},
-		"`load_balancer.NAME.name`"},
+	{
+		"machine",
+		[]string{"name"},
+		decodeMachine,
+		"A computer that the cluster runs on. Removing the block removes the machine from the cluster.",
+		machineBlock{},
+		"`machine.NAME.name`, `.address`, `.roles`, `.labels`",
+	},
+	{
+		"image",
+		[]string{"name"},
+		decodeImage,
+		"A container image from a file. The nodes get it without a registry; its tag follows its content, so that " +
+			"pods roll when it changes.",
+		imageBlock{},
+		"`image.NAME.reference`, `.digest`",
+	},
+	{
+		"workload",
+		[]string{"name"},
+		decodeWorkload,
+		"A Deployment with what belongs to it: a Service, a ConfigMap, volumes.",
+		workloadBlock{},
+		"`workload.NAME.name`, `.namespace`, `.host`",
+	},
+	{
+		"object",
+		[]string{"apiVersion", "kind", "name"},
+		decodeObject,
+		"Any API object. `namespace`, `labels` and `annotations` stand for the fields of `metadata`; every other " +
+			"attribute is a field of the object.",
+		nil,
+		"",
+	},
+	{
+		"storage_class",
+		[]string{"name"},
+		decodeStorageClass,
+		"A StorageClass: where claims get their volumes. With the cluster's own provisioner they are directories of " +
+			"nodes. What a class says of volumes cannot change while it is there; another name is another class.",
+		storageClassBlock{},
+		"`storage_class.NAME.name`",
+	},
+	{
+		"load_balancer",
+		[]string{"name"},
+		decodeLoadBalancer,
+		"A pool of addresses for services of type LoadBalancer. A machine of the cluster answers for each of them on " +
+			"its network, and another one when that dies.",
+		loadBalancerBlock{},
+		"`load_balancer.NAME.name`",
+	},
 	{"manifests", []string{"name"}, decodeManifests, "API objects from YAML files.", manifestsBlock{}, ""},
 	{"output", []string{"name"}, decodeOutput, "A value that `apply` and `output` print.", outputBlock{}, ""},
-	{"check", []string{"name"}, decodeCheck, "What should hold of the whole. What does not is a warning: the configuration is still valid.", checkBlock{}, ""},
+	{
+		"check",
+		[]string{"name"},
+		decodeCheck,
+		"What should hold of the whole. What does not is a warning: the configuration is still valid.",
+		checkBlock{},
+		"",
+	},
 }
 
 // Context is what a block is decoded with.

@@ -12,7 +12,7 @@ import (
 )
 
 type conditionBlock struct {
-	Condition    hcl.Expression `hcl:"condition" doc:"What must be true."`
+	Condition    hcl.Expression `hcl:"condition"     doc:"What must be true."`
 	ErrorMessage hcl.Expression `hcl:"error_message" doc:"What is said when it is not."`
 }
 
@@ -21,7 +21,17 @@ type checkBlock struct {
 }
 
 // conditional are the types of blocks that take precondition and postcondition.
-var conditional = []string{"machine", "image", "workload", "object", "storage_class", "load_balancer", "manifests", "output", "data"}
+var conditional = []string{
+	"machine",
+	"image",
+	"workload",
+	"object",
+	"storage_class",
+	"load_balancer",
+	"manifests",
+	"output",
+	"data",
+}
 
 // rule is a condition with what is said when it does not hold.
 type rule struct{ condition, message hcl.Expression }
@@ -31,10 +41,13 @@ func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Di
 	is := func(inner *hclsyntax.Block) bool {
 		return inner.Type == "precondition" || inner.Type == "postcondition"
 	}
-	if native, ok := b.Body.(*hclsyntax.Body); ok && !slices.ContainsFunc(native.Blocks, is) || !slices.Contains(conditional, b.Type) {
+	if native, ok := b.Body.(*hclsyntax.Body); ok && !slices.ContainsFunc(native.Blocks, is) ||
+		!slices.Contains(conditional, b.Type) {
 		return nil, nil, b.Body, nil
 	}
-	content, rest, diags := b.Body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "precondition"}, {Type: "postcondition"}}})
+	content, rest, diags := b.Body.PartialContent(
+		&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "precondition"}, {Type: "postcondition"}}},
+	)
 	for _, inner := range content.Blocks {
 		r, more := ruleOf(inner.Body)
 		if diags = append(diags, more...); more.HasErrors() {
@@ -43,7 +56,9 @@ func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Di
 		if inner.Type == "precondition" {
 			before = append(before, r)
 		} else if after = append(after, r); b.Type == "object" || b.Type == "manifests" {
-			diags = append(diags, fail(inner.DefRange.Ptr(), "Postcondition of nothing", "Nothing can be asked of this block in expressions, so there is no self to judge. Write a precondition."))
+			diags = append(diags, fail(inner.DefRange.Ptr(), "Postcondition of "+
+				"nothing", "Nothing can be asked of this block in expressions, so there is no self to judge. Write a "+
+				"precondition."))
 		}
 	}
 	return before, after, rest, diags
@@ -60,7 +75,12 @@ func ruleOf(body hcl.Body) (rule, hcl.Diagnostics) {
 }
 
 // judge says which rules do not hold. What is not known yet is judged when it is.
-func judge(rules []rule, eval *hcl.EvalContext, severity hcl.DiagnosticSeverity, summary string) (diags hcl.Diagnostics) {
+func judge(
+	rules []rule,
+	eval *hcl.EvalContext,
+	severity hcl.DiagnosticSeverity,
+	summary string,
+) (diags hcl.Diagnostics) {
 	for _, r := range rules {
 		v, more := r.condition.Value(eval)
 		diags = append(diags, more...)
@@ -70,7 +90,10 @@ func judge(rules []rule, eval *hcl.EvalContext, severity hcl.DiagnosticSeverity,
 		v, _ = v.UnmarkDeep()
 		v, err := convert.Convert(v, cty.Bool)
 		if err != nil || v.IsNull() {
-			diags = append(diags, fail(r.condition.Range().Ptr(), "Invalid condition", "A condition must be true or false."))
+			diags = append(
+				diags,
+				fail(r.condition.Range().Ptr(), "Invalid condition", "A condition must be true or false."),
+			)
 			continue
 		}
 		if !v.IsKnown() || v.True() {
@@ -82,12 +105,25 @@ func judge(rules []rule, eval *hcl.EvalContext, severity hcl.DiagnosticSeverity,
 		if !message.ContainsMarked() {
 			converted, err := convert.Convert(message, cty.String)
 			if err != nil || converted.IsNull() || !converted.IsKnown() {
-				diags = append(diags, fail(r.message.Range().Ptr(), "Invalid message", "A condition's message is a text."))
+				diags = append(
+					diags,
+					fail(r.message.Range().Ptr(), "Invalid message", "A condition's message is a text."),
+				)
 				continue
 			}
 			text = converted.AsString()
 		}
-		diags = append(diags, &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: text, Subject: r.condition.Range().Ptr(), Expression: r.condition, EvalContext: eval})
+		diags = append(
+			diags,
+			&hcl.Diagnostic{
+				Severity:    severity,
+				Summary:     summary,
+				Detail:      text,
+				Subject:     r.condition.Range().Ptr(),
+				Expression:  r.condition,
+				EvalContext: eval,
+			},
+		)
 	}
 	return diags
 }
@@ -117,7 +153,14 @@ func decodeCheck(x *Context, b *hcl.Block, _ *config.Cluster) (cty.Value, hcl.Di
 		return cty.NilVal, diags
 	}
 	if len(content.Blocks) == 0 {
-		return cty.NilVal, append(diags, fail(b.DefRange.Ptr(), "Check of nothing", "A check has at least one assert { condition = …, error_message = … }."))
+		return cty.NilVal, append(
+			diags,
+			fail(
+				b.DefRange.Ptr(),
+				"Check of nothing",
+				"A check has at least one assert { condition = …, error_message = … }.",
+			),
+		)
 	}
 	var rules []rule
 	for _, inner := range content.Blocks {

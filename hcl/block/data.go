@@ -24,16 +24,44 @@ var DataTypes = []DataType{
 	{"file", "A file as it is.", DataFile{}, "`.content`, `.sha256`", ""},
 	{"yaml", "A YAML file as a value; one of several documents is a list of them.", DataFile{}, "`.value`", ""},
 	{"json", "A JSON file as a value.", DataFile{}, "`.value`", ""},
-	{"object", "An object as it is in the cluster. It is read when a plan is made; `validate` takes it as unknown.", DataObject{}, "`.object`, null when it is not there and `optional = true`", ""},
-	{"external", "What a program prints: it gets the query as a JSON object on its standard input and prints a JSON object of texts, as Terraform's does. It runs when a plan is made; `validate` takes it as unknown.", DataExternal{}, "`.result`", ""},
-	{"terraform_output", "The outputs of Terraform, of a file that `terraform output -json` wrote or of a state file. Sensitive ones stay sensitive.", DataFile{}, "`.outputs`", ""},
+	{
+		"object",
+		"An object as it is in the cluster. It is read when a plan is made; `validate` takes it as unknown.",
+		DataObject{},
+		"`.object`, null when it is not there and `optional = true`",
+		"",
+	},
+	{
+		"external",
+		"What a program prints: it gets the query as a JSON object on its standard input and prints a JSON object of " +
+			"texts, as Terraform's does. It runs when a plan is made; `validate` takes it as unknown.",
+		DataExternal{},
+		"`.result`",
+		"",
+	},
+	{
+		"terraform_output",
+		"The outputs of Terraform, of a file that `terraform output -json` wrote or of a state file. Sensitive ones " +
+			"stay sensitive.",
+		DataFile{},
+		"`.outputs`",
+		"",
+	},
 	{"ansible_inventory", "An inventory of Ansible in INI, in YAML, or in the output format of " +
 		"`ansible-inventory --list`. The file name selects the format, as in Ansible. Only this file is read: for " +
 		"inventory scripts, plugins, `group_vars` and `host_vars`, use the output of `ansible-inventory --list`.",
 		DataFile{},
 		"`.hosts`, by name, each with `.name`, `.address`, `.port`, `.user`, `.groups` and `.vars`; `.groups`, by " +
 			"name, each a list of hosts", ""},
-	{"facts", "", nil, "", "What a machine is becomes known when it has been connected to, and the configuration says which machines there are and is worked out before that. Take facts from an inventory, or from a program with data \"external\"."},
+	{
+		"facts",
+		"",
+		nil,
+		"",
+		"What a machine is becomes known when it has been connected to, and the configuration says which machines " +
+			"there are and is worked out before that. Take facts from an inventory, or from a program with data " +
+			"\"external\".",
+	},
 }
 
 // DataFile is data of a file.
@@ -43,19 +71,19 @@ type DataFile struct {
 
 // DataObject is data of the cluster.
 type DataObject struct {
-	APIVersion string `hcl:"api_version" doc:"Group and version, as \"v1\" or \"apps/v1\"."`
-	Kind       string `hcl:"kind" doc:"Kind, as \"ConfigMap\"."`
-	Namespace  string `hcl:"namespace,optional" doc:"Namespace of an object that is in one." default:"\"default\""`
-	Name       string `hcl:"name" doc:"Name."`
-	Optional   bool   `hcl:"optional,optional" doc:"It may be missing, also with the whole cluster: .object is null then." default:"false"`
+	APIVersion string `hcl:"api_version"        doc:"Group and version, as "v1" or "apps/v1"."`
+	Kind       string `hcl:"kind"               doc:"Kind, as "ConfigMap"."`
+	Namespace  string `hcl:"namespace,optional" doc:"Namespace of an object that is in one."                                default:""default""`
+	Name       string `hcl:"name"               doc:"Name."`
+	Optional   bool   `hcl:"optional,optional"  doc:"It may be missing, also with the whole cluster: .object is null then." default:"false"`
 }
 
 // DataExternal is data of a program.
 type DataExternal struct {
-	Program    []string          `hcl:"program" doc:"The program and its arguments."`
-	Query      map[string]string `hcl:"query,optional" doc:"What it is told."`
+	Program    []string          `hcl:"program"              doc:"The program and its arguments."`
+	Query      map[string]string `hcl:"query,optional"       doc:"What it is told."`
 	WorkingDir string            `hcl:"working_dir,optional" doc:"Folder that it runs in, relative to the configuration." default:"the configuration's"`
-	Timeout    string            `hcl:"timeout,optional" doc:"How long it may run, at most 10m." default:"\"30s\""`
+	Timeout    string            `hcl:"timeout,optional"     doc:"How long it may run, at most 10m."                      default:""30s""`
 }
 
 // FindData returns the kind of data with a name.
@@ -69,7 +97,11 @@ func FindData(name string) (DataType, bool) {
 }
 
 // DecodeData reads a data block, for each of its instances, and gives what read makes of it to expressions.
-func DecodeData(x *Context, b *hcl.Block, read func(raw any) (cty.Value, hcl.Diagnostics)) (cty.Value, hcl.Diagnostics) {
+func DecodeData(
+	x *Context,
+	b *hcl.Block,
+	read func(raw any) (cty.Value, hcl.Diagnostics),
+) (cty.Value, hcl.Diagnostics) {
 	t, ok := FindData(b.Labels[0])
 	if !ok || t.Refused != "" {
 		var known []string
@@ -79,9 +111,20 @@ func DecodeData(x *Context, b *hcl.Block, read func(raw any) (cty.Value, hcl.Dia
 			}
 		}
 		if ok {
-			return cty.DynamicVal, hcl.Diagnostics{fail(b.LabelRanges[0].Ptr(), "Data that cannot be had", "%s", t.Refused)}
+			return cty.DynamicVal, hcl.Diagnostics{
+				fail(b.LabelRanges[0].Ptr(), "Data that cannot be had", "%s", t.Refused),
+			}
 		}
-		return cty.DynamicVal, hcl.Diagnostics{fail(b.LabelRanges[0].Ptr(), "Unknown kind of data", "There is no data %q.%s The kinds are %s.", b.Labels[0], Suggest(b.Labels[0], known), strings.Join(known, ", "))}
+		return cty.DynamicVal, hcl.Diagnostics{
+			fail(
+				b.LabelRanges[0].Ptr(),
+				"Unknown kind of data",
+				"There is no data %q.%s The kinds are %s.",
+				b.Labels[0],
+				Suggest(b.Labels[0], known),
+				strings.Join(known, ", "),
+			),
+		}
 	}
 	outer := x.Eval
 	defer func() { x.Eval = outer }()
@@ -111,7 +154,8 @@ func DecodeData(x *Context, b *hcl.Block, read func(raw any) (cty.Value, hcl.Dia
 		if diags = append(diags, more...); more.HasErrors() {
 			return cty.DynamicVal, diags
 		}
-		if diags = append(diags, judge(after, withSelf(eval, v), hcl.DiagError, "Postcondition failed")...); diags.HasErrors() {
+		if diags = append(diags,
+			judge(after, withSelf(eval, v), hcl.DiagError, "Postcondition failed")...); diags.HasErrors() {
 			return cty.DynamicVal, diags
 		}
 		values = append(values, v)
@@ -121,7 +165,9 @@ func DecodeData(x *Context, b *hcl.Block, read func(raw any) (cty.Value, hcl.Dia
 
 // dataReference describes every kind of data, as Markdown.
 func dataReference(out *strings.Builder) {
-	out.WriteString("### data\n\n`data \"TYPE\" \"NAME\" { … }`. A value from outside, as `data.TYPE.NAME` in expressions.\n\n")
+	out.WriteString(
+		"### data\n\n`data \"TYPE\" \"NAME\" { … }`. A value from outside, as `data.TYPE.NAME` in expressions.\n\n",
+	)
 	for _, t := range DataTypes {
 		if t.Refused != "" {
 			continue

@@ -12,10 +12,13 @@ import (
 
 // ordered are the types of blocks whose depends_on has a meaning, and for the others why it has none.
 var unordered = map[string]string{
-	"machine":       "Machines are set up together, and in the order that the control plane needs; nothing of them waits for another block. Leave depends_on out.",
-	"data":          "Data is read before anything is applied. Leave depends_on out; a reference in the block says what it needs.",
-	"load_balancer": "All pools are applied together, and services wait for their addresses by themselves. Leave depends_on out.",
-	"image":         "Images are on the nodes before anything is applied that could use them. Leave depends_on out.",
+	"machine": "Machines are set up together, and in the order that the control plane needs; nothing of them " +
+		"waits for another block. Leave depends_on out.",
+	"data": "Data is read before anything is applied. Leave depends_on out; a reference in the block says " +
+		"what it needs.",
+	"load_balancer": "All pools are applied together, and services wait for their addresses by themselves. Leave " +
+		"depends_on out.",
+	"image": "Images are on the nodes before anything is applied that could use them. Leave depends_on out.",
 }
 
 // dependsOn reads depends_on: the addresses of what is to be there before.
@@ -23,7 +26,9 @@ func dependsOn(x *Context, b *hcl.Block, body hcl.Body) ([]string, hcl.Body, hcl
 	if native, ok := body.(*hclsyntax.Body); ok && native.Attributes["depends_on"] == nil {
 		return nil, body, nil
 	}
-	content, rest, diags := body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "depends_on"}}})
+	content, rest, diags := body.PartialContent(
+		&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "depends_on"}}},
+	)
 	a, ok := content.Attributes["depends_on"]
 	if !ok || diags.HasErrors() {
 		return nil, rest, diags
@@ -43,7 +48,13 @@ func dependsOn(x *Context, b *hcl.Block, body hcl.Body) ([]string, hcl.Body, hcl
 func Addresses(expr hcl.Expression) (list []string, diags hcl.Diagnostics) {
 	items, diags := hcl.ExprList(expr)
 	if diags.HasErrors() {
-		return nil, hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid depends_on", "Write a list of what is to be there before, as [workload.db, object.v1.Secret.key].")}
+		return nil, hcl.Diagnostics{
+			fail(
+				expr.Range().Ptr(),
+				"Invalid depends_on",
+				"Write a list of what is to be there before, as [workload.db, object.v1.Secret.key].",
+			),
+		}
 	}
 	for _, item := range items {
 		t, more := hcl.AbsTraversalForExpr(item)
@@ -53,7 +64,14 @@ func Addresses(expr hcl.Expression) (list []string, diags hcl.Diagnostics) {
 		}
 		v, more := item.Value(nil)
 		if more.HasErrors() || v.IsNull() || v.Type() != cty.String {
-			diags = append(diags, fail(item.Range().Ptr(), "Invalid depends_on", "This is no reference to a block, as workload.db or module.base."))
+			diags = append(
+				diags,
+				fail(
+					item.Range().Ptr(),
+					"Invalid depends_on",
+					"This is no reference to a block, as workload.db or module.base.",
+				),
+			)
 			continue
 		}
 		list = append(list, v.AsString())

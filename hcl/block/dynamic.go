@@ -18,7 +18,10 @@ func unfold(body hcl.Body, eval *hcl.EvalContext) hcl.Body {
 }
 
 func hasDynamic(body *hclsyntax.Body) bool {
-	return slices.ContainsFunc(body.Blocks, func(b *hclsyntax.Block) bool { return b.Type == "dynamic" || hasDynamic(b.Body) })
+	return slices.ContainsFunc(
+		body.Blocks,
+		func(b *hclsyntax.Block) bool { return b.Type == "dynamic" || hasDynamic(b.Body) },
+	)
 }
 
 // checkDynamic refuses what for_each of a block refuses too.
@@ -27,7 +30,15 @@ func checkDynamic(v cty.Value, expr hcl.Expression, eval *hcl.EvalContext) hcl.D
 	case v.ContainsMarked():
 		return hcl.Diagnostics{secretRepeat("for_each", &hcl.Attribute{Expr: expr})}
 	case v.IsKnown() && !v.IsNull() && v.CanIterateElements() && v.LengthInt() > MaxInstances:
-		return hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid for_each", "for_each has %d elements; %d are the most.", v.LengthInt(), MaxInstances)}
+		return hcl.Diagnostics{
+			fail(
+				expr.Range().Ptr(),
+				"Invalid for_each",
+				"for_each has %d elements; %d are the most.",
+				v.LengthInt(),
+				MaxInstances,
+			),
+		}
 	}
 	return nil
 }

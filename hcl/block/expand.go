@@ -58,7 +58,9 @@ func (i Instance) Eval(parent *hcl.EvalContext) *hcl.EvalContext {
 	child := parent.NewChild()
 	switch i.kind {
 	case forEach:
-		child.Variables = map[string]cty.Value{"each": cty.ObjectVal(map[string]cty.Value{"key": cty.StringVal(i.Key), "value": i.value})}
+		child.Variables = map[string]cty.Value{
+			"each": cty.ObjectVal(map[string]cty.Value{"key": cty.StringVal(i.Key), "value": i.value}),
+		}
 	case counted:
 		child.Variables = map[string]cty.Value{"count": cty.ObjectVal(map[string]cty.Value{"index": i.value})}
 	}
@@ -149,10 +151,13 @@ func Repeats(body hcl.Body, by string) bool {
 // expand reads for_each and count of a block and returns the instances and the
 // rest of the body.
 func expand(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
-	if native, ok := b.Body.(*hclsyntax.Body); ok && native.Attributes["for_each"] == nil && native.Attributes["count"] == nil {
+	if native, ok := b.Body.(*hclsyntax.Body); ok && native.Attributes["for_each"] == nil &&
+		native.Attributes["count"] == nil {
 		return []Instance{{kind: once}}, b.Body, nil
 	}
-	content, rest, diags := b.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "for_each"}, {Name: "count"}}})
+	content, rest, diags := b.Body.PartialContent(
+		&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "for_each"}, {Name: "count"}}},
+	)
 	if diags.HasErrors() {
 		return nil, rest, diags
 	}
@@ -160,7 +165,10 @@ func expand(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
 	count, hasCount := content.Attributes["count"]
 	switch {
 	case hasEach && hasCount:
-		return nil, rest, append(diags, fail(count.Range.Ptr(), "Both for_each and count", "A block is repeated by one of them: remove the other."))
+		return nil, rest, append(
+			diags,
+			fail(count.Range.Ptr(), "Both for_each and count", "A block is repeated by one of them: remove the other."),
+		)
 	case hasCount:
 		list, more := countOf(x.Eval, count)
 		return list, rest, append(diags, more...)
@@ -175,7 +183,17 @@ func expand(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
 		}
 		list, problem := eachOf(v)
 		if problem != "" {
-			return nil, rest, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid for_each", Detail: problem, Subject: each.Expr.Range().Ptr(), Expression: each.Expr, EvalContext: x.Eval})
+			return nil, rest, append(
+				diags,
+				&hcl.Diagnostic{
+					Severity:    hcl.DiagError,
+					Summary:     "Invalid for_each",
+					Detail:      problem,
+					Subject:     each.Expr.Range().Ptr(),
+					Expression:  each.Expr,
+					EvalContext: x.Eval,
+				},
+			)
 		}
 		return list, rest, diags
 	}
@@ -196,7 +214,10 @@ func countOf(eval *hcl.EvalContext, count *hcl.Attribute) ([]Instance, hcl.Diagn
 	}
 	n, _ := v.AsBigFloat().Int64()
 	if !v.AsBigFloat().IsInt() || n < 0 || n > MaxInstances {
-		return nil, append(diags, fail(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number from 0 to %d.", MaxInstances))
+		return nil, append(
+			diags,
+			fail(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number from 0 to %d.", MaxInstances),
+		)
 	}
 	list := []Instance{}
 	for i := range n {
@@ -214,8 +235,13 @@ func Instances(x *Context, b *hcl.Block) ([]Instance, []string, hcl.Diagnostics)
 
 // secretRepeat refuses a sensitive value: keys and their number are names, which are shown.
 func secretRepeat(what string, a *hcl.Attribute) *hcl.Diagnostic {
-	return fail(a.Expr.Range().Ptr(), "Sensitive value in "+what,
-		"%s says what things are called and how many there are, and that is shown. Take it from something that is not sensitive; nonsensitive(…) says that a value may be shown.", what)
+	return fail(
+		a.Expr.Range().Ptr(),
+		"Sensitive value in "+what,
+		"%s says what things are called and how many there are, and that is shown. Take it from something that is "+
+			"not sensitive; nonsensitive(…) says that a value may be shown.",
+		what,
+	)
 }
 
 func eachOf(v cty.Value) ([]Instance, string) {
@@ -228,7 +254,10 @@ func eachOf(v cty.Value) ([]Instance, string) {
 	case ty.IsSetType() && v.LengthInt() == 0: // toset([]) has no type of elements
 		return nil, ""
 	case !(ty.IsMapType() || ty.IsObjectType() || ty.IsSetType() && ty.ElementType() == cty.String):
-		return nil, fmt.Sprintf("for_each takes a map or a set of strings, not %s. A list becomes a set with toset(…).", ty.FriendlyName())
+		return nil, fmt.Sprintf(
+			"for_each takes a map or a set of strings, not %s. A list becomes a set with toset(…).",
+			ty.FriendlyName(),
+		)
 	case v.LengthInt() > MaxInstances:
 		return nil, fmt.Sprintf("for_each has %d elements; %d are the most.", v.LengthInt(), MaxInstances)
 	}

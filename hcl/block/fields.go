@@ -29,26 +29,26 @@ func (f Field) Inside() []Field {
 }
 
 type variableBlock struct {
-	Type        any               `hcl:"type,optional" doc:"string, number, bool, any, list(…), set(…), map(…), tuple([…]) or object({…})." default:"any"`
-	Default     any               `hcl:"default,optional" doc:"Its value when nobody gives one."`
+	Type        any               `hcl:"type,optional"        doc:"string, number, bool, any, list(…), set(…), map(…), tuple([…]) or object({…})." default:"any"`
+	Default     any               `hcl:"default,optional"     doc:"Its value when nobody gives one."`
 	Description string            `hcl:"description,optional" doc:"For the reader."`
-	Sensitive   bool              `hcl:"sensitive,optional" doc:"It is never shown." default:"false"`
-	Nullable    bool              `hcl:"nullable,optional" doc:"It may be null." default:"true"`
-	Validation  []*conditionBlock `hcl:"validation,block" doc:"What its value must be like."`
+	Sensitive   bool              `hcl:"sensitive,optional"   doc:"It is never shown."                                                             default:"false"`
+	Nullable    bool              `hcl:"nullable,optional"    doc:"It may be null."                                                                default:"true"`
+	Validation  []*conditionBlock `hcl:"validation,block"     doc:"What its value must be like."`
 }
 
 type moduleBlock struct {
-	Source string `hcl:"source" doc:"A folder, as \"./modules/web\", or a Git repository, as \"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\"."`
+	Source string `hcl:"source" doc:"A folder, as "./modules/web", or a Git repository, as "git::https://HOST/REPOSITORY//FOLDER?ref=TAG"."`
 }
 
 type repeatedBlock struct {
-	ForEach   any   `hcl:"for_each,optional" doc:"A map or a set of strings: the block is declared once for each element, each.key and each.value."`
-	Count     int   `hcl:"count,optional" doc:"How many there are: the block is declared once for each count.index."`
+	ForEach   any   `hcl:"for_each,optional"   doc:"A map or a set of strings: the block is declared once for each element, each.key and each.value."`
+	Count     int   `hcl:"count,optional"      doc:"How many there are: the block is declared once for each count.index."`
 	DependsOn []any `hcl:"depends_on,optional" doc:"What must be there and work before this is applied."`
 }
 
 type conditionedBlock struct {
-	Before []*conditionBlock `hcl:"precondition,block" doc:"What must hold before the block means anything."`
+	Before []*conditionBlock `hcl:"precondition,block"  doc:"What must hold before the block means anything."`
 	After  []*conditionBlock `hcl:"postcondition,block" doc:"What must hold of what the block gives, which is self."`
 }
 
@@ -95,7 +95,14 @@ func fieldsOf(body reflect.Type) (list []Field) {
 		if kind == "label" || kind == "remain" {
 			continue
 		}
-		field := Field{Name: name, Type: typeName(f.Type), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"), Required: kind == "", Block: kind == "block"}
+		field := Field{
+			Name:     name,
+			Type:     typeName(f.Type),
+			Default:  f.Tag.Get("default"),
+			Doc:      f.Tag.Get("doc"),
+			Required: kind == "",
+			Block:    kind == "block",
+		}
 		if field.Block {
 			field.Type, field.body = "block", f.Type
 			for field.body.Kind() == reflect.Slice || field.body.Kind() == reflect.Pointer {
@@ -107,7 +114,15 @@ func fieldsOf(body reflect.Type) (list []Field) {
 	}
 	if s, ok := reflect.Zero(body).Interface().(settingsBlock); ok {
 		for _, one := range daemons.Settings(s.settings()) {
-			list = append(list, Field{Name: one.Name, Type: typeName(reflect.TypeOf(one.Default)), Default: daemons.Text(one.Default), Doc: meaning(one)})
+			list = append(
+				list,
+				Field{
+					Name:    one.Name,
+					Type:    typeName(reflect.TypeOf(one.Default)),
+					Default: daemons.Text(one.Default),
+					Doc:     meaning(one),
+				},
+			)
 		}
 	}
 	return list

@@ -23,12 +23,19 @@ func decodeImage(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Di
 	image := config.Image{Name: x.name(b.Labels[0]), Archive: x.Path(raw.Archive), Source: source(b)}
 	digest, err := x.Digest(image.Archive)
 	if err != nil {
-		return cty.DynamicVal, append(diags, fail(attr(b, b.Body, "archive"), "Archive that cannot be read",
-			"%v. An archive is what docker save, podman save --format oci-archive or skopeo copy … oci-archive:FILE write.", err))
+		return cty.DynamicVal, append(diags, fail(
+			attr(b, b.Body, "archive"),
+			"Archive that cannot be read",
+			"%v. An archive is what docker save, podman save --format oci-archive or skopeo copy … oci-archive:FILE "+
+				"write.",
+			err,
+		))
 	}
 	image.Digest = digest
 	// The tag follows the content: pods that use the image roll when it changes.
 	image.Reference = Registry + "/" + image.Name + ":" + digest[:16]
 	c.Images = append(c.Images, image)
-	return cty.ObjectVal(map[string]cty.Value{"reference": cty.StringVal(image.Reference), "digest": cty.StringVal("sha256:" + digest)}), diags
+	return cty.ObjectVal(
+		map[string]cty.Value{"reference": cty.StringVal(image.Reference), "digest": cty.StringVal("sha256:" + digest)},
+	), diags
 }

@@ -17,32 +17,32 @@ import (
 )
 
 type machineBlock struct {
-	Name      string            `hcl:"name,optional" doc:"Name of the Node and of the etcd member." default:"the block's label, with the key or index"`
-	Address   string            `hcl:"address" doc:"IP address at which the other machines reach this one."`
-	Second    string            `hcl:"second_address,optional" doc:"IPv6 address at which the other machines reach this one, in a cluster whose pods have addresses of both families."`
+	Name      string            `hcl:"name,optional"               doc:"Name of the Node and of the etcd member."                                                                              default:"the block's label, with the key or index"`
+	Address   string            `hcl:"address"                     doc:"IP address at which the other machines reach this one."`
+	Second    string            `hcl:"second_address,optional"     doc:"IPv6 address at which the other machines reach this one, in a cluster whose pods have addresses of both families."`
 	External  []string          `hcl:"external_addresses,optional" doc:"IP addresses at which others than the cluster's machines reach this one. The Node has them as ExternalIP."`
-	Region    string            `hcl:"region,optional" doc:"Region that the machine is in: the Node's label topology.kubernetes.io/region."`
-	Zone      string            `hcl:"zone,optional" doc:"Zone that the machine is in, among which pods and endpoints are spread: the Node's label topology.kubernetes.io/zone."`
-	Port      *int              `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
-	Roles     []string          `hcl:"roles" doc:"control-plane, node, or both."`
-	Labels    map[string]string `hcl:"labels,optional" doc:"Labels of the Node."`
-	Taints    []string          `hcl:"taints,optional" doc:"Taints that the Node registers with, each as key=value:effect."`
-	SSH       *sshBlock         `hcl:"ssh,block" doc:"How to log in. What is left out comes from ~/.ssh/config, then from OpenSSH's defaults."`
-	Kubelet   *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of this machine's kubelet, before those of the cluster's block kubelet."`
-	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
+	Region    string            `hcl:"region,optional"             doc:"Region that the machine is in: the Node's label topology.kubernetes.io/region."`
+	Zone      string            `hcl:"zone,optional"               doc:"Zone that the machine is in, among which pods and endpoints are spread: the Node's label topology.kubernetes.io/zone."`
+	Port      *int              `hcl:"port,optional"               doc:"Port of sshd."                                                                                                         default:"22, or ~/.ssh/config's"`
+	Roles     []string          `hcl:"roles"                       doc:"control-plane, node, or both."`
+	Labels    map[string]string `hcl:"labels,optional"             doc:"Labels of the Node."`
+	Taints    []string          `hcl:"taints,optional"             doc:"Taints that the Node registers with, each as key=value:effect."`
+	SSH       *sshBlock         `hcl:"ssh,block"                   doc:"How to log in. What is left out comes from ~/.ssh/config, then from OpenSSH's defaults."`
+	Kubelet   *kubeletBlock     `hcl:"kubelet,block"               doc:"Settings of this machine's kubelet, before those of the cluster's block kubelet."`
+	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block"             doc:"What may become of it."`
 }
 
 // kubeletLabels are the labels that a kubelet sets on its own Node.
 var kubeletLabels = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable}
 
 type sshBlock struct {
-	Host            string `hcl:"host,optional" doc:"Name or address to log in at." default:"the machine's address"`
-	User            string `hcl:"user,optional" doc:"Who logs in: root, or somebody who may use sudo or doas." default:"~/.ssh/config's, or your name"`
-	Port            *int   `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
-	Key             string `hcl:"key,optional" doc:"Path of a private key. The agent and the usual keys are tried without it."`
-	Jump            string `hcl:"jump,optional" doc:"[user@]host[:port] of a bastion to go through."`
-	KnownHosts      string `hcl:"known_hosts,optional" doc:"Path of a file of host keys." default:"~/.ssh/known_hosts"`
-	PasswordEnv     string `hcl:"password_env,optional" doc:"Environment variable that holds the password to log in with."`
+	Host            string `hcl:"host,optional"              doc:"Name or address to log in at."                                             default:"the machine's address"`
+	User            string `hcl:"user,optional"              doc:"Who logs in: root, or somebody who may use sudo or doas."                  default:"~/.ssh/config's, or your name"`
+	Port            *int   `hcl:"port,optional"              doc:"Port of sshd."                                                             default:"22, or ~/.ssh/config's"`
+	Key             string `hcl:"key,optional"               doc:"Path of a private key. The agent and the usual keys are tried without it."`
+	Jump            string `hcl:"jump,optional"              doc:"[user@]host[:port] of a bastion to go through."`
+	KnownHosts      string `hcl:"known_hosts,optional"       doc:"Path of a file of host keys."                                              default:"~/.ssh/known_hosts"`
+	PasswordEnv     string `hcl:"password_env,optional"      doc:"Environment variable that holds the password to log in with."`
 	SudoPasswordEnv string `hcl:"sudo_password_env,optional" doc:"Environment variable that holds the password for sudo."`
 }
 
@@ -68,18 +68,34 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	diags = append(diags, raw.Lifecycle.refuseIgnore("A machine block does not support ignore_changes, because "+
 		"only clusterctl changes what the block declares. Omit settings that clusterctl must not manage, such as "+
 		"labels that you set with kubectl.")...)
-	m := config.Machine{Address: x.address("machine." + b.Labels[0]), Roles: raw.Roles, Labels: raw.Labels, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b)}
+	m := config.Machine{
+		Address:        x.address("machine." + b.Labels[0]),
+		Roles:          raw.Roles,
+		Labels:         raw.Labels,
+		PreventDestroy: raw.Lifecycle.preventDestroy(),
+		Source:         source(b),
+	}
 	m.Name = or(raw.Name, x.name(b.Labels[0]))
 	if len(m.Name) > validation.LabelValueMaxLength {
 		diags = append(diags, fail(attr(b, body, "name"), "Machine name too long",
 			"%q has %d characters. The maximum is %d, because the name is the label kubernetes.io/hostname.",
 			m.Name, len(m.Name), validation.LabelValueMaxLength))
 	} else if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
-		diags = append(diags, fail(attr(b, body, "name"), "Invalid machine name", "%q cannot name a node: %s.", m.Name, errs[0]))
+		diags = append(diags, fail(attr(b, body, "name"), "Invalid machine name", "%q cannot name a node: "+
+			"%s.", m.Name, errs[0]))
 	}
 	ip, err := netip.ParseAddr(raw.Address)
 	if err != nil {
-		diags = append(diags, fail(attr(b, body, "address"), "Invalid address", "%q is not an IP address. The address is the one at which the other machines reach this one; a name to connect to goes into ssh { host = … }.", raw.Address))
+		diags = append(
+			diags,
+			fail(
+				attr(b, body, "address"),
+				"Invalid address",
+				"%q is not an IP address. The address is the one at which the other machines reach this one; a name "+
+					"to connect to goes into ssh { host = … }.",
+				raw.Address,
+			),
+		)
 	}
 	if why := unreachable(ip); err == nil && why != "" {
 		diags = append(diags, fail(attr(b, body, "address"), "Invalid address",
@@ -89,28 +105,72 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	if raw.Second != "" {
 		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() ||
 			unreachable(m.SecondIP) != "" {
-			diags = append(diags, fail(attr(b, body, "second_address"), "Invalid second address", "%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".", raw.Second))
+			diags = append(
+				diags,
+				fail(
+					attr(b, body, "second_address"),
+					"Invalid second address",
+					"%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".",
+					raw.Second,
+				),
+			)
 		}
 	}
 	for _, text := range raw.External {
 		a, err := netip.ParseAddr(text)
 		if err != nil || unreachable(a) != "" {
-			diags = append(diags, fail(attr(b, body, "external_addresses"), "Invalid external address", "%q is not an IP address by which others can reach the machine, as \"203.0.113.7\".", text))
+			diags = append(
+				diags,
+				fail(
+					attr(b, body, "external_addresses"),
+					"Invalid external address",
+					"%q is not an IP address by which others can reach the machine, as \"203.0.113.7\".",
+					text,
+				),
+			)
 			continue
 		}
 		if slices.Contains(m.External, a) {
-			diags = append(diags, fail(attr(b, body, "external_addresses"), "Invalid external address", "%q is in the list twice. Write it once.", text))
+			diags = append(
+				diags,
+				fail(
+					attr(b, body, "external_addresses"),
+					"Invalid external address",
+					"%q is in the list twice. Write it once.",
+					text,
+				),
+			)
 			continue
 		}
 		m.External = append(m.External, a)
 	}
 	diags = append(diags, regionAndZone(&m, b, raw)...)
 	if len(m.Roles) == 0 {
-		diags = append(diags, fail(attr(b, body, "roles"), "No roles", "A machine has at least one of the roles %q and %q.", config.RoleControlPlane, config.RoleNode))
+		diags = append(
+			diags,
+			fail(
+				attr(b, body, "roles"),
+				"No roles",
+				"A machine has at least one of the roles %q and %q.",
+				config.RoleControlPlane,
+				config.RoleNode,
+			),
+		)
 	}
 	for _, r := range m.Roles {
 		if known := []string{config.RoleControlPlane, config.RoleNode}; !slices.Contains(known, r) {
-			diags = append(diags, fail(attr(b, body, "roles"), "Unknown role", "%q is not a role.%s The roles are %q and %q.", r, Suggest(r, known), known[0], known[1]))
+			diags = append(
+				diags,
+				fail(
+					attr(b, body, "roles"),
+					"Unknown role",
+					"%q is not a role.%s The roles are %q and %q.",
+					r,
+					Suggest(r, known),
+					known[0],
+					known[1],
+				),
+			)
 		}
 	}
 	for k, v := range m.Labels {
@@ -128,7 +188,15 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	for _, text := range raw.Taints {
 		t, ok := parseTaint(text)
 		if !ok {
-			diags = append(diags, fail(attr(b, body, "taints"), "Invalid taint", "%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.", text))
+			diags = append(
+				diags,
+				fail(
+					attr(b, body, "taints"),
+					"Invalid taint",
+					"%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.",
+					text,
+				),
+			)
 		}
 		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool {
 			return other.Key == t.Key && other.Effect == t.Effect
@@ -141,7 +209,14 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	}
 	m.SSH.Port = deref(raw.Port, 0)
 	if s := raw.SSH; s != nil {
-		m.SSH = config.SSH{Host: s.Host, User: s.User, Port: deref(s.Port, m.SSH.Port), Jump: s.Jump, PasswordEnv: s.PasswordEnv, SudoPasswordEnv: s.SudoPasswordEnv}
+		m.SSH = config.SSH{
+			Host:            s.Host,
+			User:            s.User,
+			Port:            deref(s.Port, m.SSH.Port),
+			Jump:            s.Jump,
+			PasswordEnv:     s.PasswordEnv,
+			SudoPasswordEnv: s.SudoPasswordEnv,
+		}
 		if s.Key != "" {
 			m.SSH.Key = x.Path(s.Key)
 		}
@@ -189,11 +264,32 @@ func regionAndZone(m *config.Machine, b *hcl.Block, raw machineBlock) (diags hcl
 			continue
 		}
 		if said, twice := m.Labels[p.label]; twice && said != p.value {
-			diags = append(diags, fail(attr(b, b.Body, p.attribute), "Two values for one label", "%s is %q, and labels say %s = %q. Leave one of them out.", p.attribute, p.value, p.label, said))
+			diags = append(
+				diags,
+				fail(
+					attr(b, b.Body, p.attribute),
+					"Two values for one label",
+					"%s is %q, and labels say %s = %q. Leave one of them out.",
+					p.attribute,
+					p.value,
+					p.label,
+					said,
+				),
+			)
 			continue
 		}
 		if errs := validation.IsValidLabelValue(p.value); len(errs) > 0 {
-			diags = append(diags, fail(attr(b, b.Body, p.attribute), "Invalid "+p.attribute, "%q cannot be the value of the label %s: %s.", p.value, p.label, errs[0]))
+			diags = append(
+				diags,
+				fail(
+					attr(b, b.Body, p.attribute),
+					"Invalid "+p.attribute,
+					"%q cannot be the value of the label %s: %s.",
+					p.value,
+					p.label,
+					errs[0],
+				),
+			)
 			continue
 		}
 		labels := maps.Clone(m.Labels)

@@ -64,8 +64,8 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 	return cty.NilVal, append(diags, raw.Lifecycle.unusedFields(c.Objects[before:])...)
 }
 
-// ofOthers removes from an error of checkObject that a cluster-scoped object has a namespace. Many published manifests set
-// one, and the API server clears it.
+// ofOthers removes from an error of checkObject that a cluster-scoped object has a namespace. Many published manifests
+// set one, and the API server clears it.
 func ofOthers(err error) error {
 	refused := (*refusedError)(nil)
 	if !errors.As(err, &refused) {

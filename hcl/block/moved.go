@@ -13,10 +13,27 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Statements are the types of blocks that are about addresses: they are not evaluated, nothing refers to them, and they have no labels.
+// Statements are the types of blocks that are about addresses: they are not evaluated, nothing refers to them, and they
+// have no labels.
 var Statements = []Type{
-	{"moved", nil, decodeMoved, "What was applied under one address is declared under another. Machines are recognized without it; it is for what has another address in the network, or for objects that another block has now.", movedBlock{}, ""},
-	{"import", nil, decodeImport, "An object that is there already, made by somebody else, is taken over by what is declared. Without it such an object is refused. When it has been applied the block can go.", importBlock{}, ""},
+	{
+		"moved",
+		nil,
+		decodeMoved,
+		"What was applied under one address is declared under another. Machines are recognized without it; it is for " +
+			"what has another address in the network, or for objects that another block has now.",
+		movedBlock{},
+		"",
+	},
+	{
+		"import",
+		nil,
+		decodeImport,
+		"An object that is there already, made by somebody else, is taken over by what is declared. Without it such " +
+			"an object is refused. When it has been applied the block can go.",
+		importBlock{},
+		"",
+	},
 	{"removed", nil, decodeRemoved, "What becomes of what is declared no more.", removedBlock{}, ""},
 }
 
@@ -30,16 +47,16 @@ func FindStatement(name string) (Type, bool) {
 }
 
 type movedBlock struct {
-	From hcl.Expression `hcl:"from" doc:"The address that it was applied with, as machine.old or \"object.v1.ConfigMap.motd\"."`
-	To   hcl.Expression `hcl:"to" doc:"The address that it is declared with."`
+	From hcl.Expression `hcl:"from" doc:"The address that it was applied with, as machine.old or "object.v1.ConfigMap.motd"."`
+	To   hcl.Expression `hcl:"to"   doc:"The address that it is declared with."`
 }
 
 type importBlock struct {
-	To hcl.Expression `hcl:"to" doc:"The address that it is declared with: workload.web, manifests.site or \"object.v1.ConfigMap.motd\"."`
+	To hcl.Expression `hcl:"to" doc:"The address that it is declared with: workload.web, manifests.site or "object.v1.ConfigMap.motd"."`
 }
 
 type removedBlock struct {
-	From      hcl.Expression         `hcl:"from" doc:"The address that it was applied with. It is declared no more."`
+	From      hcl.Expression         `hcl:"from"            doc:"The address that it was applied with. It is declared no more."`
 	Lifecycle *removedLifecycleBlock `hcl:"lifecycle,block" doc:"What becomes of it."`
 }
 
@@ -86,15 +103,30 @@ func decodeRemoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	from, more := addressIn(raw.From)
 	diags = append(diags, more...)
 	if !diags.HasErrors() {
-		c.Removed = append(c.Removed, config.Removed{From: from, Destroy: raw.Lifecycle == nil || deref(raw.Lifecycle.Destroy, true), Source: source(b)})
+		c.Removed = append(
+			c.Removed,
+			config.Removed{
+				From:    from,
+				Destroy: raw.Lifecycle == nil || deref(raw.Lifecycle.Destroy, true),
+				Source:  source(b),
+			},
+		)
 	}
 	return cty.NilVal, diags
 }
 
-// addressIn reads an address, which is not evaluated, since there may be nothing of that name any more: machine.a["x"], or a text.
+// addressIn reads an address, which is not evaluated, since there may be nothing of that name any more: machine.a["x"],
+// or a text.
 func addressIn(expr hcl.Expression) (string, hcl.Diagnostics) {
 	wrong := func() hcl.Diagnostics {
-		return hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid address", "An address is machine.NAME, machine.NAME[\"KEY\"], machine.NAME[0], workload.NAME, storage_class.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\".")}
+		return hcl.Diagnostics{
+			fail(
+				expr.Range().Ptr(),
+				"Invalid address",
+				"An address is machine.NAME, machine.NAME[\"KEY\"], machine.NAME[0], workload.NAME, "+
+					"storage_class.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\".",
+			),
+		}
 	}
 	if v, diags := expr.Value(nil); !diags.HasErrors() && v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
 		if root, rest, _ := strings.Cut(v.AsString(), "."); rest == "" || !addressed(root) {
@@ -162,32 +194,78 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 	from := map[string]config.Source{}
 	gone := func(what, address string, s config.Source) {
 		if other, ok := declared[address]; ok {
-			diags = append(diags, fail(at(s), "Declared and "+what, "%s is declared at %s: take that block out, or this one.", address, place(other)))
+			diags = append(
+				diags,
+				fail(
+					at(s),
+					"Declared and "+what,
+					"%s is declared at %s: take that block out, or this one.",
+					address,
+					place(other),
+				),
+			)
 		}
 		if other, ok := from[address]; ok {
-			diags = append(diags, fail(at(s), "Said twice", "What becomes of %s is already said at %s.", address, place(other)))
+			diags = append(
+				diags,
+				fail(at(s), "Said twice", "What becomes of %s is already said at %s.", address, place(other)),
+			)
 		}
 		from[address] = s
 	}
 	for _, m := range c.Moved {
 		gone("moved", m.From, m.Source)
 		if _, ok := declared[m.To]; !ok && !deferred(m.To) {
-			diags = append(diags, fail(at(m.Source), "Moved to nothing", "There is no %s: to is the address of a block that is declared.", m.To))
+			diags = append(
+				diags,
+				fail(
+					at(m.Source),
+					"Moved to nothing",
+					"There is no %s: to is the address of a block that is declared.",
+					m.To,
+				),
+			)
 		}
 		if kindIn(m.From) != kindIn(m.To) {
-			diags = append(diags, fail(at(m.Source), "Moved to another kind of block", "%s cannot become %s.", m.From, m.To))
+			diags = append(
+				diags,
+				fail(at(m.Source), "Moved to another kind of block", "%s cannot become %s.", m.From, m.To),
+			)
 		}
 		if kindIn(m.From) == "workload" && names[m.To] != "" && nameIn(m.From) != names[m.To] {
-			diags = append(diags, fail(at(m.Source), "Workload under another name",
-				"The objects of a workload have its name, and an object cannot be renamed: %s is made beside %s, which goes when its block does. Without this block apply does both at once; with two blocks for a while, one after the other.", m.To, m.From))
+			diags = append(diags, fail(
+				at(m.Source),
+				"Workload under another name",
+				"The objects of a workload have its name, and an object cannot be renamed: %s is made beside %s, "+
+					"which goes when its block does. Without this block apply does both at once; with two blocks for "+
+					"a while, one after the other.",
+				m.To,
+				m.From,
+			))
 		}
 	}
 	for _, i := range c.Imports {
 		switch _, ok := declared[i.To]; {
 		case ok && kindIn(i.To) == "machine":
-			diags = append(diags, fail(at(i.Source), "Machine that is imported", "A machine that serves this cluster is recognized without it."))
-		case !ok && !deferred(i.To) && !slices.ContainsFunc(c.Objects, func(o config.Object) bool { return o.Block == i.To }):
-			diags = append(diags, fail(at(i.Source), "Imported to nothing", "There is no %s: to is the address of a block that is declared.", i.To))
+			diags = append(
+				diags,
+				fail(
+					at(i.Source),
+					"Machine that is imported",
+					"A machine that serves this cluster is recognized without it.",
+				),
+			)
+		case !ok && !deferred(i.To) &&
+			!slices.ContainsFunc(c.Objects, func(o config.Object) bool { return o.Block == i.To }):
+			diags = append(
+				diags,
+				fail(
+					at(i.Source),
+					"Imported to nothing",
+					"There is no %s: to is the address of a block that is declared.",
+					i.To,
+				),
+			)
 		}
 	}
 	for _, r := range c.Removed {

@@ -21,8 +21,8 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// A block of settings has the attributes that its daemon's configuration type marks as settings. What a new one is called, is and means
-// is said there, once.
+// A block of settings has the attributes that its daemon's configuration type marks as settings. What a new one is
+// called, is and means is said there, once.
 type settingsBlock interface {
 	settings() any // a pointer to the daemon's configuration with its defaults
 }
@@ -48,10 +48,10 @@ type (
 		Body     hcl.Body `hcl:",remain"`
 	}
 	ingressBlock struct {
-		Class        string            `hcl:"class,optional" doc:"Name of the IngressClass, which apply makes." default:"\"clusterctl\""`
-		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses that name no class are for it." default:"true"`
-		GatewayAPI   *bool             `hcl:"gateway_api,optional" doc:"Whether apply installs the kinds of Gateway API that the proxy carries out, and a GatewayClass of the class' name. They stay when this is taken back: with them their objects would go." default:"false"`
-		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on." default:"all nodes"`
+		Class        string            `hcl:"class,optional"         doc:"Name of the IngressClass, which apply makes."                                                                                                                                            default:""clusterctl""`
+		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses that name no class are for it."                                                                                                                                        default:"true"`
+		GatewayAPI   *bool             `hcl:"gateway_api,optional"   doc:"Whether apply installs the kinds of Gateway API that the proxy carries out, and a GatewayClass of the class' name. They stay when this is taken back: with them their objects would go." default:"false"`
+		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on."                                                                                                                                             default:"all nodes"`
 		Body         hcl.Body          `hcl:",remain"`
 	}
 )
@@ -93,13 +93,40 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 	if r := raw.DNS; r != nil {
 		add(choose(x, b, "dns", r.Body, daemons.DefaultDNS(), &c.DNS.Settings, "replicas"))
 		if c.DNS.Replicas = deref(r.Replicas, config.DNSReplicas); c.DNS.Replicas < 1 {
-			add(hcl.Diagnostics{fail(nested(b, "dns", "replicas"), "Invalid number of name servers", "replicas = %d: at least one machine has to answer for the cluster's names.", c.DNS.Replicas)})
+			add(
+				hcl.Diagnostics{
+					fail(
+						nested(b, "dns", "replicas"),
+						"Invalid number of name servers",
+						"replicas = %d: at least one machine has to answer for the cluster's names.",
+						c.DNS.Replicas,
+					),
+				},
+			)
 		}
 	}
 	if r := raw.Ingress; r != nil {
-		in := &config.Ingress{Class: or(r.Class, "clusterctl"), DefaultClass: deref(r.DefaultClass, true), GatewayAPI: deref(r.GatewayAPI, false), NodeSelector: r.NodeSelector}
+		in := &config.Ingress{
+			Class:        or(r.Class, "clusterctl"),
+			DefaultClass: deref(r.DefaultClass, true),
+			GatewayAPI:   deref(r.GatewayAPI, false),
+			NodeSelector: r.NodeSelector,
+		}
 		c.Ingress = in
-		add(choose(x, b, "ingress", r.Body, daemons.DefaultIngress(), &in.Settings, "class", "default_class", "gateway_api", "node_selector"))
+		add(
+			choose(
+				x,
+				b,
+				"ingress",
+				r.Body,
+				daemons.DefaultIngress(),
+				&in.Settings,
+				"class",
+				"default_class",
+				"gateway_api",
+				"node_selector",
+			),
+		)
 		if errs := validation.IsDNS1123Subdomain(in.Class); len(errs) > 0 {
 			add(hcl.Diagnostics{fail(nested(b, "ingress", "class"), "Invalid name of a class", "%s.", errs[0])})
 		}
@@ -108,7 +135,15 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 }
 
 // choose reads the settings that a block has besides attributes of its own, and checks what the daemon would be told.
-func choose[T any](x *Context, b *hcl.Block, block string, body hcl.Body, def T, into *daemons.Chosen[T], own ...string) hcl.Diagnostics {
+func choose[T any](
+	x *Context,
+	b *hcl.Block,
+	block string,
+	body hcl.Body,
+	def T,
+	into *daemons.Chosen[T],
+	own ...string,
+) hcl.Diagnostics {
 	written, diags := body.JustAttributes()
 	schema := &hcl.BodySchema{}
 	for name := range written {
@@ -164,7 +199,12 @@ func noSetting(block, name string, def any) string {
 	}
 	for told, why := range daemons.Others(def) {
 		if plain(name) == plain(told) {
-			return fmt.Sprintf("%s has no setting %q: it %s.", block, name, or(why, "is what clusterctl works out itself, for each machine"))
+			return fmt.Sprintf(
+				"%s has no setting %q: it %s.",
+				block,
+				name,
+				or(why, "is what clusterctl works out itself, for each machine"),
+			)
 		}
 	}
 	hint := Suggest(name, known)
@@ -230,12 +270,28 @@ func declared(cfg any) (list []daemons.Problem) {
 	everywhere := func(name, address string) {
 		host, port, err := net.SplitHostPort(address)
 		if err == nil && (!anyMachine(host) || port == "0") || address == "" {
-			list = append(list, daemons.Problem{Name: name, Text: fmt.Sprintf("%q: every machine listens there, and clusterctl asks there whether the daemon is well; write 127.0.0.1 or 0.0.0.0 with a port", address)})
+			list = append(
+				list,
+				daemons.Problem{
+					Name: name,
+					Text: fmt.Sprintf(
+						"%q: every machine listens there, and clusterctl asks there whether the daemon is well; "+
+							"write 127.0.0.1 or 0.0.0.0 with a port",
+						address,
+					),
+				},
+			)
 		}
 	}
 	serving := func(s daemons.Serving) {
 		if !anyMachine(s.BindAddress) {
-			list = append(list, daemons.Problem{Name: "bind_address", Text: fmt.Sprintf("%q: every machine listens there; write 127.0.0.1 or 0.0.0.0", s.BindAddress)})
+			list = append(
+				list,
+				daemons.Problem{
+					Name: "bind_address",
+					Text: fmt.Sprintf("%q: every machine listens there; write 127.0.0.1 or 0.0.0.0", s.BindAddress),
+				},
+			)
 		}
 	}
 	switch cfg := cfg.(type) {
@@ -245,7 +301,9 @@ func declared(cfg any) (list []daemons.Problem) {
 			break
 		}
 		if _, err := profile.Parse([]byte(cfg.Config)); err != nil {
-			list = append(list, daemons.Problem{Name: "config", Text: fmt.Sprintf("it is not a KubeSchedulerConfiguration that the scheduler can carry out: %v. The value is the YAML text itself: for a file, write config = file(\"PATH\")", err)})
+			list = append(list, daemons.Problem{Name: "config", Text: fmt.Sprintf("it is not a "+
+				"KubeSchedulerConfiguration that the scheduler can carry out: %v. The value is the YAML text itself: "+
+				"for a file, write config = file(\"PATH\")", err)})
 		}
 	case *daemons.ControllerManager:
 		serving(cfg.Serving)
@@ -275,12 +333,32 @@ func checkKubelets(c *config.Cluster, at func(config.Source) *hcl.Range) (diags 
 		m.Kubelet.Over(&cfg)
 		for _, p := range daemons.Problems(&cfg) {
 			if p.With != "" && len(m.Kubelet.Names()) > 0 {
-				diags = append(diags, fail(at(m.Source), "Invalid setting", "The kubelet of %s, with the cluster's settings: %s: %s.", m.Address, p.Name, p.Text))
+				diags = append(
+					diags,
+					fail(
+						at(m.Source),
+						"Invalid setting",
+						"The kubelet of %s, with the cluster's settings: %s: %s.",
+						m.Address,
+						p.Name,
+						p.Text,
+					),
+				)
 			}
 		}
 		if m.Has(config.RoleNode) && cfg.MaxPods > addresses {
-			d := fail(at(m.Source), "More pods than addresses", "max_pods of %s is %d, and a node's piece of the pod network, a /%d, has %d addresses: pods beyond them, but for those with the host's network, would wait in ContainerCreating for ever. Lower max_pods; "+
-				"or, in a cluster that is yet to be made, controllers { node_cidr_mask_size }.", m.Address, cfg.MaxPods, manager.NodeCIDRMaskSize, addresses)
+			d := fail(
+				at(m.Source),
+				"More pods than addresses",
+				"max_pods of %s is %d, and a node's piece of the pod network, a /%d, has %d addresses: pods beyond "+
+					"them, but for those with the host's network, would wait in ContainerCreating for ever. Lower "+
+					"max_pods; "+
+					"or, in a cluster that is yet to be made, controllers { node_cidr_mask_size }.",
+				m.Address,
+				cfg.MaxPods,
+				manager.NodeCIDRMaskSize,
+				addresses,
+			)
 			d.Severity = hcl.DiagWarning
 			diags = append(diags, d)
 		}

@@ -48,10 +48,11 @@ type Cluster struct {
 	DNS         DNS
 	Ingress     *Ingress // nil: none
 
-	Machines    []Machine
-	Inventory   inventory.Inventory // of all machines, worked out when a plan is made; nil when there is no such
-	HadPools    bool                // pools were applied once, worked out when a plan is made: that there are none now has to be said
-	FormerUsers bool                // machines have certificates of daemons/config.FormerUsers, set when a plan is made
+	Machines  []Machine
+	Inventory inventory.Inventory // of all machines, worked out when a plan is made; nil when there is no such
+	// pools were applied once, worked out when a plan is made: that there are none now has to be said
+	HadPools    bool
+	FormerUsers bool // machines have certificates of daemons/config.FormerUsers, set when a plan is made
 	Images      []Image
 	Workloads   []Workload
 	Objects     []Object // from object blocks and from manifests
@@ -246,7 +247,8 @@ const DNSReplicas = 2
 
 // Roll says how changes go over the nodes.
 type Roll struct {
-	MaxUnavailable string        // nodes at a time: a number, or a share of all as 10%; empty means plan.DefaultMaxUnavailable
+	// nodes at a time: a number, or a share of all as 10%; empty means plan.DefaultMaxUnavailable
+	MaxUnavailable string
 	Hold           time.Duration // that a new release has to be well; zero means ten seconds
 	Timeout        time.Duration // that a daemon has to start, and to be ready; zero means two minutes
 	OnFailure      string        // OnFailureStop when empty

@@ -6,13 +6,15 @@ import (
 	"unicode"
 )
 
-// Plain returns a text as a terminal may be given it: what would move its cursor, colour it, change its title or turn the
-// direction of writing is written out, as \x1b. Line ends and tabs stay. Texts that machines, servers and workloads say are anybody's.
+// Plain returns a text as a terminal may be given it: what would move its cursor, colour it, change its title or turn
+// the direction of writing is written out, as \x1b. Line ends and tabs stay. Texts that machines, servers and workloads
+// say are anybody's.
 func Plain(text string) string {
 	return written(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// PlainLine is Plain for what is to stay on one line: a line that began in the middle of it could be taken for one of ours.
+// PlainLine is Plain for what is to stay on one line: a line that began in the middle of it could be taken for one of
+// ours.
 func PlainLine(text string) string { return written(text, func(r rune) bool { return r == '\t' }) }
 
 // Indented is Plain with every line but the first indented, so that none can be taken for one of ours.

@@ -28,7 +28,8 @@ var fields = []struct {
 
 // shorthands of cron.
 var shorthands = map[string]string{
-	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
+	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
+	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
 }
 
 // times are the values of a cron's fields, nil for all.
@@ -40,7 +41,10 @@ func parse(cron string) (t times, err error) {
 	}
 	parts := strings.Fields(cron)
 	if len(parts) != len(fields) {
-		return t, fmt.Errorf("it has %d fields, and five are wanted: minute, hour, day of the month, month, day of the week", len(parts))
+		return t, fmt.Errorf(
+			"it has %d fields, and five are wanted: minute, hour, day of the month, month, day of the week",
+			len(parts),
+		)
 	}
 	for i, part := range parts {
 		if t[i], err = values(i, part); err != nil {
@@ -122,7 +126,8 @@ func (s Schedule) Check() error {
 	return err
 }
 
-// Calendar is the schedule's cron as calendar events of systemd. Where both kinds of days are given either is enough, as with cron.
+// Calendar is the schedule's cron as calendar events of systemd. Where both kinds of days are given either is enough,
+// as with cron.
 func (s Schedule) Calendar() []string {
 	t, err := parse(s.Cron)
 	if err != nil {

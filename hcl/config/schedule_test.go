@@ -42,7 +42,9 @@ func TestCronBecomesCalendarEventsAndTimes(t *testing.T) {
 }
 
 func TestCronThatMakesNoSenseIsRefused(t *testing.T) {
-	for _, cron := range []string{"", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "*/0 * * * *", "a * * * *", "5-1 * * * *", "0 0 31 feb *", "-1 * * * *", "@never", "1,,2 * * * *"} {
+	for _, cron := range []string{"", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *",
+		"* * * * 8", "*/0 * * * *", "a * * * *", "5-1 * * * *", "0 0 31 feb *", "-1 * * * *", "@never",
+		"1,,2 * * * *"} {
 		s := config.Schedule{Cron: cron + " "}
 		if err := s.Check(); err == nil {
 			t.Errorf("%q is taken, as %v", cron, s.Calendar())
@@ -53,7 +55,8 @@ func TestCronThatMakesNoSenseIsRefused(t *testing.T) {
 func TestOneTurnMayBeMissedAndNotTwo(t *testing.T) {
 	last := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, s := range []config.Schedule{{Every: time.Hour}, {Cron: "@hourly"}} {
-		for ago, want := range map[time.Duration]bool{time.Hour: false, 2 * time.Hour: false, 2*time.Hour + 2*time.Minute: true} {
+		for ago, want := range map[time.Duration]bool{time.Hour: false, 2 * time.Hour: false, 2*time.Hour +
+			2*time.Minute: true} {
 			if got := s.Overdue(last, last.Add(ago)); got != want {
 				t.Errorf("%s after %s: %v", fmt.Sprint(s), ago, got)
 			}

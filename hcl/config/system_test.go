@@ -14,7 +14,12 @@ func TestAWindowIsOpenWhenItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	nights := config.Window{Days: []time.Weekday{time.Saturday}, From: 23 * time.Hour, To: 4 * time.Hour, Zone: berlin}
-	noon := config.Window{Days: []time.Weekday{time.Monday, time.Tuesday}, From: 12 * time.Hour, To: 13*time.Hour + 30*time.Minute, Zone: time.UTC}
+	noon := config.Window{
+		Days: []time.Weekday{time.Monday, time.Tuesday},
+		From: 12 * time.Hour,
+		To:   13*time.Hour + 30*time.Minute,
+		Zone: time.UTC,
+	}
 	always := config.Window{Days: []time.Weekday{0, 1, 2, 3, 4, 5, 6}, Zone: time.UTC}
 	for _, row := range []struct {
 		w     config.Window
@@ -39,7 +44,8 @@ func TestAWindowIsOpenWhenItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if open, opens := row.w.Open(at), row.w.Opens(at).UTC().Format(time.RFC3339); open != row.open || opens != row.opens {
+		if open, opens := row.w.Open(at), row.w.Opens(at).UTC().Format(time.RFC3339); open != row.open ||
+			opens != row.opens {
 			t.Errorf("at %s: open %t, next at %s; want %t, %s", row.at, open, opens, row.open, row.opens)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Value is what expressions see for an inventory. A host has the variables of its groups, from all inwards, and its own.
+// Value is what expressions see for an inventory. A host has the variables of its groups, from all inwards, and its
+// own.
 func (inv *Inventory) Value() (cty.Value, error) {
 	members := map[string][]string{} // hosts by group, of its children too
 	groupsOf := map[string][]string{}

@@ -22,7 +22,8 @@ const MaxBytes = 16 << 20
 // File reads a file of a bounded size.
 func File(path string) ([]byte, error) { return UpTo(path, MaxBytes) }
 
-// UpTo reads a file that has so many bytes at most. What is no file, as a pipe or a device, has no end that could be waited for.
+// UpTo reads a file that has so many bytes at most. What is no file, as a pipe or a device, has no end that could be
+// waited for.
 func UpTo(path string, most int64) ([]byte, error) {
 	if err := Regular(path); err != nil {
 		return nil, err

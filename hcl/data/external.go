@@ -19,7 +19,13 @@ const (
 )
 
 // External runs a program: it gets the query as JSON and prints a JSON object whose values are texts.
-func External(ctx context.Context, program []string, dir string, query map[string]string, timeout time.Duration) (map[string]string, error) {
+func External(
+	ctx context.Context,
+	program []string,
+	dir string,
+	query map[string]string,
+	timeout time.Duration,
+) (map[string]string, error) {
 	if len(program) == 0 || program[0] == "" {
 		return nil, errors.New("program is a list that begins with a program")
 	}
@@ -50,12 +56,17 @@ func External(ctx context.Context, program []string, dir string, query map[strin
 	}
 	var result map[string]string
 	if err := json.Unmarshal(WithoutBOM(out.text.Bytes()), &result); err != nil || result == nil {
-		return nil, fmt.Errorf("%s did not print a JSON object whose values are texts, as {\"address\": \"192.0.2.1\"}: %v", program[0], err)
+		return nil, fmt.Errorf(
+			"%s did not print a JSON object whose values are texts, as {\"address\": \"192.0.2.1\"}: %v",
+			program[0],
+			err,
+		)
 	}
 	return result, nil
 }
 
-// bounded keeps the beginning of what is written to it. The buffer is no embedded field: it could be read into past the bound.
+// bounded keeps the beginning of what is written to it. The buffer is no embedded field: it could be read into past the
+// bound.
 type bounded struct {
 	text bytes.Buffer
 	most int

@@ -12,7 +12,8 @@ import (
 
 func TestPatternsMatchAsTerraformsFilesetDoes(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "[a]{b}*")
-	for _, name := range []string{"a.yaml", "b.yaml", "c.yml", "é.yaml", "a[1].yaml", "{x}.yaml", "star*.yaml", "sub/a.yaml", "sub/deep/a.yaml", "sub/deep/.hidden"} {
+	for _, name := range []string{"a.yaml", "b.yaml", "c.yml", "é.yaml", "a[1].yaml", "{x}.yaml", "star*.yaml",
+		"sub/a.yaml", "sub/deep/a.yaml", "sub/deep/.hidden"} {
 		path := filepath.Join(base, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)

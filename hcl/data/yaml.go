@@ -59,7 +59,9 @@ func documents(text []byte) (list []cty.Value, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
-		if len(document.Content) > 0 && document.Content[0].Kind == nodes.ScalarNode && document.Content[0].Value == "" && v.IsNull() {
+		if len(document.Content) > 0 && document.Content[0].Kind == nodes.ScalarNode &&
+			document.Content[0].Value == "" &&
+			v.IsNull() {
 			continue
 		}
 		list = append(list, v)
@@ -87,7 +89,11 @@ func (d *yamlDecoder) value(n *nodes.Node) (cty.Value, error) {
 		return d.value(n.Content[0])
 	case nodes.AliasNode:
 		if d.inside[n.Alias] {
-			return cty.DynamicVal, fmt.Errorf("line %d: cannot refer to anchor %q from inside its own definition", n.Line, n.Value)
+			return cty.DynamicVal, fmt.Errorf(
+				"line %d: cannot refer to anchor %q from inside its own definition",
+				n.Line,
+				n.Value,
+			)
 		}
 		return d.value(n.Alias)
 	case nodes.ScalarNode:
@@ -243,7 +249,8 @@ func yamlPlain(text, tag string) cty.Value {
 		}
 	}
 	if tag == "!!timestamp" {
-		for _, layout := range []string{time.RFC3339Nano, "2006-1-2T15:4:5.999999999Z07:00", "2006-1-2t15:4:5.999999999Z07:00", "2006-1-2 15:4:5.999999999", "2006-1-2 15:4:5.999999999 Z07:00"} {
+		for _, layout := range []string{time.RFC3339Nano, "2006-1-2T15:4:5.999999999Z07:00",
+			"2006-1-2t15:4:5.999999999Z07:00", "2006-1-2 15:4:5.999999999", "2006-1-2 15:4:5.999999999 Z07:00"} {
 			if t, err := time.Parse(layout, text); err == nil {
 				return cty.StringVal(t.Format(time.RFC3339))
 			}

@@ -12,8 +12,8 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// Every file and folder of testdata/corpus is a configuration, and NAME.golden beside it what is said about it and, when
-// it is valid, what it declares (P01).
+// Every file and folder of testdata/corpus is a configuration, and NAME.golden beside it what is said about it and,
+// when it is valid, what it declares (P01).
 func TestCorpus(t *testing.T) {
 	entries, err := os.ReadDir("testdata/corpus")
 	if err != nil {
@@ -27,7 +27,10 @@ func TestCorpus(t *testing.T) {
 			continue
 		}
 		cases++
-		golden := filepath.Join("testdata/corpus", strings.TrimSuffix(strings.TrimSuffix(name, ".json"), ".hcl")+".golden")
+		golden := filepath.Join(
+			"testdata/corpus",
+			strings.TrimSuffix(strings.TrimSuffix(name, ".json"), ".hcl")+".golden",
+		)
 		wanted[filepath.Base(golden)] = true
 		t.Run(strings.TrimSuffix(filepath.Base(golden), ".golden"), func(t *testing.T) {
 			got := told(t, filepath.Join("testdata/corpus", name))
@@ -65,7 +68,8 @@ func told(t *testing.T, path string) string {
 	if !diags.HasErrors() {
 		declared(&out, c.Cluster)
 	}
-	return strings.NewReplacer(path+"/", "", filepath.Dir(path)+"/", "", path, "DIR", filepath.Dir(path), "DIR").Replace(out.String())
+	return strings.NewReplacer(path+"/", "", filepath.Dir(path)+"/", "", path, "DIR", filepath.Dir(path), "DIR").
+		Replace(out.String())
 }
 
 // declared writes what a cluster is made of, one thing a line, in the order of its declaration.
@@ -85,7 +89,15 @@ func declared(out *strings.Builder, c *config.Cluster) {
 		}
 		fmt.Fprintln(out)
 	}
-	fmt.Fprintf(out, "cluster %s endpoint=%q pods=%v services=%v members=%d\n", c.Name, c.Endpoint, c.PodCIDRs, c.ServiceCIDRs, c.Etcd.Members)
+	fmt.Fprintf(
+		out,
+		"cluster %s endpoint=%q pods=%v services=%v members=%d\n",
+		c.Name,
+		c.Endpoint,
+		c.PodCIDRs,
+		c.ServiceCIDRs,
+		c.Etcd.Members,
+	)
 	if len(c.Deferred) > 0 {
 		fmt.Fprintf(out, "deferred %s\n", strings.Join(c.Deferred, ", "))
 	}

@@ -21,7 +21,10 @@ import (
 var (
 	errNotText = errors.New("the file is no text in UTF-8; filebase64 reads others")
 	errTimeout = errors.New("timeout is a duration up to 10m, as \"30s\"")
-	errMissing = errors.New("the cluster, or this object in it, is not there. Apply what makes it first, or write optional = true and say what holds without it")
+	errMissing = errors.New(
+		"the cluster, or this object in it, is not there. Apply what makes it first, or write optional = true and " +
+			"say what holds without it",
+	)
 )
 
 // LiveObject names an object of the cluster that a configuration is made with.
@@ -73,7 +76,12 @@ func (e *evaluator) ofFile(kind, path string, text []byte) (cty.Value, error) {
 			return v, errNotText
 		}
 		sum := sha256.Sum256(text)
-		return cty.ObjectVal(map[string]cty.Value{"content": cty.StringVal(string(text)), "sha256": cty.StringVal(hex.EncodeToString(sum[:]))}), nil
+		return cty.ObjectVal(
+			map[string]cty.Value{
+				"content": cty.StringVal(string(text)),
+				"sha256":  cty.StringVal(hex.EncodeToString(sum[:])),
+			},
+		), nil
 	case "yaml":
 		if v, err = data.YAML(text); err != nil {
 			err = fmt.Errorf("%s is no YAML: %w", path, err)

@@ -18,8 +18,8 @@ machine "m" {
 }
 `
 
-// program is what data "external" runs for a script. The shell reads it: a file that this process has just written cannot be run itself
-// while a test beside it starts a program, which has the file open for a moment.
+// program is what data "external" runs for a script. The shell reads it: a file that this process has just written
+// cannot be run itself while a test beside it starts a program, which has the file open for a moment.
 func program(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")

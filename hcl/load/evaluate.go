@@ -78,7 +78,12 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 	add := func(key string, n *node) {
 		if other, ok := e.nodes[key]; ok {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Duplicate declaration",
-				Detail: fmt.Sprintf("%s is already declared at %s:%d. Give one of them another name.", key, other.at.Filename, other.at.Start.Line), Subject: n.at.Ptr()})
+				Detail: fmt.Sprintf(
+					"%s is already declared at %s:%d. Give one of them another name.",
+					key,
+					other.at.Filename,
+					other.at.Start.Line,
+				), Subject: n.at.Ptr()})
 			return
 		}
 		n.needs = n.references()
@@ -91,7 +96,15 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 	for _, b := range blocks {
 		for i, l := range b.Labels {
 			if (b.Type != "object") && !hclsyntax.ValidIdentifier(l) {
-				diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid name", Detail: "A name starts with a letter and has letters, digits, dashes and underscores only.", Subject: b.LabelRanges[i].Ptr()})
+				diags = append(
+					diags,
+					&hcl.Diagnostic{
+						Severity: hcl.DiagError,
+						Summary:  "Invalid name",
+						Detail:   "A name starts with a letter and has letters, digits, dashes and underscores only.",
+						Subject:  b.LabelRanges[i].Ptr(),
+					},
+				)
 			}
 		}
 		switch b.Type {
@@ -109,7 +122,10 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 		case "module":
 			call, more := decodeCall(b)
 			diags = append(diags, more...)
-			add("module."+b.Labels[0], &node{root: "module", name: b.Labels[0], at: b.DefRange, block: b, body: b.Body, call: call})
+			add(
+				"module."+b.Labels[0],
+				&node{root: "module", name: b.Labels[0], at: b.DefRange, block: b, body: b.Body, call: call},
+			)
 		default:
 			e.c.headers[config.Source{File: b.DefRange.Filename, Line: b.DefRange.Start.Line}] = b.DefRange.Ptr()
 			if t, ok := block.FindStatement(b.Type); ok {
@@ -191,7 +207,8 @@ func (e *evaluator) evaluate(key string, path []string) hcl.Diagnostics {
 		value, more = e.value(n)
 		e.explainIndexes(n, more)
 		for _, d := range more {
-			for _, start := range []string{"Precondition failed", "Postcondition failed", "Check failed", "Invalid value for variable"} {
+			for _, start := range []string{"Precondition failed", "Postcondition failed", "Check failed",
+				"Invalid value for variable"} {
 				if strings.HasPrefix(d.Summary, start) {
 					d.Extra = FailedCondition(e.prefix + nodeAddress(key))
 				}
@@ -216,13 +233,23 @@ func (e *evaluator) circle(n *node, key string, path []string) hcl.Diagnostics {
 	full := e.prefix + key
 	start := slices.Index(path, full)
 	if start < 0 || start == len(path)-1 {
-		return hcl.Diagnostics{problem(n.at.Ptr(), "Reference to itself", "%s is being worked out here and cannot be used for that. Put what it shares with itself into a local value.", nodeAddress(full))}
+		return hcl.Diagnostics{
+			problem(
+				n.at.Ptr(),
+				"Reference to itself",
+				"%s is being worked out here and cannot be used for that. Put what it shares with itself into a "+
+					"local value.",
+				nodeAddress(full),
+			),
+		}
 	}
 	var circle []string
 	for _, k := range append(path[start:], full) {
 		circle = append(circle, nodeAddress(k))
 	}
-	return hcl.Diagnostics{problem(n.at.Ptr(), "Circular reference", "Each of these needs the next: %s.", strings.Join(circle, " → "))}
+	return hcl.Diagnostics{
+		problem(n.at.Ptr(), "Circular reference", "Each of these needs the next: %s.", strings.Join(circle, " → ")),
+	}
 }
 
 // value evaluates a node whose references have been evaluated.

@@ -20,7 +20,8 @@ import (
 const fetchTimeout = 10 * time.Minute
 
 // Get fetches the modules of a configuration that come from Git, and theirs, into the folder beside it, and writes the
-// lock file. What is locked is fetched as it is locked; with update every repository is asked for what its reference is now.
+// lock file. What is locked is fetched as it is locked; with update every repository is asked for what its reference is
+// now.
 func Get(ctx context.Context, path string, update bool, say func(string)) (*Configuration, hcl.Diagnostics) {
 	c := &Configuration{Cluster: &config.Cluster{}, parser: hclparse.NewParser()}
 	defer func() { c.Files = c.parser.Files() }()
@@ -33,7 +34,16 @@ func Get(ctx context.Context, path string, update bool, say func(string)) (*Conf
 	if err != nil {
 		return c, hcl.Diagnostics{problem(nil, "Lock file that cannot be read", "%v", err)}
 	}
-	g := &getter{ctx: ctx, c: c, root: dir, update: update, before: locks, now: map[string]lock{}, say: say, folders: map[string]bool{}}
+	g := &getter{
+		ctx:     ctx,
+		c:       c,
+		root:    dir,
+		update:  update,
+		before:  locks,
+		now:     map[string]lock{},
+		say:     say,
+		folders: map[string]bool{},
+	}
 	diags := g.folder(dir, paths)
 	if diags.HasErrors() {
 		return c, diags
@@ -132,7 +142,8 @@ func (g *getter) fetch(r *repository, dir string, old lock) error {
 			return fmt.Errorf("fetch %s: %w", r.id(), err)
 		}
 	}
-	if _, err := git(ctx, "-C", clone, "-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach", commit); err != nil {
+	if _, err := git(ctx, "-C", clone, "-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach",
+		commit); err != nil {
 		return fmt.Errorf("fetch %s: %w", r.id(), err)
 	}
 	if err := os.RemoveAll(filepath.Join(clone, ".git")); err != nil {
@@ -143,7 +154,14 @@ func (g *getter) fetch(r *repository, dir string, old lock) error {
 		return err
 	}
 	if old.hash != "" && !g.update && hash != old.hash {
-		return fmt.Errorf("fetch %s: commit %s has the hash %s, and %s says %s: the repository does not give what it gave", r.id(), commit, hash, lockFile, old.hash)
+		return fmt.Errorf(
+			"fetch %s: commit %s has the hash %s, and %s says %s: the repository does not give what it gave",
+			r.id(),
+			commit,
+			hash,
+			lockFile,
+			old.hash,
+		)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -163,7 +181,8 @@ func resolveRef(ctx context.Context, clone, ref string) (string, error) {
 		tries = []string{"HEAD"}
 	}
 	for _, try := range tries {
-		if out, err := git(ctx, "-C", clone, "rev-parse", "--quiet", "--verify", "--end-of-options", try+"^{commit}"); err == nil {
+		if out, err := git(ctx, "-C", clone, "rev-parse", "--quiet", "--verify", "--end-of-options", try+
+			"^{commit}"); err == nil {
 			return strings.TrimSpace(out), nil
 		}
 	}
@@ -173,7 +192,12 @@ func resolveRef(ctx context.Context, clone, ref string) (string, error) {
 // git runs git, which asks nobody anything and speaks no protocols but these.
 func git(ctx context.Context, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, "git", args...)
-	c.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:http:ssh:git:file", "GIT_LFS_SKIP_SMUDGE=1")
+	c.Env = append(
+		os.Environ(),
+		"GIT_TERMINAL_PROMPT=0",
+		"GIT_ALLOW_PROTOCOL=https:http:ssh:git:file",
+		"GIT_LFS_SKIP_SMUDGE=1",
+	)
 	c.WaitDelay = 5 * time.Second
 	var out, problems strings.Builder
 	c.Stdout, c.Stderr = &out, &problems

@@ -28,7 +28,14 @@ func newForge(t *testing.T) forge {
 func (f forge) git(args ...string) {
 	f.t.Helper()
 	c := exec.Command("git", args...)
-	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
+	c.Env = append(
+		os.Environ(),
+		"GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_AUTHOR_NAME=a",
+		"GIT_AUTHOR_EMAIL=a@example.com",
+		"GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.com",
+	)
 	if out, err := c.CombinedOutput(); err != nil {
 		f.t.Fatalf("git %v: %v\n%s", args, err, out)
 	}
@@ -163,7 +170,8 @@ func TestARepositoryThatDoesNotGiveWhatIsLockedIsRefused(t *testing.T) {
 func TestAReferenceThatIsNotThereIsSaidAtItsLine(t *testing.T) {
 	dir := newForge(t).folder("v9")
 	_, diags := load.Get(t.Context(), dir, false, func(string) {})
-	if len(diags) != 1 || !strings.Contains(diags[0].Detail, `"v9"`) || diags[0].Subject == nil || diags[0].Subject.Start.Line != 2 {
+	if len(diags) != 1 || !strings.Contains(diags[0].Detail, `"v9"`) || diags[0].Subject == nil ||
+		diags[0].Subject.Start.Line != 2 {
 		t.Errorf("%v", diags)
 	}
 }

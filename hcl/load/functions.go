@@ -17,39 +17,56 @@ import (
 func Functions(dir string, now time.Time) map[string]function.Function {
 	f := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
-		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc, "signum": stdlib.SignumFunc,
+		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc,
+		"signum": stdlib.SignumFunc,
 
-		"chomp": stdlib.ChompFunc, "format": boundedFormat(stdlib.FormatFunc), "formatlist": boundedFormat(stdlib.FormatListFunc), "indent": indentFunc,
+		"chomp": stdlib.ChompFunc, "format": boundedFormat(stdlib.FormatFunc),
+		"formatlist": boundedFormat(stdlib.FormatListFunc), "indent": indentFunc,
 		"join": stdlib.JoinFunc, "lower": stdlib.LowerFunc, "upper": stdlib.UpperFunc, "title": stdlib.TitleFunc,
 		"regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc, "replace": replaceFunc, "split": stdlib.SplitFunc,
-		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "trim": stdlib.TrimFunc, "trimprefix": stdlib.TrimPrefixFunc,
-		"trimsuffix": stdlib.TrimSuffixFunc, "trimspace": stdlib.TrimSpaceFunc, "startswith": affix(true), "endswith": affix(false),
+		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "trim": stdlib.TrimFunc,
+		"trimprefix": stdlib.TrimPrefixFunc,
+		"trimsuffix": stdlib.TrimSuffixFunc, "trimspace": stdlib.TrimSpaceFunc, "startswith": affix(true),
+		"endswith":    affix(false),
 		"strcontains": strContainsFunc,
 
-		"chunklist": stdlib.ChunklistFunc, "coalesce": coalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
-		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": stdlib.DistinctFunc, "element": stdlib.ElementFunc,
-		"flatten": stdlib.FlattenFunc, "index": indexFunc, "keys": stdlib.KeysFunc, "values": stdlib.ValuesFunc, "length": lengthFunc,
+		"chunklist": stdlib.ChunklistFunc, "coalesce": coalesceFunc, "coalescelist": stdlib.CoalesceListFunc,
+		"compact": stdlib.CompactFunc,
+		"concat":  stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": stdlib.DistinctFunc,
+		"element": stdlib.ElementFunc,
+		"flatten": stdlib.FlattenFunc, "index": indexFunc, "keys": stdlib.KeysFunc, "values": stdlib.ValuesFunc,
+		"length": lengthFunc,
 		"lookup": lookupFunc, "merge": stdlib.MergeFunc, "range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc,
-		"setintersection": stdlib.SetIntersectionFunc, "setproduct": setProductFunc, "setsubtract": stdlib.SetSubtractFunc,
-		"setunion": stdlib.SetUnionFunc, "slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "zipmap": stdlib.ZipmapFunc,
+		"setintersection": stdlib.SetIntersectionFunc, "setproduct": setProductFunc,
+		"setsubtract": stdlib.SetSubtractFunc,
+		"setunion":    stdlib.SetUnionFunc, "slice": stdlib.SliceFunc, "sort": stdlib.SortFunc,
+		"zipmap":  stdlib.ZipmapFunc,
 		"alltrue": allTrueFunc, "anytrue": anyTrueFunc, "one": oneFunc, "sum": sumFunc,
 		"matchkeys": matchKeysFunc, "transpose": transposeFunc,
 
 		"csvdecode": withoutBOM(stdlib.CSVDecodeFunc), "jsonencode": stdlib.JSONEncodeFunc,
 		"jsondecode": withoutBOM(stdlib.JSONDecodeFunc),
 		"yamlencode": yamlEncodeFunc, "yamldecode": yamlDecodeFunc,
-		"base64encode": base64EncodeFunc, "base64decode": base64DecodeFunc, "urlencode": urlEncodeFunc, "urldecode": urlDecodeFunc,
-		"base64gzip": base64GzipFunc, "base64gunzip": base64GunzipFunc, "textencodebase64": textEncodeFunc, "textdecodebase64": textDecodeFunc,
-		"bcrypt": bcryptFunc, "rsadecrypt": rsaDecryptFunc,
-		"sha256": hashFunc("sha256", false), "sha512": hashFunc("sha512", false), "sha1": hashFunc("sha1", false), "md5": hashFunc("md5", false),
+		"base64encode": base64EncodeFunc, "base64decode": base64DecodeFunc, "urlencode": urlEncodeFunc,
+		"urldecode":  urlDecodeFunc,
+		"base64gzip": base64GzipFunc, "base64gunzip": base64GunzipFunc, "textencodebase64": textEncodeFunc,
+		"textdecodebase64": textDecodeFunc,
+		"bcrypt":           bcryptFunc, "rsadecrypt": rsaDecryptFunc,
+		"sha256": hashFunc(
+			"sha256",
+			false,
+		), "sha512": hashFunc("sha512", false), "sha1": hashFunc("sha1", false), "md5": hashFunc("md5", false),
 		"base64sha256": hashFunc("sha256", true), "base64sha512": hashFunc("sha512", true), "uuidv5": uuidV5Func,
 
 		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc, "timecmp": timeCompareFunc,
 
-		"cidrhost": cidrHostFunc, "cidrnetmask": cidrNetmaskFunc, "cidrsubnet": cidrSubnetFunc, "cidrsubnets": cidrSubnetsFunc,
+		"cidrhost": cidrHostFunc, "cidrnetmask": cidrNetmaskFunc, "cidrsubnet": cidrSubnetFunc,
+		"cidrsubnets": cidrSubnetsFunc,
 
 		"tostring": to(cty.String), "tonumber": to(cty.Number), "tobool": to(cty.Bool),
-		"tolist": to(cty.List(cty.DynamicPseudoType)), "toset": to(cty.Set(cty.DynamicPseudoType)), "tomap": to(cty.Map(cty.DynamicPseudoType)),
+		"tolist": to(
+			cty.List(cty.DynamicPseudoType),
+		), "toset": to(cty.Set(cty.DynamicPseudoType)), "tomap": to(cty.Map(cty.DynamicPseudoType)),
 		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc, "nonsensitive": marking(false), "sensitive": marking(true),
 		"issensitive": isSensitiveFunc, "ephemeralasnull": ephemeralAsNullFunc, "type": typeFunc,
 
@@ -87,8 +104,17 @@ func to(want cty.Type) function.Function {
 // marking makes the functions that hide a value, or say that it may be shown.
 func marking(hide bool) function.Function {
 	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowDynamicType: true, AllowMarked: true}},
-		Type:   func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
+		Params: []function.Parameter{
+			{
+				Name:             "v",
+				Type:             cty.DynamicPseudoType,
+				AllowNull:        true,
+				AllowUnknown:     true,
+				AllowDynamicType: true,
+				AllowMarked:      true,
+			},
+		},
+		Type: func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			if hide {
 				return args[0].Mark(block.Sensitive), nil

@@ -16,8 +16,11 @@ func anyList(name string) function.Parameter {
 
 // indexFunc returns where a value is in a list or tuple.
 var indexFunc = function.New(&function.Spec{
-	Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType, AllowNull: true, AllowDynamicType: true}},
-	Type:   function.StaticReturnType(cty.Number),
+	Params: []function.Parameter{
+		{Name: "list", Type: cty.DynamicPseudoType},
+		{Name: "value", Type: cty.DynamicPseudoType, AllowNull: true, AllowDynamicType: true},
+	},
+	Type: function.StaticReturnType(cty.Number),
 	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
 		if ty := a[0].Type(); !ty.IsListType() && !ty.IsTupleType() {
 			return cty.NilVal, function.NewArgErrorf(0, "must be a list")
@@ -59,7 +62,13 @@ func equal(a, b cty.Value) cty.Value {
 
 // coalesceFunc returns the first argument that is neither null nor an empty string.
 var coalesceFunc = function.New(&function.Spec{
-	VarParam: &function.Parameter{Name: "vals", Type: cty.DynamicPseudoType, AllowUnknown: true, AllowDynamicType: true, AllowNull: true},
+	VarParam: &function.Parameter{
+		Name:             "vals",
+		Type:             cty.DynamicPseudoType,
+		AllowUnknown:     true,
+		AllowDynamicType: true,
+		AllowNull:        true,
+	},
 	Type: func(a []cty.Value) (cty.Type, error) {
 		types := make([]cty.Type, len(a))
 		for i, v := range a {
@@ -90,8 +99,14 @@ var coalesceFunc = function.New(&function.Spec{
 
 // lookupFunc is lookup(map, key, fallback); without a fallback a missing key is an error.
 var lookupFunc = function.New(&function.Spec{
-	Params:   []function.Parameter{{Name: "map", Type: cty.DynamicPseudoType}, {Name: "key", Type: cty.String}},
-	VarParam: &function.Parameter{Name: "fallback", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowDynamicType: true},
+	Params: []function.Parameter{{Name: "map", Type: cty.DynamicPseudoType}, {Name: "key", Type: cty.String}},
+	VarParam: &function.Parameter{
+		Name:             "fallback",
+		Type:             cty.DynamicPseudoType,
+		AllowNull:        true,
+		AllowUnknown:     true,
+		AllowDynamicType: true,
+	},
 	Type: func(a []cty.Value) (cty.Type, error) {
 		if len(a) > 3 {
 			return cty.NilType, errors.New("lookup takes a map, a key and a fallback")

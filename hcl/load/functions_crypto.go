@@ -54,7 +54,10 @@ var rsaDecryptFunc = function.New(&function.Spec{
 		}
 		raw, err := ssh.ParseRawPrivateKey([]byte(a[1].AsString()))
 		if err != nil {
-			return cty.NilVal, function.NewArgError(1, errors.New("is no private key in PEM, or one that has a passphrase"))
+			return cty.NilVal, function.NewArgError(
+				1,
+				errors.New("is no private key in PEM, or one that has a passphrase"),
+			)
 		}
 		key, ok := raw.(*rsa.PrivateKey)
 		if !ok {

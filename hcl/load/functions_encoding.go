@@ -19,7 +19,10 @@ import (
 )
 
 var (
-	base64EncodeFunc = text(1, func(a []string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(a[0])), nil })
+	base64EncodeFunc = text(
+		1,
+		func(a []string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(a[0])), nil },
+	)
 	base64DecodeFunc = text(1, func(a []string) (string, error) {
 		out, err := base64.StdEncoding.DecodeString(a[0])
 		if err != nil {
@@ -32,7 +35,12 @@ var (
 	})
 	urlEncodeFunc = text(1, func(a []string) (string, error) { return url.QueryEscape(a[0]), nil })
 	uuidV5Func    = text(2, func(a []string) (string, error) {
-		spaces := map[string]uuid.UUID{"dns": uuid.NameSpaceDNS, "url": uuid.NameSpaceURL, "oid": uuid.NameSpaceOID, "x500": uuid.NameSpaceX500}
+		spaces := map[string]uuid.UUID{
+			"dns":  uuid.NameSpaceDNS,
+			"url":  uuid.NameSpaceURL,
+			"oid":  uuid.NameSpaceOID,
+			"x500": uuid.NameSpaceX500,
+		}
 		space, ok := spaces[a[0]]
 		if !ok {
 			var err error

@@ -67,7 +67,10 @@ func templateStringFunc(f map[string]function.Function) function.Function {
 		return v.WithMarks(marks), err
 	}
 	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "ref", Type: customdecode.ExpressionClosureType}, {Name: "vars", Type: cty.DynamicPseudoType}},
+		Params: []function.Parameter{
+			{Name: "ref", Type: customdecode.ExpressionClosureType},
+			{Name: "vars", Type: cty.DynamicPseudoType},
+		},
 		Type: func(a []cty.Value) (cty.Type, error) {
 			if !a[1].IsWhollyKnown() {
 				return cty.DynamicPseudoType, nil
@@ -94,13 +97,24 @@ func renderTemplate(f map[string]function.Function, content, name string, given 
 	for it := given.ElementIterator(); it.Next(); {
 		k, v := it.Element()
 		if !hclsyntax.ValidIdentifier(k.AsString()) {
-			return cty.DynamicVal, function.NewArgErrorf(1, "%q is no name of a variable: one starts with a letter and has letters, digits, dashes and underscores", k.AsString())
+			return cty.DynamicVal, function.NewArgErrorf(
+				1,
+				"%q is no name of a variable: one starts with a letter and has letters, digits, dashes and underscores",
+				k.AsString(),
+			)
 		}
 		vars[k.AsString()] = v
 	}
 	for _, t := range expr.Variables() {
 		if _, ok := vars[t.RootName()]; !ok {
-			return cty.DynamicVal, function.NewArgErrorf(1, "has no key %q, which %s refers to in line %d.%s", t.RootName(), name, t.SourceRange().Start.Line, block.Suggest(t.RootName(), sortedKeys(vars)))
+			return cty.DynamicVal, function.NewArgErrorf(
+				1,
+				"has no key %q, which %s refers to in line %d.%s",
+				t.RootName(),
+				name,
+				t.SourceRange().Start.Line,
+				block.Suggest(t.RootName(), sortedKeys(vars)),
+			)
 		}
 	}
 	inner := map[string]function.Function{}
@@ -110,7 +124,14 @@ func renderTemplate(f map[string]function.Function, content, name string, given 
 			continue
 		}
 		inner[fn] = function.New(&function.Spec{
-			VarParam: &function.Parameter{Name: "any", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowDynamicType: true, AllowMarked: true},
+			VarParam: &function.Parameter{
+				Name:             "any",
+				Type:             cty.DynamicPseudoType,
+				AllowNull:        true,
+				AllowUnknown:     true,
+				AllowDynamicType: true,
+				AllowMarked:      true,
+			},
 			Type: func([]cty.Value) (cty.Type, error) {
 				return cty.NilType, fmt.Errorf("a template cannot render another: %s is not there in %s", fn, name)
 			},

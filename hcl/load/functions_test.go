@@ -144,7 +144,8 @@ func functionScope(t *testing.T) *hcl.EvalContext {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"hello.txt": "Hello World", "sub/a.yaml": "a: 1", "sub/deep/b.yaml": "b: 2", "c.yml": "c: 3", "binary.bin": "\xff\xfe", "empty.txt": "",
+		"hello.txt": "Hello World", "sub/a.yaml": "a: 1", "sub/deep/b.yaml": "b: 2", "c.yml": "c: 3",
+		"binary.bin": "\xff\xfe", "empty.txt": "",
 		"backends.tftpl": "%{ for addr in ip_addrs ~}\nbackend ${addr}:${port}\n%{ endfor ~}\n", "list.tftpl": "${list}", "self.tftpl": `${templatefile("self.tftpl", {})}`,
 		"config.tftpl": "${yamlencode({ backends = [for a in ip_addrs : \"${a}:${port}\"] })}",
 	} {
@@ -159,15 +160,22 @@ func functionScope(t *testing.T) *hcl.EvalContext {
 	t.Setenv("HOME", "/home/me")
 	functions := Functions(dir, time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC))
 	return &hcl.EvalContext{Functions: functions, Variables: map[string]cty.Value{
-		"unknown":         cty.DynamicVal,
-		"unknown_string":  cty.UnknownVal(cty.String),
-		"unknown_list":    cty.UnknownVal(cty.List(cty.String)),
-		"has_unknown":     cty.ListVal([]cty.Value{cty.StringVal("a"), cty.UnknownVal(cty.String)}),
-		"maybe":           cty.UnknownVal(cty.Bool),
-		"secret":          cty.StringVal("hidden").Mark(block.Sensitive),
-		"secrets":         cty.ObjectVal(map[string]cty.Value{"a": cty.StringVal("hidden").Mark(block.Sensitive)}),
-		"null_list":       cty.NullVal(cty.List(cty.String)),
-		"local":           cty.ObjectVal(map[string]cty.Value{"template": cty.StringVal("Hello, ${name}!"), "number": cty.NumberIntVal(1), "bad": cty.StringVal("${"), "unknown": cty.UnknownVal(cty.String)}),
+		"unknown":        cty.DynamicVal,
+		"unknown_string": cty.UnknownVal(cty.String),
+		"unknown_list":   cty.UnknownVal(cty.List(cty.String)),
+		"has_unknown":    cty.ListVal([]cty.Value{cty.StringVal("a"), cty.UnknownVal(cty.String)}),
+		"maybe":          cty.UnknownVal(cty.Bool),
+		"secret":         cty.StringVal("hidden").Mark(block.Sensitive),
+		"secrets":        cty.ObjectVal(map[string]cty.Value{"a": cty.StringVal("hidden").Mark(block.Sensitive)}),
+		"null_list":      cty.NullVal(cty.List(cty.String)),
+		"local": cty.ObjectVal(
+			map[string]cty.Value{
+				"template": cty.StringVal("Hello, ${name}!"),
+				"number":   cty.NumberIntVal(1),
+				"bad":      cty.StringVal("${"),
+				"unknown":  cty.UnknownVal(cty.String),
+			},
+		),
 		"crlf":            cty.StringVal("hello\r\n\r\n"),
 		"accented":        cty.StringVal("e\u0301te\u0301"),
 		"family":          cty.StringVal("👩‍👩‍👧‍👦"),
@@ -211,8 +219,11 @@ func TestRSADecryptTakesEveryFormOfAKey(t *testing.T) {
 	}
 	functions := Functions(".", time.Now())
 	ciphertext := cty.StringVal(base64.StdEncoding.EncodeToString(sealed))
-	for _, block := range []*pem.Block{{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}, {Type: "PRIVATE KEY", Bytes: pkcs8}} {
-		v, err := functions["rsadecrypt"].Call([]cty.Value{ciphertext, cty.StringVal(string(pem.EncodeToMemory(block)))})
+	for _, block := range []*pem.Block{{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)},
+		{Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		v, err := functions["rsadecrypt"].Call(
+			[]cty.Value{ciphertext, cty.StringVal(string(pem.EncodeToMemory(block)))},
+		)
 		if err != nil || v.AsString() != "hunter2" {
 			t.Errorf("%s: %v, %v", block.Type, v, err)
 		}
@@ -244,14 +255,27 @@ func TestEachRunHasItsOwnTimeAndUUID(t *testing.T) {
 
 // FuzzYAML: what yamlencode writes, yamldecode reads back as it was.
 func FuzzYAML(f *testing.F) {
-	for _, s := range []string{"", "a", "a\nb", "a\n\n", " a\nb", "a: b", "\x00", "- x", "é\u2028", "a\n  \n b\n\n\n", "#", "\t\n", "a\r\nb", "\ufeffa\nb", "~", "1e3", "0x10", "yes"} {
+	for _, s := range []string{"", "a", "a\nb", "a\n\n", " a\nb", "a: b", "\x00", "- x", "é\u2028", "a\n  \n b\n\n\n",
+		"#", "\t\n", "a\r\nb", "\ufeffa\nb", "~", "1e3", "0x10", "yes"} {
 		f.Add(s, 1.5, true)
 	}
 	f.Fuzz(func(t *testing.T, s string, n float64, nested bool) {
 		text := cty.StringVal(s) // normalized
-		v := cty.ObjectVal(map[string]cty.Value{"text": text, "list": cty.TupleVal([]cty.Value{text, cty.EmptyTupleVal, cty.TupleVal([]cty.Value{text})}), "empty": cty.EmptyObjectVal})
+		v := cty.ObjectVal(
+			map[string]cty.Value{
+				"text":  text,
+				"list":  cty.TupleVal([]cty.Value{text, cty.EmptyTupleVal, cty.TupleVal([]cty.Value{text})}),
+				"empty": cty.EmptyObjectVal,
+			},
+		)
 		if n == n && n < 1e300 && n > -1e300 {
-			v = cty.ObjectVal(map[string]cty.Value{"v": v, "number": cty.NumberFloatVal(n), s + "k": cty.NullVal(cty.DynamicPseudoType)})
+			v = cty.ObjectVal(
+				map[string]cty.Value{
+					"v":      v,
+					"number": cty.NumberFloatVal(n),
+					s + "k":  cty.NullVal(cty.DynamicPseudoType),
+				},
+			)
 		}
 		if nested {
 			v = cty.TupleVal([]cty.Value{v, text})

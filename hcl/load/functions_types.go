@@ -15,7 +15,14 @@ import (
 )
 
 // anything accepts every value as it is.
-var anything = function.Parameter{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowDynamicType: true, AllowMarked: true}
+var anything = function.Parameter{
+	Name:             "v",
+	Type:             cty.DynamicPseudoType,
+	AllowNull:        true,
+	AllowUnknown:     true,
+	AllowDynamicType: true,
+	AllowMarked:      true,
+}
 
 // isSensitiveFunc reports whether a value is sensitive as a whole.
 var isSensitiveFunc = function.New(&function.Spec{

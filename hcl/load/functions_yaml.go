@@ -78,7 +78,8 @@ func encodeYAML(out *strings.Builder, v cty.Value, depth int, inside bool) error
 			}
 			first = false
 			out.WriteString(quoteYAML(key.AsString()) + ":")
-			if err := encodeBehind(out, element, depth, element.Type().IsListType() || element.Type().IsSetType() || element.Type().IsTupleType()); err != nil {
+			if err := encodeBehind(out, element, depth, element.Type().IsListType() || element.Type().IsSetType() ||
+				element.Type().IsTupleType()); err != nil {
 				return err
 			}
 		}
@@ -116,7 +117,8 @@ func encodeBehind(out *strings.Builder, v cty.Value, depth int, sequence bool) e
 
 // writeYAMLText writes text of several lines as a literal block where that keeps it as it is, and quotes all others.
 func writeYAMLText(out *strings.Builder, s, indent string) {
-	if !strings.Contains(s, "\n") || strings.ContainsRune(" \t\n", rune(s[0])) || strings.Trim(s, "\n") == "" || unprintable(s) {
+	if !strings.Contains(s, "\n") || strings.ContainsRune(" \t\n", rune(s[0])) || strings.Trim(s, "\n") == "" ||
+		unprintable(s) {
 		out.WriteString(quoteYAML(s) + "\n")
 		return
 	}
@@ -143,11 +145,29 @@ func writeYAMLText(out *strings.Builder, s, indent string) {
 
 func unprintable(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
-		return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == 0x85 || r == 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0x80 && r < 0xa0
+		return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == 0x85 || r == 0xa0 || r == 0x2028 || r == 0x2029 ||
+			r == 0xfeff ||
+			r >= 0x80 && r < 0xa0
 	})
 }
 
-var yamlEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\t': `\t`, '\r': `\r`, 0: `\0`, '\a': `\a`, '\b': `\b`, '\v': `\v`, '\f': `\f`, 0x1b: `\e`, 0x85: `\N`, 0xa0: `\_`, 0x2028: `\L`, 0x2029: `\P`}
+var yamlEscapes = map[rune]string{
+	'"':    `\"`,
+	'\\':   `\\`,
+	'\n':   `\n`,
+	'\t':   `\t`,
+	'\r':   `\r`,
+	0:      `\0`,
+	'\a':   `\a`,
+	'\b':   `\b`,
+	'\v':   `\v`,
+	'\f':   `\f`,
+	0x1b:   `\e`,
+	0x85:   `\N`,
+	0xa0:   `\_`,
+	0x2028: `\L`,
+	0x2029: `\P`,
+}
 
 func quoteYAML(s string) string {
 	var b strings.Builder

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzLoad reads configurations in both syntaxes: whatever is in them becomes values or diagnostics, of which a report can
-// be made.
+// FuzzLoad reads configurations in both syntaxes: whatever is in them becomes values or diagnostics, of which a report
+// can be made.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`cluster "c" { pod_cidrs = ["10.244.0.0/16"] }
 variable "n" { type = number
@@ -24,7 +24,8 @@ workload "w" {
 	f.Add([]byte(`locals { a = local.b
  b = local.a }`))
 	f.Add([]byte(`output "x" { value = [for k, v in { a = 1 } : "${k}=${v}" if v > 0] }`))
-	for _, pattern := range []string{"testdata/corpus/*.hcl", "testdata/corpus/*.json", "testdata/corpus/module*/main.hcl"} {
+	for _, pattern := range []string{"testdata/corpus/*.hcl", "testdata/corpus/*.json",
+		"testdata/corpus/module*/main.hcl"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			f.Fatal(err)

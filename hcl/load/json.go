@@ -75,7 +75,8 @@ func iteratorsIn(name string, expr hcl.Expression, list []string, depth int) []s
 			list = append(list, word)
 		}
 		if word == "iterator" {
-			if v, more := p.Value.Value(nil); !more.HasErrors() && v.Type().FriendlyName() == "string" && v.IsKnown() && !v.IsNull() {
+			if v, more := p.Value.Value(nil); !more.HasErrors() && v.Type().FriendlyName() == "string" && v.IsKnown() &&
+				!v.IsNull() {
 				list = append(list, v.AsString())
 			}
 		}

@@ -31,10 +31,11 @@ type Options struct {
 	VarFiles []string // in order, before Vars
 	Environ  []string // as os.Environ
 
-	Now       time.Time                     // of the run, which timestamp() gives; zero means the time of the call
-	Programs  bool                          // run those of data "external"; otherwise what they say is unknown
-	Texts     map[string]string             // of files, by absolute path, in place of what is on the disk
-	Module    bool                          // the folder may be a module: it needs no cluster block, and values that nobody gives are unknown
+	Now      time.Time         // of the run, which timestamp() gives; zero means the time of the call
+	Programs bool              // run those of data "external"; otherwise what they say is unknown
+	Texts    map[string]string // of files, by absolute path, in place of what is on the disk
+	// the folder may be a module: it needs no cluster block, and values that nobody gives are unknown
+	Module    bool
 	Values    map[string]cty.Value          // of variables, stronger than all others
 	Overrides map[string]cty.Value          // what data blocks give, by address, instead of being read
 	Live      map[LiveObject]map[string]any // objects of the cluster that were read; nil for one that is not there
@@ -74,7 +75,18 @@ func (o Options) now() time.Time {
 // Load reads, evaluates and validates a configuration. The Configuration is never
 // nil, so that diagnostics can be printed with their source.
 func Load(o Options) (*Configuration, hcl.Diagnostics) {
-	c := &Configuration{Cluster: &config.Cluster{}, Dir: o.Path, parser: hclparse.NewParser(), headers: map[config.Source]*hcl.Range{}, texts: o.Texts, module: o.Module, programs: o.Programs, overrides: o.Overrides, live: o.Live, now: o.now()}
+	c := &Configuration{
+		Cluster:   &config.Cluster{},
+		Dir:       o.Path,
+		parser:    hclparse.NewParser(),
+		headers:   map[config.Source]*hcl.Range{},
+		texts:     o.Texts,
+		module:    o.Module,
+		programs:  o.Programs,
+		overrides: o.Overrides,
+		live:      o.Live,
+		now:       o.now(),
+	}
 	defer func() { c.Files = c.parser.Files() }()
 	paths, dir, err := files(o.Path)
 	c.Dir = dir
@@ -103,7 +115,15 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 	for _, b := range blocks {
 		if b.Type == "cluster" {
 			if clusters++; clusters > 1 {
-				diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Second cluster block", Detail: "The files of a folder are one configuration, of one cluster.", Subject: b.DefRange.Ptr()})
+				diags = append(
+					diags,
+					&hcl.Diagnostic{
+						Severity: hcl.DiagError,
+						Summary:  "Second cluster block",
+						Detail:   "The files of a folder are one configuration, of one cluster.",
+						Subject:  b.DefRange.Ptr(),
+					},
+				)
 			}
 		}
 	}
@@ -111,7 +131,14 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 		return c, diags
 	}
 	if clusters == 0 {
-		return c, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No cluster block", Detail: fmt.Sprintf("The configuration in %s has no cluster \"NAME\" { … } block.", dir)})
+		return c, append(
+			diags,
+			&hcl.Diagnostic{
+				Severity: hcl.DiagError,
+				Summary:  "No cluster block",
+				Detail:   fmt.Sprintf("The configuration in %s has no cluster \"NAME\" { … } block.", dir),
+			},
+		)
 	}
 	diags = append(diags, block.Validate(c.Cluster, func(s config.Source) *hcl.Range { return c.headers[s] })...)
 	if o.Made != nil && !diags.HasErrors() {
@@ -173,7 +200,10 @@ func (c *Configuration) read(paths []string) (blocks hcl.Blocks, diags hcl.Diagn
 	for _, path := range paths {
 		text, err := c.text(path)
 		if err != nil {
-			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "File that cannot be read", Detail: err.Error()})
+			diags = append(
+				diags,
+				&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "File that cannot be read", Detail: err.Error()},
+			)
 			continue
 		}
 		f, more := parse(c.parser, text, path)
@@ -211,12 +241,19 @@ func files(path string) ([]string, string, error) {
 	}
 	var list []string
 	for _, e := range entries {
-		if name := e.Name(); !e.IsDir() && (strings.HasSuffix(name, Extension) || strings.HasSuffix(name, JSONExtension)) && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, TestExtension) {
+		if name := e.Name(); !e.IsDir() &&
+			(strings.HasSuffix(name, Extension) || strings.HasSuffix(name, JSONExtension)) &&
+			!strings.HasPrefix(name, ".") &&
+			!strings.HasSuffix(name, TestExtension) {
 			list = append(list, filepath.Join(path, name))
 		}
 	}
 	if len(list) == 0 {
-		return nil, path, fmt.Errorf("there is no *%s file in %s; see the examples, or name the folder as an argument", Extension, path)
+		return nil, path, fmt.Errorf(
+			"there is no *%s file in %s; see the examples, or name the folder as an argument",
+			Extension,
+			path,
+		)
 	}
 	sort.Strings(list)
 	return list, path, nil

@@ -71,7 +71,9 @@ func readLocks(path string) (map[string]lock, error) {
 // writeLocks replaces a lock file.
 func writeLocks(path string, locks map[string]lock) error {
 	f := hclwrite.NewEmptyFile()
-	f.Body().AppendUnstructuredTokens(hclwrite.Tokens{{Type: 0, Bytes: []byte("# Made by clusterctl get. Keep it with the configuration: it says which content its modules have.\n")}})
+	f.Body().
+		AppendUnstructuredTokens(hclwrite.Tokens{{Type: 0, Bytes: []byte("# Made by clusterctl get. Keep it with the " +
+			"configuration: it says which content its modules have.\n")}})
 	for _, source := range slices.Sorted(maps.Keys(locks)) {
 		f.Body().AppendNewline()
 		body := f.Body().AppendNewBlock("module", []string{source}).Body()

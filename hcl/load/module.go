@@ -43,12 +43,27 @@ func decodeCall(b *hcl.Block) (*call, hcl.Diagnostics) {
 	}
 	source, ok := attributes["source"]
 	if !ok {
-		return c, append(diags, problem(c.at, "Module without a source", "Say where the module is: source = \"./FOLDER\" or source = \"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\"."))
+		return c, append(
+			diags,
+			problem(
+				c.at,
+				"Module without a source",
+				"Say where the module is: source = \"./FOLDER\" or source = "+
+					"\"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\".",
+			),
+		)
 	}
 	c.at = source.Expr.Range().Ptr()
 	v, more := source.Expr.Value(nil)
 	if more.HasErrors() || v.IsNull() || v.Type() != cty.String {
-		return c, append(diags, problem(c.at, "Invalid source", "A module's source is a text without references: it is fetched before anything is evaluated."))
+		return c, append(
+			diags,
+			problem(
+				c.at,
+				"Invalid source",
+				"A module's source is a text without references: it is fetched before anything is evaluated.",
+			),
+		)
 	}
 	c.source = v.AsString()
 	return c, diags
@@ -107,7 +122,10 @@ func (e *evaluator) enter(n *node, key string, path []string) (diags hcl.Diagnos
 		child := newEvaluator(e.c, dir, e.root().dir)
 		child.parent, child.call, child.instance, child.depth, child.fetched = e, n, i, e.depth+1, e.fetched
 		child.prefix = e.prefix + key + i.Suffix() + "."
-		child.context.Module, child.context.ModuleNames = child.prefix, append(slices.Clone(e.context.ModuleNames), n.name)
+		child.context.Module, child.context.ModuleNames = child.prefix, append(
+			slices.Clone(e.context.ModuleNames),
+			n.name,
+		)
 		if i.Repeated() {
 			child.context.ModuleNames = append(child.context.ModuleNames, i.Key)
 		}
@@ -131,12 +149,34 @@ func (e *evaluator) checkInputs(c *call) (diags hcl.Diagnostics) {
 	names := e.kinds["var"].names()
 	for _, name := range slices.Sorted(maps.Keys(c.inputs)) {
 		if e.nodes["var."+name] == nil {
-			diags = append(diags, problem(c.inputs[name].NameRange.Ptr(), "Unknown input", "The module %s has no variable %q.%s", c.source, name, block.Suggest(name, names)))
+			diags = append(
+				diags,
+				problem(
+					c.inputs[name].NameRange.Ptr(),
+					"Unknown input",
+					"The module %s has no variable %q.%s",
+					c.source,
+					name,
+					block.Suggest(name, names),
+				),
+			)
 		}
 	}
 	for _, name := range names {
 		if v := e.nodes["var."+name]; v.variable.fallback == nil && c.inputs[name] == nil {
-			diags = append(diags, problem(e.call.at.Ptr(), "Missing input", "The module %s needs a value for its variable %q (%s:%d): write %s = … in this block.", c.source, name, v.at.Filename, v.at.Start.Line, name))
+			diags = append(
+				diags,
+				problem(
+					e.call.at.Ptr(),
+					"Missing input",
+					"The module %s needs a value for its variable %q (%s:%d): write %s = … in this block.",
+					c.source,
+					name,
+					v.at.Filename,
+					v.at.Start.Line,
+					name,
+				),
+			)
 		}
 	}
 	return diags
@@ -168,7 +208,17 @@ func (e *evaluator) outputsOf(n *node, t hcl.Traversal, path []string) (diags hc
 		}
 		if child.nodes["output."+name] == nil {
 			if i == 0 {
-				diags = append(diags, problem(at, "Unknown reference", "The module %s has no output %q.%s", n.call.source, name, block.Suggest(name, child.kinds["output"].names())))
+				diags = append(
+					diags,
+					problem(
+						at,
+						"Unknown reference",
+						"The module %s has no output %q.%s",
+						n.call.source,
+						name,
+						block.Suggest(name, child.kinds["output"].names()),
+					),
+				)
 			}
 			continue
 		}
@@ -177,7 +227,8 @@ func (e *evaluator) outputsOf(n *node, t hcl.Traversal, path []string) (diags hc
 	return diags
 }
 
-// meant are the instances and the output that a reference such as module.x["a"].y names; the name is empty when it may be any.
+// meant are the instances and the output that a reference such as module.x["a"].y names; the name is empty when it may
+// be any.
 func (c *call) meant(t hcl.Traversal) (children []*evaluator, name string, at *hcl.Range) {
 	children = c.children
 	rest := t[min(2, len(t)):]
@@ -248,7 +299,15 @@ func (e *evaluator) source(c *call) (string, hcl.Blocks, hcl.Diagnostics) {
 		return "", nil, hcl.Diagnostics{problem(c.at, "Module that cannot be used", "%s", sentence(err.Error()))}
 	}
 	if e.depth >= maxDepth || slices.Contains(e.chain(), dir) {
-		return "", nil, hcl.Diagnostics{problem(c.at, "Module inside itself", "The folder %s is a module that contains itself: %s.", dir, strings.Join(append(e.chain(), dir), " → "))}
+		return "", nil, hcl.Diagnostics{
+			problem(
+				c.at,
+				"Module inside itself",
+				"The folder %s is a module that contains itself: %s.",
+				dir,
+				strings.Join(append(e.chain(), dir), " → "),
+			),
+		}
 	}
 	paths, _, err := files(dir)
 	if err != nil {
@@ -257,7 +316,15 @@ func (e *evaluator) source(c *call) (string, hcl.Blocks, hcl.Diagnostics) {
 	blocks, diags := e.c.read(paths)
 	for _, b := range blocks {
 		if b.Type == "cluster" {
-			diags = append(diags, problem(b.DefRange.Ptr(), "Cluster in a module", "The cluster block stands at the top: a module has machines, workloads and objects for it. Give the module what it must know of the cluster as inputs."))
+			diags = append(
+				diags,
+				problem(
+					b.DefRange.Ptr(),
+					"Cluster in a module",
+					"The cluster block stands at the top: a module has machines, workloads and objects for it. Give "+
+						"the module what it must know of the cluster as inputs.",
+				),
+			)
 		}
 	}
 	return dir, blocks, diags

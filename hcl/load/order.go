@@ -18,7 +18,11 @@ func (n *node) repeats(t hcl.Traversal) hcl.Diagnostics {
 		return nil
 	}
 	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: fmt.Sprintf("%s outside %s", t.RootName(), by),
-		Detail: fmt.Sprintf("%s is known in a block with %s = …, and this has none.", t.RootName(), by), Subject: t.SourceRange().Ptr()}}
+		Detail: fmt.Sprintf(
+			"%s is known in a block with %s = …, and this has none.",
+			t.RootName(),
+			by,
+		), Subject: t.SourceRange().Ptr()}}
 }
 
 // has reports whether a block has an attribute.
@@ -48,7 +52,11 @@ func (e *evaluator) before(n *node, path []string) (diags hcl.Diagnostics) {
 		}
 		if len(keys) == 0 {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Unknown reference",
-				Detail: fmt.Sprintf("There is no %s.%s", address, block.Suggest(address, slices.Sorted(maps.Keys(e.addresses)))), Subject: a.Expr.Range().Ptr()})
+				Detail: fmt.Sprintf(
+					"There is no %s.%s",
+					address,
+					block.Suggest(address, slices.Sorted(maps.Keys(e.addresses))),
+				), Subject: a.Expr.Range().Ptr()})
 		}
 	}
 	return diags

@@ -14,7 +14,18 @@ import (
 
 // roots are the words at the start of references to what is declared, and bound those that have a meaning without it.
 var (
-	roots = []string{"var", "local", "cluster", "machine", "image", "workload", "storage_class", "load_balancer", "module", "data"}
+	roots = []string{
+		"var",
+		"local",
+		"cluster",
+		"machine",
+		"image",
+		"workload",
+		"storage_class",
+		"load_balancer",
+		"module",
+		"data",
+	}
 	bound = []string{"path", "each", "count", "self"}
 )
 
@@ -42,7 +53,12 @@ func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Dia
 	root := t.RootName()
 	if words := append(slices.Clone(roots), bound...); !slices.Contains(words, root) {
 		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unknown reference",
-			Detail: fmt.Sprintf("Nothing is called %q.%s References start with one of %s.", root, block.Suggest(root, words), strings.Join(words, ", ")), Subject: t.SourceRange().Ptr()}}
+			Detail: fmt.Sprintf(
+				"Nothing is called %q.%s References start with one of %s.",
+				root,
+				block.Suggest(root, words),
+				strings.Join(words, ", "),
+			), Subject: t.SourceRange().Ptr()}}
 	}
 	if slices.Contains(bound, root) {
 		return e.nodes[from].repeats(t)
@@ -66,7 +82,12 @@ func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Dia
 		what = root
 	}
 	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unknown reference",
-		Detail: fmt.Sprintf("There is no %s %q.%s", what, name, block.Suggest(name, e.kinds[root].names())), Subject: t.SourceRange().Ptr()}}
+		Detail: fmt.Sprintf(
+			"There is no %s %q.%s",
+			what,
+			name,
+			block.Suggest(name, e.kinds[root].names()),
+		), Subject: t.SourceRange().Ptr()}}
 }
 
 // names are those that a kind's nodes have, sorted.
@@ -119,8 +140,8 @@ func (n *node) references() []hcl.Traversal {
 	return bodyReferences(body, nil)
 }
 
-// bodyReferences returns what the expressions of a body refer to. bound are the names that dynamic blocks around it give
-// to their elements. What depends_on names is not a value: see order.go.
+// bodyReferences returns what the expressions of a body refer to. bound are the names that dynamic blocks around it
+// give to their elements. What depends_on names is not a value: see order.go.
 func bodyReferences(body *hclsyntax.Body, bound []string) []hcl.Traversal {
 	var list []hcl.Traversal
 	add := func(expr hclsyntax.Expression, bound []string) {

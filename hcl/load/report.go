@@ -64,7 +64,11 @@ type Value struct {
 func (c *Configuration) Report(diags hcl.Diagnostics) Report {
 	r := Report{FormatVersion: "1.0", Valid: !diags.HasErrors(), Diagnostics: []Diagnostic{}}
 	for _, d := range diags {
-		out := Diagnostic{Severity: "error", Summary: config.Mask(d.Summary, c.secrets()), Detail: clipped(config.Mask(d.Detail, c.secrets()))}
+		out := Diagnostic{
+			Severity: "error",
+			Summary:  config.Mask(d.Summary, c.secrets()),
+			Detail:   clipped(config.Mask(d.Detail, c.secrets())),
+		}
 		if d.Severity == hcl.DiagWarning {
 			out.Severity = "warning"
 			r.WarningCount++
@@ -82,10 +86,12 @@ func (c *Configuration) Report(diags hcl.Diagnostics) Report {
 
 func position(p hcl.Pos) Position { return Position{p.Line, p.Column, p.Byte} }
 
-// snippet is the lines that a diagnostic is about, nil when the file is not at hand or they are longer than anybody reads.
+// snippet is the lines that a diagnostic is about, nil when the file is not at hand or they are longer than anybody
+// reads.
 func (c *Configuration) snippet(d *hcl.Diagnostic) *Snippet {
 	f := c.Files[d.Subject.Filename]
-	if f == nil || d.Subject.Start.Byte > len(f.Bytes) || d.Subject.End.Byte > len(f.Bytes) || d.Subject.End.Byte < d.Subject.Start.Byte {
+	if f == nil || d.Subject.Start.Byte > len(f.Bytes) || d.Subject.End.Byte > len(f.Bytes) ||
+		d.Subject.End.Byte < d.Subject.Start.Byte {
 		return nil
 	}
 	start, end := d.Subject.Start.Byte, d.Subject.End.Byte
@@ -97,7 +103,13 @@ func (c *Configuration) snippet(d *hcl.Diagnostic) *Snippet {
 	if to-from > maxSnippet {
 		return nil
 	}
-	s := &Snippet{Code: string(f.Bytes[from:to]), StartLine: d.Subject.Start.Line, HighlightStartOffset: start - from, HighlightEndOffset: end - from, Values: []Value{}}
+	s := &Snippet{
+		Code:                 string(f.Bytes[from:to]),
+		StartLine:            d.Subject.Start.Line,
+		HighlightStartOffset: start - from,
+		HighlightEndOffset:   end - from,
+		Values:               []Value{},
+	}
 	if nav, ok := f.Nav.(interface{ ContextString(offset int) string }); ok {
 		if text := nav.ContextString(start); text != "" {
 			s.Context = &text

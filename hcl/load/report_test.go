@@ -49,21 +49,29 @@ output "x" { value = machine.m.nothing }
 
 func TestAReportOfNothingIsValid(t *testing.T) {
 	text, err := json.Marshal((&load.Configuration{}).Report(nil))
-	if want := `{"format_version":"1.0","valid":true,"error_count":0,"warning_count":0,"diagnostics":[]}`; err != nil || string(text) != want {
+	if want := `{"format_version":"1.0","valid":true,"error_count":0,"warning_count":0,"diagnostics":[]}`; err != nil ||
+		string(text) != want {
 		t.Errorf("%s, %v", text, err)
 	}
 }
 
-// What programs generate may have lines and values of megabytes: an error says where, and shows no more than somebody reads.
+// What programs generate may have lines and values of megabytes: an error says where, and shows no more than somebody
+// reads.
 func TestErrorsAboutLongLinesAreShort(t *testing.T) {
 	dir := t.TempDir()
-	text := "cluster \"home\" {}\nmachine \"a\" {\n  address = \"192.0.2.1\"\n  roles   = [\"control-plane\"]\n  labels  = { a = \"" + strings.Repeat("x", 300_000) + "\" }\n}\n"
+	text := "cluster \"home\" {}\nmachine \"a\" {\n  address = \"192.0.2.1\"\n  roles   = [\"control-plane\"]\n  " +
+		"labels  = { a = \"" + strings.Repeat(
+		"x",
+		300_000,
+	) + "\" }\n}\n"
 	if err := os.WriteFile(filepath.Join(dir, "cluster.hcl"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, diags := load.Load(load.Options{Path: dir})
 	var out strings.Builder
-	if err := c.Print(&out, diags, 0, false); err != nil || !strings.Contains(out.String(), "cluster.hcl line 5") || !strings.Contains(out.String(), "must be no more than 63") || out.Len() > 4000 {
+	if err := c.Print(&out, diags, 0, false); err != nil || !strings.Contains(out.String(), "cluster.hcl line 5") ||
+		!strings.Contains(out.String(), "must be no more than 63") ||
+		out.Len() > 4000 {
 		t.Errorf("%v: the error has %d bytes: %.3000s", err, out.Len(), out.String())
 	}
 	report, err := json.Marshal(c.Report(diags))

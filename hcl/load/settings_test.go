@@ -91,20 +91,26 @@ storage_class "local" {
 func TestSettingsAreReadInBothSyntaxes(t *testing.T) {
 	for name, text := range map[string]string{"cluster.hcl": settingsHCL, "cluster.hcl.json": settingsJSON} {
 		c := loaded(t, map[string]string{name: text}).Cluster
-		manager, kubelet, dns := daemons.DefaultControllerManager(), daemons.DefaultKubeletSettings(), daemons.DefaultDNS()
+		manager, kubelet, dns := daemons.DefaultControllerManager(), daemons.DefaultKubeletSettings(),
+			daemons.DefaultDNS()
 		c.Controllers.Over(&manager)
 		c.Kubelet.Over(&kubelet)
 		c.DNS.Settings.Over(&dns)
-		if manager.NodeMonitorPeriod != 2*time.Second || manager.UnhealthyZoneThreshold != 0.5 || strings.Join(manager.Controllers, " ") != "* -job" {
+		if manager.NodeMonitorPeriod != 2*time.Second || manager.UnhealthyZoneThreshold != 0.5 ||
+			strings.Join(manager.Controllers, " ") != "* -job" {
 			t.Errorf("%s: controllers %+v", name, manager)
 		}
-		if kubelet.MaxPods != 40 || kubelet.ImageMinimumGCAge.Duration != 90*time.Minute || !*kubelet.SerializeImagePulls || kubelet.SystemReserved["cpu"] != "1" || len(kubelet.EvictionHard) != 4 {
+		if kubelet.MaxPods != 40 || kubelet.ImageMinimumGCAge.Duration != 90*time.Minute ||
+			!*kubelet.SerializeImagePulls ||
+			kubelet.SystemReserved["cpu"] != "1" ||
+			len(kubelet.EvictionHard) != 4 {
 			t.Errorf("%s: kubelet %+v", name, kubelet)
 		}
 		proxy := daemons.DefaultIngress()
 		if in := c.Ingress; in == nil || in.Class != "web" || in.DefaultClass || in.NodeSelector["edge"] != "yes" {
 			t.Errorf("%s: ingress %+v", name, in)
-		} else if in.Settings.Over(&proxy); proxy.HTTPPort != 8080 || proxy.ReadTimeout != 2*time.Minute || proxy.HTTPSPort != 443 {
+		} else if in.Settings.Over(&proxy); proxy.HTTPPort != 8080 || proxy.ReadTimeout != 2*time.Minute ||
+			proxy.HTTPSPort != 443 {
 			t.Errorf("%s: ingress %+v", name, proxy)
 		}
 		if c.DNS.Replicas != 3 || dns.Upstream[0] != "10.0.0.53" || len(c.Scheduler.Names()) > 0 {
@@ -120,11 +126,18 @@ func TestAStorageClassIsAnObjectOfTheCluster(t *testing.T) {
 	c := loaded(t, map[string]string{"cluster.hcl": settingsHCL}).Cluster
 	want := map[string]any{
 		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "clusterctl.local/directory",
-		"metadata":      map[string]any{"name": "local", "labels": map[string]any{"a": "b"}, "annotations": map[string]any{"storageclass.kubernetes.io/is-default-class": "true"}},
+		"metadata": map[string]any{
+			"name":        "local",
+			"labels":      map[string]any{"a": "b"},
+			"annotations": map[string]any{"storageclass.kubernetes.io/is-default-class": "true"},
+		},
 		"reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true,
-		"allowedTopologies": []any{map[string]any{"matchLabelExpressions": []any{map[string]any{"key": "zone", "values": []any{"x", "y"}}}}},
+		"allowedTopologies": []any{
+			map[string]any{"matchLabelExpressions": []any{map[string]any{"key": "zone", "values": []any{"x", "y"}}}},
+		},
 	}
-	if len(c.Objects) != 1 || c.Objects[0].Address != "storage_class.local" || !reflect.DeepEqual(c.Objects[0].Content, want) {
+	if len(c.Objects) != 1 || c.Objects[0].Address != "storage_class.local" ||
+		!reflect.DeepEqual(c.Objects[0].Content, want) {
 		t.Errorf("got %+v", c.Objects)
 	}
 }

@@ -105,12 +105,18 @@ func decodeTest(path string, body hcl.Body) (*Test, hcl.Diagnostics) {
 			continue
 		}
 		if slices.ContainsFunc(t.Runs, func(other *TestRun) bool { return other.Name == r.Name }) {
-			diags = append(diags, problem(b.LabelRanges[0].Ptr(), "Duplicate run", "There is already a run %q in this file.", r.Name))
+			diags = append(
+				diags,
+				problem(b.LabelRanges[0].Ptr(), "Duplicate run", "There is already a run %q in this file.", r.Name),
+			)
 		}
 		if a, ok := inner.Attributes["command"]; ok {
 			word := hcl.ExprAsKeyword(a.Expr)
 			if r.Apply = word == "apply"; word != "apply" && word != "plan" {
-				diags = append(diags, problem(a.Expr.Range().Ptr(), "Unknown command", "A run's command is plan or apply."))
+				diags = append(
+					diags,
+					problem(a.Expr.Range().Ptr(), "Unknown command", "A run's command is plan or apply."),
+				)
 			}
 		}
 		if a, ok := inner.Attributes["expect_failures"]; ok {
@@ -137,7 +143,10 @@ func decodeTest(path string, body hcl.Body) (*Test, hcl.Diagnostics) {
 
 // Load loads the configuration of a run. before is what runs before it gave, by name.
 func (r *TestRun) Load(o Options, before map[string]cty.Value) (*Configuration, hcl.Diagnostics) {
-	scope := &hcl.EvalContext{Functions: Functions(o.Path, o.now()), Variables: map[string]cty.Value{"run": cty.ObjectVal(before)}}
+	scope := &hcl.EvalContext{
+		Functions: Functions(o.Path, o.now()),
+		Variables: map[string]cty.Value{"run": cty.ObjectVal(before)},
+	}
 	o.Values, o.Overrides = map[string]cty.Value{}, map[string]cty.Value{}
 	var diags hcl.Diagnostics
 	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
@@ -190,7 +199,16 @@ func (r *TestRun) Unexpected(diags hcl.Diagnostics) (list hcl.Diagnostics) {
 	}
 	for _, address := range r.Expect {
 		if !failed[address] {
-			list = append(list, problem(nil, "Failure that was expected", "Every condition of %s holds in run %q, and one should not.", address, r.Name))
+			list = append(
+				list,
+				problem(
+					nil,
+					"Failure that was expected",
+					"Every condition of %s holds in run %q, and one should not.",
+					address,
+					r.Name,
+				),
+			)
 		}
 	}
 	return list

@@ -54,8 +54,14 @@ var (
 
 func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 	content, diags := block.Explained(b.Body).Content(&hcl.BodySchema{
-		Attributes: []hcl.AttributeSchema{{Name: "type"}, {Name: "default"}, {Name: "description"}, {Name: "sensitive"}, {Name: "nullable"}},
-		Blocks:     []hcl.BlockHeaderSchema{{Type: "validation"}},
+		Attributes: []hcl.AttributeSchema{
+			{Name: "type"},
+			{Name: "default"},
+			{Name: "description"},
+			{Name: "sensitive"},
+			{Name: "nullable"},
+		},
+		Blocks: []hcl.BlockHeaderSchema{{Type: "validation"}},
 	})
 	v := &variable{ty: cty.DynamicPseudoType, nullable: true}
 	if a, ok := content.Attributes["type"]; ok {
@@ -74,7 +80,15 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 			value, more := a.Expr.Value(nil)
 			diags = append(diags, more...)
 			if more.HasErrors() || value.Type() != cty.Bool || value.IsNull() {
-				diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid " + name, Detail: "Write true or false.", Subject: a.Expr.Range().Ptr()})
+				diags = append(
+					diags,
+					&hcl.Diagnostic{
+						Severity: hcl.DiagError,
+						Summary:  "Invalid " + name,
+						Detail:   "Write true or false.",
+						Subject:  a.Expr.Range().Ptr(),
+					},
+				)
 				continue
 			}
 			*target = value.True()
@@ -86,7 +100,10 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 		}})
 		diags = append(diags, more...)
 		if !more.HasErrors() {
-			v.validations = append(v.validations, validation{c.Attributes["condition"].Expr, c.Attributes["error_message"].Expr})
+			v.validations = append(
+				v.validations,
+				validation{c.Attributes["condition"].Expr, c.Attributes["error_message"].Expr},
+			)
 		}
 	}
 	return v, diags
@@ -117,7 +134,14 @@ func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]given
 	for _, path := range append(auto, o.VarFiles...) {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "File of variables that cannot be read", Detail: err.Error()})
+			diags = append(
+				diags,
+				&hcl.Diagnostic{
+					Severity: hcl.DiagError,
+					Summary:  "File of variables that cannot be read",
+					Detail:   err.Error(),
+				},
+			)
 			continue
 		}
 		f, more := parse(parser, text, path)
@@ -138,7 +162,14 @@ func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]given
 	for _, pair := range o.Vars {
 		name, text, ok := strings.Cut(pair, "=")
 		if !ok {
-			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid -var", Detail: fmt.Sprintf("%q is not name=value.", pair)})
+			diags = append(
+				diags,
+				&hcl.Diagnostic{
+					Severity: hcl.DiagError,
+					Summary:  "Invalid -var",
+					Detail:   fmt.Sprintf("%q is not name=value.", pair),
+				},
+			)
 			continue
 		}
 		values[name] = givenValue{text: text, from: "-var " + name}
@@ -149,8 +180,17 @@ func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]given
 	known := e.kinds["var"].names()
 	for name, g := range values {
 		if _, ok := e.nodes["var."+name]; !ok {
-			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value for a variable that is not declared",
-				Detail: fmt.Sprintf("%s sets %q, and the configuration has no variable %q.%s", g.from, name, name, block.Suggest(name, known)), Subject: g.at})
+			diags = append(
+				diags,
+				&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value for a variable that is not declared",
+					Detail: fmt.Sprintf(
+						"%s sets %q, and the configuration has no variable %q.%s",
+						g.from,
+						name,
+						name,
+						block.Suggest(name, known),
+					), Subject: g.at},
+			)
 		}
 	}
 	return values, diags
@@ -185,8 +225,19 @@ func (e *evaluator) variable(n *node) (cty.Value, hcl.Diagnostics) {
 		e.c.uncertain = true
 		return cty.UnknownVal(v.ty), diags
 	default:
-		return cty.DynamicVal, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No value for a variable",
-			Detail: fmt.Sprintf("Variable %q has no default. Give it a value with -var '%s=…', in a file named by -var-file or *%s, or in the environment as %s%s.", n.name, n.name, AutoExtension, EnvPrefix, n.name), Subject: n.at.Ptr()})
+		return cty.DynamicVal, append(
+			diags,
+			&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No value for a variable",
+				Detail: fmt.Sprintf(
+					"Variable %q has no default. Give it a value with -var '%s=…', in a file named by -var-file or "+
+						"*%s, or in the environment as %s%s.",
+					n.name,
+					n.name,
+					AutoExtension,
+					EnvPrefix,
+					n.name,
+				), Subject: n.at.Ptr()},
+		)
 	}
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
@@ -197,11 +248,28 @@ func (e *evaluator) variable(n *node) (cty.Value, hcl.Diagnostics) {
 	}
 	value, err := convert.Convert(value, v.ty)
 	if err != nil {
-		return cty.DynamicVal, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value of the wrong type",
-			Detail: fmt.Sprintf("Variable %q, from %s: %v. Its type is %s.", n.name, g.from, err, typeexpr.TypeString(v.ty)), Subject: at})
+		return cty.DynamicVal, append(
+			diags,
+			&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value of the wrong type",
+				Detail: fmt.Sprintf(
+					"Variable %q, from %s: %v. Its type is %s.",
+					n.name,
+					g.from,
+					err,
+					typeexpr.TypeString(v.ty),
+				), Subject: at},
+		)
 	}
 	if value.IsNull() && !v.nullable {
-		return cty.DynamicVal, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Null for a variable", Detail: fmt.Sprintf("Variable %q must not be null.", n.name), Subject: at})
+		return cty.DynamicVal, append(
+			diags,
+			&hcl.Diagnostic{
+				Severity: hcl.DiagError,
+				Summary:  "Null for a variable",
+				Detail:   fmt.Sprintf("Variable %q must not be null.", n.name),
+				Subject:  at,
+			},
+		)
 	}
 	if v.sensitive {
 		e.c.hidden = true
@@ -212,7 +280,10 @@ func (e *evaluator) variable(n *node) (cty.Value, hcl.Diagnostics) {
 }
 
 func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Range) (diags hcl.Diagnostics) {
-	scope := &hcl.EvalContext{Functions: e.functions, Variables: map[string]cty.Value{"var": cty.ObjectVal(map[string]cty.Value{n.name: value})}}
+	scope := &hcl.EvalContext{
+		Functions: e.functions,
+		Variables: map[string]cty.Value{"var": cty.ObjectVal(map[string]cty.Value{n.name: value})},
+	}
 	for _, rule := range v.validations {
 		result, more := rule.condition.Value(scope)
 		diags = append(diags, more...)
@@ -225,7 +296,15 @@ func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Rang
 			continue // it is judged when a plan is made
 		}
 		if err != nil || result.IsNull() || !result.IsKnown() {
-			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid condition", Detail: "A validation's condition must be true or false.", Subject: rule.condition.Range().Ptr()})
+			diags = append(
+				diags,
+				&hcl.Diagnostic{
+					Severity: hcl.DiagError,
+					Summary:  "Invalid condition",
+					Detail:   "A validation's condition must be true or false.",
+					Subject:  rule.condition.Range().Ptr(),
+				},
+			)
 			continue
 		}
 		if result.True() {
@@ -234,10 +313,20 @@ func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Rang
 		message, more := rule.message.Value(scope)
 		diags = append(diags, more...)
 		if message.ContainsMarked() {
-			message = cty.StringVal("The value is not valid. The rule's message has the sensitive value in it and is not shown.")
+			message = cty.StringVal(
+				"The value is not valid. The rule's message has the sensitive value in it and is not shown.",
+			)
 		}
 		if text, err := convert.Convert(message, cty.String); err == nil && !text.IsNull() && text.IsKnown() {
-			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value for variable " + n.name, Detail: text.AsString(), Subject: at})
+			diags = append(
+				diags,
+				&hcl.Diagnostic{
+					Severity: hcl.DiagError,
+					Summary:  "Invalid value for variable " + n.name,
+					Detail:   text.AsString(),
+					Subject:  at,
+				},
+			)
 		}
 	}
 	return diags

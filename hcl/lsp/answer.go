@@ -80,7 +80,8 @@ func define(s *server, at place) any {
 		return []location{s.locate(d)}
 	}
 	for _, d := range s.declarations(at.path) { // the source of a module
-		if folder := moduleFolder(d); folder != "" && d.body.Attributes["source"].SrcRange.Start.Byte <= at.offset && to <= d.body.Attributes["source"].SrcRange.End.Byte {
+		if folder := moduleFolder(d); folder != "" && d.body.Attributes["source"].SrcRange.Start.Byte <= at.offset &&
+			to <= d.body.Attributes["source"].SrcRange.End.Byte {
 			if inner := s.index(folder); len(inner) > 0 {
 				return []location{s.locate(inner[0])}
 			}

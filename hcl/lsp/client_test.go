@@ -129,7 +129,12 @@ func (c *client) open(name, text string) map[string]any {
 	c.t.Helper()
 	at := strings.Index(text, "|")
 	text = strings.Replace(text, "|", "", 1)
-	c.say("textDocument/didOpen", map[string]any{"textDocument": map[string]any{"uri": c.uri(name), "languageId": "clusterctl", "version": 1, "text": text}})
+	c.say(
+		"textDocument/didOpen",
+		map[string]any{
+			"textDocument": map[string]any{"uri": c.uri(name), "languageId": "clusterctl", "version": 1, "text": text},
+		},
+	)
 	return map[string]any{"textDocument": map[string]any{"uri": c.uri(name)}, "position": positionOf(text, at)}
 }
 

@@ -23,11 +23,25 @@ func complete(s *server, at place) any {
 	case len(frames) == 0:
 		for _, name := range slices.Sorted(maps.Keys(block.TopLevel())) {
 			_, doc := block.Fields(name, nil)
-			items = append(items, item{Label: name, Kind: kindClass, Documentation: doc, InsertText: name + strings.Repeat(` ""`, block.TopLevel()[name]) + " "})
+			items = append(
+				items,
+				item{
+					Label:         name,
+					Kind:          kindClass,
+					Documentation: doc,
+					InsertText:    name + strings.Repeat(` ""`, block.TopLevel()[name]) + " ",
+				},
+			)
 		}
 	default:
 		for _, f := range fieldsAt(frames) {
-			i := item{Label: f.Name, Kind: kindProperty, Detail: f.Type, Documentation: f.Doc, InsertText: f.Name + " = "}
+			i := item{
+				Label:         f.Name,
+				Kind:          kindProperty,
+				Detail:        f.Type,
+				Documentation: f.Doc,
+				InsertText:    f.Name + " = ",
+			}
 			if f.Block {
 				i.Kind, i.InsertText = kindClass, f.Name+strings.Repeat(` ""`, f.Labels)+" "
 			}
@@ -72,7 +86,10 @@ func (s *server) references(at place) []item {
 		}
 		for _, name := range load.FunctionNames() {
 			call, meaning := load.FunctionMeaning(name)
-			items = append(items, item{Label: name, Kind: kindFunction, Detail: call, Documentation: meaning, InsertText: name + "("})
+			items = append(
+				items,
+				item{Label: name, Kind: kindFunction, Detail: call, Documentation: meaning, InsertText: name + "("},
+			)
 		}
 		return items
 	}
@@ -162,7 +179,8 @@ func moduleFolder(d declaration) string {
 		return ""
 	}
 	v, diags := d.body.Attributes["source"].Expr.Value(nil)
-	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.String || !strings.HasPrefix(v.AsString(), ".") {
+	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.String ||
+		!strings.HasPrefix(v.AsString(), ".") {
 		return ""
 	}
 	return filepath.Join(filepath.Dir(d.path), v.AsString())

@@ -48,11 +48,21 @@ func (s *server) declarations(path string) (list []declaration) {
 		return nil
 	}
 	for _, b := range body.Blocks {
-		d := declaration{root: b.Type, name: strings.Join(b.Labels, "."), path: path, at: b.DefRange(), whole: b.Range(), body: b.Body}
+		d := declaration{
+			root:  b.Type,
+			name:  strings.Join(b.Labels, "."),
+			path:  path,
+			at:    b.DefRange(),
+			whole: b.Range(),
+			body:  b.Body,
+		}
 		switch b.Type {
 		case "locals":
 			for name, a := range b.Body.Attributes {
-				list = append(list, declaration{root: "local", name: name, path: path, at: a.NameRange, whole: a.SrcRange})
+				list = append(
+					list,
+					declaration{root: "local", name: name, path: path, at: a.NameRange, whole: a.SrcRange},
+				)
 			}
 			continue
 		case "variable":

@@ -25,7 +25,11 @@ module "shop" {
 `
 
 func files() map[string]string {
-	return map[string]string{"cluster.hcl": cluster, "shop/shop.hcl": `output "host" { value = "x" }` + "\n", "web.hcl": ""}
+	return map[string]string{
+		"cluster.hcl":   cluster,
+		"shop/shop.hcl": `output "host" { value = "x" }` + "\n",
+		"web.hcl":       "",
+	}
 }
 
 func TestWhatIsWrongIsSaidOnEveryChange(t *testing.T) {
@@ -36,11 +40,27 @@ func TestWhatIsWrongIsSaidOnEveryChange(t *testing.T) {
 		list[0].Range.Start != (position{1, 18}) || list[0].Severity != 1 {
 		t.Errorf("opened: %+v", list)
 	}
-	c.say("textDocument/didChange", map[string]any{"textDocument": map[string]any{"uri": c.uri("web.hcl"), "version": 2}, "contentChanges": []any{map[string]any{"text": "workload \"web\" {\n  container \"a\" { image = local.imgae }\n}\n"}}})
+	c.say(
+		"textDocument/didChange",
+		map[string]any{
+			"textDocument": map[string]any{"uri": c.uri("web.hcl"), "version": 2},
+			"contentChanges": []any{
+				map[string]any{"text": "workload \"web\" {\n  container \"a\" { image = local.imgae }\n}\n"},
+			},
+		},
+	)
 	if list := c.wrong("web.hcl"); len(list) != 1 || !strings.Contains(list[0].Message, `Did you mean "image"`) {
 		t.Errorf("changed: %+v", list)
 	}
-	c.say("textDocument/didChange", map[string]any{"textDocument": map[string]any{"uri": c.uri("web.hcl"), "version": 3}, "contentChanges": []any{map[string]any{"range": textRange{position{1, 32}, position{1, 37}}, "text": "image"}}})
+	c.say(
+		"textDocument/didChange",
+		map[string]any{
+			"textDocument": map[string]any{"uri": c.uri("web.hcl"), "version": 3},
+			"contentChanges": []any{
+				map[string]any{"range": textRange{position{1, 32}, position{1, 37}}, "text": "image"},
+			},
+		},
+	)
 	if list := c.wrong("web.hcl"); len(list) != 0 {
 		t.Errorf("mended: %+v", list)
 	}
@@ -55,23 +75,31 @@ func TestCompletionOffersWhatMayStandThere(t *testing.T) {
 		text         string
 		offers, less string // words
 	}{
-		"blocks":                      {"wo|", "workload machine module data variable", "image_pull replicas upper"},
-		"attributes":                  {"workload \"w\" {\n  re|\n}\n", "replicas container for_each precondition depends_on", "local upper archive"},
-		"settings of a daemon":        {"cluster \"c\" {\n  kubelet {\n    |\n  }\n}\n", "max_pods eviction_hard pod_pids_limit", "node_monitor_period pod_cidrs"},
-		"settings of a machine":       {"machine \"m\" {\n  kubelet {\n    |\n  }\n}\n", "max_pods container_log_max_size", "roles"},
-		"settings beside others":      {"cluster \"c\" {\n  dns {\n    |\n  }\n}\n", "replicas upstream cache_ttl", "bind_address"},
-		"attributes inside":           {"workload \"w\" {\n  container \"c\" {\n    |\n  }\n}\n", "image ports readiness", "replicas container"},
-		"inside a dynamic block":      {"workload \"w\" {\n  dynamic \"volume\" {\n    content {\n      |\n    }\n  }\n}\n", "host_path empty_dir", "replicas"},
-		"of data by its kind":         {"data \"external\" \"x\" {\n  |\n}\n", "program query timeout", "path"},
-		"words and functions":         {"output \"x\" { value = |", "local var machine module upper cidrhost each", "replicas"},
-		"names":                       {"output \"x\" { value = machine.| }\n", "m", "zones upper"},
-		"names in a text":             {"output \"x\" { value = \"a ${local.|} b\" }\n", "image", "m"},
-		"names while a line is begun": {"workload \"w\" {\n  namespace = var.|\n  container \"c\" { image = \"x\" }\n}\n", "zones", "image"},
-		"attributes of a value":       {"output \"x\" { value = machine.m.| }\n", "name address roles labels", "image"},
-		"kinds of data":               {"output \"x\" { value = data.| }\n", "file", "motd"},
-		"names of data":               {"output \"x\" { value = data.file.| }\n", "motd", "file"},
-		"outputs of a module":         {"output \"x\" { value = module.shop.| }\n", "host", "source"},
-		"after an unfinished block":   {"machine \"n\" {\n  roles = [local.|", "image", "m"},
+		"blocks": {"wo|", "workload machine module data variable", "image_pull replicas upper"},
+		"attributes": {"workload \"w\" {\n  re|\n}\n", "replicas container for_each precondition " +
+			"depends_on", "local upper archive"},
+		"settings of a daemon": {"cluster \"c\" {\n  kubelet {\n    |\n  " +
+			"}\n}\n", "max_pods eviction_hard pod_pids_limit", "node_monitor_period pod_cidrs"},
+		"settings of a machine": {"machine \"m\" {\n  kubelet {\n    |\n  " +
+			"}\n}\n", "max_pods container_log_max_size", "roles"},
+		"settings beside others": {"cluster \"c\" {\n  dns {\n    |\n  " +
+			"}\n}\n", "replicas upstream cache_ttl", "bind_address"},
+		"attributes inside": {"workload \"w\" {\n  container \"c\" {\n    |\n  " +
+			"}\n}\n", "image ports readiness", "replicas container"},
+		"inside a dynamic block": {"workload \"w\" {\n  dynamic \"volume\" {\n    content {\n      |\n    }\n  " +
+			"}\n}\n", "host_path empty_dir", "replicas"},
+		"of data by its kind": {"data \"external\" \"x\" {\n  |\n}\n", "program query timeout", "path"},
+		"words and functions": {"output \"x\" { value = |", "local var machine module upper cidrhost " +
+			"each", "replicas"},
+		"names":           {"output \"x\" { value = machine.| }\n", "m", "zones upper"},
+		"names in a text": {"output \"x\" { value = \"a ${local.|} b\" }\n", "image", "m"},
+		"names while a line is begun": {"workload \"w\" {\n  namespace = var.|\n  container \"c\" { image = \"x\" " +
+			"}\n}\n", "zones", "image"},
+		"attributes of a value":     {"output \"x\" { value = machine.m.| }\n", "name address roles labels", "image"},
+		"kinds of data":             {"output \"x\" { value = data.| }\n", "file", "motd"},
+		"names of data":             {"output \"x\" { value = data.file.| }\n", "motd", "file"},
+		"outputs of a module":       {"output \"x\" { value = module.shop.| }\n", "host", "source"},
+		"after an unfinished block": {"machine \"n\" {\n  roles = [local.|", "image", "m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, files())
@@ -92,8 +120,9 @@ func TestCompletionOffersWhatMayStandThere(t *testing.T) {
 
 func TestHoverSaysWhatAWordMeans(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
-		"a block":        {"work|load \"w\" {}\n", "A Deployment with what belongs to it"},
-		"an attribute":   {"workload \"w\" {\n  repli|cas = 1\n}\n", "**replicas** number, default 1\n\nHow many pods."},
+		"a block": {"work|load \"w\" {}\n", "A Deployment with what belongs to it"},
+		"an attribute": {"workload \"w\" {\n  repli|cas = 1\n}\n", "**replicas** number, default 1\n\nHow many " +
+			"pods."},
 		"a block inside": {"workload \"w\" {\n  conta|iner \"c\" {}\n}\n", "A container of the pods."},
 		"a function":     {"output \"x\" { value = cidr|host(\"192.0.2.0/24\", 1) }\n", "`cidrhost(prefix, hostnum)`"},
 		"a reference":    {"output \"x\" { value = machine.|m.name }\n", "declared in cluster.hcl:2"},
@@ -166,7 +195,11 @@ func TestAnUnknownMethodAndADocumentThatIsNotOpenAreFailures(t *testing.T) {
 	if got := string(c.ask("textDocument/dance", nil)); !strings.Contains(got, "no method") {
 		t.Error(got)
 	}
-	if got := string(c.ask("textDocument/hover", map[string]any{"textDocument": map[string]any{"uri": c.uri("other.hcl")}})); !strings.Contains(got, "not open") {
+	if got := string(c.ask("textDocument/hover",
+		map[string]any{"textDocument": map[string]any{"uri": c.uri("other.hcl")}})); !strings.Contains(
+		got,
+		"not open",
+	) {
 		t.Error(got)
 	}
 	if got := string(c.ask("shutdown", nil)); got != "null" {
@@ -175,7 +208,8 @@ func TestAnUnknownMethodAndADocumentThatIsNotOpenAreFailures(t *testing.T) {
 }
 
 func TestAMessageThatIsTooLongIsRefused(t *testing.T) {
-	for _, text := range []string{"Content-Length: 99999999999\r\n\r\n", "Content-Length: -1\r\n\r\n", "Content-Length: x\r\n\r\n", strings.Repeat("a", 10000), "A: b\r\n\r\n"} {
+	for _, text := range []string{"Content-Length: 99999999999\r\n\r\n", "Content-Length: " +
+		"-1\r\n\r\n", "Content-Length: x\r\n\r\n", strings.Repeat("a", 10000), "A: b\r\n\r\n"} {
 		if _, err := read(bufio.NewReader(strings.NewReader(text))); err == nil {
 			t.Errorf("%.40q is read", text)
 		}

@@ -32,7 +32,10 @@ func around(text string, at int) (frames []frame, expression bool) {
 				line = nil
 			}
 			continue
-		case hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
+		case hclsyntax.TokenOBrack,
+			hclsyntax.TokenOParen,
+			hclsyntax.TokenTemplateInterp,
+			hclsyntax.TokenTemplateControl:
 			frames = append(frames, frame{})
 			continue
 		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
@@ -79,8 +82,8 @@ func wordByte(c byte) bool {
 	return c == '_' || c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// reference is the reference that a place is in, up to the end of the word at the place, as its parts, and where that word is.
-// What is in brackets is left out.
+// reference is the reference that a place is in, up to the end of the word at the place, as its parts, and where that
+// word is. What is in brackets is left out.
 func reference(text string, at int, whole bool) (parts []string, from, to int) {
 	to = at
 	for whole && to < len(text) && wordByte(text[to]) {

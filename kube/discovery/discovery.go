@@ -123,7 +123,11 @@ func (c *Client) groupsAt(path string) ([]apidiscovery.APIGroupDiscovery, error)
 		return nil, err
 	}
 	if list.Kind != "APIGroupDiscoveryList" {
-		return nil, fmt.Errorf("read the discovery document of %s: it is of kind %q, not APIGroupDiscoveryList", path, list.Kind)
+		return nil, fmt.Errorf(
+			"read the discovery document of %s: it is of kind %q, not APIGroupDiscoveryList",
+			path,
+			list.Kind,
+		)
 	}
 	return list.Items, nil
 }
@@ -202,8 +206,9 @@ func resources(gv schema.GroupVersion, v apidiscovery.APIVersionDiscovery) *meta
 		}
 		for _, s := range r.Subresources {
 			sub := metav1.APIResource{
-				Name: r.Resource + "/" + s.Subresource, SingularName: r.SingularResource, Namespaced: resource.Namespaced,
-				Verbs: s.Verbs,
+				Name: r.Resource + "/" + s.Subresource, SingularName: r.SingularResource,
+				Namespaced: resource.Namespaced,
+				Verbs:      s.Verbs,
 			}
 			if setKind(&sub, s.ResponseKind) {
 				list.APIResources = append(list.APIResources, sub)

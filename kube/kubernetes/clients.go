@@ -225,7 +225,9 @@ func (g coreClient) Secrets(namespace string) Collection[*corev1.Secret, *corev1
 }
 
 func (g coreClient) ServiceAccounts(namespace string) ServiceAccounts {
-	return serviceAccounts{newObjects[*corev1.ServiceAccount, *corev1.ServiceAccountList](g.rest, namespace, "serviceaccounts")}
+	return serviceAccounts{
+		newObjects[*corev1.ServiceAccount, *corev1.ServiceAccountList](g.rest, namespace, "serviceaccounts"),
+	}
 }
 
 func (g coreClient) Services(namespace string) WithStatus[*corev1.Service, *corev1.ServiceList] {

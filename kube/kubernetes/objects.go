@@ -35,7 +35,8 @@ type Objects[P Object, L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	Patch(
-		ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string,
+		ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions,
+		subresources ...string,
 	) (P, error)
 }
 
@@ -104,7 +105,12 @@ func (o objects[P, L]) Watch(ctx context.Context, opts metav1.ListOptions) (watc
 }
 
 func (o objects[P, L]) Patch(
-	ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string,
+	ctx context.Context,
+	name string,
+	kind types.PatchType,
+	data []byte,
+	opts metav1.PatchOptions,
+	subresources ...string,
 ) (P, error) {
 	into := empty[P]()
 	return into, o.patch(ctx, name, kind, data, &opts, into, subresources...)

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// A machine that hangs may keep its connection: sshd still answers while the agent, or the disk under it, does not. So an agent
-// that is at work says so, and who waits for it gives it up when nothing comes.
+// A machine that hangs may keep its connection: sshd still answers while the agent, or the disk under it, does not. So
+// an agent that is at work says so, and who waits for it gives it up when nothing comes.
 const (
 	// beat is how often the agent says that it is at work.
 	beat = 5 * time.Second
 	// silence is after how much of it an agent is given up.
 	silence = 45 * time.Second
-	// stuck is how long a single step may take before the agent no longer says that it is at work: more than any step allows itself.
+	// stuck is how long a single step may take before the agent no longer says that it is at work: more than any step
+	// allows itself.
 	stuck = 30 * time.Minute
 	// mostBeats is how often an agent says so of one step; one more than there can be, and one for the step before.
 	mostBeats = int(stuck/beat) + 2
@@ -65,7 +66,8 @@ func (a *alive) stop() {
 	a.done.Wait()
 }
 
-// watch closes the connection when nothing is heard for too long. heard is to be called whenever something is, stop at the end.
+// watch closes the connection when nothing is heard for too long. heard is to be called whenever something is, stop at
+// the end.
 func (c *Client) watch() (heard, stop func()) {
 	t := time.AfterFunc(silence, func() {
 		c.silent.Store(true)

@@ -170,7 +170,13 @@ func (c *Client) askOf(ctx context.Context, q request, steps []step.Step, progre
 	return c.exchange(ctx, q, frame, len(steps), progress)
 }
 
-func (c *Client) exchange(ctx context.Context, q request, frame []byte, steps int, progress func(Progress)) (answer, error) {
+func (c *Client) exchange(
+	ctx context.Context,
+	q request,
+	frame []byte,
+	steps int,
+	progress func(Progress),
+) (answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
 	heard, unwatch := c.watch()
@@ -185,8 +191,9 @@ func (c *Client) exchange(ctx context.Context, q request, frame []byte, steps in
 	return a, err
 }
 
-// wait reads up to the answer to q, which is about so many steps. heard is called whenever something has come. An agent tells of each step
-// once, and no longer than stuck that it is at work on one: one that goes on is none of ours, and would never end.
+// wait reads up to the answer to q, which is about so many steps. heard is called whenever something has come. An agent
+// tells of each step once, and no longer than stuck that it is at work on one: one that goes on is none of ours, and
+// would never end.
 func (c *Client) wait(q request, steps int, heard func(), progress func(Progress)) (answer, error) {
 	told, beats := 0, 0
 	for {
@@ -202,7 +209,11 @@ func (c *Client) wait(q request, steps int, heard func(), progress func(Progress
 			}
 		case frameProgress:
 			if told++; told > steps {
-				return answer{}, fmt.Errorf("it tells of more than the %d steps that it was given: the other side does not speak the agent's protocol", steps)
+				return answer{}, fmt.Errorf(
+					"it tells of more than the %d steps that it was given: the other side does not speak the agent's "+
+						"protocol",
+					steps,
+				)
 			}
 			beats = 0
 			var p Progress
@@ -242,7 +253,12 @@ func (c *Client) lost(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if c.silent.Load() {
-		return fmt.Errorf("%w: nothing has come from it for %s. See to its disks and its memory (journalctl -k there), then apply again", ErrHangs, silence)
+		return fmt.Errorf(
+			"%w: nothing has come from it for %s. See to its disks and its memory (journalctl -k there), then apply "+
+				"again",
+			ErrHangs,
+			silence,
+		)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }

@@ -50,12 +50,27 @@ func TestAMachineCannotForgeLines(t *testing.T) {
 			t.Errorf("%s is %q", what, text)
 		}
 	}
-	f, err := hostile(t, answer{Facts: &host.Facts{Hostname: forged, OS: forged, Addresses: []string{forged}, Sysctl: map[string]string{forged: forged},
-		Release: &host.Release{Version: forged}, Snapshot: &store.Outcome{Error: forged}, Survey: host.Survey{Listening: []host.Listener{{Process: forged}}}}}).Facts(t.Context())
+	f, err := hostile(
+		t,
+		answer{
+			Facts: &host.Facts{
+				Hostname:  forged,
+				OS:        forged,
+				Addresses: []string{forged},
+				Sysctl:    map[string]string{forged: forged},
+				Release: &host.Release{
+					Version: forged,
+				},
+				Snapshot: &store.Outcome{Error: forged},
+				Survey:   host.Survey{Listening: []host.Listener{{Process: forged}}},
+			},
+		},
+	).Facts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, text := range map[string]string{"host name": f.Hostname, "os": f.OS, "address": f.Addresses[0], "release": f.Release.Version,
+	for what, text := range map[string]string{"host name": f.Hostname, "os": f.OS, "address": f.Addresses[0],
+		"release":  f.Release.Version,
 		"snapshot": f.Snapshot.Error, "process": f.Listening[0].Process} {
 		plain(what, text)
 	}
@@ -77,7 +92,15 @@ func TestAMachineCannotForgeLines(t *testing.T) {
 
 // Files of a support bundle go into a folder of the machine's own.
 func TestAMachineCannotNameFilesOfOthers(t *testing.T) {
-	files := []support.File{{Name: "../m2/kernel.txt"}, {Name: "/etc/passwd"}, {Name: "a\x00b"}, {Name: "a/../../b"}, {Name: "journal/kubelet.log"}, {Name: ""}, {Name: `..\b`}}
+	files := []support.File{
+		{Name: "../m2/kernel.txt"},
+		{Name: "/etc/passwd"},
+		{Name: "a\x00b"},
+		{Name: "a/../../b"},
+		{Name: "journal/kubelet.log"},
+		{Name: ""},
+		{Name: `..\b`},
+	}
 	got, err := hostile(t, answer{Files: files}).Collect(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +117,9 @@ func TestAMachineCannotNameFilesOfOthers(t *testing.T) {
 // A snapshot's name becomes that of a file here, and is given to other machines.
 func TestAMachineCannotNameASnapshotElsewhere(t *testing.T) {
 	for _, name := range []string{"../../.ssh/x", "/etc/cron.d/x", "", ".", "..", "a\nb", ".hidden"} {
-		if a, err := hostile(t, answer{Store: &store.Answer{Snapshots: []store.Snapshot{{Name: name}}}}).Store(t.Context(), "", store.Request{Op: store.List}); err == nil {
+		if a, err := hostile(t,
+			answer{Store: &store.Answer{Snapshots: []store.Snapshot{{Name: name}}}}).Store(t.Context(), "",
+			store.Request{Op: store.List}); err == nil {
 			t.Errorf("%q is taken: %+v", name, a)
 		}
 	}
@@ -106,7 +131,8 @@ func TestAMachineCannotNameASnapshotElsewhere(t *testing.T) {
 // Who asks for a snapshot counts on one.
 func TestAnAnswerWithoutASnapshotIsAnError(t *testing.T) {
 	for _, op := range []string{store.Save, store.Check, store.FromData} {
-		if a, err := hostile(t, answer{Store: &store.Answer{}}).Store(t.Context(), "", store.Request{Op: op}); err == nil {
+		if a, err := hostile(t, answer{Store: &store.Answer{}}).Store(t.Context(), "",
+			store.Request{Op: op}); err == nil {
 			t.Errorf("%s: %+v", op, a)
 		}
 	}
@@ -199,7 +225,8 @@ func (a *again) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// What a run is told goes into its journal: a machine can neither fill the disk with that, nor keep the run from ending.
+// What a run is told goes into its journal: a machine can neither fill the disk with that, nor keep the run from
+// ending.
 func TestAMachineCannotGoOnForever(t *testing.T) {
 	frame := func(kind byte, payload string) *again {
 		var b bytes.Buffer
@@ -209,7 +236,9 @@ func TestAMachineCannotGoOnForever(t *testing.T) {
 		return &again{frame: b.Bytes(), most: 100_000}
 	}
 	told := 0
-	err := NewClient(says{frame(frameProgress, `{"index":0,"change":{"action":"+"}}`)}).Apply(t.Context(), []step.Step{&step.File{Path: "/a"}, &step.File{Path: "/b"}}, func(Progress) { told++ })
+	err := NewClient(
+		says{frame(frameProgress, `{"index":0,"change":{"action":"+"}}`)},
+	).Apply(t.Context(), []step.Step{&step.File{Path: "/a"}, &step.File{Path: "/b"}}, func(Progress) { told++ })
 	if err == nil || told > 2 {
 		t.Errorf("two steps were told of %d times: %v", told, err)
 	}
@@ -219,7 +248,8 @@ func TestAMachineCannotGoOnForever(t *testing.T) {
 	}
 }
 
-// FuzzClient gives a client bytes for what an agent says: it ends, with an answer or an error, and what it says of it is plain.
+// FuzzClient gives a client bytes for what an agent says: it ends, with an answer or an error, and what it says of it
+// is plain.
 func FuzzClient(f *testing.F) {
 	begin := func(kind byte, payload string) []byte {
 		var b bytes.Buffer
@@ -229,9 +259,16 @@ func FuzzClient(f *testing.F) {
 		return b.Bytes()
 	}
 	f.Add(begin(frameAnswer, `{"facts":{"hostname":"m1","snapshot":{"tried":"2026-11-23T08:00:00Z"}}}`))
-	f.Add(begin(frameAnswer, `{"changes":[{"action":"+","diff":["\u001b[2J"]}],"files":[{"name":"../x"}],"remains":{"name":"n","member":{}}}`))
+	f.Add(
+		begin(
+			frameAnswer,
+			`{"changes":[{"action":"+","diff":["\u001b[2J"]}],"files":[{"name":"../x"}],"remains":{"name":"n","member":{}}}`,
+		),
+	)
 	f.Add(begin(frameAnswer, `{"store":{"snapshots":[{"name":"../x"}]}}`))
-	f.Add(append(begin(frameProgress, `{"index":-1,"change":{"name":"\n"}}`), begin(frameAnswer, `{"error":"a\nb"}`)...))
+	f.Add(
+		append(begin(frameProgress, `{"index":-1,"change":{"name":"\n"}}`), begin(frameAnswer, `{"error":"a\nb"}`)...),
+	)
 	f.Add(append(begin(frameData, "(\xb5/\xfd"), begin(frameData, "")...))
 	f.Add([]byte{frameAnswer, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {

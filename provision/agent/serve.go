@@ -55,7 +55,14 @@ func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
 	}
 }
 
-func handle(ctx context.Context, h host.Host, q request, asked *json.Decoder, in io.Reader, out *alive) (answer, error) {
+func handle(
+	ctx context.Context,
+	h host.Host,
+	q request,
+	asked *json.Decoder,
+	in io.Reader,
+	out *alive,
+) (answer, error) {
 	switch q.Op {
 	case opFacts:
 		last, err := readRecord(h) // before the rest: a run that comes in between is noticed

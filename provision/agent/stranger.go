@@ -13,8 +13,9 @@ import (
 	"clusterctl/provision/support"
 )
 
-// What an agent answers is as good as its machine, and that may be anybody's: root there can say what he likes. So an answer costs about as
-// much memory as it has bytes, texts in it command no terminal and add no lines to a plan, and names stay in their folder.
+// What an agent answers is as good as its machine, and that may be anybody's: root there can say what he likes. So an
+// answer costs about as much memory as it has bytes, texts in it command no terminal and add no lines to a plan, and
+// names stay in their folder.
 
 const (
 	// mostValues bounds what one answer is made of: empty values take a few bytes on the way and a hundred in memory.

@@ -12,9 +12,10 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Two operators with copies of one configuration each hold the lock of their own folder, so a machine itself has to know whose turn it is.
-// Every run that changes it leaves its name there, and is refused when another run has been at work since it looked: what that run did was not
-// in its plan. Nothing expires and no clock is asked. A run that died holds nobody up: whoever looks after it goes on.
+// Two operators with copies of one configuration each hold the lock of their own folder, so a machine itself has to
+// know whose turn it is. Every run that changes it leaves its name there, and is refused when another run has been at
+// work since it looked: what that run did was not in its plan. Nothing expires and no clock is asked. A run that died
+// holds nobody up: whoever looks after it goes on.
 
 // Turn is who changes a machine, and whose work he saw when he looked at it.
 type Turn struct {
@@ -53,7 +54,8 @@ func readRecord(h host.Files) (r record, err error) {
 // othersTurn bounds how long a run waits for another one's steps.
 const othersTurn = 2 * time.Minute
 
-// take makes it the turn of a run until end is called. A run without a name is one that changes nothing of what others plan.
+// take makes it the turn of a run until end is called. A run without a name is one that changes nothing of what others
+// plan.
 func take(ctx context.Context, h host.Host, t *Turn) (end func(), err error) {
 	if t == nil {
 		return func() {}, nil
@@ -63,7 +65,12 @@ func take(ctx context.Context, h host.Host, t *Turn) (end func(), err error) {
 	end, err = h.Alone(waits)
 	if err != nil {
 		if r, _ := readRecord(h); waits.Err() != nil && ctx.Err() == nil {
-			return nil, fmt.Errorf("another run%s has been changing this machine for %s: nothing was done here by this one. Apply again when that has ended", r.by(), othersTurn)
+			return nil, fmt.Errorf(
+				"another run%s has been changing this machine for %s: nothing was done here by this one. Apply again "+
+					"when that has ended",
+				r.by(),
+				othersTurn,
+			)
 		}
 		return nil, fmt.Errorf("wait for this machine's turn: %w", err)
 	}
@@ -85,8 +92,12 @@ func claim(h host.Files, t *Turn) error {
 		return errors.New("another run has cleaned this machine since this run planned: this run makes no changes " +
 			"here. When the other run has ended, plan again")
 	case last.Run != "" && last.Run != t.Saw:
-		return fmt.Errorf("another run%s has changed this machine since this one looked at it, last begun here at %s: nothing more is done here by this one. When that has ended, plan again: what it did was not in this plan",
-			last.by(), last.At.UTC().Format(time.DateTime+" MST"))
+		return fmt.Errorf(
+			"another run%s has changed this machine since this one looked at it, last begun here at %s: nothing more "+
+				"is done here by this one. When that has ended, plan again: what it did was not in this plan",
+			last.by(),
+			last.At.UTC().Format(time.DateTime+" MST"),
+		)
 	}
 	text, err := json.Marshal(record{Run: t.Run, Who: t.Who, At: time.Now()})
 	if err != nil {

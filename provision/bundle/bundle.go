@@ -31,7 +31,8 @@ const (
 	Pause      = "pause"
 )
 
-// Podlink is the pod network's plugin that joins pods to their machine; CNI are the others, which distributions have as well.
+// Podlink is the pod network's plugin that joins pods to their machine; CNI are the others, which distributions have as
+// well.
 const Podlink = "podlink"
 
 // CNI is described above.
@@ -56,8 +57,11 @@ var images = map[string]struct {
 	program string
 	links   []string
 }{
-	ControlPlaneImage: {Clusterctl, []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "metrics-server"}},
-	EtcdImage:         {Etcd, nil},
+	ControlPlaneImage: {
+		Clusterctl,
+		[]string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "metrics-server"},
+	},
+	EtcdImage: {Etcd, nil},
 }
 
 // Reference is what pods write for an image that was made here: it changes with the content.
@@ -96,7 +100,14 @@ type sum struct {
 // Open finds the bundle beside the program at executable. Compressed forms and
 // digests are kept in the cache folder.
 func Open(executable, cache string) (*Bundle, error) {
-	b := &Bundle{Version: version.Version, Kubernetes: version.Kubernetes, cache: cache, files: map[string]File{}, sums: map[string]sum{}, making: map[string]*sync.Mutex{}}
+	b := &Bundle{
+		Version:    version.Version,
+		Kubernetes: version.Kubernetes,
+		cache:      cache,
+		files:      map[string]File{},
+		sums:       map[string]sum{},
+		making:     map[string]*sync.Mutex{},
+	}
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
@@ -136,7 +147,10 @@ func (b *Bundle) File(name string) (File, error) {
 		f, ok = b.files[name]
 	}
 	if !ok {
-		return File{}, fmt.Errorf("%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)", name)
+		return File{}, fmt.Errorf(
+			"%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)",
+			name,
+		)
 	}
 	return f, nil
 }
@@ -216,7 +230,10 @@ func (b *Bundle) makeImage(name, program string, links []string) error {
 func (b *Bundle) archive(name, program, at string, more ...image.File) error {
 	from, ok := b.files[program]
 	if !ok {
-		return fmt.Errorf("%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)", program)
+		return fmt.Errorf(
+			"%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)",
+			program,
+		)
 	}
 	path := filepath.Join(b.cache, filepath.Base(name)+"-"+from.Digest[:16]+".tar")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -224,7 +241,10 @@ func (b *Bundle) archive(name, program, at string, more ...image.File) error {
 		if err != nil {
 			return err
 		}
-		archive, err := image.Write(runtime.GOARCH, []string{at}, append([]image.File{{Path: at, Mode: 0o755, Content: content}}, more...)...)
+		archive, err := image.Write(
+			runtime.GOARCH,
+			[]string{at},
+			append([]image.File{{Path: at, Mode: 0o755, Content: content}}, more...)...)
 		if err != nil {
 			return fmt.Errorf("make the image %s: %w", name, err)
 		}

@@ -86,8 +86,9 @@ func compress(f File, path string, writer func(io.Writer) (io.WriteCloser, error
 	return os.Rename(out.Name(), path)
 }
 
-// Pack puts the compressed forms of what every machine gets beside the programs, so that no first apply has to make them, and takes
-// away those of other builds. Whoever uses them needs no right to write there: a machine holds what it gets against its digest.
+// Pack puts the compressed forms of what every machine gets beside the programs, so that no first apply has to make
+// them, and takes away those of other builds. Whoever uses them needs no right to write there: a machine holds what it
+// gets against its digest.
 func (b *Bundle) Pack() error {
 	if err := os.MkdirAll(b.packed, 0o755); err != nil {
 		return err

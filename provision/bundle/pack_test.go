@@ -12,7 +12,8 @@ import (
 	"clusterctl/provision/bundle"
 )
 
-// A packed bundle is sent by whoever may read it, from a cache that stays empty, and what another build has packed goes.
+// A packed bundle is sent by whoever may read it, from a cache that stays empty, and what another build has packed
+// goes.
 func TestAPackedBundleIsCompressedNoMore(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	for _, name := range []string{"clusterctl", "etcd", "runc"} {

@@ -5,7 +5,8 @@ import "strings"
 // BootID is the kernel's name for its present run.
 const BootID = "/proc/sys/kernel/random/boot_id"
 
-// Boot names the present run of a machine: another one after each boot, also of a container, whose kernel goes on. Empty when nothing says it.
+// Boot names the present run of a machine: another one after each boot, also of a container, whose kernel goes on.
+// Empty when nothing says it.
 func Boot(h Files) string {
 	id, err := h.ReadFile(BootID)
 	if err != nil {

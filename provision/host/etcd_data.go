@@ -23,7 +23,8 @@ type logs interface {
 	Open(path string) (io.ReadCloser, error)
 }
 
-// EtcdFacts says whether a machine has data of a member, and of which store, as etcdctl shows its id. What cannot be read is data.
+// EtcdFacts says whether a machine has data of a member, and of which store, as etcdctl shows its id. What cannot be
+// read is data.
 func EtcdFacts(h logs) (data bool, cluster string) {
 	d, err := ReadEtcdData(h, "/var/lib/etcd")
 	if err != nil {

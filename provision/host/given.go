@@ -12,11 +12,14 @@ import (
 	"clusterctl/certs"
 )
 
-// Given is what a machine was given of the secrets of its cluster, told by digests: by it a state is known that is older than the cluster.
+// Given is what a machine was given of the secrets of its cluster, told by digests: by it a state is known that is
+// older than the cluster.
 type Given struct {
-	Signers    map[string]string `json:"signers,omitempty"`    // of the public keys of those that sign, by ServiceAccountKey and the names of authorities
-	Encryption []string          `json:"encryption,omitempty"` // of the keys that values in the store are encrypted with
-	Revoked    []string          `json:"revoked,omitempty"`    // serial numbers of certificates, hexadecimal
+	// of the public keys of those that sign, by ServiceAccountKey and the names of authorities
+	Signers map[string]string `json:"signers,omitempty"`
+	// of the keys that values in the store are encrypted with
+	Encryption []string `json:"encryption,omitempty"`
+	Revoked    []string `json:"revoked,omitempty"` // serial numbers of certificates, hexadecimal
 }
 
 // ServiceAccountKey names the key that signs service accounts' tokens.
@@ -24,7 +27,8 @@ const ServiceAccountKey = "sa"
 
 const pki = "/etc/kubernetes/pki/"
 
-// GivenTo reads it on a machine of the control plane; nodes have no keys. What is not there, or cannot be read, says nothing.
+// GivenTo reads it on a machine of the control plane; nodes have no keys. What is not there, or cannot be read, says
+// nothing.
 func GivenTo(files Files) Given {
 	if _, err := files.Stat(pki + certs.ClusterCA + ".key"); err != nil {
 		return Given{}
@@ -65,7 +69,8 @@ func (g *Given) revoked(der []byte) {
 	}
 }
 
-// SignerDigest is of the public part of a PEM text: a private key, a public one, or the first certificate. It is empty for anything else.
+// SignerDigest is of the public part of a PEM text: a private key, a public one, or the first certificate. It is empty
+// for anything else.
 func SignerDigest(text []byte) string {
 	if key, err := certs.ParseKey(text); err == nil {
 		if public, err := x509.MarshalPKIXPublicKey(key.Public()); err == nil {

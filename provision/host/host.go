@@ -23,12 +23,13 @@ type Host interface {
 	Units
 	// Facts looks at the machine.
 	Facts(ctx context.Context) (Facts, error)
-	// Alone waits until nobody else is alone with the machine, until end is called or the process that called it has ended.
+	// Alone waits until nobody else is alone with the machine, until end is called or the process that called it has
+	// ended.
 	Alone(ctx context.Context) (end func(), err error)
 	// Run runs a program and returns what it wrote; on failure the error has it.
 	Run(ctx context.Context, name string, args ...string) ([]byte, error)
-	// RunStore runs the program etcd for a request about the store, as JSON, and returns what it printed; on failure the
-	// error is what it said. What it does may take long.
+	// RunStore runs the program etcd for a request about the store, as JSON, and returns what it printed; on failure
+	// the error is what it said. What it does may take long.
 	RunStore(ctx context.Context, program, request string) ([]byte, error)
 	// Open reads a file too large to be held.
 	Open(path string) (io.ReadCloser, error)
@@ -49,7 +50,8 @@ type Host interface {
 	// Network returns what of it is there, ClearNetwork removes that.
 	Network(ctx context.Context, parts Network) ([]string, error)
 	ClearNetwork(ctx context.Context, parts Network) error
-	// Trace watches for a packet on all interfaces, and sends it when this machine is to. begun is called when it watches.
+	// Trace watches for a packet on all interfaces, and sends it when this machine is to. begun is called when it
+	// watches.
 	Trace(ctx context.Context, q Trace, begun func()) (Traced, error)
 	// Etcd returns the store, as its clients on this machine reach it.
 	Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (Etcd, error)
@@ -131,10 +133,11 @@ type Unit struct {
 // Facts are what differs between machines and matters to what is put on them.
 type Facts struct {
 	// Identity is of the installation of the machine: its machine-id and sshd's host keys. Empty when it has none.
-	Identity     string            `json:"identity,omitempty"`
-	Boot         string            `json:"boot,omitempty"`      // its present run, which another boot ends
-	ClusterCA    string            `json:"clusterCA,omitempty"` // fingerprint of the authority of the cluster that it serves
-	Given        Given             `json:"given,omitzero"`      // of the cluster's secrets
+	Identity string `json:"identity,omitempty"`
+	Boot     string `json:"boot,omitempty"` // its present run, which another boot ends
+	// fingerprint of the authority of the cluster that it serves
+	ClusterCA    string            `json:"clusterCA,omitempty"`
+	Given        Given             `json:"given,omitzero"` // of the cluster's secrets
 	Hostname     string            `json:"hostname"`
 	OS           string            `json:"os"`
 	Kernel       string            `json:"kernel"`
@@ -163,18 +166,21 @@ type Facts struct {
 
 // Survey is what is only looked at to find out whether a machine can be what it is to be.
 type Survey struct {
-	MachineID   string           `json:"machineID,omitempty"`   // digest of /etc/machine-id
-	OSLike      string           `json:"osLike,omitempty"`      // the distributions that its own comes from, as /etc/os-release has them
-	Clock       time.Time        `json:"clock"`                 // its clock, when it was asked
-	Swap        int64            `json:"swap,omitempty"`        // bytes
-	Lacking     []string         `json:"lacking,omitempty"`     // what nodes need of the kernel and it does not have
-	Absent      []string         `json:"absent,omitempty"`      // of Programs, those that are not there
-	Controllers []string         `json:"controllers,omitempty"` // of control groups; none when that is not known
-	MTU         map[string]int   `json:"mtu,omitempty"`         // of the interface that has an address
-	Free        map[string]int64 `json:"free,omitempty"`        // bytes that root can write at a path, or where it will be made
-	Listening   []Listener       `json:"listening,omitempty"`   // who has a port of Ports that is none of ours
-	Sync        time.Duration    `json:"sync,omitempty"`        // how long most of a few small writes took until they were on the disk; 0: not measured
-	ReadOnly    []string         `json:"readOnly,omitempty"`    // directories that cannot be written to
+	MachineID string `json:"machineID,omitempty"` // digest of /etc/machine-id
+	// the distributions that its own comes from, as /etc/os-release has them
+	OSLike      string         `json:"osLike,omitempty"`
+	Clock       time.Time      `json:"clock"`                 // its clock, when it was asked
+	Swap        int64          `json:"swap,omitempty"`        // bytes
+	Lacking     []string       `json:"lacking,omitempty"`     // what nodes need of the kernel and it does not have
+	Absent      []string       `json:"absent,omitempty"`      // of Programs, those that are not there
+	Controllers []string       `json:"controllers,omitempty"` // of control groups; none when that is not known
+	MTU         map[string]int `json:"mtu,omitempty"`         // of the interface that has an address
+	// bytes that root can write at a path, or where it will be made
+	Free      map[string]int64 `json:"free,omitempty"`
+	Listening []Listener       `json:"listening,omitempty"` // who has a port of Ports that is none of ours
+	// how long most of a few small writes took until they were on the disk; 0: not measured
+	Sync     time.Duration `json:"sync,omitempty"`
+	ReadOnly []string      `json:"readOnly,omitempty"` // directories that cannot be written to
 	// Proxies are the variables of ProxyVariables that systemd sets for all services, by name, without user and
 	// password.
 	Proxies map[string]string `json:"proxies,omitempty"`
@@ -200,7 +206,14 @@ func (f Facts) Debian() bool {
 }
 
 // Programs are those that daemons call in some configurations, and that do not come with clusterctl.
-var Programs = []string{"iptables", "iptables-restore", "iptables-save", "ip6tables", "ip6tables-restore", "ip6tables-save"}
+var Programs = []string{
+	"iptables",
+	"iptables-restore",
+	"iptables-save",
+	"ip6tables",
+	"ip6tables-restore",
+	"ip6tables-save",
+}
 
 // Listener has a port.
 type Listener struct {
@@ -211,8 +224,10 @@ type Listener struct {
 
 // Ports are those that a cluster's daemons listen on, by what they are for.
 var Ports = map[int]string{
-	53: "kube-dns", 80: "kube-ingress", 443: "kube-ingress", 2379: "etcd", 2380: "etcd", 2381: "etcd", 6443: "kube-apiserver", 9153: "kube-dns", 10248: "kubelet", 10249: "kube-proxy", 10250: "kubelet",
-	10255: "kube-network", 10256: "kube-proxy", 10257: "kube-controller-manager", 10259: "kube-scheduler", 10261: "metrics-server", 10262: "kube-ingress",
+	53: "kube-dns", 80: "kube-ingress", 443: "kube-ingress", 2379: "etcd", 2380: "etcd", 2381: "etcd",
+	6443: "kube-apiserver", 9153: "kube-dns", 10248: "kubelet", 10249: "kube-proxy", 10250: "kubelet",
+	10255: "kube-network", 10256: "kube-proxy", 10257: "kube-controller-manager", 10259: "kube-scheduler",
+	10261: "metrics-server", 10262: "kube-ingress",
 }
 
 // Surveyed are the paths whose room is looked at.

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ReleaseFile says which release has held on a machine: it is written when all daemons of it have been well for a while.
+// ReleaseFile says which release has held on a machine: it is written when all daemons of it have been well for a
+// while.
 const ReleaseFile = "/var/lib/clusterctl/release.json"
 
 // FormerRelease is where a machine keeps what an update changes, until the new release has held.
@@ -34,12 +35,13 @@ type Former struct {
 
 // FormerFile is a file as it was.
 type FormerFile struct {
-	Path   string      `json:"path"`
-	Target string      `json:"target,omitempty"` // of a link
-	Kept   string      `json:"kept,omitempty"`   // name of the copy beside the list; without one, and no target, there was nothing
-	Mode   fs.FileMode `json:"mode,omitempty"`
-	UID    int         `json:"uid,omitempty"`
-	GID    int         `json:"gid,omitempty"`
+	Path   string `json:"path"`
+	Target string `json:"target,omitempty"` // of a link
+	// name of the copy beside the list; without one, and no target, there was nothing
+	Kept string      `json:"kept,omitempty"`
+	Mode fs.FileMode `json:"mode,omitempty"`
+	UID  int         `json:"uid,omitempty"`
+	GID  int         `json:"gid,omitempty"`
 }
 
 // FormerList is where the list of it lies.

@@ -7,14 +7,15 @@ import (
 
 // Trace is a connection, or a datagram, that a machine watches for on all of its interfaces. One machine also sends it.
 type Trace struct {
-	Protocol string         `json:"protocol"`      // TCP or UDP
-	To       netip.AddrPort `json:"to"`            // as the sender writes it
-	Ports    []uint16       `json:"ports"`         // that it may be sent to on its way: of the service, its node port, its endpoints
-	Mark     uint32         `json:"mark"`          // what a datagram begins with
-	For      time.Duration  `json:"for"`           // how long is watched
-	Send     bool           `json:"send"`          // this machine sends it
-	From     netip.Addr     `json:"from,omitzero"` // of the pod that sends it; the machine itself when it is none
-	Routes   []netip.Addr   `json:"routes"`        // addresses whose way from this machine is looked up
+	Protocol string         `json:"protocol"` // TCP or UDP
+	To       netip.AddrPort `json:"to"`       // as the sender writes it
+	// that it may be sent to on its way: of the service, its node port, its endpoints
+	Ports  []uint16      `json:"ports"`
+	Mark   uint32        `json:"mark"`          // what a datagram begins with
+	For    time.Duration `json:"for"`           // how long is watched
+	Send   bool          `json:"send"`          // this machine sends it
+	From   netip.Addr    `json:"from,omitzero"` // of the pod that sends it; the machine itself when it is none
+	Routes []netip.Addr  `json:"routes"`        // addresses whose way from this machine is looked up
 }
 
 // Protocols of traces.
@@ -25,11 +26,12 @@ const (
 
 // Traced is what a machine has seen.
 type Traced struct {
-	Sightings []Sighting        `json:"sightings"`
-	Outcome   string            `json:"outcome,omitempty"` // of sending; empty on machines that did not
-	Reason    string            `json:"reason,omitempty"`  // of an OutcomeFailed
-	Local     netip.AddrPort    `json:"local,omitzero"`    // where it was sent from
-	Routes    map[string]string `json:"routes"`            // the interface that leads to an address; empty when none does
+	Sightings []Sighting     `json:"sightings"`
+	Outcome   string         `json:"outcome,omitempty"` // of sending; empty on machines that did not
+	Reason    string         `json:"reason,omitempty"`  // of an OutcomeFailed
+	Local     netip.AddrPort `json:"local,omitzero"`    // where it was sent from
+	// the interface that leads to an address; empty when none does
+	Routes map[string]string `json:"routes"`
 }
 
 // Outcomes of sending.
@@ -40,8 +42,8 @@ const (
 	OutcomeFailed    = "failed" // it was not sent, or an error came back
 )
 
-// Sighting is a packet on an interface. Number is the same wherever the packet is seen, whatever its addresses have become: of a connection,
-// the sequence number that it began with.
+// Sighting is a packet on an interface. Number is the same wherever the packet is seen, whatever its addresses have
+// become: of a connection, the sequence number that it began with.
 type Sighting struct {
 	At     time.Duration  `json:"at"` // since the machine began to watch
 	Link   string         `json:"link"`

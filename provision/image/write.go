@@ -26,7 +26,10 @@ func Write(arch string, entrypoint []string, files ...File) ([]byte, error) {
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": arch, "os": "linux",
-		"config": map[string]any{"Entrypoint": entrypoint, "Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
+		"config": map[string]any{
+			"Entrypoint": entrypoint,
+			"Env":        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(layer)}},
 	})
 	if err != nil {
@@ -35,17 +38,32 @@ func Write(arch string, entrypoint []string, files ...File) ([]byte, error) {
 	describe := func(mediaType string, content []byte) Descriptor {
 		return Descriptor{MediaType: mediaType, Digest: digestOf(content), Size: int64(len(content))}
 	}
-	m, err := json.Marshal(manifest{SchemaVersion: 2, MediaType: typeManifest, Config: describe(typeConfig, config), Layers: []Descriptor{describe(typeLayer, layer)}})
+	m, err := json.Marshal(
+		manifest{
+			SchemaVersion: 2,
+			MediaType:     typeManifest,
+			Config:        describe(typeConfig, config),
+			Layers:        []Descriptor{describe(typeLayer, layer)},
+		},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("write the image's manifest: %w", err)
 	}
-	i, err := json.Marshal(index{SchemaVersion: 2, MediaType: typeIndex, Manifests: []Descriptor{describe(typeManifest, m)}})
+	i, err := json.Marshal(
+		index{SchemaVersion: 2, MediaType: typeIndex, Manifests: []Descriptor{describe(typeManifest, m)}},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("write the image's index: %w", err)
 	}
-	out := []File{{Path: "oci-layout", Mode: 0o644, Content: []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {Path: "index.json", Mode: 0o644, Content: i}}
+	out := []File{
+		{Path: "oci-layout", Mode: 0o644, Content: []byte(`{"imageLayoutVersion":"1.0.0"}`)},
+		{Path: "index.json", Mode: 0o644, Content: i},
+	}
 	for _, content := range [][]byte{layer, config, m} {
-		out = append(out, File{Path: "blobs/" + strings.Replace(digestOf(content), ":", "/", 1), Mode: 0o644, Content: content})
+		out = append(
+			out,
+			File{Path: "blobs/" + strings.Replace(digestOf(content), ":", "/", 1), Mode: 0o644, Content: content},
+		)
 	}
 	return tarOf(out)
 }
@@ -54,7 +72,13 @@ func tarOf(files []File) ([]byte, error) {
 	var out bytes.Buffer
 	archive := tar.NewWriter(&out)
 	for _, f := range files {
-		h := &tar.Header{Name: strings.TrimPrefix(f.Path, "/"), Mode: int64(f.Mode.Perm()), Size: int64(len(f.Content)), Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Name:     strings.TrimPrefix(f.Path, "/"),
+			Mode:     int64(f.Mode.Perm()),
+			Size:     int64(len(f.Content)),
+			Typeflag: tar.TypeReg,
+			Format:   tar.FormatUSTAR,
+		}
 		if f.Link != "" {
 			h.Typeflag, h.Linkname = tar.TypeSymlink, f.Link
 		}

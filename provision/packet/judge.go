@@ -26,22 +26,45 @@ func (w *Walk) judge(c *Cluster, r *Route, sent Sent, seen []Seen) {
 		w.Verdict = "It arrives: " + r.receiverName(end) + " answers."
 	case r.Protocol == host.UDP && delivered && sent.Outcome == host.OutcomeSilent:
 		w.Arrived = true
-		w.Verdict = fmt.Sprintf("It reaches %s. Nothing came back, as is usual for a datagram that its receiver does not understand.", end.name())
+		w.Verdict = fmt.Sprintf(
+			"It reaches %s. Nothing came back, as is usual for a datagram that its receiver does not understand.",
+			end.name(),
+		)
 	case r.Service != nil && len(r.Ends) == 0:
-		w.Verdict = fmt.Sprintf("It is %s: service %s/%s has no endpoint that is ready.", stopped(sent), r.Service.Namespace, r.Service.Name)
-		w.Reasons = append(w.Reasons, fmt.Sprintf("kubectl get pods -n %s -l %s shows the pods that it selects", r.Service.Namespace, selectorText(r.Service.Spec.Selector)))
+		w.Verdict = fmt.Sprintf(
+			"It is %s: service %s/%s has no endpoint that is ready.",
+			stopped(sent),
+			r.Service.Namespace,
+			r.Service.Name,
+		)
+		w.Reasons = append(
+			w.Reasons,
+			fmt.Sprintf(
+				"kubectl get pods -n %s -l %s shows the pods that it selects",
+				r.Service.Namespace,
+				selectorText(r.Service.Spec.Selector),
+			),
+		)
 	case sent.Outcome == host.OutcomeFailed:
 		w.Verdict = "It was not sent: " + sent.Reason + "."
 	case last == nil:
 		w.unseen(r, sent)
 	case w.last(host.KindAccepted) != nil:
 		back := w.last(host.KindAccepted)
-		w.Verdict = fmt.Sprintf("It reaches %s, which answers; the answer is lost behind %s of %s.", r.receiverName(end), back.Link, back.Node)
+		w.Verdict = fmt.Sprintf(
+			"It reaches %s, which answers; the answer is lost behind %s of %s.",
+			r.receiverName(end),
+			back.Link,
+			back.Node,
+		)
 	case delivered && sent.Outcome == host.OutcomeRefused:
 		w.Verdict = fmt.Sprintf("It reaches %s, where nothing listens on port %d.", end.name(), end.At.Port())
 	case delivered:
 		w.Verdict = fmt.Sprintf("It reaches %s, which does not answer.", end.name())
-		w.Reasons = append(w.Reasons, "the program there hangs, or has packet rules before it, or no way back to the sender")
+		w.Reasons = append(
+			w.Reasons,
+			"the program there hangs, or has packet rules before it, or no way back to the sender",
+		)
 	default:
 		w.stoppedAt(c, r, sent, seen, last, end)
 	}
@@ -75,7 +98,10 @@ func (w *Walk) unseen(r *Route, sent Sent) {
 	switch {
 	case r.Sender == "":
 		w.Verdict = "It reaches none of the machines that were watched: it ends between this computer and the cluster."
-		w.Reasons = append(w.Reasons, "a firewall, a missing route to "+r.Target.Addr().String()+", or an address that no machine has taken")
+		w.Reasons = append(
+			w.Reasons,
+			"a firewall, a missing route to "+r.Target.Addr().String()+", or an address that no machine has taken",
+		)
 	case r.Pod == nil:
 		w.Verdict = fmt.Sprintf("It is %s on %s itself, before it leaves any interface.", stopped(sent), r.Sender)
 		w.Reasons = append(w.Reasons, "packet rules of the machine: nft list ruleset")
@@ -93,27 +119,47 @@ func (w *Walk) stoppedAt(c *Cluster, r *Route, sent Sent, seen []Seen, last *Hop
 		if slices.ContainsFunc(seen, func(s Seen) bool { return s.Node == end.Node && s.Error != "" }) {
 			w.Verdict = fmt.Sprintf("It leaves %s by %s. %s could not be asked.", last.Node, last.Link, end.Node)
 		}
-		w.Reasons = append(w.Reasons, "the network between the machines: a firewall, a switch that knows no pods' addresses, a machine that is off")
+		w.Reasons = append(
+			w.Reasons,
+			"the network between the machines: a firewall, a switch that knows no pods' addresses, a machine that is "+
+				"off",
+		)
 		return
 	}
 	if end == nil && last.Out && r.Service != nil {
-		w.Verdict = fmt.Sprintf("It leaves %s by %s, still to the service's address: nothing on %s leads it to an endpoint.", last.Node, last.Link, last.Node)
+		w.Verdict = fmt.Sprintf(
+			"It leaves %s by %s, still to the service's address: nothing on %s leads it to an endpoint.",
+			last.Node,
+			last.Link,
+			last.Node,
+		)
 		w.Reasons = append(w.Reasons, "kube-proxy's rules are missing there: journalctl -u kube-proxy on "+last.Node)
 		return
 	}
 	if end == nil && last.Out {
-		w.Verdict = fmt.Sprintf("It leaves %s by %s, for an address outside of the cluster, and nothing comes back.", last.Node, last.Link)
+		w.Verdict = fmt.Sprintf(
+			"It leaves %s by %s, for an address outside of the cluster, and nothing comes back.",
+			last.Node,
+			last.Link,
+		)
 		return
 	}
 	w.Verdict = fmt.Sprintf("It comes in at %s of %s, and is %s there.", last.Link, last.Node, stopped(sent))
 	w.denied(c, r, end)
 	for _, s := range seen {
 		if s.Node == last.Node && end != nil && s.Routes[end.At.Addr().String()] == "" {
-			w.Reasons = append(w.Reasons, fmt.Sprintf("%s has no route to %s: journalctl -u kube-network %s", s.Node, end.At.Addr(), here))
+			w.Reasons = append(
+				w.Reasons,
+				fmt.Sprintf("%s has no route to %s: journalctl -u kube-network %s", s.Node, end.At.Addr(), here),
+			)
 		}
 	}
 	if len(w.Reasons) == 0 {
-		w.Reasons = append(w.Reasons, "no policy of the API denies it: packet rules of others "+here+" (nft list ruleset), or kube-network's are behind (journalctl -u kube-network)")
+		w.Reasons = append(
+			w.Reasons,
+			"no policy of the API denies it: packet rules of others "+here+" (nft list ruleset), or kube-network's "+
+				"are behind (journalctl -u kube-network)",
+		)
 	}
 }
 
@@ -130,12 +176,38 @@ func (w *Walk) denied(c *Cluster, r *Route, end *End) {
 	for _, e := range ends {
 		receiver := podOf(&e)
 		if r.Pod != nil && r.Source.IsValid() {
-			w.blame(said, c.deniedBy(r.Pod, receiver, e.At.Addr(), networkingv1.PolicyTypeEgress, receiver, r.Protocol, e.At.Port()),
-				"isolates pod "+key(r.Pod)+" for egress, and nothing lets it send to "+e.name())
+			w.blame(
+				said,
+				c.deniedBy(
+					r.Pod,
+					receiver,
+					e.At.Addr(),
+					networkingv1.PolicyTypeEgress,
+					receiver,
+					r.Protocol,
+					e.At.Port(),
+				),
+				"isolates pod "+key(r.Pod)+" for egress, and nothing lets it send to "+e.name(),
+			)
 		}
 		if receiver != nil && (r.Pod == nil || r.Source.IsValid()) {
-			w.blame(said, c.deniedBy(receiver, r.Pod, r.Source, networkingv1.PolicyTypeIngress, receiver, r.Protocol, e.At.Port()),
-				"isolates pod "+key(receiver)+" for ingress, and nothing lets "+r.From+" in on port "+fmt.Sprint(e.At.Port()))
+			w.blame(
+				said,
+				c.deniedBy(
+					receiver,
+					r.Pod,
+					r.Source,
+					networkingv1.PolicyTypeIngress,
+					receiver,
+					r.Protocol,
+					e.At.Port(),
+				),
+				"isolates pod "+key(
+					receiver,
+				)+" for ingress, and nothing lets "+r.From+" in on port "+fmt.Sprint(
+					e.At.Port(),
+				),
+			)
 		}
 	}
 }

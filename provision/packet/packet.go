@@ -1,5 +1,6 @@
-// Package packet says what becomes of a packet between two ends of a cluster: where it may come out, by what machines have seen of it how far it
-// came, and what stops it there. Machines are asked by provision/run, the API by provision/workload; here is what follows from it.
+// Package packet says what becomes of a packet between two ends of a cluster: where it may come out, by what machines
+// have seen of it how far it came, and what stops it there. Machines are asked by provision/run, the API by
+// provision/workload; here is what follows from it.
 package packet
 
 import (
@@ -57,7 +58,8 @@ func (r *Route) Ports() []uint16 {
 // MostNodes is how many machines watch for one packet.
 const MostNodes = 16
 
-// Nodes are those whose machines watch: that of the sender first. A service on more machines than MostNodes is watched for on some.
+// Nodes are those whose machines watch: that of the sender first. A service on more machines than MostNodes is watched
+// for on some.
 func (r *Route) Nodes() (list []string) {
 	seen := map[string]bool{"": true}
 	add := func(name string) {

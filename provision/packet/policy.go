@@ -12,12 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// deniedBy are the policies that isolate a pod in a direction and of which none lets a packet pass; none when it may pass. The other end is at an
-// address, and a pod, or nil when it is none; receiver is the pod that gets the packet at a port.
-func (c *Cluster) deniedBy(pod, other *corev1.Pod, at netip.Addr, direction networkingv1.PolicyType, receiver *corev1.Pod, protocol string, port uint16) (names []string) {
+// deniedBy are the policies that isolate a pod in a direction and of which none lets a packet pass; none when it may
+// pass. The other end is at an address, and a pod, or nil when it is none; receiver is the pod that gets the packet at
+// a port.
+func (c *Cluster) deniedBy(
+	pod, other *corev1.Pod,
+	at netip.Addr,
+	direction networkingv1.PolicyType,
+	receiver *corev1.Pod,
+	protocol string,
+	port uint16,
+) (names []string) {
 	for i := range c.Policies {
 		p := &c.Policies[i]
-		if p.Namespace != pod.Namespace || !selects(&p.Spec.PodSelector, pod.Labels) || !slices.Contains(directions(p), direction) {
+		if p.Namespace != pod.Namespace || !selects(&p.Spec.PodSelector, pod.Labels) ||
+			!slices.Contains(directions(p), direction) {
 			continue
 		}
 		names = append(names, p.Namespace+"/"+p.Name)
@@ -50,11 +59,17 @@ func directions(p *networkingv1.NetworkPolicy) []networkingv1.PolicyType {
 }
 
 // means reports whether peers mean who is at an address; none mean everybody.
-func (c *Cluster) means(namespace string, list []networkingv1.NetworkPolicyPeer, other *corev1.Pod, at netip.Addr) bool {
+func (c *Cluster) means(
+	namespace string,
+	list []networkingv1.NetworkPolicyPeer,
+	other *corev1.Pod,
+	at netip.Addr,
+) bool {
 	return len(list) == 0 || slices.ContainsFunc(list, func(p networkingv1.NetworkPolicyPeer) bool {
 		switch {
 		case p.IPBlock != nil:
-			return contains(p.IPBlock.CIDR, at) && !slices.ContainsFunc(p.IPBlock.Except, func(e string) bool { return contains(e, at) })
+			return contains(p.IPBlock.CIDR, at) &&
+				!slices.ContainsFunc(p.IPBlock.Except, func(e string) bool { return contains(e, at) })
 		case other == nil:
 			return false
 		case p.NamespaceSelector == nil && other.Namespace != namespace:
@@ -80,7 +95,8 @@ func contains(cidr string, a netip.Addr) bool {
 	return err == nil && p.Contains(a)
 }
 
-// onPorts reports whether a packet is to one of the ports; none are all. A named one is that of the pod that gets the packet.
+// onPorts reports whether a packet is to one of the ports; none are all. A named one is that of the pod that gets the
+// packet.
 func onPorts(list []networkingv1.NetworkPolicyPort, receiver *corev1.Pod, protocol string, port uint16) bool {
 	return len(list) == 0 || slices.ContainsFunc(list, func(p networkingv1.NetworkPolicyPort) bool {
 		of := corev1.ProtocolTCP
@@ -95,7 +111,8 @@ func onPorts(list []networkingv1.NetworkPolicyPort, receiver *corev1.Pod, protoc
 		case p.Port.Type == intstr.String:
 			return receiver != nil && slices.ContainsFunc(receiver.Spec.Containers, func(c corev1.Container) bool {
 				return slices.ContainsFunc(c.Ports, func(at corev1.ContainerPort) bool {
-					return at.Name == p.Port.StrVal && cmp.Or(at.Protocol, corev1.ProtocolTCP) == of && at.ContainerPort == int32(port)
+					return at.Name == p.Port.StrVal && cmp.Or(at.Protocol, corev1.ProtocolTCP) == of &&
+						at.ContainerPort == int32(port)
 				})
 			})
 		case p.EndPort != nil:

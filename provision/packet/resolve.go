@@ -18,8 +18,9 @@ import (
 // Outside is the sender that is this computer.
 const Outside = "outside"
 
-// Resolve finds who is meant. from is pod/NAMESPACE/NAME, node/NAME or outside; to is pod/NAMESPACE/NAME:PORT, service/NAMESPACE/NAME:PORT,
-// node/NAME:PORT or ADDRESS:PORT. A namespace that is left out is default; a port is a number, or a name that the pod or service has for one.
+// Resolve finds who is meant. from is pod/NAMESPACE/NAME, node/NAME or outside; to is pod/NAMESPACE/NAME:PORT,
+// service/NAMESPACE/NAME:PORT, node/NAME:PORT or ADDRESS:PORT. A namespace that is left out is default; a port is a
+// number, or a name that the pod or service has for one.
 func Resolve(c *Cluster, from, to, protocol string) (*Route, error) {
 	r := &Route{From: from, To: to, Protocol: strings.ToUpper(protocol)}
 	if r.Protocol != host.TCP && r.Protocol != host.UDP {
@@ -92,7 +93,11 @@ func (r *Route) named(c *Cluster, to string, reachable func(netip.Addr) bool) er
 	who, port, _ := cut(to)
 	kind, namespace, name, ok := parts(who)
 	if !ok {
-		return fmt.Errorf("%q is not where a packet can go: pod/NAMESPACE/NAME:PORT, service/NAMESPACE/NAME:PORT, node/NAME:PORT or ADDRESS:PORT", to)
+		return fmt.Errorf(
+			"%q is not where a packet can go: pod/NAMESPACE/NAME:PORT, service/NAMESPACE/NAME:PORT, node/NAME:PORT "+
+				"or ADDRESS:PORT",
+			to,
+		)
 	}
 	var list []netip.Addr
 	var number uint16
@@ -161,7 +166,8 @@ func (c *Cluster) ends(r *Route) {
 			if string(cmp.Or(p.Protocol, corev1.ProtocolTCP)) != r.Protocol {
 				continue
 			}
-			if slices.Contains(serviceAddresses(s), a) && uint16(p.Port) == port || p.NodePort != 0 && uint16(p.NodePort) == port && c.nodeWith(a) != "" {
+			if slices.Contains(serviceAddresses(s), a) && uint16(p.Port) == port ||
+				p.NodePort != 0 && uint16(p.NodePort) == port && c.nodeWith(a) != "" {
 				r.Service = s
 				r.Ends = c.endpoints(s, p, a.Is4())
 				return
@@ -180,15 +186,18 @@ func (c *Cluster) ends(r *Route) {
 	}
 }
 
-// endpoints are those of a service's port that get its packets: the ready ones, or those that end and still serve when no other is.
+// endpoints are those of a service's port that get its packets: the ready ones, or those that end and still serve when
+// no other is.
 func (c *Cluster) endpoints(s *corev1.Service, port corev1.ServicePort, v4 bool) []End {
 	var ready, ending []End
 	for _, slice := range c.Slices {
-		if slice.Namespace != s.Namespace || slice.Labels[discoveryv1.LabelServiceName] != s.Name || (slice.AddressType == discoveryv1.AddressTypeIPv4) != v4 {
+		if slice.Namespace != s.Namespace || slice.Labels[discoveryv1.LabelServiceName] != s.Name ||
+			(slice.AddressType == discoveryv1.AddressTypeIPv4) != v4 {
 			continue
 		}
 		for _, p := range slice.Ports {
-			if p.Port == nil || p.Name != nil && *p.Name != port.Name || p.Name == nil && port.Name != "" || p.Protocol != nil && *p.Protocol != cmp.Or(port.Protocol, corev1.ProtocolTCP) {
+			if p.Port == nil || p.Name != nil && *p.Name != port.Name || p.Name == nil && port.Name != "" ||
+				p.Protocol != nil && *p.Protocol != cmp.Or(port.Protocol, corev1.ProtocolTCP) {
 				continue
 			}
 			for _, e := range slice.Endpoints {
@@ -264,7 +273,8 @@ func numbered(port string) (uint16, error) {
 func podPort(p *corev1.Pod, port, protocol string) (uint16, error) {
 	for _, c := range p.Spec.Containers {
 		for _, at := range c.Ports {
-			if string(cmp.Or(at.Protocol, corev1.ProtocolTCP)) == protocol && (at.Name == port && port != "" || port == "" && len(c.Ports) == 1) {
+			if string(cmp.Or(at.Protocol, corev1.ProtocolTCP)) == protocol &&
+				(at.Name == port && port != "" || port == "" && len(c.Ports) == 1) {
 				return uint16(at.ContainerPort), nil
 			}
 		}

@@ -178,7 +178,8 @@ func (w *Walk) last(kinds ...string) *Hop {
 	return nil
 }
 
-// end is where the packet was on its way to when it was last seen; nil when it is still on its way to a service's address.
+// end is where the packet was on its way to when it was last seen; nil when it is still on its way to a service's
+// address.
 func (r *Route) end(h *Hop) *End {
 	if h != nil {
 		if i := slices.IndexFunc(r.Ends, func(e End) bool { return e.At == h.To }); i >= 0 {

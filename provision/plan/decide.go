@@ -49,14 +49,26 @@ func initialCluster(list map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// Unchangeable is an error when a configuration says something else than the cluster was made with, of what cannot change: pods and
-// services have addresses of these networks, certificates and resolv.conf have the domain. A cluster of an earlier release, which did not write it down, has none.
+// Unchangeable is an error when a configuration says something else than the cluster was made with, of what cannot
+// change: pods and services have addresses of these networks, certificates and resolv.conf have the domain. A cluster
+// of an earlier release, which did not write it down, has none.
 func Unchangeable(c *config.Cluster, made state.Fixed) error {
 	var errs []error
 	differs := func(attribute, was, is string) {
 		if was != "" && was != is {
-			errs = append(errs, fmt.Errorf("%s:%d: %s was %s when the cluster was made, and is %s now: what runs has addresses and certificates by it, and would be cut off. Put it back, or declare a new cluster in a folder of its own and move what runs there",
-				c.Source.File, c.Source.Line, attribute, was, is))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s:%d: %s was %s when the cluster was made, and is %s now: what runs has addresses and "+
+						"certificates by it, and would be cut off. Put it back, or declare a new cluster in a folder "+
+						"of its own and move what runs there",
+					c.Source.File,
+					c.Source.Line,
+					attribute,
+					was,
+					is,
+				),
+			)
 		}
 	}
 	differs("pod_cidrs", prefixes(made.PodCIDRs), prefixes(c.PodCIDRs))
@@ -64,7 +76,8 @@ func Unchangeable(c *config.Cluster, made state.Fixed) error {
 	differs("domain", made.Domain, c.Domain)
 	if len(made.PodCIDRs) > 0 {
 		settings, usual := c.FixedSettings(), (&config.Cluster{}).FixedSettings()
-		for _, name := range slices.Sorted(maps.Keys(settings)) { // earlier releases had the defaults, and did not write them down
+		for _, name := range slices.Sorted(maps.Keys(settings)) {
+			// earlier releases had the defaults, and did not write them down
 			differs(name, cmp.Or(made.Settings[name], usual[name]), settings[name])
 		}
 	}
@@ -92,13 +105,21 @@ func EtcdLine(c *config.Cluster, s *state.State, unreached int) string {
 	}
 	text := fmt.Sprintf("etcd: %d members, survives the loss of %d.", n, (n-1)/2)
 	if unreached > 0 {
-		text = fmt.Sprintf("etcd: %d members, of which %d may be lost; %s of the control plane not reached.", n, (n-1)/2, Number(unreached, "machine"))
+		text = fmt.Sprintf(
+			"etcd: %d members, of which %d may be lost; %s of the control plane not reached.",
+			n,
+			(n-1)/2,
+			Number(unreached, "machine"),
+		)
 	}
 	if n == 1 {
 		text = "etcd: 1 member, does not survive its loss."
 	}
 	if control > n {
-		text += fmt.Sprintf(" (%d control-plane machines; an even or larger number of members would not survive more.)", control)
+		text += fmt.Sprintf(
+			" (%d control-plane machines; an even or larger number of members would not survive more.)",
+			control,
+		)
 	}
 	return text
 }

@@ -12,10 +12,13 @@ import (
 )
 
 // Recognize finds the machines of the state among those that are declared. A machine is who it is, not how its block is
-// called: it is known by its address in the network, then by its block, then by its name. It returns what the state knows by the
-// blocks that the machines have now, with those last that are declared no more, and the former address of each block that was
-// called otherwise. What would make one machine two, or two one, is an error.
-func Recognize(declared []config.Machine, known map[string]state.Machine) (now map[string]state.Machine, former map[string]string, err error) {
+// called: it is known by its address in the network, then by its block, then by its name. It returns what the state
+// knows by the blocks that the machines have now, with those last that are declared no more, and the former address of
+// each block that was called otherwise. What would make one machine two, or two one, is an error.
+func Recognize(
+	declared []config.Machine,
+	known map[string]state.Machine,
+) (now map[string]state.Machine, former map[string]string, err error) {
 	now, former = map[string]state.Machine{}, map[string]string{}
 	left := maps.Clone(known) // not found yet
 	var errs []error
@@ -60,6 +63,17 @@ func Recognize(declared []config.Machine, known map[string]state.Machine) (now m
 }
 
 func misnamed(d config.Machine, address string, k config.Machine) error {
-	return fmt.Errorf("%s (%s:%d): the machine at %s was applied as %s under the name %q, and is declared with the name %q. A node and a member of the store keep their names: write name = %q in this block. "+
-		"To have the machine made anew under another name, apply once without the block", d.Address, d.Source.File, d.Source.Line, k.IP, address, k.Name, d.Name, k.Name)
+	return fmt.Errorf(
+		"%s (%s:%d): the machine at %s was applied as %s under the name %q, and is declared with the name %q. A node "+
+			"and a member of the store keep their names: write name = %q in this block. "+
+			"To have the machine made anew under another name, apply once without the block",
+		d.Address,
+		d.Source.File,
+		d.Source.Line,
+		k.IP,
+		address,
+		k.Name,
+		d.Name,
+		k.Name,
+	)
 }

@@ -12,16 +12,25 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P05: however blocks are renamed, numbered anew, taken out and brought in, each machine that the state knows is found once, and at its
-// own address in the network if that is declared.
+// P05: however blocks are renamed, numbered anew, taken out and brought in, each machine that the state knows is found
+// once, and at its own address in the network if that is declared.
 func TestMachinesAreRecognizedHoweverTheirBlocksAreCalled(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		machines := func(label string) (list []config.Machine) {
 			ips := rapid.SliceOfNDistinct(rapid.IntRange(1, 9), 0, 6, rapid.ID[int]).Draw(r, label+" addresses")
-			blocks := rapid.SliceOfNDistinct(rapid.IntRange(0, 6), len(ips), len(ips), rapid.ID[int]).Draw(r, label+" blocks")
-			names := rapid.SliceOfNDistinct(rapid.IntRange(0, 6), len(ips), len(ips), rapid.ID[int]).Draw(r, label+" names")
+			blocks := rapid.SliceOfNDistinct(rapid.IntRange(0, 6), len(ips), len(ips), rapid.ID[int]).
+				Draw(r, label+" blocks")
+			names := rapid.SliceOfNDistinct(rapid.IntRange(0, 6), len(ips), len(ips), rapid.ID[int]).
+				Draw(r, label+" names")
 			for i, ip := range ips {
-				list = append(list, config.Machine{Address: fmt.Sprintf("machine.node[%d]", blocks[i]), Name: fmt.Sprint("n", names[i]), IP: netip.AddrFrom4([4]byte{10, 0, 0, byte(ip)})})
+				list = append(
+					list,
+					config.Machine{
+						Address: fmt.Sprintf("machine.node[%d]", blocks[i]),
+						Name:    fmt.Sprint("n", names[i]),
+						IP:      netip.AddrFrom4([4]byte{10, 0, 0, byte(ip)}),
+					},
+				)
 			}
 			return list
 		}
@@ -45,7 +54,8 @@ func TestMachinesAreRecognizedHoweverTheirBlocksAreCalled(t *testing.T) {
 		for _, d := range declared {
 			k, ok := now[d.Address]
 			for address, was := range known {
-				if was.Machine.IP == d.IP && (!ok || k.Identity != d.IP.String() || (address != d.Address) != (former[d.Address] == address)) {
+				if was.Machine.IP == d.IP &&
+					(!ok || k.Identity != d.IP.String() || (address != d.Address) != (former[d.Address] == address)) {
 					r.Errorf("%s at %s was %s, and is %+v, formerly %s", d.Address, d.IP, address, k, former[d.Address])
 				}
 			}

@@ -9,7 +9,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// LossOf says what data goes for good when an object is deleted, "" when what goes can be made again from what is declared.
+// LossOf says what data goes for good when an object is deleted, "" when what goes can be made again from what is
+// declared.
 func LossOf(o state.Object) string {
 	group, _, grouped := strings.Cut(o.APIVersion, "/")
 	switch {
@@ -23,7 +24,8 @@ func LossOf(o state.Object) string {
 	return ""
 }
 
-// Protected refuses to take away machines that prevent_destroy keeps: by their blocks, or by the state where the block is gone.
+// Protected refuses to take away machines that prevent_destroy keeps: by their blocks, or by the state where the block
+// is gone.
 func (p *Plan) Protected(c *config.Cluster, s *state.State) error {
 	var errs []error
 	for _, m := range p.Machines {
@@ -33,9 +35,26 @@ func (p *Plan) Protected(c *config.Cluster, s *state.State) error {
 		declared, ok := c.Machine(m.Address)
 		switch {
 		case ok && declared.PreventDestroy:
-			errs = append(errs, fmt.Errorf("%s (%s:%d): it says prevent_destroy, and would be %s", m.Address, declared.Source.File, declared.Source.Line, takenAway[m.Action]))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s (%s:%d): it says prevent_destroy, and would be %s",
+					m.Address,
+					declared.Source.File,
+					declared.Source.Line,
+					takenAway[m.Action],
+				),
+			)
 		case !ok && s.Machines[m.Address].Machine.PreventDestroy:
-			errs = append(errs, fmt.Errorf("%s: it would be %s, and was applied with prevent_destroy. Bring its block back and apply it once without", m.Address, takenAway[m.Action]))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s: it would be %s, and was applied with prevent_destroy. Bring its block back and apply it "+
+						"once without",
+					m.Address,
+					takenAway[m.Action],
+				),
+			)
 		}
 	}
 	return errors.Join(errs...)

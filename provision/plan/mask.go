@@ -47,7 +47,10 @@ func maskFields(diff, secrets []string) []string {
 // maskLines hides the lines of a file's change, when a secret is in one of them: which of
 // those taken out was the secret is not known.
 func maskLines(diff, secrets []string) []string {
-	if !slices.ContainsFunc(diff, func(line string) bool { return config.HasSecret(strings.TrimLeft(line, "+- "), secrets) }) {
+	if !slices.ContainsFunc(
+		diff,
+		func(line string) bool { return config.HasSecret(strings.TrimLeft(line, "+- "), secrets) },
+	) {
 		return diff
 	}
 	diff = slices.Clone(diff)

@@ -10,7 +10,10 @@ import (
 
 func TestASensitiveTruthIsHiddenWhereItIsAWholeValue(t *testing.T) {
 	p := &plan.Plan{Objects: []plan.Object{{Diff: []string{"spec.on: false → true", `data.text: "x" → "it is true"`}}}}
-	if got := p.Masked([]string{"true"}).Objects[0].Diff; !slices.Equal(got, []string{"spec.on: (sensitive) → (sensitive)", `data.text: "x" → "it is true"`}) {
+	if got := p.Masked([]string{"true"}).Objects[0].Diff; !slices.Equal(
+		got,
+		[]string{"spec.on: (sensitive) → (sensitive)", `data.text: "x" → "it is true"`},
+	) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -23,10 +26,19 @@ func TestNeitherSideOfAChangedSecretIsShown(t *testing.T) {
 			`data.a: "HUNTER2-LONG" → "SWORDFISH9"`, `data.b: "x" → "SWORDFISH9 and more"`, `data.c: "SWORDFISH9" → (none)`,
 			`spec.replicas: 41 → 42`, `data.d: "old" → "a\"long\nkey-that…`, `data.e: "x → y" → "142"`,
 		}}},
-		Machines: []plan.Machine{{Changes: []step.Change{{Diff: []string{"- password: OLD", "+ password: SWORDFISH9"}}}}},
+		Machines: []plan.Machine{
+			{Changes: []step.Change{{Diff: []string{"- password: OLD", "+ password: SWORDFISH9"}}}},
+		},
 	}
 	masked := p.Masked(secrets)
-	want := []string{"data.a: " + hidden, "data.b: " + hidden, "data.c: " + hidden, "spec.replicas: " + hidden, "data.d: " + hidden, `data.e: "x → y" → "142"`}
+	want := []string{
+		"data.a: " + hidden,
+		"data.b: " + hidden,
+		"data.c: " + hidden,
+		"spec.replicas: " + hidden,
+		"data.d: " + hidden,
+		`data.e: "x → y" → "142"`,
+	}
 	if got := masked.Objects[0].Diff; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}

@@ -7,9 +7,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Mending chooses, of a machine's steps, those that mend what does not work there: doing them costs nothing that works, so
-// that they are done on all machines at once, before anything that works is restarted and before the control plane's health is judged.
-// These are
+// Mending chooses, of a machine's steps, those that mend what does not work there: doing them costs nothing that works,
+// so that they are done on all machines at once, before anything that works is restarted and before the control plane's
+// health is judged. These are
 //   - certificates that nobody takes any more: expired, revoked, missing, of another authority. Servers read theirs with
 //     each connection and go on working meanwhile;
 //   - units that are dead, with the files that they start with. One whose program is exchanged is left to its turn in the update;

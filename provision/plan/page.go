@@ -14,7 +14,8 @@ import (
 //go:embed page.css
 var pageStyle string
 
-// Page writes the plan as a page of HTML that needs nothing else: what happens in which order, and each change. secrets are never shown.
+// Page writes the plan as a page of HTML that needs nothing else: what happens in which order, and each change. secrets
+// are never shown.
 func (p *Plan) Page(w io.Writer, secrets []string) error {
 	p = p.Masked(secrets)
 	var out page
@@ -36,7 +37,8 @@ func (p *Plan) Page(w io.Writer, secrets []string) error {
 	return err
 }
 
-// page is a page of HTML that is being written. html/template would keep every exported method of every type in the program.
+// page is a page of HTML that is being written. html/template would keep every exported method of every type in the
+// program.
 type page struct{ text strings.Builder }
 
 // print writes a format of markup, with %s for values. Values are escaped for text and for quoted attributes.
@@ -93,7 +95,12 @@ func (p *page) stages(plan *Plan) {
 			p.printSet(` <span class="how">(%s)</span>`, s.how())
 			p.print("<div>")
 			for _, address := range s.Machines {
-				p.print(`<a class="box %s" href="#%s">%s</a>`, actions[address], url.PathEscape(anchor(address)), address)
+				p.print(
+					`<a class="box %s" href="#%s">%s</a>`,
+					actions[address],
+					url.PathEscape(anchor(address)),
+					address,
+				)
 			}
 			p.print("</div></li>")
 		}
@@ -108,13 +115,25 @@ func (p *page) machines(machines []Machine) {
 		if m.Action == None {
 			continue
 		}
-		p.print(title+"\n"+`<details class="%s" id="%s"><summary><code>%s</code> %s <span class="note">%s</span></summary>`+"\n",
-			m.Action, anchor(m.Address), m.Address, m.Action, m.Note)
+		p.print(
+			title+"\n"+`<details class="%s" id="%s"><summary><code>%s</code> %s <span class="note">%s</span></summary>`+"\n",
+			m.Action,
+			anchor(m.Address),
+			m.Address,
+			m.Action,
+			m.Note,
+		)
 		title = ""
 		p.printSet(`<p class="loss">%s</p>`, m.Loss)
 		p.printSet(`<pre>%s</pre>`, m.LastTime)
 		for _, c := range m.Changes {
-			p.print(`<div><code>%s %s %s</code> <span class="note">%s</span></div>`, string(c.Action), c.Kind, c.Name, c.Note)
+			p.print(
+				`<div><code>%s %s %s</code> <span class="note">%s</span></div>`,
+				string(c.Action),
+				c.Kind,
+				c.Name,
+				c.Note,
+			)
 			p.diff(c.Diff)
 		}
 		p.print("\n</details>")
@@ -139,8 +158,15 @@ func (p *page) objects(objects []Object) {
 		if o.Action == None && o.Note == "" {
 			continue
 		}
-		p.print(title+"\n"+`<details class="%s"><summary><code>%s</code> %s %s %s <span class="note">%s</span></summary>`+"\n",
-			o.Action, o.Address, o.Action, o.Kind, o.Name, o.Note)
+		p.print(
+			title+"\n"+`<details class="%s"><summary><code>%s</code> %s %s %s <span class="note">%s</span></summary>`+"\n",
+			o.Action,
+			o.Address,
+			o.Action,
+			o.Kind,
+			o.Name,
+			o.Note,
+		)
 		title = ""
 		p.printSet(`<p class="loss">%s</p>`, o.Loss)
 		p.diff(o.Diff)

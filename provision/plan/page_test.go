@@ -10,17 +10,43 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P02: a plan as a page says what the text says, in the order of the run, and nothing in it is taken for markup or shows a secret.
+// P02: a plan as a page says what the text says, in the order of the run, and nothing in it is taken for markup or
+// shows a secret.
 func TestAPlanAsAPage(t *testing.T) {
 	p := &Plan{
 		Cluster: "home", Etcd: "etcd: 3 members, survives the loss of 1.", Warnings: []string{"a <b> is slow"},
 		Machines: []Machine{
-			{Address: `machine.node["a"]`, Action: Change, Note: "restart kubelet", Changes: []step.Change{{Kind: "file", Name: "/etc/x", Action: step.Update, Diff: []string{"- was", "+ <script>alert(1)</script>"}}}},
+			{
+				Address: `machine.node["a"]`,
+				Action:  Change,
+				Note:    "restart kubelet",
+				Changes: []step.Change{
+					{
+						Kind:   "file",
+						Name:   "/etc/x",
+						Action: step.Update,
+						Diff:   []string{"- was", "+ <script>alert(1)</script>"},
+					},
+				},
+			},
 			{Address: "machine.b", Action: Create, Note: "debian 12"},
 			{Address: "machine.well"},
 		},
-		Objects: []Object{{Address: "object.x", Kind: "ConfigMap", Name: "default/x", Action: Change, Diff: []string{"data.a: 1 → s&cret"}, Note: "was s&cret"}},
-		Stages:  []Stage{{Title: "Machines that are new", Machines: []string{"machine.b"}}, {Title: "Objects", Objects: 1, Beside: true}, {Title: "Nodes", Machines: []string{`machine.node["a"]`, "machine.b"}, AtOnce: 1}},
+		Objects: []Object{
+			{
+				Address: "object.x",
+				Kind:    "ConfigMap",
+				Name:    "default/x",
+				Action:  Change,
+				Diff:    []string{"data.a: 1 → s&cret"},
+				Note:    "was s&cret",
+			},
+		},
+		Stages: []Stage{
+			{Title: "Machines that are new", Machines: []string{"machine.b"}},
+			{Title: "Objects", Objects: 1, Beside: true},
+			{Title: "Nodes", Machines: []string{`machine.node["a"]`, "machine.b"}, AtOnce: 1},
+		},
 	}
 	var out strings.Builder
 	if err := p.Page(&out, []string{"s&cret"}); err != nil {
@@ -54,7 +80,9 @@ func TestAPlanAsAPage(t *testing.T) {
 	}
 	text := strings.Join(texts, "\n")
 	at := 0
-	for _, want := range []string{"Plan for cluster home", "1 to create, 1 to change, 0 to remove; objects: 1 to change", "survives the loss of 1", "a <b> is slow", "Machines that are new", "machine.b", "Objects", "(1 object)",
+	for _, want := range []string{"Plan for cluster home", "1 to create, 1 to change, 0 to remove; objects: 1 to " +
+		"change", "survives the loss of 1", "a <b> is slow", "Machines that are new", "machine.b", "Objects",
+		"(1 object)",
 		"Nodes", "(one after the other)", `machine.node["a"]`, "restart kubelet", "/etc/x", "- was", "+ <script>alert(1)</script>", "debian 12", "ConfigMap default/x"} {
 		i := strings.Index(text[at:], want)
 		if i < 0 {

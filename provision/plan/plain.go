@@ -6,18 +6,40 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// plain returns the plan as a terminal may be given it. What machines and the API say in it is anybody's: whoever may write one object, or has
-// one machine, must not have the plan say something of others.
+// plain returns the plan as a terminal may be given it. What machines and the API say in it is anybody's: whoever may
+// write one object, or has one machine, must not have the plan say something of others.
 func (p *Plan) plain() *Plan {
 	copied := *p
-	copied.Machines, copied.Objects, copied.Rotations = slices.Clone(p.Machines), slices.Clone(p.Objects), slices.Clone(p.Rotations)
+	copied.Machines, copied.Objects, copied.Rotations = slices.Clone(
+		p.Machines,
+	), slices.Clone(
+		p.Objects,
+	), slices.Clone(
+		p.Rotations,
+	)
 	for i := range copied.Machines {
 		m := &copied.Machines[i]
-		m.Address, m.Note, m.LastTime = config.PlainLine(m.Address), config.Indented(m.Note, deep), config.Plain(m.LastTime)
+		m.Address, m.Note, m.LastTime = config.PlainLine(
+			m.Address,
+		), config.Indented(
+			m.Note,
+			deep,
+		), config.Plain(
+			m.LastTime,
+		)
 		m.Changes = slices.Clone(m.Changes)
 		for j := range m.Changes {
 			c := &m.Changes[j]
-			c.Action, c.Kind, c.Name, c.Note = config.PlainLine(c.Action), config.PlainLine(c.Kind), config.PlainLine(c.Name), config.Indented(c.Note, deep)
+			c.Action, c.Kind, c.Name, c.Note = config.PlainLine(
+				c.Action,
+			), config.PlainLine(
+				c.Kind,
+			), config.PlainLine(
+				c.Name,
+			), config.Indented(
+				c.Note,
+				deep,
+			)
 			c.Diff = plainLines(c.Diff)
 		}
 	}

@@ -10,12 +10,23 @@ import (
 
 // Whoever has one machine, or may write one object, does not write the plan.
 func TestNothingInAPlanCanForgeItsLines(t *testing.T) {
-	const forged = "x\x1b[1A\u009b2K\nworkload.db                   remove\n  - Deployment shop/db\nPlan: 0 to create, 0 to change, 0 to remove."
+	const forged = "x\x1b[1A\u009b2K\nworkload.db                   remove\n  - Deployment shop/db\nPlan: 0 to " +
+		"create, 0 to change, 0 to remove."
 	p := plan.Plan{
 		Machines: []plan.Machine{{Address: "machine.a", Action: plan.Change, Note: forged, LastTime: forged,
 			Changes: []step.Change{{Action: "~", Kind: forged, Name: forged, Note: forged, Diff: []string{forged}}}}},
-		Objects: []plan.Object{{Address: "workload.web", Kind: forged, Name: forged, Action: plan.Change, Note: forged, Loss: forged, Diff: []string{"metadata.annotations.a: " + forged}},
-			{Address: "workload.api", Kind: "Deployment", Name: "shop/api", Note: forged}},
+		Objects: []plan.Object{
+			{
+				Address: "workload.web",
+				Kind:    forged,
+				Name:    forged,
+				Action:  plan.Change,
+				Note:    forged,
+				Loss:    forged,
+				Diff:    []string{"metadata.annotations.a: " + forged},
+			},
+			{Address: "workload.api", Kind: "Deployment", Name: "shop/api", Note: forged},
+		},
 		Rotations: []plan.Rotation{{Name: "ca", Note: forged}},
 		Warnings:  []string{forged},
 	}
@@ -27,7 +38,8 @@ func TestNothingInAPlanCanForgeItsLines(t *testing.T) {
 		t.Errorf("it commands the terminal:\n%q", out.String())
 	}
 	for line := range strings.Lines(out.String()) {
-		if strings.HasPrefix(line, "workload.db") || strings.HasPrefix(line, "  - Deployment") || strings.HasPrefix(line, "Plan: 0 to create, 0 to change, 0 to remove.") {
+		if strings.HasPrefix(line, "workload.db") || strings.HasPrefix(line, "  - Deployment") ||
+			strings.HasPrefix(line, "Plan: 0 to create, 0 to change, 0 to remove.") {
 			t.Errorf("forged: %s", line)
 		}
 	}

@@ -46,10 +46,11 @@ type Plan struct {
 	Certificates string     `json:"certificates,omitempty"` // when the next one ends
 	Snapshot     string     `json:"snapshot,omitempty"`     // before what one of the store is taken
 	Warnings     []string   `json:"warnings,omitempty"`
-	Waits        []string   `json:"waits,omitempty"`   // what is declared and waits for its time
-	Partly       bool       `json:"partly,omitempty"`  // a selection left something out
-	Pending      bool       `json:"pending,omitempty"` // the API is not there yet: objects are compared after the machines
-	Awaited      int        `json:"awaited,omitempty"` // objects that a cluster gets which is not there yet
+	Waits        []string   `json:"waits,omitempty"`  // what is declared and waits for its time
+	Partly       bool       `json:"partly,omitempty"` // a selection left something out
+	// the API is not there yet: objects are compared after the machines
+	Pending bool `json:"pending,omitempty"`
+	Awaited int  `json:"awaited,omitempty"` // objects that a cluster gets which is not there yet
 	// Moves describe the replacements of authorities and keys that apply made. Moved are the addresses of the machines
 	// that it changed for them.
 	Moves []string `json:"-"`
@@ -62,8 +63,9 @@ type Plan struct {
 
 // Machine is what would be done to a machine.
 type Machine struct {
-	Address string        `json:"address"`
-	From    string        `json:"from,omitempty"` // the address of its block when it was applied, where that was another
+	Address string `json:"address"`
+	// the address of its block when it was applied, where that was another
+	From    string        `json:"from,omitempty"`
 	Action  string        `json:"action,omitempty"`
 	Note    string        `json:"note,omitempty"`
 	Loss    string        `json:"loss,omitempty"` // what data goes with it, for good
@@ -187,11 +189,21 @@ const SavedFormat = 1
 func (s *Saved) Check(serial int64, now *Plan) error {
 	switch {
 	case s.Format != SavedFormat:
-		return fmt.Errorf("the plan was saved in format %d, this release knows format %d: plan again", s.Format, SavedFormat)
+		return fmt.Errorf(
+			"the plan was saved in format %d, this release knows format %d: plan again",
+			s.Format,
+			SavedFormat,
+		)
 	case s.Serial != serial:
-		return fmt.Errorf("another run has changed the cluster since the plan was saved (state %d, now %d): plan again", s.Serial, serial)
+		return fmt.Errorf(
+			"another run has changed the cluster since the plan was saved (state %d, now %d): plan again",
+			s.Serial,
+			serial,
+		)
 	case s.Fingerprint != now.Fingerprint():
-		return fmt.Errorf("the world has moved on since the plan was saved: what would be done now is something else. Plan again")
+		return fmt.Errorf(
+			"the world has moved on since the plan was saved: what would be done now is something else. Plan again",
+		)
 	}
 	return nil
 }

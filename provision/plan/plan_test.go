@@ -34,20 +34,48 @@ Plan: 1 to create, 1 to change, 0 to remove; objects: 2 to change.
 func TestAPlanReadsAsDesigned(t *testing.T) {
 	p := plan.Plan{
 		Machines: []plan.Machine{
-			{Address: `machine.control["10.0.0.1"]`, Action: plan.Create, Note: "debian 12, 8 cpu, 32 GiB", Changes: []step.Change{
-				{Action: "+", Kind: "binary", Name: "clusterctl", Bytes: 1_000_000}, {Action: "+", Kind: "binary", Name: "etcd", Bytes: 39_500_000},
-				{Action: "+", Kind: "file", Name: "/etc/kubernetes/pki/ca.crt"},
-			}},
+			{
+				Address: `machine.control["10.0.0.1"]`,
+				Action:  plan.Create,
+				Note:    "debian 12, 8 cpu, 32 GiB",
+				Changes: []step.Change{
+					{
+						Action: "+",
+						Kind:   "binary",
+						Name:   "clusterctl",
+						Bytes:  1_000_000,
+					}, {Action: "+", Kind: "binary", Name: "etcd", Bytes: 39_500_000},
+					{Action: "+", Kind: "file", Name: "/etc/kubernetes/pki/ca.crt"},
+				},
+			},
 			{Address: `machine.node["n1"]`},
 			{Address: `machine.node["n2"]`, Action: plan.Change, Note: "restart kubelet", Changes: []step.Change{
-				{Action: "~", Kind: "file", Name: "/var/lib/kubelet/config.yaml", Diff: []string{"- maxPods: 110", "+ maxPods: 200"}},
+				{
+					Action: "~",
+					Kind:   "file",
+					Name:   "/var/lib/kubelet/config.yaml",
+					Diff:   []string{"- maxPods: 110", "+ maxPods: 200"},
+				},
 				{Action: "~", Kind: "unit", Name: "kubelet.service", Note: "restart, for config.yaml"},
 			}},
 		},
 		Objects: []plan.Object{
-			{Address: "workload.web", Kind: "ConfigMap", Name: "shop/web", Action: plan.Change, Diff: []string{`data.index.html: "a" → "hunter22"`}},
+			{
+				Address: "workload.web",
+				Kind:    "ConfigMap",
+				Name:    "shop/web",
+				Action:  plan.Change,
+				Diff:    []string{`data.index.html: "a" → "hunter22"`},
+			},
 			{Address: "workload.web", Kind: "Service", Name: "shop/web"},
-			{Address: "workload.web", Kind: "Deployment", Name: "shop/web", Action: plan.Change, Note: "roll 3 pods", Diff: []string{`spec.template.spec.containers[web].image: "a" → "b"`}},
+			{
+				Address: "workload.web",
+				Kind:    "Deployment",
+				Name:    "shop/web",
+				Action:  plan.Change,
+				Note:    "roll 3 pods",
+				Diff:    []string{`spec.template.spec.containers[web].image: "a" → "b"`},
+			},
 		},
 		Etcd:         "etcd: 3 members, survives the loss of 1.",
 		Certificates: plan.CertificateLine(time.Unix(0, 0).Add(212*24*time.Hour+time.Hour), time.Unix(0, 0)),
@@ -61,7 +89,8 @@ func TestAPlanReadsAsDesigned(t *testing.T) {
 	}
 }
 
-// A node's piece of the pod network is worked out by its size: pieces of another size would overlap those that nodes have.
+// A node's piece of the pod network is worked out by its size: pieces of another size would overlap those that nodes
+// have.
 func TestASettingThatIsFixedStaysWhatItWas(t *testing.T) {
 	c := &config.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 	made := state.FixedOf(c)
@@ -75,7 +104,11 @@ func TestASettingThatIsFixedStaysWhatItWas(t *testing.T) {
 	}
 	c.Controllers.Choose("node_cidr_mask_size", 25)
 	for _, was := range []state.Fixed{made, earlier} {
-		if err := plan.Unchangeable(c, was); err == nil || !strings.Contains(err.Error(), "controllers.node_cidr_mask_size was 24 when the cluster was made, and is 25 now") {
+		if err := plan.Unchangeable(c, was); err == nil ||
+			!strings.Contains(
+				err.Error(),
+				"controllers.node_cidr_mask_size was 24 when the cluster was made, and is 25 now",
+			) {
 			t.Errorf("it changes: %v", err)
 		}
 	}

@@ -13,9 +13,15 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Preflight finds out what keeps a machine from being what it is declared to be. Errors stop a
-// run before anything is changed; warnings are said. operator is the clock of who runs it, at the moment when the machine's was read.
-func Preflight(c *config.Cluster, m config.Machine, f host.Facts, s *state.State, operator time.Time) (errs, warnings []string) {
+// Preflight finds out what keeps a machine from being what it is declared to be. Errors stop a run before anything is
+// changed; warnings are said. operator is the clock of who runs it, at the moment when the machine's was read.
+func Preflight(
+	c *config.Cluster,
+	m config.Machine,
+	f host.Facts,
+	s *state.State,
+	operator time.Time,
+) (errs, warnings []string) {
 	found := findings{}
 	found.machine(m, f)
 	found.system(c, m, f)
@@ -50,10 +56,20 @@ func (l *findings) machine(m config.Machine, f host.Facts) {
 		l.fail("the agent does not run as root")
 	}
 	if len(f.Addresses) > 0 && !slices.Contains(f.Addresses, m.IP.String()) {
-		l.fail("does not have the address %s that is declared for it; it has %s. If you log in at another address, put that into ssh { host = … }", m.IP, strings.Join(f.Addresses, ", "))
+		l.fail(
+			"does not have the address %s that is declared for it; it has %s. If you log in at another address, put "+
+				"that into ssh { host = … }",
+			m.IP,
+			strings.Join(f.Addresses, ", "),
+		)
 	}
-	if second := m.SecondIP; second.IsValid() && len(f.Addresses) > 0 && !slices.Contains(f.Addresses, second.String()) {
-		l.fail("does not have the second address %s that is declared for it; it has %s", second, strings.Join(f.Addresses, ", "))
+	if second := m.SecondIP; second.IsValid() && len(f.Addresses) > 0 &&
+		!slices.Contains(f.Addresses, second.String()) {
+		l.fail(
+			"does not have the second address %s that is declared for it; it has %s",
+			second,
+			strings.Join(f.Addresses, ", "),
+		)
 	}
 	if len(f.ReadOnly) > 0 {
 		l.fail("%s cannot be written to: programs and settings go there", strings.Join(f.ReadOnly, ", "))
@@ -82,7 +98,8 @@ var (
 	tried    = []string{"debian", "ubuntu"}
 	related  = []string{"debian", "ubuntu", "rhel", "fedora", "centos", "suse", "opensuse", "arch"}
 	unusable = map[string]string{
-		"alpine": "it has no systemd", "void": "it has no systemd", "gentoo": "it has no systemd by default", "nixos": "it makes /etc anew from its own configuration",
+		"alpine": "it has no systemd", "void": "it has no systemd", "gentoo": "it has no systemd by " +
+			"default", "nixos": "it makes /etc anew from its own configuration",
 		"talos": "it has no login", "bottlerocket": "programs cannot be put on it", "openwrt": "it has no systemd",
 	}
 )
@@ -103,13 +120,21 @@ func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 	case bad:
 		l.fail("runs %s, which is not supported: %s", f.OS, why)
 	case !is(related):
-		l.warn("runs %s, which nobody has tried; tried are %s, and their relatives and those of Fedora and SUSE are expected to work", f.OS, strings.Join(tried, " and "))
+		l.warn(
+			"runs %s, which nobody has tried; tried are %s, and their relatives and those of Fedora and SUSE are "+
+				"expected to work",
+			f.OS,
+			strings.Join(tried, " and "),
+		)
 	}
 	if c.Runtime.Source == config.RuntimeDistribution && m.Has(config.RoleNode) && name != "" && !debian {
 		l.fail("runs %s, whose packages are not known here: runtime { source = \"bundle\" } needs none", f.OS)
 	}
 	if s := c.System; (len(s.Packages) > 0 || s.Upgrade != "") && name != "" && !debian {
-		l.fail("runs %s, whose packages are not known here: leave packages and upgrade out of the cluster's system block", f.OS)
+		l.fail(
+			"runs %s, whose packages are not known here: leave packages and upgrade out of the cluster's system block",
+			f.OS,
+		)
 	}
 	switch v := kernel(f.Kernel); {
 	case v == 0:
@@ -148,8 +173,13 @@ func (l *findings) clock(f host.Facts, operator time.Time) {
 	if ahead < 0 {
 		ahead, word = -ahead, "behind"
 	}
-	text := fmt.Sprintf("its clock is %s %s this computer's (%s there): certificates and leases are judged by it. Set whichever is wrong, for instance with timedatectl set-ntp true",
-		ahead.Round(time.Second), word, f.Clock.UTC().Format(time.DateTime))
+	text := fmt.Sprintf(
+		"its clock is %s %s this computer's (%s there): certificates and leases are judged by it. Set whichever is "+
+			"wrong, for instance with timedatectl set-ntp true",
+		ahead.Round(time.Second),
+		word,
+		f.Clock.UTC().Format(time.DateTime),
+	)
 	switch {
 	case ahead > clockFails:
 		l.fail("%s", text)
@@ -161,11 +191,22 @@ func (l *findings) clock(f host.Facts, operator time.Time) {
 // store is whether what is in the member's directory is what is expected there.
 func (l *findings) store(m config.Machine, f host.Facts, s *state.State) {
 	_, ours := s.Etcd[m.Name]
-	if former := f.EtcdCluster != "" && (f.EtcdCluster == s.EtcdCluster || slices.Contains(s.FormerStores, f.EtcdCluster)); f.EtcdData && !ours && !former {
-		l.fail("has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or, if it is this one and its state is lost, make that anew with clusterctl state rebuild; or move /var/lib/etcd away")
+	if former := f.EtcdCluster != "" &&
+		(f.EtcdCluster == s.EtcdCluster || slices.Contains(s.FormerStores, f.EtcdCluster)); f.EtcdData &&
+		!ours &&
+		!former {
+		l.fail(
+			"has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may " +
+				"belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or, if it is " +
+				"this one and its state is lost, make that anew with clusterctl state rebuild; or move /var/lib/etcd " +
+				"away",
+		)
 	}
 	if _, member := s.Etcd[m.Name]; member && len(s.Etcd) == 1 && s.Machines[m.Address].Joined && !f.EtcdData {
-		l.fail("held the only etcd member, and its data in /var/lib/etcd is gone: bring the data back from a snapshot with clusterctl etcd snapshot restore, or destroy the cluster and apply again")
+		l.fail(
+			"held the only etcd member, and its data in /var/lib/etcd is gone: bring the data back from a snapshot " +
+				"with clusterctl etcd snapshot restore, or destroy the cluster and apply again",
+		)
 	}
 }
 
@@ -196,7 +237,10 @@ func (l *findings) fresh(c *config.Cluster, m config.Machine, f host.Facts) {
 		l.warn("has %s free for /var/lib/etcd, which grows to %s and more", room(free), room(roomWarns))
 	}
 	if f.Sync > slowSync {
-		l.warn("its disk takes more than %s to keep a small write, for which etcd waits: expect elections under load", slowSync)
+		l.warn(
+			"its disk takes more than %s to keep a small write, for which etcd waits: expect elections under load",
+			slowSync,
+		)
 	}
 }
 
@@ -221,7 +265,10 @@ var needed = []string{"cpu", "memory", "pids"}
 // node is about a machine that is to run pods.
 func (l *findings) node(f host.Facts) {
 	if len(f.Lacking) > 0 {
-		l.fail("its kernel has no %s, neither built in nor as a module: install the distribution's whole kernel", strings.Join(f.Lacking, ", "))
+		l.fail(
+			"its kernel has no %s, neither built in nor as a module: install the distribution's whole kernel",
+			strings.Join(f.Lacking, ", "),
+		)
 	}
 	if len(f.Controllers) > 0 {
 		var missing []string
@@ -231,11 +278,19 @@ func (l *findings) node(f host.Facts) {
 			}
 		}
 		if len(missing) > 0 {
-			l.fail("its kernel has the control group controllers %s off, by which pods are limited: see its command line, cgroup_enable=…", strings.Join(missing, ", "))
+			l.fail(
+				"its kernel has the control group controllers %s off, by which pods are limited: see its command "+
+					"line, cgroup_enable=…",
+				strings.Join(missing, ", "),
+			)
 		}
 	}
 	if f.Swap > 0 {
-		l.warn("has %s of swap on: pods that take too much memory slow everything down before they end. swapoff -a, and its line in /etc/fstab, turn it off", room(f.Swap))
+		l.warn(
+			"has %s of swap on: pods that take too much memory slow everything down before they end. swapoff -a, and "+
+				"its line in /etc/fstab, turn it off",
+			room(f.Swap),
+		)
 	}
 	var stay []string
 	for _, name := range slices.Sorted(slices.Values(f.SysctlFrozen)) {
@@ -256,7 +311,11 @@ func (l *findings) programs(c *config.Cluster, f host.Facts) {
 		return
 	}
 	for _, name := range f.Absent {
-		l.fail("lacks %s, which proxy { mode = \"iptables\" } needs: install the package iptables, for instance with system { packages = [\"iptables\"] }, or choose another mode", name)
+		l.fail(
+			"lacks %s, which proxy { mode = \"iptables\" } needs: install the package iptables, for instance with "+
+				"system { packages = [\"iptables\"] }, or choose another mode",
+			name,
+		)
 	}
 }
 
@@ -307,13 +366,24 @@ func Together(list []Known) (errs, warnings map[string][]string) {
 		}
 		return k.Facts.Identity + strings.Join(k.Facts.Addresses, " ")
 	}, func(k Known, first string) {
-		errs[k.Address] = append(errs[k.Address], "is the same machine as "+first+", by its machine-id, its host keys and its addresses: one block is for one machine")
+		errs[k.Address] = append(
+			errs[k.Address],
+			"is the same machine as "+first+", by its machine-id, its host keys and its addresses: one block is for "+
+				"one machine",
+		)
 	})
 	alike(func(k Known) string { return k.Facts.MachineID }, func(k Known, first string) {
-		warnings[k.Address] = append(warnings[k.Address], "has the same machine-id as "+first+", as copies of a disk have: rm /etc/machine-id && systemd-machine-id-setup, and start it anew")
+		warnings[k.Address] = append(
+			warnings[k.Address],
+			"has the same machine-id as "+first+", as copies of a disk have: rm /etc/machine-id && "+
+				"systemd-machine-id-setup, and start it anew",
+		)
 	})
 	alike(func(k Known) string { return k.Facts.Hostname }, func(k Known, first string) {
-		warnings[k.Address] = append(warnings[k.Address], "has the same host name as "+first+", "+k.Facts.Hostname+": logs do not tell them apart")
+		warnings[k.Address] = append(
+			warnings[k.Address],
+			"has the same host name as "+first+", "+k.Facts.Hostname+": logs do not tell them apart",
+		)
 	})
 	smallest, least := 0, ""
 	for _, k := range list {
@@ -323,7 +393,16 @@ func Together(list []Known) (errs, warnings map[string][]string) {
 	}
 	for _, k := range list {
 		if mtu := k.Facts.MTU[k.IP]; mtu > smallest {
-			warnings[k.Address] = append(warnings[k.Address], fmt.Sprintf("its network takes packets of %d bytes, and that of %s of %d: large packets of pods between them are lost. Give both the same MTU", mtu, least, smallest))
+			warnings[k.Address] = append(
+				warnings[k.Address],
+				fmt.Sprintf(
+					"its network takes packets of %d bytes, and that of %s of %d: large packets of pods between them "+
+						"are lost. Give both the same MTU",
+					mtu,
+					least,
+					smallest,
+				),
+			)
 		}
 	}
 	return errs, warnings

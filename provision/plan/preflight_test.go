@@ -23,35 +23,52 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 		joined        bool
 		error, warned string
 	}{
-		"well":                                {controlPlane, func(*host.Facts) {}, false, "", ""},
-		"a port that the API server needs":    {controlPlane, listens(6443, "nginx, process 812"), false, "port 6443/tcp, which kube-apiserver needs, is in use by nginx, process 812", ""},
-		"by nobody knows whom":                {controlPlane, listens(2379, ""), false, "in use by a process that is not known", ""},
+		"well": {controlPlane, func(*host.Facts) {}, false, "", ""},
+		"a port that the API server needs": {controlPlane, listens(6443, "nginx, process 812"), false,
+			"port 6443/tcp, which kube-apiserver needs, is in use by nginx, process 812", ""},
+		"by nobody knows whom": {controlPlane, listens(2379, ""), false, "in use by a process that is " +
+			"not known", ""},
 		"a port that only nodes need":         {controlPlane, listens(10250, "x"), false, "", ""},
 		"on a node":                           {node, listens(10250, "x"), false, "kubelet needs", ""},
 		"a port that only control planes use": {node, listens(6443, "x"), false, "", ""},
-		"a port of the ingress proxy":         {node, listens(80, "apache2"), false, "port 80/tcp, which kube-ingress needs", ""},
-		"on a machine without it":             {controlPlane, listens(80, "apache2"), false, "", ""},
-		"a port that it has another for":      {node, listens(443, "apache2"), false, "", ""},
-		"ports of one that has joined":        {controlPlane, listens(6443, "x"), true, "", ""},
-		"a kernel without a module":           {node, func(f *host.Facts) { f.Lacking = []string{"overlay"} }, false, "its kernel has no overlay", ""},
-		"on a machine without pods":           {controlPlane, func(f *host.Facts) { f.Lacking = []string{"overlay"} }, false, "", ""},
-		"swap":                                {node, func(f *host.Facts) { f.Swap = 2 * gib }, false, "", "2.0 GiB of swap"},
-		"swap of no node":                     {controlPlane, func(f *host.Facts) { f.Swap = gib }, false, "", ""},
-		"a controller that is off":            {node, func(f *host.Facts) { f.Controllers = []string{"cpu", "pids"} }, false, "control group controllers memory off", ""},
-		"a kernel that is too old":            {node, func(f *host.Facts) { f.Kernel = "3.10.0-1160.el7" }, false, "has Linux 3.10.0", ""},
-		"a kernel that was not tried":         {node, func(f *host.Facts) { f.Kernel = "4.18.0-553.el8" }, false, "", "nothing older than 5.10"},
-		"a kernel of two digits":              {node, func(f *host.Facts) { f.Kernel = "6.1.0-21-amd64" }, false, "", ""},
-		"a kernel without a version":          {node, func(f *host.Facts) { f.Kernel = "unknown" }, false, "", ""},
-		"a clock far ahead":                   {node, func(f *host.Facts) { f.Clock = now.Add(400 * 24 * time.Hour) }, true, "9600h0m0s ahead of this computer's", ""},
-		"a clock behind":                      {node, func(f *host.Facts) { f.Clock = now.Add(-3 * time.Minute) }, false, "3m0s behind", ""},
-		"a clock a little off":                {node, func(f *host.Facts) { f.Clock = now.Add(5 * time.Second) }, false, "", "5s ahead"},
-		"no room for etcd":                    {controlPlane, func(f *host.Facts) { f.Free = map[string]int64{"/var/lib/etcd": 100 << 20} }, false, "has 100 MiB free for /var/lib/etcd", ""},
-		"little room for etcd":                {controlPlane, func(f *host.Facts) { f.Free = map[string]int64{"/var/lib/etcd": gib} }, false, "", "has 1.0 GiB free"},
-		"a slow disk":                         {controlPlane, func(f *host.Facts) { f.Sync = 40 * time.Millisecond }, false, "", "its disk takes more than 10ms"},
-		"a slow disk of a node":               {node, func(f *host.Facts) { f.Sync = 40 * time.Millisecond }, false, "", ""},
-		"a system that cannot work":           {node, func(f *host.Facts) { f.OS = "alpine 3.20" }, false, "runs alpine 3.20, which is not supported: it has no systemd", ""},
-		"a system that nobody knows":          {node, func(f *host.Facts) { f.OS = "plan9 4" }, false, "", "nobody has tried"},
-		"a relative":                          {node, func(f *host.Facts) { f.OS, f.OSLike = "rocky 9.4", "rhel centos fedora" }, false, "", ""},
+		"a port of the ingress proxy": {node, listens(80, "apache2"), false, "port 80/tcp, which " +
+			"kube-ingress needs", ""},
+		"on a machine without it":        {controlPlane, listens(80, "apache2"), false, "", ""},
+		"a port that it has another for": {node, listens(443, "apache2"), false, "", ""},
+		"ports of one that has joined":   {controlPlane, listens(6443, "x"), true, "", ""},
+		"a kernel without a module": {node, func(f *host.Facts) { f.Lacking = []string{"overlay"} }, false,
+			"its kernel has no overlay", ""},
+		"on a machine without pods": {controlPlane, func(f *host.Facts) { f.Lacking = []string{"overlay"} }, false,
+			"", ""},
+		"swap":            {node, func(f *host.Facts) { f.Swap = 2 * gib }, false, "", "2.0 GiB of swap"},
+		"swap of no node": {controlPlane, func(f *host.Facts) { f.Swap = gib }, false, "", ""},
+		"a controller that is off": {node, func(f *host.Facts) { f.Controllers = []string{"cpu", "pids"} }, false,
+			"control group controllers memory off", ""},
+		"a kernel that is too old": {node, func(f *host.Facts) { f.Kernel = "3.10.0-1160.el7" }, false,
+			"has Linux 3.10.0", ""},
+		"a kernel that was not tried": {node, func(f *host.Facts) { f.Kernel = "4.18.0-553.el8" }, false, "",
+			"nothing older than 5.10"},
+		"a kernel of two digits":     {node, func(f *host.Facts) { f.Kernel = "6.1.0-21-amd64" }, false, "", ""},
+		"a kernel without a version": {node, func(f *host.Facts) { f.Kernel = "unknown" }, false, "", ""},
+		"a clock far ahead": {node, func(f *host.Facts) { f.Clock = now.Add(400 * 24 * time.Hour) }, true,
+			"9600h0m0s ahead of this computer's", ""},
+		"a clock behind": {node, func(f *host.Facts) { f.Clock = now.Add(-3 * time.Minute) }, false,
+			"3m0s behind", ""},
+		"a clock a little off": {node, func(f *host.Facts) { f.Clock = now.Add(5 * time.Second) }, false, "",
+			"5s ahead"},
+		"no room for etcd": {controlPlane,
+			func(f *host.Facts) { f.Free = map[string]int64{"/var/lib/etcd": 100 << 20} }, false, "has 100 MiB free " +
+				"for /var/lib/etcd", ""},
+		"little room for etcd": {controlPlane, func(f *host.Facts) { f.Free = map[string]int64{"/var/lib/etcd": gib} },
+			false, "", "has 1.0 GiB free"},
+		"a slow disk": {controlPlane, func(f *host.Facts) { f.Sync = 40 * time.Millisecond }, false, "",
+			"its disk takes more than 10ms"},
+		"a slow disk of a node": {node, func(f *host.Facts) { f.Sync = 40 * time.Millisecond }, false, "", ""},
+		"a system that cannot work": {node, func(f *host.Facts) { f.OS = "alpine 3.20" }, false, "runs alpine " +
+			"3.20, which is not supported: it has no systemd", ""},
+		"a system that nobody knows": {node, func(f *host.Facts) { f.OS = "plan9 4" }, false, "", "nobody has tried"},
+		"a relative": {node, func(f *host.Facts) { f.OS, f.OSLike = "rocky 9.4", "rhel centos fedora" },
+			false, "", ""},
 		"a proxy for all services": {controlPlane,
 			func(f *host.Facts) { f.Proxies = map[string]string{"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "x"} },
 			true, "", "systemd gives every service a proxy (HTTPS_PROXY=http://p:3128, DefaultEnvironment"},
@@ -61,18 +78,31 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 			"/usr/local cannot be written to", ""},
 		"without programs that nobody calls": {node, func(f *host.Facts) { f.Absent = host.Programs }, false, "", ""},
 	} {
-		f := host.Facts{Root: true, OS: "debian 12", Kernel: "6.1.0-21-amd64", Addresses: []string{"10.0.0.1"}, Survey: host.Survey{Clock: now, Controllers: []string{"cpu", "memory", "pids"}}}
+		f := host.Facts{
+			Root:      true,
+			OS:        "debian 12",
+			Kernel:    "6.1.0-21-amd64",
+			Addresses: []string{"10.0.0.1"},
+			Survey:    host.Survey{Clock: now, Controllers: []string{"cpu", "memory", "pids"}},
+		}
 		c.change(&f)
 		m := config.Machine{Address: "machine.a", Name: "a", IP: netip.MustParseAddr("10.0.0.1"), Roles: c.roles}
 		s := &state.State{Machines: map[string]state.Machine{"machine.a": {Joined: c.joined}}}
 		ingress := &config.Ingress{}
 		ingress.Settings.Choose("https_port", 8443)
-		errs, warnings := plan.Preflight(&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeBundle}, Ingress: ingress}, m, f, s, now)
+		errs, warnings := plan.Preflight(
+			&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeBundle}, Ingress: ingress},
+			m,
+			f,
+			s,
+			now,
+		)
 		for _, got := range []struct {
 			what, want string
 			list       []string
 		}{{"errors", c.error, errs}, {"warnings", c.warned, warnings}} {
-			if text := strings.Join(got.list, "\n"); (got.want == "") != (text == "") || !strings.Contains(text, got.want) {
+			if text := strings.Join(got.list, "\n"); (got.want == "") != (text == "") ||
+				!strings.Contains(text, got.want) {
 				t.Errorf("%s: %s are %q, want %q", name, got.what, got.list, got.want)
 			}
 		}
@@ -80,7 +110,8 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 	chains := config.Cluster{}
 	chains.Proxy.Choose("mode", "iptables")
 	lacks := host.Facts{Root: true, OS: "debian 12", Survey: host.Survey{Absent: host.Programs[:1]}}
-	if errs, _ := plan.Preflight(&chains, config.Machine{Roles: node}, lacks, &state.State{}, now); len(errs) != 1 || !strings.Contains(errs[0], "lacks iptables, which") {
+	if errs, _ := plan.Preflight(&chains, config.Machine{Roles: node}, lacks, &state.State{}, now); len(errs) != 1 ||
+		!strings.Contains(errs[0], "lacks iptables, which") {
 		t.Errorf("S28: a mode whose programs are not there: %q", errs)
 	}
 	chains.System.Packages = []string{"iptables"}
@@ -88,7 +119,13 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 		t.Errorf("S28: a mode whose programs are installed: %q", errs)
 	}
 	rhel := host.Facts{Root: true, OS: "rocky 9.4", Survey: host.Survey{OSLike: "rhel centos fedora"}}
-	errs, _ := plan.Preflight(&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeDistribution}}, config.Machine{Roles: node}, rhel, &state.State{}, now)
+	errs, _ := plan.Preflight(
+		&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeDistribution}},
+		config.Machine{Roles: node},
+		rhel,
+		&state.State{},
+		now,
+	)
 	if len(errs) != 1 || !strings.Contains(errs[0], "packages are not known") {
 		t.Errorf("packages of another distribution: %q", errs)
 	}
@@ -100,7 +137,8 @@ func listens(port int, process string) func(*host.Facts) {
 
 func TestWhatIsSentHasRoom(t *testing.T) {
 	f := host.Facts{Survey: host.Survey{Free: map[string]int64{host.Library: 100 << 20}}}
-	for bytes, want := range map[int64]string{0: "", 30 << 20: "", 80 << 20: "has 100 MiB free for /usr/local/lib/clusterctl, and 80 MiB are to be sent"} {
+	for bytes, want := range map[int64]string{0: "", 30 << 20: "", 80 << 20: "has 100 MiB free for " +
+		"/usr/local/lib/clusterctl, and 80 MiB are to be sent"} {
 		if got := plan.Room(f, bytes); got != want {
 			t.Errorf("%d bytes: %q, want %q", bytes, got, want)
 		}
@@ -113,19 +151,37 @@ func TestWhatIsSentHasRoom(t *testing.T) {
 // P05: what is wrong with machines only together.
 func TestMachinesAreComparedWithEachOther(t *testing.T) {
 	known := func(address, identity, id, hostname, ip string, mtu int) plan.Known {
-		return plan.Known{Address: address, IP: ip, Facts: host.Facts{Identity: identity, Hostname: hostname, Addresses: []string{ip}, Survey: host.Survey{MachineID: id, MTU: map[string]int{ip: mtu}}}}
+		return plan.Known{
+			Address: address,
+			IP:      ip,
+			Facts: host.Facts{
+				Identity:  identity,
+				Hostname:  hostname,
+				Addresses: []string{ip},
+				Survey:    host.Survey{MachineID: id, MTU: map[string]int{ip: mtu}},
+			},
+		}
 	}
 	errs, warnings := plan.Together([]plan.Known{
 		known("machine.a", "x", "1", "a", "10.0.0.1", 1500), known("machine.b", "y", "2", "b", "10.0.0.2", 1500),
-		known("machine.c", "x", "1", "c", "10.0.0.1", 1500), known("machine.d", "z", "2", "b", "10.0.0.4", 1400), {Address: "machine.e"},
+		known(
+			"machine.c",
+			"x",
+			"1",
+			"c",
+			"10.0.0.1",
+			1500,
+		), known("machine.d", "z", "2", "b", "10.0.0.4", 1400), {Address: "machine.e"},
 	})
-	for address, want := range map[string]string{"machine.a": "", "machine.b": "", "machine.c": "is the same machine as machine.a", "machine.d": "", "machine.e": ""} {
+	for address, want := range map[string]string{"machine.a": "", "machine.b": "", "machine.c": "is the same machine " +
+		"as machine.a", "machine.d": "", "machine.e": ""} {
 		if got := strings.Join(errs[address], "; "); (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: errors %q, want %q", address, got, want)
 		}
 	}
 	for address, want := range map[string]string{
-		"machine.a": "packets of 1500 bytes, and that of machine.d of 1400", "machine.d": "same machine-id as machine.b", "machine.e": "",
+		"machine.a": "packets of 1500 bytes, and that of machine.d of 1400", "machine.d": "same machine-id as " +
+			"machine.b", "machine.e": "",
 	} {
 		if got := strings.Join(warnings[address], "; "); (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: warnings %q, want %q", address, got, want)

@@ -112,10 +112,14 @@ func Number(n int, noun string) string {
 // Summary is the last line.
 func (p *Plan) Summary() string {
 	if n, _ := p.Count(Skipped); p.Empty() && !p.Pending && n > 0 {
-		return "No changes in what was looked at, which is as declared. " + Number(n, "machine") + " skipped, not reached."
+		return "No changes in what was looked at, which is as declared. " + Number(
+			n,
+			"machine",
+		) + " skipped, not reached."
 	}
 	if p.Empty() && !p.Pending && p.Partly {
-		return "No changes in what is selected, which is as declared. What -target or -exclude leaves out was not looked at."
+		return "No changes in what is selected, which is as declared. What -target or -exclude leaves out was not " +
+			"looked at."
 	}
 	if p.Empty() && !p.Pending {
 		return "No changes. The machines and what runs on them are as declared."
@@ -142,7 +146,8 @@ func (p *Plan) Summary() string {
 	if len(parts) > 0 {
 		text += "; objects: " + strings.Join(parts, ", ")
 	}
-	if n := len(slices.DeleteFunc(slices.Clone(p.Rotations), func(r Rotation) bool { return r.Action == None })); n > 0 {
+	if n := len(slices.DeleteFunc(slices.Clone(p.Rotations),
+		func(r Rotation) bool { return r.Action == None })); n > 0 {
 		text += fmt.Sprintf("; authorities and keys: %d to replace", n)
 	}
 	if p.Unanswered != "" {

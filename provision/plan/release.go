@@ -28,9 +28,9 @@ const (
 	serverSkew  = 1
 )
 
-// Skew says why machines may not be brought to a release, nil when they may. The control plane moves first, one by one, and then nodes: at
-// each moment of that, API servers are at most one minor version apart, and no kubelet is newer than an API server, or older by more than
-// three minor versions. list has all machines, also those that stay as they are.
+// Skew says why machines may not be brought to a release, nil when they may. The control plane moves first, one by one,
+// and then nodes: at each moment of that, API servers are at most one minor version apart, and no kubelet is newer than
+// an API server, or older by more than three minor versions. list has all machines, also those that stay as they are.
 func Skew(to host.Release, list []Updated) error {
 	target, err := version.ParseSemantic(to.Kubernetes)
 	if err != nil {
@@ -54,20 +54,45 @@ func Skew(to host.Release, list []Updated) error {
 		switch {
 		case !known:
 		case u.Server && servers && (is-want > serverSkew || want-is > serverSkew):
-			refuse(u, "its API server is of Kubernetes %s, and others would be of %s meanwhile: they may be one minor version apart. Update by way of each minor version between", u.From.Kubernetes, to.Kubernetes)
-		case u.Server && !u.Moves && is < want && slices.ContainsFunc(list, func(n Updated) bool { return n.Moves && n.Kubelet && !n.Server }):
-			refuse(u, "its API server would stay at Kubernetes %s while kubelets go to %s, and no kubelet may be newer than an API server. Update the control plane first, all of it", u.From.Kubernetes, to.Kubernetes)
+			refuse(
+				u,
+				"its API server is of Kubernetes %s, and others would be of %s meanwhile: they may be one minor "+
+					"version apart. Update by way of each minor version between",
+				u.From.Kubernetes,
+				to.Kubernetes,
+			)
+		case u.Server && !u.Moves && is < want &&
+			slices.ContainsFunc(list, func(n Updated) bool { return n.Moves && n.Kubelet && !n.Server }):
+			refuse(
+				u,
+				"its API server would stay at Kubernetes %s while kubelets go to %s, and no kubelet may be newer "+
+					"than an API server. Update the control plane first, all of it",
+				u.From.Kubernetes,
+				to.Kubernetes,
+			)
 		case u.Kubelet && servers && is > want:
-			refuse(u, "its kubelet is of Kubernetes %s and may not be newer than an API server, which would be of %s: bring the nodes there first, with -target", u.From.Kubernetes, to.Kubernetes)
+			refuse(
+				u,
+				"its kubelet is of Kubernetes %s and may not be newer than an API server, which would be of %s: "+
+					"bring the nodes there first, with -target",
+				u.From.Kubernetes,
+				to.Kubernetes,
+			)
 		case u.Kubelet && servers && want-is > kubeletSkew:
-			refuse(u, "its kubelet is of Kubernetes %s, and may be three minor versions older than an API server, which would be of %s: bring it nearer first", u.From.Kubernetes, to.Kubernetes)
+			refuse(
+				u,
+				"its kubelet is of Kubernetes %s, and may be three minor versions older than an API server, which "+
+					"would be of %s: bring it nearer first",
+				u.From.Kubernetes,
+				to.Kubernetes,
+			)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Downgrade says why machines may not go to a release that is older than theirs, nil when none does or the older one is allowed by its
-// version or build. history are the releases that the cluster has had, the first one first.
+// Downgrade says why machines may not go to a release that is older than theirs, nil when none does or the older one is
+// allowed by its version or build. history are the releases that the cluster has had, the first one first.
 func Downgrade(to host.Release, list []Updated, history []host.Release, allowed string) error {
 	if allowed != "" && (allowed == to.Version || allowed == to.Build) {
 		return nil
@@ -88,8 +113,14 @@ func Downgrade(to host.Release, list []Updated, history []host.Release, allowed 
 		shown += fmt.Sprintf(" and %d more", more)
 	}
 	name, was := Names(to, from)
-	err := fmt.Errorf("%s would go back from %s to %s: an older release may not read what a newer one has written, and lacks what it has mended. If that is meant, say so: -allow-downgrade %s",
-		shown, was, name, bare(to, from))
+	err := fmt.Errorf(
+		"%s would go back from %s to %s: an older release may not read what a newer one has written, and lacks what "+
+			"it has mended. If that is meant, say so: -allow-downgrade %s",
+		shown,
+		was,
+		name,
+		bare(to, from),
+	)
 	if allowed != "" {
 		err = fmt.Errorf("%w (-allow-downgrade names %s, and this is another release)", err, allowed)
 	}
@@ -118,8 +149,8 @@ func Names(a, b host.Release) (string, string) {
 	return name(a), name(b)
 }
 
-// older compares by the version of Kubernetes, then by the release's own. Where versions have no order, as those of commits, what the
-// cluster had first is older.
+// older compares by the version of Kubernetes, then by the release's own. Where versions have no order, as those of
+// commits, what the cluster had first is older.
 func older(to, from host.Release, history []host.Release) bool {
 	if from == (host.Release{}) || to.Build == from.Build {
 		return false

@@ -13,7 +13,8 @@ import (
 // WholeMachine stands for all daemons of a machine, where its system is upgraded or rebooted.
 const WholeMachine = "the machine"
 
-// Restarted returns the daemons that changes start anew, be they units or static pods; WholeMachine alone when that are all.
+// Restarted returns the daemons that changes start anew, be they units or static pods; WholeMachine alone when that are
+// all.
 func Restarted(changes []step.Change) (daemons []string) {
 	for _, c := range changes {
 		switch {
@@ -79,8 +80,13 @@ func MayDrain(budget int, ready map[string]string, changed []string) error {
 	if len(broken) < budget {
 		return nil
 	}
-	return fmt.Errorf("%s not ready (%s), and a rolling change may leave %s without pods at a time: mend that first, or raise max_unavailable in the cluster's roll block",
-		isOrAre(len(broken), "node"), strings.Join(broken, ", "), Number(budget, "node"))
+	return fmt.Errorf(
+		"%s not ready (%s), and a rolling change may leave %s without pods at a time: mend that first, or raise "+
+			"max_unavailable in the cluster's roll block",
+		isOrAre(len(broken), "node"),
+		strings.Join(broken, ", "),
+		Number(budget, "node"),
+	)
 }
 
 func isOrAre(n int, noun string) string {
@@ -139,8 +145,14 @@ func MayRestart(name string, units []string, list []Health) error {
 		}
 		// With every member well, two or fewer cannot be changed in any other way.
 		if majority := members/2 + 1; up < majority && (len(broken) > 0 || members > 2) {
-			return fmt.Errorf("it would cost etcd its majority: %d of %d members would be left, %d must agree (%s). %s",
-				up, members, majority, strings.Join(broken, "; "), wayOut(list, "etcd", func(h Health) bool { return h.Member && h.Etcd != "" }))
+			return fmt.Errorf(
+				"it would cost etcd its majority: %d of %d members would be left, %d must agree (%s). %s",
+				up,
+				members,
+				majority,
+				strings.Join(broken, "; "),
+				wayOut(list, "etcd", func(h Health) bool { return h.Member && h.Etcd != "" }),
+			)
 		}
 	}
 	if stops("kube-apiserver") && own.API == "" {
@@ -159,8 +171,8 @@ func MayRestart(name string, units []string, list []Health) error {
 	return nil
 }
 
-// wayOut says what to do about machines that do not work. One that is there is never to be taken out of the configuration for that: its
-// copy of the data would be lost with it.
+// wayOut says what to do about machines that do not work. One that is there is never to be taken out of the
+// configuration for that: its copy of the data would be lost with it.
 func wayOut(list []Health, daemon string, broken func(Health) bool) string {
 	var here, away []string
 	for _, h := range list {
@@ -174,10 +186,25 @@ func wayOut(list []Health, daemon string, broken func(Health) bool) string {
 	}
 	var text []string
 	if len(here) > 0 {
-		text = append(text, fmt.Sprintf("On %s, which can be logged in to, journalctl -u %s says what is wrong: mend that, and leave it in the configuration", strings.Join(here, ", "), daemon))
+		text = append(
+			text,
+			fmt.Sprintf(
+				"On %s, which can be logged in to, journalctl -u %s says what is wrong: mend that, and leave it in "+
+					"the configuration",
+				strings.Join(here, ", "),
+				daemon,
+			),
+		)
 	}
 	if len(away) > 0 {
-		text = append(text, fmt.Sprintf("Bring %s back; only one that is gone for good is taken out of the configuration, so that the others go on without it", strings.Join(away, ", ")))
+		text = append(
+			text,
+			fmt.Sprintf(
+				"Bring %s back; only one that is gone for good is taken out of the configuration, so that the others "+
+					"go on without it",
+				strings.Join(away, ", "),
+			),
+		)
 	}
 	return strings.Join(append(text, "Then apply again"), ". ")
 }

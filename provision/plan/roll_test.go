@@ -28,12 +28,13 @@ func TestOnlyAContainerRuntimeThatRestartsNeedsADrain(t *testing.T) {
 		changes []step.Change
 		want    bool
 	}{
-		"nothing":            {nil, false},
-		"kubelet":            {unit("kubelet.service", "restart, for config.yaml"), false},
-		"runtime":            {unit("containerd.service", "restart, for containerd"), true},
-		"runtime enabled":    {unit("containerd.service", "enable"), false},
-		"runtime is down":    {unit("containerd.service", "start, it is failed"), false},
-		"runtime is created": {[]step.Change{{Action: step.Create, Kind: "unit", Name: "containerd.service", Note: "start"}}, false},
+		"nothing":         {nil, false},
+		"kubelet":         {unit("kubelet.service", "restart, for config.yaml"), false},
+		"runtime":         {unit("containerd.service", "restart, for containerd"), true},
+		"runtime enabled": {unit("containerd.service", "enable"), false},
+		"runtime is down": {unit("containerd.service", "start, it is failed"), false},
+		"runtime is created": {[]step.Change{{Action: step.Create, Kind: "unit", Name: "containerd.service",
+			Note: "start"}}, false},
 	} {
 		if got := plan.Drains(c.changes); (got != "") != c.want {
 			t.Errorf("%s: %q", name, got)
@@ -71,20 +72,25 @@ func TestAControlPlaneMachineMayRestartOnlyWhenTheRestIsWell(t *testing.T) {
 		units []string
 		want  string
 	}{
-		"alone":                          {[]plan.Health{well("a")}, both, ""},
-		"all well":                       {[]plan.Health{well("a"), well("b"), well("c")}, both, ""},
-		"one of three is dead":           {[]plan.Health{well("a"), dead("b"), well("c")}, both, "1 of 3 members would be left, 2 must agree (b: no answer)"},
-		"one of five is dead":            {[]plan.Health{well("a"), dead("b"), well("c"), well("d"), well("e")}, both, ""},
-		"two of five are dead":           {[]plan.Health{well("a"), dead("b"), dead("c"), well("d"), well("e")}, both, "2 of 5"},
-		"it is itself dead":              {[]plan.Health{dead("a"), well("b"), well("c")}, both, ""},
-		"all dead":                       {[]plan.Health{dead("a"), dead("b"), dead("c")}, both, ""},
-		"etcd stays":                     {[]plan.Health{well("a"), dead("b"), well("c")}, api, ""},
-		"nothing restarts":               {[]plan.Health{well("a"), dead("b"), dead("c")}, nil, ""},
-		"the last API server":            {[]plan.Health{well("a"), dead("b"), dead("c")}, api, "only one that answers"},
+		"alone":    {[]plan.Health{well("a")}, both, ""},
+		"all well": {[]plan.Health{well("a"), well("b"), well("c")}, both, ""},
+		"one of three is dead": {[]plan.Health{well("a"), dead("b"), well("c")}, both, "1 of 3 members " +
+			"would be left, 2 must agree (b: no answer)"},
+		"one of five is dead": {[]plan.Health{well("a"), dead("b"), well("c"), well("d"), well("e")}, both,
+			""},
+		"two of five are dead": {[]plan.Health{well("a"), dead("b"), dead("c"), well("d"), well("e")}, both,
+			"2 of 5"},
+		"it is itself dead": {[]plan.Health{dead("a"), well("b"), well("c")}, both, ""},
+		"all dead":          {[]plan.Health{dead("a"), dead("b"), dead("c")}, both, ""},
+		"etcd stays":        {[]plan.Health{well("a"), dead("b"), well("c")}, api, ""},
+		"nothing restarts":  {[]plan.Health{well("a"), dead("b"), dead("c")}, nil, ""},
+		"the last API server": {[]plan.Health{well("a"), dead("b"), dead("c")}, api,
+			"only one that answers"},
 		"two members, both well":         {[]plan.Health{well("a"), well("b")}, both, ""},
 		"two members, the other is dead": {[]plan.Health{well("a"), dead("b")}, both, "0 of 2"},
 		"a machine without a member":     {[]plan.Health{{Name: "a"}, well("b"), dead("c")}, both, ""},
-		"its member is no part of this":  {[]plan.Health{well("a"), {Name: "b", API: "x"}, well("c"), well("d")}, both, ""},
+		"its member is no part of this": {[]plan.Health{well("a"), {Name: "b", API: "x"}, well("c"), well("d")}, both,
+			""},
 	} {
 		err := plan.MayRestart("a", c.units, c.list)
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -93,13 +99,18 @@ func TestAControlPlaneMachineMayRestartOnlyWhenTheRestIsWell(t *testing.T) {
 	}
 	here := plan.Health{Name: "b", Member: true, Reached: true, Etcd: "no answer", API: "no answer"}
 	err := plan.MayRestart("a", both, []plan.Health{well("a"), here, well("c")})
-	if err == nil || strings.Contains(err.Error(), "taken out") || !strings.Contains(err.Error(), "On b, which can be logged in to, journalctl -u etcd") {
+	if err == nil || strings.Contains(err.Error(), "taken out") ||
+		!strings.Contains(err.Error(), "On b, which can be logged in to, journalctl -u etcd") {
 		t.Errorf("a machine that is there and does not work: %v", err)
 	}
-	if err := plan.MayRestart("a", both, []plan.Health{well("a"), dead("b"), well("c")}); err == nil || !strings.Contains(err.Error(), "Bring b back; only one that is gone for good is taken out") {
+	if err := plan.MayRestart("a", both, []plan.Health{well("a"), dead("b"), well("c")}); err == nil ||
+		!strings.Contains(err.Error(), "Bring b back; only one that is gone for good is taken out") {
 		t.Errorf("a machine that is not there: %v", err)
 	}
-	if got := plan.ControlOrder([]string{"a", "b", "c"}, []plan.Health{well("a"), dead("b"), well("c")}); !slices.Equal(got, []string{"b", "a", "c"}) {
+	if got := plan.ControlOrder([]string{"a", "b", "c"}, []plan.Health{well("a"), dead("b"), well("c")}); !slices.Equal(
+		got,
+		[]string{"b", "a", "c"},
+	) {
 		t.Errorf("order %v: what does not work is mended first", got)
 	}
 }

@@ -58,7 +58,13 @@ func wanted(c *config.Cluster) (list []stored, keep map[string]bool, err error) 
 		if err != nil {
 			return nil, nil, err
 		}
-		o := state.Object{APIVersion: d.Object.GetAPIVersion(), Kind: d.Object.GetKind(), Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Address: d.Address}
+		o := state.Object{
+			APIVersion: d.Object.GetAPIVersion(),
+			Kind:       d.Object.GetKind(),
+			Namespace:  d.Object.GetNamespace(),
+			Name:       d.Object.GetName(),
+			Address:    d.Address,
+		}
 		if d.Keep {
 			keep[d.Address] = true
 		}
@@ -76,7 +82,10 @@ func entry(o state.Object, action string) plan.Object {
 }
 
 // compare says what becomes of each object, and what is declared no more.
-func (l *cluster) compare(c *config.Cluster, before []state.Object) (entries []plan.Object, list []stored, ended []state.Object, err error) {
+func (l *cluster) compare(
+	c *config.Cluster,
+	before []state.Object,
+) (entries []plan.Object, list []stored, ended []state.Object, err error) {
 	list, _, err = wanted(c)
 	if err != nil {
 		return nil, nil, nil, err
@@ -130,14 +139,23 @@ func ignoring(o, there stored) (stored, error) {
 	return o, err
 }
 
-func (l *cluster) Plan(_ context.Context, c *config.Cluster, before []state.Object) ([]plan.Object, []state.Object, error) {
+func (l *cluster) Plan(
+	_ context.Context,
+	c *config.Cluster,
+	before []state.Object,
+) ([]plan.Object, []state.Object, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entries, _, ended, err := l.compare(c, before)
 	return entries, ended, err
 }
 
-func (l *cluster) Apply(_ context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error) {
+func (l *cluster) Apply(
+	_ context.Context,
+	c *config.Cluster,
+	before []state.Object,
+	say func(plan.Object),
+) ([]state.Object, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entries, list, _, err := l.compare(c, before)

@@ -54,8 +54,11 @@ func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.P
 	s.cluster.declare(c)
 	engine := &run.Engine{
 		Config: c, Bundle: s.files, Dial: s.dial, Look: !apply,
-		Store: state.Store{Dir: filepath.Join(s.dir, "state"), Sealer: state.Sealer{KeyFile: filepath.Join(s.dir, "age.key")}},
-		Live:  func(*state.State, *config.Cluster) (run.Cluster, error) { return s.cluster, nil },
+		Store: state.Store{
+			Dir:    filepath.Join(s.dir, "state"),
+			Sealer: state.Sealer{KeyFile: filepath.Join(s.dir, "age.key")},
+		},
+		Live: func(*state.State, *config.Cluster) (run.Cluster, error) { return s.cluster, nil },
 	}
 	prepared, err := engine.Prepare(ctx)
 	if err != nil {

@@ -27,7 +27,8 @@ func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
 	}{
 		{"authorization-webhook.conf", api.AuthorizationWebhook, new(string), true, "authorization-config"},
 		{"authentication.yaml", api.Authentication, &cfg.AuthenticationConfig, false, "authentication-config"},
-		{"token-webhook.conf", api.TokenWebhook, &cfg.AuthenticationTokenWebhookConfigFile, true, "token-webhook-config"},
+		{"token-webhook.conf", api.TokenWebhook, &cfg.AuthenticationTokenWebhookConfigFile, true,
+			"token-webhook-config"},
 		{"authorization.yaml", api.Authorization, &cfg.AuthorizationConfig, false, "authorization-config"},
 	} {
 		path := settings + "/" + s.name

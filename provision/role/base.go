@@ -11,7 +11,18 @@ import (
 )
 
 // Daemons are the names by which clusterctl is a daemon.
-var Daemons = []string{"kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kube-network", "kube-proxy", "kube-dns", "kube-ingress", "kube-address", "metrics-server"}
+var Daemons = []string{
+	"kube-apiserver",
+	"kube-scheduler",
+	"kube-controller-manager",
+	"kubelet",
+	"kube-network",
+	"kube-proxy",
+	"kube-dns",
+	"kube-ingress",
+	"kube-address",
+	"metrics-server",
+}
 
 // base is what every machine has: the program and the kernel's settings. A setting that cannot
 // be written here (in a container, say) is left out, and said by preflight.

@@ -47,7 +47,12 @@ func Member(m hcl.Machine) step.Store {
 const etcdClient = "apiserver-etcd-client" // the one certificate that etcd lets in
 
 func store(endpoints ...string) step.Store {
-	return step.Store{Endpoints: endpoints, CA: PKI + "/etcd/ca.crt", Cert: PKI + "/" + etcdClient + ".crt", Key: PKI + "/" + etcdClient + ".key"}
+	return step.Store{
+		Endpoints: endpoints,
+		CA:        PKI + "/etcd/ca.crt",
+		Cert:      PKI + "/" + etcdClient + ".crt",
+		Key:       PKI + "/" + etcdClient + ".key",
+	}
 }
 
 // storeClient adds the certificate of etcd's clients, and takes away the one that earlier releases had besides.
@@ -58,8 +63,8 @@ func (b *builder) storeClient() (cert, key string) {
 	return b.certificate(etcdClient, certs.EtcdCA, certs.APIServerEtcdClient())
 }
 
-// StopServers and StopMembers have the API servers, and then the members of the store, rest on a machine of the control plane, whichever
-// form it has.
+// StopServers and StopMembers have the API servers, and then the members of the store, rest on a machine of the control
+// plane, whichever form it has.
 func StopServers() []step.Step {
 	return []step.Step{&step.Stopped{Unit: "kube-apiserver.service"}, noStaticPod("kube-apiserver")}
 }
@@ -87,8 +92,9 @@ func etcd(b *builder) {
 		ListenClientURLs: []string{"https://127.0.0.1:2379", clientURL(m)}, AdvertiseClientURLs: []string{clientURL(m)},
 		ListenPeerURLs: []string{PeerURL(m)}, InitialAdvertisePeerURLs: []string{PeerURL(m)},
 		InitialCluster: started.InitialCluster, InitialClusterState: "new", InitialClusterToken: b.State.Token,
-		TrustedCAFile: PKI + "/etcd/ca.crt", ClientCertAuth: true, PeerTrustedCAFile: PKI + "/etcd/ca.crt", PeerClientCertAuth: true,
-		ListenMetricsURLs: []string{"http://127.0.0.1:2381"},
+		TrustedCAFile: PKI + "/etcd/ca.crt", ClientCertAuth: true, PeerTrustedCAFile: PKI + "/etcd/ca.crt",
+		PeerClientCertAuth: true,
+		ListenMetricsURLs:  []string{"http://127.0.0.1:2381"},
 	}
 	cfg.ClientCRLFile, cfg.PeerCRLFile, cfg.QuotaBackendBytes = etcdCRL, etcdCRL, int(b.Cluster.Etcd.Quota)
 	if started.Existing {
@@ -106,8 +112,22 @@ func etcd(b *builder) {
 	program := b.program(bundle.Etcd, bin(bundle.Etcd))
 	if started.Existing {
 		others := Store(b.Cluster, b.State, m.Name)
-		b.run(&step.EtcdFormer{Store: others, Unit: "etcd.service", Manifest: step.Manifest("etcd"), DataDir: etcdData, Former: b.State.FormerStores},
-			&step.EtcdJoin{Store: others, Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData, MembersFile: etcdJoining})
+		b.run(
+			&step.EtcdFormer{
+				Store:    others,
+				Unit:     "etcd.service",
+				Manifest: step.Manifest("etcd"),
+				DataDir:  etcdData,
+				Former:   b.State.FormerStores,
+			},
+			&step.EtcdJoin{
+				Store:       others,
+				Name:        m.Name,
+				PeerURL:     PeerURL(m),
+				DataDir:     etcdData,
+				MembersFile: etcdJoining,
+			},
+		)
 	}
 	b.component(component{service: service{
 		name: "etcd", description: "etcd, the cluster's store", watchdog: true,
@@ -128,7 +148,11 @@ func formerEtcd(b *builder) {
 	if _, had := b.State.Etcd[b.Machine.Name]; had && (b.controlPlane() || b.wasControl()) {
 		b.add(&step.EtcdLeave{Store: Store(b.Cluster, b.State), Name: b.Machine.Name})
 	}
-	b.add(noStaticPod("etcd"), &step.NoUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"}, &step.Absent{Path: etcdData + "/member"})
+	b.add(
+		noStaticPod("etcd"),
+		&step.NoUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"},
+		&step.Absent{Path: etcdData + "/member"},
+	)
 }
 
 // apiServer is the cluster's front door.
@@ -136,18 +160,32 @@ func apiServer(b *builder) {
 	m, def := b.Machine, config.DefaultAPIServer()
 	cfg := def
 	cfg.AdvertiseAddress = m.IP.String()
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("apiserver", certs.ClusterCA, certs.APIServer(b.Cluster.Domain, b.Cluster.ServiceIP(1).String(), apiHosts(b.Cluster, m)))
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate(
+		"apiserver",
+		certs.ClusterCA,
+		certs.APIServer(b.Cluster.Domain, b.Cluster.ServiceIP(1).String(), apiHosts(b.Cluster, m)),
+	)
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", apiCRL
 	cfg.EtcdServers = b.etcdServers()
 	cfg.EtcdCAFile = PKI + "/etcd/ca.crt"
 	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.storeClient()
 	cfg.EncryptionProviderConfig = b.encryption()
 	cfg.KubeletCertificateAuthority = PKI + "/ca.crt"
-	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate(kubeletClient, certs.ClusterCA, certs.APIServerKubeletClient())
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate(
+		kubeletClient,
+		certs.ClusterCA,
+		certs.APIServerKubeletClient(),
+	)
 	cfg.ServiceAccountIssuer = "https://kubernetes.default.svc." + b.Cluster.Domain
 	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{PKI + "/sa.pub"}, PKI+"/sa.key"
-	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{"front-proxy-client"}
-	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = b.certificate("front-proxy-client", certs.FrontProxyCA, certs.FrontProxyClient())
+	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{
+		"front-proxy-client",
+	}
+	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = b.certificate(
+		"front-proxy-client",
+		certs.FrontProxyCA,
+		certs.FrontProxyClient(),
+	)
 	cfg.ServiceClusterIPRange = texts(b.Cluster.ServiceCIDRs)
 	if b.staticPods() {
 		cfg.HealthzBindAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(probedPort))
@@ -172,9 +210,20 @@ func apiServer(b *builder) {
 		name: "kube-apiserver", description: "Kubernetes API server", after: "etcd.service", watchdog: true,
 		outside: true,
 		exec:    append([]string{b.daemon("kube-apiserver")}, config.Args(&cfg, &def)...),
-		reads:   append(reads, cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile),
+		reads: append(
+			reads,
+			cfg.TLSCertFile,
+			cfg.ClientCAFile,
+			cfg.EtcdCAFile,
+			cfg.EtcdCertFile,
+			cfg.KubeletClientCertificate,
+			cfg.ServiceAccountKeyFiles[0],
+			cfg.RequestheaderClientCAFile,
+			cfg.ProxyClientCertFile,
+		),
 		options: append(append([]string{"CapabilityBoundingSet="}, confined...), proxy...),
-	}, port: 6443, probed: probedPort, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI, settings}, shares: b.sockets(), writes: writes})
+	}, port: 6443, probed: probedPort, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage,
+		mounts: []string{PKI, settings}, shares: b.sockets(), writes: writes})
 	b.run(taken...)
 }
 
@@ -183,7 +232,11 @@ func apiServer(b *builder) {
 const probedPort = 6080
 
 // ServerClient is as whom a machine of the control plane asks the API servers whether they are well.
-var ServerClient = host.Client{CA: PKI + "/ca.crt", Cert: PKI + "/" + kubeletClient + ".crt", Key: PKI + "/" + kubeletClient + ".key"}
+var ServerClient = host.Client{
+	CA:   PKI + "/ca.crt",
+	Cert: PKI + "/" + kubeletClient + ".crt",
+	Key:  PKI + "/" + kubeletClient + ".key",
+}
 
 const kubeletClient = "apiserver-kubelet-client"
 
@@ -216,10 +269,15 @@ func controllers(b *builder) {
 		b.add(&step.Absent{Path: schedulerConfig})
 	}
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("scheduler", certs.Daemon("kube-scheduler")), b.apiServers()
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("kube-scheduler", certs.ClusterCA, certs.DaemonServer("kube-scheduler", nil))
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate(
+		"kube-scheduler",
+		certs.ClusterCA,
+		certs.DaemonServer("kube-scheduler", nil),
+	)
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", crl
 	b.component(component{service: service{
-		name: "kube-scheduler", description: "Kubernetes scheduler", after: "kube-apiserver.service", watchdog: true, beside: true,
+		name: "kube-scheduler", description: "Kubernetes scheduler", after: "kube-apiserver.service", watchdog: true,
+		beside:  true,
 		exec:    append([]string{b.daemon("kube-scheduler")}, config.Args(&cfg, &def)...),
 		reads:   append([]string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile}, profiles...),
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
@@ -228,18 +286,32 @@ func controllers(b *builder) {
 	managerDef := config.DefaultControllerManager()
 	manager := managerDef
 	b.Cluster.Controllers.Over(&manager)
-	manager.Kubeconfig, manager.APIServers = b.kubeconfig("controller-manager", certs.Daemon("kube-controller-manager")), b.apiServers()
-	manager.TLSCertFile, manager.TLSPrivateKeyFile = b.certificate("kube-controller-manager", certs.ClusterCA, certs.DaemonServer("kube-controller-manager", nil))
+	manager.Kubeconfig, manager.APIServers = b.kubeconfig(
+		"controller-manager",
+		certs.Daemon("kube-controller-manager"),
+	), b.apiServers()
+	manager.TLSCertFile, manager.TLSPrivateKeyFile = b.certificate(
+		"kube-controller-manager",
+		certs.ClusterCA,
+		certs.DaemonServer("kube-controller-manager", nil),
+	)
 	manager.ClientCAFile, manager.ClientCRLFile, manager.RootCAFile = PKI+"/ca.crt", crl, PKI+"/ca.crt"
 	manager.ClusterCIDR = texts(b.Cluster.PodCIDRs)
 	manager.ServiceAccountPrivateKeyFile = PKI + "/sa.key"
 	manager.ClusterSigningCertFile, manager.ClusterSigningKeyFile = PKI+"/ca.crt", PKI+"/ca.key"
 	b.component(component{service: service{
-		name: "kube-controller-manager", description: "Kubernetes controllers", after: "kube-apiserver.service", watchdog: true, beside: true,
-		exec:    append([]string{b.daemon("kube-controller-manager")}, config.Args(&manager, &managerDef)...),
-		reads:   []string{manager.Kubeconfig, manager.TLSCertFile, manager.ClientCAFile, manager.ServiceAccountPrivateKeyFile},
+		name: "kube-controller-manager", description: "Kubernetes controllers", after: "kube-apiserver.service",
+		watchdog: true, beside: true,
+		exec: append([]string{b.daemon("kube-controller-manager")}, config.Args(&manager, &managerDef)...),
+		reads: []string{
+			manager.Kubeconfig,
+			manager.TLSCertFile,
+			manager.ClientCAFile,
+			manager.ServiceAccountPrivateKeyFile,
+		},
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	}, port: 10257, live: "/livez", ready: "/readyz", cpu: "200m", image: bundle.ControlPlaneImage, mounts: []string{PKI, manager.Kubeconfig}})
+	}, port: 10257, live: "/livez", ready: "/readyz", cpu: "200m", image: bundle.ControlPlaneImage,
+		mounts: []string{PKI, manager.Kubeconfig}})
 }
 
 // metrics answers what nodes and pods use, behind the API servers.
@@ -248,16 +320,24 @@ func metrics(b *builder) {
 	cfg := def
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("metrics-server", certs.Replica("metrics-server", b.Machine.Name)),
 		b.apiServers()
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("metrics-server", certs.ClusterCA, certs.MetricsServer([]string{b.Machine.IP.String()}))
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate(
+		"metrics-server",
+		certs.ClusterCA,
+		certs.MetricsServer([]string{b.Machine.IP.String()}),
+	)
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", apiCRL
-	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{certs.FrontProxyClient().CommonName}
+	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{
+		certs.FrontProxyClient().CommonName,
+	}
 	cfg.NodeName, cfg.NodeIP = b.Machine.Name, b.Machine.IP.String()
 	b.component(component{service: service{
-		name: "metrics-server", description: "Kubernetes resource metrics", after: "kube-apiserver.service", watchdog: true, beside: true,
+		name: "metrics-server", description: "Kubernetes resource metrics", after: "kube-apiserver.service",
+		watchdog: true, beside: true,
 		exec:    append([]string{b.daemon("metrics-server")}, config.Args(&cfg, &def)...),
 		reads:   []string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile, cfg.RequestheaderClientCAFile},
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	}, port: 10261, live: "/livez", ready: "/readyz", cpu: "50m", image: bundle.ControlPlaneImage, mounts: []string{PKI, cfg.Kubeconfig}})
+	}, port: 10261, live: "/livez", ready: "/readyz", cpu: "50m", image: bundle.ControlPlaneImage,
+		mounts: []string{PKI, cfg.Kubeconfig}})
 }
 
 // address keeps the virtual address on one machine of the control plane. It starts last:
@@ -268,8 +348,11 @@ func address(b *builder) {
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("address", certs.Daemon("kube-address")), b.apiServers()
 	cfg.Address, cfg.NodeName, cfg.NodeIP = b.Cluster.VirtualAddress.String(), b.Machine.Name, b.Machine.IP.String()
 	b.unit(service{
-		name: "kube-address", description: "Kubernetes API virtual address", after: "kube-apiserver.service", watchdog: true, health: ready(cfg.HealthAddress),
+		name: "kube-address", description: "Kubernetes API virtual address", after: "kube-apiserver.service",
+		watchdog: true, health: ready(cfg.HealthAddress),
 		exec: append([]string{b.daemon("kube-address")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
-		options: append([]string{"CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW"}, speaking(confined, "AF_NETLINK AF_PACKET")...),
+		options: append(
+			[]string{"CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW"},
+			speaking(confined, "AF_NETLINK AF_PACKET")...),
 	})
 }

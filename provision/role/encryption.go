@@ -39,16 +39,30 @@ func encryptionConfiguration(e state.Encryption) ([]byte, error) {
 		}
 	}
 	plain := apiserverv1.ProviderConfiguration{Identity: &apiserverv1.IdentityConfiguration{}}
-	c := apiserverv1.EncryptionConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: apiserverv1.SchemeGroupVersion.String(), Kind: "EncryptionConfiguration"}}
+	c := apiserverv1.EncryptionConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiserverv1.SchemeGroupVersion.String(), Kind: "EncryptionConfiguration"},
+	}
 	if len(e.Resources) > 0 {
-		c.Resources = append(c.Resources, apiserverv1.ResourceConfiguration{Resources: e.Resources, Providers: slices.Concat(write, read, []apiserverv1.ProviderConfiguration{plain})})
+		c.Resources = append(
+			c.Resources,
+			apiserverv1.ResourceConfiguration{
+				Resources: e.Resources,
+				Providers: slices.Concat(write, read, []apiserverv1.ProviderConfiguration{plain}),
+			},
+		)
 	}
 	rest := e.Leaving
 	if len(c.Resources)+len(rest) == 0 {
 		rest = []string{"secrets"}
 	}
 	if len(rest) > 0 {
-		c.Resources = append(c.Resources, apiserverv1.ResourceConfiguration{Resources: rest, Providers: slices.Concat([]apiserverv1.ProviderConfiguration{plain}, write, read)})
+		c.Resources = append(
+			c.Resources,
+			apiserverv1.ResourceConfiguration{
+				Resources: rest,
+				Providers: slices.Concat([]apiserverv1.ProviderConfiguration{plain}, write, read),
+			},
+		)
 	}
 	return yaml.Marshal(c)
 }
@@ -68,7 +82,8 @@ func provider(k state.EncryptionKey) (p apiserverv1.ProviderConfiguration) {
 	return p
 }
 
-// ReadEncryption returns what an EncryptionConfiguration of ours was rendered from. Keys that are on machines no more are not in it.
+// ReadEncryption returns what an EncryptionConfiguration of ours was rendered from. Keys that are on machines no more
+// are not in it.
 func ReadEncryption(text []byte) (state.Encryption, error) {
 	var c apiserverv1.EncryptionConfiguration
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {

@@ -13,10 +13,22 @@ type holding struct {
 
 var holdings = []holding{
 	{Input.controlPlane, []string{
-		PKI + "/ca.key", PKI + "/etcd", PKI + "/front-proxy-ca.crt", PKI + "/front-proxy-ca.key", PKI + "/sa.key", PKI + "/sa.pub",
+		PKI + "/ca.key", PKI + "/etcd", PKI + "/front-proxy-ca.crt", PKI + "/front-proxy-ca.key", PKI + "/sa.key", PKI +
+			"/sa.pub",
 		encryptionFile, apiCRL, settings, schedulerConfig,
 	}},
-	{Input.controlPlane, pairs("apiserver", kubeletClient, etcdClient, "front-proxy-client", "kube-scheduler", "kube-controller-manager", "metrics-server")},
+	{
+		Input.controlPlane,
+		pairs(
+			"apiserver",
+			kubeletClient,
+			etcdClient,
+			"front-proxy-client",
+			"kube-scheduler",
+			"kube-controller-manager",
+			"metrics-server",
+		),
+	},
 	{Input.controlPlane, kubeconfigs("admin", "super-admin", "scheduler", "controller-manager", "metrics-server")},
 	{Input.etcd, pairs("etcd/server", "etcd/peer")},
 	{Input.snapshots, []string{SnapshotSettings, snapshotCA}},

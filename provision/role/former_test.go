@@ -38,11 +38,20 @@ func became(t *testing.T) map[string]role.Input {
 					c.API.Authentication, c.API.TokenWebhook, c.API.Admission, c.API.Authorization = "a", "b", "c", "d"
 					c.Audit = config.Audit{Enabled: true, Webhook: "w"}
 					c.Scheduler.Choose("config", "x")
-					s.Keys.Encryption = state.Encryption{Keys: []state.EncryptionKey{{Provider: "secretbox", Name: "k", Secret: []byte("s")}}, Write: "secretbox:v1:k"}
+					s.Keys.Encryption = state.Encryption{
+						Keys:  []state.EncryptionKey{{Provider: "secretbox", Name: "k", Secret: []byte("s")}},
+						Write: "secretbox:v1:k",
+					}
 				} else {
 					c.Machines = append(c.Machines, machine("third", "10.0.0.8", config.RoleControlPlane))
 				}
-				all[fmt.Sprintf("%s, %s, all parts %v", roles, form, rest)] = role.Input{Cluster: c, Machine: m, State: s, Files: files{}, Facts: host.Facts{OOMAdjust: true}}
+				all[fmt.Sprintf("%s, %s, all parts %v", roles, form, rest)] = role.Input{
+					Cluster: c,
+					Machine: m,
+					State:   s,
+					Files:   files{},
+					Facts:   host.Facts{OOMAdjust: true},
+				}
 			}
 		}
 	}
@@ -91,7 +100,8 @@ func TestFilesOfFormerRolesAreRemoved(t *testing.T) {
 		for is, to := range all {
 			have, absent := laid(t, to)
 			for file := range files {
-				if !strings.HasPrefix(file, role.Kubernetes+"/") && !strings.HasPrefix(file, "/var/lib/kubelet/") || have[file] {
+				if !strings.HasPrefix(file, role.Kubernetes+"/") && !strings.HasPrefix(file, "/var/lib/kubelet/") ||
+					have[file] {
 					continue
 				}
 				gone := false
@@ -112,7 +122,8 @@ func TestFilesOfFormerRolesAreRemoved(t *testing.T) {
 		}
 	}
 	laidByControl, _ := laid(t, all["control-plane, , all parts true"])
-	for _, file := range []string{"/ca.key", "/etcd/ca.key", "/sa.key", "/encryption.yaml", "/" + certs.FrontProxyCA + ".key"} {
+	for _, file := range []string{"/ca.key", "/etcd/ca.key", "/sa.key", "/encryption.yaml", "/" + certs.FrontProxyCA +
+		".key"} {
 		if !laidByControl[role.PKI+file] {
 			t.Errorf("the test lays no %s", file)
 		}

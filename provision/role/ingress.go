@@ -5,8 +5,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// ingress serves clients of the cluster's HTTP services on ports of the machine. The service manager keeps its sockets over a restart,
-// those of Gateways among them.
+// ingress serves clients of the cluster's HTTP services on ports of the machine. The service manager keeps its sockets
+// over a restart, those of Gateways among them.
 func ingress(b *builder) {
 	def := config.DefaultIngress()
 	cfg := def
@@ -16,8 +16,9 @@ func ingress(b *builder) {
 	cfg.Kubeconfig, cfg.APIServers = credential(name), b.apiServers()
 	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/"+name, b.Machine.Name, b.Machine.IPs()
 	b.unit(service{
-		name: name, description: "Kubernetes ingress proxy", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
-		exec: append([]string{b.daemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
+		name: name, description: "Kubernetes ingress proxy", watchdog: true, beside: true,
+		health: ready(cfg.HealthAddress),
+		exec:   append([]string{b.daemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
 		options: append(ownUser(file, "CAP_NET_BIND_SERVICE"), "FileDescriptorStoreMax=520"),
 	})
 }

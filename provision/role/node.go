@@ -35,8 +35,9 @@ func proxy(b *builder) {
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("proxy", certs.Daemon("kube-proxy")), b.apiServers()
 	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
 	b.unit(service{
-		name: "kube-proxy", description: "Kubernetes service proxy", watchdog: true, beside: true, health: ready(cfg.MetricsBindAddress),
-		exec: append([]string{b.daemon("kube-proxy")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
+		name: "kube-proxy", description: "Kubernetes service proxy", watchdog: true, beside: true,
+		health: ready(cfg.MetricsBindAddress),
+		exec:   append([]string{b.daemon("kube-proxy")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
 	})
 }
 
@@ -57,7 +58,8 @@ func network(b *builder) {
 		reads = append(reads, nodeCredential)
 	}
 	b.unit(service{
-		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
+		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true,
+		health: ready(cfg.HealthAddress),
 		// It is back before another machine takes its leases: an address that moves ends the connections to it.
 		again: "100ms",
 		exec:  append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
@@ -77,12 +79,19 @@ func kubelet(b *builder) {
 	cfg.ClientCRLFile = crl
 	cfg.NetworkPolicySocket = config.DefaultNetwork().PolicySocket
 
-	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate("kubelet", certs.ClusterCA, certs.KubeletServer(m.Name, m.IPs()))
+	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate(
+		"kubelet",
+		certs.ClusterCA,
+		certs.KubeletServer(m.Name, m.IPs()),
+	)
 	file.Authentication.X509.ClientCAFile = PKI + "/ca.crt"
 	file.StaticPodPath = Kubernetes + "/manifests"
 	file.ClusterDNS, file.ClusterDomain = []string{b.Cluster.ServiceIP(10).String()}, b.Cluster.Domain
 	for _, t := range m.Taints {
-		file.RegisterWithTaints = append(file.RegisterWithTaints, config.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+		file.RegisterWithTaints = append(
+			file.RegisterWithTaints,
+			config.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect},
+		)
 	}
 	b.private(kubeletConfig, b.kubeletFile(file))
 	b.add(directory(file.StaticPodPath, 0o755), directory(cfg.RootDir, 0o750))
@@ -135,9 +144,14 @@ func ownLabels(labels map[string]string) map[string]string {
 	own := map[string]string{}
 	for k, v := range labels {
 		domain, _, qualified := strings.Cut(k, "/")
-		reserved := qualified && (domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io"))
+		reserved := qualified &&
+			(domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io" ||
+				strings.HasSuffix(domain, ".k8s.io"))
 		switch {
-		case !reserved, domain == "topology.kubernetes.io", domain == "node.kubernetes.io", domain == "kubelet.kubernetes.io":
+		case !reserved,
+			domain == "topology.kubernetes.io",
+			domain == "node.kubernetes.io",
+			domain == "kubelet.kubernetes.io":
 			own[k] = v
 		}
 	}
@@ -160,9 +174,11 @@ func dns(b *builder) {
 	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/"+name, b.Machine.Name, b.Machine.IP.String()
 	cfg.ClusterCIDR, cfg.ServiceClusterIPRange = texts(b.Cluster.PodCIDRs), texts(b.Cluster.ServiceCIDRs)
 	b.unit(service{
-		name: name, description: "Kubernetes cluster DNS", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
-		exec: append([]string{b.daemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
-		// The kernel tells it by netlink which addresses the machine has. What is asked while it restarts waits in its sockets, which systemd keeps.
+		name: name, description: "Kubernetes cluster DNS", watchdog: true, beside: true,
+		health: ready(cfg.HealthAddress),
+		exec:   append([]string{b.daemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
+		// The kernel tells it by netlink which addresses the machine has. What is asked while it restarts waits in its
+		// sockets, which systemd keeps.
 		options: append(speaking(ownUser(file, "CAP_NET_BIND_SERVICE"), "AF_NETLINK"), "FileDescriptorStoreMax=4"),
 	})
 }

@@ -37,7 +37,16 @@ func pki(b *builder) {
 // certificate adds a leaf at PKI/name and returns the paths of certificate and key.
 func (b *builder) certificate(name, ca string, r certs.Request) (cert, key string) {
 	path := PKI + "/" + name
-	b.add(&step.Certificate{Path: path, CA: ca, CACert: b.State.Trust(ca), Chain: b.chain(ca), Request: r, Revoked: b.revoked(ca, r)})
+	b.add(
+		&step.Certificate{
+			Path:    path,
+			CA:      ca,
+			CACert:  b.State.Trust(ca),
+			Chain:   b.chain(ca),
+			Request: r,
+			Revoked: b.revoked(ca, r),
+		},
+	)
 	return path + ".crt", path + ".key"
 }
 
@@ -46,7 +55,8 @@ func (b *builder) kubeconfig(name string, r certs.Request) string {
 	path := Kubernetes + "/" + name + ".conf"
 	b.add(&step.Kubeconfig{
 		Path: path, Cluster: b.Cluster.Name, Server: b.server(),
-		CA: certs.ClusterCA, CACert: b.State.Trust(certs.ClusterCA), Chain: b.chain(certs.ClusterCA), Request: r, Revoked: b.revoked(certs.ClusterCA, r),
+		CA: certs.ClusterCA, CACert: b.State.Trust(certs.ClusterCA), Chain: b.chain(certs.ClusterCA), Request: r,
+		Revoked: b.revoked(certs.ClusterCA, r),
 	})
 	return path
 }
@@ -85,16 +95,20 @@ func apiHosts(c *config.Cluster, m config.Machine) []string {
 const (
 	crl     = PKI + "/ca.crl"
 	etcdCRL = PKI + "/etcd/ca.crl"
-	// apiCRL is for API servers, whose clients are the cluster's and front proxies: who holds a front proxy's certificate is
-	// whoever he says.
+	// apiCRL is for API servers, whose clients are the cluster's and front proxies: who holds a front proxy's
+	// certificate is whoever he says.
 	apiCRL = PKI + "/apiserver-clients.crl"
 )
 
 // Revocations are the lists of revoked certificates that a machine has.
 func Revocations(in Input) []step.Step {
-	list := []step.Step{&step.File{Path: crl, Content: certs.EncodeRevocations(in.Revoked[certs.ClusterCA]), Mode: 0o644, Secret: true}}
+	list := []step.Step{
+		&step.File{Path: crl, Content: certs.EncodeRevocations(in.Revoked[certs.ClusterCA]), Mode: 0o644, Secret: true},
+	}
 	if in.controlPlane() {
-		both := append(certs.EncodeRevocations(in.Revoked[certs.ClusterCA]), certs.EncodeRevocations(in.Revoked[certs.FrontProxyCA])...)
+		both := append(
+			certs.EncodeRevocations(in.Revoked[certs.ClusterCA]),
+			certs.EncodeRevocations(in.Revoked[certs.FrontProxyCA])...)
 		list = append(list, &step.File{Path: apiCRL, Content: both, Mode: 0o644, Secret: true})
 		list = append(list, &step.File{Path: etcdCRL, Content: in.Revoked[certs.EtcdCA], Mode: 0o644, Secret: true})
 	}

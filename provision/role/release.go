@@ -13,8 +13,8 @@ import (
 // takes that ends when it first does its work.
 const holdTime = 10 * time.Second
 
-// release has the steps of a machine keep what they change of the release that is there, and watch the new one before the former
-// goes. What is below PKI is not of a release: a former trust is never put back.
+// release has the steps of a machine keep what they change of the release that is there, and watch the new one before
+// the former goes. What is below PKI is not of a release: a former trust is never put back.
 func (b *builder) release(steps []step.Step) []step.Step {
 	keep := &step.KeepRelease{To: b.Release}
 	sweep := &step.Sweep{Release: b.Release}
@@ -52,7 +52,11 @@ func (b *builder) release(steps []step.Step) []step.Step {
 			keep.Paths = append(keep.Paths, step.Markers+"/"+s.Name)
 		}
 	}
-	hold := &step.HoldRelease{Release: b.Release, For: cmp.Or(b.Cluster.Roll.Hold, holdTime), Timeout: b.Cluster.Roll.Timeout}
+	hold := &step.HoldRelease{
+		Release: b.Release,
+		For:     cmp.Or(b.Cluster.Roll.Hold, holdTime),
+		Timeout: b.Cluster.Roll.Timeout,
+	}
 	for _, h := range b.held {
 		h.Program = targets[h.Program]
 		hold.Units = append(hold.Units, h)

@@ -28,10 +28,11 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Remains is what a machine says of the cluster that it serves: of it a state that was lost is made again. Keys are on machines of
-// the control plane alone.
+// Remains is what a machine says of the cluster that it serves: of it a state that was lost is made again. Keys are on
+// machines of the control plane alone.
 type Remains struct {
-	Name       string            `json:"name,omitempty"`    // of the node and of the member; empty where nothing of a cluster is
+	// of the node and of the member; empty where nothing of a cluster is
+	Name       string            `json:"name,omitempty"`
 	Roles      []string          `json:"roles,omitempty"`   // as it was last applied
 	CAs        map[string][]byte `json:"cas,omitempty"`     // those that sign, where their keys are
 	Trusted    map[string][]byte `json:"trusted,omitempty"` // with those that come or go
@@ -39,7 +40,8 @@ type Remains struct {
 	Shown      map[string][]byte `json:"shown,omitempty"`      // certificates that come with leaves of an authority
 	Encryption []byte            `json:"encryption,omitempty"` // its EncryptionConfiguration
 
-	FormerService []byte                   `json:"formerService,omitempty"` // keys of service accounts that are trusted and do not sign
+	// keys of service accounts that are trusted and do not sign
+	FormerService []byte                   `json:"formerService,omitempty"`
 	Fixed         state.Fixed              `json:"fixed,omitzero"`
 	Token         string                   `json:"token,omitempty"`
 	Member        *state.Member            `json:"member,omitempty"`  // how its member of the store started
@@ -53,7 +55,12 @@ const membersTimeout = 5 * time.Second
 
 // Look reads what remains on a machine.
 func Look(ctx context.Context, h host.Host) (Remains, error) {
-	r := Remains{CAs: map[string][]byte{}, Trusted: map[string][]byte{}, Shown: map[string][]byte{}, Issued: map[string]certs.Revoked{}}
+	r := Remains{
+		CAs:     map[string][]byte{},
+		Trusted: map[string][]byte{},
+		Shown:   map[string][]byte{},
+		Issued:  map[string]certs.Revoked{},
+	}
 	r.Keys.CAs = map[string][]byte{}
 	read := func(path string, into *[]byte) error {
 		text, err := h.ReadFile(path)
@@ -76,7 +83,8 @@ func Look(ctx context.Context, h host.Host) (Remains, error) {
 			r.CAs[name] = signing(cert, key)
 		}
 	}
-	if err := errors.Join(read(PKI+"/sa.key", &r.Keys.ServiceAccount), read(PKI+"/sa.pub", &r.Keys.ServicePublic), read(encryptionFile, &r.Encryption)); err != nil {
+	if err := errors.Join(read(PKI+"/sa.key", &r.Keys.ServiceAccount), read(PKI+"/sa.pub", &r.Keys.ServicePublic),
+		read(encryptionFile, &r.Encryption)); err != nil {
 		return r, err
 	}
 	r.Keys.ServicePublic, r.FormerService = r.servicePublic()
@@ -106,7 +114,10 @@ func Look(ctx context.Context, h host.Host) (Remains, error) {
 		}
 	}
 	if r.Member != nil {
-		r.Members, _ = store("https://127.0.0.1:2379").Members(ctx, h, membersTimeout) // one that does not answer has its data all the same
+		r.Members, _ = store(
+			"https://127.0.0.1:2379",
+		).Members(ctx, h, membersTimeout)
+		// one that does not answer has its data all the same
 	}
 	return r, nil
 }
@@ -127,7 +138,8 @@ func signing(text, key []byte) (own []byte) {
 		if err != nil {
 			continue
 		}
-		if by == nil && bytes.Equal(cert.RawSubjectPublicKeyInfo, public) || by != nil && !bytes.Equal(by.RawSubject, by.RawIssuer) && by.CheckSignatureFrom(cert) == nil {
+		if by == nil && bytes.Equal(cert.RawSubjectPublicKeyInfo, public) ||
+			by != nil && !bytes.Equal(by.RawSubject, by.RawIssuer) && by.CheckSignatureFrom(cert) == nil {
 			own, by = append(own, one...), cert
 		}
 	}
@@ -192,26 +204,38 @@ func (r *Remains) daemons(h host.Files) error {
 	}
 	if etcd := flags["etcd"]; etcd != nil {
 		r.Token = etcd["initial-cluster-token"]
-		r.Member = &state.Member{InitialCluster: etcd["initial-cluster"], Existing: etcd["initial-cluster-state"] == "existing"}
+		r.Member = &state.Member{
+			InitialCluster: etcd["initial-cluster"],
+			Existing:       etcd["initial-cluster-state"] == "existing",
+		}
 	}
 	if flags["kube-apiserver"] == nil || flags["kube-controller-manager"] == nil {
 		return nil
 	}
 	var err error
-	server, controllers := daemons.DefaultAPIServer(), daemons.DefaultControllerManager() // what is as by default is not written
-	if r.Fixed.ServiceCIDRs, err = prefixesIn(cmp.Or(flags["kube-apiserver"]["service-cluster-ip-range"], strings.Join(server.ServiceClusterIPRange, ","))); err != nil {
+	// what is as by default is not written
+	server, controllers := daemons.DefaultAPIServer(), daemons.DefaultControllerManager()
+	if r.Fixed.ServiceCIDRs, err = prefixesIn(cmp.Or(flags["kube-apiserver"]["service-cluster-ip-range"],
+		strings.Join(server.ServiceClusterIPRange, ","))); err != nil {
 		return err
 	}
-	if r.Fixed.PodCIDRs, err = prefixesIn(cmp.Or(flags["kube-controller-manager"]["cluster-cidr"], strings.Join(controllers.ClusterCIDR, ","))); err != nil {
+	if r.Fixed.PodCIDRs, err = prefixesIn(cmp.Or(flags["kube-controller-manager"]["cluster-cidr"],
+		strings.Join(controllers.ClusterCIDR, ","))); err != nil {
 		return err
 	}
 	r.Fixed.Settings = map[string]string{}
 	for _, s := range daemons.Settings(&controllers) {
 		if s.Fixed != "" {
-			r.Fixed.Settings["controllers."+s.Name] = cmp.Or(flags["kube-controller-manager"][strings.TrimPrefix(s.Told, "--")], daemons.Text(s.Default))
+			r.Fixed.Settings["controllers."+s.Name] = cmp.Or(
+				flags["kube-controller-manager"][strings.TrimPrefix(s.Told, "--")],
+				daemons.Text(s.Default),
+			)
 		}
 	}
-	r.Fixed.Domain = strings.TrimPrefix(cmp.Or(flags["kube-apiserver"]["service-account-issuer"], server.ServiceAccountIssuer), "https://kubernetes.default.svc.")
+	r.Fixed.Domain = strings.TrimPrefix(
+		cmp.Or(flags["kube-apiserver"]["service-account-issuer"], server.ServiceAccountIssuer),
+		"https://kubernetes.default.svc.",
+	)
 	return nil
 }
 
@@ -229,7 +253,8 @@ func prefixesIn(text string) (list []netip.Prefix, err error) {
 	return list, nil
 }
 
-// flagsOf returns the flags that a daemon of ours is started with, as a unit or as a static pod; nil when there is none.
+// flagsOf returns the flags that a daemon of ours is started with, as a unit or as a static pod; nil when there is
+// none.
 func flagsOf(h host.Files, name string) (map[string]string, error) {
 	var args []string
 	manifest, err := h.ReadFile(step.Manifest(name))
@@ -280,7 +305,12 @@ func (r *Remains) certificates(h host.Files) error {
 				if chain := certs.ChainOf(text); len(chain) > 0 {
 					r.Shown[name] = chain
 				}
-				r.Issued[label] = certs.Revoked{CA: name, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, Until: cert.NotAfter}
+				r.Issued[label] = certs.Revoked{
+					CA:     name,
+					Serial: cert.SerialNumber.Text(16),
+					Name:   cert.Subject.CommonName,
+					Until:  cert.NotAfter,
+				}
 			}
 		}
 	}

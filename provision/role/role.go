@@ -113,25 +113,39 @@ func Clean() []step.Step {
 		}
 	}
 	// Without a runtime no new container comes up behind the back of who ends them.
-	list = append(list, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"}, &step.NoPods{},
+	list = append(
+		list,
+		&step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"},
+		&step.NoPods{},
 		&step.NoNetwork{Network: Network()},
-		&step.NoMounts{Prefixes: []string{"/var/lib/kubelet/", "/var/lib/containerd/", "/run/containerd/", "/run/netns/cni-"}},
-		&step.NoFiles{Dir: "/run/netns", Prefix: "cni-"}, &step.NoCgroups{Name: "kubepods"}, &step.FormerSysctls{Given: given()})
+		&step.NoMounts{
+			Prefixes: []string{"/var/lib/kubelet/", "/var/lib/containerd/", "/run/containerd/", "/run/netns/cni-"},
+		},
+		&step.NoFiles{
+			Dir:    "/run/netns",
+			Prefix: "cni-",
+		},
+		&step.NoCgroups{Name: "kubepods"},
+		&step.FormerSysctls{Given: given()},
+	)
 	list = append(list, &step.Pruned{Dir: registryDir, File: hostsFile, Written: written})
 	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd"} {
 		list = append(list, &step.Empty{Path: path})
 	}
 	for _, path := range []string{
-		Kubernetes, "/etc/cni/net.d", containerdConfig, containerdProxy, "/run/containerd", "/var/log/pods", "/var/log/containers", "/var/log/kubernetes",
+		Kubernetes, "/etc/cni/net.d", containerdConfig, containerdProxy, "/run/containerd", "/var/log/pods",
+		"/var/log/containers", "/var/log/kubernetes",
 		"/etc/sysctl.d/90-kubernetes.conf", aptProxy, "/opt/cni/bin", distributionCNI + "/" + bundle.Podlink,
 		"/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
 	} {
 		list = append(list, &step.Absent{Path: path})
 	}
-	for _, name := range append(append([]string{bundle.Etcd, bundle.Containerd, bundle.Shim, bundle.Runc}, Daemons...), bundle.Clusterctl) {
+	for _, name := range append(append([]string{bundle.Etcd, bundle.Containerd, bundle.Shim, bundle.Runc}, Daemons...),
+		bundle.Clusterctl) {
 		list = append(list, &step.Absent{Path: bin(name)})
 	}
-	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd", "/etc/cni", "/opt/cni", "/etc/containerd", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd", "/run/netns"} {
+	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd", "/etc/cni", "/opt/cni",
+		"/etc/containerd", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd", "/run/netns"} {
 		list = append(list, &step.Unused{Path: path})
 	}
 	return append(list, &step.Absent{Path: host.Turns}, &step.Absent{Path: host.Library})
@@ -152,17 +166,45 @@ const formerBridge = "cni0"
 
 // chains are the names and prefixes of the iptables chains of kube-proxy in its iptables mode, of the portmap plugin
 // and of kube-network.
-var chains = []string{"CNI-HOSTPORT-", "CNI-DN-", "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-MARK-OUTSIDE", "KUBE-PROXY-FIREWALL", "KUBE-FIREWALL",
-	"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-SEP-", "KUBE-FW-", "CLUSTERCTL-FORWARD"}
-
-// Network is what the network's daemon, the proxy and the CNI plugins put into the kernel. portmap has a table of its own for the ports
-// of pods that their machine has, unless there is iptables on it.
-func Network() host.Network {
-	return host.Network{Tables: []string{"kube-proxy", "clusterctl-network", "clusterctl-overlay", "clusterctl-policy", "cni_hostport"}, Chains: chains, Links: []string{formerBridge, "kube-vxlan"}, Protocol: host.RouteProtocol}
+var chains = []string{
+	"CNI-HOSTPORT-",
+	"CNI-DN-",
+	"KUBE-SERVICES",
+	"KUBE-EXTERNAL-SERVICES",
+	"KUBE-NODEPORTS",
+	"KUBE-POSTROUTING",
+	"KUBE-MARK-MASQ",
+	"KUBE-MARK-OUTSIDE",
+	"KUBE-PROXY-FIREWALL",
+	"KUBE-FIREWALL",
+	"KUBE-SVC-",
+	"KUBE-SVL-",
+	"KUBE-EXT-",
+	"KUBE-SEP-",
+	"KUBE-FW-",
+	"CLUSTERCTL-FORWARD",
 }
 
-// Agent reports whether a step of Clean says nothing about whether anything of the cluster is on a machine: it takes away the programs
-// themselves, of which the one that looks at the machine is one, who has been at work there, or a directory that is empty.
+// Network is what the network's daemon, the proxy and the CNI plugins put into the kernel. portmap has a table of its
+// own for the ports of pods that their machine has, unless there is iptables on it.
+func Network() host.Network {
+	return host.Network{
+		Tables: []string{
+			"kube-proxy",
+			"clusterctl-network",
+			"clusterctl-overlay",
+			"clusterctl-policy",
+			"cni_hostport",
+		},
+		Chains:   chains,
+		Links:    []string{formerBridge, "kube-vxlan"},
+		Protocol: host.RouteProtocol,
+	}
+}
+
+// Agent reports whether a step of Clean says nothing about whether anything of the cluster is on a machine: it takes
+// away the programs themselves, of which the one that looks at the machine is one, who has been at work there, or a
+// directory that is empty.
 func Agent(s step.Step) bool {
 	if _, empty := s.(*step.Unused); empty {
 		return true
@@ -189,9 +231,9 @@ func (in Input) wasControl() bool {
 }
 func (in Input) is(m config.Machine) bool { return m.Name == in.Machine.Name }
 
-// EtcdMachines are the machines of the control plane with a member of the store. Those
-// that have one keep it before others get one: a member never moves without need. Nor does one go for the sake of an odd number, unless
-// the configuration says how many there are: two survive no loss of a machine, as one does not, but of a disk.
+// EtcdMachines are the machines of the control plane with a member of the store. Those that have one keep it before
+// others get one: a member never moves without need. Nor does one go for the sake of an odd number, unless the
+// configuration says how many there are: two survive no loss of a machine, as one does not, but of a disk.
 func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 	control := c.ControlPlane()
 	slices.SortStableFunc(control, func(a, b config.Machine) int {

@@ -35,8 +35,16 @@ func (files) File(name string) (bundle.File, error) {
 }
 
 func cluster(machines ...config.Machine) *config.Cluster {
-	c := &config.Cluster{Name: "home", Domain: "cluster.local", Machines: machines, Runtime: config.Runtime{Source: config.RuntimeBundle},
-		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	c := &config.Cluster{
+		Name:     "home",
+		Domain:   "cluster.local",
+		Machines: machines,
+		Runtime:  config.Runtime{Source: config.RuntimeBundle},
+		PodCIDRs: []netip.Prefix{
+			netip.MustParsePrefix("10.244.0.0/16"),
+		},
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+	}
 	c.Etcd.Members = config.EtcdMembers(len(c.ControlPlane()))
 	return c
 }
@@ -46,7 +54,12 @@ func machine(name, ip string, roles ...string) config.Machine {
 }
 
 func newState(members ...string) *state.State {
-	s := &state.State{Token: "token", Machines: map[string]state.Machine{}, Etcd: map[string]state.Member{}, CAs: map[string][]byte{certs.ClusterCA: []byte("ca\n")}}
+	s := &state.State{
+		Token:    "token",
+		Machines: map[string]state.Machine{},
+		Etcd:     map[string]state.Member{},
+		CAs:      map[string][]byte{certs.ClusterCA: []byte("ca\n")},
+	}
 	for _, m := range members {
 		s.Etcd[m] = state.Member{InitialCluster: m + "=https://10.0.0.1:2380"}
 	}
@@ -62,10 +75,12 @@ func render(t *testing.T, steps []step.Step) string {
 		switch s := s.(type) {
 		case *step.File:
 			if !s.Secret {
-				fmt.Fprint(out, "  | "+strings.ReplaceAll(strings.TrimSuffix(string(s.Content), "\n"), "\n", "\n  | ")+"\n")
+				fmt.Fprint(out, "  | "+strings.ReplaceAll(strings.TrimSuffix(string(s.Content), "\n"), "\n", "\n  | ")+
+					"\n")
 			}
 		case *step.Certificate:
-			fmt.Fprintf(out, "  by %s for %s %v %v\n", s.CA, s.Request.CommonName, s.Request.Organizations, s.Request.Hosts)
+			fmt.Fprintf(out, "  by %s for %s %v %v\n", s.CA, s.Request.CommonName, s.Request.Organizations,
+				s.Request.Hosts)
 		case *step.Kubeconfig:
 			fmt.Fprintf(out, "  at %s for %s %v\n", s.Server, s.Request.CommonName, s.Request.Organizations)
 		default:
@@ -81,7 +96,15 @@ func render(t *testing.T, steps []step.Step) string {
 
 // The golden files are what a machine gets, to be read by a reviewer (P05).
 func TestWhatMachinesGet(t *testing.T) {
-	control, node := machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode)
+	control, node := machine(
+		"control",
+		"10.0.0.1",
+		config.RoleControlPlane,
+	), machine(
+		"node",
+		"10.0.0.2",
+		config.RoleNode,
+	)
 	node.Labels = map[string]string{"topology.kubernetes.io/zone": "a", "node-role.kubernetes.io/web": ""}
 	node.Taints = []config.Taint{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}}
 	node.Kubelet.Choose("cgroup_root", "/lab")
@@ -121,7 +144,15 @@ func TestEtcdMembersAreOddAndAtMostSeven(t *testing.T) {
 
 // A machine that is declared before one with a member does not take the member from it.
 func TestMembersStayWhereTheyAre(t *testing.T) {
-	first, second := machine("first", "10.0.0.1", config.RoleControlPlane), machine("second", "10.0.0.2", config.RoleControlPlane)
+	first, second := machine(
+		"first",
+		"10.0.0.1",
+		config.RoleControlPlane,
+	), machine(
+		"second",
+		"10.0.0.2",
+		config.RoleControlPlane,
+	)
 	got := role.EtcdMachines(cluster(first, second), newState("second"))
 	if len(got) != 1 || got[0].Name != "second" {
 		t.Errorf("members %v, want second", got)
@@ -175,8 +206,10 @@ func TestAStaticAPIServerIsProbedWhereNobodyNeedsCredentials(t *testing.T) {
 			if !slices.Contains(api.Command, "--healthz-bind-address=127.0.0.1:6080") {
 				t.Errorf("the command is %q", api.Command)
 			}
-			for path, probe := range map[string]*corev1.Probe{"/livez": api.LivenessProbe, "/readyz": api.ReadinessProbe} {
-				want := corev1.HTTPGetAction{Host: "127.0.0.1", Path: path, Port: intstr.FromInt32(6080), Scheme: corev1.URISchemeHTTP}
+			for path, probe := range map[string]*corev1.Probe{"/livez": api.LivenessProbe,
+				"/readyz": api.ReadinessProbe} {
+				want := corev1.HTTPGetAction{Host: "127.0.0.1", Path: path, Port: intstr.FromInt32(6080),
+					Scheme: corev1.URISchemeHTTP}
 				if got := *probe.HTTPGet; !reflect.DeepEqual(got, want) {
 					t.Errorf("it is probed at %+v, want %+v", got, want)
 				}
@@ -185,7 +218,8 @@ func TestAStaticAPIServerIsProbedWhereNobodyNeedsCredentials(t *testing.T) {
 			asked = append(asked, s.Client)
 		}
 	}
-	if len(asked) != 2 || asked[0] != role.ServerClient || asked[1] != role.ServerClient || role.ServerClient.Cert == "" {
+	if len(asked) != 2 || asked[0] != role.ServerClient || asked[1] != role.ServerClient ||
+		role.ServerClient.Cert == "" {
 		t.Errorf("it is asked as %+v", asked)
 	}
 }
@@ -195,7 +229,12 @@ func TestAStaticAPIServerReachesItsKMSPlugin(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	c := cluster(m)
 	c.ControlPlaneForm = config.FormStaticPods
-	c.Encryption = config.Encryption{Provider: "kms", Key: "vault", Endpoint: "unix:///run/kms.d/plugin.sock", Resources: []string{"secrets"}}
+	c.Encryption = config.Encryption{
+		Provider:  "kms",
+		Key:       "vault",
+		Endpoint:  "unix:///run/kms.d/plugin.sock",
+		Resources: []string{"secrets"},
+	}
 	own := newState("one")
 	if err := own.Keys.Encryption.Add(c.Encryption, true); err != nil {
 		t.Fatal(err)
@@ -214,20 +253,26 @@ func TestAStaticAPIServerReachesItsKMSPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range steps {
-		if pod, ok := s.(*step.StaticPod); ok && strings.Contains(pod.Content, "/run/kms.d") != (pod.Name == "kube-apiserver") {
+		if pod, ok := s.(*step.StaticPod); ok &&
+			strings.Contains(pod.Content, "/run/kms.d") != (pod.Name == "kube-apiserver") {
 			t.Errorf("%s is given %s", pod.Name, pod.Content)
 		}
-		if pod, ok := s.(*step.StaticPod); ok && pod.Name == "kube-apiserver" && !strings.Contains(pod.Content, "path: /run/kms.d\n      type: Directory\n") {
+		if pod, ok := s.(*step.StaticPod); ok && pod.Name == "kube-apiserver" &&
+			!strings.Contains(pod.Content, "path: /run/kms.d\n      type: Directory\n") {
 			t.Errorf("the socket's folder is not shared: %s", pod.Content)
 		}
 	}
 }
 
-// S36: containerd pulls through a proxy, whose password stands in no file that others read, nor in a plan; another machine does not restart it.
+// S36: containerd pulls through a proxy, whose password stands in no file that others read, nor in a plan; another
+// machine does not restart it.
 func TestContainerdPullsThroughAProxy(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	c := cluster(m)
-	c.Runtime.Proxy = &config.Proxy{HTTPS: "http://jo:secret@proxy.example.com:3128", NoProxy: []string{"registry.example.com"}}
+	c.Runtime.Proxy = &config.Proxy{
+		HTTPS:   "http://jo:secret@proxy.example.com:3128",
+		NoProxy: []string{"registry.example.com"},
+	}
 	environment := func() (file *step.File) {
 		t.Helper()
 		steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("one"), Files: files{}})
@@ -242,7 +287,8 @@ func TestContainerdPullsThroughAProxy(t *testing.T) {
 				} else if strings.Contains(string(s.Content), "secret@") {
 					t.Errorf("%s has the proxy's password", s.Path)
 				}
-				if s.Path == "/etc/systemd/system/containerd.service" && !strings.Contains(string(s.Content), "EnvironmentFile=/etc/containerd/clusterctl-proxy.env\n") {
+				if s.Path == "/etc/systemd/system/containerd.service" &&
+					!strings.Contains(string(s.Content), "EnvironmentFile=/etc/containerd/clusterctl-proxy.env\n") {
 					t.Errorf("the unit does not read it:\n%s", s.Content)
 				}
 			case *step.Unit:
@@ -257,7 +303,8 @@ func TestContainerdPullsThroughAProxy(t *testing.T) {
 	if first == nil || first.Mode != 0o600 || !first.Secret {
 		t.Fatalf("it is in %+v", first)
 	}
-	for _, want := range []string{"HTTPS_PROXY=http://jo:secret@proxy.example.com:3128\n", "HTTP_PROXY=\n", "NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,", ",registry.example.com\n"} {
+	for _, want := range []string{"HTTPS_PROXY=http://jo:secret@proxy.example.com:3128\n", "HTTP_PROXY=\n",
+		"NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,", ",registry.example.com\n"} {
 		if !strings.Contains(string(first.Content), want) {
 			t.Errorf("%q is not in\n%s", want, first.Content)
 		}
@@ -297,7 +344,8 @@ func TestTheDistributionsRuntimeTakesThePlaceOfTheBundles(t *testing.T) {
 		for _, s := range steps {
 			switch s := s.(type) {
 			case *step.NoUnit, *step.Absent:
-				if label := s.Label(); label != "no unit containerd.service" && label != "no /usr/local/bin/containerd" {
+				if label := s.Label(); label != "no unit containerd.service" &&
+					label != "no /usr/local/bin/containerd" {
 					continue
 				}
 				c, err := s.Check(t.Context(), own, &step.Walk{})

@@ -17,10 +17,19 @@ import (
 	"clusterctl/provision/step"
 )
 
-// units returns what decides about each unit or static pod of a machine: the content of all files whose change restarts it.
+// units returns what decides about each unit or static pod of a machine: the content of all files whose change restarts
+// it.
 func units(t *testing.T, c *config.Cluster, m config.Machine) map[string]string {
 	t.Helper()
-	steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{}, Facts: host.Facts{OOMAdjust: true}})
+	steps, err := role.Steps(
+		role.Input{
+			Cluster: c,
+			Machine: m,
+			State:   newState("control"),
+			Files:   files{},
+			Facts:   host.Facts{OOMAdjust: true},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +56,10 @@ func units(t *testing.T, c *config.Cluster, m config.Machine) map[string]string 
 func reaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster) *daemons.Chosen[T]) {
 	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
 		make := func() *config.Cluster {
-			c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane, config.RoleNode), machine("node", "10.0.0.2", config.RoleNode))
+			c := cluster(
+				machine("control", "10.0.0.1", config.RoleControlPlane, config.RoleNode),
+				machine("node", "10.0.0.2", config.RoleNode),
+			)
 			c.ControlPlaneForm, c.Ingress = form, &config.Ingress{}
 			return c
 		}
@@ -81,14 +93,54 @@ func reaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster)
 }
 
 func TestEverySettingReachesItsDaemonAndRestartsNoOther(t *testing.T) {
-	reaches(t, "kube-scheduler.service", daemons.DefaultScheduler(), func(c *config.Cluster) *daemons.Chosen[daemons.Scheduler] { return &c.Scheduler })
-	reaches(t, "kube-controller-manager.service", daemons.DefaultControllerManager(), func(c *config.Cluster) *daemons.Chosen[daemons.ControllerManager] { return &c.Controllers })
-	reaches(t, "kubelet.service", daemons.DefaultKubeletSettings(), func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Kubelet })
-	reaches(t, "kubelet.service", daemons.DefaultKubeletSettings(), func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Machines[1].Kubelet })
-	reaches(t, "kube-proxy.service", daemons.DefaultProxy(), func(c *config.Cluster) *daemons.Chosen[daemons.Proxy] { return &c.Proxy })
-	reaches(t, "kube-network.service", daemons.DefaultNetwork(), func(c *config.Cluster) *daemons.Chosen[daemons.Network] { return &c.Network })
-	reaches(t, "kube-ingress.service", daemons.DefaultIngress(), func(c *config.Cluster) *daemons.Chosen[daemons.Ingress] { return &c.Ingress.Settings })
-	reaches(t, "kube-dns.service", daemons.DefaultDNS(), func(c *config.Cluster) *daemons.Chosen[daemons.DNS] { return &c.DNS.Settings })
+	reaches(
+		t,
+		"kube-scheduler.service",
+		daemons.DefaultScheduler(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.Scheduler] { return &c.Scheduler },
+	)
+	reaches(
+		t,
+		"kube-controller-manager.service",
+		daemons.DefaultControllerManager(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.ControllerManager] { return &c.Controllers },
+	)
+	reaches(
+		t,
+		"kubelet.service",
+		daemons.DefaultKubeletSettings(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Kubelet },
+	)
+	reaches(
+		t,
+		"kubelet.service",
+		daemons.DefaultKubeletSettings(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Machines[1].Kubelet },
+	)
+	reaches(
+		t,
+		"kube-proxy.service",
+		daemons.DefaultProxy(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.Proxy] { return &c.Proxy },
+	)
+	reaches(
+		t,
+		"kube-network.service",
+		daemons.DefaultNetwork(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.Network] { return &c.Network },
+	)
+	reaches(
+		t,
+		"kube-ingress.service",
+		daemons.DefaultIngress(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.Ingress] { return &c.Ingress.Settings },
+	)
+	reaches(
+		t,
+		"kube-dns.service",
+		daemons.DefaultDNS(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.DNS] { return &c.DNS.Settings },
+	)
 }
 
 func TestAMachinesKubeletGoesBeforeTheClusters(t *testing.T) {
@@ -108,13 +160,18 @@ func TestTheSchedulersConfigurationIsAFileBesideIt(t *testing.T) {
 	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane))
 	c.Scheduler.Choose("config", "kind: KubeSchedulerConfiguration\n")
 	text := units(t, c, c.Machines[0])["kube-scheduler.service"]
-	if !strings.Contains(text, "--config=/etc/kubernetes/scheduler.yaml") || !strings.HasSuffix(text, "/etc/kubernetes/scheduler.yamlkind: KubeSchedulerConfiguration\n") {
+	if !strings.Contains(text, "--config=/etc/kubernetes/scheduler.yaml") ||
+		!strings.HasSuffix(text, "/etc/kubernetes/scheduler.yamlkind: KubeSchedulerConfiguration\n") {
 		t.Errorf("it is told %s", text)
 	}
 }
 
 func TestAsManyMachinesAnswerForNamesAsIsSaid(t *testing.T) {
-	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("a", "10.0.0.2", config.RoleNode), machine("b", "10.0.0.3", config.RoleNode))
+	c := cluster(
+		machine("control", "10.0.0.1", config.RoleControlPlane),
+		machine("a", "10.0.0.2", config.RoleNode),
+		machine("b", "10.0.0.3", config.RoleNode),
+	)
 	for replicas, want := range map[int]int{0: 2, 1: 1, 2: 2, 3: 3, 9: 3} {
 		c.DNS.Replicas = replicas
 		if got := role.DNSMachines(c); len(got) != want {
@@ -135,14 +192,20 @@ func TestTheIngressProxyIsOnTheNodesThatAreChosen(t *testing.T) {
 	edge := machine("edge", "10.0.0.3", config.RoleNode)
 	edge.SecondIP = netip.MustParseAddr("fd00::3")
 	edge.Labels = map[string]string{"edge": "yes"}
-	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode), edge)
+	c := cluster(
+		machine("control", "10.0.0.1", config.RoleControlPlane),
+		machine("node", "10.0.0.2", config.RoleNode),
+		edge,
+	)
 	for name, want := range map[string][]string{"none": nil, "all": {"node", "edge"}, "labelled": {"edge"}} {
-		c.Ingress = map[string]*config.Ingress{"all": {}, "labelled": {NodeSelector: map[string]string{"edge": "yes"}}}[name]
+		c.Ingress = map[string]*config.Ingress{"all": {},
+			"labelled": {NodeSelector: map[string]string{"edge": "yes"}}}[name]
 		var got []string
 		for _, m := range c.Machines {
 			if text, ok := units(t, c, m)["kube-ingress.service"]; ok {
 				got = append(got, m.Name)
-				if !strings.Contains(text, "FileDescriptorStoreMax=") || !strings.Contains(text, "--node-ip="+strings.Join(m.IPs(), ",")+" ") {
+				if !strings.Contains(text, "FileDescriptorStoreMax=") ||
+					!strings.Contains(text, "--node-ip="+strings.Join(m.IPs(), ",")+" ") {
 					t.Errorf("%s: %s", m.Name, text)
 				}
 			}
@@ -156,7 +219,9 @@ func TestTheIngressProxyIsOnTheNodesThatAreChosen(t *testing.T) {
 // A machine is in the state as JSON, of this release and of those before it.
 func TestAMachineOfAnEarlierReleaseIsRead(t *testing.T) {
 	var m config.Machine
-	if err := json.Unmarshal([]byte(`{"Name":"node","Kubelet":{"CgroupRoot":"/lab","MaxPods":50,"SystemReserved":null}}`), &m); err != nil || m.Name != "node" || len(m.Kubelet.Names()) > 0 {
+	if err := json.Unmarshal([]byte(`{"Name":"node","Kubelet":{"CgroupRoot":"/lab","MaxPods":50,"SystemReserved":null}}`), &m); err != nil ||
+		m.Name != "node" ||
+		len(m.Kubelet.Names()) > 0 {
 		t.Errorf("read as %s, %v", fmt.Sprint(m), err)
 	}
 }

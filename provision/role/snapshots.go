@@ -13,8 +13,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Snapshots of the store are taken by a unit that a timer starts, on each machine with a member and in both forms of the control
-// plane: a member that is a static pod is reached in the same way.
+// Snapshots of the store are taken by a unit that a timer starts, on each machine with a member and in both forms of
+// the control plane: a member that is a static pod is reached in the same way.
 const (
 	snapshotTimer   = "etcd-snapshot.timer"
 	snapshotService = "etcd-snapshot.service"
@@ -36,13 +36,29 @@ func StoreClient() keep.Client {
 // MemberURL is where a machine's own member is.
 const MemberURL = "https://127.0.0.1:2379"
 
-// SnapshotFiles are what the unit reads: they are needed as well to look for snapshots on a machine that has nothing else yet.
+// SnapshotFiles are what the unit reads: they are needed as well to look for snapshots on a machine that has nothing
+// else yet.
 func SnapshotFiles(c *hcl.Cluster, member string) (list []*step.File, err error) {
 	declared := c.Etcd.Snapshot
-	s := keep.Settings{Member: member, Endpoint: MemberURL, Client: StoreClient(), Directory: declared.Directory, Keep: declared.Keep, MaxAge: declared.MaxAge}
+	s := keep.Settings{
+		Member:    member,
+		Endpoint:  MemberURL,
+		Client:    StoreClient(),
+		Directory: declared.Directory,
+		Keep:      declared.Keep,
+		MaxAge:    declared.MaxAge,
+	}
 	if at := declared.S3; at != nil {
-		s.S3 = &keep.S3{Endpoint: at.Endpoint, Bucket: at.Bucket, Prefix: at.Prefix, Region: at.Region, PathStyle: at.PathStyle,
-			AccessKey: at.AccessKey, SecretKey: at.SecretKey, Session: at.Session}
+		s.S3 = &keep.S3{
+			Endpoint:  at.Endpoint,
+			Bucket:    at.Bucket,
+			Prefix:    at.Prefix,
+			Region:    at.Region,
+			PathStyle: at.PathStyle,
+			AccessKey: at.AccessKey,
+			SecretKey: at.SecretKey,
+			Session:   at.Session,
+		}
 		if at.CA != "" {
 			s.S3.CAFile = snapshotCA
 			list = append(list, &step.File{Path: snapshotCA, Content: []byte(at.CA)})
@@ -72,7 +88,8 @@ func snapshots(b *builder) {
 	proxy, proxyFiles := b.outside(proxyFile, b.Cluster.System.Proxy)
 	text := []string{
 		written + ": changes made here are put back by the next apply",
-		"[Unit]", "Description=Snapshot of etcd, the cluster's store", "Documentation=https://etcd.io/docs/", "Wants=network-online.target", "After=network-online.target etcd.service", "",
+		"[Unit]", "Description=Snapshot of etcd, the cluster's store", "Documentation=https://etcd.io/docs/",
+		"Wants=network-online.target", "After=network-online.target etcd.service", "",
 		"[Service]", "Type=oneshot", "ExecStart=" + bin(bundle.Etcd) + " snapshot " + SnapshotSettings,
 		"TimeoutStartSec=35min", "Nice=10", "IOSchedulingClass=idle", "UMask=0077", "CapabilityBoundingSet=",
 	}
@@ -90,7 +107,14 @@ func snapshots(b *builder) {
 	} else {
 		text = append(text, "Persistent=yes") // one that was due while the machine was off is taken when it is on again
 	}
-	text = append(text, "RandomizedDelaySec="+seconds(declared.Schedule.Jitter), "AccuracySec=1s", "", "[Install]", "WantedBy=timers.target")
+	text = append(
+		text,
+		"RandomizedDelaySec="+seconds(declared.Schedule.Jitter),
+		"AccuracySec=1s",
+		"",
+		"[Install]",
+		"WantedBy=timers.target",
+	)
 	timer := b.private(step.UnitDir+snapshotTimer, lines(text...))
 	b.run(&step.Unit{Name: snapshotTimer, Files: append([]string{timer, service}, proxyFiles...)})
 }

@@ -86,7 +86,14 @@ func (c component) manifest(image string) *corev1.Pod {
 	probe := func(at string, delay, failures, period int32) *corev1.Probe {
 		return &corev1.Probe{
 			InitialDelaySeconds: delay, TimeoutSeconds: 15, FailureThreshold: failures, PeriodSeconds: period,
-			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: at, Port: intstr.FromInt32(port), Scheme: scheme}},
+			ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{
+					Host:   "127.0.0.1",
+					Path:   at,
+					Port:   intstr.FromInt32(port),
+					Scheme: scheme,
+				},
+			},
 		}
 	}
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(c.cpu)}
@@ -102,22 +109,40 @@ func (c component) manifest(image string) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			HostNetwork: true, PriorityClassName: "system-node-critical", Priority: &priority,
-			SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			SecurityContext: &corev1.PodSecurityContext{
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
 			Containers: []corev1.Container{{
 				Name: c.name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: c.exec,
-				Env:           c.environment,
-				LivenessProbe: probe(c.live, 10, 8, 10), ReadinessProbe: probe(c.ready, 0, 3, 1), StartupProbe: probe(c.live, 10, 24, 10),
+				Env: c.environment,
+				LivenessProbe: probe(
+					c.live,
+					10,
+					8,
+					10,
+				), ReadinessProbe: probe(c.ready, 0, 3, 1), StartupProbe: probe(c.live, 10, 24, 10),
 				Resources: corev1.ResourceRequirements{Requests: requests},
 			}},
 		},
 	}
 	if c.probed != 0 { // so that the manifest says it
-		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: int32(c.port), HostPort: int32(c.port), Protocol: corev1.ProtocolTCP}}
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{
+			{ContainerPort: int32(c.port), HostPort: int32(c.port), Protocol: corev1.ProtocolTCP},
+		}
 	}
 	mount := func(at string, typ corev1.HostPathType, readOnly bool) {
 		name := strings.NewReplacer("/", "-", ".", "-").Replace(strings.TrimPrefix(at, "/"))
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: at, Type: &typ}}})
-		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly})
+		p.Spec.Volumes = append(
+			p.Spec.Volumes,
+			corev1.Volume{
+				Name:         name,
+				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: at, Type: &typ}},
+			},
+		)
+		p.Spec.Containers[0].VolumeMounts = append(
+			p.Spec.Containers[0].VolumeMounts,
+			corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly},
+		)
 	}
 	for _, at := range c.mounts {
 		if path.Ext(at) == "" {

@@ -36,7 +36,8 @@ const defaultAgain = "1"
 // confined is what a daemon that only speaks over the network can do without.
 var confined = []string{
 	"NoNewPrivileges=yes", "ProtectSystem=full", "ProtectHome=yes", "PrivateTmp=yes", "ProtectControlGroups=yes",
-	"ProtectKernelModules=yes", "ProtectKernelTunables=yes", "RestrictSUIDSGID=yes", "RestrictRealtime=yes", "LockPersonality=yes",
+	"ProtectKernelModules=yes", "ProtectKernelTunables=yes", "RestrictSUIDSGID=yes", "RestrictRealtime=yes",
+	"LockPersonality=yes",
 	"RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures=native",
 }
 
@@ -51,11 +52,13 @@ func speaking(options []string, families string) []string {
 	return options
 }
 
-// ownUser has a daemon that speaks with strangers run as a user of its own, whom systemd makes for as long as it runs, with one capability. It
-// reads its kubeconfig, which stays root's, at the path that credential returns, as it is when the daemon starts; nobody else sees that.
+// ownUser has a daemon that speaks with strangers run as a user of its own, whom systemd makes for as long as it runs,
+// with one capability. It reads its kubeconfig, which stays root's, at the path that credential returns, as it is when
+// the daemon starts; nobody else sees that.
 func ownUser(kubeconfig, capability string) []string {
 	return append([]string{
-		"DynamicUser=yes", "LoadCredential=" + credentialName + ":" + kubeconfig, "CapabilityBoundingSet=" + capability, "AmbientCapabilities=" + capability,
+		"DynamicUser=yes", "LoadCredential=" + credentialName + ":" + kubeconfig, "CapabilityBoundingSet=" + capability,
+		"AmbientCapabilities=" + capability,
 	}, confined...)
 }
 
@@ -79,7 +82,8 @@ func (b *builder) unit(s service) {
 		"Wants=network-online.target", "After=network-online.target " + s.after,
 		"StartLimitIntervalSec=0", "",
 		"[Service]", "Type=" + kind, "ExecStart=" + strings.Join(escape(s.exec), " \\\n  "),
-		"Restart=always", "RestartSec=" + cmp.Or(s.again, defaultAgain), "TimeoutStartSec=180", "TimeoutStopSec=30", "LimitNOFILE=1048576",
+		"Restart=always", "RestartSec=" + cmp.Or(s.again, defaultAgain), "TimeoutStartSec=180", "TimeoutStopSec=30",
+		"LimitNOFILE=1048576",
 	}
 	if s.watchdog {
 		// A kubelet that hangs restarts before its node counts as lost, which takes 40 seconds. A daemon that gets too
@@ -96,7 +100,14 @@ func (b *builder) unit(s service) {
 	path := b.private(step.UnitDir+s.name+".service", lines(text...))
 	b.add(&step.DropIns{Unit: s.name + ".service"})
 	b.held = append(b.held, step.Held{Unit: s.name + ".service", Program: s.exec[0], URL: s.health, Client: s.as})
-	b.run(&step.Unit{Name: s.name + ".service", Files: append([]string{path, s.exec[0]}, s.reads...), Beside: s.beside, Timeout: b.Cluster.Roll.Timeout})
+	b.run(
+		&step.Unit{
+			Name:    s.name + ".service",
+			Files:   append([]string{path, s.exec[0]}, s.reads...),
+			Beside:  s.beside,
+			Timeout: b.Cluster.Roll.Timeout,
+		},
+	)
 }
 
 // What systemd reads in arguments, and in quotes.

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Before machines with certificates for users of former releases change, their new users are let in; other runs let in nobody.
+// Before machines with certificates for users of former releases change, their new users are let in; other runs let in
+// nobody.
 func TestUsersOfOneMachineAreLetInBeforeTheyAre(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()

@@ -46,12 +46,16 @@ func (p *Prepared) apply(ctx context.Context) error {
 	return err
 }
 
-// settle writes down what a plan without changes found out: objects that ended, other names, a restore that has come to its end.
+// settle writes down what a plan without changes found out: objects that ended, other names, a restore that has come to
+// its end.
 func (p *Prepared) settle() error {
 	renewals := len(p.State.Renewals)
 	p.renewedAll()
 	if len(p.ended) > 0 || p.renamed || len(p.State.Renewals) < renewals {
-		p.State.Objects = slices.DeleteFunc(p.State.Objects, func(o state.Object) bool { return slices.Contains(p.ended, o) })
+		p.State.Objects = slices.DeleteFunc(
+			p.State.Objects,
+			func(o state.Object) bool { return slices.Contains(p.ended, o) },
+		)
 		if err := p.engine.Store.Write(p.State); err != nil {
 			return err
 		}
@@ -99,7 +103,12 @@ func (p *Prepared) change(ctx context.Context) error {
 	for _, m := range p.machines {
 		if m.action == plan.Create {
 			known := p.State.Machines[m.Address]
-			p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Origin: p.origin(m), Cordoned: known.Cordoned, Issued: known.Issued}
+			p.State.Machines[m.Address] = state.Machine{
+				Machine:  m.Machine,
+				Origin:   p.origin(m),
+				Cordoned: known.Cordoned,
+				Issued:   known.Issued,
+			}
 		}
 	}
 	p.identified()
@@ -109,13 +118,17 @@ func (p *Prepared) change(ctx context.Context) error {
 		return err
 	}
 	// Files go everywhere at once: they change nothing until a link points to them.
-	if err := p.each(ctx, p.with(plan.Create, plan.Change), func(ctx context.Context, m *machine) error { return p.aside(ctx, m, p.deliver(ctx, m)) }); err != nil {
+	if err := p.each(ctx, p.with(plan.Create, plan.Change),
+		func(ctx context.Context, m *machine) error { return p.aside(ctx, m, p.deliver(ctx, m)) }); err != nil {
 		return err
 	}
 	active := p.with(plan.Create, plan.Change)
 	control := p.control(active)
 	demoted := matching(active, p.demoted)
-	nodes := slices.DeleteFunc(slices.Clone(active), func(m *machine) bool { return slices.Contains(control, m) || slices.Contains(demoted, m) })
+	nodes := slices.DeleteFunc(
+		slices.Clone(active),
+		func(m *machine) bool { return slices.Contains(control, m) || slices.Contains(demoted, m) },
+	)
 	removed := p.with(plan.Remove)
 	if err := p.leave(ctx, removed, true); err != nil {
 		return err
@@ -211,8 +224,8 @@ func (p *Prepared) claim(ctx context.Context) error {
 	}), p.claimOne)
 }
 
-// claimOne claims one machine. It connects again if the connection was lost while the plan was read. A machine that cannot
-// be reached any more is left out of the run, as it is in later stages.
+// claimOne claims one machine. It connects again if the connection was lost while the plan was read. A machine that
+// cannot be reached any more is left out of the run, as it is in later stages.
 func (p *Prepared) claimOne(ctx context.Context, m *machine) error {
 	for attempt := 1; ; attempt++ {
 		err := m.agent.Apply(ctx, nil, nil)
@@ -220,7 +233,9 @@ func (p *Prepared) claimOne(ctx context.Context, m *machine) error {
 			return err
 		}
 		if attempt < attempts && ctx.Err() == nil {
-			p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "the connection was lost, connecting again"})
+			p.engine.say(
+				Event{Kind: EventNote, Machine: m.Address, Message: "the connection was lost, connecting again"},
+			)
 			if err = p.reconnect(ctx, m, attempt); err == nil {
 				continue
 			}
@@ -252,7 +267,13 @@ func (p *Prepared) send(ctx context.Context, m *machine) error {
 		if _, image := m.steps[i].(*step.Image); image {
 			name = "image.tar"
 		}
-		p.engine.say(Event{Kind: EventSend, Machine: m.Address, Message: fmt.Sprintf("%s, %d MB", c.Name, (c.Bytes+999_999)/1_000_000)})
+		p.engine.say(
+			Event{
+				Kind:    EventSend,
+				Machine: m.Address,
+				Message: fmt.Sprintf("%s, %d MB", c.Name, (c.Bytes+999_999)/1_000_000),
+			},
+		)
 		if err := p.sendOne(ctx, m, f, name); err != nil {
 			return err
 		}

@@ -7,8 +7,9 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// aside leaves a machine out of the rest of a run when it was lost: one of a thousand keeps the others from nothing. A machine of the
-// control plane is left out of nothing, since what comes after may need it. Nothing is removed or replaced while one is left out.
+// aside leaves a machine out of the rest of a run when it was lost: one of a thousand keeps the others from nothing. A
+// machine of the control plane is left out of nothing, since what comes after may need it. Nothing is removed or
+// replaced while one is left out.
 func (p *Prepared) aside(ctx context.Context, m *machine, err error) error {
 	if err == nil || interrupted(ctx) || m.Has(config.RoleControlPlane) {
 		return err

@@ -13,12 +13,20 @@ import (
 	"clusterctl/provision/run"
 )
 
-// BenchmarkMachines is what a run over a thousand machines costs both sides, the agents among them: CPU seconds, and the largest heap that was seen.
+// BenchmarkMachines is what a run over a thousand machines costs both sides, the agents among them: CPU seconds, and
+// the largest heap that was seen.
 func BenchmarkMachines(b *testing.B) {
 	const machines = 1000
 	declared := []config.Machine{control}
 	for i := range machines - 1 {
-		declared = append(declared, machine(fmt.Sprintf("n%d", i), netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), config.RoleNode))
+		declared = append(
+			declared,
+			machine(
+				fmt.Sprintf("n%d", i),
+				netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(),
+				config.RoleNode,
+			),
+		)
 	}
 	for range b.N {
 		b.StopTimer()

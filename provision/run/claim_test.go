@@ -9,7 +9,8 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// An operator reads a plan for a while. Connections that end meanwhile are made again, and a machine that went is left out.
+// An operator reads a plan for a while. Connections that end meanwhile are made again, and a machine that went is left
+// out.
 func TestConnectionsThatEndWhileThePlanIsReadAreMadeAgain(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.engine.Run = "the first run"

@@ -42,7 +42,9 @@ func (p *Prepared) connect(ctx context.Context) error {
 // recognize learns the store's id from a machine that has a member of it.
 func (p *Prepared) recognize() {
 	for _, m := range p.machines {
-		if _, member := p.State.Etcd[m.Name]; member && p.State.Machines[m.Address].Joined && m.facts.EtcdCluster != "" && !slices.Contains(p.State.FormerStores, m.facts.EtcdCluster) {
+		if _, member := p.State.Etcd[m.Name]; member && p.State.Machines[m.Address].Joined &&
+			m.facts.EtcdCluster != "" &&
+			!slices.Contains(p.State.FormerStores, m.facts.EtcdCluster) {
 			p.State.EtcdCluster = m.facts.EtcdCluster
 			return
 		}
@@ -58,7 +60,9 @@ func (p *Prepared) reach(ctx context.Context, m *machine) error {
 	defer cancel()
 	before := p.engine.now()
 	m.facts, err = a.Facts(ctx)
-	if after := p.engine.now(); m.facts.Clock.Before(before) { // it was read somewhere between: what the way took is not its fault
+	if after := p.engine.now(); m.facts.Clock.Before(
+		before,
+	) { // it was read somewhere between: what the way took is not its fault
 		m.asked = before
 	} else if m.asked = m.facts.Clock; m.asked.After(after) {
 		m.asked = after

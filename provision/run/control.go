@@ -30,7 +30,14 @@ func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name 
 		_, member := p.State.Etcd[m.Name]
 		member = member && slices.ContainsFunc(members, func(e config.Machine) bool { return e.Name == m.Name })
 		list = append(list, plan.Health{Name: m.Name, Member: member, Reached: p.reached(m.Name)})
-		steps = append(steps, &step.ServerHealth{Name: m.Name, URL: "https://" + net.JoinHostPort(m.IP.String(), "6443") + "/readyz", Client: role.ServerClient})
+		steps = append(
+			steps,
+			&step.ServerHealth{
+				Name:   m.Name,
+				URL:    "https://" + net.JoinHostPort(m.IP.String(), "6443") + "/readyz",
+				Client: role.ServerClient,
+			},
+		)
 		if member {
 			steps = append(steps, &step.MemberHealth{Name: m.Name, Store: role.Member(m)})
 		}
@@ -86,8 +93,9 @@ func (p *Prepared) guard(ctx context.Context) error {
 	})
 }
 
-// repaired is the health of a control plane once the daemons of it that are dead, and members that have lost their data, have been started anew by this run. Their
-// machines come first, which costs nothing, and if one is not well after that the others are left as they are. What could not be mended just now stays ill.
+// repaired is the health of a control plane once the daemons of it that are dead, and members that have lost their
+// data, have been started anew by this run. Their machines come first, which costs nothing, and if one is not well
+// after that the others are left as they are. What could not be mended just now stays ill.
 func (p *Prepared) repaired(list []plan.Health, changed []*machine) []plan.Health {
 	after := slices.Clone(list)
 	for _, m := range changed {
@@ -97,7 +105,12 @@ func (p *Prepared) repaired(list []plan.Health, changed []*machine) []plan.Healt
 		}
 		lost := p.lost(m)
 		starts := func(unit string) bool {
-			return lost || m.unmended == nil && slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "unit" && c.Name == unit && c.Broken })
+			return lost ||
+				m.unmended == nil &&
+					slices.ContainsFunc(
+						m.changes,
+						func(c step.Change) bool { return c.Kind == "unit" && c.Name == unit && c.Broken },
+					)
 		}
 		if starts("etcd.service") {
 			after[i].Etcd = ""
@@ -132,7 +145,13 @@ func (p *Prepared) patiently(ctx context.Context, from *machine, judge func([]pl
 		}
 		if !said {
 			said = true
-			p.engine.say(Event{Kind: EventNote, Machine: from.Address, Message: "waiting for " + back + ", which may be just back"})
+			p.engine.say(
+				Event{
+					Kind:    EventNote,
+					Machine: from.Address,
+					Message: "waiting for " + back + ", which may be just back",
+				},
+			)
 		}
 		select {
 		case <-ctx.Done():
@@ -210,7 +229,8 @@ func (p *Prepared) oneByOne(ctx context.Context, control []*machine) error {
 func (p *Prepared) guardedRoll(ctx context.Context, m *machine) error {
 	units := plan.Restarted(m.changes)
 	if m.action == plan.Change && len(units) > 0 {
-		if err := p.patiently(ctx, m, func(list []plan.Health) error { return plan.MayRestart(m.Name, units, list) }); err != nil {
+		if err := p.patiently(ctx, m,
+			func(list []plan.Health) error { return plan.MayRestart(m.Name, units, list) }); err != nil {
 			return fmt.Errorf("it is not changed: %w", err)
 		}
 	}
@@ -245,7 +265,11 @@ func (p *Prepared) recovered(ctx context.Context, m *machine) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("it was changed and is not well %s later, so the rest of the control plane is left as it is: %s", recoverTimeout, last)
+			return fmt.Errorf(
+				"it was changed and is not well %s later, so the rest of the control plane is left as it is: %s",
+				recoverTimeout,
+				last,
+			)
 		case <-tick.C:
 		}
 	}

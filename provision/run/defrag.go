@@ -16,7 +16,18 @@ func (a *Access) Compact(ctx context.Context, revision, keep int64) (int64, erro
 	if err != nil {
 		return 0, err
 	}
-	answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Compact, Client: role.StoreClient(), Endpoint: role.MemberURL, Revision: revision, Keep: keep})
+	answer, err := a.ask(
+		ctx,
+		m,
+		bigTimeout,
+		store.Request{
+			Op:       store.Compact,
+			Client:   role.StoreClient(),
+			Endpoint: role.MemberURL,
+			Revision: revision,
+			Keep:     keep,
+		},
+	)
 	return answer.Revision, err
 }
 
@@ -26,12 +37,18 @@ func (a *Access) Disarm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.ask(ctx, m, lookTimeout, store.Request{Op: store.Disarm, Client: role.StoreClient(), Endpoint: role.MemberURL})
+	_, err = a.ask(
+		ctx,
+		m,
+		lookTimeout,
+		store.Request{Op: store.Disarm, Client: role.StoreClient(), Endpoint: role.MemberURL},
+	)
 	return err
 }
 
-// Defrag has one member after the other give back what it does not use, the leader last. A member answers nobody meanwhile, so that the others must
-// be a majority before each; a store that has one or two members stands still for as long as it takes. done is told of each.
+// Defrag has one member after the other give back what it does not use, the leader last. A member answers nobody
+// meanwhile, so that the others must be a majority before each; a store that has one or two members stands still for as
+// long as it takes. done is told of each.
 func (a *Access) Defrag(ctx context.Context, done func(before, after store.Member)) error {
 	list, err := a.Status(ctx)
 	if err != nil {
@@ -49,7 +66,8 @@ func (a *Access) Defrag(ctx context.Context, done func(before, after store.Membe
 				asked = m
 			}
 		}
-		if _, err := a.ask(ctx, asked, bigTimeout, store.Request{Op: store.Defrag, Client: role.StoreClient(), Endpoint: before.Endpoint}); err != nil {
+		if _, err := a.ask(ctx, asked, bigTimeout,
+			store.Request{Op: store.Defrag, Client: role.StoreClient(), Endpoint: before.Endpoint}); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		after, err := a.back(ctx, name)
@@ -107,7 +125,14 @@ func maySpare(name string, list []store.Member) error {
 	}
 	// With every member well, one or two stand still in any case.
 	if others <= voters/2 && (others+1 < voters || voters > 2) {
-		return fmt.Errorf("%s is not defragmented: the others that answer would be %d of %d, and are no majority (%s). Bring them back first", name, others, voters, why(list))
+		return fmt.Errorf(
+			"%s is not defragmented: the others that answer would be %d of %d, and are no majority (%s). Bring them "+
+				"back first",
+			name,
+			others,
+			voters,
+			why(list),
+		)
 	}
 	return nil
 }
@@ -126,7 +151,11 @@ func (a *Access) back(ctx context.Context, name string) (store.Member, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return store.Member{}, fmt.Errorf("%s is not back a minute after it was defragmented, so that the others are left as they are: %s", name, why(list))
+			return store.Member{}, fmt.Errorf(
+				"%s is not back a minute after it was defragmented, so that the others are left as they are: %s",
+				name,
+				why(list),
+			)
 		case <-tick.C:
 		}
 	}

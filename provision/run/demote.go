@@ -37,9 +37,13 @@ func (p *Prepared) demoteOne(ctx context.Context, m *machine) (err error) {
 	p.begin(m, "leaving the control plane")
 	from := p.survivor()
 	if from == nil {
-		return fmt.Errorf("it stays in the control plane: no machine of the control plane that stays is part of this run: select one, too")
+		return fmt.Errorf(
+			"it stays in the control plane: no machine of the control plane that stays is part of this run: select " +
+				"one, too",
+		)
 	}
-	if err := p.patiently(ctx, from, func(list []plan.Health) error { return plan.MayLeave(m.Name, list) }); err != nil {
+	if err := p.patiently(ctx, from,
+		func(list []plan.Health) error { return plan.MayLeave(m.Name, list) }); err != nil {
 		return fmt.Errorf("it stays in the control plane: %w", err)
 	}
 	if err := m.agent.Apply(ctx, role.StopControlPlane(), nil); err != nil {

@@ -44,8 +44,10 @@ func demotable(t *testing.T) (*world, *hostfake.Etcd, func(control string)) {
 
 // keysOf are the files of the control plane that a machine has.
 func keysOf(h *hostfake.Host) (found []string) {
-	for _, path := range []string{"pki/ca.key", "pki/etcd/ca.key", "pki/etcd/peer.key", "pki/sa.key", "pki/front-proxy-ca.key", "pki/encryption.yaml",
-		"pki/apiserver.key", "pki/apiserver-etcd-client.key", "admin.conf", "super-admin.conf", "controller-manager.conf"} {
+	for _, path := range []string{"pki/ca.key", "pki/etcd/ca.key", "pki/etcd/peer.key", "pki/sa.key",
+		"pki/front-proxy-ca.key", "pki/encryption.yaml",
+		"pki/apiserver.key", "pki/apiserver-etcd-client.key", "admin.conf", "super-admin.conf",
+		"controller-manager.conf"} {
 		if _, err := h.Stat("/etc/kubernetes/" + path); !errors.Is(err, fs.ErrNotExist) {
 			found = append(found, path)
 		}
@@ -70,8 +72,10 @@ func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
 			if err := p.Plan.Print(text, plan.Style{}); err != nil {
 				t.Fatal(err)
 			}
-			for _, want := range []string{"- etcd      c  remove the member", "- file      /etc/kubernetes/pki/ca.key", "- file      /etc/kubernetes/super-admin.conf",
-				"super-admin.conf  revoke", "A snapshot of the store is taken before the removal of ", "leaves the control plane"} {
+			for _, want := range []string{"- etcd      c  remove the member", "- file      " +
+				"/etc/kubernetes/pki/ca.key", "- file      /etc/kubernetes/super-admin.conf",
+				"super-admin.conf  revoke", "A snapshot of the store is taken before the removal of ",
+				"leaves the control plane"} {
 				if !strings.Contains(text.String(), want) {
 					t.Errorf("the plan does not say %q:\n%s", want, text)
 				}
@@ -106,7 +110,10 @@ func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
 			s := w.state()
 			for label, r := range issued {
 				_, still := s.Machines["machine.c"].Issued[label] // perhaps renewed
-				revoked := slices.ContainsFunc(s.Revoked, func(have certs.Revoked) bool { return have.Serial == r.Serial })
+				revoked := slices.ContainsFunc(
+					s.Revoked,
+					func(have certs.Revoked) bool { return have.Serial == r.Serial },
+				)
 				if still == revoked {
 					t.Errorf("%s: still there %v, revoked %v", label, still, revoked)
 				}
@@ -125,7 +132,10 @@ func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
 			if !again.Empty() {
 				t.Errorf("a second apply would do %v", actions(again))
 			}
-			if !strings.Contains(strings.Join(again.Waits, "\n"), "clusterctl certs rotate cluster-ca etcd-ca front-proxy-ca service-account") {
+			if !strings.Contains(
+				strings.Join(again.Waits, "\n"),
+				"clusterctl certs rotate cluster-ca etcd-ca front-proxy-ca service-account",
+			) {
 				t.Errorf("the plan does not report keys that are due for replacement: %q", again.Waits)
 			}
 		})
@@ -239,7 +249,9 @@ func TestKeysAreDueUntilTheyAreReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Keys.Encryption = state.Encryption{Keys: []state.EncryptionKey{{Provider: "secretbox", Name: "k1", Secret: []byte("x")}}}
+	s.Keys.Encryption = state.Encryption{
+		Keys: []state.EncryptionKey{{Provider: "secretbox", Name: "k1", Secret: []byte("x")}},
+	}
 	s.Expose("machine.c", now)
 	s.Expose("machine.d", now)
 	if due := s.Due(); len(due) != 5 {
@@ -261,7 +273,11 @@ func TestKeysAreDueUntilTheyAreReplaced(t *testing.T) {
 	if due := s.Due(); len(due) != 3 {
 		t.Errorf("after the replacement of two, due are %+v", due)
 	}
-	if text := strings.Join(run.DueKeys(s), "\n"); !strings.Contains(text, "certs rotate etcd-ca front-proxy-ca service-account") || strings.Contains(text, "secretbox") {
+	if text := strings.Join(run.DueKeys(s), "\n"); !strings.Contains(
+		text,
+		"certs rotate etcd-ca front-proxy-ca service-account",
+	) ||
+		strings.Contains(text, "secretbox") {
 		t.Errorf("it says %q", text)
 	}
 }

@@ -20,7 +20,13 @@ func (p *Prepared) encrypt(ctx context.Context) error {
 	}
 	control := p.wholeControl()
 	if control == nil {
-		p.engine.say(Event{Kind: EventNote, Message: "how values are encrypted in the store changes with the next apply that reaches the whole control plane"})
+		p.engine.say(
+			Event{
+				Kind: EventNote,
+				Message: "how values are encrypted in the store changes with the next apply that reaches the whole " +
+					"control plane",
+			},
+		)
 		return nil
 	}
 	if err := p.layEncryption(ctx, control); err != nil {
@@ -42,7 +48,8 @@ func (p *Prepared) encrypt(ctx context.Context) error {
 // wholeControl is the control plane, nil unless this run reaches all of it.
 func (p *Prepared) wholeControl() (list []*machine) {
 	for _, m := range p.machines {
-		if m.agent != nil && m.dead == nil && m.action != plan.Remove && m.Has(config.RoleControlPlane) && p.State.Machines[m.Address].Joined {
+		if m.agent != nil && m.dead == nil && m.action != plan.Remove && m.Has(config.RoleControlPlane) &&
+			p.State.Machines[m.Address].Joined {
 			list = append(list, m)
 		}
 	}

@@ -33,7 +33,15 @@ func (w *world) encrypted() string {
 func (w *world) encrypt(e config.Encryption) { w.engine.Config.Encryption = e }
 
 func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+	)
 	w := newWorld(t, control, second, third)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
@@ -48,7 +56,8 @@ func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
 	}
 	w.encrypt(key("one"))
 	w.mustApply()
-	if text := w.encrypted(); !strings.Contains(text, "name: one") || strings.Index(text, "identity") < strings.Index(text, "secretbox") {
+	if text := w.encrypted(); !strings.Contains(text, "name: one") ||
+		strings.Index(text, "identity") < strings.Index(text, "secretbox") {
 		t.Errorf("the servers are told %s", text)
 	}
 	if again := w.mustApply(); !again.Empty() {
@@ -63,7 +72,8 @@ func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
 	w.mustApply()
 	for _, name := range []string{"machine.control", "machine.second"} {
 		text, _ := w.hosts[name].ReadFile(encryptionFile)
-		if one, two := strings.Index(string(text), "name: one"), strings.Index(string(text), "name: two"); one < 0 || two < one {
+		if one, two := strings.Index(string(text), "name: one"), strings.Index(string(text), "name: two"); one < 0 ||
+			two < one {
 			t.Errorf("%s writes with a key that not all have: %s", name, text)
 		}
 	}
@@ -86,7 +96,12 @@ func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
 
 // S10: while one API server has a new key in its file and has not read it, no other writes with that.
 func TestNobodyWritesWithAKeyThatAServerHasNotTakenIntoUse(t *testing.T) {
-	w := newWorld(t, control, machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane))
+	w := newWorld(
+		t,
+		control,
+		machine("second", "10.0.0.5", config.RoleControlPlane),
+		machine("third", "10.0.0.6", config.RoleControlPlane),
+	)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
 		h.Store = store
@@ -115,7 +130,8 @@ func TestNobodyWritesWithAKeyThatAServerHasNotTakenIntoUse(t *testing.T) {
 		t.Errorf("the server that has not read its file is not waited for: %v", err)
 	}
 	p.Close()
-	if text := w.encrypted(); !strings.Contains(text, "name: two") || strings.Index(text, "name: two") < strings.Index(text, "name: one") {
+	if text := w.encrypted(); !strings.Contains(text, "name: two") ||
+		strings.Index(text, "name: two") < strings.Index(text, "name: one") {
 		t.Errorf("the servers are told %s", text)
 	}
 	second.Heal()

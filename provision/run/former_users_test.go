@@ -8,7 +8,8 @@ import (
 	"clusterctl/certs"
 )
 
-// A run that has replaced certificates by ones for other names and is cut off before it has revoked them is gone on with by the next.
+// A run that has replaced certificates by ones for other names and is cut off before it has revoked them is gone on
+// with by the next.
 func TestCertificatesOfFormerUsersAreRevokedByTheNextRun(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -29,7 +30,8 @@ func TestCertificatesOfFormerUsersAreRevokedByTheNextRun(t *testing.T) {
 		t.Errorf("planned is %+v", p.Machines)
 	}
 	s = w.state()
-	if w.live.dropped != 1 || !slices.ContainsFunc(s.Revoked, func(r certs.Revoked) bool { return r.Serial == "f00d" }) {
+	if w.live.dropped != 1 ||
+		!slices.ContainsFunc(s.Revoked, func(r certs.Revoked) bool { return r.Serial == "f00d" }) {
 		t.Errorf("rights were removed %d times, revoked are %v", w.live.dropped, s.Revoked)
 	}
 	if p := w.mustApply(); !p.Empty() {

@@ -24,7 +24,8 @@ func (p *Prepared) settleIdentity() error {
 	return nil
 }
 
-// identify holds the machines that were reached against what the state knows of them: whether they are the ones that are meant.
+// identify holds the machines that were reached against what the state knows of them: whether they are the ones that
+// are meant.
 func (p *Prepared) identify() error {
 	var errs []error
 	for _, m := range p.machines {
@@ -32,9 +33,17 @@ func (p *Prepared) identify() error {
 			continue
 		}
 		if p.foreign(m) {
-			err := fmt.Errorf("it serves another cluster: the certificate in %s is not of this one's authority. Take it out of that cluster first, or out of this configuration", host.ClusterCAPath)
+			err := fmt.Errorf(
+				"it serves another cluster: the certificate in %s is not of this one's authority. Take it out of "+
+					"that cluster first, or out of this configuration",
+				host.ClusterCAPath,
+			)
 			if p.fresh {
-				err = fmt.Errorf("it serves a cluster, and there is no state of one in %s. If that was lost, make it anew with clusterctl state rebuild; otherwise take the machine out of that cluster first", p.engine.Store.Dir)
+				err = fmt.Errorf(
+					"it serves a cluster, and there is no state of one in %s. If that was lost, make it anew with "+
+						"clusterctl state rebuild; otherwise take the machine out of that cluster first",
+					p.engine.Store.Dir,
+				)
 			}
 			if m.action == plan.Remove {
 				_ = m.agent.Close()
@@ -61,11 +70,13 @@ func at(m *machine, err error) error {
 
 // foreign reports whether a machine serves a cluster that is not this one.
 func (p *Prepared) foreign(m *machine) bool {
-	return m.facts.ClusterCA != "" && !p.State.Ours(certs.ClusterCA, func(pem []byte) bool { return m.facts.ClusterCA == host.Fingerprint(pem) })
+	return m.facts.ClusterCA != "" &&
+		!p.State.Ours(certs.ClusterCA, func(pem []byte) bool { return m.facts.ClusterCA == host.Fingerprint(pem) })
 }
 
-// outdated is an error when a machine of the cluster has what only a later state can have given to it: an apply by this one would take that
-// back, and with a key of the store whatever was encrypted with it. A machine that comes in, or is made anew, has nothing that is kept.
+// outdated is an error when a machine of the cluster has what only a later state can have given to it: an apply by this
+// one would take that back, and with a key of the store whatever was encrypted with it. A machine that comes in, or is
+// made anew, has nothing that is kept.
 func (p *Prepared) outdated(m *machine) error {
 	if p.engine.Destroy || p.engine.replaced(m.Address) || !p.State.Machines[m.Address].Joined {
 		return nil
@@ -74,12 +85,19 @@ func (p *Prepared) outdated(m *machine) error {
 	if len(later) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the state in %s is older than the cluster: this machine was given, by a later one, %s. An apply would take that back. Bring the latest state here, from where the last apply was run; if there is none any more, make it anew with clusterctl state rebuild -force. When other machines do not say this, it is this one that is old, its disk from a copy: apply -replace %s",
-		p.engine.Store.Dir, strings.Join(later, ", "), m.Address)
+	return fmt.Errorf(
+		"the state in %s is older than the cluster: this machine was given, by a later one, %s. An apply would take "+
+			"that back. Bring the latest state here, from where the last apply was run; if there is none any more, "+
+			"make it anew with clusterctl state rebuild -force. When other machines do not say this, it is this one "+
+			"that is old, its disk from a copy: apply -replace %s",
+		p.engine.Store.Dir,
+		strings.Join(later, ", "),
+		m.Address,
+	)
 }
 
-// double is an error when a machine that is to be removed is one that stays, known there by another address, or when one that is
-// to be created is there already.
+// double is an error when a machine that is to be removed is one that stays, known there by another address, or when
+// one that is to be created is there already.
 func (p *Prepared) double(m *machine) error {
 	if p.engine.Destroy {
 		return nil
@@ -88,10 +106,21 @@ func (p *Prepared) double(m *machine) error {
 		switch {
 		case other == m || other.agent == nil && other.action != plan.Remove:
 		case m.action == plan.Remove && other.action != plan.Remove && sameMachine(m, other):
-			return fmt.Errorf("it is no longer declared, and is the same machine as %s, which is: it would be cleaned. Keep one block for it, with the name and the address that it was applied with (%s, %s)",
-				other.Address, m.Name, m.IP)
-		case m.action == plan.Create && other.action == plan.Remove && other.agent == nil && m.facts.Identity != "" && m.facts.Identity == p.State.Machines[other.Address].Identity:
-			return fmt.Errorf("it is the machine that was applied as %s at %s, by its machine-id and host keys. Write that block with the new address instead: a new block makes another machine of it", other.Address, other.IP)
+			return fmt.Errorf(
+				"it is no longer declared, and is the same machine as %s, which is: it would be cleaned. Keep one "+
+					"block for it, with the name and the address that it was applied with (%s, %s)",
+				other.Address,
+				m.Name,
+				m.IP,
+			)
+		case m.action == plan.Create && other.action == plan.Remove && other.agent == nil && m.facts.Identity != "" &&
+			m.facts.Identity == p.State.Machines[other.Address].Identity:
+			return fmt.Errorf(
+				"it is the machine that was applied as %s at %s, by its machine-id and host keys. Write that block "+
+					"with the new address instead: a new block makes another machine of it",
+				other.Address,
+				other.IP,
+			)
 		}
 	}
 	return nil
@@ -99,12 +128,13 @@ func (p *Prepared) double(m *machine) error {
 
 // sameMachine compares two machines that were both reached.
 func sameMachine(a, b *machine) bool {
-	same := a.facts.Identity != "" && a.facts.Identity == b.facts.Identity && slices.Equal(a.facts.Addresses, b.facts.Addresses)
+	same := a.facts.Identity != "" && a.facts.Identity == b.facts.Identity &&
+		slices.Equal(a.facts.Addresses, b.facts.Addresses)
 	return same || slices.Contains(b.facts.Addresses, a.IP.String())
 }
 
-// readdressed is an error when a block has another address than its machine was applied with, and that is another machine, or one
-// that cannot go on under another address.
+// readdressed is an error when a block has another address than its machine was applied with, and that is another
+// machine, or one that cannot go on under another address.
 func (p *Prepared) readdressed(m *machine) error {
 	known, ok := p.State.Machines[m.Address]
 	if !ok || m.action == plan.Remove || known.Machine.IP == m.IP {
@@ -115,17 +145,27 @@ func (p *Prepared) readdressed(m *machine) error {
 		same = m.facts.ClusterCA != "" // and it is this cluster's
 	}
 	if !same {
-		return fmt.Errorf("it was applied to the machine at %s, and the one at %s is another. Give that a block of its own, apply, then take out the block of the old one and apply again", known.Machine.IP, m.IP)
+		return fmt.Errorf(
+			"it was applied to the machine at %s, and the one at %s is another. Give that a block of its own, apply, "+
+				"then take out the block of the old one and apply again",
+			known.Machine.IP,
+			m.IP,
+		)
 	}
 	if known.Machine.Has(config.RoleControlPlane) || m.Has(config.RoleControlPlane) {
-		return fmt.Errorf("its address was %s: machines of the control plane are known to the others by their addresses. Take the block out and apply, then bring it in again with the new address %s", known.Machine.IP, m.IP)
+		return fmt.Errorf(
+			"its address was %s: machines of the control plane are known to the others by their addresses. Take the "+
+				"block out and apply, then bring it in again with the new address %s",
+			known.Machine.IP,
+			m.IP,
+		)
 	}
 	return nil
 }
 
-// origin is the identity that a machine's provider ID is made of: the one that it had first, for as long as it has what the cluster gave
-// it. Host keys are replaced, and its Node, which keeps its provider ID, would be taken for another machine's. A machine that is made anew
-// begins anew, and so does one whose identity was that of another machine, too.
+// origin is the identity that a machine's provider ID is made of: the one that it had first, for as long as it has what
+// the cluster gave it. Host keys are replaced, and its Node, which keeps its provider ID, would be taken for another
+// machine's. A machine that is made anew begins anew, and so does one whose identity was that of another machine, too.
 func (p *Prepared) origin(m *machine) string {
 	was := originOf(p.State.Machines[m.Address])
 	if m.agent == nil || m.facts.Identity == "" {

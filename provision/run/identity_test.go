@@ -90,11 +90,17 @@ func TestTheFirstOfSeveralIsRemovedAndNoOther(t *testing.T) {
 	logged := w.logged()
 	w.declare(control, block(nodeB, "node[0]"), block(nodeC, "node[1]"))
 	p := w.mustApply()
-	if left := w.at[nodeA.IP].Files(); slices.ContainsFunc(left, func(path string) bool { return !strings.HasPrefix(path, "/proc/") }) {
+	if left := w.at[nodeA.IP].Files(); slices.ContainsFunc(
+		left,
+		func(path string) bool { return !strings.HasPrefix(path, "/proc/") },
+	) {
 		t.Errorf("the first was not cleaned: %v", left)
 	}
 	for _, ip := range []netip.Addr{nodeB.IP, nodeC.IP} {
-		if log := w.at[ip].Log[logged[ip]:]; slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, "kubelet") }) {
+		if log := w.at[ip].Log[logged[ip]:]; slices.ContainsFunc(
+			log,
+			func(line string) bool { return strings.Contains(line, "kubelet") },
+		) {
 			t.Errorf("the kubelet of %s was changed: %v", ip, log)
 		}
 	}
@@ -102,7 +108,9 @@ func TestTheFirstOfSeveralIsRemovedAndNoOther(t *testing.T) {
 	for _, m := range p.Machines {
 		from[m.Address] = m.From
 	}
-	if got := actions(p); got["machine.node[0] (former)"] != plan.Remove || from["machine.node[0]"] != "machine.node[1]" || from["machine.node[1]"] != "machine.node[2]" {
+	if got := actions(p); got["machine.node[0] (former)"] != plan.Remove ||
+		from["machine.node[0]"] != "machine.node[1]" ||
+		from["machine.node[1]"] != "machine.node[2]" {
 		t.Errorf("the plan was %v, moved from %v", got, from)
 	}
 	if !slices.Equal(w.live.gone, []string{"a"}) {
@@ -129,12 +137,17 @@ func TestWhatWouldMakeAnotherMachineOfOneIsRefused(t *testing.T) {
 		also     string // has that address
 		want     []string
 	}{
-		"its name is another":                  {[]config.Machine{control, nodeA, named(nodeB, "x")}, "", []string{"machine.b", `name = "b"`, "cluster.hcl:7"}},
-		"its block and name are others":        {[]config.Machine{control, nodeA, named(block(nodeB, "x"), "x")}, "", []string{"machine.x", "was applied as machine.b", `name = "b"`}},
-		"another machine in its block":         {[]config.Machine{control, nodeA, at(nodeB, "10.0.0.9")}, "", []string{"machine.b", "10.0.0.3", "is another", "block of its own"}},
-		"a control plane's address":            {[]config.Machine{at(control, "10.0.9.1"), nodeA, nodeB}, "10.0.0.1", []string{"machine.control", "its address was 10.0.0.1"}},
-		"it has a second address":              {[]config.Machine{control, nodeA, at(named(block(nodeB, "x"), "x"), second)}, "10.0.0.3", []string{"machine.b", "same machine as machine.x", "it would be cleaned"}},
-		"its name in a block of another one's": {[]config.Machine{control, nodeA, at(block(nodeB, "x"), "10.0.0.9")}, "", []string{"machine.x", "is another"}},
+		"its name is another":           {[]config.Machine{control, nodeA, named(nodeB, "x")}, "", []string{"machine.b", `name = "b"`, "cluster.hcl:7"}},
+		"its block and name are others": {[]config.Machine{control, nodeA, named(block(nodeB, "x"), "x")}, "", []string{"machine.x", "was applied as machine.b", `name = "b"`}},
+		"another machine in its block": {[]config.Machine{control, nodeA, at(nodeB, "10.0.0.9")}, "",
+			[]string{"machine.b", "10.0.0.3", "is another", "block of its own"}},
+		"a control plane's address": {[]config.Machine{at(control, "10.0.9.1"), nodeA, nodeB}, "10.0.0.1",
+			[]string{"machine.control", "its address was 10.0.0.1"}},
+		"it has a second address": {[]config.Machine{control, nodeA,
+			at(named(block(nodeB, "x"), "x"), second)}, "10.0.0.3", []string{"machine.b", "same machine as " +
+			"machine.x", "it would be cleaned"}},
+		"its name in a block of another one's": {[]config.Machine{control, nodeA, at(block(nodeB, "x"), "10.0.0.9")},
+			"", []string{"machine.x", "is another"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, control, nodeA, nodeB)
@@ -185,7 +198,13 @@ func TestANodeMayHaveAnotherAddress(t *testing.T) {
 
 // P05: an object whose block is called otherwise is not removed, not even when its former block alone is selected.
 func TestARenamedObjectIsNotRemoved(t *testing.T) {
-	object := state.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "default", Name: "web", Address: "workload.web"}
+	object := state.Object{
+		APIVersion: "apps/v1",
+		Kind:       "Deployment",
+		Namespace:  "default",
+		Name:       "web",
+		Address:    "workload.web",
+	}
 	w := newWorld(t, control)
 	w.live.objects = []state.Object{object}
 	w.mustApply()
@@ -213,7 +232,8 @@ func TestARenamedObjectIsNotRemoved(t *testing.T) {
 	}
 }
 
-// P03: a machine that was removed while it was away, and so still has certificates that are revoked, gets others when it comes back.
+// P03: a machine that was removed while it was away, and so still has certificates that are revoked, gets others when
+// it comes back.
 func TestAMachineThatComesBackGetsCertificatesThatAreTaken(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -248,8 +268,9 @@ func TestAMachineThatComesBackGetsCertificatesThatAreTaken(t *testing.T) {
 	}
 }
 
-// S22: a machine that was installed anew under its name is another one to the cluster. The Node of the former goes before the kubelet starts, which would
-// go on with it, with a provider ID that a Node keeps and with pods that are not there; and the new one has its labels when it is there.
+// S22: a machine that was installed anew under its name is another one to the cluster. The Node of the former goes
+// before the kubelet starts, which would go on with it, with a provider ID that a Node keeps and with pods that are not
+// there; and the new one has its labels when it is there.
 func TestANodeThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 	both := machine("second", "10.0.0.5", config.RoleControlPlane, config.RoleNode)
 	for name, m := range map[string]config.Machine{"a node": nodeA, "one of the control plane": both} {
@@ -258,7 +279,11 @@ func TestANodeThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 			w.mustApply()
 			was := w.live.inventories[len(w.live.inventories)-1]
 			w.live.ready = map[string]string{"second": "True", "a": "True", "b": "True"}
-			w.live.provided = map[string]string{"second": was["second"].ProviderID, "a": was["a"].ProviderID, "b": was["b"].ProviderID}
+			w.live.provided = map[string]string{
+				"second": was["second"].ProviderID,
+				"a":      was["a"].ProviderID,
+				"b":      was["b"].ProviderID,
+			}
 			fresh := &hostfake.Host{Machine: w.at[m.IP].Machine, Starts: func(unit string) {
 				if w.live.provided[m.Name] != "" && unit == "kubelet.service" {
 					t.Error("the kubelet started as the former machine's node")
@@ -278,7 +303,10 @@ func TestANodeThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 			again.Machine.Identity = "of the next installation"
 			fresh, w.at[m.IP], w.hosts[m.Address] = again, again, again
 			w.live.provided[m.Name], w.live.labelled, w.live.order = was[m.Name].ProviderID, nil, nil
-			if note := plannedMachine(w.mustApply(), m.Address).Note; !strings.Contains(note, "it was installed anew: the Node of the former machine is deleted, with its pods") {
+			if note := plannedMachine(w.mustApply(), m.Address).Note; !strings.Contains(
+				note,
+				"it was installed anew: the Node of the former machine is deleted, with its pods",
+			) {
 				t.Errorf("the plan says %q", note)
 			}
 			if want := []string{"forget former " + m.Name}; !slices.Equal(w.live.order, want) {
@@ -305,7 +333,8 @@ func TestAMachineOfAnotherClusterIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	serveAnother := func(w *world, ip netip.Addr) {
-		if err := w.at[ip].WriteFile(host.ClusterCAPath, strings.NewReader(string(other.Cert)), 0o644, 0, 0); err != nil {
+		if err := w.at[ip].WriteFile(host.ClusterCAPath, strings.NewReader(string(other.Cert)), 0o644, 0,
+			0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -313,7 +342,8 @@ func TestAMachineOfAnotherClusterIsLeftAlone(t *testing.T) {
 		w := newWorld(t, control, nodeA)
 		serveAnother(w, nodeA.IP)
 		logged := w.logged()
-		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "it serves a cluster, and there is no state of one in") {
+		if _, err := w.apply(); err == nil ||
+			!strings.Contains(err.Error(), "it serves a cluster, and there is no state of one in") {
 			t.Errorf("got %v", err)
 		}
 		w.unchanged(logged)

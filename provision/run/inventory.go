@@ -10,9 +10,10 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// inventory is what the cluster is told of its machines: those declared, and those that are not and that this run leaves alone. A Node of a
-// machine that is not in it is deleted when it falls silent, so that a run with -target or -exclude takes out nothing besides what it
-// removes or forgets. Who a machine is says what was found on it, or else what the state knows.
+// inventory is what the cluster is told of its machines: those declared, and those that are not and that this run
+// leaves alone. A Node of a machine that is not in it is deleted when it falls silent, so that a run with -target or
+// -exclude takes out nothing besides what it removes or forgets. Who a machine is says what was found on it, or else
+// what the state knows.
 func (p *Prepared) inventory() inventory.Inventory {
 	identity := map[string]string{}
 	for address, m := range p.State.Machines {
@@ -31,8 +32,13 @@ func (p *Prepared) inventory() inventory.Inventory {
 		if _, there := list[m.Name]; there {
 			return
 		}
-		is := inventory.Machine{ProviderID: inventory.ProviderID(p.engine.Config.Name, identity[m.Address]), Roles: slices.Clone(m.Roles), Addresses: m.IPs(),
-			Region: m.Labels[corev1.LabelTopologyRegion], Zone: m.Labels[corev1.LabelTopologyZone]}
+		is := inventory.Machine{
+			ProviderID: inventory.ProviderID(p.engine.Config.Name, identity[m.Address]),
+			Roles:      slices.Clone(m.Roles),
+			Addresses:  m.IPs(),
+			Region:     m.Labels[corev1.LabelTopologyRegion],
+			Zone:       m.Labels[corev1.LabelTopologyZone],
+		}
 		for _, a := range m.External {
 			is.External = append(is.External, a.String())
 		}
@@ -44,7 +50,8 @@ func (p *Prepared) inventory() inventory.Inventory {
 		add(m)
 	}
 	for _, address := range sortedMachines(p.State) {
-		if forgotten := p.engine.left(address) && p.engine.selected(address); !declared[address] && !removed[address] && !forgotten {
+		if forgotten := p.engine.left(address) && p.engine.selected(address); !declared[address] && !removed[address] &&
+			!forgotten {
 			add(p.State.Machines[address].Machine)
 		}
 	}
@@ -52,7 +59,8 @@ func (p *Prepared) inventory() inventory.Inventory {
 	return list
 }
 
-// distinct leaves out provider IDs that several machines would have, as copies of one disk do: they are told apart by nobody.
+// distinct leaves out provider IDs that several machines would have, as copies of one disk do: they are told apart by
+// nobody.
 func distinct(list inventory.Inventory) {
 	count := map[string]int{}
 	for _, m := range list {

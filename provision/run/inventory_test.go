@@ -13,7 +13,8 @@ import (
 	"clusterctl/provision/host/hostfake"
 )
 
-// told is the inventory of the last run, which all parts of that were told of alike. Where nothing is to be done nothing is told.
+// told is the inventory of the last run, which all parts of that were told of alike. Where nothing is to be done
+// nothing is told.
 func (w *world) told(from int) inventory.Inventory {
 	w.t.Helper()
 	planned := w.engine.Config.Inventory
@@ -41,8 +42,14 @@ func TestTheInventoryHasEveryMachineThatARunDoesNotRemoveS22(t *testing.T) {
 		return list
 	}
 	first := apply("a", "b", "control")
-	want := inventory.Machine{ProviderID: inventory.ProviderID(w.engine.Config.Name, "of "+nodeA.IP.String()), Roles: nodeA.Roles, Addresses: []string{nodeA.IP.String()},
-		External: []string{"203.0.113.1"}, Region: "eu", Zone: "a"}
+	want := inventory.Machine{
+		ProviderID: inventory.ProviderID(w.engine.Config.Name, "of "+nodeA.IP.String()),
+		Roles:      nodeA.Roles,
+		Addresses:  []string{nodeA.IP.String()},
+		External:   []string{"203.0.113.1"},
+		Region:     "eu",
+		Zone:       "a",
+	}
 	if got := first["a"]; !reflect.DeepEqual(got, want) {
 		t.Errorf("the inventory says %+v\nshould say %+v", got, want)
 	}
@@ -61,7 +68,11 @@ func TestTheInventoryHasEveryMachineThatARunDoesNotRemoveS22(t *testing.T) {
 	apply("a", "control")
 	// The installation under a name is another one.
 	w.install(nodeA, "installed anew")
-	if list := apply("a", "control"); list["a"].ProviderID != inventory.ProviderID(w.engine.Config.Name, "installed anew") || !reflect.DeepEqual(list["control"], first["control"]) {
+	if list := apply("a", "control"); list["a"].ProviderID != inventory.ProviderID(
+		w.engine.Config.Name,
+		"installed anew",
+	) ||
+		!reflect.DeepEqual(list["control"], first["control"]) {
 		t.Errorf("after an installation it is %v", list)
 	}
 }
@@ -74,7 +85,8 @@ func (w *world) install(m config.Machine, identity string) {
 	w.hosts[m.Address] = w.at[m.IP]
 }
 
-// New host keys make no other machine of one that still has what the cluster gave it: its Node would be deleted at the next reboot.
+// New host keys make no other machine of one that still has what the cluster gave it: its Node would be deleted at the
+// next reboot.
 func TestAProviderIDOutlivesNewHostKeysS22(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	apply := func() string {

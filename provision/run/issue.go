@@ -56,7 +56,8 @@ func (p *Prepared) give(m *machine) (some bool, err error) {
 	return some, nil
 }
 
-// joined writes down that a machine is as declared. What a control plane's members go by is on the disk before the next one changes.
+// joined writes down that a machine is as declared. What a control plane's members go by is on the disk before the next
+// one changes.
 func (p *Prepared) joined(m *machine) error {
 	if m.Has(config.RoleControlPlane) {
 		return p.write(func() { p.join(m) })
@@ -77,9 +78,19 @@ func (p *Prepared) join(m *machine) {
 	if known.Machine.Has(config.RoleControlPlane) && !m.Has(config.RoleControlPlane) {
 		p.State.Expose(m.Address, p.engine.now())
 	}
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Identity: m.facts.Identity, Origin: known.Origin, Release: &release,
-		Cordoned: known.Cordoned, Issued: still}
-	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
+	p.State.Machines[m.Address] = state.Machine{
+		Machine:  m.Machine,
+		Joined:   true,
+		Identity: m.facts.Identity,
+		Origin:   known.Origin,
+		Release:  &release,
+		Cordoned: known.Cordoned,
+		Issued:   still,
+	}
+	if !slices.ContainsFunc(
+		role.EtcdMachines(p.engine.Config, p.State),
+		func(e config.Machine) bool { return e.Name == m.Name },
+	) {
 		delete(p.State.Etcd, m.Name)
 	}
 }

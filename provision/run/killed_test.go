@@ -23,8 +23,8 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// operator is a process that is killed at one of the things that it does: with it go its connections, and nothing that it would
-// have done afterwards is done, neither to the state nor to the cluster. Agents end what they were asked.
+// operator is a process that is killed at one of the things that it does: with it go its connections, and nothing that
+// it would have done afterwards is done, neither to the state nor to the cluster. Agents end what they were asked.
 type operator struct {
 	w     *world
 	at    int // of the events; zero is never
@@ -37,7 +37,11 @@ type operator struct {
 }
 
 // stride is at which of the steps that agents report; with 1 the test takes a minute of a processor.
-var stride = flag.Int("killed-stride", 8, "operators are killed at each so many-th step that an agent has done, and at everything else")
+var stride = flag.Int(
+	"killed-stride",
+	8,
+	"operators are killed at each so many-th step that an agent has done, and at everything else",
+)
 
 var errKilled = errors.New("killed")
 
@@ -113,7 +117,8 @@ func (w *world) folder() map[string][]byte {
 		if e.IsDir() {
 			continue
 		}
-		if files[e.Name()], err = os.ReadFile(w.engine.Store.Dir + "/" + e.Name()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if files[e.Name()], err = os.ReadFile(w.engine.Store.Dir + "/" + e.Name()); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			w.t.Fatal(err)
 		}
 	}
@@ -146,7 +151,12 @@ func (m *mortal) Nodes(ctx context.Context) (map[string]string, error) {
 	return m.fakeLive.Nodes(ctx)
 }
 
-func (m *mortal) Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error) {
+func (m *mortal) Apply(
+	ctx context.Context,
+	c *config.Cluster,
+	before []state.Object,
+	say func(plan.Object),
+) ([]state.Object, error) {
 	if m.op.dead() {
 		return nil, errKilled
 	}
@@ -188,10 +198,18 @@ func (m *mortal) ForgetFormer(ctx context.Context, node string, now inventory.Ma
 	return m.fakeLive.ForgetFormer(ctx, node, now)
 }
 
-// P02: wherever an operator is killed, at each of the things that a first apply, a change and a removal do, the next apply ends it and
-// leaves nothing to do; authorities are never made a second time, and what was removed is away.
+// P02: wherever an operator is killed, at each of the things that a first apply, a change and a removal do, the next
+// apply ends it and leaves nothing to do; authorities are never made a second time, and what was removed is away.
 func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+	)
 	all := []config.Machine{control, second, third, nodeA, nodeB}
 	changed := func(list []config.Machine) (changed []config.Machine) {
 		for _, m := range list {
@@ -239,7 +257,8 @@ func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
 					if err != nil || !again.Empty() {
 						t.Fatalf("%snot empty afterwards: %v %+v", where, err, again)
 					}
-					if now := w.authorities(w.folder()); authorities != nil && !maps.EqualFunc(now, authorities, func(a, b []byte) bool { return string(a) == string(b) }) {
+					if now := w.authorities(w.folder()); authorities != nil &&
+						!maps.EqualFunc(now, authorities, func(a, b []byte) bool { return string(a) == string(b) }) {
 						t.Errorf("%sthe authorities are others", where)
 					}
 					for _, m := range all {

@@ -42,12 +42,38 @@ func (p *Prepared) protected() error {
 	for _, o := range going {
 		switch {
 		case o.Protected:
-			errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and was applied with prevent_destroy. Apply its block once without", o.Address, o.Kind, o.FullName()))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s: %s %s would be deleted, and was applied with prevent_destroy. Apply its block once without",
+					o.Address,
+					o.Kind,
+					o.FullName(),
+				),
+			)
 		case said[o.Identity()]:
-			errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and its block says prevent_destroy", o.Address, o.Kind, o.FullName()))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s: %s %s would be deleted, and its block says prevent_destroy",
+					o.Address,
+					o.Kind,
+					o.FullName(),
+				),
+			)
 		case o.APIVersion == "v1" && o.Kind == "Namespace":
 			for _, kept := range within[o.Name] {
-				errs = append(errs, fmt.Errorf("%s: Namespace %s would be deleted, and with it %s %s (%s), which prevent_destroy keeps", o.Address, o.Name, kept.Kind, kept.FullName(), kept.Address))
+				errs = append(
+					errs,
+					fmt.Errorf(
+						"%s: Namespace %s would be deleted, and with it %s %s (%s), which prevent_destroy keeps",
+						o.Address,
+						o.Name,
+						kept.Kind,
+						kept.FullName(),
+						kept.Address,
+					),
+				)
 			}
 		}
 	}
@@ -65,14 +91,16 @@ func (p *Prepared) protection() error {
 	}
 	changed := false
 	for _, m := range p.engine.Config.Machines {
-		if known, ok := p.State.Machines[m.Address]; ok && p.engine.selected(m.Address) && known.Machine.PreventDestroy != m.PreventDestroy {
+		if known, ok := p.State.Machines[m.Address]; ok && p.engine.selected(m.Address) &&
+			known.Machine.PreventDestroy != m.PreventDestroy {
 			known.Machine.PreventDestroy, changed = m.PreventDestroy, true
 			p.State.Machines[m.Address] = known
 		}
 	}
 	objects := slices.Clone(p.State.Objects)
 	for i, o := range objects {
-		if at := slices.IndexFunc(declared, o.Same); at >= 0 && p.engine.selected(o.Address) && declared[at].Protected != o.Protected {
+		if at := slices.IndexFunc(declared, o.Same); at >= 0 && p.engine.selected(o.Address) &&
+			declared[at].Protected != o.Protected {
 			objects[i].Protected, changed = declared[at].Protected, true
 		}
 	}
@@ -95,10 +123,21 @@ func (p *Prepared) mayLose() error {
 	var errs []error
 	for _, o := range going {
 		loss := plan.LossOf(o)
-		if loss == "" || slices.Contains(p.ended, o) || slices.ContainsFunc(p.engine.Losses, func(named string) bool { return config.Covers(named, o.Address) }) {
+		if loss == "" || slices.Contains(p.ended, o) ||
+			slices.ContainsFunc(p.engine.Losses, func(named string) bool { return config.Covers(named, o.Address) }) {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and %s. If that is meant, say so: -allow-data-loss '%s'", o.Address, o.Kind, o.FullName(), loss, o.Address))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"%s: %s %s would be deleted, and %s. If that is meant, say so: -allow-data-loss '%s'",
+				o.Address,
+				o.Kind,
+				o.FullName(),
+				loss,
+				o.Address,
+			),
+		)
 	}
 	return errors.Join(errs...)
 }

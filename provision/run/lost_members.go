@@ -14,8 +14,8 @@ func (p *Prepared) lost(m *machine) bool {
 	return member && p.State.Machines[m.Address].Joined && m.agent != nil && !m.facts.EtcdData
 }
 
-// lostMajority is an error when so many members have lost their data that the rest is no majority: members that join need one, and a store that
-// would begin anew without a word would be an empty one.
+// lostMajority is an error when so many members have lost their data that the rest is no majority: members that join
+// need one, and a store that would begin anew without a word would be an empty one.
 func (p *Prepared) lostMajority() error {
 	if p.State.Restore != nil { // the others join the first member one after the other
 		return nil
@@ -33,9 +33,23 @@ func (p *Prepared) lostMajority() error {
 	case len(lost) == 0 || members-len(lost) > members/2:
 		return nil
 	case len(left) > 0:
-		return fmt.Errorf("%d of %d members of the store have lost their data in /var/lib/etcd (%s), and the rest is no majority. %s still has the data: clusterctl etcd snapshot restore -from-member %s makes the store anew of it (docs/operations/etcd-majority-lost.md)",
-			len(lost), members, strings.Join(lost, ", "), strings.Join(left, ", "), left[0])
+		return fmt.Errorf(
+			"%d of %d members of the store have lost their data in /var/lib/etcd (%s), and the rest is no majority. "+
+				"%s still has the data: clusterctl etcd snapshot restore -from-member %s makes the store anew of it "+
+				"(docs/operations/etcd-majority-lost.md)",
+			len(lost),
+			members,
+			strings.Join(lost, ", "),
+			strings.Join(left, ", "),
+			left[0],
+		)
 	}
-	return fmt.Errorf("%d of %d members of the store have lost their data in /var/lib/etcd (%s): clusterctl etcd snapshot restore brings it back from a snapshot (docs/operations/etcd-all-lost.md); without one, destroy the cluster and apply again",
-		len(lost), members, strings.Join(lost, ", "))
+	return fmt.Errorf(
+		"%d of %d members of the store have lost their data in /var/lib/etcd (%s): clusterctl etcd snapshot restore "+
+			"brings it back from a snapshot (docs/operations/etcd-all-lost.md); without one, destroy the cluster and "+
+			"apply again",
+		len(lost),
+		members,
+		strings.Join(lost, ", "),
+	)
 }

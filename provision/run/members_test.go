@@ -48,7 +48,8 @@ func voters(t interface{ Errorf(string, ...any) }, store *hostfake.Etcd) (names 
 	return names
 }
 
-// S10: the control plane grows and shrinks in any order of names, and each that joins begins beside the members that there are then.
+// S10: the control plane grows and shrinks in any order of names, and each that joins begins beside the members that
+// there are then.
 func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 	for _, sizes := range [][]int{{1, 3}, {2, 3, 1}, {3, 5, 2}, {4, 5, 1, 2}} {
 		for _, order := range []string{"abcde", "edcba", "cadbe"} {
@@ -77,7 +78,8 @@ func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 	}
 }
 
-// S10: a replica that works is not dropped for the sake of an odd number, unless the configuration says how many there are.
+// S10: a replica that works is not dropped for the sake of an odd number, unless the configuration says how many there
+// are.
 func TestAHealthyMemberStays(t *testing.T) {
 	for _, said := range []bool{false, true} {
 		w, store, declare := plane(t, "a", "b", "c")
@@ -94,9 +96,18 @@ func TestAHealthyMemberStays(t *testing.T) {
 // S10: what runs that were cut off and starts that failed have left keeps no machine from joining.
 func TestWhatAnEarlierJoinHasLeftIsInNobodysWay(t *testing.T) {
 	for name, leave := range map[string]func(*world, *hostfake.Etcd) error{
-		"an unnamed learner of its own":    func(_ *world, e *hostfake.Etcd) error { return e.AddLearner(t.Context(), "https://10.0.0.12:2380") },
-		"an unnamed learner of another":    func(_ *world, e *hostfake.Etcd) error { return e.AddLearner(t.Context(), "https://10.0.0.13:2380") },
-		"a machine's that is not declared": func(_ *world, e *hostfake.Etcd) error { return e.AddLearner(t.Context(), "https://10.0.0.99:2380") },
+		"an unnamed learner of its own": func(_ *world,
+			e *hostfake.Etcd) error {
+			return e.AddLearner(t.Context(), "https://10.0.0.12:2380")
+		},
+		"an unnamed learner of another": func(_ *world,
+			e *hostfake.Etcd) error {
+			return e.AddLearner(t.Context(), "https://10.0.0.13:2380")
+		},
+		"a machine's that is not declared": func(_ *world,
+			e *hostfake.Etcd) error {
+			return e.AddLearner(t.Context(), "https://10.0.0.99:2380")
+		},
 		"the directory of a start that failed": func(w *world, _ *hostfake.Etcd) error {
 			return w.hosts["machine.b"].WriteFile("/var/lib/etcd/member/snap/db", strings.NewReader("x"), 0o600, 0, 0)
 		},
@@ -121,7 +132,15 @@ func TestWhatAnEarlierJoinHasLeftIsInNobodysWay(t *testing.T) {
 
 // P07: a member that lost its disk joins anew instead of beginning a store of its own.
 func TestAMemberThatLostItsDataJoinsAnew(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+	)
 	w := newWorld(t, control, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
@@ -146,7 +165,15 @@ func TestAMemberThatLostItsDataJoinsAnew(t *testing.T) {
 // P07: a machine that was dead when it was removed comes back with its member's data. The
 // data is of this cluster, so it is cleaned and the machine joins; another cluster's is refused.
 func TestAFormerMemberComesBack(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+	)
 	w := newWorld(t, control, second, third)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
@@ -178,13 +205,23 @@ func TestAFormerMemberComesBack(t *testing.T) {
 		t.Errorf("not empty afterwards: %+v", again.Machines)
 	}
 
-	fourth, fifth := machine("fourth", "10.0.0.7", config.RoleControlPlane), machine("fifth", "10.0.0.8", config.RoleControlPlane)
+	fourth, fifth := machine(
+		"fourth",
+		"10.0.0.7",
+		config.RoleControlPlane,
+	), machine(
+		"fifth",
+		"10.0.0.8",
+		config.RoleControlPlane,
+	)
 	w.declare(control, second, third, fourth, fifth)
 	foreign := host.AppendEtcdData(nil, host.EtcdData{Cluster: 0xbad, Member: 1})
-	if err := w.hosts["machine.fourth"].WriteFile("/var/lib/etcd/member/wal/0.wal", bytes.NewReader(foreign), 0o600, 0, 0); err != nil {
+	if err := w.hosts["machine.fourth"].WriteFile("/var/lib/etcd/member/wal/0.wal", bytes.NewReader(foreign), 0o600, 0,
+		0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.fourth") || !strings.Contains(err.Error(), "another cluster") {
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.fourth") ||
+		!strings.Contains(err.Error(), "another cluster") {
 		t.Errorf("error %v does not refuse another cluster's data", err)
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// mend mends what does not work, on all machines at once and before anything else: certificates that nobody takes any more, units
-// that are dead. Machines of which one after the other is changed, each waiting for the others to be well, could never come back
-// from certificates that have ended everywhere. What cannot be mended is said and is met again when its machine's turn comes;
-// whether the rest may go on is judged by how the control plane is then.
+// mend mends what does not work, on all machines at once and before anything else: certificates that nobody takes any
+// more, units that are dead. Machines of which one after the other is changed, each waiting for the others to be well,
+// could never come back from certificates that have ended everywhere. What cannot be mended is said and is met again
+// when its machine's turn comes; whether the rest may go on is judged by how the control plane is then.
 func (p *Prepared) mend(ctx context.Context) error {
 	if p.fresh {
 		return nil

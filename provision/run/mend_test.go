@@ -82,8 +82,12 @@ func (w *world) ended(s *state.State, like []byte) certs.Pair {
 		if err != nil || leaf.CheckSignatureFrom(ca) != nil {
 			continue
 		}
-		pair, err := certs.Issue(s.CA(name), certs.Request{CommonName: leaf.Subject.CommonName, Organizations: leaf.Subject.Organization,
-			Hosts: hosts, Usages: leaf.ExtKeyUsage, Lifetime: time.Hour}, time.Now().AddDate(0, 0, -1))
+		pair, err := certs.Issue(
+			s.CA(name),
+			certs.Request{CommonName: leaf.Subject.CommonName, Organizations: leaf.Subject.Organization,
+				Hosts: hosts, Usages: leaf.ExtKeyUsage, Lifetime: time.Hour},
+			time.Now().AddDate(0, 0, -1),
+		)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -93,7 +97,8 @@ func (w *world) ended(s *state.State, like []byte) certs.Pair {
 	return certs.Pair{}
 }
 
-// certified has daemons answer that have a certificate that is still good, as they do: they read it with each connection.
+// certified has daemons answer that have a certificate that is still good, as they do: they read it with each
+// connection.
 func (w *world) certified() {
 	good := func(h *hostfake.Host, path string) error {
 		text, err := h.ReadFile(path)
@@ -127,10 +132,20 @@ func (w *world) certified() {
 	}
 }
 
-// P05: three control planes whose certificates have all ended come back by one apply: all of them are mended before any is judged by
-// how the others are.
+// P05: three control planes whose certificates have all ended come back by one apply: all of them are mended before any
+// is judged by how the others are.
 func TestCertificatesThatHaveEndedAreReplacedEverywhereBeforeAnythingIsJudged(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane, config.RoleNode), machine("third", "10.0.0.6", config.RoleControlPlane, config.RoleNode)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+		config.RoleNode,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+		config.RoleNode,
+	)
 	w := newWorld(t, control, second, third, nodeA)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
@@ -160,7 +175,10 @@ func TestCertificatesThatHaveEndedAreReplacedEverywhereBeforeAnythingIsJudged(t 
 	}
 	mended := begun[:min(4, len(begun))]
 	slices.Sort(mended)
-	if !slices.Equal(mended, []string{"machine.a mending", "machine.control mending", "machine.second mending", "machine.third mending"}) {
+	if !slices.Equal(
+		mended,
+		[]string{"machine.a mending", "machine.control mending", "machine.second mending", "machine.third mending"},
+	) {
 		t.Errorf("begun %v: all are mended before one is changed", begun)
 	}
 	w.live.refused, w.engine.Say = nil, nil
@@ -184,9 +202,18 @@ func TestTheOnlyControlPlaneComesBackWhenItsCertificatesHaveEnded(t *testing.T) 
 	}
 }
 
-// P05: units that are dead on two of three machines are started on both before the third is asked whether it may be changed.
+// P05: units that are dead on two of three machines are started on both before the third is asked whether it may be
+// changed.
 func TestDeadUnitsAreStartedBeforeTheRestIsJudged(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+	)
 	w := newWorld(t, control, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
@@ -207,7 +234,15 @@ func TestDeadUnitsAreStartedBeforeTheRestIsJudged(t *testing.T) {
 // A machine that could not be mended is said, and keeps no other from being mended; nothing says to take it out.
 func TestAMachineThatCannotBeMendedSendsNobodyTheWrongWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+		second, third := machine(
+			"second",
+			"10.0.0.5",
+			config.RoleControlPlane,
+		), machine(
+			"third",
+			"10.0.0.6",
+			config.RoleControlPlane,
+		)
 		w := newWorld(t, control, second, third)
 		w.mustApply()
 		store := hostfake.NewEtcd("control", "second", "third")

@@ -24,8 +24,8 @@ func (p *Prepared) move() error {
 	return errors.Join(errs...)
 }
 
-// Rename gives everything in a state whose address is from, or begins with it as that of an instance does, the address to, and
-// returns how many that were. What the state does not know is not an error: it has been renamed, or never was.
+// Rename gives everything in a state whose address is from, or begins with it as that of an instance does, the address
+// to, and returns how many that were. What the state does not know is not an error: it has been renamed, or never was.
 func Rename(s *state.State, from, to string) (n int, err error) {
 	renamed := func(address string) (string, bool) {
 		if !config.Covers(from, address) && !strings.HasPrefix(address, from+".") {
@@ -39,7 +39,12 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 		m := s.Machines[was]
 		address, ok := renamed(was)
 		if other, taken := s.Machines[address]; ok && taken {
-			return 0, fmt.Errorf("%s cannot be called %s: that is another machine, at %s", was, address, other.Machine.IP)
+			return 0, fmt.Errorf(
+				"%s cannot be called %s: that is another machine, at %s",
+				was,
+				address,
+				other.Machine.IP,
+			)
 		}
 		m.Machine.Address = address
 		machines[address] = m
@@ -54,7 +59,11 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 
 // left reports whether a removed block says that what was applied under an address stays as it is.
 func (e *Engine) left(address string) bool {
-	return !e.Destroy && slices.ContainsFunc(e.Config.Removed, func(r config.Removed) bool { return !r.Destroy && config.Covers(r.From, address) })
+	return !e.Destroy &&
+		slices.ContainsFunc(
+			e.Config.Removed,
+			func(r config.Removed) bool { return !r.Destroy && config.Covers(r.From, address) },
+		)
 }
 
 // forgettable plans to forget what removed blocks leave as it is.
@@ -69,13 +78,38 @@ func (p *Prepared) forgettable() error {
 				continue
 			}
 			if known := p.State.Machines[address].Machine; known.Has(config.RoleControlPlane) {
-				errs = append(errs, fmt.Errorf("%s:%d: %s is of the control plane: the others count on it, so that it cannot be left alone. Take the removed block out; without its own block the machine leaves in good order", r.Source.File, r.Source.Line, address))
+				errs = append(
+					errs,
+					fmt.Errorf(
+						"%s:%d: %s is of the control plane: the others count on it, so that it cannot be left alone. "+
+							"Take the removed block out; without its own block the machine leaves in good order",
+						r.Source.File,
+						r.Source.Line,
+						address,
+					),
+				)
 			}
-			p.Plan.Machines = append(p.Plan.Machines, plan.Machine{Address: address, Action: plan.Forget, Note: "stays as it is, and is not looked after any more"})
+			p.Plan.Machines = append(
+				p.Plan.Machines,
+				plan.Machine{
+					Address: address,
+					Action:  plan.Forget,
+					Note:    "stays as it is, and is not looked after any more",
+				},
+			)
 		}
 		for _, o := range p.State.Objects {
 			if config.Covers(r.From, o.Address) && p.engine.selected(o.Address) {
-				p.Plan.Objects = append(p.Plan.Objects, plan.Object{Address: o.Address, Kind: o.Kind, Name: o.FullName(), Action: plan.Forget, Note: "stays as it is, and is not looked after any more"})
+				p.Plan.Objects = append(
+					p.Plan.Objects,
+					plan.Object{
+						Address: o.Address,
+						Kind:    o.Kind,
+						Name:    o.FullName(),
+						Action:  plan.Forget,
+						Note:    "stays as it is, and is not looked after any more",
+					},
+				)
 			}
 		}
 	}
@@ -90,7 +124,10 @@ func (p *Prepared) forgetLeft() error {
 			delete(p.State.Machines, address)
 		}
 	}
-	p.State.Objects = slices.DeleteFunc(slices.Clone(p.State.Objects), func(o state.Object) bool { return p.engine.left(o.Address) && p.engine.selected(o.Address) })
+	p.State.Objects = slices.DeleteFunc(
+		slices.Clone(p.State.Objects),
+		func(o state.Object) bool { return p.engine.left(o.Address) && p.engine.selected(o.Address) },
+	)
 	if len(p.State.Machines)+len(p.State.Objects) == before {
 		return nil
 	}

@@ -34,11 +34,18 @@ func (w *world) known() *state.State {
 	return s
 }
 
-// P05: moved blocks rename what neither its address in the network nor its name tells, and are written down also when nothing else is done.
+// P05: moved blocks rename what neither its address in the network nor its name tells, and are written down also when
+// nothing else is done.
 func TestMovedBlocksRenameWhatTheStateKnows(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
-	motd := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "motd", Address: "manifests.old[a.yaml#1]"}
+	motd := state.Object{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Namespace:  "x",
+		Name:       "motd",
+		Address:    "manifests.old[a.yaml#1]",
+	}
 	w.remember(motd)
 	motd.Address = "manifests.new[a.yaml#1]"
 	w.live.objects = []state.Object{motd}
@@ -67,7 +74,11 @@ func TestAMoveOntoAnotherMachineIsRefused(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
 	w.engine.Config.Moved = []config.Moved{{From: "machine.a", To: "machine.b", Source: said}}
-	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "cluster.hcl:40: machine.a cannot be called machine.b: that is another machine, at 10.0.0.3") {
+	if _, err := w.apply(); err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"cluster.hcl:40: machine.a cannot be called machine.b: that is another machine, at 10.0.0.3",
+		) {
 		t.Error(err)
 	}
 }
@@ -110,7 +121,16 @@ func TestWhatIsProtectedIsNotTakenAway(t *testing.T) {
 	kept.PreventDestroy = true
 	w := newWorld(t, control, nodeA, kept)
 	w.mustApply()
-	w.remember(state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "motd", Address: "object.v1.ConfigMap.motd", Protected: true})
+	w.remember(
+		state.Object{
+			APIVersion: "v1",
+			Kind:       "ConfigMap",
+			Namespace:  "x",
+			Name:       "motd",
+			Address:    "object.v1.ConfigMap.motd",
+			Protected:  true,
+		},
+	)
 	before := w.logged()
 	refused := func(what string, texts ...string) {
 		t.Helper()
@@ -122,11 +142,19 @@ func TestWhatIsProtectedIsNotTakenAway(t *testing.T) {
 		}
 	}
 	w.declare(control, nodeA)
-	refused("removed", "machine.b: it would be removed, and was applied with prevent_destroy", "object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and was applied with prevent_destroy")
+	refused(
+		"removed",
+		"machine.b: it would be removed, and was applied with prevent_destroy",
+		"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and was applied with prevent_destroy",
+	)
 	w.declare(control, nodeA, kept)
 	w.live.objects = w.known().Objects
 	w.engine.Replaces = []string{"machine.b", "object.v1.ConfigMap.motd"}
-	refused("replaced", "machine.b (cluster.hcl:7): it says prevent_destroy, and would be replaced", "object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted")
+	refused(
+		"replaced",
+		"machine.b (cluster.hcl:7): it says prevent_destroy, and would be replaced",
+		"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted",
+	)
 	w.engine.Replaces, w.engine.Destroy = nil, true
 	refused("destroyed", "machine.b (cluster.hcl:7): it says prevent_destroy", "object.v1.ConfigMap.motd")
 	w.unchanged(before)
@@ -151,7 +179,12 @@ func TestDataIsLostOnlyWhereItIsNamed(t *testing.T) {
 	w.declare(control, nodeA, nodeB)
 	before := w.logged()
 	_, err := w.apply()
-	if err == nil || !strings.Contains(err.Error(), "Namespace shop would be deleted, and everything in the namespace is deleted with it. If that is meant, say so: -allow-data-loss 'manifests.all[shop.yaml#1]'") {
+	if err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"Namespace shop would be deleted, and everything in the namespace is deleted with it. If that is meant, "+
+				"say so: -allow-data-loss 'manifests.all[shop.yaml#1]'",
+		) {
 		t.Fatal(err)
 	}
 	w.unchanged(before)

@@ -14,7 +14,12 @@ import (
 )
 
 // poolsObject is what tells the cluster of its pools of addresses.
-var poolsObject = state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: metav1.NamespaceSystem, Name: daemons.PoolsName}
+var poolsObject = state.Object{
+	APIVersion: "v1",
+	Kind:       "ConfigMap",
+	Namespace:  metav1.NamespaceSystem,
+	Name:       daemons.PoolsName,
+}
 
 // compare looks at the objects, when there is a cluster to look at.
 func (p *Prepared) compare(ctx context.Context) error {
@@ -48,19 +53,29 @@ func (p *Prepared) compare(ctx context.Context) error {
 	switch {
 	case errors.As(err, &refused) && p.upgrading() && refused.unknown():
 		p.Plan.Pending = true
-		p.Plan.Warnings = append(p.Plan.Warnings, "kinds that only the new release may know are declared, so objects are compared after the machines")
+		p.Plan.Warnings = append(
+			p.Plan.Warnings,
+			"kinds that only the new release may know are declared, so objects are compared after the machines",
+		)
 		return nil
 	case errors.As(err, &refused):
 		p.refused = refused
 	case err != nil:
 		// Certificates are renewed, and daemons repaired, also when the API is down.
 		p.Plan.Pending, p.Plan.Unanswered = true, err.Error()
-		p.Plan.Warnings = append(p.Plan.Warnings, fmt.Sprintf("objects could not be compared with what is there, so they are compared after the machines: %v", err))
+		p.Plan.Warnings = append(
+			p.Plan.Warnings,
+			fmt.Sprintf(
+				"objects could not be compared with what is there, so they are compared after the machines: %v",
+				err,
+			),
+		)
 		return nil
 	}
 	p.ended = ended
 	for _, o := range objects {
-		if o.Action != plan.Create && o.Action != plan.Remove && o.Action != plan.Refused && p.engine.replaced(o.Address) {
+		if o.Action != plan.Create && o.Action != plan.Remove && o.Action != plan.Refused &&
+			p.engine.replaced(o.Address) {
 			o.Action, o.Note = plan.Replace, "delete it, then make it anew"
 		}
 		if o.Action == plan.Remove || o.Action == plan.Replace {

@@ -14,8 +14,14 @@ import (
 // P05: a plan whose objects could not be compared says so and fails, rather than that there is nothing to change.
 func TestAPlanThatCouldNotCompareObjectsIsNotWhole(t *testing.T) {
 	w := newWorld(t, control)
-	w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Address: "object.v1.ConfigMap.a"}, {APIVersion: "v1", Kind: "ConfigMap", Name: "b", Address: "object.v1.ConfigMap.b"}}
-	if p := w.mustApply(); !strings.Contains(p.Summary(), "1 to create, 0 to change, 0 to remove; objects: 2 to create") {
+	w.live.objects = []state.Object{
+		{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Address: "object.v1.ConfigMap.a"},
+		{APIVersion: "v1", Kind: "ConfigMap", Name: "b", Address: "object.v1.ConfigMap.b"},
+	}
+	if p := w.mustApply(); !strings.Contains(
+		p.Summary(),
+		"1 to create, 0 to change, 0 to remove; objects: 2 to create",
+	) {
 		t.Errorf("a new cluster's plan says %q", p.Summary())
 	}
 	w.live.refused = errors.New("Internal error occurred: failed calling webhook")
@@ -80,8 +86,8 @@ func TestObjectsAreAppliedAlthoughAMachineFails(t *testing.T) {
 	}
 }
 
-// P05: a node is labelled when its kubelet has registered: an object made before that would be taken for a node without taints. One
-// that is left out and has never joined gets none.
+// P05: a node is labelled when its kubelet has registered: an object made before that would be taken for a node without
+// taints. One that is left out and has never joined gets none.
 func TestNodesAreLabelledWhenTheyAreThere(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.engine.Excludes = []string{"machine.b"}
@@ -99,7 +105,15 @@ func TestNodesAreLabelledWhenTheyAreThere(t *testing.T) {
 // Once pools were applied, there being none has to be said: the objects that a run applies know that there were some.
 func TestARunKnowsThatThereWerePoolsS22(t *testing.T) {
 	w := newWorld(t, control, nodeA)
-	w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "load-balancer-pools", Address: "cluster.home"}}
+	w.live.objects = []state.Object{
+		{
+			APIVersion: "v1",
+			Kind:       "ConfigMap",
+			Namespace:  "kube-system",
+			Name:       "load-balancer-pools",
+			Address:    "cluster.home",
+		},
+	}
 	w.mustApply()
 	if w.engine.Config.HadPools {
 		t.Error("there are said to have been pools before the first")

@@ -13,8 +13,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// S10, P04: what the cluster was given since a copy of the state was made is not taken back by an apply that goes by that copy: neither the
-// key that values in the store are encrypted with, nor those that sign tokens and certificates, nor that a certificate is revoked.
+// S10, P04: what the cluster was given since a copy of the state was made is not taken back by an apply that goes by
+// that copy: neither the key that values in the store are encrypted with, nor those that sign tokens and certificates,
+// nor that a certificate is revoked.
 func TestAnOldStateTakesNothingBack(t *testing.T) {
 	key := func(name string) config.Encryption {
 		return config.Encryption{Provider: "secretbox", Key: name, Resources: []string{"secrets"}}
@@ -53,7 +54,8 @@ func TestAnOldStateTakesNothingBack(t *testing.T) {
 		}},
 		"a revoked certificate": {pkiDir + "ca.crl", func(w *trusting) {
 			w.change(func(s *state.State) {
-				s.Revoke(certs.Revoked{CA: certs.ClusterCA, Serial: "4711", At: time.Now(), Until: time.Now().Add(time.Hour)})
+				s.Revoke(certs.Revoked{CA: certs.ClusterCA, Serial: "4711", At: time.Now(),
+					Until: time.Now().Add(time.Hour)})
 			})
 			w.mustApply()
 		}},

@@ -32,10 +32,18 @@ func (p *Prepared) stages() (list []plan.Stage) {
 	add("Programs and images are sent, which changes nothing that runs", 0, matching(active, func(m *machine) bool {
 		return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Needs != "" })
 	}))
-	add("Members of machines that are lost leave the store", 1, matching(removed, func(m *machine) bool { return m.dead != nil && m.Has(config.RoleControlPlane) }))
+	add(
+		"Members of machines that are lost leave the store",
+		1,
+		matching(removed, func(m *machine) bool { return m.dead != nil && m.Has(config.RoleControlPlane) }),
+	)
 	control := p.control(active)
 	add("The control plane, machines that are down first, each when the others are well", 1, control)
-	objects := plan.Stage{Title: "Objects, as soon as an API server answers, whatever machines are still at work", Objects: p.Plan.Awaited, Beside: true}
+	objects := plan.Stage{
+		Title:   "Objects, as soon as an API server answers, whatever machines are still at work",
+		Objects: p.Plan.Awaited,
+		Beside:  true,
+	}
 	for _, o := range p.Plan.Objects {
 		if o.Action != plan.None && o.Action != plan.Refused {
 			objects.Objects++
@@ -47,7 +55,9 @@ func (p *Prepared) stages() (list []plan.Stage) {
 		}
 	}
 	demoted := matching(active, p.demoted)
-	together, ahead, rolled := p.split(matching(active, func(m *machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }))
+	together, ahead, rolled := p.split(
+		matching(active, func(m *machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }),
+	)
 	if p.fresh {
 		add("All machines", 0, together)
 		bring()
@@ -62,7 +72,11 @@ func (p *Prepared) stages() (list []plan.Stage) {
 	add(first, 1, ahead)
 	add("Nodes whose daemons restart", p.budget(), rolled)
 	add("Machines that are replaced: drained, cleaned and made anew", 1, p.with(plan.Replace))
-	add("Machines that leave the control plane and stay: the member leaves the store, then its files are removed", 1, demoted)
+	add(
+		"Machines that leave the control plane and stay: the member leaves the store, then its files are removed",
+		1,
+		demoted,
+	)
 	add("Machines that are removed: drained and cleaned, once all that is declared is there", 1, removed)
 	var names []string
 	for _, r := range p.Plan.Rotations {
@@ -85,8 +99,9 @@ func matching(list []*machine, is func(*machine) bool) (found []*machine) {
 	return found
 }
 
-// split divides machines that are no control plane of a cluster that is there. New ones, and those of which nothing restarts, change all at
-// once, the others within the budget. A new release that does not work is to be met by one of these, not by as many as the budget allows.
+// split divides machines that are no control plane of a cluster that is there. New ones, and those of which nothing
+// restarts, change all at once, the others within the budget. A new release that does not work is to be met by one of
+// these, not by as many as the budget allows.
 func (p *Prepared) split(list []*machine) (together, ahead, rolled []*machine) {
 	for _, m := range list {
 		if m.action == plan.Change && !p.fresh && m.Has(config.RoleNode) && len(plan.Restarted(m.changes)) > 0 {

@@ -15,7 +15,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P02: the plan names its stages, and applying it goes by them: no machine of one is begun before all of the one before are done.
+// P02: the plan names its stages, and applying it goes by them: no machine of one is begun before all of the one before
+// are done.
 func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 	c := machine("c", "10.0.0.6", config.RoleNode)
 	w := newWorld(t, append(threeControl(), c)...)
@@ -27,7 +28,10 @@ func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 	w.live.planned = []plan.Object{{Address: "object.x", Kind: "ConfigMap", Name: "x", Action: plan.Create}}
 	w.live.ready = map[string]string{"a": "True", "b": "True", "c": "True"}
 	w.release("v1.0.0")
-	if p := w.mustApply(); !slices.Equal(titles(p), []string{"Programs and images: 6 0 0 false", "All machines: 6 0 0 false", "Objects, as soon: 0 1 0 true"}) {
+	if p := w.mustApply(); !slices.Equal(
+		titles(p),
+		[]string{"Programs and images: 6 0 0 false", "All machines: 6 0 0 false", "Objects, as soon: 0 1 0 true"},
+	) {
 		t.Errorf("of a new cluster: %q", titles(p))
 	}
 	w.release("v2.0.0")
@@ -42,8 +46,15 @@ func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 		events = append(events, event{e.Kind, e.Machine})
 	}
 	p := w.mustApply()
-	want := []string{"Programs and images: 6 0 0 false", "The control plane,: 3 0 1 false", "Objects, as soon: 0 1 0 true", "Machines that are: 1 0 0 false",
-		"The first node: 1 0 1 false", "Nodes whose daemons: 1 0 1 false", "Machines that are: 1 0 1 false"}
+	want := []string{
+		"Programs and images: 6 0 0 false",
+		"The control plane,: 3 0 1 false",
+		"Objects, as soon: 0 1 0 true",
+		"Machines that are: 1 0 0 false",
+		"The first node: 1 0 1 false",
+		"Nodes whose daemons: 1 0 1 false",
+		"Machines that are: 1 0 1 false",
+	}
 	if got := titles(p); !slices.Equal(got, want) {
 		t.Errorf("the stages are %q", got)
 	}
@@ -53,7 +64,14 @@ func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 		for _, address := range s.Machines {
 			begun := slices.Index(events, event{run.EventBegin, address})
 			if begun < done {
-				t.Errorf("%s of %q is begun at event %d, before the stage before it is over, at %d: %v", address, s.Title, begun, done, events)
+				t.Errorf(
+					"%s of %q is begun at event %d, before the stage before it is over, at %d: %v",
+					address,
+					s.Title,
+					begun,
+					done,
+					events,
+				)
 			}
 			over = max(over, slices.Index(events, event{run.EventDone, address}))
 		}
@@ -68,11 +86,22 @@ func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 	}
 }
 
-// titles are the stages of a plan in short: how each is called, how many machines and objects it has, and how many machines at once.
+// titles are the stages of a plan in short: how each is called, how many machines and objects it has, and how many
+// machines at once.
 func titles(p *plan.Plan) (list []string) {
 	for _, s := range p.Stages {
 		words := strings.Fields(s.Title)
-		list = append(list, fmt.Sprintf("%s: %d %d %d %t", strings.Join(words[:min(len(words), 3)], " "), len(s.Machines), s.Objects, s.AtOnce, s.Beside))
+		list = append(
+			list,
+			fmt.Sprintf(
+				"%s: %d %d %d %t",
+				strings.Join(words[:min(len(words), 3)], " "),
+				len(s.Machines),
+				s.Objects,
+				s.AtOnce,
+				s.Beside,
+			),
+		)
 	}
 	return list
 }

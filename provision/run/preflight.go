@@ -8,8 +8,8 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// preflight finds out what keeps machines from being what they are declared to be: everything about all of them at once, a table for each
-// that has errors.
+// preflight finds out what keeps machines from being what they are declared to be: everything about all of them at
+// once, a table for each that has errors.
 func (p *Prepared) preflight() error {
 	var known []plan.Known
 	for _, m := range p.judged() {

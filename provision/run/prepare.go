@@ -82,17 +82,33 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Prepared{engine: e, began: e.now(), State: s, Plan: &plan.Plan{Cluster: e.Config.Name, Partly: len(e.Targets)+len(e.Excludes) > 0}}
+	p := &Prepared{
+		engine: e,
+		began:  e.now(),
+		State:  s,
+		Plan:   &plan.Plan{Cluster: e.Config.Name, Partly: len(e.Targets)+len(e.Excludes) > 0},
+	}
 	if s == nil {
 		if p.State, err = state.New(e.Config.Name, e.authorities); err != nil {
 			return nil, err
 		}
 	}
 	if r := p.State.Restore; r != nil && !r.Laid && !e.Destroy {
-		return nil, fmt.Errorf("a restore of the store from %s, begun %s, was cut off: run clusterctl etcd snapshot restore again, which begins it anew", r.Snapshot, r.Began.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf(
+			"a restore of the store from %s, begun %s, was cut off: run clusterctl etcd snapshot restore again, "+
+				"which begins it anew",
+			r.Snapshot,
+			r.Began.UTC().Format(time.RFC3339),
+		)
 	}
 	if p.State.Cluster != e.Config.Name {
-		return nil, fmt.Errorf("the state in %s is of cluster %q, the configuration is of %q: a cluster cannot be renamed; declare the new one in a folder of its own", e.Store.Dir, p.State.Cluster, e.Config.Name)
+		return nil, fmt.Errorf(
+			"the state in %s is of cluster %q, the configuration is of %q: a cluster cannot be renamed; declare the "+
+				"new one in a folder of its own",
+			e.Store.Dir,
+			p.State.Cluster,
+			e.Config.Name,
+		)
 	}
 	if err := plan.Unchangeable(e.Config, p.State.Fixed); err != nil && !e.Destroy {
 		return nil, err
@@ -201,13 +217,26 @@ func (p *Prepared) Unreached() error {
 		}
 	}
 	if p.Plan.Unanswered != "" {
-		errs = append(errs, fmt.Errorf("objects could not be compared with what is there, so the plan is not whole; apply mends the machines first, and compares then: %s", p.Plan.Unanswered))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"objects could not be compared with what is there, so the plan is not whole; apply mends the "+
+					"machines first, and compares then: %s",
+				p.Plan.Unanswered,
+			),
+		)
 	}
 	if len(p.refused.List) > 0 {
 		errs = append(errs, p.refused)
 	}
 	if len(p.Plan.Unreached()) > 0 {
-		errs = append(errs, errors.New("so the plan is not whole, and apply would refuse it: bring back what is not reached, or leave it out with -exclude, or nodes with -skip-unreachable"))
+		errs = append(
+			errs,
+			errors.New(
+				"so the plan is not whole, and apply would refuse it: bring back what is not reached, or leave it "+
+					"out with -exclude, or nodes with -skip-unreachable",
+			),
+		)
 	}
 	return errors.Join(errs...)
 }
@@ -229,7 +258,12 @@ func (p *Prepared) each(ctx context.Context, list []*machine, do func(context.Co
 }
 
 // most is each with so many machines at a time.
-func (p *Prepared) most(ctx context.Context, limit int, list []*machine, do func(context.Context, *machine) error) error {
+func (p *Prepared) most(
+	ctx context.Context,
+	limit int,
+	list []*machine,
+	do func(context.Context, *machine) error,
+) error {
 	var mu sync.Mutex
 	var errs []error
 	var g errgroup.Group
@@ -304,7 +338,18 @@ func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps, err := role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Release: p.engine.Bundle.Release(), Revoked: revoked, Closed: p.closed()})
+	steps, err := role.Steps(
+		role.Input{
+			Cluster: p.engine.Config,
+			Machine: m.Machine,
+			Facts:   m.facts,
+			State:   p.State,
+			Files:   p.engine.Bundle,
+			Release: p.engine.Bundle.Release(),
+			Revoked: revoked,
+			Closed:  p.closed(),
+		},
+	)
 	p.renew(m, steps)
 	return steps, err
 }

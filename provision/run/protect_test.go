@@ -12,14 +12,24 @@ import (
 func TestAnObjectIsProtectedBeforeThatWasApplied(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
-	motd := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "motd", Address: "object.v1.ConfigMap.motd"}
+	motd := state.Object{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Namespace:  "x",
+		Name:       "motd",
+		Address:    "object.v1.ConfigMap.motd",
+	}
 	w.remember(motd)
 	motd.Protected = true
 	w.live.objects = []state.Object{motd}
 	before := w.logged()
 	refused := func(what string) {
 		t.Helper()
-		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and its block says prevent_destroy") {
+		if _, err := w.apply(); err == nil ||
+			!strings.Contains(
+				err.Error(),
+				"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and its block says prevent_destroy",
+			) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -35,23 +45,52 @@ func TestANamespaceWithWhatIsProtectedStays(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
 	shop := state.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop", Address: "object.v1.Namespace.shop"}
-	orders := state.Object{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "orders", Address: "object.v1.PersistentVolumeClaim.orders", Protected: true}
+	orders := state.Object{
+		APIVersion: "v1",
+		Kind:       "PersistentVolumeClaim",
+		Namespace:  "shop",
+		Name:       "orders",
+		Address:    "object.v1.PersistentVolumeClaim.orders",
+		Protected:  true,
+	}
 	w.remember(shop, orders)
 	w.live.objects = []state.Object{orders}
 	w.engine.Losses = []string{shop.Address}
 	before := w.logged()
-	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "object.v1.Namespace.shop: Namespace shop would be deleted, and with it PersistentVolumeClaim shop/orders (object.v1.PersistentVolumeClaim.orders)") {
+	if _, err := w.apply(); err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"object.v1.Namespace.shop: Namespace shop would be deleted, and with it PersistentVolumeClaim "+
+				"shop/orders (object.v1.PersistentVolumeClaim.orders)",
+		) {
 		t.Error(err)
 	}
 	w.unchanged(before)
 }
 
-// What is taken away of a cluster that lives on leaves it in good order, and objects go by their blocks: destroy does neither.
+// What is taken away of a cluster that lives on leaves it in good order, and objects go by their blocks: destroy does
+// neither.
 func TestAPartOfAClusterThatLivesOnIsNotDestroyed(t *testing.T) {
-	second, third := machine("second", "10.0.0.8", config.RoleControlPlane), machine("third", "10.0.0.9", config.RoleControlPlane)
+	second, third := machine(
+		"second",
+		"10.0.0.8",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.9",
+		config.RoleControlPlane,
+	)
 	w := newWorld(t, control, second, third, nodeA)
 	w.mustApply()
-	w.remember(state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "motd", Address: "object.v1.ConfigMap.motd"})
+	w.remember(
+		state.Object{
+			APIVersion: "v1",
+			Kind:       "ConfigMap",
+			Namespace:  "x",
+			Name:       "motd",
+			Address:    "object.v1.ConfigMap.motd",
+		},
+	)
 	before := w.logged()
 	w.engine.Destroy = true
 	refused := func(text string) {

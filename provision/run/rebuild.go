@@ -16,8 +16,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Rebuild makes a state that was lost anew of what the declared machines and the API say. Nothing is changed on any of them, and
-// nothing is written. notes are what it could not learn.
+// Rebuild makes a state that was lost anew of what the declared machines and the API say. Nothing is changed on any of
+// them, and nothing is written. notes are what it could not learn.
 func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, err error) {
 	p := &Prepared{engine: e, State: &state.State{}}
 	defer p.Close()
@@ -39,7 +39,11 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("every declared machine is asked, so that none is taken for a new one; take out of the configuration what is gone for good:\n%w", err)
+		return nil, nil, fmt.Errorf(
+			"every declared machine is asked, so that none is taken for a new one; take out of the configuration "+
+				"what is gone for good:\n%w",
+			err,
+		)
 	}
 	if s, notes, err = e.gathered(p.machines, found); err != nil {
 		return nil, nil, err
@@ -50,7 +54,14 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 	}
 	objects, problems, err := live.Applied(ctx, e.Config)
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("the API was not asked which objects were applied, so that what is declared no more will not be removed by itself; bring it back (apply does) and rebuild again: %v", err))
+		notes = append(
+			notes,
+			fmt.Sprintf(
+				"the API was not asked which objects were applied, so that what is declared no more will not be "+
+					"removed by itself; bring it back (apply does) and rebuild again: %v",
+				err,
+			),
+		)
 	}
 	s.Objects = objects
 	if now, err := live.Revision(ctx); err == nil {
@@ -60,7 +71,14 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 	if err == nil {
 		for _, name := range slices.Sorted(maps.Keys(nodes)) {
 			if !slices.ContainsFunc(e.Config.Machines, func(m config.Machine) bool { return m.Name == name }) {
-				notes = append(notes, fmt.Sprintf("node %s is in the cluster, and no block declares it: write one for it and rebuild again, and clusterctl looks after it", name))
+				notes = append(
+					notes,
+					fmt.Sprintf(
+						"node %s is in the cluster, and no block declares it: write one for it and rebuild again, "+
+							"and clusterctl looks after it",
+						name,
+					),
+				)
 			}
 		}
 	}
@@ -92,8 +110,21 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 			if s.Rotations == nil {
 				s.Rotations = map[string]state.Rotation{}
 			}
-			s.Rotations[name] = state.Rotation{Move: state.Issue, Other: other, Cross: first.Cross(name), Since: e.now(), Keep: state.UntilFinished}
-			notes = append(notes, fmt.Sprintf("%s was being replaced: the former one and the next one are trusted until clusterctl certs rotate -finish", name))
+			s.Rotations[name] = state.Rotation{
+				Move:  state.Issue,
+				Other: other,
+				Cross: first.Cross(name),
+				Since: e.now(),
+				Keep:  state.UntilFinished,
+			}
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"%s was being replaced: the former one and the next one are trusted until clusterctl certs "+
+						"rotate -finish",
+					name,
+				),
+			)
 		}
 	}
 	members := map[string]bool{} // of the store, as it says itself
@@ -104,12 +135,29 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 			continue
 		}
 		if r.Name != m.Name {
-			errs = append(errs, at(m, fmt.Errorf("it is %q in the cluster, and is declared with the name %q: write name = %q in this block", r.Name, m.Name, r.Name)))
+			errs = append(
+				errs,
+				at(
+					m,
+					fmt.Errorf(
+						"it is %q in the cluster, and is declared with the name %q: write name = %q in this block",
+						r.Name,
+						m.Name,
+						r.Name,
+					),
+				),
+			)
 			continue
 		}
 		known := m.Machine
 		known.Roles = r.Roles
-		s.Machines[m.Address] = state.Machine{Machine: known, Joined: true, Identity: m.facts.Identity, Issued: r.Issued, Release: m.facts.Release}
+		s.Machines[m.Address] = state.Machine{
+			Machine:  known,
+			Joined:   true,
+			Identity: m.facts.Identity,
+			Issued:   r.Issued,
+			Release:  m.facts.Release,
+		}
 		if m.facts.Release != nil {
 			s.Had(*m.facts.Release)
 		}
@@ -119,7 +167,18 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 		}
 		if m.facts.EtcdCluster != "" {
 			if s.EtcdCluster != "" && s.EtcdCluster != m.facts.EtcdCluster {
-				errs = append(errs, at(m, fmt.Errorf("its store is %s, and others' is %s: it was restored or began alone. Take it out of the configuration, rebuild, and bring it in again", m.facts.EtcdCluster, s.EtcdCluster)))
+				errs = append(
+					errs,
+					at(
+						m,
+						fmt.Errorf(
+							"its store is %s, and others' is %s: it was restored or began alone. Take it out of the "+
+								"configuration, rebuild, and bring it in again",
+							m.facts.EtcdCluster,
+							s.EtcdCluster,
+						),
+					),
+				)
 			}
 			s.EtcdCluster = m.facts.EtcdCluster
 		}
@@ -132,10 +191,21 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if _, ok := s.Etcd[name]; !ok && name != "" {
-			notes = append(notes, fmt.Sprintf("%s is a member of the store, and no block declares it: write one for it and rebuild again, so that it can leave in good order", name))
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"%s is a member of the store, and no block declares it: write one for it and rebuild again, so "+
+						"that it can leave in good order",
+					name,
+				),
+			)
 		}
 	}
-	notes = append(notes, "keys that encrypted the store before the present ones were in the state alone: copies of the store from their time cannot be read")
+	notes = append(
+		notes,
+		"keys that encrypted the store before the present ones were in the state alone: copies of the store from "+
+			"their time cannot be read",
+	)
 	return s, notes, errors.Join(errs...)
 }
 
@@ -143,12 +213,17 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 func agreed(machines []*machine, found map[string]role.Remains) (first role.Remains, err error) {
 	var from *machine
 	for _, m := range machines {
-		if r := found[m.Address]; slices.Contains(r.Roles, config.RoleControlPlane) && len(r.Keys.CAs) == len(certs.CommonNames) && from == nil {
+		if r := found[m.Address]; slices.Contains(r.Roles, config.RoleControlPlane) &&
+			len(r.Keys.CAs) == len(certs.CommonNames) &&
+			from == nil {
 			from, first = m, r
 		}
 	}
 	if from == nil {
-		return first, errors.New("none of the declared machines has the keys of a cluster: a state is made anew of what is in /etc/kubernetes/pki on a machine of the control plane. Without any, a new cluster is made by apply")
+		return first, errors.New(
+			"none of the declared machines has the keys of a cluster: a state is made anew of what is in " +
+				"/etc/kubernetes/pki on a machine of the control plane. Without any, a new cluster is made by apply",
+		)
 	}
 	var errs []error
 	for _, m := range machines {
@@ -156,8 +231,20 @@ func agreed(machines []*machine, found map[string]role.Remains) (first role.Rema
 		if r.Name == "" {
 			continue
 		}
-		if !slices.ContainsFunc(certs.Split(r.Trusted[certs.ClusterCA]), func(ca []byte) bool { return bytes.Contains(first.Trusted[certs.ClusterCA], ca) }) {
-			errs = append(errs, at(m, fmt.Errorf("it serves another cluster than %s, or that one's authorities were changed meanwhile", from.Address)))
+		if !slices.ContainsFunc(
+			certs.Split(r.Trusted[certs.ClusterCA]),
+			func(ca []byte) bool { return bytes.Contains(first.Trusted[certs.ClusterCA], ca) },
+		) {
+			errs = append(
+				errs,
+				at(
+					m,
+					fmt.Errorf(
+						"it serves another cluster than %s, or that one's authorities were changed meanwhile",
+						from.Address,
+					),
+				),
+			)
 			continue
 		}
 		if !slices.Contains(r.Roles, config.RoleControlPlane) {
@@ -177,7 +264,18 @@ func agreed(machines []*machine, found map[string]role.Remains) (first role.Rema
 		}
 		if len(differ) > 0 {
 			slices.Sort(differ)
-			errs = append(errs, at(m, fmt.Errorf("%s are not those of %s: a change of them was under way. Take the machine that is behind out of the configuration, rebuild, and bring it in again", strings.Join(differ, ", "), from.Address)))
+			errs = append(
+				errs,
+				at(
+					m,
+					fmt.Errorf(
+						"%s are not those of %s: a change of them was under way. Take the machine that is behind out "+
+							"of the configuration, rebuild, and bring it in again",
+						strings.Join(differ, ", "),
+						from.Address,
+					),
+				),
+			)
 		}
 	}
 	return first, errors.Join(errs...)

@@ -21,14 +21,28 @@ func (w *world) rebuilt() (*state.State, []string, error) {
 	return w.engine.Rebuild(ctx)
 }
 
-// servingPlane is a control plane of three, of which one joined later, two nodes, a key that was changed, and a machine that was removed.
+// servingPlane is a control plane of three, of which one joined later, two nodes, a key that was changed, and a machine
+// that was removed.
 func servingPlane(t *testing.T, form string) *world {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane, config.RoleNode)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+		config.RoleNode,
+	)
 	w := newWorld(t, control)
 	declare := func(list ...config.Machine) {
 		w.declare(list...)
 		w.engine.Config.ControlPlaneForm = form
-		w.engine.Config.Encryption = config.Encryption{Provider: "aesgcm", Key: "one", Resources: []string{"configmaps", "secrets"}}
+		w.engine.Config.Encryption = config.Encryption{
+			Provider:  "aesgcm",
+			Key:       "one",
+			Resources: []string{"configmaps", "secrets"},
+		}
 	}
 	declare(control)
 	w.mustApply()
@@ -53,7 +67,15 @@ func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
 	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
 		t.Run(form, func(t *testing.T) {
 			w := servingPlane(t, form)
-			w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "motd", Address: "object.v1.ConfigMap.motd"}}
+			w.live.objects = []state.Object{
+				{
+					APIVersion: "v1",
+					Kind:       "ConfigMap",
+					Namespace:  "x",
+					Name:       "motd",
+					Address:    "object.v1.ConfigMap.motd",
+				},
+			}
 			was := w.known()
 			was.Objects = w.live.objects
 			before := w.logged()
@@ -84,8 +106,10 @@ func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
 				}
 			}
 			for name, pair := range map[string][2]any{
-				"authorities": {was.CAs, is.CAs}, "keys": {was.Keys, is.Keys}, "members": {was.Etcd, is.Etcd}, "store": {was.EtcdCluster + was.Token, is.EtcdCluster + is.Token},
-				"fixed": {was.Fixed, is.Fixed}, "objects": {was.Objects, is.Objects}, "machines": {was.Machines, is.Machines}, "revoked": {len(was.Revoked), len(is.Revoked)},
+				"authorities": {was.CAs, is.CAs}, "keys": {was.Keys, is.Keys}, "members": {was.Etcd, is.Etcd},
+				"store": {was.EtcdCluster + was.Token, is.EtcdCluster + is.Token},
+				"fixed": {was.Fixed, is.Fixed}, "objects": {was.Objects, is.Objects},
+				"machines": {was.Machines, is.Machines}, "revoked": {len(was.Revoked), len(is.Revoked)},
 			} {
 				if a, b := text(t, pair[0]), text(t, pair[1]); a != b {
 					t.Errorf("%s were\n%s\nand are\n%s", name, a, b)
@@ -139,15 +163,18 @@ func TestAStateIsNotMadeOfMachinesThatDisagree(t *testing.T) {
 			if err := w.hosts["machine.a"].RemoveAll("/etc/kubernetes/pki/ca.crl"); err != nil {
 				w.t.Fatal(err)
 			}
-			if err := w.hosts["machine.a"].WriteFile(host.ClusterCAPath, strings.NewReader(string(other.Cert)), 0o644, 0, 0); err != nil {
+			if err := w.hosts["machine.a"].WriteFile(host.ClusterCAPath, strings.NewReader(string(other.Cert)), 0o644,
+				0, 0); err != nil {
 				w.t.Fatal(err)
 			}
 		}, "machine.a (cluster.hcl:7): it serves another cluster than machine.control"},
 		"one has another name": {func(w *world) {
 			w.engine.Config.Machines[1].Name = "2"
 		}, `it is "second" in the cluster, and is declared with the name "2": write name = "second"`},
-		"one does not answer": {func(w *world) { w.down["machine.a"] = context.DeadlineExceeded }, "every declared machine is asked"},
-		"none has keys":       {func(w *world) { w.engine.Config.Machines = w.engine.Config.Machines[3:] }, "none of the declared machines has the keys of a cluster"},
+		"one does not answer": {func(w *world) { w.down["machine.a"] = context.DeadlineExceeded }, "every declared " +
+			"machine is asked"},
+		"none has keys": {func(w *world) { w.engine.Config.Machines = w.engine.Config.Machines[3:] },
+			"none of the declared machines has the keys of a cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := servingPlane(t, config.FormSystemd)
@@ -159,7 +186,8 @@ func TestAStateIsNotMadeOfMachinesThatDisagree(t *testing.T) {
 	}
 }
 
-// P05: also while authorities are being replaced: what is trusted stays trusted, and the replacement ends as it would have.
+// P05: also while authorities are being replaced: what is trusted stays trusted, and the replacement ends as it would
+// have.
 func TestAStateIsMadeAnewWhileAuthoritiesAreReplaced(t *testing.T) {
 	w := servingPlane(t, config.FormSystemd)
 	s := w.known()
@@ -176,7 +204,8 @@ func TestAStateIsMadeAnewWhileAuthoritiesAreReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Rotate(state.ServiceAccount, certs.Pair{Cert: public, Key: key}, state.UntilFinished, time.Now()); err != nil {
+	if err := s.Rotate(state.ServiceAccount, certs.Pair{Cert: public, Key: key}, state.UntilFinished,
+		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.engine.Store.Write(s); err != nil {
@@ -192,11 +221,13 @@ func TestAStateIsMadeAnewWhileAuthoritiesAreReplaced(t *testing.T) {
 		t.Errorf("notes %v", notes)
 	}
 	for name, r := range was.Rotations {
-		if got := is.Rotations[name]; got.Move != r.Move || string(got.Other) != string(r.Other) || string(got.Cross) != string(r.Cross) {
+		if got := is.Rotations[name]; got.Move != r.Move || string(got.Other) != string(r.Other) ||
+			string(got.Cross) != string(r.Cross) {
 			t.Errorf("%s was\n%s\nand is\n%s", name, text(t, r), text(t, got))
 		}
 	}
-	if a, b := text(t, []any{was.CAs, was.Keys.CAs, was.Keys.ServiceAccount, was.Keys.ServicePublic}), text(t, []any{is.CAs, is.Keys.CAs, is.Keys.ServiceAccount, is.Keys.ServicePublic}); a != b {
+	if a, b := text(t, []any{was.CAs, was.Keys.CAs, was.Keys.ServiceAccount, was.Keys.ServicePublic}),
+		text(t, []any{is.CAs, is.Keys.CAs, is.Keys.ServiceAccount, is.Keys.ServicePublic}); a != b {
 		t.Errorf("what signs was\n%s\nand is\n%s", a, b)
 	}
 	for name, r := range is.Rotations {

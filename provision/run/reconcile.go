@@ -11,10 +11,11 @@ import (
 	"clusterctl/provision/state"
 )
 
-// beside works on machines, and brings the objects in as soon as an API server answers: a machine that hangs or fails keeps nothing
-// from being applied. control changes a control plane that is there, which comes before the objects whether it ends well or not: a new
-// release may know kinds that the former does not. rest is all other work on machines, and goes on meanwhile. What the API refuses of
-// the objects is refused: it is no reason to leave anything else undone.
+// beside works on machines, and brings the objects in as soon as an API server answers: a machine that hangs or fails
+// keeps nothing from being applied. control changes a control plane that is there, which comes before the objects
+// whether it ends well or not: a new release may know kinds that the former does not. rest is all other work on
+// machines, and goes on meanwhile. What the API refuses of the objects is refused: it is no reason to leave anything
+// else undone.
 func (p *Prepared) beside(ctx context.Context, control, rest func(context.Context) error) (refused, failed error) {
 	failed = control(ctx)
 	through := make(chan struct{})
@@ -37,7 +38,8 @@ func (p *Prepared) beside(ctx context.Context, control, rest func(context.Contex
 	if brought && !interrupted(ctx) {
 		labelErr := labels.take(p.label(ctx))
 		// A machine that is through by now may run the webhook for whose sake objects were refused.
-		if len(list.List) > 0 && err == nil && len(p.with(plan.Create, plan.Change, plan.Replace)) > 0 && !interrupted(ctx) {
+		if len(list.List) > 0 && err == nil && len(p.with(plan.Create, plan.Change, plan.Replace)) > 0 &&
+			!interrupted(ctx) {
 			list = Refused{}
 			err = list.take(p.reconcile(ctx))
 		}
@@ -88,7 +90,18 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 		}
 		p.anew = list
 		for _, o := range list {
-			p.engine.say(Event{Kind: EventObject, Object: &plan.Object{Address: o.Address, Kind: o.Kind, Name: o.FullName(), Action: plan.Remove, Note: "to be made anew"}})
+			p.engine.say(
+				Event{
+					Kind: EventObject,
+					Object: &plan.Object{
+						Address: o.Address,
+						Kind:    o.Kind,
+						Name:    o.FullName(),
+						Action:  plan.Remove,
+						Note:    "to be made anew",
+					},
+				},
+			)
 		}
 	}
 	declared, before, rest, err := p.selection()
@@ -106,7 +119,12 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 			return err
 		}
 	}
-	applied, err := p.live.Apply(ctx, with(declared, func(m config.Machine) bool { return !p.made(m) }), before, p.sayObject)
+	applied, err := p.live.Apply(
+		ctx,
+		with(declared, func(m config.Machine) bool { return !p.made(m) }),
+		before,
+		p.sayObject,
+	)
 	if applied != nil {
 		applied = append(applied, lacking(applied, rest)...)
 	}
@@ -181,7 +199,8 @@ func (p *Prepared) healthy(ctx context.Context) error {
 	return p.live.Wait(ctx, declared, p.sayObject)
 }
 
-// made reports whether a machine's node comes with this run: to label it before its kubelet has registered would make another of it.
+// made reports whether a machine's node comes with this run: to label it before its kubelet has registered would make
+// another of it.
 func (p *Prepared) made(m config.Machine) bool {
 	return slices.ContainsFunc(p.machines, func(own *machine) bool { return own.Address == m.Address && own.makes })
 }
@@ -192,8 +211,8 @@ func (p *Prepared) joinedNow(m config.Machine) bool {
 	return p.State.Machines[m.Address].Joined
 }
 
-// cameNow reports whether a machine's node has come with this run. That the state says that the machine has joined may be of before it was
-// installed anew.
+// cameNow reports whether a machine's node has come with this run. That the state says that the machine has joined may
+// be of before it was installed anew.
 func (p *Prepared) cameNow(m config.Machine) bool {
 	writing.Lock()
 	defer writing.Unlock()

@@ -65,7 +65,16 @@ func (p *Prepared) refresh(ctx context.Context) error {
 	}
 	for _, o := range gone {
 		if p.engine.selected(o.Address) {
-			p.Plan.Objects = append(p.Plan.Objects, plan.Object{Address: o.Address, Kind: o.Kind, Name: o.FullName(), Action: plan.Remove, Note: "not there any more: the state forgets it"})
+			p.Plan.Objects = append(
+				p.Plan.Objects,
+				plan.Object{
+					Address: o.Address,
+					Kind:    o.Kind,
+					Name:    o.FullName(),
+					Action:  plan.Remove,
+					Note:    "not there any more: the state forgets it",
+				},
+			)
 		}
 	}
 	return nil

@@ -31,7 +31,9 @@ type Refusal struct {
 
 // Error lists them all.
 func (r Refused) Error() string {
-	lines := []string{fmt.Sprintf("the API refuses %s; apply goes on with the others:", plan.Number(len(r.List), "object"))}
+	lines := []string{
+		fmt.Sprintf("the API refuses %s; apply goes on with the others:", plan.Number(len(r.List), "object")),
+	}
 	for _, one := range r.List {
 		where := one.Address
 		if one.Source.File != "" {
@@ -55,10 +57,14 @@ func (r *Refused) take(err error) error {
 	return nil
 }
 
-// add adds refusals to these, each object once: what the cluster's own daemons need is applied with the nodes' labels as well.
+// add adds refusals to these, each object once: what the cluster's own daemons need is applied with the nodes' labels
+// as well.
 func (r *Refused) add(more Refused) {
 	for _, one := range more.List {
-		if !slices.ContainsFunc(r.List, func(o Refusal) bool { return o.Kind == one.Kind && o.Name == one.Name && o.Address == one.Address }) {
+		if !slices.ContainsFunc(
+			r.List,
+			func(o Refusal) bool { return o.Kind == one.Kind && o.Name == one.Name && o.Address == one.Address },
+		) {
 			r.List = append(r.List, one)
 		}
 	}
@@ -74,9 +80,10 @@ func (r Refused) unknown() bool {
 // than the one that answers now.
 func (p *Prepared) upgrading() bool {
 	return slices.ContainsFunc(p.machines, func(m *machine) bool {
-		return m.action == plan.Change && m.Has(config.RoleControlPlane) && slices.ContainsFunc(m.changes, func(c step.Change) bool {
-			return c.Kind == "link" && path.Base(c.Name) == "kube-apiserver"
-		})
+		return m.action == plan.Change && m.Has(config.RoleControlPlane) &&
+			slices.ContainsFunc(m.changes, func(c step.Change) bool {
+				return c.Kind == "link" && path.Base(c.Name) == "kube-apiserver"
+			})
 	})
 }
 

@@ -38,7 +38,11 @@ func (p *Prepared) leaveOne(ctx context.Context, m *machine) error {
 	if through == nil {
 		return errors.New("no machine of the control plane that stays is part of this run: select one, too")
 	}
-	return through.agent.Apply(ctx, []step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, p.unstarted()...), Name: m.Name}}, nil)
+	return through.agent.Apply(
+		ctx,
+		[]step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, p.unstarted()...), Name: m.Name}},
+		nil,
+	)
 }
 
 // left writes down at once that a member is gone: were it to start again as what it
@@ -47,14 +51,22 @@ func (p *Prepared) left(m *machine) error {
 	return p.write(func() {
 		delete(p.State.Etcd, m.Name)
 		known := p.State.Machines[m.Address]
-		p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Identity: known.Identity, Origin: known.Origin, Cordoned: known.Cordoned, Issued: known.Issued}
+		p.State.Machines[m.Address] = state.Machine{
+			Machine:  m.Machine,
+			Identity: known.Identity,
+			Origin:   known.Origin,
+			Cordoned: known.Cordoned,
+			Issued:   known.Issued,
+		}
 	})
 }
 
 // survivor returns a machine of the control plane that was there and stays.
 func (p *Prepared) survivor() *machine {
 	for _, m := range p.machines {
-		if m.agent != nil && m.Has(config.RoleControlPlane) && (m.action == plan.None || m.action == plan.Change || p.State.Machines[m.Address].Joined && m.action != plan.Remove) {
+		if m.agent != nil && m.Has(config.RoleControlPlane) &&
+			(m.action == plan.None || m.action == plan.Change || p.State.Machines[m.Address].Joined &&
+				m.action != plan.Remove) {
 			return m
 		}
 	}
@@ -78,7 +90,9 @@ func (p *Prepared) remove(ctx context.Context, m *machine) (err error) {
 	switch {
 	case !m.Has(config.RoleNode):
 	case m.dead != nil:
-		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained and not cleaned: " + m.dead.Error()})
+		p.engine.say(
+			Event{Kind: EventNote, Machine: m.Address, Message: "not drained and not cleaned: " + m.dead.Error()},
+		)
 	case m.tended():
 		if err := p.drain(ctx, m); err != nil {
 			return err
@@ -117,7 +131,10 @@ func (p *Prepared) remove(ctx context.Context, m *machine) (err error) {
 // tended reports whether the machine's kubelet is still there. When an earlier run has
 // taken it away, after the pods had gone, what they left ends with the node's object.
 func (m *machine) tended() bool {
-	return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "unit" && c.Name == "kubelet.service" })
+	return slices.ContainsFunc(
+		m.changes,
+		func(c step.Change) bool { return c.Kind == "unit" && c.Name == "kubelet.service" },
+	)
 }
 
 // destroy cleans all machines at once and forgets the cluster.

@@ -63,16 +63,32 @@ func TestCleaningGoesOnWithoutDrainingOnceTheKubeletIsGone(t *testing.T) {
 	}
 }
 
-// P05: what the API refuses is a finding of the plan, which fails for it, and of apply, which goes on with machines and with the other objects,
-// and removes what is to be removed.
+// P05: what the API refuses is a finding of the plan, which fails for it, and of apply, which goes on with machines and
+// with the other objects, and removes what is to be removed.
 func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 	w := newWorld(t, control, nodeB)
 	w.mustApply()
 	refused := run.Refused{List: []run.Refusal{
-		{Address: "object.v1.ConfigMap.a", Source: config.Source{File: "app.hcl", Line: 3}, Kind: "ConfigMap", Name: "default/a", Err: errors.New("too big")},
-		{Address: "object.v1.Widget.b", Source: config.Source{File: "app.hcl", Line: 9}, Kind: "Widget", Name: "default/b", Err: errors.New("there is no such kind in v1")},
+		{
+			Address: "object.v1.ConfigMap.a",
+			Source:  config.Source{File: "app.hcl", Line: 3},
+			Kind:    "ConfigMap",
+			Name:    "default/a",
+			Err:     errors.New("too big"),
+		},
+		{
+			Address: "object.v1.Widget.b",
+			Source:  config.Source{File: "app.hcl", Line: 9},
+			Kind:    "Widget",
+			Name:    "default/b",
+			Err:     errors.New("there is no such kind in v1"),
+		},
 	}}
-	w.live.refused, w.live.refuses = refused, []error{refused, nil, refused} // that between is the label of the node that joins
+	w.live.refused, w.live.refuses = refused, []error{
+		refused,
+		nil,
+		refused,
+	} // that between is the label of the node that joins
 	w.declare(control, nodeA)
 	w.engine.Look = true
 	p, err := w.engine.Prepare(t.Context())
@@ -98,11 +114,21 @@ func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 	}
 }
 
-// P05: an object that is refused while machines are being worked on, and taken when they are through, does not fail the run: its webhook ran on a
-// node that this run made.
+// P05: an object that is refused while machines are being worked on, and taken when they are through, does not fail the
+// run: its webhook ran on a node that this run made.
 func TestWhatIsTakenOnceTheMachinesAreThereIsNotRefused(t *testing.T) {
 	w := newWorld(t, control, nodeA)
-	refused := run.Refused{List: []run.Refusal{{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a", Err: errors.New("failed calling webhook")}}, Waiting: 2}
+	refused := run.Refused{
+		List: []run.Refusal{
+			{
+				Address: "object.v1.ConfigMap.a",
+				Kind:    "ConfigMap",
+				Name:    "default/a",
+				Err:     errors.New("failed calling webhook"),
+			},
+		},
+		Waiting: 2,
+	}
 	w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Address: "object.v1.ConfigMap.a"}}
 	w.live.refuses = []error{refused}
 	said := plan.Object{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a"}
@@ -118,7 +144,9 @@ func TestWhatIsTakenOnceTheMachinesAreThereIsNotRefused(t *testing.T) {
 		t.Errorf("objects were applied %d times", len(w.live.before))
 	}
 	w.live.before, w.live.refuses = nil, []error{refused}
-	w.live.planned = []plan.Object{{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a", Action: plan.Change}}
+	w.live.planned = []plan.Object{
+		{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a", Action: plan.Change},
+	}
 	if _, err := w.apply(); err == nil || len(w.live.before) != 1 {
 		t.Errorf("nothing has changed since the refusal, and it was tried %d times: %v", len(w.live.before), err)
 	}
@@ -167,7 +195,16 @@ func TestAnInterruptedRunSaysSoOnce(t *testing.T) {
 func TestAKindOfTheNextReleaseIsNotRefusedWhileTheAPIServerIsReplaced(t *testing.T) {
 	w := newWorld(t, control)
 	w.mustApply()
-	w.live.refused = run.Refused{List: []run.Refusal{{Address: "object.v2.Widget.b", Kind: "Widget", Unknown: true, Err: errors.New("there is no such kind in v2")}}}
+	w.live.refused = run.Refused{
+		List: []run.Refusal{
+			{
+				Address: "object.v2.Widget.b",
+				Kind:    "Widget",
+				Unknown: true,
+				Err:     errors.New("there is no such kind in v2"),
+			},
+		},
+	}
 	now, err := w.engine.Prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +213,8 @@ func TestAKindOfTheNextReleaseIsNotRefusedWhileTheAPIServerIsReplaced(t *testing
 	if now.Unreached() == nil {
 		t.Error("an unknown kind is taken although the API server stays")
 	}
-	if err := w.hosts["machine.control"].Symlink("/usr/local/lib/clusterctl/former/clusterctl", "/usr/local/bin/kube-apiserver"); err != nil {
+	if err := w.hosts["machine.control"].Symlink("/usr/local/lib/clusterctl/former/clusterctl",
+		"/usr/local/bin/kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
 	p, err := w.engine.Prepare(t.Context())

@@ -107,7 +107,11 @@ func (p *Prepared) renewable() error {
 	}
 	for _, name := range p.engine.Renews {
 		if name != "all" && !p.renewed[name] {
-			return fmt.Errorf("renew %s: none of the machines has it; there are %s, or all", name, strings.Join(slices.Sorted(maps.Keys(p.renewed)), ", "))
+			return fmt.Errorf(
+				"renew %s: none of the machines has it; there are %s, or all",
+				name,
+				strings.Join(slices.Sorted(maps.Keys(p.renewed)), ", "),
+			)
 		}
 	}
 	return nil
@@ -160,7 +164,14 @@ func (p *Prepared) expirations(ctx context.Context, m *machine) (list []Expirati
 	for _, s := range all {
 		if issuer, ok := s.(step.Issuer); ok {
 			ca, _ := issuer.Wants()
-			list = append(list, Expiration{Machine: m.Name, Name: CertificateName(certificateFile(s)), CA: strings.ReplaceAll(ca, "/", "-")})
+			list = append(
+				list,
+				Expiration{
+					Machine: m.Name,
+					Name:    CertificateName(certificateFile(s)),
+					CA:      strings.ReplaceAll(ca, "/", "-"),
+				},
+			)
 			look = append(look, &step.Lifetime{Path: certificateFile(s)})
 		}
 	}

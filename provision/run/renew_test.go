@@ -26,7 +26,12 @@ func (w *world) serial(machine, file string) string {
 
 // P04: certificates are renewed when somebody asks for it: those that are named, where that is said, and nothing else.
 func TestCertificatesAreRenewedWhenSomebodyAsks(t *testing.T) {
-	w := newWorld(t, control, machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane))
+	w := newWorld(
+		t,
+		control,
+		machine("second", "10.0.0.5", config.RoleControlPlane),
+		machine("third", "10.0.0.6", config.RoleControlPlane),
+	)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
 		h.Store = store
@@ -67,10 +72,14 @@ func TestCertificatesAreRenewedWhenSomebodyAsks(t *testing.T) {
 	}
 	w.engine.Now = func() time.Time { return issued.Add(2 * time.Hour) }
 	w.engine.Renews, w.engine.RenewOn = []string{"all"}, []string{"machine.control"}
-	renewed("all on one machine", map[string]bool{"machine.control apiserver.crt": true, "machine.control etcd/server.crt": true})
+	renewed(
+		"all on one machine",
+		map[string]bool{"machine.control apiserver.crt": true, "machine.control etcd/server.crt": true},
+	)
 	w.engine.Renews, w.engine.RenewOn = nil, nil
 	renewed("nothing", nil)
-	for _, c := range []struct{ name, on, want string }{{"apiserve", "", "there are admin.conf, apiserver, apiserver-etcd-client"}, {"all", "fourth", "no such machine"}} {
+	for _, c := range []struct{ name, on, want string }{{"apiserve", "", "there are admin.conf, apiserver, " +
+		"apiserver-etcd-client"}, {"all", "fourth", "no such machine"}} {
 		w.engine.Renews, w.engine.RenewOn = []string{c.name}, nil
 		if c.on != "" {
 			w.engine.RenewOn = []string{c.on}
@@ -106,7 +115,8 @@ func TestMachinesAreAskedWhenTheirCertificatesEnd(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	for _, want := range []string{"control apiserver", "control etcd-peer", "control admin.conf", "a kubelet", "a kubelet.conf"} {
+	for _, want := range []string{"control apiserver", "control etcd-peer", "control admin.conf", "a kubelet",
+		"a kubelet.conf"} {
 		if !seen[want] {
 			t.Errorf("nothing is said of %s: %v", want, list)
 		}

@@ -14,7 +14,10 @@ import (
 
 // replaced reports whether an address is to be taken away and made anew.
 func (e *Engine) replaced(address string) bool {
-	return slices.ContainsFunc(e.Replaces, func(t string) bool { return address == t || strings.HasPrefix(address, t+"[") })
+	return slices.ContainsFunc(
+		e.Replaces,
+		func(t string) bool { return address == t || strings.HasPrefix(address, t+"[") },
+	)
 }
 
 // replaceable refuses what cannot be replaced, and names that nothing has.
@@ -29,8 +32,15 @@ func (p *Prepared) replaceable() error {
 			return fmt.Errorf("-replace %s: %s", t, p.irreplaceable(t))
 		}
 	}
-	if len(p.control(p.with(plan.Change))) > 0 && len(e.Config.ControlPlane()) == 1 && slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Has(config.RoleControlPlane) && e.replaced(m.Address) }) {
-		return fmt.Errorf("-replace: the only machine of the control plane has the cluster's store: add others first, or destroy the cluster and apply again")
+	if len(p.control(p.with(plan.Change))) > 0 && len(e.Config.ControlPlane()) == 1 &&
+		slices.ContainsFunc(
+			p.machines,
+			func(m *machine) bool { return m.Has(config.RoleControlPlane) && e.replaced(m.Address) },
+		) {
+		return fmt.Errorf(
+			"-replace: the only machine of the control plane has the cluster's store: add others first, or destroy " +
+				"the cluster and apply again",
+		)
 	}
 	return nil
 }
@@ -109,10 +119,14 @@ func (p *Prepared) replace(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// replacedObjects are those that were applied and are to be made anew. What the API would not take again is not taken away.
+// replacedObjects are those that were applied and are to be made anew. What the API would not take again is not taken
+// away.
 func (p *Prepared) replacedObjects() (list []state.Object) {
 	for _, o := range p.State.Objects {
-		refused := slices.ContainsFunc(p.refused.List, func(r Refusal) bool { return r.Kind == o.Kind && r.Name == o.FullName() })
+		refused := slices.ContainsFunc(
+			p.refused.List,
+			func(r Refusal) bool { return r.Kind == o.Kind && r.Name == o.FullName() },
+		)
 		if p.engine.replaced(o.Address) && p.engine.selected(o.Address) && !refused {
 			list = append(list, o)
 		}

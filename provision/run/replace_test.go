@@ -31,7 +31,11 @@ func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
 		}
 	}
 	p := w.mustApply()
-	if want := []string{"begin replacing", "begin removing", "begin draining", "note cleaned, to be made anew", "begin creating", "done ", "done replaced: cleaned, and made anew"}; !slices.Equal(said, want) {
+	if want := []string{"begin replacing", "begin removing", "begin draining", "note cleaned, to be made " +
+		"anew", "begin creating", "done ", "done replaced: cleaned, and made anew"}; !slices.Equal(
+		said,
+		want,
+	) {
 		t.Errorf("it says %q, want %q", said, want)
 	}
 	w.engine.Say = nil
@@ -41,7 +45,8 @@ func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
 	if _, err := h.Stat("/var/lib/kubelet/left"); err == nil {
 		t.Error("it was not cleaned")
 	}
-	if !slices.Equal(w.live.drained, []string{"b"}) || !slices.Equal(w.live.gone, []string{"b"}) || len(h.Files()) == 0 {
+	if !slices.Equal(w.live.drained, []string{"b"}) || !slices.Equal(w.live.gone, []string{"b"}) ||
+		len(h.Files()) == 0 {
 		t.Errorf("drained %v, forgot %v", w.live.drained, w.live.gone)
 	}
 	w.engine.Replaces = nil
@@ -52,7 +57,15 @@ func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
 
 // P07: a replaced machine of the control plane leaves the store and joins it again.
 func TestAReplacedControlPlaneMachineJoinsAnew(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+	)
 	w := newWorld(t, control, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
@@ -70,7 +83,8 @@ func TestAReplacedControlPlaneMachineJoinsAnew(t *testing.T) {
 func TestWhatCannotBeReplacedIsRefused(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
-	for address, want := range map[string]string{"machine.control": "only machine of the control plane", "machine.nobody": "no such machine"} {
+	for address, want := range map[string]string{"machine.control": "only machine of the control " +
+		"plane", "machine.nobody": "no such machine"} {
 		w.engine.Replaces = []string{address}
 		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
@@ -78,7 +92,8 @@ func TestWhatCannotBeReplacedIsRefused(t *testing.T) {
 	}
 }
 
-// P02: a run that was cut off after it had removed an object leaves the state naming it; the next one has nothing else to do.
+// P02: a run that was cut off after it had removed an object leaves the state naming it; the next one has nothing else
+// to do.
 func TestAnApplyWithNothingToDoForgetsWhatARunThatWasCutOffRemoved(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -86,8 +101,20 @@ func TestAnApplyWithNothingToDoForgetsWhatARunThatWasCutOffRemoved(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "kept", Address: "object.v1.ConfigMap.kept"}
-	ended := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "ended", Address: "object.v1.ConfigMap.ended"}
+	kept := state.Object{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Namespace:  "x",
+		Name:       "kept",
+		Address:    "object.v1.ConfigMap.kept",
+	}
+	ended := state.Object{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Namespace:  "x",
+		Name:       "ended",
+		Address:    "object.v1.ConfigMap.ended",
+	}
 	s.Objects = []state.Object{ended, kept}
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
@@ -107,7 +134,9 @@ func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "y", Address: "object.v1.ConfigMap.y"}}
+	s.Objects = []state.Object{
+		{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "y", Address: "object.v1.ConfigMap.y"},
+	}
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +175,8 @@ func TestReplacedObjectsAreSaidToBeReplaced(t *testing.T) {
 		}
 	}
 	p := w.mustApply()
-	if !strings.Contains(p.Summary(), "objects: 0 to create, 0 to change, 0 to remove, 1 to replace") && !strings.Contains(p.Summary(), "objects: 1 to replace") {
+	if !strings.Contains(p.Summary(), "objects: 0 to create, 0 to change, 0 to remove, 1 to replace") &&
+		!strings.Contains(p.Summary(), "objects: 1 to replace") {
 		t.Errorf("the plan says %q", p.Summary())
 	}
 	if !slices.Equal(said, []string{"x/y remove", "x/y replace"}) {

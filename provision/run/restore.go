@@ -27,8 +27,9 @@ type Restore struct {
 	Approve func(text string) error
 }
 
-// revisionBump is how far above the snapshot's the revisions of a restored store begin, and above where they began when it was last restored, since the
-// snapshot may be from before that: above all that clients can have seen since, at more than a thousand writes a second for a week.
+// revisionBump is how far above the snapshot's the revisions of a restored store begin, and above where they began when
+// it was last restored, since the snapshot may be from before that: above all that clients can have seen since, at more
+// than a thousand writes a second for a week.
 const revisionBump = 1_000_000_000
 
 func bump(snapshot, last int64) uint64 { return uint64(max(snapshot, last) - snapshot + revisionBump) }
@@ -36,9 +37,10 @@ func bump(snapshot, last int64) uint64 { return uint64(max(snapshot, last) - sna
 // errStoreWorks is that a restore would throw a working store away.
 var errStoreWorks = errors.New("nothing is restored")
 
-// Restore makes the store anew: the API servers and the members stop everywhere, what data there is moves aside, one machine's member is made
-// of the snapshot, and the others join it as new ones do. What has begun is written down, so that a restore that is cut off is done again
-// until the first member has its data; from there on it is an apply like any other.
+// Restore makes the store anew: the API servers and the members stop everywhere, what data there is moves aside, one
+// machine's member is made of the snapshot, and the others join it as new ones do. What has begun is written down, so
+// that a restore that is cut off is done again until the first member has its data; from there on it is an apply like
+// any other.
 func (e *Engine) Restore(ctx context.Context, r Restore) error {
 	if err := e.Store.Keep(); err != nil {
 		return err
@@ -51,10 +53,16 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 	}
 	defer a.Close()
 	if s := a.p.State.Restore; s != nil && s.Laid {
-		e.say(Event{Kind: EventNote, Message: "going on with the restore from " + s.Snapshot + ", whose first member is on " + s.Machine})
+		e.say(
+			Event{
+				Kind:    EventNote,
+				Message: "going on with the restore from " + s.Snapshot + ", whose first member is on " + s.Machine,
+			},
+		)
 		return e.rejoin(ctx, s.Machine)
 	}
-	if err := a.p.identify(); err != nil { // the machines would be refused by the apply that comes after, with the store thrown away
+	if err := a.p.identify(); err != nil {
+		// the machines would be refused by the apply that comes after, with the store thrown away
 		return err
 	}
 	if err := a.restorable(ctx, r); err != nil {
@@ -65,7 +73,12 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 		return err
 	}
 	if missing := a.p.State.Keys.Encryption.Need(snapshot.Encryption); len(missing) > 0 {
-		return fmt.Errorf("%s has values that are encrypted with %s, which the state does not have: bring back the state that has it (.clusterctl/versions), or choose another snapshot", snapshot.Name, strings.Join(missing, ", "))
+		return fmt.Errorf(
+			"%s has values that are encrypted with %s, which the state does not have: bring back the state that has "+
+				"it (.clusterctl/versions), or choose another snapshot",
+			snapshot.Name,
+			strings.Join(missing, ", "),
+		)
 	}
 	moved := fmt.Sprintf("%s/former-%s", role.EtcdData, e.now().UTC().Format("20060102T150405Z"))
 	if r.Approve != nil {
@@ -85,7 +98,12 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 		}
 		snapshot = answer.Snapshots[0]
 		if missing := a.p.State.Keys.Encryption.Need(snapshot.Encryption); len(missing) > 0 {
-			return fmt.Errorf("%s has values that are encrypted with %s, which the state does not have. Nothing was changed: bring back the state that has it (.clusterctl/versions)", at.Name, strings.Join(missing, ", "))
+			return fmt.Errorf(
+				"%s has values that are encrypted with %s, which the state does not have. Nothing was changed: bring "+
+					"back the state that has it (.clusterctl/versions)",
+				at.Name,
+				strings.Join(missing, ", "),
+			)
 		}
 	}
 	if err := a.lay(ctx, at, snapshot, file, called(snapshot, r), moved); err != nil {
@@ -128,17 +146,29 @@ func (a *Access) restorable(ctx context.Context, r Restore) error {
 			list = append(list, name+": "+err)
 		}
 		slices.Sort(list)
-		return fmt.Errorf("%w: machines of the control plane are not reached, and may still serve the former store (%s). Bring them back; or, when it is certain that they are off, name each with -exclude machine.NAME", errStoreWorks, strings.Join(list, "; "))
+		return fmt.Errorf(
+			"%w: machines of the control plane are not reached, and may still serve the former store (%s). Bring "+
+				"them back; or, when it is certain that they are off, name each with -exclude machine.NAME",
+			errStoreWorks,
+			strings.Join(list, "; "),
+		)
 	}
 	if r.AllowLoss {
 		return nil
 	}
 	if list, err := a.Status(ctx); err == nil && Majority(list) {
-		return fmt.Errorf("%w: the store works, %d of %d members answer, and what was written since the snapshot would be lost. When that is what you want, name it: -allow-data-loss etcd", errStoreWorks, Answering(list), len(list))
+		return fmt.Errorf(
+			"%w: the store works, %d of %d members answer, and what was written since the snapshot would be lost. "+
+				"When that is what you want, name it: -allow-data-loss etcd",
+			errStoreWorks,
+			Answering(list),
+			len(list),
+		)
 	}
 	var left []string
 	for _, m := range a.reached() {
-		if m.facts.EtcdData && (a.p.State.EtcdCluster == "" || m.facts.EtcdCluster == a.p.State.EtcdCluster) && m.Name != r.Member {
+		if m.facts.EtcdData && (a.p.State.EtcdCluster == "" || m.facts.EtcdCluster == a.p.State.EtcdCluster) &&
+			m.Name != r.Member {
 			left = append(left, m.Name)
 		}
 	}
@@ -146,9 +176,21 @@ func (a *Access) restorable(ctx context.Context, r Restore) error {
 	case len(left) == 0 || a.p.State.Restore != nil:
 		return nil
 	case len(left) > members/2:
-		return fmt.Errorf("%w: %s still have the store's data, which is a majority of its %d members: clusterctl apply starts what does not run. When their data is damaged, name what is thrown away: -allow-data-loss etcd", errStoreWorks, strings.Join(left, ", "), members)
+		return fmt.Errorf(
+			"%w: %s still have the store's data, which is a majority of its %d members: clusterctl apply starts what "+
+				"does not run. When their data is damaged, name what is thrown away: -allow-data-loss etcd",
+			errStoreWorks,
+			strings.Join(left, ", "),
+			members,
+		)
 	case r.Member == "":
-		return fmt.Errorf("%w: %s still has the store's data, which is newer than any snapshot: use -from-member %s. When that data is damaged, name what is thrown away: -allow-data-loss etcd", errStoreWorks, strings.Join(left, ", "), left[0])
+		return fmt.Errorf(
+			"%w: %s still has the store's data, which is newer than any snapshot: use -from-member %s. When that "+
+				"data is damaged, name what is thrown away: -allow-data-loss etcd",
+			errStoreWorks,
+			strings.Join(left, ", "),
+			left[0],
+		)
 	}
 	return nil
 }
@@ -157,17 +199,31 @@ func (a *Access) restorable(ctx context.Context, r Restore) error {
 func (a *Access) describe(at *machine, s store.Snapshot, r Restore, moved string) string {
 	var text strings.Builder
 	if r.Member != "" {
-		fmt.Fprintf(&text, "The store is made anew of the data that %s has: everything that its member knew of stays.\n", at.Name)
+		fmt.Fprintf(
+			&text,
+			"The store is made anew of the data that %s has: everything that its member knew of stays.\n",
+			at.Name,
+		)
 	} else {
 		when := "taken"
 		if r.File != "" {
 			when = "a file of" // which a copy may have made younger
 		}
-		fmt.Fprintf(&text, "The store is made anew on %s from %s, %s %s (%s ago): revision %d, %d keys.\n", at.Name, called(s, r), when, s.Taken.UTC().Format(time.RFC3339), Age(a.p.engine.now().Sub(s.Taken)), s.Revision, s.Keys)
+		fmt.Fprintf(&text, "The store is made anew on %s from %s, %s %s (%s ago): revision %d, %d "+
+			"keys.\n", at.Name, called(s, r), when, s.Taken.UTC().Format(time.RFC3339),
+			Age(a.p.engine.now().Sub(s.Taken)), s.Revision, s.Keys)
 		text.WriteString("What was written since is lost.\n")
 	}
-	fmt.Fprintf(&text, "The API servers stop on %s. What data there is moves to %s on each.\n", strings.Join(a.Machines(), ", "), moved)
-	text.WriteString("Pods go on running meanwhile. Revisions go on far above those that were seen, so that everybody who watches lists again.\n")
+	fmt.Fprintf(
+		&text,
+		"The API servers stop on %s. What data there is moves to %s on each.\n",
+		strings.Join(a.Machines(), ", "),
+		moved,
+	)
+	text.WriteString(
+		"Pods go on running meanwhile. Revisions go on far above those that were seen, so that everybody who watches " +
+			"lists again.\n",
+	)
 	return text.String()
 }
 
@@ -187,8 +243,8 @@ func (a *Access) stop(ctx context.Context) error {
 	return nil
 }
 
-// lay moves what data there is aside and makes the first member. The state says that it has begun before anything moves, and what the
-// store is once it is made.
+// lay moves what data there is aside and makes the first member. The state says that it has begun before anything
+// moves, and what the store is once it is made.
 func (a *Access) lay(ctx context.Context, at *machine, snapshot store.Snapshot, file, from, moved string) error {
 	s := a.p.State
 	former := []string{s.EtcdCluster, snapshot.Cluster}
@@ -211,9 +267,16 @@ func (a *Access) lay(ctx context.Context, at *machine, snapshot store.Snapshot, 
 	}
 	first := at.Name + "=" + role.PeerURL(at.Machine)
 	a.p.engine.say(Event{Kind: EventNote, Machine: at.Address, Message: "making the store anew of " + from})
-	if _, err := a.ask(ctx, at, saveTimeout, store.Request{Op: store.Restore, File: file, Data: role.EtcdData, Member: at.Name, PeerURL: role.PeerURL(at.Machine),
-		InitialCluster: first, Token: s.Token, RevisionBump: bump(snapshot.Revision, s.Revision)}); err != nil {
-		return fmt.Errorf("%s: %w. The former data is in %s on each machine; mend what is said, and run this again", at.Address, err, moved)
+	if _, err := a.ask(ctx, at, saveTimeout,
+		store.Request{Op: store.Restore, File: file, Data: role.EtcdData, Member: at.Name,
+			PeerURL:        role.PeerURL(at.Machine),
+			InitialCluster: first, Token: s.Token, RevisionBump: bump(snapshot.Revision, s.Revision)}); err != nil {
+		return fmt.Errorf(
+			"%s: %w. The former data is in %s on each machine; mend what is said, and run this again",
+			at.Address,
+			err,
+			moved,
+		)
 	}
 	facts, err := at.agent.Facts(ctx)
 	if err != nil {

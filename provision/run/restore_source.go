@@ -65,7 +65,8 @@ func (a *Access) first() *machine {
 
 // fromSnapshots is a snapshot that machines or the bucket have, by its name or the newest that is good.
 func (a *Access) fromSnapshots(ctx context.Context, name string) (*machine, store.Snapshot, error) {
-	if declared := a.p.engine.Config.Etcd.Snapshot; declared != nil && declared.S3 != nil { // a new machine does not know of the bucket yet
+	if declared := a.p.engine.Config.Etcd.Snapshot; declared != nil &&
+		declared.S3 != nil { // a new machine does not know of the bucket yet
 		for _, m := range a.reached() {
 			files, err := role.SnapshotFiles(a.p.engine.Config, m.Name)
 			if err != nil {
@@ -104,19 +105,29 @@ func (a *Access) fromSnapshots(ctx context.Context, name string) (*machine, stor
 	}
 	switch {
 	case name != "":
-		return nil, store.Snapshot{}, fmt.Errorf("there is no snapshot %q on the machines that are reached, nor in a bucket; clusterctl etcd snapshot ls lists them. A file on this computer is written with its path, ./%s", name, name)
+		return nil, store.Snapshot{}, fmt.Errorf(
+			"there is no snapshot %q on the machines that are reached, nor in a bucket; clusterctl etcd snapshot ls "+
+				"lists them. A file on this computer is written with its path, ./%s",
+			name,
+			name,
+		)
 	case tried > 0:
 		return nil, store.Snapshot{}, errors.New("no snapshot is good")
 	}
-	return nil, store.Snapshot{}, errors.New("there is no snapshot of this store on the machines that are reached, nor in a bucket: write the path of a file on this computer")
+	return nil, store.Snapshot{}, errors.New(
+		"there is no snapshot of this store on the machines that are reached, nor in a bucket: write the path of a " +
+			"file on this computer",
+	)
 }
 
 // ours reports whether a snapshot is of this store, or of what it was before a restore.
 func (a *Access) ours(s store.Snapshot) bool {
-	return s.Cluster == "" || a.p.State.EtcdCluster == "" || s.Cluster == a.p.State.EtcdCluster || slices.Contains(a.p.State.FormerStores, s.Cluster)
+	return s.Cluster == "" || a.p.State.EtcdCluster == "" || s.Cluster == a.p.State.EtcdCluster ||
+		slices.Contains(a.p.State.FormerStores, s.Cluster)
 }
 
-// fetched finds a machine that has a snapshot, and is to hold a member; from the bucket it is brought to one. It is read through.
+// fetched finds a machine that has a snapshot, and is to hold a member; from the bucket it is brought to one. It is
+// read through.
 func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error) {
 	check := func(m *machine) error {
 		answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Check, File: a.Path(s.Name)})
@@ -127,7 +138,10 @@ func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error
 	}
 	var errs []error
 	for _, m := range a.reached() {
-		holds := slices.ContainsFunc(role.EtcdMachines(a.p.engine.Config, a.p.State), func(e config.Machine) bool { return e.Name == m.Name })
+		holds := slices.ContainsFunc(
+			role.EtcdMachines(a.p.engine.Config, a.p.State),
+			func(e config.Machine) bool { return e.Name == m.Name },
+		)
 		if !slices.Contains(s.In, m.Name) || !holds {
 			continue
 		}
@@ -146,7 +160,13 @@ func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error
 		return m, check(m)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, fmt.Errorf("it is on %s, which hold no member: bring it here with clusterctl ssh, and write its path", strings.Join(s.In, ", ")))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"it is on %s, which hold no member: bring it here with clusterctl ssh, and write its path",
+				strings.Join(s.In, ", "),
+			),
+		)
 	}
 	return nil, errors.Join(errs...)
 }

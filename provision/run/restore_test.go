@@ -22,7 +22,12 @@ import (
 // three brings up three machines of the control plane, whose agents answer about the store.
 func three(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, machine("a", "10.0.0.1", config.RoleControlPlane), machine("b", "10.0.0.2", config.RoleControlPlane), machine("c", "10.0.0.3", config.RoleControlPlane))
+	w := newWorld(
+		t,
+		machine("a", "10.0.0.1", config.RoleControlPlane),
+		machine("b", "10.0.0.2", config.RoleControlPlane),
+		machine("c", "10.0.0.3", config.RoleControlPlane),
+	)
 	members := hostfake.NewEtcd()
 	for _, h := range w.hosts {
 		h.Store = members
@@ -39,7 +44,16 @@ const taken = "etcd-20260101T000000Z-b"
 // stored is the program etcd of a machine: members answer where their unit runs, and b has a snapshot.
 func (w *world) stored(address string) func(store.Request) (store.Answer, error) {
 	return func(q store.Request) (a store.Answer, err error) {
-		snapshot := store.Snapshot{Name: taken, Taken: time.Unix(1, 0), SHA256: "digest", Revision: 7, Keys: 3, Cluster: "c1", In: []string{"local"}, Encryption: map[string][]string{"secretbox:v1:old": {"secrets"}}}
+		snapshot := store.Snapshot{
+			Name:       taken,
+			Taken:      time.Unix(1, 0),
+			SHA256:     "digest",
+			Revision:   7,
+			Keys:       3,
+			Cluster:    "c1",
+			In:         []string{"local"},
+			Encryption: map[string][]string{"secretbox:v1:old": {"secrets"}},
+		}
 		switch q.Op {
 		case store.Status:
 			for _, name := range []string{"a", "b", "c"} {
@@ -70,7 +84,8 @@ func (w *world) lose(names ...string) {
 	w.t.Helper()
 	for _, n := range names {
 		h := w.hosts["machine."+n]
-		if err := errors.Join(h.Stop(context.Background(), "etcd.service"), h.RemoveAll("/var/lib/etcd/member")); err != nil {
+		if err := errors.Join(h.Stop(context.Background(), "etcd.service"),
+			h.RemoveAll("/var/lib/etcd/member")); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -145,8 +160,16 @@ func TestAllDisksGoneAndTheStoreComesBackFromTheLastSnapshot(t *testing.T) {
 	}
 	w.served("b")
 	after := w.state()
-	if after.Token == before.Token || after.EtcdCluster != "c2" || !slices.Equal(after.FormerStores, []string{"c1"}) || after.Restore != nil {
-		t.Errorf("the store was %s and is %s, its token %s and %s; restoring: %+v", after.FormerStores, after.EtcdCluster, before.Token, after.Token, after.Restore)
+	if after.Token == before.Token || after.EtcdCluster != "c2" || !slices.Equal(after.FormerStores, []string{"c1"}) ||
+		after.Restore != nil {
+		t.Errorf(
+			"the store was %s and is %s, its token %s and %s; restoring: %+v",
+			after.FormerStores,
+			after.EtcdCluster,
+			before.Token,
+			after.Token,
+			after.Restore,
+		)
 	}
 	order := w.hosts["machine.b"].Log
 	stop, laid := slices.Index(order, "stop kube-apiserver.service"), slices.Index(order, "store restore")
@@ -182,7 +205,10 @@ func TestTheStoreIsMadeOfTheDataOfTheOnlyMemberLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.served("c")
-	kept := slices.ContainsFunc(w.hosts["machine.c"].Files(), func(f string) bool { return strings.HasPrefix(f, "/var/lib/etcd/former-") })
+	kept := slices.ContainsFunc(
+		w.hosts["machine.c"].Files(),
+		func(f string) bool { return strings.HasPrefix(f, "/var/lib/etcd/former-") },
+	)
 	if !kept {
 		t.Error("the former data is not there any more")
 	}
@@ -234,8 +260,9 @@ func TestARestoreThatIsCutOffIsRunAgain(t *testing.T) {
 	}
 }
 
-// S10: what is down on a machine of the control plane is no reason not to change all of them: that machine is first, and the others are judged by how it is
-// then. So it is with a member that comes back with a new disk, and with daemons that the former release does not start.
+// S10: what is down on a machine of the control plane is no reason not to change all of them: that machine is first,
+// and the others are judged by how it is then. So it is with a member that comes back with a new disk, and with daemons
+// that the former release does not start.
 func TestMachinesThatAreDownAreFirstAndKeepNoOthersFromChanging(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"a setting": func(w *world) { w.engine.Config.Etcd.Quota = 1 << 30 },
@@ -259,7 +286,8 @@ func TestMachinesThatAreDownAreFirstAndKeepNoOthersFromChanging(t *testing.T) {
 				w.mustApply()
 				w.served("a")
 				for _, name := range []string{"a", "b"} {
-					if log := w.hosts["machine."+name].Log; !slices.Contains(log, "restart etcd.service") && !slices.Contains(log, "restart kube-apiserver.service") {
+					if log := w.hosts["machine."+name].Log; !slices.Contains(log, "restart etcd.service") &&
+						!slices.Contains(log, "restart kube-apiserver.service") {
 						t.Errorf("%s was not changed: %q", name, log)
 					}
 				}
@@ -268,7 +296,8 @@ func TestMachinesThatAreDownAreFirstAndKeepNoOthersFromChanging(t *testing.T) {
 	}
 }
 
-// A restore that was cut off when all was done has come to its end by an apply that finds nothing to do, so that the next loss is noticed.
+// A restore that was cut off when all was done has come to its end by an apply that finds nothing to do, so that the
+// next loss is noticed.
 func TestARestoreThatWasCutOffAtItsVeryEndHasEnded(t *testing.T) {
 	w := three(t)
 	w.former()
@@ -351,7 +380,11 @@ func TestARestoreFromAFileSaysHowOldThatIs(t *testing.T) {
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte("snapshot")))
 	asked := ""
 	stop := errors.New("no")
-	if err := w.restore(run.Restore{File: file, Digest: digest, Approve: func(text string) error { asked = text; return stop }}); !errors.Is(err, stop) {
+	if err := w.restore(run.Restore{File: file, Digest: digest,
+		Approve: func(text string) error { asked = text; return stop }}); !errors.Is(
+		err,
+		stop,
+	) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(asked, file+", a file of 2026-03-04T05:06:07Z (") {

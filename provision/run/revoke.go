@@ -53,7 +53,8 @@ func (p *Prepared) outgrown() bool {
 		for label, is := range m.Issued {
 			switch {
 			case !slices.Contains(daemons.FormerUsers, is.Name):
-			case strings.HasSuffix(label, superseded) && m.Failed == nil: // a machine that was rolled back runs former daemons
+			case strings.HasSuffix(label, superseded) && m.Failed == nil:
+				// a machine that was rolled back runs former daemons
 				replaced = true
 			default:
 				return false
@@ -131,7 +132,8 @@ func (p *Prepared) formerUsers() bool {
 }
 
 // withdrawnChange returns the plan's line about the certificates of a machine that are revoked: those of roles that the
-// machine no longer has, and those that an interrupted run replaced and did not revoke. It returns nil if there are none.
+// machine no longer has, and those that an interrupted run replaced and did not revoke. It returns nil if there are
+// none.
 func (p *Prepared) withdrawnChange(m *machine) *step.Change {
 	_, gone := withdrawn(p.known(m).Issued, m.steps)
 	for label, r := range p.known(m).Issued {
@@ -154,8 +156,8 @@ func (p *Prepared) withdrawnChange(m *machine) *step.Change {
 	return &step.Change{Action: step.Delete, Kind: "certificate", Name: strings.Join(names, ", "), Note: "revoke"}
 }
 
-// revocationLists are what authorities have signed of what is revoked: the same for all machines, until something is revoked or an authority
-// is another.
+// revocationLists are what authorities have signed of what is revoked: the same for all machines, until something is
+// revoked or an authority is another.
 type revocationLists struct {
 	revoked []certs.Revoked
 	cas     map[string][]byte
@@ -169,7 +171,8 @@ const current = time.Minute
 // revocations returns the lists as they are now. The state is locked.
 func (p *Prepared) revocations() (map[string][]byte, error) {
 	now, r := p.engine.now(), &p.lists
-	if r.lists != nil && now.Sub(r.at) < current && slices.Equal(r.revoked, p.State.Revoked) && maps.EqualFunc(r.cas, p.State.CAs, bytes.Equal) {
+	if r.lists != nil && now.Sub(r.at) < current && slices.Equal(r.revoked, p.State.Revoked) &&
+		maps.EqualFunc(r.cas, p.State.CAs, bytes.Equal) {
 		return r.lists, nil
 	}
 	lists, err := p.State.RevocationLists(now)

@@ -13,10 +13,11 @@ import (
 	"clusterctl/provision/state"
 )
 
-// risks are what this run does that a snapshot of the store is taken before: what takes a member away or starts one anew, and what
-// has everything written anew.
+// risks are what this run does that a snapshot of the store is taken before: what takes a member away or starts one
+// anew, and what has everything written anew.
 func (p *Prepared) risks() (list []string) {
-	if p.fresh || p.engine.Destroy || p.engine.Refresh || len(p.State.Etcd) == 0 || p.State.Restore != nil { // of what has just been restored there is one
+	if p.fresh || p.engine.Destroy || p.engine.Refresh || len(p.State.Etcd) == 0 ||
+		p.State.Restore != nil { // of what has just been restored there is one
 		return nil
 	}
 	for _, m := range p.machines {
@@ -60,8 +61,8 @@ func summed(list []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }
 
-// beforehand takes the snapshot. A store that does not answer has none to give, and is what the run may be there to mend; one that
-// answers and gives none stops the run before anything is changed.
+// beforehand takes the snapshot. A store that does not answer has none to give, and is what the run may be there to
+// mend; one that answers and gives none stops the run before anything is changed.
 func (p *Prepared) beforehand(ctx context.Context) error {
 	risks := p.risks()
 	if len(risks) == 0 {
@@ -96,14 +97,33 @@ func (p *Prepared) beforehand(ctx context.Context) error {
 			for _, n := range notes {
 				p.engine.say(Event{Kind: EventNote, Machine: a.p.machines[i].Address, Message: n})
 			}
-			p.engine.say(Event{Kind: EventNote, Machine: a.p.machines[i].Address, Message: fmt.Sprintf("snapshot of the store: %s, revision %d, %d keys", a.Path(s.Name), s.Revision, s.Keys)})
+			p.engine.say(
+				Event{
+					Kind:    EventNote,
+					Machine: a.p.machines[i].Address,
+					Message: fmt.Sprintf(
+						"snapshot of the store: %s, revision %d, %d keys",
+						a.Path(s.Name),
+						s.Revision,
+						s.Keys,
+					),
+				},
+			)
 			return nil
 		}
 		errs = append(errs, err)
 	}
-	return fmt.Errorf("nothing is changed: a snapshot of the store has to be taken before %s, and cannot be: %w. Mend that, or go on without one: -no-snapshot", summed(risks), errors.Join(errs...))
+	return fmt.Errorf(
+		"nothing is changed: a snapshot of the store has to be taken before %s, and cannot be: %w. Mend that, or go "+
+			"on without one: -no-snapshot",
+		summed(risks),
+		errors.Join(errs...),
+	)
 }
 
 func answers(members []store.Member, name string) bool {
-	return slices.ContainsFunc(members, func(m store.Member) bool { return m.Name == name && m.Error == "" && !m.Learner })
+	return slices.ContainsFunc(
+		members,
+		func(m store.Member) bool { return m.Name == name && m.Error == "" && !m.Learner },
+	)
 }

@@ -13,7 +13,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// nodes changes machines that are no control plane of a cluster that is there, and no more of those whose daemons restart once one has failed.
+// nodes changes machines that are no control plane of a cluster that is there, and no more of those whose daemons
+// restart once one has failed.
 func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
 	together, ahead, rolled := p.split(list)
 	if err := p.issueAll(ctx, together); err != nil {
@@ -84,9 +85,10 @@ func (p *Prepared) roll(ctx context.Context, m *machine) (err error) {
 
 const forgetTimeout = 10 * time.Second
 
-// forgetFormer takes away the Node of the machine that had a machine's name before it, as one that was installed anew finds it. Its kubelet would
-// go on with that Node, which keeps its provider ID, and with pods of which nothing is there. A Node that is ready is left to whoever drains it,
-// unless nothing of the cluster is on the machine. An API that is down is mended by this run: it keeps no machine from being made.
+// forgetFormer takes away the Node of the machine that had a machine's name before it, as one that was installed anew
+// finds it. Its kubelet would go on with that Node, which keeps its provider ID, and with pods of which nothing is
+// there. A Node that is ready is left to whoever drains it, unless nothing of the cluster is on the machine. An API
+// that is down is mended by this run: it keeps no machine from being made.
 func (p *Prepared) forgetFormer(ctx context.Context, m *machine) {
 	now := p.engine.Config.Inventory[m.Name]
 	if now.ProviderID == "" || m.action != plan.Change && !p.engine.replaced(m.Address) {
@@ -101,9 +103,22 @@ func (p *Prepared) forgetFormer(ctx context.Context, m *machine) {
 	}
 	switch forgot, err := p.live.ForgetFormer(ctx, m.Name, now); {
 	case err != nil:
-		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "whether its Node is of a machine that had its name before is not known: " + err.Error()})
+		p.engine.say(
+			Event{
+				Kind:    EventNote,
+				Machine: m.Address,
+				Message: "whether its Node is of a machine that had its name before is not known: " + err.Error(),
+			},
+		)
 	case forgot:
-		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "the Node of the machine that had its name before is deleted, and with it the pods that were there"})
+		p.engine.say(
+			Event{
+				Kind:    EventNote,
+				Machine: m.Address,
+				Message: "the Node of the machine that had its name before is deleted, and with it the pods that " +
+					"were there",
+			},
+		)
 	}
 }
 
@@ -120,14 +135,23 @@ func (p *Prepared) clear(ctx context.Context, m *machine, why string) error {
 	case !there:
 		return nil
 	case is == "Unknown": // nobody is there to end its pods, and they are not looked after until it is mended
-		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained, but mended first: nothing has been heard of its kubelet"})
+		p.engine.say(
+			Event{
+				Kind:    EventNote,
+				Machine: m.Address,
+				Message: "not drained, but mended first: nothing has been heard of its kubelet",
+			},
+		)
 		return nil
 	}
 	if !plan.Elsewhere(m.Name, ready) {
-		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained: there is no other node that is ready"})
+		p.engine.say(
+			Event{Kind: EventNote, Machine: m.Address, Message: "not drained: there is no other node that is ready"},
+		)
 		return nil
 	}
-	if err := plan.MayDrain(plan.Budget(p.engine.Config.Roll.MaxUnavailable, len(ready)), ready, p.changing()); err != nil {
+	if err := plan.MayDrain(plan.Budget(p.engine.Config.Roll.MaxUnavailable, len(ready)), ready,
+		p.changing()); err != nil {
 		return fmt.Errorf("not drained (%s): %w", why, err)
 	}
 	return p.drain(ctx, m)
@@ -162,7 +186,8 @@ func (p *Prepared) drain(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// cordoning writes down that a node is cordoned by this run, unless it is already: who has cordoned it by hand means it.
+// cordoning writes down that a node is cordoned by this run, unless it is already: who has cordoned it by hand means
+// it.
 func (p *Prepared) cordoning(ctx context.Context, m *machine) error {
 	cordoned, err := p.live.Cordoned(ctx, m.Name)
 	if err != nil || cordoned {
@@ -171,8 +196,9 @@ func (p *Prepared) cordoning(ctx context.Context, m *machine) error {
 	return p.note(m, func(s *state.Machine) { s.Cordoned = true })
 }
 
-// emptied has no pods come to the nodes that this run removes: the Node of one that is dead goes at once, so that what ran there is made anew
-// elsewhere and no budget waits for it, and one that is there takes no new pods. What cannot be done yet is done when its turn comes.
+// emptied has no pods come to the nodes that this run removes: the Node of one that is dead goes at once, so that what
+// ran there is made anew elsewhere and no budget waits for it, and one that is there takes no new pods. What cannot be
+// done yet is done when its turn comes.
 func (p *Prepared) emptied(ctx context.Context, removed []*machine) error {
 	for _, m := range removed {
 		if !m.Has(config.RoleNode) || p.fresh {
@@ -190,7 +216,13 @@ func (p *Prepared) emptied(ctx context.Context, removed []*machine) error {
 			return ErrInterrupted
 		}
 		if err != nil { // the API is not there, and would not be for the others
-			p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "pods of nodes that go are seen to later: " + err.Error()})
+			p.engine.say(
+				Event{
+					Kind:    EventNote,
+					Machine: m.Address,
+					Message: "pods of nodes that go are seen to later: " + err.Error(),
+				},
+			)
 			return nil
 		}
 	}
@@ -213,7 +245,11 @@ func (p *Prepared) back(ctx context.Context, m *machine) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("it is not ready %s after its change, and takes no pods meanwhile: see journalctl -u kubelet there, then apply again", readyTimeout)
+			return fmt.Errorf(
+				"it is not ready %s after its change, and takes no pods meanwhile: see journalctl -u kubelet there, "+
+					"then apply again",
+				readyTimeout,
+			)
 		case <-tick.C:
 		}
 	}

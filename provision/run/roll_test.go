@@ -68,10 +68,12 @@ func TestANodeThatACutOffRunDrainedTakesPodsAgain(t *testing.T) {
 			}
 			w.edit("machine.a", runtimeFile)
 			w.live.stuck = errors.New("2 pods still on a: a budget says: not now")
-			if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.a") || !strings.Contains(err.Error(), "a budget says") {
+			if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.a") ||
+				!strings.Contains(err.Error(), "a budget says") {
 				t.Fatalf("error %v", err)
 			}
-			if err := w.hosts["machine.a"].WriteFile(runtimeFile, strings.NewReader(string(original)), 0o644, 0, 0); err != nil {
+			if err := w.hosts["machine.a"].WriteFile(runtimeFile, strings.NewReader(string(original)), 0o644, 0,
+				0); err != nil {
 				t.Fatal(err)
 			}
 			heal(w)
@@ -151,11 +153,22 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 
 // S12: the control plane changes one by one, and not at all when that would cost the majority.
 func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+	)
 	w := newWorld(t, control, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
-	sick := map[string]error{"https://10.0.0.6:2379": errors.New("no answer"), "https://10.0.0.6:6443/readyz": errors.New("no answer")}
+	sick := map[string]error{
+		"https://10.0.0.6:2379":        errors.New("no answer"),
+		"https://10.0.0.6:6443/readyz": errors.New("no answer"),
+	}
 	for _, h := range w.hosts {
 		h.Store, h.Sick = store, sick
 	}
@@ -164,7 +177,9 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 	w.down["machine.third"] = errors.New("no route to host")
 	w.engine.Excludes = []string{"machine.third"}
 	_, err := w.apply()
-	if err == nil || !strings.Contains(err.Error(), "machine.control") || !strings.Contains(err.Error(), "1 of 3 members would be left") || !strings.Contains(err.Error(), "third: no answer") {
+	if err == nil || !strings.Contains(err.Error(), "machine.control") ||
+		!strings.Contains(err.Error(), "1 of 3 members would be left") ||
+		!strings.Contains(err.Error(), "third: no answer") {
 		t.Fatalf("error %v does not say why", err)
 	}
 	if len(w.hosts["machine.control"].Log) != logged {
@@ -194,7 +209,8 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 	}
 }
 
-// P02: a dead node that is removed is forgotten before its neighbours are drained, and one that is there and goes takes no pods meanwhile.
+// P02: a dead node that is removed is forgotten before its neighbours are drained, and one that is there and goes takes
+// no pods meanwhile.
 func TestNobodyIsDrainedOntoNodesThatGo(t *testing.T) {
 	nodeC := machine("c", "10.0.0.4", config.RoleNode)
 	w := newWorld(t, control, nodeA, nodeB, nodeC)
@@ -232,7 +248,8 @@ func TestALostProgramIsPutBackWithoutARestart(t *testing.T) {
 	}
 	h.Log = nil
 	p := w.mustApply()
-	if changes := p.Machines[1].Changes; len(changes) != 1 || changes[0].Name != "runc" || p.Machines[1].Note != "no restart" {
+	if changes := p.Machines[1].Changes; len(changes) != 1 || changes[0].Name != "runc" ||
+		p.Machines[1].Note != "no restart" {
 		t.Errorf("the plan says %q: %+v", p.Machines[1].Note, changes)
 	}
 	if !slices.Equal(h.Log, []string{"link /usr/local/bin/runc"}) || len(w.live.drained) > 0 {

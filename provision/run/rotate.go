@@ -12,16 +12,25 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rotate carries on what is being replaced of authorities and keys. The machines of this run have been brought to the move that
-// is written down; each further one is written down first and brought to all of them, so that a run that is cut off is gone on
-// with by another. While a machine of the cluster is not reached, no move is made.
+// rotate carries on what is being replaced of authorities and keys. The machines of this run have been brought to the
+// move that is written down; each further one is written down first and brought to all of them, so that a run that is
+// cut off is gone on with by another. While a machine of the cluster is not reached, no move is made.
 func (p *Prepared) rotate(ctx context.Context) error {
 	if len(p.State.Rotations) == 0 {
 		return nil
 	}
 	machines, missing := p.wholeCluster()
 	if len(missing) > 0 {
-		p.engine.say(Event{Kind: EventNote, Message: fmt.Sprintf("the replacement of %s goes on with the next apply that reaches %s, too", strings.Join(p.rotating(), " and "), strings.Join(missing, ", "))})
+		p.engine.say(
+			Event{
+				Kind: EventNote,
+				Message: fmt.Sprintf(
+					"the replacement of %s goes on with the next apply that reaches %s, too",
+					strings.Join(p.rotating(), " and "),
+					strings.Join(missing, ", "),
+				),
+			},
+		)
 		return nil
 	}
 	for {
@@ -113,7 +122,8 @@ func (p *Prepared) pass(ctx context.Context, machines []*machine) error {
 	return p.nodes(ctx, slices.DeleteFunc(active, func(m *machine) bool { return slices.Contains(control, m) }))
 }
 
-// showRotations says in the plan what is done about authorities and keys that are being replaced, and what it waits for.
+// showRotations says in the plan what is done about authorities and keys that are being replaced, and what it waits
+// for.
 func (p *Prepared) showRotations() {
 	if p.engine.Destroy {
 		return
@@ -125,7 +135,11 @@ func (p *Prepared) showRotations() {
 		entry := plan.Rotation{Name: name, Action: plan.Change}
 		switch {
 		case len(missing) > 0:
-			entry.Action, entry.Note = plan.None, "waits until an apply reaches all machines; this one does not reach "+strings.Join(missing, ", ")
+			entry.Action, entry.Note = plan.None, "waits until an apply reaches all machines; this one does not "+
+				"reach "+strings.Join(
+				missing,
+				", ",
+			)
 		case r.Move == state.Trust:
 			entry.Note = "trust both everywhere, then issue everything by the next one; " + p.after(r)
 		case r.Issued.IsZero():
@@ -142,7 +156,8 @@ func (p *Prepared) showRotations() {
 	}
 }
 
-// formers names who has a kubeconfig that stops working with the former cluster CA. What cannot be read keeps no plan from being made.
+// formers names who has a kubeconfig that stops working with the former cluster CA. What cannot be read keeps no plan
+// from being made.
 func (p *Prepared) formers() string {
 	handed, err := state.HandedOut(p.engine.Store.Dir)
 	if err != nil {

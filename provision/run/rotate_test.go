@@ -25,8 +25,8 @@ import (
 
 const pkiDir = "/etc/kubernetes/pki/"
 
-// trusting is a world in which it is held at every change of a file and every start of a daemon that all can speak with all: by
-// what the files say, and by what they said when each daemon last started.
+// trusting is a world in which it is held at every change of a file and every start of a daemon that all can speak with
+// all: by what the files say, and by what they said when each daemon last started.
 type trusting struct {
 	*world
 	mu      sync.Mutex
@@ -41,8 +41,14 @@ type trusting struct {
 
 func newTrusting(t *testing.T) *trusting {
 	w := &trusting{
-		world: newWorld(t, control, machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane), nodeA),
-		now:   map[string]map[string]string{}, started: map[string]map[string]string{},
+		world: newWorld(
+			t,
+			control,
+			machine("second", "10.0.0.5", config.RoleControlPlane),
+			machine("third", "10.0.0.6", config.RoleControlPlane),
+			nodeA,
+		),
+		now: map[string]map[string]string{}, started: map[string]map[string]string{},
 		proven: map[string]error{}, read: map[string]*clientcmdapi.Config{},
 	}
 	store := hostfake.NewEtcd("control", "second", "third")
@@ -108,24 +114,36 @@ func (w *trusting) look(changed, when string) {
 				{"the API server of %s to clients of %s", a.files["apiserver.crt"], b.files["ca.crt"]},
 				{"the API server of %s to kubelets of %s", a.files["apiserver-kubelet-client.crt"], b.files["ca.crt"]},
 				{"the kubelet of %s to the API server of %s", a.files["kubelet.crt"], b.files["ca.crt"]},
-				{"the node of %s to the API server of %s", w.user(a.files["/etc/kubernetes/kubelet.conf"]), b.files["ca.crt"]},
-				{"the proxy of %s to the API server of %s", w.user(a.files["/etc/kubernetes/proxy.conf"]), b.files["ca.crt"]},
-				{"the scheduler of %s to the API server of %s", w.user(a.files["/etc/kubernetes/scheduler.conf"]), b.files["ca.crt"]},
-				{"the API server of %s to daemons of %s", a.files["apiserver.crt"], w.cluster(b.files["/etc/kubernetes/kubelet.conf"])},
+				{"the node of %s to the API server of %s", w.user(a.files["/etc/kubernetes/kubelet.conf"]),
+					b.files["ca.crt"]},
+				{"the proxy of %s to the API server of %s", w.user(a.files["/etc/kubernetes/proxy.conf"]),
+					b.files["ca.crt"]},
+				{"the scheduler of %s to the API server of %s", w.user(a.files["/etc/kubernetes/scheduler.conf"]),
+					b.files["ca.crt"]},
+				{"the API server of %s to daemons of %s", a.files["apiserver.crt"],
+					w.cluster(b.files["/etc/kubernetes/kubelet.conf"])},
 				{"the API server of %s to etcd of %s", a.files["apiserver-etcd-client.crt"], b.files["etcd/ca.crt"]},
 				{"etcd of %s to clients of %s", a.files["etcd/server.crt"], b.files["etcd/ca.crt"]},
 				{"etcd of %s to its peer of %s", a.files["etcd/peer.crt"], b.files["etcd/ca.crt"]},
-				{"the front proxy of %s to what trusts %s", a.files["front-proxy-client.crt"], b.files["front-proxy-ca.crt"]},
+				{"the front proxy of %s to what trusts %s", a.files["front-proxy-client.crt"],
+					b.files["front-proxy-ca.crt"]},
 			} {
 				if c.shown == "" || c.trusted == "" {
 					continue // not on this machine
 				}
 				if err := w.verify(c.shown, c.trusted); err != nil {
-					w.broken = append(w.broken, fmt.Sprintf("%s: %s: %v", when, fmt.Sprintf(c.what, a.name, b.name), err))
+					w.broken = append(
+						w.broken,
+						fmt.Sprintf("%s: %s: %v", when, fmt.Sprintf(c.what, a.name, b.name), err),
+					)
 				}
 			}
-			if signs, believed := a.files["sa.key"], b.files["sa.pub"]; signs != "" && believed != "" && w.believes(believed, signs) != nil {
-				w.broken = append(w.broken, fmt.Sprintf("%s: tokens of %s are not believed by %s", when, a.name, b.name))
+			if signs, believed := a.files["sa.key"], b.files["sa.pub"]; signs != "" && believed != "" &&
+				w.believes(believed, signs) != nil {
+				w.broken = append(
+					w.broken,
+					fmt.Sprintf("%s: tokens of %s are not believed by %s", when, a.name, b.name),
+				)
 			}
 		}
 	}
@@ -148,7 +166,9 @@ func verify(shown, trusted string) error {
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(trusted))
 	between.AppendCertsFromPEM(certs.ChainOf([]byte(shown)))
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	_, err = leaf.Verify(
+		x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}},
+	)
 	return err
 }
 
@@ -286,8 +306,8 @@ func (w *trusting) unbroken() {
 	}
 }
 
-// S37: all authorities and the key of service accounts are replaced by one apply, and at no point does anybody show what another
-// does not trust.
+// S37: all authorities and the key of service accounts are replaced by one apply, and at no point does anybody show
+// what another does not trust.
 func TestEveryAuthorityIsReplacedWhileEverybodyTrustsEverybody(t *testing.T) {
 	w := newTrusting(t)
 	former := w.state()
@@ -303,7 +323,8 @@ func TestEveryAuthorityIsReplacedWhileEverybodyTrustsEverybody(t *testing.T) {
 	}
 }
 
-// S37: a replacement that is cut off, wherever that is, is gone on with by the next apply, and nobody is cut off meanwhile.
+// S37: a replacement that is cut off, wherever that is, is gone on with by the next apply, and nobody is cut off
+// meanwhile.
 func TestAReplacementThatIsCutOffIsGoneOnWith(t *testing.T) {
 	w := newTrusting(t)
 	w.wish(0)
@@ -393,7 +414,8 @@ func TestTheFormerAuthorityIsKeptAsLongAsWasSaid(t *testing.T) {
 	}
 }
 
-// S37: an intermediate takes an authority's place: who trusts its root alone trusts what it signs, and nobody is cut off meanwhile.
+// S37: an intermediate takes an authority's place: who trusts its root alone trusts what it signs, and nobody is cut
+// off meanwhile.
 func TestAnIntermediateTakesAnAuthoritysPlace(t *testing.T) {
 	w := newTrusting(t)
 	root, err := certs.NewCA("company", 0, time.Now())
@@ -425,7 +447,8 @@ func TestAnIntermediateTakesAnAuthoritysPlace(t *testing.T) {
 			}
 		}
 	}
-	if text, err := w.hosts["machine.second"].ReadFile(pkiDir + "ca.crt"); err != nil || string(text) != string(next.Cert) {
+	if text, err := w.hosts["machine.second"].ReadFile(pkiDir + "ca.crt"); err != nil ||
+		string(text) != string(next.Cert) {
 		t.Errorf("more is trusted than the intermediate: %s, %v", text, err)
 	}
 	if again := w.mustApply(); !again.Empty() {

@@ -51,14 +51,19 @@ type bringer interface {
 // Cluster is the live cluster, as far as a run needs it.
 type Cluster interface {
 	// Plan compares what is declared with what is there. prune are objects applied before.
-	Plan(ctx context.Context, c *config.Cluster, before []state.Object) (entries []plan.Object, ended []state.Object, err error)
+	Plan(
+		ctx context.Context,
+		c *config.Cluster,
+		before []state.Object,
+	) (entries []plan.Object, ended []state.Object, err error)
 	// Apply brings it in and prunes. It returns what is now applied.
 	Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error)
 	// Wait waits until what was applied works.
 	Wait(ctx context.Context, c *config.Cluster, say func(plan.Object)) error
 	// Nodes says for every node whether it is ready: True, False or Unknown.
 	Nodes(ctx context.Context) (map[string]string, error)
-	// Node says whether a node is ready, and the version of Kubernetes that its kubelet has; that is empty when there is no such node.
+	// Node says whether a node is ready, and the version of Kubernetes that its kubelet has; that is empty when there
+	// is no such node.
 	Node(ctx context.Context, name string) (ready, kubelet string, err error)
 	// Cordoned reports whether a node takes no new pods; Cordon has it take none, Uncordon has it take them again.
 	Cordoned(ctx context.Context, node string) (bool, error)
@@ -77,8 +82,8 @@ type Cluster interface {
 	Revision(ctx context.Context) (int64, error)
 	// Forget removes a node's object.
 	Forget(ctx context.Context, node string) error
-	// ForgetFormer removes a node's object that is of another machine than the one that has its name now, which the cluster is told of. It reports
-	// whether there was one.
+	// ForgetFormer removes a node's object that is of another machine than the one that has its name now, which the
+	// cluster is told of. It reports whether there was one.
 	ForgetFormer(ctx context.Context, node string, now inventory.Machine) (bool, error)
 	// AdmitReplicas gives the rights of former releases' users also to the users that daemons have on each machine,
 	// until DropFormerRights: machines that were rolled back, or API servers of the former release, need them.
@@ -94,23 +99,25 @@ type Engine struct {
 	Bundle          *bundle.Bundle
 	Dial            func(ctx context.Context, m config.Machine) (Agent, error)
 	Live            func(s *state.State, c *config.Cluster) (Cluster, error)
-	Say             func(Event)      // optional
-	Parallelism     int              // machines at a time; zero means 32
-	Destroy         bool             // take everything away
-	Look            bool             // only to plan: machines that are not reached are part of the plan
-	Targets         []string         // only these machines and workloads, when any
-	Excludes        []string         // not these
-	SkipUnreachable bool             // leave nodes that are not reached out of the run
-	Replaces        []string         // machines, workloads and objects to be taken away and made anew
-	Downgrade       string           // the version or build of an older release that machines may go to
-	Losses          []string         // addresses of what may go although data goes with it
-	Renews          []string         // certificates to be renewed before their time, by the names that CertificateName gives; "all"
-	RenewOn         []string         // machines, by address or name, whose certificates are renewed; all when none
-	Refresh         bool             // only hold the state against the world, and forget what is gone
-	NoSnapshot      bool             // take none of the store before a risky change
-	Run             string           // a name that no other run has: machines tell by it whether another one has changed them; empty: nobody asks
-	Who             string           // who runs this, for others who do at the same time
-	Now             func() time.Time // nil means time.Now
+	Say             func(Event) // optional
+	Parallelism     int         // machines at a time; zero means 32
+	Destroy         bool        // take everything away
+	Look            bool        // only to plan: machines that are not reached are part of the plan
+	Targets         []string    // only these machines and workloads, when any
+	Excludes        []string    // not these
+	SkipUnreachable bool        // leave nodes that are not reached out of the run
+	Replaces        []string    // machines, workloads and objects to be taken away and made anew
+	Downgrade       string      // the version or build of an older release that machines may go to
+	Losses          []string    // addresses of what may go although data goes with it
+	// certificates to be renewed before their time, by the names that CertificateName gives; "all"
+	Renews     []string
+	RenewOn    []string // machines, by address or name, whose certificates are renewed; all when none
+	Refresh    bool     // only hold the state against the world, and forget what is gone
+	NoSnapshot bool     // take none of the store before a risky change
+	// a name that no other run has: machines tell by it whether another one has changed them; empty: nobody asks
+	Run string
+	Who string           // who runs this, for others who do at the same time
+	Now func() time.Time // nil means time.Now
 }
 
 // Kinds of events.

@@ -46,19 +46,25 @@ func TestAnEditedUnitFileIsShownAndPutBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.WriteFile(path, strings.NewReader(strings.Replace(string(original), "RestartSec=1", "RestartSec=9", 1)), 0o644, 0, 0); err != nil {
+	if err := h.WriteFile(path, strings.NewReader(strings.Replace(string(original), "RestartSec=1", "RestartSec=9", 1)),
+		0o644, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	h.Log = nil
 	p := w.mustApply()
 	changes := p.Machines[1].Changes
-	if len(changes) != 2 || !slices.Equal(changes[0].Diff, []string{"- RestartSec=9", "+ RestartSec=1"}) || changes[1].Name != "kubelet.service" {
+	if len(changes) != 2 || !slices.Equal(changes[0].Diff, []string{"- RestartSec=9", "+ RestartSec=1"}) ||
+		changes[1].Name != "kubelet.service" {
 		t.Errorf("unexpected changes %+v", changes)
 	}
 	if got, _ := h.ReadFile(path); string(got) != string(original) {
 		t.Error("the file was not put back")
 	}
-	if want := []string{"write " + path, "daemon-reload", "restart kubelet.service", "write /var/lib/clusterctl/units/kubelet.service"}; !slices.Equal(h.Log, want) {
+	if want := []string{"write " + path, "daemon-reload", "restart kubelet.service",
+		"write /var/lib/clusterctl/units/kubelet.service"}; !slices.Equal(
+		h.Log,
+		want,
+	) {
 		t.Errorf("did %v, want %v", h.Log, want)
 	}
 }
@@ -79,7 +85,9 @@ func TestNothingIsChangedWhenOneMachineIsUnreachable(t *testing.T) {
 
 // P02: a plan takes a machine that is not reached neither for a clean nor for a gone one.
 func TestAPlanShowsAnUnreachableMachineAsSuch(t *testing.T) {
-	for name, declared := range map[string][]config.Machine{"clean": {control, nodeA, nodeB}, "changed": {control, nodeB, func() config.Machine { m := nodeA; m.Kubelet.Choose("max_pods", 9); return m }()}} {
+	for name, declared := range map[string][]config.Machine{"clean": {control, nodeA, nodeB},
+		"changed": {control, nodeB,
+			func() config.Machine { m := nodeA; m.Kubelet.Choose("max_pods", 9); return m }()}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, control, nodeA, nodeB)
 			w.mustApply()
@@ -91,10 +99,13 @@ func TestAPlanShowsAnUnreachableMachineAsSuch(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			if p.Plan.Empty() || !slices.Equal(p.Plan.Unreached(), []string{"machine.a"}) || !strings.Contains(p.Plan.Summary(), "1 machine not reached") {
+			if p.Plan.Empty() || !slices.Equal(p.Plan.Unreached(), []string{"machine.a"}) ||
+				!strings.Contains(p.Plan.Summary(), "1 machine not reached") {
 				t.Errorf("plan: %+v", p.Plan)
 			}
-			if err := p.Unreached(); err == nil || !strings.Contains(err.Error(), "machine.a (cluster.hcl:7): unreachable") || !strings.Contains(err.Error(), "-exclude") {
+			if err := p.Unreached(); err == nil ||
+				!strings.Contains(err.Error(), "machine.a (cluster.hcl:7): unreachable") ||
+				!strings.Contains(err.Error(), "-exclude") {
 				t.Errorf("error %v", err)
 			}
 			w.engine.Look = false
@@ -112,7 +123,8 @@ func TestAPlanShowsAnUnreachableMachineAsSuch(t *testing.T) {
 func TestPreflightRefusesForeignEtcdDataAndAForeignAddress(t *testing.T) {
 	w := newWorld(t, control)
 	foreign := host.AppendEtcdData(nil, host.EtcdData{Cluster: 0xbad, Member: 1})
-	if err := w.hosts["machine.control"].WriteFile("/var/lib/etcd/member/wal/0.wal", bytes.NewReader(foreign), 0o600, 0, 0); err != nil {
+	if err := w.hosts["machine.control"].WriteFile("/var/lib/etcd/member/wal/0.wal", bytes.NewReader(foreign), 0o600, 0,
+		0); err != nil {
 		t.Fatal(err)
 	}
 	w.hosts["machine.control"].Machine.Addresses = []string{"192.0.2.9"}
@@ -122,7 +134,8 @@ func TestPreflightRefusesForeignEtcdDataAndAForeignAddress(t *testing.T) {
 	}
 }
 
-// P05: what cannot change while something runs is refused at its place, before anything is touched; the cluster can still be destroyed.
+// P05: what cannot change while something runs is refused at its place, before anything is touched; the cluster can
+// still be destroyed.
 func TestNetworksAndTheDomainDoNotChange(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -132,7 +145,8 @@ func TestNetworksAndTheDomainDoNotChange(t *testing.T) {
 	w.engine.Config.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}
 	w.engine.Config.Domain = "example.org"
 	_, err := w.apply()
-	for _, want := range []string{"cluster.hcl:3: pod_cidrs was 10.244.0.0/16", "service_cidrs was 10.96.0.0/16", "domain was cluster.local"} {
+	for _, want := range []string{"cluster.hcl:3: pod_cidrs was 10.244.0.0/16", "service_cidrs was " +
+		"10.96.0.0/16", "domain was cluster.local"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
@@ -166,7 +180,15 @@ func TestARemovedNodeIsDrainedAndCleaned(t *testing.T) {
 
 // P07: the cluster is rid of a dead machine without it, its etcd member included.
 func TestADeadControlPlaneMachineIsRemovedWithoutIt(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	second, third := machine(
+		"second",
+		"10.0.0.5",
+		config.RoleControlPlane,
+	), machine(
+		"third",
+		"10.0.0.6",
+		config.RoleControlPlane,
+	)
 	w := newWorld(t, control, second, third)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
@@ -188,7 +210,8 @@ func TestADeadControlPlaneMachineIsRemovedWithoutIt(t *testing.T) {
 func TestAFailedUnitIsNamedAndTheNextRunGoesOn(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.hosts["machine.a"].Fail = map[string]error{"kubelet.service": errors.New("exit 1")}
-	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "kubelet.service") || !strings.Contains(err.Error(), "machine.a") {
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "kubelet.service") ||
+		!strings.Contains(err.Error(), "machine.a") {
 		t.Fatalf("error %v does not name unit and machine", err)
 	}
 	w.hosts["machine.a"].Fail = nil
@@ -205,11 +228,17 @@ func TestASavedPlanIsRefusedWhenTheWorldMovedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	saved := plan.Saved{Format: plan.SavedFormat, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan}
+	saved := plan.Saved{
+		Format:      plan.SavedFormat,
+		Serial:      p.State.Serial,
+		Fingerprint: p.Plan.Fingerprint(),
+		Plan:        p.Plan,
+	}
 	if err := saved.Check(p.State.Serial, p.Plan); err != nil {
 		t.Errorf("refused at once: %v", err)
 	}
-	if err := w.hosts["machine.a"].WriteFile("/etc/kubernetes/pki/ca.crt", strings.NewReader("other"), 0o644, 0, 0); err != nil {
+	if err := w.hosts["machine.a"].WriteFile("/etc/kubernetes/pki/ca.crt", strings.NewReader("other"), 0o644, 0,
+		0); err != nil {
 		t.Fatal(err)
 	}
 	now, err := w.engine.Prepare(t.Context())
@@ -239,7 +268,8 @@ func TestKeysAreNowhereInPlainText(t *testing.T) {
 			t.Error("a private key is shown")
 		}
 	}
-	if info, err := w.hosts["machine.control"].Stat("/etc/kubernetes/pki/ca.key"); err != nil || info.Mode.Perm() != 0o600 {
+	if info, err := w.hosts["machine.control"].Stat("/etc/kubernetes/pki/ca.key"); err != nil ||
+		info.Mode.Perm() != 0o600 {
 		t.Errorf("ca.key: %v, %v", info, err)
 	}
 }
@@ -309,17 +339,20 @@ func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
 	}
 }
 
-// P02: what systemctl edit or set-property has done to a unit is drift: shown with its content, and removed; so is a file that goes before
-// the unit's own.
+// P02: what systemctl edit or set-property has done to a unit is drift: shown with its content, and removed; so is a
+// file that goes before the unit's own.
 func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
 	h := w.hosts["machine.a"]
 	for _, path := range []string{
 		"/etc/systemd/system/kubelet.service.d/override.conf", "/run/systemd/system/kubelet.service.d/10-x.conf",
-		"/etc/systemd/system.control/kubelet.service.d/50-MemoryMax.conf", "/run/systemd/system.control/kubelet.service",
+		"/etc/systemd/system.control/kubelet.service.d/50-MemoryMax.conf",
+		"/run/systemd/system.control/kubelet.service",
 	} {
-		if err := h.WriteFile(path, strings.NewReader("[Service]\nMemoryMax=10M\nEnvironment=\"HTTPS_PROXY=http://jo:hunter2@proxy\" B=hunter2\nEnvironment=hunter2\n"), 0o644, 0, 0); err != nil {
+		if err := h.WriteFile(path,
+			strings.NewReader("[Service]\nMemoryMax=10M\nEnvironment=\"HTTPS_PROXY=http://jo:hunter2@proxy\" "+
+				"B=hunter2\nEnvironment=hunter2\n"), 0o644, 0, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -327,10 +360,13 @@ func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 	h.Log = nil
 	p := w.mustApply()
 	changes := p.Machines[1].Changes
-	if len(changes) != 2 || changes[0].Kind != "drop-in" || !strings.Contains(changes[0].Name, "override.conf") || !slices.Contains(changes[0].Diff, "- MemoryMax=10M") || changes[1].Name != "kubelet.service" {
+	if len(changes) != 2 || changes[0].Kind != "drop-in" || !strings.Contains(changes[0].Name, "override.conf") ||
+		!slices.Contains(changes[0].Diff, "- MemoryMax=10M") ||
+		changes[1].Name != "kubelet.service" {
 		t.Errorf("the plan says %+v", changes)
 	}
-	if text := strings.Join(changes[0].Diff, "\n"); strings.Contains(text, "hunter2") || !strings.Contains(text, "- Environment=HTTPS_PROXY=(not shown) B=(not shown)") {
+	if text := strings.Join(changes[0].Diff, "\n"); strings.Contains(text, "hunter2") ||
+		!strings.Contains(text, "- Environment=HTTPS_PROXY=(not shown) B=(not shown)") {
 		t.Errorf("passwords are in the plan, or variables are not:\n%s", text)
 	}
 	if n := files - len(h.Files()); n != 4 {
@@ -347,7 +383,9 @@ func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 // P05: everything that is in the way, of all machines, is said at once, in a table for each; nothing is changed.
 func TestPreflightSaysAllFindingsOfAllMachines(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
-	w.hosts["machine.control"].Machine.Listening = []host.Listener{{Port: 6443, Network: "tcp", Process: "nginx, process 812"}}
+	w.hosts["machine.control"].Machine.Listening = []host.Listener{
+		{Port: 6443, Network: "tcp", Process: "nginx, process 812"},
+	}
 	w.hosts["machine.control"].Machine.Sync = time.Second
 	w.hosts["machine.a"].Machine.OS = "alpine 3.20"
 	w.hosts["machine.a"].Machine.Clock = time.Now().Add(time.Hour)
@@ -355,8 +393,10 @@ func TestPreflightSaysAllFindingsOfAllMachines(t *testing.T) {
 	w.down["machine.b"] = errors.New("unreachable: no route to host")
 	_, err := w.apply()
 	for _, want := range []string{
-		"machine.control (cluster.hcl:7): it cannot be what it is declared to be:\n  error    port 6443/tcp", "\n  warning  its disk takes more than 10ms",
-		"machine.a (cluster.hcl:7): it cannot be what it is declared to be:\n  error    runs alpine", "\n  error    its clock is 1h0m0s ahead", "\n  warning  has 1.0 GiB of swap",
+		"machine.control (cluster.hcl:7): it cannot be what it is declared to be:\n  error    port " +
+			"6443/tcp", "\n  warning  its disk takes more than 10ms",
+		"machine.a (cluster.hcl:7): it cannot be what it is declared to be:\n  error    runs " +
+			"alpine", "\n  error    its clock is 1h0m0s ahead", "\n  warning  has 1.0 GiB of swap",
 		"machine.b (cluster.hcl:7): unreachable: no route to host",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

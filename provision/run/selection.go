@@ -42,7 +42,10 @@ func (p *Prepared) selection() (c *config.Cluster, before, rest []state.Object, 
 		return nil, nil, nil, err
 	}
 	for _, o := range p.State.Objects {
-		elsewhere := slices.ContainsFunc(declared, func(d state.Object) bool { return d.Same(o) && !e.selected(d.Address) })
+		elsewhere := slices.ContainsFunc(
+			declared,
+			func(d state.Object) bool { return d.Same(o) && !e.selected(d.Address) },
+		)
 		if e.selected(o.Address) && !elsewhere {
 			if !e.left(o.Address) {
 				before = append(before, o)
@@ -109,15 +112,20 @@ func (p *Prepared) selectable() error {
 	}{{"-target", e.Targets}, {"-exclude", e.Excludes}} {
 		for _, t := range chosen.list {
 			if !slices.ContainsFunc(addresses, func(a string) bool { return config.Covers(t, a) }) {
-				return fmt.Errorf("%s %s: there is no such machine, workload or object, neither declared nor applied before. An address with an index is quoted in a shell: 'machine.node[\"a\"]'", chosen.flag, t)
+				return fmt.Errorf(
+					"%s %s: there is no such machine, workload or object, neither declared nor applied before. An "+
+						"address with an index is quoted in a shell: 'machine.node[\"a\"]'",
+					chosen.flag,
+					t,
+				)
 			}
 		}
 	}
 	return nil
 }
 
-// destroyable refuses to destroy a part of a cluster that lives on: its members would stay in the store, which counts them, and
-// its nodes in the API. Machines that leave a cluster do so by their blocks.
+// destroyable refuses to destroy a part of a cluster that lives on: its members would stay in the store, which counts
+// them, and its nodes in the API. Machines that leave a cluster do so by their blocks.
 func (p *Prepared) destroyable() error {
 	e := p.engine
 	if !e.Destroy || len(e.Targets)+len(e.Excludes) == 0 {
@@ -128,7 +136,11 @@ func (p *Prepared) destroyable() error {
 		flag = "-target"
 	}
 	if len(p.machines) == 0 {
-		return fmt.Errorf("destroy %s: destroy takes machines away, and what is in the cluster with the last one of them; none is selected. To take an object or a workload away, take its block out and apply", flag)
+		return fmt.Errorf(
+			"destroy %s: destroy takes machines away, and what is in the cluster with the last one of them; none is "+
+				"selected. To take an object or a workload away, take its block out and apply",
+			flag,
+		)
 	}
 	control, stay := 0, 0
 	for address, m := range p.State.Machines {
@@ -148,6 +160,11 @@ func (p *Prepared) destroyable() error {
 		list = append(list, m.Address)
 	}
 	slices.Sort(list)
-	return fmt.Errorf("destroy %s: the cluster lives on without %s, which would stay in its store and in the API. Take the blocks out and apply: what leaves is drained and leaves in good order. "+
-		"A machine that does not answer needs no -exclude: the others are cleaned all the same", flag, strings.Join(list, ", "))
+	return fmt.Errorf(
+		"destroy %s: the cluster lives on without %s, which would stay in its store and in the API. Take the blocks "+
+			"out and apply: what leaves is drained and leaves in good order. "+
+			"A machine that does not answer needs no -exclude: the others are cleaned all the same",
+		flag,
+		strings.Join(list, ", "),
+	)
 }

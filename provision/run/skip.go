@@ -35,7 +35,8 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	}
 }
 
-// skips reports whether a machine that is not reached is left out. One of the control plane is not: what comes after may need it.
+// skips reports whether a machine that is not reached is left out. One of the control plane is not: what comes after
+// may need it.
 func (e *Engine) skips(m *machine) bool {
 	return e.SkipUnreachable && m.action != plan.Remove && !m.Has(config.RoleControlPlane)
 }
@@ -65,7 +66,10 @@ func (s *skippedError) Error() string {
 func (s *skippedError) tell(p *Prepared) {
 	slices.SortFunc(s.list, func(a, b skipped) int { return cmp.Compare(a.machine.Address, b.machine.Address) })
 	for _, one := range s.list {
-		p.Plan.Machines = append(p.Plan.Machines, plan.Machine{Address: one.machine.Address, Action: plan.Skipped, Note: one.why.Error()})
+		p.Plan.Machines = append(
+			p.Plan.Machines,
+			plan.Machine{Address: one.machine.Address, Action: plan.Skipped, Note: one.why.Error()},
+		)
 	}
 	p.skipped = s.list
 }

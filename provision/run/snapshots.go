@@ -39,7 +39,13 @@ func (a *Access) save(ctx context.Context, m *machine, reason string) (s store.S
 
 // kept is a request about the snapshots that a machine keeps.
 func (a *Access) kept(m *machine) store.Request {
-	return store.Request{Settings: role.SnapshotSettings, Directory: a.directory(), Member: m.Name, Endpoint: role.MemberURL, Client: role.StoreClient()}
+	return store.Request{
+		Settings:  role.SnapshotSettings,
+		Directory: a.directory(),
+		Member:    m.Name,
+		Endpoint:  role.MemberURL,
+		Client:    role.StoreClient(),
+	}
 }
 
 func (a *Access) directory() string {
@@ -74,7 +80,10 @@ func (a *Access) Prune(ctx context.Context, keep int, name string) (gone []store
 	return a.everywhere(ctx, func(q *store.Request) { q.Op, q.Keep, q.Name = store.Prune, int64(keep), name })
 }
 
-func (a *Access) everywhere(ctx context.Context, ask func(*store.Request)) (all []store.Snapshot, notes []string, err error) {
+func (a *Access) everywhere(
+	ctx context.Context,
+	ask func(*store.Request),
+) (all []store.Snapshot, notes []string, err error) {
 	var mu sync.Mutex
 	found := map[string]store.Snapshot{}
 	err = a.p.each(ctx, a.reached(), func(ctx context.Context, m *machine) error {
@@ -139,7 +148,9 @@ func SnapshotTrouble(declared *config.Snapshot, o *store.Outcome, now time.Time)
 	case o.Error != "":
 		return fmt.Sprintf("the snapshot of %s failed: %s", o.Tried.UTC().Format(time.RFC3339), o.Error)
 	case declared != nil && o.Good != nil && declared.Schedule.Overdue(o.Good.Taken, now):
-		return "the last good snapshot is " + Age(now.Sub(o.Good.Taken)) + " old, and two since were due: see journalctl -u etcd-snapshot there"
+		return "the last good snapshot is " + Age(
+			now.Sub(o.Good.Taken),
+		) + " old, and two since were due: see journalctl -u etcd-snapshot there"
 	}
 	return ""
 }

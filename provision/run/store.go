@@ -16,8 +16,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Access is a way to the store through the agents of the control plane's machines: nobody but them reaches its ports. What is done there,
-// the program etcd does, of this release.
+// Access is a way to the store through the agents of the control plane's machines: nobody but them reaches its ports.
+// What is done there, the program etcd does, of this release.
 type Access struct {
 	p *Prepared
 }
@@ -29,7 +29,8 @@ const (
 	bigTimeout  = 10 * time.Minute // what goes through all of the database
 )
 
-// OpenStore connects to the machines of the control plane. One that does not answer is no reason to stop, as long as another does.
+// OpenStore connects to the machines of the control plane. One that does not answer is no reason to stop, as long as
+// another does.
 func (e *Engine) OpenStore(ctx context.Context) (*Access, error) {
 	s, err := e.Store.Read()
 	if err != nil {
@@ -137,16 +138,28 @@ func (p *Prepared) program(ctx context.Context, m *machine) (bundle.File, error)
 	if changes[0].Action == "" {
 		return f, nil
 	}
-	p.engine.say(Event{Kind: EventSend, Machine: m.Address, Message: fmt.Sprintf("%s, %d MB", f.Name, (f.Size+999_999)/1_000_000)})
+	p.engine.say(
+		Event{
+			Kind:    EventSend,
+			Machine: m.Address,
+			Message: fmt.Sprintf("%s, %d MB", f.Name, (f.Size+999_999)/1_000_000),
+		},
+	)
 	return f, p.sendOne(ctx, m, f, f.Name)
 }
 
-// Status asks one machine after the other how the members are, until one reaches a majority of them; or it is what reached the most.
+// Status asks one machine after the other how the members are, until one reaches a majority of them; or it is what
+// reached the most.
 func (a *Access) Status(ctx context.Context) (best []store.Member, err error) {
 	var errs []error
 	most := -1
 	for _, m := range a.reached() {
-		answer, err := a.ask(ctx, m, lookTimeout, store.Request{Op: store.Status, Client: role.StoreClient(), Endpoints: a.endpoints()})
+		answer, err := a.ask(
+			ctx,
+			m,
+			lookTimeout,
+			store.Request{Op: store.Status, Client: role.StoreClient(), Endpoints: a.endpoints()},
+		)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.Address, err))
 			continue
@@ -195,7 +208,11 @@ func (a *Access) through(ctx context.Context, name string) (*machine, error) {
 			}
 			return m, m.dead
 		}
-		return nil, fmt.Errorf("%s is no machine of the control plane; there are %s", name, strings.Join(a.Machines(), ", "))
+		return nil, fmt.Errorf(
+			"%s is no machine of the control plane; there are %s",
+			name,
+			strings.Join(a.Machines(), ", "),
+		)
 	}
 	list, err := a.Status(ctx)
 	if err != nil {

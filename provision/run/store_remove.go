@@ -26,19 +26,33 @@ func (a *Access) Remove(ctx context.Context, member string) (store.Member, error
 	}
 	for address, m := range a.p.State.Machines {
 		if m.Machine.Name == list[i].Name && m.Machine.Has(config.RoleControlPlane) {
-			return store.Member{}, fmt.Errorf("%s is the member of %s: take the machine, or its role control-plane, out of the configuration and apply", list[i].Name, address)
+			return store.Member{}, fmt.Errorf(
+				"%s is the member of %s: take the machine, or its role control-plane, out of the configuration and "+
+					"apply",
+				list[i].Name,
+				address,
+			)
 		}
 	}
 	for _, m := range a.p.engine.Config.ControlPlane() {
 		if m.Name == list[i].Name {
-			return store.Member{}, fmt.Errorf("%s is declared to be of the control plane (%s): take the machine, or its role, out of the configuration and apply", list[i].Name, m.Address)
+			return store.Member{}, fmt.Errorf(
+				"%s is declared to be of the control plane (%s): take the machine, or its role, out of the "+
+					"configuration and apply",
+				list[i].Name,
+				m.Address,
+			)
 		}
 	}
 	through, err := a.through(ctx, "")
 	if err != nil {
 		return store.Member{}, err
 	}
-	leave := &step.EtcdLeave{Store: role.Store(a.p.engine.Config, a.p.State, a.p.unstarted()...), Name: list[i].Name, ID: list[i].ID}
+	leave := &step.EtcdLeave{
+		Store: role.Store(a.p.engine.Config, a.p.State, a.p.unstarted()...),
+		Name:  list[i].Name,
+		ID:    list[i].ID,
+	}
 	if err := through.agent.Apply(ctx, []step.Step{leave}, nil); err != nil {
 		return store.Member{}, fmt.Errorf("%s: %w", through.Address, err)
 	}

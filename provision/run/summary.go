@@ -39,13 +39,20 @@ func (p *Prepared) summarize() {
 			entry.Action, entry.Note = plan.Replace, "drain and clean it, then make it anew"
 		case p.drained(m):
 			entry.Note = "takes pods again, after a run that was cut off"
-			entry.Changes = append(entry.Changes, step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"})
+			entry.Changes = append(
+				entry.Changes,
+				step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"},
+			)
 		case len(entry.Changes) == 0 && p.State.Machines[m.Address].Joined:
 			if entry.Action = plan.None; p.former[m.Address] != "" {
 				entry.Action, entry.Note = plan.Move, "nothing changes on it"
 			}
 		case p.demoted(m):
-			entry.Note = "leaves the control plane: its API server stops, its member leaves the store, its keys are removed; " + p.restarts(m, entry.Changes)
+			entry.Note = "leaves the control plane: its API server stops, its member leaves the store, its keys are " +
+				"removed; " + p.restarts(
+				m,
+				entry.Changes,
+			)
 		case m.action == plan.Change:
 			entry.Note = p.restarts(m, entry.Changes)
 			if update := p.updateLine(m, &entry); update != "" {
@@ -123,7 +130,8 @@ func (p *Prepared) restarts(m *machine, changes []step.Change) string {
 	if why := plan.Drains(changes); why != "" && m.Has(config.RoleNode) {
 		text = "drain, since " + why + "; " + text
 	}
-	if known := p.State.Machines[m.Address]; blank(m) && known.Joined && known.Identity != m.facts.Identity && m.Has(config.RoleNode) {
+	if known := p.State.Machines[m.Address]; blank(m) && known.Joined && known.Identity != m.facts.Identity &&
+		m.Has(config.RoleNode) {
 		text = "it was installed anew: the Node of the former machine is deleted, with its pods; " + text
 	}
 	return text

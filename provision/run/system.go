@@ -22,18 +22,30 @@ func (p *Prepared) waiting() []string {
 	if p.engine.Destroy || !s.Kept() || !p.closed() {
 		return nil
 	}
-	return []string{fmt.Sprintf("upgrades and reboots of machines are not looked at: their window opens %s.", s.Window.Opens(p.engine.now()).Format("Mon 2006-01-02 15:04 MST"))}
+	return []string{
+		fmt.Sprintf(
+			"upgrades and reboots of machines are not looked at: their window opens %s.",
+			s.Window.Opens(p.engine.now()).Format("Mon 2006-01-02 15:04 MST"),
+		),
+	}
 }
 
 // ofSystem reports whether a change takes its machine as a whole out of service.
 func ofSystem(c step.Change) bool { return c.Kind == step.Upgrades || c.Kind == step.Reboots }
 
-// tooLate has a machine whose turn comes after the window has closed keep its system as it is. Whatever else is due is still done.
+// tooLate has a machine whose turn comes after the window has closed keep its system as it is. Whatever else is due is
+// still done.
 func (p *Prepared) tooLate(ctx context.Context, m *machine) error {
 	if !slices.ContainsFunc(m.changes, ofSystem) || !p.closed() {
 		return nil
 	}
-	p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "its system stays as it is: the window for upgrades and reboots has closed meanwhile"})
+	p.engine.say(
+		Event{
+			Kind:    EventNote,
+			Machine: m.Address,
+			Message: "its system stays as it is: the window for upgrades and reboots has closed meanwhile",
+		},
+	)
 	return p.checkOne(ctx, m)
 }
 
@@ -58,7 +70,11 @@ func (p *Prepared) rebooted(ctx context.Context, m *machine) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("it was told to reboot and is not back %s later: see to its console. Last: %w", rebootTimeout, last)
+			return fmt.Errorf(
+				"it was told to reboot and is not back %s later: see to its console. Last: %w",
+				rebootTimeout,
+				last,
+			)
 		case <-tick.C:
 		}
 		err := p.reach(ctx, m)
@@ -98,7 +114,13 @@ func (p *Prepared) pause(ctx context.Context, m *machine) error {
 	if d == 0 {
 		return nil
 	}
-	p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: fmt.Sprintf("is done; the next machine's turn is in %s", d)})
+	p.engine.say(
+		Event{
+			Kind:    EventNote,
+			Machine: m.Address,
+			Message: fmt.Sprintf("is done; the next machine's turn is in %s", d),
+		},
+	)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -33,7 +33,11 @@ func newDebians(t *testing.T, system config.System) *debians {
 			"vim":         {Version: "9.1", Origin: "Debian:12.9/stable"},
 			"nfs-common":  {Version: "2.6.2", Origin: "Debian:12.9/stable"},
 		}
-		h.Debian = &hostfake.Debian{Installed: map[string]string{"libc6": "2.36-9+deb12u4", "linux-image": "6.1.90-1", "vim": "9.0"}, Archive: archive, Lists: archive}
+		h.Debian = &hostfake.Debian{
+			Installed: map[string]string{"libc6": "2.36-9+deb12u4", "linux-image": "6.1.90-1", "vim": "9.0"},
+			Archive:   archive,
+			Lists:     archive,
+		}
 		if err := h.WriteFile("/usr/bin/dpkg-query", strings.NewReader(""), 0o755, 0, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -65,8 +69,8 @@ func (w *debians) versions(m config.Machine) string {
 	return fmt.Sprint(d.Installed["libc6"], " ", d.Installed["linux-image"], " ", d.Installed["vim"])
 }
 
-// P03: packages are upgraded, and machines rebooted, one of the control plane and one node at a time, nodes without their pods; the plan says what
-// and why, and nothing is left to do.
+// P03: packages are upgraded, and machines rebooted, one of the control plane and one node at a time, nodes without
+// their pods; the plan says what and why, and nothing is left to do.
 func TestSystemsAreUpgradedAndRebootedInTurn(t *testing.T) {
 	w := newDebians(t, config.System{Packages: []string{"nfs-common"}, Upgrade: config.UpgradeSecurity, Reboot: true})
 	p, err := w.engine.Prepare(t.Context())
@@ -76,7 +80,8 @@ func TestSystemsAreUpgradedAndRebootedInTurn(t *testing.T) {
 	i := slices.IndexFunc(p.Plan.Machines, func(m plan.Machine) bool { return m.Address == nodeA.Address })
 	entry := p.Plan.Machines[i]
 	p.Close()
-	if want := "drain, since its packages are upgraded; upgrade packages, and reboot if these ask for it"; entry.Note != want {
+	if want := "drain, since its packages are upgraded; upgrade packages, and reboot if these ask for " +
+		"it"; entry.Note != want {
 		t.Errorf("the plan says %q, want %q", entry.Note, want)
 	}
 	var diff []string
@@ -84,7 +89,11 @@ func TestSystemsAreUpgradedAndRebootedInTurn(t *testing.T) {
 		diff = append(diff, c.Kind+" "+c.Name)
 		diff = append(diff, c.Diff...)
 	}
-	if want := []string{"package nfs-common", "upgrade of 2 packages", "libc6: 2.36-9+deb12u4 → 2.36-9+deb12u7", "linux-image: 6.1.90-1 → 6.1.100-1"}; !slices.Equal(diff, want) {
+	if want := []string{"package nfs-common", "upgrade of 2 packages", "libc6: 2.36-9+deb12u4 → " +
+		"2.36-9+deb12u7", "linux-image: 6.1.90-1 → 6.1.100-1"}; !slices.Equal(
+		diff,
+		want,
+	) {
 		t.Errorf("the plan has %q, want %q", diff, want)
 	}
 	w.mustApply()
@@ -118,7 +127,8 @@ func TestAMachineIsRebootedWhenItsSystemAsksForIt(t *testing.T) {
 	for _, wanted := range []bool{true, false} {
 		w := newDebians(t, config.System{Reboot: wanted})
 		h := w.hosts[nodeB.Address]
-		for name, text := range map[string]string{"/run/reboot-required": "***", "/run/reboot-required.pkgs": "linux-image\nlibc6\n"} {
+		for name, text := range map[string]string{"/run/reboot-required": "***",
+			"/run/reboot-required.pkgs": "linux-image\nlibc6\n"} {
 			if err := h.WriteFile(name, strings.NewReader(text), 0o644, 0, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -130,20 +140,38 @@ func TestAMachineIsRebootedWhenItsSystemAsksForIt(t *testing.T) {
 		if got := slices.Contains(w.order, "reboot b"); got != wanted {
 			t.Errorf("wanted %t, rebooted %t: %q", wanted, got, w.order)
 		}
-		if wanted && (!slices.Equal(w.live.drained, []string{"b"}) || !slices.Contains(w.order, nodeB.Address+" is back")) {
+		if wanted &&
+			(!slices.Equal(w.live.drained, []string{"b"}) || !slices.Contains(w.order, nodeB.Address+" is back")) {
 			t.Errorf("drained %v, did %q", w.live.drained, w.order)
 		}
 	}
 }
 
-// Nothing is upgraded and nothing rebooted while the window is closed, which the plan says; a window that closes in the midst of a run leaves the other machines as they are.
+// Nothing is upgraded and nothing rebooted while the window is closed, which the plan says; a window that closes in the
+// midst of a run leaves the other machines as they are.
 func TestSystemsWaitForTheirWindow(t *testing.T) {
 	now := time.Date(2026, 11, 23, 1, 0, 0, 0, time.UTC)
 	var mu sync.Mutex
-	w := newDebians(t, config.System{Upgrade: config.UpgradeAll, Reboot: true, Window: &config.Window{Days: []time.Weekday{time.Monday}, From: 2 * time.Hour, To: 4 * time.Hour, Zone: time.UTC}})
+	w := newDebians(
+		t,
+		config.System{
+			Upgrade: config.UpgradeAll,
+			Reboot:  true,
+			Window: &config.Window{
+				Days: []time.Weekday{time.Monday},
+				From: 2 * time.Hour,
+				To:   4 * time.Hour,
+				Zone: time.UTC,
+			},
+		},
+	)
 	w.engine.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	p := w.mustApply()
-	if !p.Empty() || !slices.Contains(p.Waits, "upgrades and reboots of machines are not looked at: their window opens Mon 2026-11-23 02:00 UTC.") {
+	if !p.Empty() ||
+		!slices.Contains(
+			p.Waits,
+			"upgrades and reboots of machines are not looked at: their window opens Mon 2026-11-23 02:00 UTC.",
+		) {
 		t.Errorf("with a closed window the plan is %+v, %q", p.Machines, p.Waits)
 	}
 	now = now.Add(2 * time.Hour)

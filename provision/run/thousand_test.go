@@ -32,12 +32,38 @@ type trouble struct {
 }
 
 var troubles = []trouble{
-	{name: "refuses", before: true, dial: func(b *broken) error { return fmt.Errorf("dial %s: connection refused", b.address) }, says: "dial machine.%s: connection refused"},
-	{name: "is silent from the beginning", before: true, dial: func(b *broken) error { b.silent.Store(true); return nil }, says: "it hangs: it has not answered for 30s"},
-	{name: "is silent half-way", at: func(b *broken) error { b.silent.Store(true); return nil }, says: "it hangs: nothing has come from it"},
-	{name: "hangs in a step", at: func(b *broken) error { <-b.well; return errors.New("the disk was gone") }, says: "it hangs: nothing has come from it"},
-	{name: "drops, and refuses then", at: func(b *broken) error { b.refuses.Store(true); b.drop(); return io.ErrClosedPipe }, says: "dial machine.%s: connection refused"},
-	{name: "has a disk that fails", at: func(b *broken) error { return fmt.Errorf("disk of %s: input/output error", b.address) }, says: "disk of machine.%s: input/output error"},
+	{
+		name:   "refuses",
+		before: true,
+		dial:   func(b *broken) error { return fmt.Errorf("dial %s: connection refused", b.address) },
+		says:   "dial machine.%s: connection refused",
+	},
+	{
+		name:   "is silent from the beginning",
+		before: true,
+		dial:   func(b *broken) error { b.silent.Store(true); return nil },
+		says:   "it hangs: it has not answered for 30s",
+	},
+	{
+		name: "is silent half-way",
+		at:   func(b *broken) error { b.silent.Store(true); return nil },
+		says: "it hangs: nothing has come from it",
+	},
+	{
+		name: "hangs in a step",
+		at:   func(b *broken) error { <-b.well; return errors.New("the disk was gone") },
+		says: "it hangs: nothing has come from it",
+	},
+	{
+		name: "drops, and refuses then",
+		at:   func(b *broken) error { b.refuses.Store(true); b.drop(); return io.ErrClosedPipe },
+		says: "dial machine.%s: connection refused",
+	},
+	{
+		name: "has a disk that fails",
+		at:   func(b *broken) error { return fmt.Errorf("disk of %s: input/output error", b.address) },
+		says: "disk of machine.%s: input/output error",
+	},
 	{name: "drops once", at: func(b *broken) error { b.once.Do(b.drop); return nil }}, // and is done by the same run
 }
 
@@ -121,15 +147,22 @@ func (w *world) breaks(list map[string]*broken) (heal func()) {
 	}
 }
 
-// P02: of a thousand machines one in twenty refuses, hangs or drops. What is met before anything is changed is said of each, and nothing
-// is changed; with those skipped, all others are done in one run that says of each what is wrong with it, once; and when they are
-// well again, the next run does what is left and nothing else.
+// P02: of a thousand machines one in twenty refuses, hangs or drops. What is met before anything is changed is said of
+// each, and nothing is changed; with those skipped, all others are done in one run that says of each what is wrong with
+// it, once; and when they are well again, the next run does what is left and nothing else.
 func TestOneMachineInTwentyIsBrokenAndTheRestIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machines := amount.Of(1000, 7*20) // 1 in 20 is broken, so that each trouble occurs
 		declared := []config.Machine{control}
 		for i := range machines - 1 {
-			declared = append(declared, machine(fmt.Sprintf("n%d", i), netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), config.RoleNode))
+			declared = append(
+				declared,
+				machine(
+					fmt.Sprintf("n%d", i),
+					netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(),
+					config.RoleNode,
+				),
+			)
 		}
 		w := newWorld(t, declared...)
 		random := rand.New(rand.NewPCG(1, 20))
@@ -186,8 +219,14 @@ func TestOneMachineInTwentyIsBrokenAndTheRestIsDone(t *testing.T) {
 			if _, found := slices.BinarySearch(failed, m.Address); found != is {
 				t.Errorf("%s is said to have failed: %t, want %t", m.Address, found, is)
 			}
-			if _, found := slices.BinarySearch(done, m.Address); found == slices.Contains(left, m.Address) || s.Machines[m.Address].Joined != found {
-				t.Errorf("%s is said to be done: %t, and joined in the state: %t", m.Address, found, s.Machines[m.Address].Joined)
+			if _, found := slices.BinarySearch(done, m.Address); found == slices.Contains(left, m.Address) ||
+				s.Machines[m.Address].Joined != found {
+				t.Errorf(
+					"%s is said to be done: %t, and joined in the state: %t",
+					m.Address,
+					found,
+					s.Machines[m.Address].Joined,
+				)
 			}
 		}
 		if len(failed)+len(done)+len(early) != machines {

@@ -22,9 +22,16 @@ type Traced struct {
 // traceSlack is how much longer than it watches a machine may take to answer.
 const traceSlack = 30 * time.Second
 
-// Trace has the machines of these nodes watch for a packet. When all that can be reached watch, send is called, or the node that is named
-// sends it as q says. A machine that does not answer is no reason to stop, unless it is the one that sends.
-func (e *Engine) Trace(ctx context.Context, q host.Trace, nodes []string, sender string, send func(ctx context.Context)) ([]Traced, error) {
+// Trace has the machines of these nodes watch for a packet. When all that can be reached watch, send is called, or the
+// node that is named sends it as q says. A machine that does not answer is no reason to stop, unless it is the one that
+// sends.
+func (e *Engine) Trace(
+	ctx context.Context,
+	q host.Trace,
+	nodes []string,
+	sender string,
+	send func(ctx context.Context),
+) ([]Traced, error) {
 	s, err := e.Store.Read()
 	if err != nil {
 		return nil, err

@@ -28,8 +28,8 @@ func (w *world) operator(name string) *run.Engine {
 	return &e
 }
 
-// P02: two operators with a copy of the configuration each, whose locks do not meet: who is second at a machine is told of the first, and changes
-// nothing there by a plan that did not know of him.
+// P02: two operators with a copy of the configuration each, whose locks do not meet: who is second at a machine is told
+// of the first, and changes nothing there by a plan that did not know of him.
 func TestOfTwoOperatorsOneIsToldOfTheOther(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"
@@ -57,7 +57,11 @@ func TestOfTwoOperatorsOneIsToldOfTheOther(t *testing.T) {
 	}
 	did := len(w.hosts["machine.a"].Log)
 	err = mine.Apply(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "another run, of root@second, has changed this machine since this one looked at it") {
+	if err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"another run, of root@second, has changed this machine since this one looked at it",
+		) {
 		t.Fatalf("the first operator is not told of the second: %v", err)
 	}
 	if now := w.hosts["machine.a"].Log; len(now) != did {
@@ -68,7 +72,8 @@ func TestOfTwoOperatorsOneIsToldOfTheOther(t *testing.T) {
 	}
 }
 
-// Two that apply different things at the same time, over and over: the machine is at the end what one of them declared, whole.
+// Two that apply different things at the same time, over and over: the machine is at the end what one of them declared,
+// whole.
 func TestTwoOperatorsAtOnceLeaveWhatOneOfThemDeclared(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"

@@ -26,7 +26,8 @@ func (p *Prepared) releases() (list []plan.Updated) {
 		if known.Release != nil {
 			u.From = *known.Release
 		}
-		if i := slices.IndexFunc(p.machines, func(own *machine) bool { return own.Address == m.Address }); i >= 0 && p.machines[i].agent != nil {
+		if i := slices.IndexFunc(p.machines, func(own *machine) bool { return own.Address == m.Address }); i >= 0 &&
+			p.machines[i].agent != nil {
 			own := p.machines[i]
 			if own.facts.Release != nil {
 				u.From = *own.facts.Release
@@ -74,7 +75,12 @@ func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
 	}
 	if failed := p.known(m).Failed; failed != nil {
 		name, _ := plan.Names(failed.To, from)
-		entry.LastTime = fmt.Sprintf("last time, %s, %s was rolled back: %s", failed.At.UTC().Format(time.RFC3339), name, failed.Why)
+		entry.LastTime = fmt.Sprintf(
+			"last time, %s, %s was rolled back: %s",
+			failed.At.UTC().Format(time.RFC3339),
+			name,
+			failed.Why,
+		)
 	}
 	return text
 }
@@ -87,7 +93,8 @@ func (p *Prepared) moves(m *machine) bool {
 
 // updates reports whether a machine is brought to another release, or has been and that has not held yet.
 func updates(m *machine) bool {
-	return m.action == plan.Change && slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "release" })
+	return m.action == plan.Change &&
+		slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "release" })
 }
 
 // RolledBack is that a release did not work on a machine, which has its former one again.
@@ -102,8 +109,8 @@ func (e *RolledBack) Error() string {
 
 func (e *RolledBack) Unwrap() error { return e.Why }
 
-// update applies a machine's steps up to where the new release has held, sees from outside that the machine is well, and lets the
-// former release go. A machine on which that fails goes back to the former one by itself.
+// update applies a machine's steps up to where the new release has held, sees from outside that the machine is well,
+// and lets the former release go. A machine on which that fails goes back to the former one by itself.
 func (p *Prepared) update(ctx context.Context, m *machine, apply func([]step.Step) error) error {
 	end := slices.IndexFunc(m.steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })
 	if !updates(m) || end < 0 {
@@ -171,7 +178,13 @@ func (p *Prepared) rollBack(ctx context.Context, m *machine, why error) error {
 	}
 	e := &RolledBack{Why: why}
 	e.From, e.To = plan.Names(from, to)
-	p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: fmt.Sprintf("%s does not work here, going back to %s: %v", e.To, e.From, why)})
+	p.engine.say(
+		Event{
+			Kind:    EventNote,
+			Machine: m.Address,
+			Message: fmt.Sprintf("%s does not work here, going back to %s: %v", e.To, e.From, why),
+		},
+	)
 	ctx, cancel := context.WithTimeout(ctx, rollBackTimeout)
 	defer cancel()
 	err := m.agent.Apply(ctx, role.RollBack(m.steps), func(done agent.Progress) {
@@ -186,7 +199,14 @@ func (p *Prepared) rollBack(ctx context.Context, m *machine, why error) error {
 		return errors.Join(e, writeErr)
 	}
 	if err != nil {
-		return fmt.Errorf("%s does not work here: %w\nand going back to %s failed as well, so that the machine needs you (docs/operations/update-does-not-start.md): %w", e.To, why, e.From, err)
+		return fmt.Errorf(
+			"%s does not work here: %w\nand going back to %s failed as well, so that the machine needs you "+
+				"(docs/operations/update-does-not-start.md): %w",
+			e.To,
+			why,
+			e.From,
+			err,
+		)
 	}
 	return e
 }

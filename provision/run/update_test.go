@@ -69,8 +69,13 @@ func updated(t *testing.T) (w *world, v1, v2 string) {
 }
 
 func threeControl() []config.Machine {
-	return []config.Machine{machine("c1", "10.0.0.1", config.RoleControlPlane), machine("c2", "10.0.0.2", config.RoleControlPlane), machine("c3", "10.0.0.3", config.RoleControlPlane),
-		machine("a", "10.0.0.4", config.RoleNode), machine("b", "10.0.0.5", config.RoleNode)}
+	return []config.Machine{
+		machine("c1", "10.0.0.1", config.RoleControlPlane),
+		machine("c2", "10.0.0.2", config.RoleControlPlane),
+		machine("c3", "10.0.0.3", config.RoleControlPlane),
+		machine("a", "10.0.0.4", config.RoleNode),
+		machine("b", "10.0.0.5", config.RoleNode),
+	}
 }
 
 // crashes has daemons of a release be what crash says.
@@ -87,8 +92,10 @@ func (w *world) crashes(library string, crash func(ctx context.Context, unit str
 
 // runsOf returns the units of a machine that run programs of a release.
 func (w *world) runsOf(address, library string) (units []string) {
-	for _, name := range []string{"kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kube-proxy", "kube-network"} {
-		if u, err := w.hosts[address].Unit(context.Background(), name+".service"); err == nil && u.Active == "active" && strings.HasPrefix(u.Program, library) {
+	for _, name := range []string{"kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet",
+		"kube-proxy", "kube-network"} {
+		if u, err := w.hosts[address].Unit(context.Background(), name+".service"); err == nil && u.Active == "active" &&
+			strings.HasPrefix(u.Program, library) {
 			units = append(units, name)
 		}
 	}
@@ -103,13 +110,19 @@ func TestAnUpdateNamesBothReleasesAndLeavesNothingOfTheFormer(t *testing.T) {
 	w, v1, v2 := updated(t)
 	p := w.mustApply()
 	for _, m := range p.Machines {
-		if m.FromRelease != "v1.0.0" || m.ToRelease != "v2.0.0" || !strings.HasPrefix(m.Note, "update v1.0.0 to v2.0.0; restart ") {
+		if m.FromRelease != "v1.0.0" || m.ToRelease != "v2.0.0" ||
+			!strings.HasPrefix(m.Note, "update v1.0.0 to v2.0.0; restart ") {
 			t.Errorf("%s: from %q to %q: %s", m.Address, m.FromRelease, m.ToRelease, m.Note)
 		}
 	}
 	for address, h := range w.hosts {
 		if len(w.runsOf(address, v2)) == 0 || len(w.runsOf(address, v1)) > 0 {
-			t.Errorf("%s runs %v of the new and %v of the former release", address, w.runsOf(address, v2), w.runsOf(address, v1))
+			t.Errorf(
+				"%s runs %v of the new and %v of the former release",
+				address,
+				w.runsOf(address, v2),
+				w.runsOf(address, v1),
+			)
 		}
 		for _, f := range h.Files() {
 			if strings.HasPrefix(f, v1) || strings.HasPrefix(f, host.FormerRelease) {
@@ -141,7 +154,8 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 				time.AfterFunc(100*time.Millisecond, ended)
 				return nil
 			}},
-		"it is never ready": {unit: "kube-controller-manager.service", want: "not well", sick: "https://127.0.0.1:10257/readyz"},
+		"it is never ready": {unit: "kube-controller-manager.service", want: "not well",
+			sick: "https://127.0.0.1:10257/readyz"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,7 +168,8 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 			})
 			for _, h := range w.at {
 				h.Ill = func(url string) error {
-					if u, err := h.Unit(context.Background(), c.unit); url == c.sick && err == nil && strings.HasPrefix(u.Program, v2) {
+					if u, err := h.Unit(context.Background(), c.unit); url == c.sick && err == nil &&
+						strings.HasPrefix(u.Program, v2) {
 						return errors.New("not ready")
 					}
 					return nil
@@ -162,17 +177,20 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 			}
 			_, err := w.apply()
 			var back *run.RolledBack
-			if !errors.As(err, &back) || back.To != "v2.0.0" || back.From != "v1.0.0" || !strings.Contains(err.Error(), c.want) {
+			if !errors.As(err, &back) || back.To != "v2.0.0" || back.From != "v1.0.0" ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v", err)
 			}
 			for address, h := range w.hosts {
-				if u, err := h.Unit(t.Context(), c.unit); strings.HasPrefix(address, "machine.c") && (err != nil || u.Active != "active" || !strings.HasPrefix(u.Program, v1)) {
+				if u, err := h.Unit(t.Context(), c.unit); strings.HasPrefix(address, "machine.c") &&
+					(err != nil || u.Active != "active" || !strings.HasPrefix(u.Program, v1)) {
 					t.Errorf("%s: %s is %+v, %v", address, c.unit, u, err)
 				}
 				if len(w.runsOf(address, v2)) > 0 {
 					t.Errorf("%s runs %v of the release that does not work", address, w.runsOf(address, v2))
 				}
-				if address != "machine.c1" && slices.ContainsFunc(h.Log, func(did string) bool { return strings.HasPrefix(did, "restart ") }) {
+				if address != "machine.c1" &&
+					slices.ContainsFunc(h.Log, func(did string) bool { return strings.HasPrefix(did, "restart ") }) {
 					t.Errorf("%s was touched: %v", address, h.Log)
 				}
 				if former, err := host.ReadFormer(h); former != nil || err != nil {
@@ -184,7 +202,11 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer prepared.Close()
-			if last := plannedMachine(prepared.Plan, "machine.c1").LastTime; !strings.Contains(last, "v2.0.0 was rolled back") || !strings.Contains(last, c.want) {
+			if last := plannedMachine(prepared.Plan, "machine.c1").LastTime; !strings.Contains(
+				last,
+				"v2.0.0 was rolled back",
+			) ||
+				!strings.Contains(last, c.want) {
 				t.Errorf("the next plan says of it: %q", last)
 			}
 			// What was rolled back is what was there before.
@@ -203,7 +225,8 @@ func TestANodeThatIsNotReadyWithTheNewReleaseIsRolledBack(t *testing.T) {
 	if !errors.As(err, new(*run.RolledBack)) || !strings.Contains(err.Error(), "its node has Kubernetes v1.36.0") {
 		t.Fatal(err)
 	}
-	if !slices.Contains(w.runsOf("machine.a", v1), "kubelet") || !slices.Contains(w.runsOf("machine.b", v1), "kubelet") {
+	if !slices.Contains(w.runsOf("machine.a", v1), "kubelet") ||
+		!slices.Contains(w.runsOf("machine.b", v1), "kubelet") {
 		t.Errorf("the nodes run %v and %v of the former release", w.runsOf("machine.a", v1), w.runsOf("machine.b", v1))
 	}
 }
@@ -221,7 +244,8 @@ func TestOtherNodesAreUpdatedWhenTheConfigurationSaysSo(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "not on this machine") {
 		t.Fatal(err)
 	}
-	if len(w.runsOf("machine.a", v2)) > 0 || len(w.runsOf("machine.a", v1)) == 0 || !slices.Contains(w.runsOf("machine.b", v2), "kubelet") {
+	if len(w.runsOf("machine.a", v2)) > 0 || len(w.runsOf("machine.a", v1)) == 0 ||
+		!slices.Contains(w.runsOf("machine.b", v2), "kubelet") {
 		t.Errorf("a runs %v of the new release, b %v", w.runsOf("machine.a", v2), w.runsOf("machine.b", v2))
 	}
 }
@@ -231,7 +255,10 @@ func TestAnUpdateThatWasKilledGoesOnAndCanStillBeRolledBack(t *testing.T) {
 	killed := errors.New("killed")
 	c1 := w.hosts["machine.c1"]
 	c1.Before = func(what string) error {
-		if strings.Contains(what, "restart kube-controller-manager") { // the run's process, and its agent with it, are gone
+		if strings.Contains(
+			what,
+			"restart kube-controller-manager",
+		) { // the run's process, and its agent with it, are gone
 			return killed
 		}
 		return nil
@@ -257,12 +284,20 @@ func TestAnUpdateThatWasKilledGoesOnAndCanStillBeRolledBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(w.runsOf("machine.c1", v2)) > 0 || len(w.runsOf("machine.c1", v1)) < 3 {
-		t.Errorf("c1 runs %v of the former release and %v of the new", w.runsOf("machine.c1", v1), w.runsOf("machine.c1", v2))
+		t.Errorf(
+			"c1 runs %v of the former release and %v of the new",
+			w.runsOf("machine.c1", v1),
+			w.runsOf("machine.c1", v2),
+		)
 	}
 	w.crashes(v2, func(context.Context, string, func()) error { return nil })
 	w.mustApply()
 	if len(w.runsOf("machine.c1", v1)) > 0 || len(w.runsOf("machine.c1", v2)) < 3 {
-		t.Errorf("c1 runs %v of the former release and %v of the new", w.runsOf("machine.c1", v1), w.runsOf("machine.c1", v2))
+		t.Errorf(
+			"c1 runs %v of the former release and %v of the new",
+			w.runsOf("machine.c1", v1),
+			w.runsOf("machine.c1", v2),
+		)
 	}
 }
 
@@ -271,7 +306,8 @@ func TestGoingBackIsRefusedUnlessTheReleaseIsNamed(t *testing.T) {
 	w.mustApply()
 	w.release("v1.0.0")
 	_, err := w.engine.Prepare(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "would go back from v2.0.0 to v1.0.0") || !strings.Contains(err.Error(), "-allow-downgrade v1.0.0") {
+	if err == nil || !strings.Contains(err.Error(), "would go back from v2.0.0 to v1.0.0") ||
+		!strings.Contains(err.Error(), "-allow-downgrade v1.0.0") {
 		t.Fatal(err)
 	}
 	w.engine.Downgrade = "v1.1.0"
@@ -290,7 +326,8 @@ func TestGoingBackIsRefusedUnlessTheReleaseIsNamed(t *testing.T) {
 func TestAnUpdateThatSkipsAMinorVersionIsRefused(t *testing.T) {
 	w, _, _ := updated(t)
 	w.releaseOf("v3.0.0", "v1.39.0")
-	if _, err := w.engine.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "one minor version apart") {
+	if _, err := w.engine.Prepare(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "one minor version apart") {
 		t.Fatal(err)
 	}
 }

@@ -73,7 +73,12 @@ func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]pla
 	return l.planned, l.ended, l.refused
 }
 
-func (l *fakeLive) Apply(_ context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error) {
+func (l *fakeLive) Apply(
+	_ context.Context,
+	c *config.Cluster,
+	before []state.Object,
+	say func(plan.Object),
+) ([]state.Object, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.events {
@@ -216,9 +221,18 @@ func newWorld(t testing.TB, machines ...config.Machine) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, hosts: map[string]*hostfake.Host{}, at: map[netip.Addr]*hostfake.Host{}, down: map[string]error{}, live: &fakeLive{}}
+	w := &world{
+		t:     t,
+		hosts: map[string]*hostfake.Host{},
+		at:    map[netip.Addr]*hostfake.Host{},
+		down:  map[string]error{},
+		live:  &fakeLive{},
+	}
 	w.engine = &run.Engine{
-		Store:  state.Store{Dir: filepath.Join(dir, "state"), Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")}},
+		Store: state.Store{
+			Dir:    filepath.Join(dir, "state"),
+			Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")},
+		},
 		Bundle: files, Dial: w.dial,
 		Live: func(*state.State, *config.Cluster) (run.Cluster, error) { return w.live, nil },
 	}
@@ -228,13 +242,31 @@ func newWorld(t testing.TB, machines ...config.Machine) *world {
 }
 
 func (w *world) declare(machines ...config.Machine) {
-	c := &config.Cluster{Name: "home", Domain: "cluster.local", Machines: machines, Runtime: config.Runtime{Source: config.RuntimeBundle},
-		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	c := &config.Cluster{
+		Name:     "home",
+		Domain:   "cluster.local",
+		Machines: machines,
+		Runtime:  config.Runtime{Source: config.RuntimeBundle},
+		PodCIDRs: []netip.Prefix{
+			netip.MustParsePrefix("10.244.0.0/16"),
+		},
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+	}
 	c.Etcd.Members = config.EtcdMembers(len(c.ControlPlane()))
 	w.engine.Config = c
 	for _, m := range machines {
 		if w.at[m.IP] == nil {
-			w.at[m.IP] = &hostfake.Host{Machine: host.Facts{Root: true, OOMAdjust: true, OS: "debian 12", CPUs: 2, Memory: 4 << 30, Addresses: []string{m.IP.String()}, Identity: "of " + m.IP.String()}}
+			w.at[m.IP] = &hostfake.Host{
+				Machine: host.Facts{
+					Root:      true,
+					OOMAdjust: true,
+					OS:        "debian 12",
+					CPUs:      2,
+					Memory:    4 << 30,
+					Addresses: []string{m.IP.String()},
+					Identity:  "of " + m.IP.String(),
+				},
+			}
 		}
 		w.hosts[m.Address] = w.at[m.IP]
 	}
@@ -292,7 +324,13 @@ func (w *world) mustApply() *plan.Plan {
 }
 
 func machine(name, ip string, roles ...string) config.Machine {
-	return config.Machine{Address: "machine." + name, Name: name, IP: netip.MustParseAddr(ip), Roles: roles, Source: config.Source{File: "cluster.hcl", Line: 7}}
+	return config.Machine{
+		Address: "machine." + name,
+		Name:    name,
+		IP:      netip.MustParseAddr(ip),
+		Roles:   roles,
+		Source:  config.Source{File: "cluster.hcl", Line: 7},
+	}
 }
 
 var (

@@ -5,8 +5,8 @@ import "sync"
 // writing guards a state that machines and objects are written down in at the same time.
 var writing sync.Mutex
 
-// saves are writes of the state. A write takes as long as the state is large, so that what comes while one is under way is
-// written together by the next: with a thousand machines there are some dozens of writes.
+// saves are writes of the state. A write takes as long as the state is large, so that what comes while one is under way
+// is written together by the next: with a thousand machines there are some dozens of writes.
 type saves struct {
 	turn sync.Mutex // whose write is under way
 	mu   sync.Mutex
@@ -31,11 +31,12 @@ func (p *Prepared) write(change func()) error {
 	})
 }
 
-// shares is into how many writes a run divides what may wait: what writing costs in all grows with the machines, not with their square.
+// shares is into how many writes a run divides what may wait: what writing costs in all grows with the machines, not
+// with their square.
 const shares = 16
 
-// owe changes the state by what a run that is cut off finds out again. It is written with what comes next, at the latest when
-// a share of the machines is owed, or by writeOwed. With few machines it is written at once.
+// owe changes the state by what a run that is cut off finds out again. It is written with what comes next, at the
+// latest when a share of the machines is owed, or by writeOwed. With few machines it is written at once.
 func (p *Prepared) owe(change func()) error {
 	writing.Lock()
 	change()

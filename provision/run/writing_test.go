@@ -9,13 +9,20 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// A write of the state takes as long as there are machines in it, so that many machines are written down together: were it
-// each alone, or each time as many as are worked on, writing would grow with the square of the machines.
+// A write of the state takes as long as there are machines in it, so that many machines are written down together: were
+// it each alone, or each time as many as are worked on, writing would grow with the square of the machines.
 func TestTheStateIsWrittenForManyMachinesTogether(t *testing.T) {
 	machines, most := amount.Of(400, 100), int64(30)
 	declared := []config.Machine{control}
 	for i := range machines {
-		declared = append(declared, machine(fmt.Sprintf("n%d", i), netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), config.RoleNode))
+		declared = append(
+			declared,
+			machine(
+				fmt.Sprintf("n%d", i),
+				netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(),
+				config.RoleNode,
+			),
+		)
 	}
 	w := newWorld(t, declared...)
 	w.mustApply()

@@ -12,10 +12,11 @@ import (
 // read with a key before one of them writes with it: so a change goes in three moves, Add,
 // Switch and Drop, each of which is written down and has reached all servers before the next.
 type Encryption struct {
-	Keys      []EncryptionKey `json:"keys,omitempty"`  // that servers have
-	Write     string          `json:"write,omitempty"` // ID of the one that is written with; empty: values are written as they are
-	Resources []string        `json:"resources,omitempty"`
-	Leaving   []string        `json:"leaving,omitempty"` // resources that were written with it, and are not to be any more
+	Keys []EncryptionKey `json:"keys,omitempty"` // that servers have
+	// ID of the one that is written with; empty: values are written as they are
+	Write     string   `json:"write,omitempty"`
+	Resources []string `json:"resources,omitempty"`
+	Leaving   []string `json:"leaving,omitempty"` // resources that were written with it, and are not to be any more
 	// Former keys are on no machine any more. Copies of the store from their time need them.
 	Former []EncryptionKey `json:"former,omitempty"`
 }
@@ -52,7 +53,8 @@ func (e *Encryption) Settled(want config.Encryption) bool {
 	if want.On() {
 		keys = 1
 	}
-	return e.Write == writes(want) && len(e.Keys) == keys && len(e.Leaving) == 0 && (!want.On() || slices.Equal(e.Resources, want.Resources))
+	return e.Write == writes(want) && len(e.Keys) == keys && len(e.Leaving) == 0 &&
+		(!want.On() || slices.Equal(e.Resources, want.Resources))
 }
 
 // Add sees to it that there is the key that is wanted, to read with. In a cluster that
@@ -110,8 +112,9 @@ func (e *Encryption) Drop() {
 	e.Keys, e.Leaving = keys, nil
 }
 
-// Need has servers read values that keys of former times have written, for which resources each: those of a copy of the store that is
-// brought back. As nothing is to be written so any more, the next rotation ends with them. It names the keys that there are not.
+// Need has servers read values that keys of former times have written, for which resources each: those of a copy of the
+// store that is brought back. As nothing is to be written so any more, the next rotation ends with them. It names the
+// keys that there are not.
 func (e *Encryption) Need(written map[string][]string) (missing []string) {
 	for _, id := range slices.Sorted(maps.Keys(written)) {
 		if i := e.find(e.Former, id); i >= 0 && e.find(e.Keys, id) < 0 {
@@ -122,8 +125,10 @@ func (e *Encryption) Need(written map[string][]string) (missing []string) {
 			missing = append(missing, id)
 		}
 		for _, r := range written[id] {
-			// How resources are called in the store does not always say which group they are of: then it is read for all of them.
-			if all := "*.*"; !slices.Contains(e.Resources, r) && !slices.Contains(e.Resources, all) && !slices.Contains(e.Leaving, all) {
+			// How resources are called in the store does not always say which group they are of: then it is read for
+			// all of them.
+			if all := "*.*"; !slices.Contains(e.Resources, r) && !slices.Contains(e.Resources, all) &&
+				!slices.Contains(e.Leaving, all) {
 				e.Leaving = append(slices.Clone(e.Leaving), all)
 			}
 		}

@@ -28,7 +28,8 @@ func TestAClusterThatIsNotThereYetIsEncryptedAtOnce(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	var plain state.Encryption
-	if err := plain.Add(config.Encryption{}, true); err != nil || !plain.Settled(config.Encryption{}) || len(plain.Keys) != 0 {
+	if err := plain.Add(config.Encryption{}, true); err != nil || !plain.Settled(config.Encryption{}) ||
+		len(plain.Keys) != 0 {
 		t.Errorf("%+v, %v", plain, err)
 	}
 }
@@ -42,10 +43,15 @@ func TestAKeyIsReadWithBeforeItIsWrittenWithAndAfter(t *testing.T) {
 		write, leaves string
 		added, after  []string
 	}{
-		{want("secretbox", "1", "secrets"), "secretbox:v1:1", "", []string{"secretbox:v1:1"}, []string{"secretbox:v1:1"}}, // of a cluster that had none
-		{want("secretbox", "2", "secrets", "configmaps"), "secretbox:v1:2", "", []string{"secretbox:v1:1", "secretbox:v1:2"}, []string{"secretbox:v1:2"}},
-		{want("aesgcm", "2", "secrets"), "aesgcm:v1:2", "configmaps", []string{"secretbox:v1:2", "aesgcm:v1:2"}, []string{"aesgcm:v1:2"}},
-		{want("kms", "vault", "secrets"), "kms:v2:vault", "", []string{"aesgcm:v1:2", "kms:v2:vault"}, []string{"kms:v2:vault"}},
+		// of a cluster that had none
+		{want("secretbox", "1", "secrets"), "secretbox:v1:1", "", []string{"secretbox:v1:1"},
+			[]string{"secretbox:v1:1"}},
+		{want("secretbox", "2", "secrets", "configmaps"), "secretbox:v1:2", "",
+			[]string{"secretbox:v1:1", "secretbox:v1:2"}, []string{"secretbox:v1:2"}},
+		{want("aesgcm", "2", "secrets"), "aesgcm:v1:2", "configmaps", []string{"secretbox:v1:2", "aesgcm:v1:2"},
+			[]string{"aesgcm:v1:2"}},
+		{want("kms", "vault", "secrets"), "kms:v2:vault", "", []string{"aesgcm:v1:2", "kms:v2:vault"},
+			[]string{"kms:v2:vault"}},
 		{want("identity", ""), "", "secrets", []string{"kms:v2:vault"}, nil},
 	} {
 		before := e.Write
@@ -83,7 +89,9 @@ func TestAPluginsKeyIsNotKeptInTheState(t *testing.T) {
 		if err := e.Add(w, len(e.Keys) == 0); err != nil {
 			t.Fatal(err)
 		}
-		if len(e.Keys) != 1 || len(e.Keys[0].Secret) != 0 || e.Keys[0].Endpoint != endpoint || e.Write != "kms:v2:vault" || !e.Settled(w) {
+		if len(e.Keys) != 1 || len(e.Keys[0].Secret) != 0 || e.Keys[0].Endpoint != endpoint ||
+			e.Write != "kms:v2:vault" ||
+			!e.Settled(w) {
 			t.Errorf("%+v", e)
 		}
 	}

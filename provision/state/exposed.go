@@ -36,7 +36,10 @@ func (s *State) Expose(machine string, now time.Time) {
 		if public != nil {
 			e.Digest = digestOf(public)
 		}
-		if !slices.ContainsFunc(list, func(have Exposed) bool { return have.Name == e.Name && have.Digest == e.Digest }) {
+		if !slices.ContainsFunc(
+			list,
+			func(have Exposed) bool { return have.Name == e.Name && have.Digest == e.Digest },
+		) {
 			list = append(list, e)
 		}
 	}
@@ -62,7 +65,10 @@ func (s *State) Due() (list []Exposed) {
 		var trusted [][]byte
 		switch {
 		case e.IsEncryption():
-			if slices.ContainsFunc(s.Keys.Encryption.Keys, func(k EncryptionKey) bool { return encryptionPrefix+k.ID() == e.Name }) {
+			if slices.ContainsFunc(
+				s.Keys.Encryption.Keys,
+				func(k EncryptionKey) bool { return encryptionPrefix+k.ID() == e.Name },
+			) {
 				list = append(list, e)
 			}
 			continue
@@ -71,7 +77,10 @@ func (s *State) Due() (list []Exposed) {
 		default:
 			trusted = [][]byte{s.CAs[e.Name], s.Rotations[e.Name].Other}
 		}
-		if slices.ContainsFunc(trusted, func(public []byte) bool { return len(public) > 0 && digestOf(public) == e.Digest }) {
+		if slices.ContainsFunc(
+			trusted,
+			func(public []byte) bool { return len(public) > 0 && digestOf(public) == e.Digest },
+		) {
 			list = append(list, e)
 		}
 	}

@@ -14,7 +14,10 @@ import (
 
 // FuzzRead reads state files whose keys can be opened: what is read can be gone on with, or is an error.
 func FuzzRead(f *testing.F) {
-	store := state.Store{Dir: f.TempDir(), Sealer: state.Sealer{KeyFile: filepath.Join(f.TempDir(), "clusterctl", "age.key")}}
+	store := state.Store{
+		Dir:    f.TempDir(),
+		Sealer: state.Sealer{KeyFile: filepath.Join(f.TempDir(), "clusterctl", "age.key")},
+	}
 	s, err := state.New("home", authorities)
 	if err != nil {
 		f.Fatal(err)

@@ -24,8 +24,8 @@ type Handed struct {
 	Authority string    `json:"authority"` // which has signed it, by certs.KeyID
 }
 
-// handedFile has a JSON object a line. It is no part of the state's file: somebody is given a kubeconfig while a run holds the lock,
-// and a saved plan stays good.
+// handedFile has a JSON object a line. It is no part of the state's file: somebody is given a kubeconfig while a run
+// holds the lock, and a saved plan stays good.
 const handedFile = "kubeconfigs.jsonl"
 
 // HandOut writes down, in the state's folder, that a kubeconfig is about to be handed out.

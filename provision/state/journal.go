@@ -25,8 +25,9 @@ type Entry struct {
 	Machine string    `json:"machine,omitempty"` // address
 	Object  string    `json:"object,omitempty"`  // kind, namespace and name
 	Step    string    `json:"step,omitempty"`    // what it was about: "file /etc/hosts"
-	Outcome string    `json:"outcome"`           // begun, sent, created, changed, removed, waiting, done, failed, interrupted, note
-	Note    string    `json:"note,omitempty"`
+	// begun, sent, created, changed, removed, waiting, done, failed, interrupted, note
+	Outcome string `json:"outcome"`
+	Note    string `json:"note,omitempty"`
 }
 
 const (
@@ -42,7 +43,11 @@ func OpenJournal(dir string, now time.Time) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the journal's folder: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, now.UTC().Format("2006-01-02T150405.000Z")+journalEnd), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(
+		filepath.Join(dir, now.UTC().Format("2006-01-02T150405.000Z")+journalEnd),
+		os.O_CREATE|os.O_WRONLY|os.O_APPEND,
+		0o600,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("begin the journal: %w", err)
 	}

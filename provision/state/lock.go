@@ -24,7 +24,10 @@ const (
 var ErrLocked = errors.New("another run is under way")
 
 // ErrLost is that the lock was taken over: this process had not been heard of for a lease.
-var ErrLost = errors.New("another run has taken the lock, since this one was not heard of for too long; it stops here. Run again when the other has ended")
+var ErrLost = errors.New(
+	"another run has taken the lock, since this one was not heard of for too long; it stops here. Run again when the " +
+		"other has ended",
+)
 
 type holder struct {
 	Who     string    `json:"who"`
@@ -61,7 +64,12 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state's folder: %w", err)
 	}
-	l := &Lock{path: filepath.Join(dir, "lock.json"), stop: make(chan struct{}), lost: make(chan struct{}), clock: time.Now}
+	l := &Lock{
+		path:  filepath.Join(dir, "lock.json"),
+		stop:  make(chan struct{}),
+		lost:  make(chan struct{}),
+		clock: time.Now,
+	}
 	l.lose = sync.OnceFunc(func() { close(l.lost) })
 	l.own = holder{Who: who, Since: l.clock().UTC(), Process: thisProcess()}
 	for {
@@ -77,8 +85,13 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %s, since %s. It ends by itself at %s unless it goes on; -lock-timeout waits for it",
-				ErrLocked, other.Who, other.Since.Format(time.TimeOnly), other.Expires.Format(time.TimeOnly))
+			return nil, fmt.Errorf(
+				"%w: %s, since %s. It ends by itself at %s unless it goes on; -lock-timeout waits for it",
+				ErrLocked,
+				other.Who,
+				other.Since.Format(time.TimeOnly),
+				other.Expires.Format(time.TimeOnly),
+			)
 		case <-time.After(retry):
 		}
 	}
@@ -124,8 +137,9 @@ func (l *Lock) try() (holder, error) {
 	return other, ErrLocked
 }
 
-// silent reports whether nothing has been heard of the lock's holder for a lease. It goes by the times of files, which one clock gives, that of
-// the computer that has the folder: the clocks of two operators may differ by more than a lease.
+// silent reports whether nothing has been heard of the lock's holder for a lease. It goes by the times of files, which
+// one clock gives, that of the computer that has the folder: the clocks of two operators may differ by more than a
+// lease.
 func (l *Lock) silent(now *os.File) bool {
 	beaten, err := os.Stat(l.path)
 	if err != nil {

@@ -7,19 +7,24 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Outdated says what a machine of the cluster was given and this state knows nothing of: then the machine has it from a later one. A state is
-// written before what is in it goes to machines, so that a run that was cut off leaves none behind.
+// Outdated says what a machine of the cluster was given and this state knows nothing of: then the machine has it from a
+// later one. A state is written before what is in it goes to machines, so that a run that was cut off leaves none
+// behind.
 func (s *State) Outdated(g host.Given) (later []string) {
 	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
 		if d := g.Signers[name]; d != "" && !s.signs(d, s.Keys.CAs[name], s.Keys.Next[name], s.Rotations[name].Other) {
 			later = append(later, "the key of the authority "+name)
 		}
 	}
-	if d := g.Signers[host.ServiceAccountKey]; d != "" && !s.signs(d, s.Keys.ServiceAccount, s.Keys.Next[ServiceAccount], s.Rotations[ServiceAccount].Other) {
+	if d := g.Signers[host.ServiceAccountKey]; d != "" &&
+		!s.signs(d, s.Keys.ServiceAccount, s.Keys.Next[ServiceAccount], s.Rotations[ServiceAccount].Other) {
 		later = append(later, "the key that signs service accounts' tokens")
 	}
 	for _, d := range g.Encryption {
-		if !slices.ContainsFunc(slices.Concat(s.Keys.Encryption.Keys, s.Keys.Encryption.Former), func(k EncryptionKey) bool { return host.KeyDigest(k.Secret) == d }) {
+		if !slices.ContainsFunc(
+			slices.Concat(s.Keys.Encryption.Keys, s.Keys.Encryption.Former),
+			func(k EncryptionKey) bool { return host.KeyDigest(k.Secret) == d },
+		) {
 			later = append(later, "a key that values in the store are encrypted with")
 			break
 		}

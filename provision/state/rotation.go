@@ -10,17 +10,20 @@ import (
 	"clusterctl/certs"
 )
 
-// ServiceAccount names the rotation of the key that signs service accounts' tokens. Other rotations have their authority's name.
+// ServiceAccount names the rotation of the key that signs service accounts' tokens. Other rotations have their
+// authority's name.
 const ServiceAccount = "service-account"
 
-// Rotation is an authority, or the key of service accounts, on its way to be replaced. Everybody must trust the next one before
-// anything is signed with it, and nothing of the former one may be left when that is not trusted any more: so it goes in moves,
-// each of which is written down and has reached all machines before the next. After the last there is no Rotation.
+// Rotation is an authority, or the key of service accounts, on its way to be replaced. Everybody must trust the next
+// one before anything is signed with it, and nothing of the former one may be left when that is not trusted any more:
+// so it goes in moves, each of which is written down and has reached all machines before the next. After the last there
+// is no Rotation.
 type Rotation struct {
-	Move  string `json:"move"`
-	Other []byte `json:"other"` // the certificate (or public key) that is trusted and does not sign: the next one, then the former one
-	// Cross is the former authority's word for the next one, shown with what that signs: to clients that have only read the former
-	// one, pods that run for long say. Empty where the former one has ended, and for keys.
+	Move string `json:"move"`
+	// the certificate (or public key) that is trusted and does not sign: the next one, then the former one
+	Other []byte `json:"other"`
+	// Cross is the former authority's word for the next one, shown with what that signs: to clients that have only read
+	// the former one, pods that run for long say. Empty where the former one has ended, and for keys.
 	Cross  []byte        `json:"cross,omitempty"`
 	Since  time.Time     `json:"since"`
 	Issued time.Time     `json:"issued,omitzero"` // when the next one had signed everything on all machines
@@ -51,7 +54,8 @@ func (s *State) Trust(name string) []byte {
 	return slices.Concat(s.CAs[name], s.Rotations[name].Other)
 }
 
-// Trusted is Trust in an order that stays when the next one begins to sign: a daemon that starts anew for another file does not.
+// Trusted is Trust in an order that stays when the next one begins to sign: a daemon that starts anew for another file
+// does not.
 func (s *State) Trusted(name string) []byte {
 	return inOrder(s.Rotations[name], s.CAs[name])
 }
@@ -69,8 +73,8 @@ func inOrder(r Rotation, signs []byte) []byte {
 	return slices.Concat(signs, r.Other)
 }
 
-// Rotate begins to replace an authority by another, or the key of service accounts; nothing is signed with it yet. An authority that
-// has ended is trusted by nobody, so that the next one signs at once.
+// Rotate begins to replace an authority by another, or the key of service accounts; nothing is signed with it yet. An
+// authority that has ended is trusted by nobody, so that the next one signs at once.
 func (s *State) Rotate(name string, next certs.Pair, keep time.Duration, now time.Time) error {
 	if _, already := s.Rotations[name]; already {
 		return fmt.Errorf("%s is being replaced already", name)

@@ -81,7 +81,8 @@ func (s Sealer) Open(sealed []byte) ([]byte, error) {
 	} else {
 		i, err := s.identity(false)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s is not there: copy it from where the cluster was made, or set %s", s.KeyFile, PassphraseEnv)
+			return nil, fmt.Errorf("%s is not there: copy it from where the cluster was made, or set "+
+				"%s", s.KeyFile, PassphraseEnv)
 		}
 		if err != nil {
 			return nil, err
@@ -90,7 +91,12 @@ func (s Sealer) Open(sealed []byte) ([]byte, error) {
 	}
 	r, err := age.Decrypt(bytes.NewReader(sealed), identity)
 	if err != nil {
-		return nil, fmt.Errorf("this is not the key that they were sealed with (%s, or %s): %w", s.KeyFile, PassphraseEnv, err)
+		return nil, fmt.Errorf(
+			"this is not the key that they were sealed with (%s, or %s): %w",
+			s.KeyFile,
+			PassphraseEnv,
+			err,
+		)
 	}
 	return io.ReadAll(r)
 }
@@ -134,7 +140,12 @@ func (s Sealer) create() (*age.X25519Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintf(f, "# opens the keys of your clusters' states\n# public key: %s\n%s\n", identity.Recipient(), identity)
+	_, err = fmt.Fprintf(
+		f,
+		"# opens the keys of your clusters' states\n# public key: %s\n%s\n",
+		identity.Recipient(),
+		identity,
+	)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}

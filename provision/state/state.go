@@ -42,7 +42,8 @@ type State struct {
 	EtcdCluster string `json:"etcdCluster,omitempty"`
 	// FormerStores are the ids that the store had before it was restored: data of theirs is of the past.
 	FormerStores []string `json:"formerStores,omitempty"`
-	// Revision is where the revisions of the store began when it was last restored: those of the next time begin above what it had since.
+	// Revision is where the revisions of the store began when it was last restored: those of the next time begin above
+	// what it had since.
 	Revision int64 `json:"revision,omitempty"`
 	// Restore is a restore of the store that has begun and not come to its end.
 	Restore *Restore          `json:"restore,omitempty"`
@@ -94,7 +95,8 @@ type Machine struct {
 	Joined  bool           `json:"joined"` // everything was applied once
 	// Identity is the installation's that was applied to, as host.Facts has it.
 	Identity string `json:"identity,omitempty"`
-	// Origin is the identity that its provider ID is made of, where that is not Identity: new host keys make no other machine of it.
+	// Origin is the identity that its provider ID is made of, where that is not Identity: new host keys make no other
+	// machine of it.
 	Origin string `json:"origin,omitempty"`
 	// Cordoned is that a run has cordoned the node, and has to take that back.
 	Cordoned bool `json:"cordoned,omitempty"`
@@ -125,8 +127,9 @@ func (s *State) Had(r host.Release) {
 	s.Releases = s.Releases[max(0, len(s.Releases)-mostReleases):]
 }
 
-// Member is how an etcd member first started; what it was told then it is told ever after. One that joins a store learns from
-// that store beside whom it begins, and InitialCluster is empty; earlier releases wrote it down when they planned.
+// Member is how an etcd member first started; what it was told then it is told ever after. One that joins a store
+// learns from that store beside whom it begins, and InitialCluster is empty; earlier releases wrote it down when they
+// planned.
 type Member struct {
 	InitialCluster string `json:"initialCluster,omitempty"`
 	Existing       bool   `json:"existing"`
@@ -182,14 +185,16 @@ type Keys struct {
 	ServiceAccount []byte            `json:"serviceAccount"`
 	ServicePublic  []byte            `json:"servicePublic"`
 	Encryption     Encryption        `json:"encryption,omitzero"` // of values in the store
-	Next           map[string][]byte `json:"next,omitempty"`      // private keys of those that will sign, by the name of their rotation
+	// private keys of those that will sign, by the name of their rotation
+	Next map[string][]byte `json:"next,omitempty"`
 	// Secrets are the sensitive values that may be in what was applied: a change that takes one away
 	// must not show it.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
-// RevocationLists returns what is revoked, for each authority with clients: DER, signed by whoever signs now, which everybody
-// trusts by then. It has what a former authority has signed, too: serial numbers are random, so that none is taken for another's.
+// RevocationLists returns what is revoked, for each authority with clients: DER, signed by whoever signs now, which
+// everybody trusts by then. It has what a former authority has signed, too: serial numbers are random, so that none is
+// taken for another's.
 func (s *State) RevocationLists(now time.Time) (map[string][]byte, error) {
 	lists := map[string][]byte{}
 	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
@@ -211,7 +216,10 @@ func (s *State) RevocationLists(now time.Time) (map[string][]byte, error) {
 // Revoke remembers that certificates are not to be trusted any more.
 func (s *State) Revoke(list ...certs.Revoked) {
 	for _, r := range list {
-		if !slices.ContainsFunc(s.Revoked, func(have certs.Revoked) bool { return have.CA == r.CA && have.Serial == r.Serial }) {
+		if !slices.ContainsFunc(
+			s.Revoked,
+			func(have certs.Revoked) bool { return have.CA == r.CA && have.Serial == r.Serial },
+		) {
 			s.Revoked = append(s.Revoked, r)
 		}
 	}
@@ -219,7 +227,13 @@ func (s *State) Revoke(list ...certs.Revoked) {
 
 // New returns the state of a cluster that is not there yet.
 func New(cluster string, authorities func() (map[string]certs.Pair, error)) (*State, error) {
-	s := &State{Version: formatVersion, Cluster: cluster, Machines: map[string]Machine{}, Etcd: map[string]Member{}, CAs: map[string][]byte{}}
+	s := &State{
+		Version:  formatVersion,
+		Cluster:  cluster,
+		Machines: map[string]Machine{},
+		Etcd:     map[string]Member{},
+		CAs:      map[string][]byte{},
+	}
 	s.Keys.CAs = map[string][]byte{}
 	if err := s.NewToken(); err != nil {
 		return nil, err
@@ -271,14 +285,29 @@ func (s Store) Read() (*State, error) {
 	}
 	var state State
 	if err := json.Unmarshal(text, &state); err != nil {
-		return nil, fmt.Errorf("read the state %s: %w. The last ten are in %s; with none, clusterctl state rebuild makes it anew", s.path(), err, filepath.Join(s.Dir, versionsFolder))
+		return nil, fmt.Errorf(
+			"read the state %s: %w. The last ten are in %s; with none, clusterctl state rebuild makes it anew",
+			s.path(),
+			err,
+			filepath.Join(s.Dir, versionsFolder),
+		)
 	}
 	if state.Version != formatVersion {
-		return nil, fmt.Errorf("the state %s has format %d, this clusterctl knows format %d", s.path(), state.Version, formatVersion)
+		return nil, fmt.Errorf(
+			"the state %s has format %d, this clusterctl knows format %d",
+			s.path(),
+			state.Version,
+			formatVersion,
+		)
 	}
 	plain, err := s.Sealer.Open(state.Sealed)
 	if err != nil {
-		return nil, fmt.Errorf("open the keys in %s: %w. Bring that key here; if it is lost, clusterctl state rebuild makes the state anew", s.path(), err)
+		return nil, fmt.Errorf(
+			"open the keys in %s: %w. Bring that key here; if it is lost, clusterctl state rebuild makes the state "+
+				"anew",
+			s.path(),
+			err,
+		)
 	}
 	if err := json.Unmarshal(plain, &state.Keys); err != nil {
 		return nil, fmt.Errorf("read the keys in %s: %w", s.path(), err)

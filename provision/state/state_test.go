@@ -62,7 +62,8 @@ func TestTwoRunsCannotHoldTheLock(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := state.Acquire(ctx, dir, "second"); !errors.Is(err, state.ErrLocked) || !strings.Contains(err.Error(), "first") {
+	if _, err := state.Acquire(ctx, dir, "second"); !errors.Is(err, state.ErrLocked) ||
+		!strings.Contains(err.Error(), "first") {
 		t.Errorf("error %v does not name the holder", err)
 	}
 	if err := first.Release(); err != nil {
@@ -96,8 +97,8 @@ func TestALockOfADeadRunExpires(t *testing.T) {
 	}
 }
 
-// P02: of two operators with a folder that both have, the one whose clock is ahead takes no lock of the other that is alive, and one whose
-// clock was ahead is not waited for after it has died.
+// P02: of two operators with a folder that both have, the one whose clock is ahead takes no lock of the other that is
+// alive, and one whose clock was ahead is not waited for after it has died.
 func TestALockIsNotJudgedByTheClocksOfOperators(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, "lock.json")
@@ -125,7 +126,8 @@ func TestALockIsNotJudgedByTheClocksOfOperators(t *testing.T) {
 	}
 }
 
-// P02: who can no longer say that it holds the lock, since the folder is not there any more, has lost it by the time when another may take it.
+// P02: who can no longer say that it holds the lock, since the folder is not there any more, has lost it by the time
+// when another may take it.
 func TestALockThatCannotBeRenewedIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -134,7 +136,9 @@ func TestALockThatCannotBeRenewedIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := filepath.Join(dir, "lock.json")
-		if err := errors.Join(os.Remove(at), os.Mkdir(at, 0o700), os.WriteFile(filepath.Join(at, "x"), nil, 0o600)); err != nil { // neither read nor written
+		if err := errors.Join(os.Remove(at), os.Mkdir(at, 0o700),
+			os.WriteFile(filepath.Join(at, "x"), nil, 0o600)); err != nil {
+			// neither read nor written
 			t.Fatal(err)
 		}
 		if err := l.Held(); err != nil {

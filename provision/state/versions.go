@@ -17,8 +17,9 @@ const (
 	versionsKept   = 10
 )
 
-// Keep keeps the state as it is at the beginning of a run, and removes the oldest of those that were kept: whatever the run
-// does to it, there is the one from before. It lies in the folder versions, by its serial, in the form of state.json.
+// Keep keeps the state as it is at the beginning of a run, and removes the oldest of those that were kept: whatever the
+// run does to it, there is the one from before. It lies in the folder versions, by its serial, in the form of
+// state.json.
 func (s Store) Keep() error {
 	if err := s.Held(); err != nil {
 		return err
@@ -32,7 +33,8 @@ func (s Store) Keep() error {
 		return fmt.Errorf("keep the state: %w", err)
 	}
 	// A state is never written to, but replaced, so that another name of it keeps its content.
-	if err := os.Link(s.path(), filepath.Join(dir, strconv.FormatInt(was.Serial, 10)+".json")); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Link(s.path(), filepath.Join(dir, strconv.FormatInt(was.Serial, 10)+".json")); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("keep the state: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -48,7 +50,8 @@ func (s Store) Keep() error {
 	}
 	slices.Sort(serials)
 	for _, old := range serials[:max(0, len(serials)-versionsKept)] {
-		if err := os.Remove(filepath.Join(dir, strconv.FormatInt(old, 10)+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(dir, strconv.FormatInt(old, 10)+".json")); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove an old state: %w", err)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 // Sysctls is where it is written down what kernel settings were before they were changed, a file each.
 const Sysctls = "/var/lib/clusterctl/sysctl"
 
-// noteSysctl writes down what a setting is, unless that was done before. One that the kernel does not have is nothing to write down.
+// noteSysctl writes down what a setting is, unless that was done before. One that the kernel does not have is nothing
+// to write down.
 func noteSysctl(h host.Host, name string) error {
 	kept := path.Join(Sysctls, name)
 	if _, err := h.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
@@ -32,7 +33,8 @@ func noteSysctl(h host.Host, name string) error {
 	return h.WriteFile(kept, bytes.NewReader(text), 0o644, 0, 0)
 }
 
-// NotedSysctl is that it is written down what a kernel setting was before a unit was first started, with which it changes.
+// NotedSysctl is that it is written down what a kernel setting was before a unit was first started, with which it
+// changes.
 type NotedSysctl struct {
 	Name   string `json:"name"`
 	Unless string `json:"unless"` // the unit
@@ -59,8 +61,8 @@ func (s *NotedSysctl) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return noteSysctl(h, s.Name)
 }
 
-// FormerSysctls is that kernel settings are what they were before they were changed from here. One that has another value by now than the
-// one that it was given is somebody else's, and stays.
+// FormerSysctls is that kernel settings are what they were before they were changed from here. One that has another
+// value by now than the one that it was given is somebody else's, and stays.
 type FormerSysctls struct {
 	Given map[string]string `json:"given"`
 }
@@ -103,7 +105,8 @@ func (s *FormerSysctls) former(h host.Host) (map[string]string, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		if is := strings.TrimSpace(string(now)); err == nil && is == s.Given[name] && is != strings.TrimSpace(string(was)) {
+		if is := strings.TrimSpace(string(now)); err == nil && is == s.Given[name] &&
+			is != strings.TrimSpace(string(was)) {
 			former[name] = strings.TrimSpace(string(was))
 		}
 	}
@@ -145,7 +148,8 @@ func (s *NoCgroups) found(h host.Host) (paths []string, err error) {
 	}
 	for _, candidate := range append([]string{""}, names...) {
 		at := path.Join(cgroups, candidate, s.Name)
-		if info, err := h.Stat(path.Join(cgroups, candidate)); err != nil || !info.Mode.IsDir() { // a link is a controller's other name
+		if info, err := h.Stat(path.Join(cgroups, candidate)); err != nil ||
+			!info.Mode.IsDir() { // a link is a controller's other name
 			continue
 		}
 		if info, err := h.Stat(at); err == nil && info.Mode.IsDir() {
@@ -226,8 +230,8 @@ type Unused struct {
 // Label names it.
 func (s *Unused) Label() string { return "no empty " + s.Path }
 
-// Check looks into it. What is taken out of it in the same walk is still there while planning, so that it is found only when
-// applying.
+// Check looks into it. What is taken out of it in the same walk is still there while planning, so that it is found only
+// when applying.
 func (s *Unused) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	names, err := h.List(s.Path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(names) > 0 {

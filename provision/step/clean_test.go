@@ -9,12 +9,14 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P07: a kernel setting gets back what it was before it was changed from here, also after several changes; one that somebody has set since stays.
+// P07: a kernel setting gets back what it was before it was changed from here, also after several changes; one that
+// somebody has set since stays.
 func TestKernelSettingsArePutBack(t *testing.T) {
 	h := &hostfake.Host{}
 	put := func(name, value string) {
 		t.Helper()
-		if err := h.WriteFile("/proc/sys/"+strings.ReplaceAll(name, ".", "/"), strings.NewReader(value+"\n"), 0o644, 0, 0); err != nil {
+		if err := h.WriteFile("/proc/sys/"+strings.ReplaceAll(name, ".", "/"), strings.NewReader(value+"\n"), 0o644, 0,
+			0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +50,8 @@ func TestKernelSettingsArePutBack(t *testing.T) {
 	put("kernel.panic", "7") // by hand
 	back := &step.FormerSysctls{Given: given}
 	c, err := back.Check(t.Context(), h, &step.Walk{})
-	if err != nil || c.Action != step.Update || !slices.Equal(c.Diff, []string{"- net.ipv4.ip_forward = 1", "+ net.ipv4.ip_forward = 0"}) {
+	if err != nil || c.Action != step.Update ||
+		!slices.Equal(c.Diff, []string{"- net.ipv4.ip_forward = 1", "+ net.ipv4.ip_forward = 0"}) {
 		t.Errorf("the plan says %+v, %v", c, err)
 	}
 	if err := back.Apply(t.Context(), h, &step.Walk{}); err != nil {

@@ -11,14 +11,14 @@ import (
 	"clusterctl/provision/host"
 )
 
-// DropIns is that nothing but a unit's own file says what the unit is: no drop-ins, as systemctl edit and set-property make them, and no
-// file that goes before it. Drop-ins of many units together, as in service.d, are their owner's.
+// DropIns is that nothing but a unit's own file says what the unit is: no drop-ins, as systemctl edit and set-property
+// make them, and no file that goes before it. Drop-ins of many units together, as in service.d, are their owner's.
 type DropIns struct {
 	Unit string `json:"unit"`
 }
 
-// overrides are where systemd looks for what changes a unit. In the first group only drop-ins do; what is in the second goes before
-// /etc/systemd/system itself.
+// overrides are where systemd looks for what changes a unit. In the first group only drop-ins do; what is in the second
+// goes before /etc/systemd/system itself.
 var (
 	besides = []string{"/etc/systemd/system", "/run/systemd/system"}
 	before  = []string{"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient"}

@@ -79,8 +79,8 @@ type EtcdFormer struct {
 	// Manifest is of the static pod, where the member is one.
 	Manifest string `json:"manifest,omitempty"`
 	DataDir  string `json:"dataDir"`
-	// Former are ids that the store had before it was restored. Data of theirs is moved aside, whoever runs on it: it may have what the
-	// store has lost.
+	// Former are ids that the store had before it was restored. Data of theirs is moved aside, whoever runs on it: it
+	// may have what the store has lost.
 	Former []string `json:"former,omitempty"`
 }
 
@@ -96,7 +96,12 @@ func (s *EtcdFormer) Check(ctx context.Context, h host.Host, w *Walk) (Change, e
 	}
 	if slices.Contains(s.Former, strconv.FormatUint(data.Cluster, 16)) {
 		w.Touch(s.DataDir)
-		return Change{Action: Delete, Kind: "directory", Name: s.DataDir, Note: "of the store before it was restored; moved to " + s.aside(data)}, nil
+		return Change{
+			Action: Delete,
+			Kind:   "directory",
+			Name:   s.DataDir,
+			Note:   "of the store before it was restored; moved to " + s.aside(data),
+		}, nil
 	}
 	if u, err := h.Unit(ctx, s.Unit); err != nil || u.Active == "active" {
 		return Change{}, err
@@ -129,7 +134,8 @@ func (s *EtcdFormer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 			return err
 		}
 	}
-	if data, err := host.ReadEtcdData(h, s.DataDir); err == nil && slices.Contains(s.Former, strconv.FormatUint(data.Cluster, 16)) {
+	if data, err := host.ReadEtcdData(h, s.DataDir); err == nil &&
+		slices.Contains(s.Former, strconv.FormatUint(data.Cluster, 16)) {
 		if err := h.RemoveAll(s.aside(data)); err != nil { // of the same member, from an earlier time
 			return err
 		}
@@ -142,8 +148,8 @@ func (s *EtcdFormer) aside(data host.EtcdData) string {
 	return fmt.Sprintf("%s/former-%x-%x", s.DataDir, data.Cluster, data.Member)
 }
 
-// EtcdJoin adds this machine to the store as a learner, before its member first starts, and writes down which members the store has
-// then: a member begins only beside exactly those.
+// EtcdJoin adds this machine to the store as a learner, before its member first starts, and writes down which members
+// the store has then: a member begins only beside exactly those.
 type EtcdJoin struct {
 	Store       Store  `json:"store"`
 	Name        string `json:"name"`
@@ -191,8 +197,8 @@ func (s *EtcdJoin) add(ctx context.Context, etcd host.Etcd, members []host.Membe
 		}
 	}
 	for _, m := range members {
-		// A member that lost its disk cannot come back as itself. One that was to join and has never started keeps others from joining;
-		// when its turn comes, it is added anew.
+		// A member that lost its disk cannot come back as itself. One that was to join and has never started keeps
+		// others from joining; when its turn comes, it is added anew.
 		if m.PeerURL != s.PeerURL && m.Name != s.Name && (m.Name != "" || !m.Learner) {
 			continue
 		}

@@ -115,8 +115,8 @@ type Program struct {
 func (s *Program) Label() string { return "program " + s.Path }
 
 // Check returns an error if the program is missing, is not executable, or can be changed by users other than root. It
-// is an error and not a Change because no step installs the program. A missing program is no error if packages are about
-// to be installed: one of them may have it.
+// is an error and not a Change because no step installs the program. A missing program is no error if packages are
+// about to be installed: one of them may have it.
 func (s *Program) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	info, err := h.Stat(s.Path)
 	switch {

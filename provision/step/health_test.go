@@ -31,7 +31,10 @@ func TestMachinesThatDoNotAnswerAreWaitedForTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		changes, err := step.Check(t.Context(), &alone{&hostfake.Host{}, "off"}, []step.Step{
-			&step.ServerHealth{Name: "a", URL: "https://off-a"}, &step.ServerHealth{Name: "b", URL: "https://b"}, &step.ServerHealth{Name: "c", URL: "https://off-c"},
+			&step.ServerHealth{
+				Name: "a",
+				URL:  "https://off-a",
+			}, &step.ServerHealth{Name: "b", URL: "https://b"}, &step.ServerHealth{Name: "c", URL: "https://off-c"},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -25,8 +25,9 @@ func (d Held) name() string {
 	return d.Unit
 }
 
-// HoldRelease watches the daemons of a new release: each runs exactly that program, in one process that does not end, and says that it
-// is ready, all of them together for some time. One that ends is no release to go on with, however fast it is started again.
+// HoldRelease watches the daemons of a new release: each runs exactly that program, in one process that does not end,
+// and says that it is ready, all of them together for some time. One that ends is no release to go on with, however
+// fast it is started again.
 type HoldRelease struct {
 	Release host.Release  `json:"release"`
 	Units   []Held        `json:"units"`
@@ -46,7 +47,12 @@ func (s *HoldRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 	if err != nil || former == nil && len(w.Touched([]string{host.FormerRelease})) == 0 {
 		return Change{}, err
 	}
-	return Change{Action: Update, Kind: "release", Name: s.Release.Version, Note: fmt.Sprintf("has to be well for %s", s.For)}, nil
+	return Change{
+		Action: Update,
+		Kind:   "release",
+		Name:   s.Release.Version,
+		Note:   fmt.Sprintf("has to be well for %s", s.For),
+	}, nil
 }
 
 // Apply waits until it has held, or says which daemon does not, with what that has said.
@@ -79,13 +85,22 @@ func (s *HoldRelease) hold(ctx context.Context, h host.Host) error {
 			if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return ctx.Err()
 			}
-			return s.told(context.WithoutCancel(ctx), h, ill, fmt.Errorf("it is not well %s after its start: %w", timeout, err))
+			return s.told(
+				context.WithoutCancel(ctx),
+				h,
+				ill,
+				fmt.Errorf("it is not well %s after its start: %w", timeout, err),
+			)
 		}
 	}
 }
 
 // look returns the first daemon that is not well, and whether that has ended since it was first seen.
-func (s *HoldRelease) look(ctx context.Context, h host.Host, first map[string]host.Unit) (ill Held, ended bool, err error) {
+func (s *HoldRelease) look(
+	ctx context.Context,
+	h host.Host,
+	first map[string]host.Unit,
+) (ill Held, ended bool, err error) {
 	for _, d := range s.Units {
 		if d.Unit != "" {
 			u, err := h.Unit(ctx, d.Unit)

@@ -23,7 +23,12 @@ func (s *NoMounts) Check(_ context.Context, h host.Host, _ *Walk) (Change, error
 	if err != nil || len(paths) == 0 {
 		return Change{}, err
 	}
-	return Change{Action: Delete, Kind: "mounts", Name: "of pods", Note: fmt.Sprintf("unmount the %d that are left", len(paths))}, nil
+	return Change{
+		Action: Delete,
+		Kind:   "mounts",
+		Name:   "of pods",
+		Note:   fmt.Sprintf("unmount the %d that are left", len(paths)),
+	}, nil
 }
 
 // Apply unmounts them.

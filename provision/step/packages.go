@@ -22,8 +22,24 @@ const (
 
 // apt runs Debian's package manager so that it asks nobody anything and leaves configuration files as they are.
 func apt(ctx context.Context, h host.Host, args ...string) ([]byte, error) {
-	return h.Run(ctx, "env", append([]string{"DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "LC_ALL=C", "apt-get", "-q", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
-		"-o", "DPkg::Lock::Timeout=300"}, args...)...)
+	return h.Run(
+		ctx,
+		"env",
+		append(
+			[]string{
+				"DEBIAN_FRONTEND=noninteractive",
+				"NEEDRESTART_SUSPEND=1",
+				"LC_ALL=C",
+				"apt-get",
+				"-q",
+				"-o",
+				"Dpkg::Options::=--force-confdef",
+				"-o",
+				"Dpkg::Options::=--force-confold",
+				"-o",
+				"DPkg::Lock::Timeout=300",
+			},
+			args...)...)
 }
 
 func knowsPackages(h host.Host) error {
@@ -94,7 +110,12 @@ func (*PackageLists) Check(ctx context.Context, h host.Host, w *Walk) (Change, e
 		return Change{}, nil
 	}
 	w.Touch(packageLists)
-	return Change{Action: Update, Kind: "lists", Name: "of packages", Note: "older than a day; what they bring is shown next time"}, nil
+	return Change{
+		Action: Update,
+		Kind:   "lists",
+		Name:   "of packages",
+		Note:   "older than a day; what they bring is shown next time",
+	}, nil
 }
 
 // Apply reads them anew.
@@ -116,8 +137,8 @@ type Upgrade struct {
 // Label says so.
 func (*Upgrade) Label() string { return "upgrade of packages" }
 
-// Check has the package manager work out what it would do. Lists that are read anew in this walk are not followed in it: nobody has seen yet
-// what they bring.
+// Check has the package manager work out what it would do. Lists that are read anew in this walk are not followed in
+// it: nobody has seen yet what they bring.
 func (s *Upgrade) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	if len(w.Touched([]string{packageLists})) > 0 {
 		return Change{}, nil
@@ -156,7 +177,14 @@ func (s *Upgrade) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	defer cancel()
 	if _, err := apt(ctx, h, args...); err != nil {
 		_, again := apt(ctx, h, "update") // an archive keeps only the newest: the lists may be too old
-		return errors.Join(fmt.Errorf("upgrade packages: %w. The lists were read anew: plan again, and see to dpkg --audit there if this stays", err), again)
+		return errors.Join(
+			fmt.Errorf(
+				"upgrade packages: %w. The lists were read anew: plan again, and see to dpkg --audit there if this "+
+					"stays",
+				err,
+			),
+			again,
+		)
 	}
 	return nil
 }
@@ -176,7 +204,8 @@ func (s *Upgrade) upgrades(ctx context.Context, h host.Host) ([]upgrade, error) 
 	return simulated(out, s.Security), nil
 }
 
-// installs is how a simulation names what it would install: the name, the version that is there, and the new one with its origins.
+// installs is how a simulation names what it would install: the name, the version that is there, and the new one with
+// its origins.
 var installs = regexp.MustCompile(`^Inst (\S+) \[(\S+)\] \((\S+) ([^)]*)\)`)
 
 // simulated reads a simulation. What is not there yet comes with what needs it, and is not named.

@@ -54,7 +54,9 @@ func (*Reboot) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.New("it was told to reboot, and is still up: see systemctl list-jobs there for what holds it up")
+			return errors.New(
+				"it was told to reboot, and is still up: see systemctl list-jobs there for what holds it up",
+			)
 		case <-tick.C:
 		}
 	}

@@ -16,9 +16,10 @@ import (
 	"clusterctl/provision/host"
 )
 
-// KeepRelease keeps what an update changes, so that it can be put back as it was when the new release does not work: the links
-// of programs, units, settings, and what each unit was started with. It comes before everything else. What is
-// kept is always of the release that held last: an update that was cut off, and another one after it, add to it and replace nothing.
+// KeepRelease keeps what an update changes, so that it can be put back as it was when the new release does not work:
+// the links of programs, units, settings, and what each unit was started with. It comes before everything else. What is
+// kept is always of the release that held last: an update that was cut off, and another one after it, add to it and
+// replace nothing.
 type KeepRelease struct {
 	To       host.Release `json:"to"`
 	Programs []Symlink    `json:"programs"` // one that leads elsewhere makes an update
@@ -49,7 +50,12 @@ func (s *KeepRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 		return Change{}, nil
 	}
 	w.Touch(host.FormerRelease)
-	return Change{Action: Update, Kind: "release", Name: s.To.Version, Note: "the former one is kept until it has held"}, nil
+	return Change{
+		Action: Update,
+		Kind:   "release",
+		Name:   s.To.Version,
+		Note:   "the former one is kept until it has held",
+	}, nil
 }
 
 func (s *KeepRelease) missing(former *host.Former) (paths []string) {
@@ -144,7 +150,11 @@ func (s *Sweep) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	}
 	held, err := host.ReadRelease(h)
 	if err != nil || held == nil || *held != s.Release {
-		return Change{Action: Create, Kind: "file", Name: host.ReleaseFile}, nil // one that cannot be read is written anew
+		return Change{
+			Action: Create,
+			Kind:   "file",
+			Name:   host.ReleaseFile,
+		}, nil // one that cannot be read is written anew
 	}
 	return Change{}, nil
 }

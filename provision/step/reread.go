@@ -43,7 +43,13 @@ func (s *Reread) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, rereadTimeout)
 	defer cancel()
 	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.Client) }); err != nil {
-		return fmt.Errorf("%s does not use %s and goes on with what was there before (journalctl -u %s says why): %w", s.Unit, s.Path, s.Unit, err)
+		return fmt.Errorf(
+			"%s does not use %s and goes on with what was there before (journalctl -u %s says why): %w",
+			s.Unit,
+			s.Path,
+			s.Unit,
+			err,
+		)
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func (r *restarting) Unit(context.Context, string) (host.Unit, error) {
 }
 
 func TestAUnitThatIsOnItsWayUpIsWaitedForAndNotPlanned(t *testing.T) {
-	for looks, want := range map[int]string{3: "restart, its files changed since it was started", 1 << 20: "start, it is activating"} {
+	for looks, want := range map[int]string{3: "restart, its files changed since it was " +
+		"started", 1 << 20: "start, it is activating"} {
 		h := &restarting{&hostfake.Host{}, looks}
 		unit := &step.Unit{Name: "x.service"}
 		c, err := unit.Check(t.Context(), h, &step.Walk{})
@@ -37,7 +38,8 @@ func TestAUnitThatIsOnItsWayUpIsWaitedForAndNotPlanned(t *testing.T) {
 	}
 }
 
-// P05: a unit that waits for what it cannot reach with the credentials that it began with is begun anew when it has others.
+// P05: a unit that waits for what it cannot reach with the credentials that it began with is begun anew when it has
+// others.
 func TestAUnitThatIsStartingWithFormerFilesIsStartedAnew(t *testing.T) {
 	for _, c := range []struct{ was, file, want string }{
 		{"activating", "new", "restart x.service"},

@@ -35,8 +35,8 @@ type Change struct {
 	Diff   []string `json:"diff,omitempty"`
 	Needs  string   `json:"needs,omitempty"` // digest of a file to be sent first
 	Bytes  int64    `json:"bytes,omitempty"` // of that file
-	// Broken is that what is there does not work, so that nothing is lost by changing it: a certificate that nobody takes, a
-	// unit that is dead.
+	// Broken is that what is there does not work, so that nothing is lost by changing it: a certificate that nobody
+	// takes, a unit that is dead.
 	Broken bool `json:"broken,omitempty"`
 }
 

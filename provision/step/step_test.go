@@ -30,7 +30,8 @@ func TestAfterApplyCheckFindsNothing(t *testing.T) {
 		paths := rapid.SampledFrom([]string{"/a", "/b", "/c"})
 		mode := rapid.SampledFrom([]fs.FileMode{0o600, 0o644, 0o755})
 		for range rapid.IntRange(0, 3).Draw(t, "before") {
-			if err := h.WriteFile(paths.Draw(t, "path"), strings.NewReader(rapid.String().Draw(t, "content")), mode.Draw(t, "mode"), rapid.IntRange(0, 1).Draw(t, "uid"), 0); err != nil {
+			if err := h.WriteFile(paths.Draw(t, "path"), strings.NewReader(rapid.String().Draw(t, "content")),
+				mode.Draw(t, "mode"), rapid.IntRange(0, 1).Draw(t, "uid"), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -39,7 +40,15 @@ func TestAfterApplyCheckFindsNothing(t *testing.T) {
 			&step.Symlink{Path: "/b", Target: "/a"},
 			&step.Absent{Path: "/c"},
 			&step.Certificate{Path: "/d", CA: certs.ClusterCA, CACert: ca.Cert, Request: request, Pair: &pair},
-			&step.Kubeconfig{Path: "/e", Cluster: "home", Server: "https://10.0.0.1:6443", CA: certs.ClusterCA, CACert: ca.Cert, Request: request, Pair: &pair},
+			&step.Kubeconfig{
+				Path:    "/e",
+				Cluster: "home",
+				Server:  "https://10.0.0.1:6443",
+				CA:      certs.ClusterCA,
+				CACert:  ca.Cert,
+				Request: request,
+				Pair:    &pair,
+			},
 			&step.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"},
 			&step.File{Path: step.UnitDir + "x.service", Content: []byte("[Service]")},
 			&step.Unit{Name: "x.service", Files: []string{step.UnitDir + "x.service", "/a"}},
@@ -142,7 +151,11 @@ func TestSecretsAreNotInADifference(t *testing.T) {
 	if err := h.WriteFile("/k", strings.NewReader("old secret"), 0o600, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	changes, err := step.Check(t.Context(), h, []step.Step{&step.File{Path: "/k", Content: []byte("new secret"), Mode: 0o600, Secret: true}})
+	changes, err := step.Check(
+		t.Context(),
+		h,
+		[]step.Step{&step.File{Path: "/k", Content: []byte("new secret"), Mode: 0o600, Secret: true}},
+	)
 	if err != nil || strings.Contains(strings.Join(changes[0].Diff, ""), "secret") {
 		t.Errorf("difference %q, %v", changes[0].Diff, err)
 	}

@@ -16,8 +16,9 @@ import (
 
 // Unit is that a systemd unit is enabled and runs with the files as they are now.
 type Unit struct {
-	Name    string        `json:"name"`
-	Files   []string      `json:"files"`             // a change of any of them restarts it; the unit's own file among them
+	Name string `json:"name"`
+	// a change of any of them restarts it; the unit's own file among them
+	Files   []string      `json:"files"`
 	Beside  bool          `json:"beside,omitempty"`  // may be started together with its neighbours in the list
 	Timeout time.Duration `json:"timeout,omitempty"` // until it is ready; zero means two minutes
 }
@@ -113,8 +114,8 @@ func names(paths []string) string {
 	return strings.Join(list, ", ")
 }
 
-// restored reports whether all that changes is that links which were lost come back as they were when the unit was started: a
-// program that was deleted, say. That is no reason to start it anew.
+// restored reports whether all that changes is that links which were lost come back as they were when the unit was
+// started: a program that was deleted, say. That is no reason to start it anew.
 func (s *Unit) restored(h host.Host, w *Walk) bool {
 	for _, p := range w.Touched(s.Files) {
 		if _, link := w.links[p]; !link {
@@ -187,7 +188,8 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	switch current := strings.TrimSpace(string(marked)) == digest && (len(w.Touched(s.Files)) == 0 || s.restored(h, w)) && !u.NeedsReload; {
+	switch current := strings.TrimSpace(string(marked)) == digest &&
+		(len(w.Touched(s.Files)) == 0 || s.restored(h, w)) && !u.NeedsReload; {
 	case !current && u.Active != "inactive" && u.Active != "failed" && u.Active != "":
 		err = h.Restart(ctx, s.Name) // also one that is starting, with what was there before
 	case u.Active != "active":

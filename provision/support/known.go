@@ -155,7 +155,8 @@ func inWord(r rune) bool {
 // opens reports whether a value may begin after a text.
 func opens(before string) bool {
 	n := len(before)
-	if n >= 2 && before[n-2] == '\\' && strings.ContainsRune("nrt", rune(before[n-1])) || strings.HasSuffix(before, "//") {
+	if n >= 2 && before[n-2] == '\\' && strings.ContainsRune("nrt", rune(before[n-1])) ||
+		strings.HasSuffix(before, "//") {
 		return true
 	}
 	r, _ := utf8.DecodeLastRuneInString(before)

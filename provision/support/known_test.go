@@ -13,7 +13,16 @@ func TestKnownValuesAreHiddenHoweverTheyAreWritten(t *testing.T) {
 	long := "user = admin\n\tpass = \"swordfish\"\n{\nlast <line>\n"
 	phrase := strings.Repeat("correct horse battery staple ", 6) + "it's"
 	known := NewKnown([]string{long, phrase, "hunter2hunter2", "4711x", "80", "true"})
-	object := map[string]any{"spec": map[string]any{"a": "before\n" + long + "after", "b": phrase, "c": "hunter2hunter2", "d": "4711x", "e": 80, "f": true}}
+	object := map[string]any{
+		"spec": map[string]any{
+			"a": "before\n" + long + "after",
+			"b": phrase,
+			"c": "hunter2hunter2",
+			"d": "4711x",
+			"e": 80,
+			"f": true,
+		},
+	}
 	asYAML, err := yaml.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +35,8 @@ func TestKnownValuesAreHiddenHoweverTheyAreWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, text := range map[string]string{"YAML": string(asYAML), "JSON": string(asJSON), "JSON in JSON": string(inJSON), "plain": long + phrase + " hunter2hunter2 4711x"} {
+	for what, text := range map[string]string{"YAML": string(asYAML), "JSON": string(asJSON),
+		"JSON in JSON": string(inJSON), "plain": long + phrase + " hunter2hunter2 4711x"} {
 		got := known.Hide(text)
 		for _, secret := range []string{"admin", "swordfish", "last", "horse", "staple", "hunter2", "4711x", "80"} {
 			if strings.Contains(got, secret) {

@@ -6,10 +6,34 @@ import (
 )
 
 var (
-	secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "credential", "apikey", "privatekey", "accesskey", "authorization", "connectionstring"}
+	secretWords = []string{
+		"password",
+		"passwd",
+		"passphrase",
+		"secret",
+		"token",
+		"credential",
+		"apikey",
+		"privatekey",
+		"accesskey",
+		"authorization",
+		"connectionstring",
+	}
 	secretParts = []string{"key", "keys", "pass", "pwd", "pw", "pin", "dsn", "cookie"}
 	// What names with these ends hold tells where or how long, not what.
-	plainParts = []string{"file", "path", "dir", "directory", "name", "namespace", "ttl", "timeout", "duration", "expiration", "seconds"}
+	plainParts = []string{
+		"file",
+		"path",
+		"dir",
+		"directory",
+		"name",
+		"namespace",
+		"ttl",
+		"timeout",
+		"duration",
+		"expiration",
+		"seconds",
+	}
 
 	parts = pattern(`[A-Z]*[a-z0-9]+|[A-Z0-9]+`)
 	place = pattern(`^/(?:etc|var|run|usr|opt|srv|home|mnt|tmp|secrets?|config|data)/`)
@@ -34,11 +58,13 @@ func speaksOfSecrets(name string) bool {
 func secretField(name string) bool {
 	joined := strings.ToLower(strings.Join(parts().FindAllString(name, -1), ""))
 	return joined == "secret" || slices.ContainsFunc([]string{
-		"password", "passwd", "passphrase", "token", "apikey", "privatekey", "accesskey", "secretkey", "clientsecret", "credential", "credentials", "clientkeydata",
+		"password", "passwd", "passphrase", "token", "apikey", "privatekey", "accesskey", "secretkey", "clientsecret",
+		"credential", "credentials", "clientkeydata",
 	}, func(w string) bool { return strings.HasSuffix(joined, w) })
 }
 
 // plainValue reports whether a value is no secret whatever its name: a switch, or a file's place.
 func plainValue(value string) bool {
-	return value == "" || value == "true" || value == "false" || strings.HasPrefix(value, hidden) || place().MatchString(value)
+	return value == "" || value == "true" || value == "false" || strings.HasPrefix(value, hidden) ||
+		place().MatchString(value)
 }

@@ -32,11 +32,15 @@ var bearer = pattern(`(?i)((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{12,}`)
 // named are a name, what stands between, and a value, which is hidden when the name speaks of secrets.
 var named = []func() *regexp.Regexp{
 	// a flag with its value: on one line, as two items of a list of YAML, or of JSON
-	pattern(`(?m:^|[\s"'\[(,=])(--?[A-Za-z][A-Za-z0-9_.-]*)(=["']?|[ \t]+["']?|["']?[ \t]*\n[ \t]*-[ \t]+["']?|["'][ \t\n]*,[ \t\n]*["'])([^\s"'-][^\s"']*)`),
+	pattern(
+		`(?m:^|[\s"'\[(,=])(--?[A-Za-z][A-Za-z0-9_.-]*)(=["']?|[ \t]+["']?|["']?[ \t]*\n[ \t]*-[ \t]+["']?|["'][ \t\n]*,[ \t\n]*["'])([^\s"'-][^\s"']*)`,
+	),
 	// a variable of an environment
 	pattern(`\b([A-Z][A-Z0-9_]*)(=["']?)([^\s"']+)`),
 	// the same in the list of a container
-	pattern(`\bname["']?:[ \t]*["']?([A-Za-z0-9_.-]+)(["']?(?:[ \t]*\n[ \t]*|[ \t]*,[ \t\n]*)["']?value["']?:[ \t]*)("(?:[^"\\\n]|\\.)*"|[^\n"][^\n]*)`),
+	pattern(
+		`\bname["']?:[ \t]*["']?([A-Za-z0-9_.-]+)(["']?(?:[ \t]*\n[ \t]*|[ \t]*,[ \t\n]*)["']?value["']?:[ \t]*)("(?:[^"\\\n]|\\.)*"|[^\n"][^\n]*)`,
+	),
 }
 
 // pattern returns a regular expression that is compiled on first use, because most processes never use it.

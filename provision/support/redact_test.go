@@ -77,9 +77,12 @@ func TestSecretsAreHidden(t *testing.T) {
 		}
 	}
 	for _, plain := range []string{
-		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "--service-account-private-key-file=/etc/kubernetes/pki/sa.key",
-		"token bucket is full", "the bootstrap-token controller starts", "--client-key=/etc/kubernetes/pki/x.key --enable-bootstrap-token-auth=true",
-		"env:\n- name: LOG_LEVEL\n  value: debug\n", "key=default/web msg=\"pod bound\"", "- name: keyring\n  image: x\n", "level=INFO msg=starting",
+		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+		"--service-account-private-key-file=/etc/kubernetes/pki/sa.key",
+		"token bucket is full", "the bootstrap-token controller starts", "--client-key=/etc/kubernetes/pki/x.key " +
+			"--enable-bootstrap-token-auth=true",
+		"env:\n- name: LOG_LEVEL\n  value: debug\n", "key=default/web msg=\"pod " +
+			"bound\"", "- name: keyring\n  image: x\n", "level=INFO msg=starting",
 		"http://10.0.0.1:8080/x?mail=a@b.example", "ssh://git@git.example/x", "https://registry.example:5000/v2/",
 		"- -port\n- -p8080\n- -path=/x\n", "mysql -u root -P 3306", "nginx -p /etc/nginx",
 		"see me@example.com: it is ask_live_now", "the desk-job-with-a-very-long-name-indeed runs",

@@ -83,7 +83,18 @@ func Collect(ctx context.Context, h host.Host) []File {
 		}
 		c.run(ctx, "units/"+u+".txt", "systemctl", "--no-pager", "--full", "-n", "0", "status", u+".service")
 		c.run(ctx, "units/"+u+".service", "systemctl", "--no-pager", "cat", u+".service")
-		c.run(ctx, "journal/"+u+".log", "journalctl", "--no-pager", "-u", u+".service", "-n", journalLines, "-o", "short-iso")
+		c.run(
+			ctx,
+			"journal/"+u+".log",
+			"journalctl",
+			"--no-pager",
+			"-u",
+			u+".service",
+			"-n",
+			journalLines,
+			"-o",
+			"short-iso",
+		)
 	}
 	c.certificates("/etc/kubernetes/pki")
 	c.folder("manifests", "/etc/kubernetes/manifests", 0)
@@ -176,7 +187,8 @@ func (c *collector) folder(name, at string, depth int) {
 }
 
 func controlPlane(folder string) bool {
-	for _, p := range []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-", "metrics-server-"} {
+	for _, p := range []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-",
+		"metrics-server-"} {
 		if strings.HasPrefix(folder, "kube-system_"+p) {
 			return true
 		}
@@ -207,8 +219,16 @@ func (c *collector) certificates(at string) {
 				fmt.Fprintf(&text, "%s\t%v\n", path.Join(dir, n), err)
 				continue
 			}
-			fmt.Fprintf(&text, "%s\t%s\t%s\t%x\t%s\t%s\n", path.Join(dir, n), cert.Subject, cert.Issuer, cert.SerialNumber,
-				cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
+			fmt.Fprintf(
+				&text,
+				"%s\t%s\t%s\t%x\t%s\t%s\n",
+				path.Join(dir, n),
+				cert.Subject,
+				cert.Issuer,
+				cert.SerialNumber,
+				cert.NotBefore.UTC().Format(time.RFC3339),
+				cert.NotAfter.UTC().Format(time.RFC3339),
+			)
 		}
 	}
 	c.add("certificates.txt", []byte(text.String()))

@@ -23,10 +23,15 @@ func TestVersionsAreOfProgramsThatAreThere(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if want := []string{"versions/clusterctl.txt", "versions/containerd.txt", "versions/etcd.txt", "versions/runc.txt", "versions/systemd.txt"}; !slices.Equal(got, want) {
+	if want := []string{"versions/clusterctl.txt", "versions/containerd.txt", "versions/etcd.txt", "versions/runc.txt",
+		"versions/systemd.txt"}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("files %q", got)
 	}
-	for _, want := range []string{"/usr/bin/containerd --version", "/usr/sbin/runc --version", "/usr/local/bin/etcd --version"} {
+	for _, want := range []string{"/usr/bin/containerd --version", "/usr/sbin/runc " +
+		"--version", "/usr/local/bin/etcd --version"} {
 		if !slices.Contains(h.Log, want) {
 			t.Errorf("%q was not asked", want)
 		}

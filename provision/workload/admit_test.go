@@ -9,9 +9,21 @@ import (
 // The new users get the rights of the former ones, in bindings that an API server created and in no others.
 func TestDaemonsOfANewReleaseHaveTheRightsOfTheFormerOne(t *testing.T) {
 	user := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:kube-dns"}
-	o := item("rbac.authorization.k8s.io/v1", "RoleBinding", "kube-system", "system:kube-dns", map[string]any{"subjects": []any{user}})
+	o := item(
+		"rbac.authorization.k8s.io/v1",
+		"RoleBinding",
+		"kube-system",
+		"system:kube-dns",
+		map[string]any{"subjects": []any{user}},
+	)
 	o.SetLabels(map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"})
-	theirs := item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-ingress", map[string]any{"subjects": []any{user}})
+	theirs := item(
+		"rbac.authorization.k8s.io/v1",
+		"ClusterRoleBinding",
+		"",
+		"system:kube-ingress",
+		map[string]any{"subjects": []any{user}},
+	)
 	l, client := fakeLive(o, theirs)
 	for range 2 {
 		if err := l.AdmitReplicas(t.Context()); err != nil {
@@ -23,7 +35,8 @@ func TestDaemonsOfANewReleaseHaveTheRightsOfTheFormerOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := is.(*unstructured.Unstructured).Object["subjects"].([]any)
-	if len(list) != 2 || list[1].(map[string]any)["kind"] != "Group" || list[1].(map[string]any)["name"] != "system:kube-dns" {
+	if len(list) != 2 || list[1].(map[string]any)["kind"] != "Group" ||
+		list[1].(map[string]any)["name"] != "system:kube-dns" {
 		t.Errorf("bound are %v", list)
 	}
 	if is, err = client.Tracker().Get(clusterRoleBindings, "", "system:kube-ingress"); err != nil {

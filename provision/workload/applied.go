@@ -16,9 +16,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Applied finds the objects that were once applied from here, by their managers, for a state that was lost. Those that are declared have their
-// blocks' addresses. Of namespaces only those that are declared are meant: others were made for what is in them, and would go with it.
-// problems say what could not be listed.
+// Applied finds the objects that were once applied from here, by their managers, for a state that was lost. Those that
+// are declared have their blocks' addresses. Of namespaces only those that are declared are meant: others were made for
+// what is in them, and would go with it. problems say what could not be listed.
 func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Object, problems []string, err error) {
 	declared, err := Objects(c)
 	if err != nil {
@@ -46,7 +46,8 @@ func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Obj
 		at := slices.IndexFunc(declared, func(d Desired) bool {
 			own := d.reference()
 			own.Namespace = cmp.Or(own.Namespace, o.Namespace) // declared without one, an object is in the default one
-			return own.Same(o) && (d.Object.GetNamespace() != "" || o.Namespace == "" || o.Namespace == metav1.NamespaceDefault)
+			return own.Same(o) &&
+				(d.Object.GetNamespace() != "" || o.Namespace == "" || o.Namespace == metav1.NamespaceDefault)
 		})
 		switch {
 		case at >= 0 && declared[at].Keep, at < 0 && o.Kind == "Namespace", o.Kind == "Node", isInventory(o):
@@ -78,7 +79,15 @@ func applied(ctx context.Context, client metadata.Interface, k listedKind) (list
 			if slices.ContainsFunc(o.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 				return f.Manager == Manager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
 			}) {
-				list = append(list, state.Object{APIVersion: k.resource.GroupVersion().String(), Kind: k.kind, Namespace: o.Namespace, Name: o.Name})
+				list = append(
+					list,
+					state.Object{
+						APIVersion: k.resource.GroupVersion().String(),
+						Kind:       k.kind,
+						Namespace:  o.Namespace,
+						Name:       o.Name,
+					},
+				)
 			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
@@ -93,7 +102,8 @@ func (l *Live) Revision(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("prepare to ask the API for its revision: %w", err)
 	}
-	list, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).
+		List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return 0, fmt.Errorf("ask the API for its revision: %w", err)
 	}

@@ -24,10 +24,14 @@ import (
 // parallel is how many objects are looked at at a time.
 const parallel = 16
 
-// Plan compares all objects with the live ones by what a dry run of applying them gives. What
-// the API refuses is among the entries, and is a run.Refused with all of it besides. ended are the objects that were applied, are not declared any more,
-// and are not there any more either.
-func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Object) (entries []plan.Object, ended []state.Object, err error) {
+// Plan compares all objects with the live ones by what a dry run of applying them gives. What the API refuses is among
+// the entries, and is a run.Refused with all of it besides. ended are the objects that were applied, are not declared
+// any more, and are not there any more either.
+func (l *Live) Plan(
+	ctx context.Context,
+	c *config.Cluster,
+	before []state.Object,
+) (entries []plan.Object, ended []state.Object, err error) {
 	desired, err := Objects(c)
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +75,13 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 			ended = append(ended, o)
 			continue
 		}
-		entry := plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "no longer declared"}
+		entry := plan.Object{
+			Address: o.Address,
+			Kind:    o.Kind,
+			Name:    fullName(o.Namespace, o.Name),
+			Action:  plan.Remove,
+			Note:    "no longer declared",
+		}
 		if live.GetDeletionTimestamp() != nil {
 			entry.Action, entry.Note = plan.None, "no longer declared, and going already"+waitsFor(live.GetFinalizers())
 		} else if owner := others(live); owner != "" {
@@ -88,7 +98,11 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 
 // compare returns what applying an object would change. It replaces ignored fields of d with those of the live object.
 func (l *Live) compare(ctx context.Context, d *Desired, there *seen) (plan.Object, error) {
-	o := plan.Object{Address: d.Address, Kind: d.Object.GetKind(), Name: fullName(d.Object.GetNamespace(), d.Object.GetName())}
+	o := plan.Object{
+		Address: d.Address,
+		Kind:    d.Object.GetKind(),
+		Name:    fullName(d.Object.GetNamespace(), d.Object.GetName()),
+	}
 	live, err := there.get(ctx, l, d.reference())
 	if err != nil {
 		return o, err
@@ -232,9 +246,14 @@ func obsolete(desired []Desired, before []state.Object) (list []state.Object) {
 // startup is how long a cluster that has just started may refuse what it will soon accept.
 const startup = 30 * time.Second
 
-// Apply brings everything in, in order, and prunes. What the API refuses is left out, and is a run.Refused with all of it. Nothing
-// begins that depends on it.
-func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error) {
+// Apply brings everything in, in order, and prunes. What the API refuses is left out, and is a run.Refused with all of
+// it. Nothing begins that depends on it.
+func (l *Live) Apply(
+	ctx context.Context,
+	c *config.Cluster,
+	before []state.Object,
+	say func(plan.Object),
+) ([]state.Object, error) {
 	desired, err := Objects(c)
 	if err != nil {
 		return nil, err
@@ -269,7 +288,13 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 		}
 		to = alike(desired, from)
 		done, list, err := l.applyAll(ctx, desired[from:to], deadline, say)
-		applied, refused.List, again = append(applied, done...), append(refused.List, list...), append(again, those(desired[from:to], list)...)
+		applied, refused.List, again = append(
+			applied,
+			done...), append(
+			refused.List,
+			list...), append(
+			again,
+			those(desired[from:to], list)...)
 		if err != nil {
 			return kept(), err
 		}
@@ -315,8 +340,8 @@ func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
 	return list, nil
 }
 
-// others says whose an object is that was applied from here once, and has been made anew by somebody else since: then none of its
-// fields is of this manager. It is empty for what is ours, whatever its labels say: a chart writes its own.
+// others says whose an object is that was applied from here once, and has been made anew by somebody else since: then
+// none of its fields is of this manager. It is empty for what is ours, whatever its labels say: a chart writes its own.
 func others(live *unstructured.Unstructured) string {
 	var managers []string
 	for _, f := range live.GetManagedFields() {

@@ -19,11 +19,12 @@ import (
 	"clusterctl/provision/state"
 )
 
-// alike returns the end of those from an index on that may be applied at the same time: nothing among them has to be there
-// before another.
+// alike returns the end of those from an index on that may be applied at the same time: nothing among them has to be
+// there before another.
 func alike(desired []Desired, from int) int {
 	to := from + 1
-	for to < len(desired) && desired[to].Wave == desired[from].Wave && rank(desired[to].Object.GetKind()) == rank(desired[from].Object.GetKind()) {
+	for to < len(desired) && desired[to].Wave == desired[from].Wave &&
+		rank(desired[to].Object.GetKind()) == rank(desired[from].Object.GetKind()) {
 		to++
 	}
 	return to
@@ -47,8 +48,14 @@ func (t *told) end(i int) {
 	}
 }
 
-// applyAll applies objects of which none waits for another. done are those that are there, or were refused and may be there from before.
-func (l *Live) applyAll(ctx context.Context, desired []Desired, deadline time.Time, say func(plan.Object)) (done []state.Object, refused []run.Refusal, err error) {
+// applyAll applies objects of which none waits for another. done are those that are there, or were refused and may be
+// there from before.
+func (l *Live) applyAll(
+	ctx context.Context,
+	desired []Desired,
+	deadline time.Time,
+	say func(plan.Object),
+) (done []state.Object, refused []run.Refusal, err error) {
 	there, err := l.look(ctx, references(desired))
 	if err != nil {
 		there = nil // a cluster that has just started: each is asked for, for as long as that may take
@@ -99,7 +106,15 @@ func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.
 	removed := make([]bool, len(list))
 	t := told{ended: make([]bool, len(list)), tell: func(i int) {
 		if o := list[i]; removed[i] {
-			say(plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "removed"})
+			say(
+				plan.Object{
+					Address: o.Address,
+					Kind:    o.Kind,
+					Name:    fullName(o.Namespace, o.Name),
+					Action:  plan.Remove,
+					Note:    "removed",
+				},
+			)
 		}
 	}}
 	g, gctx := errgroup.WithContext(ctx)
@@ -166,9 +181,13 @@ func soon(err error) bool {
 	if !errors.As(err, &status) {
 		return true // the connection, or a kind that is not served yet
 	}
-	return apierrors.IsNotFound(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsConflict(err) ||
-		apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "service account") || strings.Contains(err.Error(), "not yet"))
+	return apierrors.IsNotFound(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsInternalError(err) ||
+		apierrors.IsConflict(err) ||
+		apierrors.IsForbidden(err) &&
+			(strings.Contains(err.Error(), "service account") || strings.Contains(err.Error(), "not yet"))
 }
 
 // prune deletes an object that is still ours.
@@ -182,7 +201,11 @@ func (l *Live) prune(ctx context.Context, o state.Object, there *seen) (bool, er
 		return false, err
 	}
 	background, uid := metav1.DeletePropagationBackground, live.GetUID()
-	err = client.Delete(ctx, o.Name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	err = client.Delete(
+		ctx,
+		o.Name,
+		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}},
+	)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("%s: remove %s %s: %w", o.Address, o.Kind, fullName(o.Namespace, o.Name), err)
 	}

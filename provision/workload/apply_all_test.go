@@ -30,12 +30,19 @@ func crowd(n int) (l *Live, c *config.Cluster, before []state.Object, asked func
 		there = append(there, o)
 		d := declared("object."+name, i, item("v1", "ConfigMap", "default", name, nil))
 		c.Objects = append(c.Objects, d)
-		before = append(before, state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, Address: d.Address})
+		before = append(
+			before,
+			state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, Address: d.Address},
+		)
 	}
 	l, client := fakeLive(there...)
-	client.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) { // the DNS service
-		return true, item("v1", "Service", a.GetNamespace(), a.(clienttesting.PatchActionImpl).Name, nil), nil
-	})
+	client.PrependReactor(
+		"patch",
+		"services",
+		func(a clienttesting.Action) (bool, runtime.Object, error) { // the DNS service
+			return true, item("v1", "Service", a.GetNamespace(), a.(clienttesting.PatchActionImpl).Name, nil), nil
+		},
+	)
 	var mu sync.Mutex
 	counts := map[string]int{}
 	client.PrependReactor("*", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -66,7 +73,8 @@ func crowd(n int) (l *Live, c *config.Cluster, before []state.Object, asked func
 	}
 }
 
-// Many objects cost a list, and a dry run each; when the same run applies them, only those that differ are asked about again.
+// Many objects cost a list, and a dry run each; when the same run applies them, only those that differ are asked about
+// again.
 func TestManyObjectsAreListedAndTriedOnce(t *testing.T) {
 	const n = 100
 	l, c, before, asked := crowd(n)
@@ -116,13 +124,18 @@ func TestAnObjectThatChangedSinceThePlanIsComparedAgain(t *testing.T) {
 	}
 }
 
-// What goes at the same time is told in the order of the configuration, and what is no longer declared goes at the same time too.
+// What goes at the same time is told in the order of the configuration, and what is no longer declared goes at the same
+// time too.
 func TestObjectsThatAreAppliedAtOnceAreToldInOrder(t *testing.T) {
 	const n = 60
 	l, c, before, asked := crowd(n)
 	c.Objects = c.Objects[:0]
 	for i := range n {
-		o := declared(fmt.Sprintf("object.n%03d", i), i, item("v1", "ConfigMap", "default", fmt.Sprintf("n%03d", i), nil))
+		o := declared(
+			fmt.Sprintf("object.n%03d", i),
+			i,
+			item("v1", "ConfigMap", "default", fmt.Sprintf("n%03d", i), nil),
+		)
 		c.Objects = append(c.Objects, o)
 	}
 	var told []string
@@ -134,7 +147,9 @@ func TestObjectsThatAreAppliedAtOnceAreToldInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(told) != 2*n || !slices.IsSorted(told[:n]) || !slices.IsSorted(told[n:]) || !strings.HasPrefix(told[0], plan.Create) || !strings.HasPrefix(told[n], plan.Remove) {
+	if len(told) != 2*n || !slices.IsSorted(told[:n]) || !slices.IsSorted(told[n:]) ||
+		!strings.HasPrefix(told[0], plan.Create) ||
+		!strings.HasPrefix(told[n], plan.Remove) {
 		t.Errorf("told was %q", told)
 	}
 	got := asked()

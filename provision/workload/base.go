@@ -56,7 +56,9 @@ func base(c *config.Cluster) ([]Desired, error) {
 			return nil, err
 		}
 		switch kind := d.Object.GetKind(); {
-		case kind == "Node", kind == "CustomResourceDefinition": // a node leaves with its machine; with a definition, all its objects would go
+		case kind == "Node",
+			kind == "CustomResourceDefinition":
+			// a node leaves with its machine; with a definition, all its objects would go
 			d.Keep = true
 		case isInventory(d.reference()): // machines leave it one by one
 			d.Keep = true
@@ -71,8 +73,8 @@ func isInventory(o state.Object) bool {
 	return o.Kind == "ConfigMap" && o.Namespace == metav1.NamespaceSystem && o.Name == inventory.Name
 }
 
-// pools says which addresses there are for services of type LoadBalancer, also that there are none any more: from a ConfigMap that is missing nothing
-// follows for services.
+// pools says which addresses there are for services of type LoadBalancer, also that there are none any more: from a
+// ConfigMap that is missing nothing follows for services.
 func pools(c *config.Cluster) (any, error) {
 	var list []daemons.Pool
 	for _, p := range c.Pools {
@@ -80,15 +82,23 @@ func pools(c *config.Cluster) (any, error) {
 	}
 	data, annotations, err := daemons.EncodePools(list)
 	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: daemons.PoolsName, Namespace: metav1.NamespaceSystem, Annotations: annotations}, Data: data}, err
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        daemons.PoolsName,
+			Namespace:   metav1.NamespaceSystem,
+			Annotations: annotations,
+		}, Data: data}, err
 }
 
 const dnsName = "kube-dns"
 
 func dnsService(c *config.Cluster) any {
 	return &corev1.Service{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metav1.ObjectMeta{Name: dnsName, Namespace: "kube-system", Labels: map[string]string{"k8s-app": dnsName, "kubernetes.io/name": "CoreDNS"}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      dnsName,
+			Namespace: "kube-system",
+			Labels:    map[string]string{"k8s-app": dnsName, "kubernetes.io/name": "CoreDNS"},
+		},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: c.ServiceIP(10).String(),
 			Ports: []corev1.ServicePort{
@@ -109,8 +119,12 @@ func ingressService(c *config.Cluster) any {
 	cfg := daemons.DefaultIngress()
 	c.Ingress.Settings.Over(&cfg)
 	return &corev1.Service{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metav1.ObjectMeta{Name: ingressName, Namespace: "kube-system", Labels: map[string]string{"k8s-app": ingressName}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      ingressName,
+			Namespace: "kube-system",
+			Labels:    map[string]string{"k8s-app": ingressName},
+		},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack),
 			Ports: []corev1.ServicePort{
@@ -140,5 +154,9 @@ func nodeLabels(m config.Machine) any {
 	if m.Has(config.RoleControlPlane) {
 		labels["node-role.kubernetes.io/control-plane"] = ""
 	}
-	return map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": m.Name, "labels": labels}}
+	return map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Node",
+		"metadata":   map[string]any{"name": m.Name, "labels": labels},
+	}
 }

@@ -41,9 +41,14 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 		return nil, errors.New("no machine has the control-plane role")
 	}
 	cfg := &rest.Config{
-		Host:            "https://" + servers[0],
-		TLSClientConfig: rest.TLSClientConfig{ServerName: "kubernetes", CAData: ca, CertData: pair.Cert, KeyData: pair.Key},
-		QPS:             -1, UserAgent: "clusterctl",
+		Host: "https://" + servers[0],
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: "kubernetes",
+			CAData:     ca,
+			CertData:   pair.Cert,
+			KeyData:    pair.Key,
+		},
+		QPS: -1, UserAgent: "clusterctl",
 		// A request that hangs is given up; watches are not used here.
 		Timeout: 30 * time.Second,
 	}

@@ -33,14 +33,20 @@ func ofWorkload(w config.Workload) ([]Desired, error) {
 	template := metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{}}
 	maps.Copy(template.Annotations, w.Annotations)
 	if len(w.Config) > 0 {
-		if err := add(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta, Data: w.Config}); err != nil {
+		if err := add(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: meta, Data: w.Config}); err != nil {
 			return nil, err
 		}
 		// Pods are made anew when what they were configured with changes.
 		template.Annotations[configDigest] = digest(w.Config)
 	}
 	replicas := int32(w.Replicas)
-	pod := corev1.PodSpec{NodeSelector: w.NodeSelector, ServiceAccountName: w.ServiceAccount, HostNetwork: w.HostNetwork, Volumes: volumes(w)}
+	pod := corev1.PodSpec{
+		NodeSelector:       w.NodeSelector,
+		ServiceAccountName: w.ServiceAccount,
+		HostNetwork:        w.HostNetwork,
+		Volumes:            volumes(w),
+	}
 	for _, c := range w.Containers {
 		built, err := container(c)
 		if err != nil {
@@ -95,7 +101,10 @@ func container(c config.Container) (corev1.Container, error) {
 		out.Env = append(out.Env, corev1.EnvVar{Name: name, Value: c.Env[name]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Ports)) {
-		out.Ports = append(out.Ports, corev1.ContainerPort{Name: name, ContainerPort: int32(c.Ports[name]), Protocol: corev1.ProtocolTCP})
+		out.Ports = append(
+			out.Ports,
+			corev1.ContainerPort{Name: name, ContainerPort: int32(c.Ports[name]), Protocol: corev1.ProtocolTCP},
+		)
 	}
 	for _, path := range slices.Sorted(maps.Keys(c.Mounts)) {
 		out.VolumeMounts = append(out.VolumeMounts, corev1.VolumeMount{Name: c.Mounts[path], MountPath: path})
@@ -166,5 +175,7 @@ func volumes(w config.Workload) (list []corev1.Volume) {
 }
 
 func configMap(name string) corev1.VolumeSource {
-	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+	return corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
+	}
 }

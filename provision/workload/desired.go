@@ -39,7 +39,14 @@ type Desired struct {
 }
 
 func (d Desired) reference() state.Object {
-	return state.Object{APIVersion: d.Object.GetAPIVersion(), Kind: d.Object.GetKind(), Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Address: d.Address, Protected: d.Protected}
+	return state.Object{
+		APIVersion: d.Object.GetAPIVersion(),
+		Kind:       d.Object.GetKind(),
+		Namespace:  d.Object.GetNamespace(),
+		Name:       d.Object.GetName(),
+		Address:    d.Address,
+		Protected:  d.Protected,
+	}
 }
 
 // Objects returns everything that is to be there, in the order in which it is applied.
@@ -65,16 +72,24 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 			return nil, fmt.Errorf("%s: %w", w.Address, err)
 		}
 		for i := range objects {
-			objects[i].Source, objects[i].Block, objects[i].After, objects[i].Protected = w.Source, w.Address, w.DependsOn, w.PreventDestroy
+			objects[i].Source, objects[i].Block, objects[i].After, objects[i].Protected = w.Source, w.Address,
+				w.DependsOn, w.PreventDestroy
 			objects[i].Ignored = ignoredOf(w.Ignored, objects[i].Object.GetKind())
 		}
 		declared = append(declared, objects...)
 	}
 	for _, ns := range wanted(declared) {
 		if !namespaces[ns] {
-			list = append(list, Desired{Address: "namespace." + ns, Keep: true, Object: &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns},
-			}}})
+			list = append(
+				list,
+				Desired{
+					Address: "namespace." + ns,
+					Keep:    true,
+					Object: &unstructured.Unstructured{Object: map[string]any{
+						"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns},
+					}},
+				},
+			)
 		}
 	}
 	list = append(list, declared...)
@@ -119,7 +134,19 @@ func wanted(list []Desired) []string {
 
 // rank puts first what others need.
 func rank(kind string) int {
-	order := []string{"Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ConfigMap", "Secret"}
+	order := []string{
+		"Namespace",
+		"CustomResourceDefinition",
+		"PriorityClass",
+		"StorageClass",
+		"ServiceAccount",
+		"ClusterRole",
+		"Role",
+		"ClusterRoleBinding",
+		"RoleBinding",
+		"ConfigMap",
+		"Secret",
+	}
 	if i := slices.Index(order, kind); i >= 0 {
 		return i
 	}
@@ -138,7 +165,10 @@ func toObject(address string, typed any) (Desired, error) {
 	}
 	delete(content, "status")
 	prune(content)
-	return Desired{Address: address, Object: &unstructured.Unstructured{Object: jsonNumbers(content).(map[string]any)}}, nil
+	return Desired{
+		Address: address,
+		Object:  &unstructured.Unstructured{Object: jsonNumbers(content).(map[string]any)},
+	}, nil
 }
 
 // prune takes out what typed structs write for fields that nobody set.

@@ -19,14 +19,16 @@ func Diff(before, after *unstructured.Unstructured) []string {
 	for _, o := range []map[string]any{a, b} {
 		delete(o, "status")
 		if m, ok := o["metadata"].(map[string]any); ok {
-			for _, k := range []string{"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"} {
+			for _, k := range []string{"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp",
+				"selfLink"} {
 				delete(m, k)
 			}
 		}
 	}
 	var lines []string
 	walk("", a, b, func(path string, old, new any) {
-		if after.GetKind() == "Secret" && (len(path) > 4 && path[:4] == "data" || len(path) > 10 && path[:10] == "stringData") {
+		if after.GetKind() == "Secret" &&
+			(len(path) > 4 && path[:4] == "data" || len(path) > 10 && path[:10] == "stringData") {
 			lines = append(lines, path+": (sensitive)")
 			return
 		}

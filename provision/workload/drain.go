@@ -65,7 +65,8 @@ func (l *Live) Uncordon(ctx context.Context, node string) error {
 }
 
 func (l *Live) schedulable(ctx context.Context, node, unschedulable string) error {
-	_, err := l.dynamic.Resource(nodes).Patch(ctx, node, types.MergePatchType, []byte(`{"spec":{"unschedulable":`+unschedulable+`}}`), metav1.PatchOptions{FieldManager: Manager})
+	_, err := l.dynamic.Resource(nodes).
+		Patch(ctx, node, types.MergePatchType, []byte(`{"spec":{"unschedulable":`+unschedulable+`}}`), metav1.PatchOptions{FieldManager: Manager})
 	return err
 }
 
@@ -160,7 +161,9 @@ func (l *Live) evict(ctx context.Context, node string) (left, error) {
 		if err != nil {
 			return now, err
 		}
-		_, err = l.dynamic.Resource(pods).Namespace(item.GetNamespace()).Create(ctx, &unstructured.Unstructured{Object: eviction}, metav1.CreateOptions{}, "eviction")
+		_, err = l.dynamic.Resource(pods).
+			Namespace(item.GetNamespace()).
+			Create(ctx, &unstructured.Unstructured{Object: eviction}, metav1.CreateOptions{}, "eviction")
 		switch {
 		case apierrors.IsTooManyRequests(err):
 			now.reason = err.Error() // a budget says: not now
@@ -204,7 +207,9 @@ func finished(pod *unstructured.Unstructured) bool {
 // Forget deletes a machine's objects: its node, with which its pods go, and the
 // endpoint of its name server.
 func (l *Live) Forget(ctx context.Context, node string) error {
-	err := l.dynamic.Resource(endpointSlices).Namespace("kube-system").Delete(ctx, dnsName+"-"+node, metav1.DeleteOptions{})
+	err := l.dynamic.Resource(endpointSlices).
+		Namespace("kube-system").
+		Delete(ctx, dnsName+"-"+node, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
@@ -215,9 +220,10 @@ func (l *Live) Forget(ctx context.Context, node string) error {
 	return err
 }
 
-// ForgetFormer deletes what there is of a node whose provider ID is one of the inventory's and another than its machine has now: the machine that it
-// stands for is not there any more, nor is what ran on it. The cluster's inventory knows the machine afterwards, so that the Node that comes gets
-// its provider ID and not the former's. It reports whether there was one.
+// ForgetFormer deletes what there is of a node whose provider ID is one of the inventory's and another than its machine
+// has now: the machine that it stands for is not there any more, nor is what ran on it. The cluster's inventory knows
+// the machine afterwards, so that the Node that comes gets its provider ID and not the former's. It reports whether
+// there was one.
 func (l *Live) ForgetFormer(ctx context.Context, node string, now inventory.Machine) (forgot bool, err error) {
 	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -227,7 +233,8 @@ func (l *Live) ForgetFormer(ctx context.Context, node string, now inventory.Mach
 		has, _, _ := unstructured.NestedString(live.Object, "spec", "providerID")
 		if forgot = strings.HasPrefix(has, inventory.Scheme) && has != now.ProviderID; forgot {
 			uid := live.GetUID()
-			err = l.dynamic.Resource(nodes).Delete(ctx, node, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			err = l.dynamic.Resource(nodes).
+				Delete(ctx, node, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return false, fmt.Errorf("delete node %s of the machine %s: %w", node, has, err)
 			}
@@ -241,7 +248,9 @@ func (l *Live) ForgetFormer(ctx context.Context, node string, now inventory.Mach
 	if err != nil {
 		return forgot, err
 	}
-	_, err = l.dynamic.Resource(configMaps).Namespace(metav1.NamespaceSystem).Patch(ctx, inventory.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
+	_, err = l.dynamic.Resource(configMaps).
+		Namespace(metav1.NamespaceSystem).
+		Patch(ctx, inventory.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return forgot, fmt.Errorf("tell the cluster's inventory of machine %s: %w", node, err)
 	}

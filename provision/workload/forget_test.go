@@ -10,16 +10,27 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// S22: of a machine that was installed anew, the cluster knows who it is before its kubelet starts, and the Node of the former is gone. A Node that is the
-// machine's own, or of another cloud, or nobody's yet, stays.
+// S22: of a machine that was installed anew, the cluster knows who it is before its kubelet starts, and the Node of the
+// former is gone. A Node that is the machine's own, or of another cloud, or nobody's yet, stays.
 func TestANodeOfAFormerMachineIsDeletedAndTheInventoryKnowsTheNewOne(t *testing.T) {
-	now := inventory.Machine{ProviderID: "clusterctl://home/new", Roles: []string{"node"}, Addresses: []string{"10.0.0.7"}}
+	now := inventory.Machine{
+		ProviderID: "clusterctl://home/new",
+		Roles:      []string{"node"},
+		Addresses:  []string{"10.0.0.7"},
+	}
 	for name, c := range map[string]struct {
 		has  string
 		gone bool
-	}{"the former's": {"clusterctl://home/old", true}, "its own": {now.ProviderID, false}, "another cloud's": {"aws:///i-1", false}, "nobody's": {"", false}} {
+	}{"the former's": {"clusterctl://home/old", true}, "its own": {now.ProviderID, false},
+		"another cloud's": {"aws:///i-1", false}, "nobody's": {"", false}} {
 		node := item("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": c.has}})
-		told := item("v1", "ConfigMap", "kube-system", inventory.Name, map[string]any{"data": map[string]any{"n": "{}", "other": "{}"}})
+		told := item(
+			"v1",
+			"ConfigMap",
+			"kube-system",
+			inventory.Name,
+			map[string]any{"data": map[string]any{"n": "{}", "other": "{}"}},
+		)
 		l, client := fakeLive(node, told)
 		forgot, err := l.ForgetFormer(t.Context(), "n", now)
 		if err != nil || forgot != c.gone {
@@ -28,7 +39,9 @@ func TestANodeOfAFormerMachineIsDeletedAndTheInventoryKnowsTheNewOne(t *testing.
 		if _, err := client.Tracker().Get(nodes, "", "n"); apierrors.IsNotFound(err) != c.gone {
 			t.Errorf("%s: of the Node is left: %v", name, err)
 		}
-		after, err := client.Resource(configMaps).Namespace("kube-system").Get(t.Context(), inventory.Name, metav1.GetOptions{})
+		after, err := client.Resource(configMaps).
+			Namespace("kube-system").
+			Get(t.Context(), inventory.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,15 +31,19 @@ const gatewayAddresses = "kube-ingress:gateway-addresses"
 // ingressUsers is the group of the ingress proxies' users, and the user that all of them shared in former releases.
 const ingressUsers = "system:kube-ingress"
 
-// gatewayAPI is what Gateways need to be there: their kinds and a class, and the right to make services where they have addresses by those.
-// The definitions are all applied before what is of their kinds, since those of a cluster have no block that could depend on others.
+// gatewayAPI is what Gateways need to be there: their kinds and a class, and the right to make services where they have
+// addresses by those. The definitions are all applied before what is of their kinds, since those of a cluster have no
+// block that could depend on others.
 func gatewayAPI(c *config.Cluster) (list []any, err error) {
 	cfg := daemons.DefaultIngress()
 	c.Ingress.Settings.Over(&cfg)
 	if cfg.GatewayAddresses == daemons.OfLoadBalancer {
 		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: ingressUsers}}
 		if c.FormerUsers { // until DropFormerRights
-			subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ingressUsers})
+			subjects = append(
+				subjects,
+				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ingressUsers},
+			)
 		}
 		list = append(list, &rbacv1.ClusterRoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
@@ -60,15 +64,19 @@ func gatewayAPI(c *config.Cluster) (list []any, err error) {
 		list = append(list, d)
 	}
 	return append(list, map[string]any{
-		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": map[string]any{"name": c.Ingress.Class},
-		"spec": map[string]any{"controllerName": gatewayController},
+		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+		"metadata": map[string]any{"name": c.Ingress.Class},
+		"spec":     map[string]any{"controllerName": gatewayController},
 	}), nil
 }
 
 func gatewayDefinitions() (list []*apiextensionsv1.CustomResourceDefinition, err error) {
 	packed, err := definitions.ReadFile("definitions/gateway-api.yaml.gz")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("gateway_api: this program was built without the definitions of Gateway API, which `make build` puts into it")
+		return nil, errors.New(
+			"gateway_api: this program was built without the definitions of Gateway API, which `make build` puts " +
+				"into it",
+		)
 	}
 	if err != nil {
 		return nil, err

@@ -16,7 +16,8 @@ func TestGatewayAPIComesWithTheClusterThatAsksForIt(t *testing.T) {
 	names := func(in *config.Ingress) (list []string, err error) {
 		all, err := workload.Objects(&config.Cluster{Name: "c", Ingress: in})
 		for _, d := range all {
-			if kind := d.Object.GetKind(); kind == "GatewayClass" || kind == "CustomResourceDefinition" || kind == "ClusterRoleBinding" {
+			if kind := d.Object.GetKind(); kind == "GatewayClass" || kind == "CustomResourceDefinition" ||
+				kind == "ClusterRoleBinding" {
 				list = append(list, kind+" "+d.Object.GetName())
 				if kind == "CustomResourceDefinition" && !d.Keep {
 					t.Errorf("%s would be pruned with all its objects", d.Object.GetName())
@@ -31,7 +32,8 @@ func TestGatewayAPIComesWithTheClusterThatAsksForIt(t *testing.T) {
 	}
 	own := &config.Ingress{Class: "web"}
 	own.Settings.Choose("gateway_addresses", daemons.OfLoadBalancer)
-	if list, err := names(own); !slices.Equal(list, []string{"ClusterRoleBinding kube-ingress:gateway-addresses"}) || err != nil {
+	if list, err := names(own); !slices.Equal(list, []string{"ClusterRoleBinding kube-ingress:gateway-addresses"}) ||
+		err != nil {
 		t.Errorf("%v, %v", list, err)
 	}
 	list, err := names(&config.Ingress{Class: "web", GatewayAPI: true})
@@ -42,7 +44,13 @@ func TestGatewayAPIComesWithTheClusterThatAsksForIt(t *testing.T) {
 		return
 	}
 	const d, of = "CustomResourceDefinition ", ".gateway.networking.k8s.io"
-	want := []string{d + "gatewayclasses" + of, d + "gateways" + of, d + "httproutes" + of, d + "referencegrants" + of, "GatewayClass web"}
+	want := []string{
+		d + "gatewayclasses" + of,
+		d + "gateways" + of,
+		d + "httproutes" + of,
+		d + "referencegrants" + of,
+		"GatewayClass web",
+	}
 	if !slices.Equal(list, want) || err != nil {
 		t.Errorf("%v, %v; want %v", list, err, want)
 	}

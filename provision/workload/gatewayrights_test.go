@@ -11,7 +11,8 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// The ingress proxies of machines that are still to be updated go on making services for Gateways until the last one is.
+// The ingress proxies of machines that are still to be updated go on making services for Gateways until the last one
+// is.
 func TestIngressProxiesOfFormerReleasesMakeServicesUntilTheyAreUpdated(t *testing.T) {
 	subjects := func(former bool) []any {
 		t.Helper()
@@ -34,7 +35,15 @@ func TestIngressProxiesOfFormerReleasesMakeServicesUntilTheyAreUpdated(t *testin
 	if len(during) != 2 || during[1].(map[string]any)["kind"] != rbacv1.UserKind || len(after) != 1 {
 		t.Fatalf("bound are %v while machines are updated, and %v afterwards", during, after)
 	}
-	l, client := fakeLive(item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", gatewayAddresses, map[string]any{"subjects": during}))
+	l, client := fakeLive(
+		item(
+			"rbac.authorization.k8s.io/v1",
+			"ClusterRoleBinding",
+			"",
+			gatewayAddresses,
+			map[string]any{"subjects": during},
+		),
+	)
 	for range 2 {
 		if err := l.DropFormerRights(t.Context()); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,11 @@ func (l *Live) listed() (kinds []listedKind, problems []string, err error) {
 }
 
 // gatherAll lists kinds, a few at a time.
-func (l *Live) gatherAll(ctx context.Context, kinds []schema.GroupVersionResource, known *support.Known) (files []support.File, problems []string) {
+func (l *Live) gatherAll(
+	ctx context.Context,
+	kinds []schema.GroupVersionResource,
+	known *support.Known,
+) (files []support.File, problems []string) {
 	files = make([]support.File, len(kinds))
 	failed := make([]error, len(kinds))
 	var g errgroup.Group
@@ -86,7 +90,11 @@ func (l *Live) gatherAll(ctx context.Context, kinds []schema.GroupVersionResourc
 }
 
 // gather lists a kind. Its file is there also with an error, with what was read until then.
-func (l *Live) gather(ctx context.Context, kind schema.GroupVersionResource, known *support.Known) (support.File, error) {
+func (l *Live) gather(
+	ctx context.Context,
+	kind schema.GroupVersionResource,
+	known *support.Known,
+) (support.File, error) {
 	var text strings.Builder
 	var failed error
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)

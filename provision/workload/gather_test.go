@@ -17,10 +17,14 @@ import (
 
 // Without a majority of the store nothing can be listed: that is said, and said once.
 func TestKindsThatCannotBeListedAreNamedOnce(t *testing.T) {
-	l, client := fakeLive(item("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": "hunter2hunter2"}}))
+	l, client := fakeLive(
+		item("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": "hunter2hunter2"}}),
+	)
 	known := support.NewKnown([]string{"hunter2hunter2"})
 	files, problems := l.gatherAll(t.Context(), []schema.GroupVersionResource{nodes, pods}, known)
-	if len(problems) != 0 || !strings.Contains(string(files[0].Content), "name: \"n\"") && !strings.Contains(string(files[0].Content), "name: n") {
+	if len(problems) != 0 ||
+		!strings.Contains(string(files[0].Content), "name: \"n\"") &&
+			!strings.Contains(string(files[0].Content), "name: n") {
 		t.Errorf("problems %q, nodes:\n%s", problems, files[0].Content)
 	}
 	if strings.Contains(string(files[0].Content), "hunter2") {
@@ -30,7 +34,10 @@ func TestKindsThatCannotBeListedAreNamedOnce(t *testing.T) {
 		return true, nil, apierrors.NewTimeoutError("the store did not answer for "+a.GetResource().Resource, 0)
 	})
 	files, problems = l.gatherAll(t.Context(), []schema.GroupVersionResource{nodes, pods}, known)
-	want := []string{"objects of 2 of 2 kinds are missing or not all there (nodes, pods): Timeout: the store did not answer for nodes"}
+	want := []string{
+		"objects of 2 of 2 kinds are missing or not all there (nodes, pods): Timeout: the store did not answer for " +
+			"nodes",
+	}
 	if !slices.Equal(problems, want) {
 		t.Errorf("problems %q, want %q", problems, want)
 	}
@@ -44,13 +51,17 @@ func TestFailuresToListAreToldApartByTheirReason(t *testing.T) {
 	var failed []error
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		kinds = append(kinds, schema.GroupVersionResource{Group: "x.io", Version: "v1", Resource: name})
-		failed = append(failed, &url.Error{Op: "Get", URL: "https://127.0.0.1/" + name, Err: errors.New("connection refused")})
+		failed = append(
+			failed,
+			&url.Error{Op: "Get", URL: "https://127.0.0.1/" + name, Err: errors.New("connection refused")},
+		)
 	}
 	failed[0] = nil
 	failed[1] = errors.New("odd (get b.x.io)")
 	want := []string{
 		"objects of 1 of 8 kinds are missing or not all there (b.x.io): odd",
-		"objects of 6 of 8 kinds are missing or not all there (c.x.io, d.x.io, e.x.io, f.x.io, g.x.io, h.x.io): connection refused",
+		"objects of 6 of 8 kinds are missing or not all there (c.x.io, d.x.io, e.x.io, f.x.io, g.x.io, h.x.io): " +
+			"connection refused",
 	}
 	if got := unlisted(kinds, failed); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)

@@ -2,7 +2,8 @@ package workload
 
 import "strings"
 
-// goingError says that an object is declared and that the one there is being deleted: what waits until it is gone makes it anew.
+// goingError says that an object is declared and that the one there is being deleted: what waits until it is gone makes
+// it anew.
 type goingError struct{ finalizers []string }
 
 func (e goingError) Error() string {

@@ -25,15 +25,27 @@ import (
 	"clusterctl/provision/state"
 )
 
-var webhooks = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+var webhooks = schema.GroupVersionResource{
+	Group:    "admissionregistration.k8s.io",
+	Version:  "v1",
+	Resource: "mutatingwebhookconfigurations",
+}
 
 type mapper struct{ *meta.DefaultRESTMapper }
 
 func (mapper) Reset() {}
 
 func fakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList", nodes: "NodeList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList", services: "ServiceList",
-		webhooks: "MutatingWebhookConfigurationList"}, objects...)
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(
+		runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{
+			pods:                                    "PodList",
+			nodes:                                   "NodeList",
+			{Version: "v1", Resource: "configmaps"}: "ConfigMapList",
+			services:                                "ServiceList",
+			webhooks:                                "MutatingWebhookConfigurationList",
+		},
+		objects...)
 	m := mapper{meta.NewDefaultRESTMapper([]schema.GroupVersion{webhooks.GroupVersion()})}
 	for _, kind := range []string{"ConfigMap", "Service", "Pod"} {
 		m.Add(schema.GroupVersionKind{Version: "v1", Kind: kind}, meta.RESTScopeNamespace)
@@ -43,12 +55,17 @@ func fakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
 	}
 	m.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
 	m.Add(webhooks.GroupVersion().WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
-	m.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, meta.RESTScopeRoot)
+	m.Add(
+		schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+		meta.RESTScopeRoot,
+	)
 	return &Live{dynamic: client, mapper: m}, client
 }
 
 func item(apiVersion, kind, namespace, name string, more map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name}}}
+	o := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name}},
+	}
 	if namespace != "" {
 		o.SetNamespace(namespace)
 	}
@@ -101,7 +118,15 @@ func TestDrainIsBounded(t *testing.T) {
 }
 
 func readyNode(status string) *unstructured.Unstructured {
-	return item("v1", "Node", "", "n", map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": status}}}})
+	return item(
+		"v1",
+		"Node",
+		"",
+		"n",
+		map[string]any{
+			"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": status}}},
+		},
+	)
 }
 
 func declared(address string, line int, o *unstructured.Unstructured) config.Object {
@@ -125,7 +150,13 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 		}
 		return true, item("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
 	})
-	crd := item("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets.x.io", map[string]any{"spec": map[string]any{"group": "x.io", "names": map[string]any{"kind": "Gadget"}}})
+	crd := item(
+		"apiextensions.k8s.io/v1",
+		"CustomResourceDefinition",
+		"",
+		"gadgets.x.io",
+		map[string]any{"spec": map[string]any{"group": "x.io", "names": map[string]any{"kind": "Gadget"}}},
+	)
 	c := &config.Cluster{Name: "home", Objects: []config.Object{
 		declared("object.good", 1, item("v1", "ConfigMap", "default", "good", nil)),
 		declared("object.crd", 2, crd),
@@ -154,49 +185,85 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 			t.Errorf("in the plan there is %+v", e)
 		}
 	}
-	for _, want := range []string{"object.bad (app.hcl:5)", "data: must be text", "object.widget (app.hcl:6)", "no such kind in x.io/v1"} {
+	for _, want := range []string{"object.bad (app.hcl:5)", "data: must be text", "object.widget " +
+		"(app.hcl:6)", "no such kind in x.io/v1"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}
 	}
 }
 
-// P07: an object that somebody else has made is neither changed nor remembered until an import block says so; what was applied before, and what the cluster
-// makes of its own accord, is.
+// P07: an object that somebody else has made is neither changed nor remembered until an import block says so; what was
+// applied before, and what the cluster makes of its own accord, is.
 func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
 	by := func(name, manager, subresource string) *unstructured.Unstructured {
 		o := item("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "theirs"}})
-		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: subresource}})
+		o.SetManagedFields(
+			[]metav1.ManagedFieldsEntry{
+				{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: subresource},
+			},
+		)
 		return o
 	}
-	l, client := fakeLive(by("theirs", "helm", ""), by("status", "kubelet", "status"), by("cluster", "kube-controller-manager", ""), by("before", "kubectl-create", ""), ours("v1", "ConfigMap", "default", "ours"))
+	l, client := fakeLive(
+		by("theirs", "helm", ""),
+		by("status", "kubelet", "status"),
+		by("cluster", "kube-controller-manager", ""),
+		by("before", "kubectl-create", ""),
+		ours("v1", "ConfigMap", "default", "ours"),
+	)
 	var written []string
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		p := a.(clienttesting.PatchActionImpl)
 		if len(p.PatchOptions.DryRun) == 0 && a.GetNamespace() == "default" {
 			written = append(written, p.Name)
 		}
-		return true, item("v1", "ConfigMap", a.GetNamespace(), p.Name, map[string]any{"data": map[string]any{"is": "ours"}}), nil
+		return true, item(
+			"v1",
+			"ConfigMap",
+			a.GetNamespace(),
+			p.Name,
+			map[string]any{"data": map[string]any{"is": "ours"}},
+		), nil
 	})
 	c := &config.Cluster{Name: "home"}
 	for i, name := range []string{"theirs", "status", "cluster", "before", "ours"} {
-		c.Objects = append(c.Objects, declared("object.v1.ConfigMap."+name, i+1, item("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "ours"}})))
+		c.Objects = append(
+			c.Objects,
+			declared(
+				"object.v1.ConfigMap."+name,
+				i+1,
+				item("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "ours"}}),
+			),
+		)
 	}
-	before := []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "before", Address: "object.v1.ConfigMap.before"}}
+	before := []state.Object{
+		{
+			APIVersion: "v1",
+			Kind:       "ConfigMap",
+			Namespace:  "default",
+			Name:       "before",
+			Address:    "object.v1.ConfigMap.before",
+		},
+	}
 	entries, _, err := l.Plan(t.Context(), c, before)
 	var refused run.Refused
 	if !errors.As(err, &refused) || len(refused.List) != 2 {
 		t.Fatalf("got %v, want two refusals", err)
 	}
 	for _, e := range entries {
-		if want := strings.HasSuffix(e.Name, "/theirs") || strings.HasSuffix(e.Name, "/status"); want != (e.Action == plan.Refused) {
+		if want := strings.HasSuffix(e.Name, "/theirs") ||
+			strings.HasSuffix(e.Name, "/status"); want != (e.Action == plan.Refused) {
 			t.Errorf("in the plan there is %+v", e)
 		}
 		if strings.HasSuffix(e.Name, "/before") && !strings.Contains(e.Note, "taken over from kubectl-create") {
 			t.Errorf("what was made anew by another is not said to be taken over: %+v", e)
 		}
 	}
-	if want := `made by helm, and was not applied from here. To take it over, write import { to = "object.v1.ConfigMap.theirs" }`; !strings.Contains(err.Error(), want) {
+	if want := `made by helm, and was not applied from here. To take it over, write import { to = "object.v1.ConfigMap.theirs" }`; !strings.Contains(
+		err.Error(),
+		want,
+	) {
 		t.Errorf("%q does not say %q", err, want)
 	}
 	applied, err := l.Apply(t.Context(), c, before, func(plan.Object) {})
@@ -208,18 +275,22 @@ func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
 		t.Error("what was refused is remembered as applied, and would be removed with its block")
 	}
 	c.Imports = []config.Import{{To: "object.v1.ConfigMap.theirs"}, {To: "object.v1.ConfigMap.status"}}
-	if entries, _, err = l.Plan(t.Context(), c, before); err != nil || !strings.Contains(entries[0].Note, "taken over from helm") {
+	if entries, _, err = l.Plan(t.Context(), c, before); err != nil ||
+		!strings.Contains(entries[0].Note, "taken over from helm") {
 		t.Errorf("with import blocks: %v, %+v", err, entries)
 	}
 }
 
 func TestAnAPIThatIsNotWellRefusesNothing(t *testing.T) {
-	for _, err := range []error{errors.New("connection refused"), apierrors.NewUnauthorized("x"), apierrors.NewTooManyRequests("x", 1), apierrors.NewInternalError(errors.New("x")), apierrors.NewServiceUnavailable("x"), nil} {
+	for _, err := range []error{errors.New("connection refused"), apierrors.NewUnauthorized("x"),
+		apierrors.NewTooManyRequests("x", 1), apierrors.NewInternalError(errors.New("x")),
+		apierrors.NewServiceUnavailable("x"), nil} {
 		if refuses(err) {
 			t.Errorf("%v is taken for a refusal", err)
 		}
 	}
-	if err := (writeError{apierrors.NewInternalError(errors.New("failed calling webhook"))}); !refuses(err) || !apierrors.IsInternalError(err) {
+	if err := (writeError{apierrors.NewInternalError(errors.New("failed calling webhook"))}); !refuses(err) ||
+		!apierrors.IsInternalError(err) {
 		t.Error("a write that fails for its object alone is not taken for a refusal")
 	}
 }
@@ -231,7 +302,9 @@ func hooked(t *testing.T) (*Live, *[]string) {
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		p := a.(clienttesting.PatchActionImpl)
 		if p.Name == "hooked" {
-			return true, nil, apierrors.NewInternalError(errors.New(`failed calling webhook "x.io": connection refused`))
+			return true, nil, apierrors.NewInternalError(
+				errors.New(`failed calling webhook "x.io": connection refused`),
+			)
 		}
 		if len(p.PatchOptions.DryRun) == 0 {
 			written = append(written, p.Name)
@@ -256,18 +329,28 @@ func TestWhatADeadWebhookKeepsOutIsNamedAndTheOthersAreApplied(t *testing.T) {
 			declared("object.hooked", 2, item("v1", "ConfigMap", "default", "hooked", nil)),
 			declared("object.last", 3, item("v1", "ConfigMap", "default", "last", nil)),
 		}}
-		before := []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "old", Address: "object.old"}}
+		before := []state.Object{
+			{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "old", Address: "object.old"},
+		}
 		entries, _, err := l.Plan(t.Context(), c, before)
 		var refused run.Refused
-		if !errors.As(err, &refused) || len(refused.List) != 1 || !strings.Contains(err.Error(), "object.hooked (app.hcl:2)") || !strings.Contains(err.Error(), "failed calling webhook") {
+		if !errors.As(err, &refused) || len(refused.List) != 1 ||
+			!strings.Contains(err.Error(), "object.hooked (app.hcl:2)") ||
+			!strings.Contains(err.Error(), "failed calling webhook") {
 			t.Fatalf("planning: %v", err)
 		}
 		p := &plan.Plan{Objects: entries}
-		if text := p.Summary(); !strings.Contains(text, "1 refused by the API") || strings.Contains(text, "No changes") {
+		if text := p.Summary(); !strings.Contains(text, "1 refused by the API") ||
+			strings.Contains(text, "No changes") {
 			t.Errorf("the plan says %q", text)
 		}
 		var events []string
-		applied, err := l.Apply(t.Context(), c, before, func(o plan.Object) { events = append(events, o.Name+" "+o.Action) })
+		applied, err := l.Apply(
+			t.Context(),
+			c,
+			before,
+			func(o plan.Object) { events = append(events, o.Name+" "+o.Action) },
+		)
 		if !errors.As(err, &refused) || len(refused.List) != 1 {
 			t.Errorf("applying: %v", err)
 		}
@@ -278,18 +361,23 @@ func TestWhatADeadWebhookKeepsOutIsNamedAndTheOthersAreApplied(t *testing.T) {
 		if !slices.Contains(events, "default/hooked refused") || !slices.Contains(events, "default/old remove") {
 			t.Errorf("said was %v", events)
 		}
-		if len(applied) != 4 { // with the DNS service; the state names also what was refused, which may be there from before
+		if len(
+			applied,
+		) != 4 { // with the DNS service; the state names also what was refused, which may be there from before
 			t.Errorf("applied are %v", applied)
 		}
 	})
 }
 
-// P05: what was applied and is no longer declared goes whoever wrote its labels; what somebody else has made anew stays, and the plan says so.
+// P05: what was applied and is no longer declared goes whoever wrote its labels; what somebody else has made anew
+// stays, and the plan says so.
 func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 	charts := ours("v1", "ConfigMap", "default", "charts")
 	charts.SetLabels(map[string]string{ManagedByLabel: "Helm"})
 	theirs := item("v1", "ConfigMap", "default", "theirs", nil)
-	theirs.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl-create", Operation: metav1.ManagedFieldsOperationUpdate}})
+	theirs.SetManagedFields(
+		[]metav1.ManagedFieldsEntry{{Manager: "kubectl-create", Operation: metav1.ManagedFieldsOperationUpdate}},
+	)
 	going := ours("v1", "ConfigMap", "default", "going")
 	_ = unstructured.SetNestedField(going.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
 	going.SetFinalizers([]string{"x.io/wait"})
@@ -299,7 +387,16 @@ func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 	})
 	var before []state.Object
 	for _, name := range []string{"charts", "theirs", "going"} {
-		before = append(before, state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, Address: "object." + name})
+		before = append(
+			before,
+			state.Object{
+				APIVersion: "v1",
+				Kind:       "ConfigMap",
+				Namespace:  "default",
+				Name:       name,
+				Address:    "object." + name,
+			},
+		)
 	}
 	c := &config.Cluster{Name: "home"}
 	entries, ended, err := l.Plan(t.Context(), c, before)
@@ -314,7 +411,8 @@ func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 	if err := p.Print(&out, plan.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ConfigMap default/theirs no longer declared, and stays: it was made anew by kubectl-create", "ConfigMap default/going no longer declared, and going already: it waits for x.io/wait"} {
+	for _, want := range []string{"ConfigMap default/theirs no longer declared, and stays: it was made anew by " +
+		"kubectl-create", "ConfigMap default/going no longer declared, and going already: it waits for x.io/wait"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &out)
 		}
@@ -329,7 +427,8 @@ func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 	}
 }
 
-// P05: a declared object that is being deleted is not there to stay: the plan says that a new one is made, and applying waits until the old one is gone.
+// P05: a declared object that is being deleted is not there to stay: the plan says that a new one is made, and applying
+// waits until the old one is gone.
 func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		going := ours("v1", "Namespace", "", "shop")
@@ -342,7 +441,11 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 			p := a.(clienttesting.PatchActionImpl)
 			_, err := client.Tracker().Get(spaces, "", "shop")
 			if p.Name == "in" && err == nil {
-				full := apierrors.NewForbidden(a.GetResource().GroupResource(), p.Name, errors.New("unable to create new content in namespace shop because it is being terminated"))
+				full := apierrors.NewForbidden(
+					a.GetResource().GroupResource(),
+					p.Name,
+					errors.New("unable to create new content in namespace shop because it is being terminated"),
+				)
 				full.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 				return true, nil, full
 			}
@@ -363,7 +466,8 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, want := range []string{"object.shop create the one that is there is being deleted: it waits for x.io/wait", "object.in create "} {
+		for i, want := range []string{"object.shop create the one that is there is being deleted: it waits for " +
+			"x.io/wait", "object.in create "} {
 			if got := entries[i].Address + " " + entries[i].Action + " " + entries[i].Note; got != want {
 				t.Errorf("entry %d is %q, want %q", i, got, want)
 			}
@@ -383,7 +487,8 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	})
 }
 
-// P07: a drain does not wait for pods that nobody ends: those of a node that is gone, or of whose kubelet nothing has been heard.
+// P07: a drain does not wait for pods that nobody ends: those of a node that is gone, or of whose kubelet nothing has
+// been heard.
 func TestDrainDoesNotWaitForPodsOfANodeThatIsGone(t *testing.T) {
 	for status, waits := range map[string]bool{"Unknown": false, "False": true, "True": true} {
 		synctest.Test(t, func(t *testing.T) {

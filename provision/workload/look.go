@@ -51,7 +51,8 @@ func (l *Live) look(ctx context.Context, objects []state.Object) (*seen, error) 
 			mu.Lock()
 			defer mu.Unlock()
 			for i := range items {
-				found.objects[state.Object{APIVersion: p.apiVersion, Kind: p.kind, Namespace: p.namespace, Name: items[i].GetName()}.Identity()] = &items[i]
+				found.objects[state.Object{APIVersion: p.apiVersion, Kind: p.kind, Namespace: p.namespace,
+					Name: items[i].GetName()}.Identity()] = &items[i]
 			}
 			found.whole[p] = whole
 			return err
@@ -60,7 +61,8 @@ func (l *Live) look(ctx context.Context, objects []state.Object) (*seen, error) 
 	return found, g.Wait()
 }
 
-// list lists all objects of a place, or, when these are many more than n, those with our label: somebody may have taken that away.
+// list lists all objects of a place, or, when these are many more than n, those with our label: somebody may have taken
+// that away.
 func (l *Live) list(ctx context.Context, p place, n int) (items []unstructured.Unstructured, whole bool, err error) {
 	client, err := l.client(schema.FromAPIVersionAndKind(p.apiVersion, p.kind), p.namespace)
 	if meta.IsNoMatchError(err) {

@@ -17,8 +17,8 @@ import (
 // packetPage is how many objects one answer has.
 const packetPage = 500
 
-// Packets reads what the API says of those that packets are between. What cannot be listed is an error: a policy that is not known would be
-// taken for one that is not there.
+// Packets reads what the API says of those that packets are between. What cannot be listed is an error: a policy that
+// is not known would be taken for one that is not there.
 func (l *Live) Packets(ctx context.Context) (*packet.Cluster, error) {
 	c := &packet.Cluster{}
 	for _, err := range []error{

@@ -10,8 +10,8 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// What is applied of pools is what the controller reads. Where there never was one there is nothing, and that there are none any more is said: a
-// ConfigMap that is missing says nothing.
+// What is applied of pools is what the controller reads. Where there never was one there is nothing, and that there are
+// none any more is said: a ConfigMap that is missing says nothing.
 func TestPoolsBecomeAConfigMap(t *testing.T) {
 	off := false
 	c := &config.Cluster{Name: "home"}
@@ -43,15 +43,29 @@ func TestPoolsBecomeAConfigMap(t *testing.T) {
 		t.Errorf("without a pool any more: %v, %v", pools, err)
 	}
 	c.Objects = []config.Object{{Address: "object.own", Content: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": daemons.PoolsName, "namespace": "kube-system"}, "data": map[string]any{"office": `{"addresses":["10.0.0.7"]}`}}}}
+		"metadata": map[string]any{
+			"name":      daemons.PoolsName,
+			"namespace": "kube-system",
+		}, "data": map[string]any{"office": `{"addresses":["10.0.0.7"]}`}}}}
 	if pools, err := daemons.ReadPools(found()); err != nil || len(pools) != 1 {
 		t.Errorf("with one of one's own: %v, %v", pools, err)
 	}
 	c.Objects = nil
 	c.Pools = []config.Pool{{Pool: daemons.Pool{Name: "office", Addresses: []string{"10.0.0.10-10.0.0.20"}}},
-		{Pool: daemons.Pool{Name: "edge", Addresses: []string{"fd00::/120"}, AutoAssign: &off, Namespaces: []string{"shop"}, Interfaces: []string{"eth1"}}}}
+		{
+			Pool: daemons.Pool{
+				Name:       "edge",
+				Addresses:  []string{"fd00::/120"},
+				AutoAssign: &off,
+				Namespaces: []string{"shop"},
+				Interfaces: []string{"eth1"},
+			},
+		}}
 	pools, err := daemons.ReadPools(found())
-	if err != nil || len(pools) != 2 || pools[0].Name != "edge" || *pools[0].AutoAssign || pools[0].Interfaces[0] != "eth1" || pools[1].Name != "office" || pools[1].AutoAssign != nil {
+	if err != nil || len(pools) != 2 || pools[0].Name != "edge" || *pools[0].AutoAssign ||
+		pools[0].Interfaces[0] != "eth1" ||
+		pools[1].Name != "office" ||
+		pools[1].AutoAssign != nil {
 		t.Errorf("%+v, %v", pools, err)
 	}
 }

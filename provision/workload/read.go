@@ -8,7 +8,10 @@ import (
 
 // Read returns an object as the cluster has it, nil when there is none.
 func (l *Live) Read(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
-	live, err := l.get(ctx, state.Object{Address: "data", APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name})
+	live, err := l.get(
+		ctx,
+		state.Object{Address: "data", APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name},
+	)
 	if err != nil || live == nil {
 		return nil, err
 	}

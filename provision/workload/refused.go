@@ -29,7 +29,12 @@ func (l *Live) dryRun(ctx context.Context, d Desired) (*unstructured.Unstructure
 }
 
 // write applies an object. Its errors are marked as those of a write.
-func (l *Live) write(ctx context.Context, client dynamic.ResourceInterface, d Desired, dryRun ...string) (*unstructured.Unstructured, error) {
+func (l *Live) write(
+	ctx context.Context,
+	client dynamic.ResourceInterface,
+	d Desired,
+	dryRun ...string,
+) (*unstructured.Unstructured, error) {
 	object := d.Object
 	// The version makes the write fail if an ignored field changed after it was copied from the live object.
 	if d.version != "" && len(dryRun) == 0 {
@@ -64,8 +69,9 @@ func (l *Live) try(ctx context.Context, d Desired, there *seen) (plan.Object, er
 // errWrite marks what the API said to a write, in a dry run or not, rather than to a read.
 var errWrite = errors.New("write")
 
-// refuses reports whether an error is the API's word on an object, rather than on how the API itself is. That a write fails with 5xx
-// where the object could be read just before is the object's own trouble: a webhook that is asked about it does not answer.
+// refuses reports whether an error is the API's word on an object, rather than on how the API itself is. That a write
+// fails with 5xx where the object could be read just before is the object's own trouble: a webhook that is asked about
+// it does not answer.
 func refuses(err error) bool {
 	if meta.IsNoMatchError(err) || errors.As(err, new(foreignError)) {
 		return true
@@ -118,7 +124,14 @@ func refusal(d Desired, err error) run.Refusal {
 	if unknown {
 		err = errors.New("there is no such kind in " + d.Object.GetAPIVersion())
 	}
-	return run.Refusal{Address: d.Address, Source: d.Source, Kind: d.Object.GetKind(), Name: fullName(d.Object.GetNamespace(), d.Object.GetName()), Unknown: unknown, Err: err}
+	return run.Refusal{
+		Address: d.Address,
+		Source:  d.Source,
+		Kind:    d.Object.GetKind(),
+		Name:    fullName(d.Object.GetNamespace(), d.Object.GetName()),
+		Unknown: unknown,
+		Err:     err,
+	}
 }
 
 func said(list []found) (r run.Refused) {
@@ -144,14 +157,16 @@ func awaits(d Desired, err error, changing map[key]bool) bool {
 		return true
 	}
 	priority, _, _ := unstructured.NestedString(d.Object.Object, "spec", "priorityClassName")
-	return changing[key{"ServiceAccount", d.Object.GetNamespace(), account}] || changing[key{"PriorityClass", "", priority}]
+	return changing[key{"ServiceAccount", d.Object.GetNamespace(), account}] ||
+		changing[key{"PriorityClass", "", priority}]
 }
 
 // those are the objects of a list that refusals are about.
 func those(desired []Desired, list []run.Refusal) (about []Desired) {
 	for _, d := range desired {
 		if slices.ContainsFunc(list, func(r run.Refusal) bool {
-			return r.Address == d.Address && r.Kind == d.Object.GetKind() && r.Name == fullName(d.Object.GetNamespace(), d.Object.GetName())
+			return r.Address == d.Address && r.Kind == d.Object.GetKind() &&
+				r.Name == fullName(d.Object.GetNamespace(), d.Object.GetName())
 		}) {
 			about = append(about, d)
 		}
@@ -159,9 +174,15 @@ func those(desired []Desired, list []run.Refusal) (about []Desired) {
 	return about
 }
 
-// retry tries once more what was refused before other objects were made and taken away: a service's node port was its predecessor's, a webhook or a
-// policy was not there yet. It returns what is refused still, which has been said already.
-func (l *Live) retry(ctx context.Context, refused []Desired, list []run.Refusal, say func(plan.Object)) ([]Desired, []run.Refusal, error) {
+// retry tries once more what was refused before other objects were made and taken away: a service's node port was its
+// predecessor's, a webhook or a policy was not there yet. It returns what is refused still, which has been said
+// already.
+func (l *Live) retry(
+	ctx context.Context,
+	refused []Desired,
+	list []run.Refusal,
+	say func(plan.Object),
+) ([]Desired, []run.Refusal, error) {
 	if len(refused) == 0 {
 		return refused, list, nil
 	}

@@ -17,8 +17,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P05: what is refused because of what the same run makes after it, or takes away last, is tried again then: a service that is renamed
-// and keeps its node port, and a configuration whose webhook comes later in the list. What is refused for good is said once.
+// P05: what is refused because of what the same run makes after it, or takes away last, is tried again then: a service
+// that is renamed and keeps its node port, and a configuration whose webhook comes later in the list. What is refused
+// for good is said once.
 func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := fakeLive(ours("v1", "ConfigMap", "default", "old"))
@@ -43,7 +44,9 @@ func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
 			declared("object.d", 4, item("v1", "Pod", "default", "d", nil)),
 			declared("object.after", 5, item("v1", "ConfigMap", "default", "after", nil)),
 		}}
-		before := []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "old", Address: "object.old"}}
+		before := []state.Object{
+			{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "old", Address: "object.old"},
+		}
 		var events []string
 		say := func(o plan.Object) { events = append(events, o.Name+" "+o.Action) }
 		applied, err := l.Apply(t.Context(), c, before, say)
@@ -66,8 +69,14 @@ func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
 		c.Objects = c.Objects[1:2]
 		c.Objects[0].Block = "object.early"
 		delete(there, "early")
-		c.Objects = append(c.Objects, declared("object.d", 4, item("v1", "Pod", "default", "d", nil)), declared("object.after", 5, item("v1", "ConfigMap", "default", "after", nil)))
-		c.Objects[1].Block, c.Objects[2].Block, c.Objects[2].DependsOn = "object.d", "object.after", []string{"object.early"}
+		c.Objects = append(
+			c.Objects,
+			declared("object.d", 4, item("v1", "Pod", "default", "d", nil)),
+			declared("object.after", 5, item("v1", "ConfigMap", "default", "after", nil)),
+		)
+		c.Objects[1].Block, c.Objects[2].Block, c.Objects[2].DependsOn = "object.d", "object.after", []string{
+			"object.early",
+		}
 		delete(there, "d")
 		if _, err := l.Apply(t.Context(), c, nil, say); err != nil {
 			t.Errorf("with a wave that waits: %v", err)

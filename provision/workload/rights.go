@@ -26,9 +26,9 @@ var (
 )
 
 // AdmitReplicas adds the groups of the daemons' users, which differ from machine to machine, to the bindings of
-// config.FormerUsers. API servers of the former release have no other rights for these users, and a machine that is rolled
-// back runs daemons of the former release with the new credentials. DropFormerRights deletes the bindings. A daemon's group
-// and its former user have the same name.
+// config.FormerUsers. API servers of the former release have no other rights for these users, and a machine that is
+// rolled back runs daemons of the former release with the new credentials. DropFormerRights deletes the bindings. A
+// daemon's group and its former user have the same name.
 func (l *Live) AdmitReplicas(ctx context.Context) error {
 	for _, name := range config.FormerUsers {
 		for _, bindings := range l.bindings() {
@@ -85,8 +85,8 @@ func (l *Live) bindings() []dynamic.ResourceInterface {
 	}
 }
 
-// changeSubjects replaces the subjects of a binding with those that change returns. A binding that does not exist is not
-// created. A binding that somebody else changes meanwhile is an error of the reason Conflict.
+// changeSubjects replaces the subjects of a binding with those that change returns. A binding that does not exist is
+// not created. A binding that somebody else changes meanwhile is an error of the reason Conflict.
 func changeSubjects(ctx context.Context, bindings dynamic.ResourceInterface, name string,
 	change func(o *unstructured.Unstructured, subjects []any) []any) error {
 	o, err := bindings.Get(ctx, name, metav1.GetOptions{})
@@ -122,8 +122,8 @@ func isSubject(kind, name string) func(subject any) bool {
 	}
 }
 
-// metricsService is the name of the APIService of the metrics API. metricsServer is the value of its managed-by label if
-// the cluster's own metrics server registered it.
+// metricsService is the name of the APIService of the metrics API. metricsServer is the value of its managed-by label
+// if the cluster's own metrics server registered it.
 const metricsService, metricsServer = "v1beta1.metrics.k8s.io", "metrics-server"
 
 // dropFormerBundle removes the caBundle that metrics servers of former releases set for API servers of those releases.

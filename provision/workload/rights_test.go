@@ -21,7 +21,13 @@ func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 		item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil),
 		made("RoleBinding", "kube-system", "system:kube-network"),
 	)
-	registered := item("apiregistration.k8s.io/v1", "APIService", "", metricsService, map[string]any{"spec": map[string]any{"caBundle": "Y2E="}})
+	registered := item(
+		"apiregistration.k8s.io/v1",
+		"APIService",
+		"",
+		metricsService,
+		map[string]any{"spec": map[string]any{"caBundle": "Y2E="}},
+	)
 	registered.SetLabels(map[string]string{"app.kubernetes.io/managed-by": metricsServer})
 	if err := client.Tracker().Add(registered); err != nil {
 		t.Fatal(err)

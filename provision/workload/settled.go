@@ -21,10 +21,11 @@ import (
 	"clusterctl/provision/state"
 )
 
-// settled is which objects were as declared when they were last looked at. One that is declared as it was, and has not been written since,
-// needs no dry run: nothing would come of it. Within one run that is all; a file carries it to the next one, where the API may have changed
-// meanwhile. So nothing is carried on where webhooks or policies have a say, nor from one version of the API server to another, nor
-// of kinds that are defined in the cluster. Secrets are left out, of whose content not even a digest is kept.
+// settled is which objects were as declared when they were last looked at. One that is declared as it was, and has not
+// been written since, needs no dry run: nothing would come of it. Within one run that is all; a file carries it to the
+// next one, where the API may have changed meanwhile. So nothing is carried on where webhooks or policies have a say,
+// nor from one version of the API server to another, nor of kinds that are defined in the cluster. Secrets are left
+// out, of whose content not even a digest is kept.
 type settled struct {
 	path    string                         // of the file; empty: nothing is carried on
 	version func() (git string, err error) // of the API server
@@ -37,7 +38,8 @@ type settled struct {
 	wrote bool // something was added to now
 }
 
-// Remember names the file that carries from one run to the next what needs no second look. Losing it costs time and nothing else.
+// Remember names the file that carries from one run to the next what needs no second look. Losing it costs time and
+// nothing else.
 func (l *Live) Remember(path string) { l.settled.path = path }
 
 // open reads the file, and what of the API decides whether it holds.
@@ -57,7 +59,12 @@ func (s *settled) open(ctx context.Context, l *Live) {
 }
 
 // interfering are kinds by which others change or refuse what is written.
-var interfering = []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding"}
+var interfering = []string{
+	"MutatingWebhookConfiguration",
+	"ValidatingWebhookConfiguration",
+	"MutatingAdmissionPolicyBinding",
+	"ValidatingAdmissionPolicyBinding",
+}
 
 // interfered reports whether others may have a say in what comes of a write, or whether that is not known.
 func (l *Live) interfered(ctx context.Context) bool {
@@ -71,7 +78,9 @@ func (l *Live) interfered(ctx context.Context) bool {
 			if err != nil {
 				return err
 			}
-			list, err := l.dynamic.Resource(mappings[0].Resource).List(ctx, metav1.ListOptions{Limit: 1}) // all versions show the same objects
+			list, err := l.dynamic.Resource(mappings[0].Resource).
+				List(ctx, metav1.ListOptions{Limit: 1})
+				// all versions show the same objects
 			if err == nil && len(list.Items) > 0 {
 				err = errInterfered
 			}
@@ -129,7 +138,10 @@ func (s *settled) carry(d Desired, live *unstructured.Unstructured) {
 }
 
 func nameOf(d Desired) string {
-	return strings.Join([]string{d.Object.GetAPIVersion(), d.Object.GetKind(), d.Object.GetNamespace(), d.Object.GetName()}, " ")
+	return strings.Join(
+		[]string{d.Object.GetAPIVersion(), d.Object.GetKind(), d.Object.GetNamespace(), d.Object.GetName()},
+		" ",
+	)
 }
 
 // digest is of what is declared, of what there is, and of the API; empty for what is not carried on.
@@ -145,7 +157,8 @@ func (s *settled) digest(d Desired, live *unstructured.Unstructured) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:18])
 }
 
-// save writes the file, when there is something new. What was not looked at this time is not forgotten: a run may be about a part.
+// save writes the file, when there is something new. What was not looked at this time is not forgotten: a run may be
+// about a part.
 func (s *settled) save() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// A run tries nothing that the one before it found to be as declared, unless something that decides what comes of it has changed since.
+// A run tries nothing that the one before it found to be as declared, unless something that decides what comes of it
+// has changed since.
 func TestWhatIsAsItWasIsNotTriedAgain(t *testing.T) {
 	const n = 20
 	update := func(t *testing.T, l *Live, o *unstructured.Unstructured) {

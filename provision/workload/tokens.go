@@ -26,33 +26,51 @@ type Token struct {
 // String is the token as it is written: whoever has it may use it.
 func (t Token) String() string { return t.ID + "." + t.Secret }
 
-// NodeTokens is the group of tokens with which nodes join, kubeadm's: it may ask for nodes' certificates, which are approved.
+// NodeTokens is the group of tokens with which nodes join, kubeadm's: it may ask for nodes' certificates, which are
+// approved.
 const NodeTokens = "system:bootstrappers:kubeadm:default-node-token"
 
 const tokenPrefix = "bootstrap-token-"
 
 var (
 	secretsGVR  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	bindingsGVR = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}
+	bindingsGVR = schema.GroupVersionResource{
+		Group:    "rbac.authorization.k8s.io",
+		Version:  "v1",
+		Resource: "clusterrolebindings",
+	}
 )
 
-// joining are what lets nodes join by tokens, under kubeadm's names. They are made with the first token: a cluster that hands none out
-// has nobody who may ask.
+// joining are what lets nodes join by tokens, under kubeadm's names. They are made with the first token: a cluster that
+// hands none out has nobody who may ask.
 var joining = []struct{ name, role, group string }{
 	{"kubeadm:kubelet-bootstrap", "system:node-bootstrapper", NodeTokens},
-	{"kubeadm:node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", NodeTokens},
-	{"kubeadm:node-autoapprove-certificate-rotation", "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},
+	{
+		"kubeadm:node-autoapprove-bootstrap",
+		"system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+		NodeTokens,
+	},
+	{
+		"kubeadm:node-autoapprove-certificate-rotation",
+		"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+		"system:nodes",
+	},
 }
 
 // CreateToken makes a token good.
 func (l *Live) CreateToken(ctx context.Context, t Token) error {
 	for _, j := range joining {
 		binding := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": j.name},
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+			"metadata": map[string]any{"name": j.name},
 			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": j.role},
-			"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": j.group}},
+			"subjects": []any{
+				map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": j.group},
+			},
 		}}
-		if _, err := l.dynamic.Resource(bindingsGVR).Create(ctx, binding, metav1.CreateOptions{FieldManager: Manager}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := l.dynamic.Resource(bindingsGVR).Create(ctx, binding,
+			metav1.CreateOptions{FieldManager: Manager}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("let nodes join by tokens: %w", err)
 		}
 	}
@@ -65,7 +83,8 @@ func (l *Live) CreateToken(ctx context.Context, t Token) error {
 			"usage-bootstrap-authentication": []byte("true"), "usage-bootstrap-signing": []byte("true"),
 		},
 	}
-	for key, value := range map[string]string{"description": t.Description, "auth-extra-groups": strings.Join(t.Groups, ",")} {
+	for key, value := range map[string]string{"description": t.Description,
+		"auth-extra-groups": strings.Join(t.Groups, ",")} {
 		if value != "" {
 			secret.Data[key] = []byte(value)
 		}
@@ -77,7 +96,9 @@ func (l *Live) CreateToken(ctx context.Context, t Token) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.dynamic.Resource(secretsGVR).Namespace(metav1.NamespaceSystem).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: Manager})
+	_, err = l.dynamic.Resource(secretsGVR).
+		Namespace(metav1.NamespaceSystem).
+		Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: Manager})
 	if err != nil {
 		return fmt.Errorf("create the token %s: %w", t.ID, err)
 	}
@@ -86,7 +107,9 @@ func (l *Live) CreateToken(ctx context.Context, t Token) error {
 
 // Tokens returns those that there are, also those that have expired.
 func (l *Live) Tokens(ctx context.Context) (list []Token, err error) {
-	found, err := l.dynamic.Resource(secretsGVR).Namespace(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
+	found, err := l.dynamic.Resource(secretsGVR).
+		Namespace(metav1.NamespaceSystem).
+		List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
 	if err != nil {
 		return nil, fmt.Errorf("list the tokens: %w", err)
 	}
@@ -95,7 +118,11 @@ func (l *Live) Tokens(ctx context.Context) (list []Token, err error) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &secret); err != nil {
 			return nil, fmt.Errorf("read the token %s: %w", item.GetName(), err)
 		}
-		t := Token{ID: string(secret.Data["token-id"]), Secret: string(secret.Data["token-secret"]), Description: string(secret.Data["description"])}
+		t := Token{
+			ID:          string(secret.Data["token-id"]),
+			Secret:      string(secret.Data["token-secret"]),
+			Description: string(secret.Data["description"]),
+		}
 		for _, g := range strings.Split(string(secret.Data["auth-extra-groups"]), ",") {
 			if g = strings.TrimSpace(g); g != "" {
 				t.Groups = append(t.Groups, g)
@@ -113,7 +140,8 @@ func (l *Live) Tokens(ctx context.Context) (list []Token, err error) {
 
 // DeleteToken takes a token back.
 func (l *Live) DeleteToken(ctx context.Context, id string) error {
-	if err := l.dynamic.Resource(secretsGVR).Namespace(metav1.NamespaceSystem).Delete(ctx, tokenPrefix+id, metav1.DeleteOptions{}); err != nil {
+	if err := l.dynamic.Resource(secretsGVR).Namespace(metav1.NamespaceSystem).Delete(ctx, tokenPrefix+id,
+		metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the token %s: %w", id, err)
 	}
 	return nil

@@ -35,7 +35,16 @@ func unlisted(kinds []schema.GroupVersionResource, failed []error) (problems []s
 		if more := len(of) - namedMost; more > 0 {
 			some += fmt.Sprintf(" and %d more", more)
 		}
-		problems = append(problems, fmt.Sprintf("objects of %d of %d kinds are missing or not all there (%s): %s", len(of), len(kinds), some, texts[reason]))
+		problems = append(
+			problems,
+			fmt.Sprintf(
+				"objects of %d of %d kinds are missing or not all there (%s): %s",
+				len(of),
+				len(kinds),
+				some,
+				texts[reason],
+			),
+		)
 	}
 	return problems
 }

@@ -10,11 +10,17 @@ func TestWhatDependsOnSomethingIsAppliedAfterIt(t *testing.T) {
 	object := func(block, namespace, name string, after ...string) config.Object {
 		return config.Object{
 			Address: "object.v1." + namespace + "/" + name, Block: block, DependsOn: after,
-			Content: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": namespace}},
+			Content: map[string]any{
+				"apiVersion": "v1",
+				"kind":       "ConfigMap",
+				"metadata":   map[string]any{"name": name, "namespace": namespace},
+			},
 		}
 	}
 	first := web
-	first.Name, first.Address, first.DependsOn = "first", `module.shop.workload.first["a"]`, []string{"object.v1.ConfigMap.middle"}
+	first.Name, first.Address, first.DependsOn = "first", `module.shop.workload.first["a"]`, []string{
+		"object.v1.ConfigMap.middle",
+	}
 	list, err := Objects(&config.Cluster{
 		Workloads: []config.Workload{first},
 		Objects: []config.Object{

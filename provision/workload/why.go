@@ -27,17 +27,27 @@ func (l *Live) why(ctx context.Context, live *unstructured.Unstructured) string 
 	if err != nil {
 		return ""
 	}
-	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels}), Limit: mostPods})
+	list, err := client.List(
+		ctx,
+		metav1.ListOptions{
+			LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels}),
+			Limit:         mostPods,
+		},
+	)
 	if err != nil {
 		return ""
 	}
 	// What came last is what is waited for.
 	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int {
-		return cmp.Or(b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
+		return cmp.Or(
+			b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time),
+			cmp.Compare(a.GetName(), b.GetName()),
+		)
 	})
 	for _, item := range list.Items {
 		var pod corev1.Pod
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &pod) != nil || pod.DeletionTimestamp != nil {
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &pod) != nil ||
+			pod.DeletionTimestamp != nil {
 			continue
 		}
 		if reason := held(&pod); reason != "" {
@@ -60,7 +70,9 @@ func held(pod *corev1.Pod) string {
 		case t != nil:
 			return fmt.Sprintf("has container %s in %s, it ended with %d", s.Name, w.Reason, t.ExitCode)
 		default:
-			return oneLine(strings.TrimSuffix(fmt.Sprintf("has container %s in %s: %s", s.Name, w.Reason, w.Message), ": "))
+			return oneLine(
+				strings.TrimSuffix(fmt.Sprintf("has container %s in %s: %s", s.Name, w.Reason, w.Message), ": "),
+			)
 		}
 	}
 	return ""

@@ -21,9 +21,24 @@ func TestThePlanSaysWhichServicesLoseTheirAddresses(t *testing.T) {
 	there := ours("v1", "ConfigMap", "kube-system", daemons.PoolsName)
 	there.Object["data"] = pools("10.0.0.10-10.0.0.20")["data"]
 	balanced := func(name, address string) *unstructured.Unstructured {
-		return item("v1", "Service", "shop", name, map[string]any{"status": map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": address}}}}})
+		return item(
+			"v1",
+			"Service",
+			"shop",
+			name,
+			map[string]any{
+				"status": map[string]any{
+					"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": address}}},
+				},
+			},
+		)
 	}
-	l, client := fakeLive(there, balanced("web", "10.0.0.19"), balanced("api", "10.0.0.11"), balanced("theirs", "192.0.2.1"))
+	l, client := fakeLive(
+		there,
+		balanced("web", "10.0.0.19"),
+		balanced("api", "10.0.0.11"),
+		balanced("theirs", "192.0.2.1"),
+	)
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		p := a.(clienttesting.PatchActionImpl)
 		applied := &unstructured.Unstructured{}
@@ -34,7 +49,19 @@ func TestThePlanSaysWhichServicesLoseTheirAddresses(t *testing.T) {
 	})
 	noted := func(c *config.Cluster) string {
 		t.Helper()
-		entries, _, err := l.Plan(t.Context(), c, []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: daemons.PoolsName, Address: "cluster.home"}})
+		entries, _, err := l.Plan(
+			t.Context(),
+			c,
+			[]state.Object{
+				{
+					APIVersion: "v1",
+					Kind:       "ConfigMap",
+					Namespace:  "kube-system",
+					Name:       daemons.PoolsName,
+					Address:    "cluster.home",
+				},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,11 +72,15 @@ func TestThePlanSaysWhichServicesLoseTheirAddresses(t *testing.T) {
 		}
 		return ""
 	}
-	smaller := &config.Cluster{Name: "home", Pools: []config.Pool{{Pool: daemons.Pool{Name: "office", Addresses: []string{"10.0.0.10-10.0.0.15"}}}}}
+	smaller := &config.Cluster{
+		Name:  "home",
+		Pools: []config.Pool{{Pool: daemons.Pool{Name: "office", Addresses: []string{"10.0.0.10-10.0.0.15"}}}},
+	}
 	if got, want := noted(smaller), "change: services lose their addresses: shop/web (10.0.0.19)"; got != want {
 		t.Errorf("a smaller pool: %q, want %q", got, want)
 	}
-	if got, want := noted(&config.Cluster{Name: "home", HadPools: true}), "change: services lose their addresses: shop/api (10.0.0.11), shop/web (10.0.0.19)"; got != want {
+	if got, want := noted(&config.Cluster{Name: "home", HadPools: true}), "change: services lose their addresses: "+
+		"shop/api (10.0.0.11), shop/web (10.0.0.19)"; got != want {
 		t.Errorf("no pool any more: %q, want %q", got, want)
 	}
 }

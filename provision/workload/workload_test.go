@@ -16,10 +16,18 @@ var web = config.Workload{
 	Address: "workload.web",
 	Name:    "web", Namespace: "shop", Replicas: 3, Config: map[string]string{"index.html": "hi"},
 	Containers: []config.Container{{
-		Name: "web", Image: "clusterctl.local/web:1", Ports: map[string]int{"http": 8080}, Requests: map[string]string{"cpu": "100m"},
-		Env: map[string]string{"B": "2", "A": "1"}, Mounts: map[string]string{"/www": "config"}, Readiness: &config.Probe{HTTP: "/", Port: "http"},
+		Name: "web", Image: "clusterctl.local/web:1", Ports: map[string]int{"http": 8080},
+		Requests: map[string]string{"cpu": "100m"},
+		Env: map[string]string{
+			"B": "2",
+			"A": "1",
+		}, Mounts: map[string]string{"/www": "config"}, Readiness: &config.Probe{HTTP: "/", Port: "http"},
 	}},
-	Service: &config.Service{Type: "NodePort", Ports: map[string]int{"http": 80}, NodePorts: map[string]int{"http": 30080}},
+	Service: &config.Service{
+		Type:      "NodePort",
+		Ports:     map[string]int{"http": 80},
+		NodePorts: map[string]int{"http": 30080},
+	},
 }
 
 const wantDeployment = `apiVersion: apps/v1
@@ -127,13 +135,34 @@ func object(kind string, fields map[string]any) *unstructured.Unstructured {
 }
 
 func TestDiffNamesFieldsAndHidesSecrets(t *testing.T) {
-	before := object("Deployment", map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "spec": map[string]any{"replicas": int64(2), "list": []any{map[string]any{"name": "web", "image": "a"}}}})
-	after := object("Deployment", map[string]any{"metadata": map[string]any{"resourceVersion": "2"}, "spec": map[string]any{"replicas": int64(3), "list": []any{map[string]any{"name": "web", "image": "b"}}}})
+	before := object(
+		"Deployment",
+		map[string]any{
+			"metadata": map[string]any{"resourceVersion": "1"},
+			"spec": map[string]any{
+				"replicas": int64(2),
+				"list":     []any{map[string]any{"name": "web", "image": "a"}},
+			},
+		},
+	)
+	after := object(
+		"Deployment",
+		map[string]any{
+			"metadata": map[string]any{"resourceVersion": "2"},
+			"spec": map[string]any{
+				"replicas": int64(3),
+				"list":     []any{map[string]any{"name": "web", "image": "b"}},
+			},
+		},
+	)
 	want := []string{`spec.list[web].image: "a" → "b"`, "spec.replicas: 2 → 3"}
 	if got := Diff(before, after); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	got := Diff(object("Secret", map[string]any{"data": map[string]any{"password": "b2xk"}}), object("Secret", map[string]any{"data": map[string]any{"password": "bmV3"}}))
+	got := Diff(
+		object("Secret", map[string]any{"data": map[string]any{"password": "b2xk"}}),
+		object("Secret", map[string]any{"data": map[string]any{"password": "bmV3"}}),
+	)
 	if !slices.Equal(got, []string{"data.password: (sensitive)"}) {
 		t.Errorf("a secret is shown: %q", got)
 	}
@@ -143,7 +172,12 @@ func TestUnhealthySaysWhatIsMissing(t *testing.T) {
 	deployment := func(generation, observed, updated, available int64) *unstructured.Unstructured {
 		return object("Deployment", map[string]any{
 			"metadata": map[string]any{"generation": generation}, "spec": map[string]any{"replicas": int64(2)},
-			"status": map[string]any{"observedGeneration": observed, "replicas": updated, "updatedReplicas": updated, "availableReplicas": available},
+			"status": map[string]any{
+				"observedGeneration": observed,
+				"replicas":           updated,
+				"updatedReplicas":    updated,
+				"availableReplicas":  available,
+			},
 		})
 	}
 	for want, d := range map[string]*unstructured.Unstructured{

@@ -9,21 +9,54 @@ import (
 
 // readers are where the fields of a daemon's configuration have to be read; nothing: by any daemon.
 var readers = map[string][]string{
-	"Etcd": {"../../cmd/etcd"}, "APIServer": {"../../daemons/apiserver"}, "Scheduler": {"../../daemons/scheduler"}, "ControllerManager": {"../../daemons/controllers"},
-	"DNS": {"../../daemons/dns"}, "Kubelet": {"../../daemons/kubelet", "../../cmd/clusterctl"}, "KubeletFile": {"../../daemons/kubelet"},
-	"KubeletAuthentication": {"../../daemons/kubelet"}, "KubeletAuthorization": {"../../daemons/kubelet"}, "Proxy": {"../../daemons/proxy"},
-	"Network": {"../../daemons/network"}, "Address": {"../../daemons/address"}, "MetricsServer": {"../../daemons/metrics"},
+	"Etcd": {
+		"../../cmd/etcd",
+	}, "APIServer": {"../../daemons/apiserver"}, "Scheduler": {"../../daemons/scheduler"},
+	"ControllerManager": {"../../daemons/controllers"},
+	"DNS": {
+		"../../daemons/dns",
+	}, "Kubelet": {"../../daemons/kubelet", "../../cmd/clusterctl"}, "KubeletFile": {"../../daemons/kubelet"},
+	"KubeletAuthentication": {
+		"../../daemons/kubelet",
+	}, "KubeletAuthorization": {"../../daemons/kubelet"}, "Proxy": {"../../daemons/proxy"},
+	"Network": {
+		"../../daemons/network",
+	}, "Address": {"../../daemons/address"}, "MetricsServer": {"../../daemons/metrics"},
 	"Ingress": {"../../daemons/ingress"},
 }
 
 // chosen are the configurations whose settings a block of the language has.
-var chosen = []string{"Serving", "Scheduler", "ControllerManager", "Kubelet", "KubeletFile", "Proxy", "Network", "DNS", "Ingress"}
+var chosen = []string{
+	"Serving",
+	"Scheduler",
+	"ControllerManager",
+	"Kubelet",
+	"KubeletFile",
+	"Proxy",
+	"Network",
+	"DNS",
+	"Ingress",
+}
 
-// configurations are what variables and fields that hold a configuration are called, so that fields of the same name in other types
-// do not count.
-var configurations = []string{"cfg", "file", "f", "Config", "Authentication", "Authorization", "X509", "t", "taint", "pool", "BGP", "peer"}
+// configurations are what variables and fields that hold a configuration are called, so that fields of the same name in
+// other types do not count.
+var configurations = []string{
+	"cfg",
+	"file",
+	"f",
+	"Config",
+	"Authentication",
+	"Authorization",
+	"X509",
+	"t",
+	"taint",
+	"pool",
+	"BGP",
+	"peer",
+}
 
-// What a daemon may be told is carried out, or refused at its start: a field that nothing reads would be accepted and ignored.
+// What a daemon may be told is carried out, or refused at its start: a field that nothing reads would be accepted and
+// ignored.
 func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 	fields := 0
 	eachFile(t, "../../daemons/config", func(f *ast.File) {
@@ -52,10 +85,21 @@ func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 					fields++
 					setting := strings.Contains(field.Tag.Value, ` setting:"`)
 					if setting && !slices.Contains(chosen, spec.Name.Name) {
-						t.Errorf("%s.%s is a setting, and no block of hcl/block/settings.go has those of %s", spec.Name.Name, name.Name, spec.Name.Name)
+						t.Errorf(
+							"%s.%s is a setting, and no block of hcl/block/settings.go has those of %s",
+							spec.Name.Name,
+							name.Name,
+							spec.Name.Name,
+						)
 					}
-					if !read[name.Name] && (setting || !refused[name.Name] && !strings.Contains(field.Tag.Value, ` refused:"`)) {
-						t.Errorf("nothing in %s reads %s.%s: carry it out, refuse it at the start, or remove it", strings.Join(where, " and "), spec.Name.Name, name.Name)
+					if !read[name.Name] &&
+						(setting || !refused[name.Name] && !strings.Contains(field.Tag.Value, ` refused:"`)) {
+						t.Errorf(
+							"nothing in %s reads %s.%s: carry it out, refuse it at the start, or remove it",
+							strings.Join(where, " and "),
+							spec.Name.Name,
+							name.Name,
+						)
 					}
 				}
 			}
@@ -67,8 +111,8 @@ func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 	}
 }
 
-// reads are the names of the fields of configurations that the code below some directories reads, and what is read into them; without
-// directories, those that are looked at to refuse a configuration.
+// reads are the names of the fields of configurations that the code below some directories reads, and what is read into
+// them; without directories, those that are looked at to refuse a configuration.
 func reads(t *testing.T, roots []string) map[string]bool {
 	read := map[string]bool{}
 	within := func(name string) bool { return name == "ReadKubeletFile" }

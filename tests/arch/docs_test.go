@@ -71,7 +71,8 @@ func TestDocumentsNameFunctionsThatExist(t *testing.T) {
 					continue
 				}
 				found++
-				if !regexp.MustCompile(`(?m)^(?:func (?:\([^)]*\) )?|var |type |const |\t)` + name + `\b`).Match(source) {
+				if !regexp.MustCompile(`(?m)^(?:func (?:\([^)]*\) )?|var |type |const |\t)` + name + `\b`).
+					Match(source) {
 					t.Errorf("%s: %s does not declare %s", doc, m[3], name)
 				}
 			}

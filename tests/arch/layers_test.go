@@ -17,20 +17,36 @@ var layers = []struct {
 }{
 	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs", "kube/scheme"}},
 	{"decisions", []string{
-		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle", "provision/packet", "provision/state", "provision/support",
-		"daemons/kinds", "daemons/scheduler/cluster", "daemons/scheduler/device", "daemons/scheduler/plugin", "daemons/scheduler/profile", "daemons/kubelet/pod", "daemons/ingress/route", "daemons/nft", "daemons/proxy/rules", "daemons/network/policy", "daemons/dns/wire", "daemons/dns/zone",
+		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image",
+		"provision/bundle", "provision/packet", "provision/state", "provision/support",
+		"daemons/kinds", "daemons/scheduler/cluster", "daemons/scheduler/device", "daemons/scheduler/plugin",
+		"daemons/scheduler/profile", "daemons/kubelet/pod", "daemons/ingress/route", "daemons/nft",
+		"daemons/proxy/rules", "daemons/network/policy", "daemons/dns/wire", "daemons/dns/zone",
 	}},
 	{"edges", []string{
 		"hcl/data", "hcl/load", "hcl/lsp", "provision/host/ssh", "provision/host/local", "provision/agent",
 		"kube", "daemons/store", "daemons/client", "daemons/run", "daemons/floating",
-		"daemons/kubelet/cri", "daemons/kubelet/image", "daemons/kubelet/device", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/flows", "daemons/proxy/iptables", "daemons/proxy/relay", "daemons/nft/kernel", "daemons/dns/upstream",
+		"daemons/kubelet/cri", "daemons/kubelet/image", "daemons/kubelet/device", "daemons/kubelet/cgroup",
+		"daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/flows",
+		"daemons/proxy/iptables", "daemons/proxy/relay", "daemons/nft/kernel", "daemons/dns/upstream",
 	}},
 	{"loops", []string{"provision", "daemons"}},
 	{"wiring", []string{"cmd", "tests", "examples"}},
 }
 
 // programs are the daemons, which meet at the API server alone.
-var programs = []string{"apiserver", "scheduler", "controllers", "kubelet", "network", "proxy", "dns", "address", "metrics", "ingress"}
+var programs = []string{
+	"apiserver",
+	"scheduler",
+	"controllers",
+	"kubelet",
+	"network",
+	"proxy",
+	"dns",
+	"address",
+	"metrics",
+	"ingress",
+}
 
 type pkg struct {
 	ImportPath string
@@ -100,10 +116,17 @@ func TestTheTwoRiversStayApart(t *testing.T) {
 			}
 			switch {
 			case strings.HasPrefix(p.ImportPath, "provision/") && strings.HasPrefix(other, "daemons/"):
-				if other != "daemons/config" && other != "daemons/config/store" && other != "daemons/config/inventory" && other != "daemons/version" {
-					t.Errorf("%s imports %s: provision knows the daemons by their configuration alone", p.ImportPath, other)
+				if other != "daemons/config" && other != "daemons/config/store" &&
+					other != "daemons/config/inventory" &&
+					other != "daemons/version" {
+					t.Errorf(
+						"%s imports %s: provision knows the daemons by their configuration alone",
+						p.ImportPath,
+						other,
+					)
 				}
-			case strings.HasPrefix(p.ImportPath, "daemons/") && (strings.HasPrefix(other, "provision/") || strings.HasPrefix(other, "hcl/")):
+			case strings.HasPrefix(p.ImportPath, "daemons/") &&
+				(strings.HasPrefix(other, "provision/") || strings.HasPrefix(other, "hcl/")):
 				t.Errorf("%s imports %s: the daemons know nothing of how they came to be", p.ImportPath, other)
 			}
 		}

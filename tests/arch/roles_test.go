@@ -12,7 +12,8 @@ import (
 	"clusterctl/daemons/apiserver/authz"
 )
 
-// Controllers and the API server do not know each other: that a controller's account has a role of the same name is held here.
+// Controllers and the API server do not know each other: that a controller's account has a role of the same name is
+// held here.
 func TestEachControllersAccountHasARole(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../daemons/controllers/controllers.go", nil, 0)
 	if err != nil {
@@ -48,7 +49,8 @@ func TestEachControllersAccountHasARole(t *testing.T) {
 			subjects, name = o.Subjects, o.RoleRef.Name
 		}
 		for _, s := range subjects {
-			if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "kube-system" && name == "system:controller:"+s.Name {
+			if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "kube-system" &&
+				name == "system:controller:"+s.Name {
 				bound[s.Name] = true
 			}
 		}

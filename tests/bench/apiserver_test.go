@@ -33,27 +33,58 @@ func pod(i int) *corev1.Pod {
 	limits := corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("web-6f7d8c9b5-%05d", i), Namespace: fmt.Sprintf("team-%d", i%50), UID: "0d309a4e-77d6-4db0-9b47-3cb92adb515c",
-			Labels:            map[string]string{"app": "web", "pod-template-hash": "6f7d8c9b5", "team": fmt.Sprint(i % 50)},
-			CreationTimestamp: metav1.Now(), OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-6f7d8c9b5", UID: "1", Controller: &yes}},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{` + strings.Repeat(`"f:field":{},`, 60) + `"f:last":{}}}`)}}},
+			Name: fmt.Sprintf(
+				"web-6f7d8c9b5-%05d",
+				i,
+			), Namespace: fmt.Sprintf("team-%d", i%50), UID: "0d309a4e-77d6-4db0-9b47-3cb92adb515c",
+			Labels: map[string]string{
+				"app":               "web",
+				"pod-template-hash": "6f7d8c9b5",
+				"team":              fmt.Sprint(i % 50),
+			},
+			CreationTimestamp: metav1.Now(),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet",
+				Name: "web-6f7d8c9b5", UID: "1", Controller: &yes}},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
+					FieldsV1: &metav1.FieldsV1{
+						Raw: []byte(`{"f:spec":{` + strings.Repeat(`"f:field":{},`, 60) + `"f:last":{}}}`),
+					}},
+			},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: fmt.Sprintf("node-%d", i%1000), ServiceAccountName: "default", SchedulerName: "default-scheduler", RestartPolicy: "Always",
+			NodeName: fmt.Sprintf(
+				"node-%d",
+				i%1000,
+			), ServiceAccountName: "default", SchedulerName: "default-scheduler", RestartPolicy: "Always",
 			Containers: []corev1.Container{{
 				Name: "web", Image: "registry.example.com/shop/web:v1.2.3", ImagePullPolicy: "IfNotPresent",
-				Ports:        []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}},
-				Env:          []corev1.EnvVar{{Name: "MODE", Value: "production"}, {Name: "LEVEL", Value: "info"}},
-				Resources:    corev1.ResourceRequirements{Requests: limits, Limits: limits},
-				VolumeMounts: []corev1.VolumeMount{{Name: "kube-api-access-abcde", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}},
+				Ports:     []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}},
+				Env:       []corev1.EnvVar{{Name: "MODE", Value: "production"}, {Name: "LEVEL", Value: "info"}},
+				Resources: corev1.ResourceRequirements{Requests: limits, Limits: limits},
+				VolumeMounts: []corev1.VolumeMount{
+					{
+						Name:      "kube-api-access-abcde",
+						ReadOnly:  true,
+						MountPath: "/var/run/secrets/kubernetes.io/serviceaccount",
+					},
+				},
 			}},
 		},
 		Status: corev1.PodStatus{
-			Phase: "Running", PodIP: "10.244.1.2", PodIPs: []corev1.PodIP{{IP: "10.244.1.2"}}, HostIP: "10.0.0.1", QOSClass: "Guaranteed",
-			Conditions: []corev1.PodCondition{{Type: "Ready", Status: "True"}, {Type: "Initialized", Status: "True"}, {Type: "ContainersReady", Status: "True"}, {Type: "PodScheduled", Status: "True"}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "web", Ready: true, Started: &yes, Image: "registry.example.com/shop/web:v1.2.3",
-				ImageID: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", ContainerID: "containerd://0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}},
+			Phase: "Running", PodIP: "10.244.1.2", PodIPs: []corev1.PodIP{{IP: "10.244.1.2"}}, HostIP: "10.0.0.1",
+			QOSClass: "Guaranteed",
+			Conditions: []corev1.PodCondition{
+				{Type: "Ready", Status: "True"},
+				{Type: "Initialized", Status: "True"},
+				{Type: "ContainersReady", Status: "True"},
+				{Type: "PodScheduled", Status: "True"},
+			},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "web", Ready: true, Started: &yes, Image: "registry.example.com/shop/web:v1.2.3",
+					ImageID:     "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+					ContainerID: "containerd://0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+			},
 		},
 	}
 }
@@ -181,7 +212,11 @@ func BenchmarkWritePod(b *testing.B) {
 	b.Run("patch status", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			r := httptest.NewRequest("PATCH", "/api/v1/namespaces/team-7/pods/web-6f7d8c9b5-00007/status", strings.NewReader(fmt.Sprintf(`{"status":{"message":"m%d"}}`, i)))
+			r := httptest.NewRequest(
+				"PATCH",
+				"/api/v1/namespaces/team-7/pods/web-6f7d8c9b5-00007/status",
+				strings.NewReader(fmt.Sprintf(`{"status":{"message":"m%d"}}`, i)),
+			)
 			r.Header.Set("Content-Type", "application/merge-patch+json")
 			w := &discard{header: http.Header{}, code: 200}
 			if server.ServeHTTP(w, r); w.code != 200 {

@@ -53,21 +53,39 @@ func bookAt(path string) (namespace, name string, ok bool) {
 func books(namespace, name, reader string) map[string]any {
 	book := func(name string) map[string]any {
 		return map[string]any{"apiVersion": group + "/v1", "kind": "Book", "reader": reader,
-			"metadata": map[string]any{"name": name, "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"}}
+			"metadata": map[string]any{
+				"name":              name,
+				"namespace":         namespace,
+				"creationTimestamp": "2026-01-01T00:00:00Z",
+			}}
 	}
 	if name != "" {
 		return book(name)
 	}
-	return map[string]any{"apiVersion": group + "/v1", "kind": "BookList", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{book("dune")}}
+	return map[string]any{
+		"apiVersion": group + "/v1",
+		"kind":       "BookList",
+		"metadata":   map[string]any{"resourceVersion": "1"},
+		"items":      []any{book("dune")},
+	}
 }
 
 // register gives the group version to this server.
 func register(ctx context.Context, c dynamic.Interface, namespace string, ca []byte) error {
-	services := c.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	services := c.Resource(
+		schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
+	)
 	_, err := services.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1." + group},
-		"spec": map[string]any{"group": group, "version": "v1", "groupPriorityMinimum": int64(1000), "versionPriority": int64(10), "caBundle": base64.StdEncoding.EncodeToString(ca),
-			"service": map[string]any{"namespace": namespace, "name": "bookshop"}},
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1." + group},
+		"spec": map[string]any{
+			"group":                group,
+			"version":              "v1",
+			"groupPriorityMinimum": int64(1000),
+			"versionPriority":      int64(10),
+			"caBundle":             base64.StdEncoding.EncodeToString(ca),
+			"service":              map[string]any{"namespace": namespace, "name": "bookshop"},
+		},
 	}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("register the bookshop: %w", err)
@@ -82,13 +100,21 @@ func certificate(namespace string) (tls.Certificate, []byte, error) {
 		return tls.Certificate{}, nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bookshop"}, DNSNames: []string{"bookshop." + namespace + ".svc"},
+		SerialNumber: big.NewInt(
+			1,
+		), Subject: pkix.Name{CommonName: "bookshop"}, DNSNames: []string{"bookshop." + namespace + ".svc"},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return tls.Certificate{}, nil, fmt.Errorf("make a certificate: %w", err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+	return tls.Certificate{
+			Certificate: [][]byte{der},
+			PrivateKey:  key,
+		}, pem.EncodeToMemory(
+			&pem.Block{Type: "CERTIFICATE", Bytes: der},
+		), nil
 }

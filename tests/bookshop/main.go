@@ -69,7 +69,12 @@ func serve(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: proxies}
+	tlsConfig := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair},
+		ClientAuth:   tls.VerifyClientCertIfGiven,
+		ClientCAs:    proxies,
+	}
 	return run.Serve(ctx, ln, b, tlsConfig, 5*time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
@@ -81,7 +86,9 @@ type bookshop struct {
 
 // trust reads whom the cluster says that its aggregated servers should believe.
 func (b *bookshop) trust(ctx context.Context) (*x509.CertPool, error) {
-	told, err := b.client.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+	told, err := b.client.CoreV1().
+		ConfigMaps("kube-system").
+		Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read whom to believe: %w", err)
 	}
@@ -101,7 +108,8 @@ func (b *bookshop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	user := r.Header.Get("X-Remote-User")
-	if user == "" || len(r.TLS.PeerCertificates) == 0 || !slices.Contains(b.allowed, r.TLS.PeerCertificates[0].Subject.CommonName) {
+	if user == "" || len(r.TLS.PeerCertificates) == 0 ||
+		!slices.Contains(b.allowed, r.TLS.PeerCertificates[0].Subject.CommonName) {
 		http.Error(w, "nobody who is believed says who asks", http.StatusUnauthorized)
 		return
 	}
@@ -117,7 +125,14 @@ func (b *bookshop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, Groups: r.Header.Values("X-Remote-Group"),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Group: group, Version: "v1", Resource: "books", Name: name},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace,
+			Verb:      "get",
+			Group:     group,
+			Version:   "v1",
+			Resource:  "books",
+			Name:      name,
+		},
 	}}
 	may, err := b.client.AuthorizationV1().SubjectAccessReviews().Create(r.Context(), review, metav1.CreateOptions{})
 	if err != nil || !may.Status.Allowed {

@@ -13,7 +13,8 @@ import (
 	"clusterctl/tests/chaos/check"
 )
 
-// sets are the API servers that clients use: one alone, or all, beginning with each. The first four are watched by, too.
+// sets are the API servers that clients use: one alone, or all, beginning with each. The first four are watched by,
+// too.
 var sets = [][]int{{0}, {1}, {2}, {0, 1, 2}, {1, 2, 0}, {2, 0, 1}}
 
 // clients write and watch the same few objects by way of three API servers, and keep what they are told.
@@ -75,7 +76,13 @@ func (c *clients) end(ctx context.Context, all kubernetes.Interface) (relists in
 	for _, w := range c.watches {
 		views = append(views, w.views...)
 		relists += len(w.views) - 1
-		fmt.Printf("watcher of %s: %d views, resumed %d times, longest without a watch %s\n", w.name, len(w.views), w.resumed-1, w.away.Round(time.Millisecond))
+		fmt.Printf(
+			"watcher of %s: %d views, resumed %d times, longest without a watch %s\n",
+			w.name,
+			len(w.views),
+			w.resumed-1,
+			w.away.Round(time.Millisecond),
+		)
 	}
 	findings = append(findings, check.Watches(views, c.history.Acknowledged())...)
 	return relists, append(findings, check.Linearizable(c.history.operations, 5*time.Minute)...)
@@ -84,7 +91,9 @@ func (c *clients) end(ctx context.Context, all kubernetes.Interface) (relists in
 // finish makes a last object, whose event says to every watcher that this was all, and
 // lists what there is then.
 func finish(ctx context.Context, api kubernetes.Interface) (ending, error) {
-	last, err := api.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "end-"}}, metav1.CreateOptions{})
+	last, err := api.CoreV1().
+		ConfigMaps(namespace).
+		Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "end-"}}, metav1.CreateOptions{})
 	if err != nil {
 		return ending{}, err
 	}
@@ -101,8 +110,17 @@ func verdict(seed uint64, faults int, h *History, relists int, findings []string
 			unknown++
 		}
 	}
-	fmt.Printf("chaos: seed %d: %d faults; %d operations (%d of unknown outcome; longest wait of a client of all servers %s, until %s); %d watches begun again\n",
-		seed, faults, len(h.operations), unknown, h.slowest.Round(time.Millisecond), h.start.Add(h.slowestAt).UTC().Format("15:04:05"), relists)
+	fmt.Printf(
+		"chaos: seed %d: %d faults; %d operations (%d of unknown outcome; longest wait of a client of all servers "+
+			"%s, until %s); %d watches begun again\n",
+		seed,
+		faults,
+		len(h.operations),
+		unknown,
+		h.slowest.Round(time.Millisecond),
+		h.start.Add(h.slowestAt).UTC().Format("15:04:05"),
+		relists,
+	)
 	if len(findings) == 0 {
 		fmt.Println("chaos: nothing was found")
 		return nil

@@ -36,8 +36,9 @@ const (
 	keys     = 4                // that clients meet on at a time
 	lifetime = 10 * time.Second // of a key, so that no history grows beyond what can be judged
 	pause    = 60 * time.Millisecond
-	// patience is of a request; and what is written with unknown outcome is followed by nothing before it is over. With every
-	// such write there are twice as many histories to be judged, and servers that have lost their store say so at once.
+	// patience is of a request; and what is written with unknown outcome is followed by nothing before it is over. With
+	// every such write there are twice as many histories to be judged, and servers that have lost their store say so at
+	// once.
 	patience = 5 * time.Second
 )
 
@@ -96,10 +97,18 @@ func (h *History) Client(ctx context.Context, number int, every bool, api kubern
 
 // do makes one request. It returns the object when it was told it, and whether the operation belongs in the
 // history: not when it certainly did not take place.
-func (h *History) do(ctx context.Context, api rest.Interface, o *check.Operation, last corev1.ConfigMap) (*corev1.ConfigMap, bool) {
+func (h *History) do(
+	ctx context.Context,
+	api rest.Interface,
+	o *check.Operation,
+	last corev1.ConfigMap,
+) (*corev1.ConfigMap, bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: o.Key, Namespace: namespace}, Data: map[string]string{"value": o.Value}}
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: o.Key, Namespace: namespace},
+		Data:       map[string]string{"value": o.Value},
+	}
 	// No retries: a request that was sent twice would have two outcomes.
 	var request *rest.Request
 	switch o.Kind {

@@ -15,8 +15,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// minority takes the power of two of three control-plane machines and looks at what the third says: writes and
-// reads that must be current end with an error that tells why, and it is not ready; reads of any age are answered. Afterwards writes go on.
+// minority takes the power of two of three control-plane machines and looks at what the third says: writes and reads
+// that must be current end with an error that tells why, and it is not ready; reads of any age are answered. Afterwards
+// writes go on.
 func minority(ctx context.Context, name string) error {
 	c, err := cluster.Open(name)
 	if err != nil {
@@ -31,7 +32,8 @@ func minority(ctx context.Context, name string) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		if err := (fault.Fault{Kind: fault.Power, Machines: places.Control[:2], For: time.Minute}).Run(ctx, c.Lab, mend(c)); err != nil {
+		if err := (fault.Fault{Kind: fault.Power, Machines: places.Control[:2], For: time.Minute}).Run(ctx, c.Lab,
+			mend(c)); err != nil {
 			look <- err
 		}
 	}()
@@ -42,7 +44,11 @@ func minority(ctx context.Context, name string) error {
 		return what(ctx)
 	}
 	write := func(ctx context.Context) error {
-		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "minority-"}}, metav1.CreateOptions{})
+		_, err := maps.Create(
+			ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "minority-"}},
+			metav1.CreateOptions{},
+		)
 		return err
 	}
 	fails := func(ctx context.Context) error {
@@ -84,7 +90,8 @@ func minority(ctx context.Context, name string) error {
 	}); anyErr != nil {
 		err = errors.Join(err, fmt.Errorf("a list of any age: %w", anyErr))
 	}
-	if text, readyErr := own.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx); readyErr == nil {
+	if text, readyErr := own.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose",
+		"").DoRaw(ctx); readyErr == nil {
 		err = errors.Join(err, errors.New("it says that it is ready"))
 	} else {
 		for _, line := range strings.Split(string(text), "\n") {

@@ -33,7 +33,8 @@ var (
 	usual = timing{silence: 6 * time.Minute}
 )
 
-// moving cuts off a node shortly, whose pods must stay; then until its pods have moved; and then all nodes, whose pods must stay.
+// moving cuts off a node shortly, whose pods must stay; then until its pods have moved; and then all nodes, whose pods
+// must stay.
 func moving(ctx context.Context, name string, t timing) (err error) {
 	c, err := cluster.Open(name)
 	if err != nil {
@@ -47,7 +48,9 @@ func moving(ctx context.Context, name string, t timing) (err error) {
 	if err != nil {
 		return fmt.Errorf("read the workload, whose image is used: %w", err)
 	}
-	_, err = all.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: movingName}}, metav1.CreateOptions{})
+	_, err = all.CoreV1().
+		Namespaces().
+		Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: movingName}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -56,7 +59,8 @@ func moving(ctx context.Context, name string, t timing) (err error) {
 		defer cancel()
 		err = errors.Join(err, all.CoreV1().Namespaces().Delete(end, movingName, metav1.DeleteOptions{}))
 	}()
-	if _, err := all.AppsV1().Deployments(movingName).Create(ctx, movers(web.Spec.Template.Spec.Containers[0].Image, t.stays), metav1.CreateOptions{}); err != nil {
+	if _, err := all.AppsV1().Deployments(movingName).Create(ctx,
+		movers(web.Spec.Template.Spec.Containers[0].Image, t.stays), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make the pods that are to move: %w", err)
 	}
 	before, err := settled(ctx, all, func(corev1.Pod) bool { return true })
@@ -64,17 +68,24 @@ func moving(ctx context.Context, name string, t timing) (err error) {
 		return err
 	}
 	gone := places.Nodes[len(places.Nodes)-1]
-	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: blink}).Run(ctx, c.Lab, mend(c)); err != nil {
+	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: blink}).Run(ctx, c.Lab,
+		mend(c)); err != nil {
 		return err
 	}
-	if _, err := settled(ctx, all, func(p corev1.Pod) bool { _, same := before[string(p.UID)]; return same }); err != nil {
+	if _, err := settled(ctx, all,
+		func(p corev1.Pod) bool { _, same := before[string(p.UID)]; return same }); err != nil {
 		return fmt.Errorf("%s was cut off for %s, and not all pods stayed: %w", gone, blink, err)
 	}
 	fmt.Printf("%s %s was cut off for %s: nothing moved\n", stamp(), gone, blink)
-	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: t.silence}).Run(ctx, c.Lab, mend(c)); err != nil {
+	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: t.silence}).Run(ctx, c.Lab,
+		mend(c)); err != nil {
 		return err
 	}
-	moved, err := settled(ctx, all, func(p corev1.Pod) bool { _, old := before[string(p.UID)]; return !old || p.Spec.NodeName != gone })
+	moved, err := settled(
+		ctx,
+		all,
+		func(p corev1.Pod) bool { _, old := before[string(p.UID)]; return !old || p.Spec.NodeName != gone },
+	)
 	if err != nil {
 		return fmt.Errorf("the pods of %s did not move: %w", gone, err)
 	}
@@ -94,8 +105,14 @@ func moving(ctx context.Context, name string, t timing) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n", stamp(), gone, t.silence)
-	if err := (fault.Fault{Kind: fault.Cut, Machines: places.Nodes, For: t.silence}).Run(ctx, c.Lab, mend(c)); err != nil {
+	fmt.Printf(
+		"%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n",
+		stamp(),
+		gone,
+		t.silence,
+	)
+	if err := (fault.Fault{Kind: fault.Cut, Machines: places.Nodes, For: t.silence}).Run(ctx, c.Lab,
+		mend(c)); err != nil {
 		return err
 	}
 	after, err := settled(ctx, all, func(p corev1.Pod) bool { _, same := moved[string(p.UID)]; return same })
@@ -113,7 +130,15 @@ func movers(image string, stays int64) *appsv1.Deployment {
 		if stays == 0 {
 			break
 		}
-		tolerations = append(tolerations, corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: stay})
+		tolerations = append(
+			tolerations,
+			corev1.Toleration{
+				Key:               taint,
+				Operator:          corev1.TolerationOpExists,
+				Effect:            corev1.TaintEffectNoExecute,
+				TolerationSeconds: stay,
+			},
+		)
 	}
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: movingName}, Spec: appsv1.DeploymentSpec{
 		Replicas: &count, Selector: &metav1.LabelSelector{MatchLabels: labels},

@@ -32,41 +32,62 @@ func planeFaults(seed uint64, n int) []planeFault {
 	makers := []func() planeFault{
 		func() planeFault {
 			d := seconds(0, 3)
-			return planeFault{fmt.Sprintf("the leading member killed, back after %s", d), func(ctx context.Context, p *plane.Plane) error {
-				i, err := leading(ctx, p)
-				if err != nil {
-					return err
-				}
-				return killed(ctx, d, p.Etcd[i])
-			}}
+			return planeFault{
+				fmt.Sprintf("the leading member killed, back after %s", d),
+				func(ctx context.Context, p *plane.Plane) error {
+					i, err := leading(ctx, p)
+					if err != nil {
+						return err
+					}
+					return killed(ctx, d, p.Etcd[i])
+				},
+			}
 		},
 		func() planeFault {
 			i, d := r.IntN(3), seconds(2, 15)
-			return planeFault{fmt.Sprintf("member %d paused for %s", i, d), func(ctx context.Context, p *plane.Plane) error { return paused(ctx, d, p.Etcd[i]) }}
+			return planeFault{
+				fmt.Sprintf("member %d paused for %s", i, d),
+				func(ctx context.Context, p *plane.Plane) error { return paused(ctx, d, p.Etcd[i]) },
+			}
 		},
 		func() planeFault {
 			i, d := r.IntN(3), seconds(3, 15)
-			return planeFault{fmt.Sprintf("all members but %d paused for %s", i, d), func(ctx context.Context, p *plane.Plane) error {
-				return paused(ctx, d, p.Etcd[(i+1)%3], p.Etcd[(i+2)%3])
-			}}
+			return planeFault{
+				fmt.Sprintf("all members but %d paused for %s", i, d),
+				func(ctx context.Context, p *plane.Plane) error {
+					return paused(ctx, d, p.Etcd[(i+1)%3], p.Etcd[(i+2)%3])
+				},
+			}
 		},
 		func() planeFault {
 			i, d := r.IntN(3), seconds(3, 10)
-			return planeFault{fmt.Sprintf("all members but %d killed, back after %s", i, d), func(ctx context.Context, p *plane.Plane) error {
-				return killed(ctx, d, p.Etcd[(i+1)%3], p.Etcd[(i+2)%3])
-			}}
+			return planeFault{
+				fmt.Sprintf("all members but %d killed, back after %s", i, d),
+				func(ctx context.Context, p *plane.Plane) error {
+					return killed(ctx, d, p.Etcd[(i+1)%3], p.Etcd[(i+2)%3])
+				},
+			}
 		},
 		func() planeFault {
 			behind := int64(r.IntN(100))
-			return planeFault{fmt.Sprintf("compacted to %d revisions ago", behind), func(ctx context.Context, p *plane.Plane) error { return compacted(ctx, p, behind) }}
+			return planeFault{
+				fmt.Sprintf("compacted to %d revisions ago", behind),
+				func(ctx context.Context, p *plane.Plane) error { return compacted(ctx, p, behind) },
+			}
 		},
 		func() planeFault {
 			i := r.IntN(3)
-			return planeFault{fmt.Sprintf("API server %d killed", i), func(ctx context.Context, p *plane.Plane) error { return killed(ctx, 0, p.API[i]) }}
+			return planeFault{
+				fmt.Sprintf("API server %d killed", i),
+				func(ctx context.Context, p *plane.Plane) error { return killed(ctx, 0, p.API[i]) },
+			}
 		},
 		func() planeFault {
 			i, d := r.IntN(3), seconds(2, 10)
-			return planeFault{fmt.Sprintf("API server %d paused for %s", i, d), func(ctx context.Context, p *plane.Plane) error { return paused(ctx, d, p.API[i]) }}
+			return planeFault{
+				fmt.Sprintf("API server %d paused for %s", i, d),
+				func(ctx context.Context, p *plane.Plane) error { return paused(ctx, d, p.API[i]) },
+			}
 		},
 	}
 	var list []planeFault
@@ -136,7 +157,8 @@ func compacted(ctx context.Context, p *plane.Plane, behind int64) error {
 	if err != nil {
 		return fmt.Errorf("learn the store's revision: %w", err)
 	}
-	if _, err := c.Compact(ctx, max(1, now.Header.Revision-behind)); err != nil && !strings.Contains(err.Error(), "compacted") {
+	if _, err := c.Compact(ctx, max(1, now.Header.Revision-behind)); err != nil &&
+		!strings.Contains(err.Error(), "compacted") {
 		return fmt.Errorf("compact: %w", err)
 	}
 	return nil
@@ -182,7 +204,8 @@ func breakPlane(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := all.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := all.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	clients, err := begin(ctx, open)

@@ -46,7 +46,9 @@ func rollout(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return fmt.Errorf("read the workload, whose image is rolled out: %w", err)
 	}
-	_, err = all.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rolloutName}}, metav1.CreateOptions{})
+	_, err = all.CoreV1().
+		Namespaces().
+		Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rolloutName}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -56,7 +58,8 @@ func rollout(ctx context.Context, name string) (err error) {
 		err = errors.Join(err, all.CoreV1().Namespaces().Delete(end, rolloutName, metav1.DeleteOptions{}))
 	}()
 	for i := range rollouts {
-		if _, err := all.AppsV1().Deployments(rolloutName).Create(ctx, rolled(i, web.Spec.Template.Spec.Containers[0].Image), metav1.CreateOptions{}); err != nil {
+		if _, err := all.AppsV1().Deployments(rolloutName).Create(ctx,
+			rolled(i, web.Spec.Template.Spec.Containers[0].Image), metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("make deployment %d: %w", i, err)
 		}
 	}
@@ -67,7 +70,8 @@ func rollout(ctx context.Context, name string) (err error) {
 	began := time.Now()
 	for i := range rollouts {
 		patch := []byte(`{"spec":{"template":{"metadata":{"annotations":{"round":"2"}}}}}`)
-		if _, err := all.AppsV1().Deployments(rolloutName).Patch(ctx, fmt.Sprintf("d%d", i), types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := all.AppsV1().Deployments(rolloutName).Patch(ctx, fmt.Sprintf("d%d", i),
+			types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("change deployment %d: %w", i, err)
 		}
 	}
@@ -75,8 +79,14 @@ func rollout(ctx context.Context, name string) (err error) {
 	took := time.Since(began)
 	watching()
 	found := <-findings
-	fmt.Printf("chaos: %d deployments rolled out in %.1f s under %d rounds of kills; %d times more pods than maxSurge or fewer than maxUnavailable allow\n",
-		rollouts, took.Seconds(), kills, len(found))
+	fmt.Printf(
+		"chaos: %d deployments rolled out in %.1f s under %d rounds of kills; %d times more pods than maxSurge or "+
+			"fewer than maxUnavailable allow\n",
+		rollouts,
+		took.Seconds(),
+		kills,
+		len(found),
+	)
 	if err != nil {
 		found = append(found, fmt.Sprintf("the rollout did not finish: %v", err))
 	}
@@ -123,7 +133,8 @@ func finished(ctx context.Context, api kubernetes.Interface, meanwhile func() er
 		}
 		done := 0
 		for _, d := range list.Items {
-			if s := d.Status; s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == 1 && s.Replicas == 1 && s.AvailableReplicas == 1 {
+			if s := d.Status; s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == 1 && s.Replicas == 1 &&
+				s.AvailableReplicas == 1 {
 				done++
 			}
 		}
@@ -149,7 +160,8 @@ func killLeaders(ctx context.Context, c *cluster.Cluster, api kubernetes.Interfa
 		if !slices.Contains(places.Control, holder) {
 			continue // nobody leads just now
 		}
-		if err := (fault.Fault{Kind: fault.Kill, Machines: []string{holder}, Unit: unit}).Run(ctx, c.Lab, mend(c)); err != nil {
+		if err := (fault.Fault{Kind: fault.Kill, Machines: []string{holder}, Unit: unit}).Run(ctx, c.Lab,
+			mend(c)); err != nil {
 			return err
 		}
 	}

@@ -99,7 +99,12 @@ func inside(ctx context.Context, name string, o options) error {
 		machine, _, _ := strings.Cut(client, "'")
 		r.findings = append(r.findings, check.Silence(client, n, max(0, span-r.away[machine]), every)...)
 	}
-	fmt.Printf("chaos: %d requests, of which %d failed while their machines were broken or otherwise; %d looks\n", requests, len(failures), observer.looks)
+	fmt.Printf(
+		"chaos: %d requests, of which %d failed while their machines were broken or otherwise; %d looks\n",
+		requests,
+		len(failures),
+		observer.looks,
+	)
 	return verdict(o.seed, r.done, clients.history, relists, r.findings)
 }
 
@@ -277,7 +282,8 @@ func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 				return err
 			}
 		}
-		// A machine that has just come back forwards to no service until its proxy has heard of them, which needs a majority of the control plane.
+		// A machine that has just come back forwards to no service until its proxy has heard of them, which needs a
+		// majority of the control plane.
 		for _, name := range places.Nodes {
 			if err := forwards(ctx, name); err != nil {
 				return err
@@ -289,7 +295,8 @@ func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 		}
 		ready := 0
 		for _, p := range pods.Items {
-			switch is := isReady(p) && runs(r.cluster.Lab, p); { // the API may not have heard yet that its machine was off
+			switch is := isReady(p) && runs(r.cluster.Lab, p); {
+			// the API may not have heard yet that its machine was off
 			case p.Labels["app"] == "web" && is:
 				ready++
 			case p.Labels["app"] == "probe" && !is:

@@ -23,8 +23,9 @@ var addresses = map[string]string{"c1": "10.99.0.11", "c2": "10.99.0.12", "c3": 
 // disk is what each machine has, so that one can be filled.
 const disk = 3 << 30
 
-// workload is what must go on answering: three pods, one to a node, behind a Service. It and its clients ask for as much of a processor that
-// they do not starve on a machine that has more to do than this run: that would be found as requests without an answer.
+// workload is what must go on answering: three pods, one to a node, behind a Service. It and its clients ask for as
+// much of a processor that they do not starve on a machine that has more to do than this run: that would be found as
+// requests without an answer.
 const workload = `
 image "web" { archive = "images/web.tar" }
 
@@ -76,7 +77,11 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		files[file] = strings.ReplaceAll(string(text), `user = "admin"`, `user = "root"`) // the lab's admin has a password
+		files[file] = strings.ReplaceAll(
+			string(text),
+			`user = "admin"`,
+			`user = "root"`,
+		) // the lab's admin has a password
 	}
 	var list []string
 	for _, m := range append(append([]string{}, places.Control...), places.Nodes...) {

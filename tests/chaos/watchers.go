@@ -49,7 +49,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		opening, stop := context.WithCancel(ctx)
 		late := time.AfterFunc(patience, stop)
-		stream, err := w.api.CoreV1().ConfigMaps(namespace).Watch(opening, metav1.ListOptions{ResourceVersion: fmt.Sprint(w.upto), AllowWatchBookmarks: true})
+		stream, err := w.api.CoreV1().
+			ConfigMaps(namespace).
+			Watch(opening, metav1.ListOptions{ResourceVersion: fmt.Sprint(w.upto), AllowWatchBookmarks: true})
 		inTime := late.Stop()
 		if err != nil || !inTime {
 			stop()
@@ -91,7 +93,10 @@ func (w *Watcher) list(ctx context.Context) error {
 		return err
 	}
 	w.upto = end.revision
-	w.views = append(w.views, check.Watch{Name: fmt.Sprintf("%s/%d", w.name, len(w.views)), From: end.revision, Listed: end.objects})
+	w.views = append(
+		w.views,
+		check.Watch{Name: fmt.Sprintf("%s/%d", w.name, len(w.views)), From: end.revision, Listed: end.objects},
+	)
 	return nil
 }
 
@@ -139,7 +144,10 @@ func (w *Watcher) follow(ctx context.Context, stream watch.Interface, goal **end
 			}
 			at := revision(object)
 			if e.Type != watch.Bookmark {
-				view.Events = append(view.Events, check.Event{Type: string(e.Type), UID: string(object.UID), Revision: at})
+				view.Events = append(
+					view.Events,
+					check.Event{Type: string(e.Type), UID: string(object.UID), Revision: at},
+				)
 			}
 			w.upto = at
 		}

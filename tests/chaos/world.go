@@ -60,7 +60,12 @@ func (o *Observer) look(ctx context.Context) (check.World, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	// Containers before pods: a pod that is made in between would look like none.
-	w := check.World{At: time.Now(), Running: map[string]map[string][]string{}, Owners: map[string]metav1.Time{}, Trusted: o.well()}
+	w := check.World{
+		At:      time.Now(),
+		Running: map[string]map[string][]string{},
+		Owners:  map[string]metav1.Time{},
+		Trusted: o.well(),
+	}
 	for _, name := range places.Nodes {
 		w.Running[name] = running(o.lab.Machine(name))
 	}

@@ -34,8 +34,8 @@ type Options struct {
 	Log      io.Writer
 }
 
-// roomy is a disk on which nothing runs short. It is a sparse file: nodes go by how full their disks are, and the host's
-// may be nearly so.
+// roomy is a disk on which nothing runs short. It is a sparse file: nodes go by how full their disks are, and the
+// host's may be nearly so.
 const roomy = 16 << 30
 
 // New boots the machines and lays the configuration, and applies nothing.
@@ -51,7 +51,12 @@ func New(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Lab: lab, Folder: filepath.Join(lab.Home(), "cluster"), Bundle: bundle, Kubectl: filepath.Join(bundle, "kubectl")}
+	c := &Cluster{
+		Lab:     lab,
+		Folder:  filepath.Join(lab.Home(), "cluster"),
+		Bundle:  bundle,
+		Kubectl: filepath.Join(bundle, "kubectl"),
+	}
 	for name, content := range o.Files {
 		if err := c.Write(name, content); err != nil {
 			return nil, errors.Join(err, lab.Down(context.WithoutCancel(ctx)))
@@ -70,7 +75,12 @@ func Open(name string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Lab: lab, Folder: filepath.Join(lab.Home(), "cluster"), Bundle: bundle, Kubectl: filepath.Join(bundle, "kubectl")}, nil
+	return &Cluster{
+		Lab:     lab,
+		Folder:  filepath.Join(lab.Home(), "cluster"),
+		Bundle:  bundle,
+		Kubectl: filepath.Join(bundle, "kubectl"),
+	}, nil
 }
 
 // Bundle is the directory of the binaries: CLUSTERCTL_BUNDLE, or bin/ of the
@@ -129,8 +139,8 @@ func (c *Cluster) Kube(ctx context.Context, args ...string) *exec.Cmd {
 	return c.Command(ctx, c.Kubectl, args...)
 }
 
-// Command is a program of this host in the lab's network and the configuration's folder, as the administrator. The bundle's
-// programs come before others of the same name.
+// Command is a program of this host in the lab's network and the configuration's folder, as the administrator. The
+// bundle's programs come before others of the same name.
 func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := c.Lab.Command(ctx, name, args...)
 	cmd.Dir, cmd.Env = c.Folder, c.env()
@@ -172,7 +182,14 @@ func Output(cmd *exec.Cmd) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return string(out), fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
+		return string(
+				out,
+			), fmt.Errorf(
+				"%s: %w: %s",
+				strings.Join(cmd.Args, " "),
+				err,
+				strings.TrimSpace(stderr.String()),
+			)
 	}
 	return string(out), nil
 }

@@ -154,9 +154,15 @@ func listeners(ctx context.Context, m *machines.Machine) (map[string]string, err
 
 // modes are those of the files that the cluster has on a machine; pods' and the store's own are not looked at.
 func modes(ctx context.Context, m *machines.Machine) (map[string]string, error) {
-	out, err := Output(m.SSH(ctx, "root", `for d in /etc/kubernetes /etc/cni /etc/containerd /var/lib/kubelet/config.yaml; do [ ! -e $d ] || find $d -printf '0%m %u %p\n'; done
+	out, err := Output(
+		m.SSH(
+			ctx,
+			"root",
+			`for d in /etc/kubernetes /etc/cni /etc/containerd /var/lib/kubelet/config.yaml; do [ ! -e $d ] || find $d -printf '0%m %u %p\n'; done
 		for d in /var/lib/clusterctl /var/lib/kubelet /run/clusterctl/network.sock /run/containerd/containerd.sock /run/containerd/containerd.sock.ttrpc; do [ ! -e $d ] || stat -c '0%a %U %n' $d; done
-		for d in /var/lib/etcd /var/lib/containerd; do [ -z "$(ls -A $d 2>/dev/null)" ] || stat -c '0%a %U %n' $d; done`))
+		for d in /var/lib/etcd /var/lib/containerd; do [ -z "$(ls -A $d 2>/dev/null)" ] || stat -c '0%a %U %n' $d; done`,
+		),
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,20 @@ import (
 )
 
 // Units is every unit that a machine of a cluster can run, etcd and containerd included.
-var Units = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-address", "kube-dns", "metrics-server",
-	"containerd", "kubelet", "kube-proxy", "kube-network", "kube-ingress"}
+var Units = []string{
+	"etcd",
+	"kube-apiserver",
+	"kube-controller-manager",
+	"kube-scheduler",
+	"kube-address",
+	"kube-dns",
+	"metrics-server",
+	"containerd",
+	"kubelet",
+	"kube-proxy",
+	"kube-network",
+	"kube-ingress",
+}
 
 // Memory is the memory of the main process of a unit.
 type Memory struct {

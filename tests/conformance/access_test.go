@@ -28,7 +28,9 @@ func TestWhoMayNotIsRefused(t *testing.T) {
 		{get("/metrics"), `forbidden: User "somebody" cannot get path "/metrics"`},
 	} {
 		a := somebody.refused(t, c.call, 403, "Forbidden", c.message)
-		if a.code == 403 && strings.Contains(c.message, "deployments") && (a.text("details.name") != "d" || a.text("details.kind") != "deployments" || a.text("details.group") != "apps") {
+		if a.code == 403 && strings.Contains(c.message, "deployments") &&
+			(a.text("details.name") != "d" || a.text("details.kind") != "deployments" ||
+				a.text("details.group") != "apps") {
 			t.Errorf("details %v", a.at("details"))
 		}
 	}
@@ -53,11 +55,15 @@ func TestHealthSaysWhatIsAsked(t *testing.T) {
 			t.Errorf("%s: %s", path, a.raw)
 		}
 		a := c.must(t, 200, get("%s?verbose", path))
-		if !strings.Contains(string(a.raw), "[+]ping ok") || !strings.Contains(string(a.raw), strings.TrimPrefix(path, "/")+" check passed") {
+		if !strings.Contains(string(a.raw), "[+]ping ok") ||
+			!strings.Contains(string(a.raw), strings.TrimPrefix(path, "/")+" check passed") {
 			t.Errorf("%s?verbose: %s", path, a.raw)
 		}
 	}
-	if a := c.must(t, 200, get("/readyz?verbose&exclude=etcd")); !strings.Contains(string(a.raw), "[+]etcd excluded: ok") {
+	if a := c.must(t, 200, get("/readyz?verbose&exclude=etcd")); !strings.Contains(
+		string(a.raw),
+		"[+]etcd excluded: ok",
+	) {
 		t.Errorf("excluded: %s", a.raw)
 	}
 	c.must(t, 200, get("/readyz/etcd"))
@@ -74,7 +80,8 @@ func TestHealthSaysWhatIsAsked(t *testing.T) {
 		t.Errorf("/: %s", paths.raw)
 	}
 	for _, path := range []string{"/nowhere", "/apis/nowhere.example.com", "/apis/nowhere.example.com/v1/things"} {
-		if a := c.do(t, get("%s", path)); a.code != 404 || string(a.raw) != "404 page not found\n" || a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		if a := c.do(t, get("%s", path)); a.code != 404 || string(a.raw) != "404 page not found\n" ||
+			a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("%s: %d %s %s", path, a.code, a.header.Get("Content-Type"), a.raw)
 		}
 	}

@@ -21,7 +21,8 @@ func TestAnswersSayWhatUpstreamsDo(t *testing.T) {
 		}
 	}
 	v := c.must(t, 200, get("/version"))
-	for field, want := range map[string]string{"major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor": "37", "minCompatibilityMajor": "1", "minCompatibilityMinor": "36"} {
+	for field, want := range map[string]string{"major": "1", "minor": "37", "emulationMajor": "1",
+		"emulationMinor": "37", "minCompatibilityMajor": "1", "minCompatibilityMinor": "36"} {
 		if v.text(field) != want {
 			t.Errorf("version: %s is %q, want %s", field, v.text(field), want)
 		}
@@ -33,16 +34,28 @@ func TestAnswersSayWhatUpstreamsDo(t *testing.T) {
 	}
 	c.must(t, 404, get("/api/v1//namespaces"))
 	c.must(t, 404, get("/api//v1"))
-	review := post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", object{"spec": object{"resourceAttributes": object{"verb": "get", "resource": "pods"}}})
-	c.refused(t, review.as("application/json;as=Table;v=v1;g=meta.k8s.io"), 406, "NotAcceptable", "only the following media types are accepted: application/json")
+	review := post(
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+		object{"spec": object{"resourceAttributes": object{"verb": "get", "resource": "pods"}}},
+	)
+	c.refused(
+		t,
+		review.as("application/json;as=Table;v=v1;g=meta.k8s.io"),
+		406,
+		"NotAcceptable",
+		"only the following media types are accepted: application/json",
+	)
 	c.must(t, 201, review.as("application/json;as=Table;v=v1;g=meta.k8s.io, application/json"))
 	r := c.must(t, 200, get("/apis/networking.k8s.io/v1/servicecidrs/kubernetes"))
-	if r.text("status.conditions.0.type") != "Ready" || r.text("status.conditions.0.status") != "True" || r.text("metadata.finalizers.0") != "networking.k8s.io/service-cidr-finalizer" || r.text("spec.cidrs.0") == "" {
+	if r.text("status.conditions.0.type") != "Ready" || r.text("status.conditions.0.status") != "True" ||
+		r.text("metadata.finalizers.0") != "networking.k8s.io/service-cidr-finalizer" ||
+		r.text("spec.cidrs.0") == "" {
 		t.Errorf("the range of services: %s", r.raw)
 	}
 }
 
-// S11: each manager has the owners that it names: they are told apart by their uids, also when they are of one kind and name.
+// S11: each manager has the owners that it names: they are told apart by their uids, also when they are of one kind and
+// name.
 func TestOwnersAreAppliedByTheirUIDs(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "owned")
@@ -57,8 +70,17 @@ func TestOwnersAreAppliedByTheirUIDs(t *testing.T) {
 	if list, _ := both.at("metadata.ownerReferences").([]any); len(list) != 2 {
 		t.Errorf("two managers' owners: %v", both.at("metadata.ownerReferences"))
 	}
-	left := c.must(t, 200, patch(path+"?fieldManager=one", "apply-patch+yaml", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c"}}))
-	if list, _ := left.at("metadata.ownerReferences").([]any); len(list) != 1 || left.text("metadata.ownerReferences.0.uid") != "b" {
+	left := c.must(
+		t,
+		200,
+		patch(
+			path+"?fieldManager=one",
+			"apply-patch+yaml",
+			object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c"}},
+		),
+	)
+	if list, _ := left.at("metadata.ownerReferences").([]any); len(list) != 1 ||
+		left.text("metadata.ownerReferences.0.uid") != "b" {
 		t.Errorf("one manager's owner: %v", left.at("metadata.ownerReferences"))
 	}
 }

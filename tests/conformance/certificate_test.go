@@ -50,9 +50,10 @@ func TestACertificateIsOneAndStays(t *testing.T) {
 	}
 	coded := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, r := range map[string]struct{ text, message string }{
-		"no PEM":           {"none", "must contain at least one CERTIFICATE PEM block"},
-		"a key with it":    {string(leaf.Cert) + block("PRIVATE KEY", nil, []byte("k")), `only CERTIFICATE PEM blocks are allowed, found "PRIVATE KEY"`},
-		"headers":          {block("CERTIFICATE", map[string]string{"a": "b"}, der.Bytes), "no PEM block headers are permitted"},
+		"no PEM":        {"none", "must contain at least one CERTIFICATE PEM block"},
+		"a key with it": {string(leaf.Cert) + block("PRIVATE KEY", nil, []byte("k")), `only CERTIFICATE PEM blocks are allowed, found "PRIVATE KEY"`},
+		"headers": {block("CERTIFICATE", map[string]string{"a": "b"}, der.Bytes), "no PEM block headers are " +
+			"permitted"},
 		"nothing in it":    {block("CERTIFICATE", nil, nil), "found CERTIFICATE PEM block containing 0 certificates"},
 		"no certificate":   {block("CERTIFICATE", nil, []byte("x")), "x509"},
 		"half of it wrong": {string(leaf.Cert) + block("CERTIFICATE", nil, []byte("x")), "x509"},
@@ -69,19 +70,30 @@ func TestACertificateIsOneAndStays(t *testing.T) {
 	chain := coded("Subject: somebody\n" + string(leaf.Cert) + "\nSubject: signer\n" + string(ca.Cert))
 	o = c.must(t, 200, put(path+"/status", with(o, "status.certificate", chain))).obj
 	for _, other := range []any{coded(string(leaf.Cert)), nil} {
-		c.refused(t, put(path+"/status", with(o, "status.certificate", other)), 422, "Invalid", "updates may not modify existing certificate content")
+		c.refused(
+			t,
+			put(path+"/status", with(o, "status.certificate", other)),
+			422,
+			"Invalid",
+			"updates may not modify existing certificate content",
+		)
 	}
 	same := c.must(t, 200, put(path+"/status", with(o, "metadata.labels", object{"a": "b"})))
 	if same.text("status.certificate") != chain {
 		t.Errorf("the certificate is %s", same.text("status.certificate"))
 	}
-	if a := c.must(t, 200, put(path, with(same.obj, "status.certificate", coded("none")))); a.text("status.certificate") != chain {
+	if a := c.must(t, 200, put(path, with(same.obj, "status.certificate", coded("none")))); a.text(
+		"status.certificate",
+	) != chain {
 		t.Errorf("a plain write changed the certificate: %s", a.raw)
 	}
 
 	// Who approves does not sign.
 	o, path = request()
-	if a := c.must(t, 200, put(path+"/approval", with(with(o, "status.conditions", decision("Approved")), "status.certificate", chain))); a.at("status.certificate") != nil {
+	if a := c.must(t, 200, put(path+"/approval",
+		with(with(o, "status.conditions", decision("Approved")), "status.certificate", chain))); a.at(
+		"status.certificate",
+	) != nil {
 		t.Errorf("an approval brought a certificate: %s", a.raw)
 	}
 }
@@ -96,17 +108,21 @@ func TestDecisionsStay(t *testing.T) {
 		conditions []any
 		message    string
 	}{
-		"approved by status":    {nil, "/status", decision("Approved"), `updates may not add a condition of type "Approved"`},
-		"denied by status":      {nil, "/status", decision("Failed", "Denied"), `updates may not add a condition of type "Denied"`},
-		"taken back":            {decision("Approved"), "/approval", nil, `updates may not remove a condition of type "Approved"`},
-		"taken back by status":  {decision("Denied"), "/status", decision("Failed"), `updates may not remove a condition of type "Denied"`},
-		"both":                  {decision("Approved"), "/approval", decision("Approved", "Denied"), "Approved and Denied conditions are mutually exclusive"},
-		"twice":                 {decision("Approved"), "/approval", decision("Approved", "Approved"), "Duplicate value"},
+		"approved by status":   {nil, "/status", decision("Approved"), `updates may not add a condition of type "Approved"`},
+		"denied by status":     {nil, "/status", decision("Failed", "Denied"), `updates may not add a condition of type "Denied"`},
+		"taken back":           {decision("Approved"), "/approval", nil, `updates may not remove a condition of type "Approved"`},
+		"taken back by status": {decision("Denied"), "/status", decision("Failed"), `updates may not remove a condition of type "Denied"`},
+		"both": {decision("Approved"), "/approval", decision("Approved", "Denied"),
+			"Approved and Denied conditions are mutually exclusive"},
+		"twice": {decision("Approved"), "/approval", decision("Approved", "Approved"),
+			"Duplicate value"},
 		"failed and well again": {decision("Failed"), "/approval", nil, `updates may not remove a condition of type "Failed"`},
 		"half approved":         {nil, "/approval", []any{object{"type": "Approved", "status": "False"}}, `supported values: "True"`},
 		"neither nor":           {nil, "/approval", []any{object{"type": "Mine", "status": "Maybe"}}, `supported values: "False", "True", "Unknown"`},
-		"of no type":            {nil, "/approval", []any{object{"status": "True"}}, "status.conditions[0].type: Required value"},
-		"of no status":          {nil, "/approval", []any{object{"type": "Mine"}}, "status.conditions[0].status: Required value"},
+		"of no type": {nil, "/approval", []any{object{"status": "True"}}, "status.conditions[0].type: " +
+			"Required value"},
+		"of no status": {nil, "/approval", []any{object{"type": "Mine"}}, "status.conditions[0].status: Required " +
+			"value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, path := request()
@@ -118,7 +134,10 @@ func TestDecisionsStay(t *testing.T) {
 	}
 	o, path := request()
 	o = c.must(t, 200, put(path+"/approval", with(o, "status.conditions", decision("Approved")))).obj
-	forged := append(decision("Failed"), object{"type": "Approved", "status": "True", "reason": "Forged", "message": "M"})
+	forged := append(
+		decision("Failed"),
+		object{"type": "Approved", "status": "True", "reason": "Forged", "message": "M"},
+	)
 	a := c.must(t, 200, put(path+"/status", with(o, "status.conditions", forged)))
 	if a.text("status.conditions.0.type") != "Failed" || a.text("status.conditions.1.reason") != "R" {
 		t.Errorf("conditions are %v", a.at("status.conditions"))

@@ -107,7 +107,8 @@ func (c *client) do(t testing.TB, r call) answer {
 	if a.raw, err = io.ReadAll(resp.Body); err != nil {
 		t.Fatalf("%s %s: read the answer: %v", r.method, r.path, err)
 	}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") && len(a.raw) > 0 && resp.Header.Get("Content-Encoding") == "" {
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") && len(a.raw) > 0 &&
+		resp.Header.Get("Content-Encoding") == "" {
 		if err := json.Unmarshal(a.raw, &a.obj); err != nil {
 			t.Fatalf("%s %s: the answer is no JSON: %v\n%.300s", r.method, r.path, err, a.raw)
 		}
@@ -134,7 +135,8 @@ func (c *client) refused(t testing.TB, r call, code int, reason, message string)
 		t.Errorf("%s %s: %d, want %d: %.600s", r.method, r.path, a.code, code, a.raw)
 		return a
 	}
-	if a.text("kind") != "Status" || a.text("apiVersion") != "v1" || a.text("status") != "Failure" || a.at("code") != float64(code) {
+	if a.text("kind") != "Status" || a.text("apiVersion") != "v1" || a.text("status") != "Failure" ||
+		a.at("code") != float64(code) {
 		t.Errorf("%s %s: a refusal is a v1 Status with its code: %.600s", r.method, r.path, a.raw)
 	}
 	if a.text("reason") != reason {

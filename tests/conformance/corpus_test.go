@@ -13,11 +13,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// differing is one way in which an object differs from the sample of its kind, and what is answered to it, whichever way it comes.
+// differing is one way in which an object differs from the sample of its kind, and what is answered to it, whichever
+// way it comes.
 type differing struct {
 	Of  string         `json:"of"`  // the sample: apiVersion/Kind
 	Set map[string]any `json:"set"` // values at paths of the sample's object; null takes them away
-	// By are the ways that it is sent, each tried without a trace: post, put, patch (a merge patch) and apply. Empty: all.
+	// By are the ways that it is sent, each tried without a trace: post, put, patch (a merge patch) and apply. Empty:
+	// all.
 	By []string `json:"by"`
 	// Code is of a refusal; 0 is none.
 	Code     int      `json:"code"`
@@ -37,7 +39,8 @@ type cause struct {
 
 var everyWay = []string{"post", "put", "patch", "apply"}
 
-// S11, S12: what differs from a good object in one way is answered as the documentation says, by every way in which it comes.
+// S11, S12: what differs from a good object in one way is answered as the documentation says, by every way in which it
+// comes.
 func TestCorpus(t *testing.T) {
 	c := shared(t)
 	kinds := map[string]*sample{}
@@ -123,7 +126,11 @@ func (d *differing) answered(t *testing.T, s *subject, way string) {
 		d.mustCauses(t, a)
 	}
 	if want := headers(d.Warnings); !slices.Equal(want, sorted(a.header.Values("Warning"))) {
-		t.Errorf("warnings\n%s\nwant\n%s", strings.Join(sorted(a.header.Values("Warning")), "\n"), strings.Join(want, "\n"))
+		t.Errorf(
+			"warnings\n%s\nwant\n%s",
+			strings.Join(sorted(a.header.Values("Warning")), "\n"),
+			strings.Join(want, "\n"),
+		)
 	}
 	for path, want := range d.Makes {
 		if got := a.at(path); !reflect.DeepEqual(got, want) {
@@ -171,17 +178,36 @@ func headers(texts []string) []string {
 // S11: a volume says since when it is in its phase, as far as who writes its status does not.
 func TestVolumePhaseIsTimed(t *testing.T) {
 	c := shared(t)
-	o := object{"metadata": object{"name": "timed"}, "spec": object{"capacity": object{"storage": "1Gi"}, "accessModes": []any{"ReadWriteOnce"}, "hostPath": object{"path": "/a"}}}
+	o := object{
+		"metadata": object{"name": "timed"},
+		"spec": object{
+			"capacity":    object{"storage": "1Gi"},
+			"accessModes": []any{"ReadWriteOnce"},
+			"hostPath":    object{"path": "/a"},
+		},
+	}
 	made := c.must(t, 201, post("/api/v1/persistentvolumes", o))
 	if made.text("status.lastPhaseTransitionTime") == "" {
 		t.Fatalf("a new volume: %v", made.at("status"))
 	}
 	const status = "/api/v1/persistentvolumes/timed/status"
-	told := c.must(t, 200, patch(status, "merge-patch+json", object{"status": object{"phase": "Available", "lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}}))
+	told := c.must(
+		t,
+		200,
+		patch(
+			status,
+			"merge-patch+json",
+			object{"status": object{"phase": "Available", "lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}},
+		),
+	)
 	if told.text("status.lastPhaseTransitionTime") != "2020-01-01T00:00:00Z" {
 		t.Errorf("told: %v", told.at("status"))
 	}
-	kept := c.must(t, 200, patch(status, "merge-patch+json", object{"status": object{"message": "m", "lastPhaseTransitionTime": nil}}))
+	kept := c.must(
+		t,
+		200,
+		patch(status, "merge-patch+json", object{"status": object{"message": "m", "lastPhaseTransitionTime": nil}}),
+	)
 	if kept.text("status.lastPhaseTransitionTime") != "2020-01-01T00:00:00Z" {
 		t.Errorf("the same phase: %v", kept.at("status"))
 	}

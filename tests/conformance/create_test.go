@@ -14,7 +14,15 @@ func hasGeneration(o object) bool { return at(o, "metadata.generation") != nil }
 func creates(t *testing.T, s *subject) {
 	o, _ := s.new()
 	// What the server settles is not taken from the client.
-	o = with(with(with(o, "metadata.uid", "00000000-0000-0000-0000-000000000000"), "metadata.creationTimestamp", "2001-01-01T00:00:00Z"), "metadata.generation", 77)
+	o = with(
+		with(
+			with(o, "metadata.uid", "00000000-0000-0000-0000-000000000000"),
+			"metadata.creationTimestamp",
+			"2001-01-01T00:00:00Z",
+		),
+		"metadata.generation",
+		77,
+	)
 	a := s.must(t, 201, post(s.collection()+"?fieldManager=somebody", o))
 	if a.text("apiVersion") != s.Version || a.text("kind") != s.Kind || a.text("metadata.name") != name(o) {
 		t.Errorf("it is %s %s %s", a.text("apiVersion"), a.text("kind"), a.text("metadata.name"))
@@ -22,7 +30,9 @@ func creates(t *testing.T, s *subject) {
 	if s.Namespaced != (a.text("metadata.namespace") != "") {
 		t.Errorf("namespace %q", a.text("metadata.namespace"))
 	}
-	if id := a.text("metadata.uid"); !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(id) || strings.HasPrefix(id, "00000000-0000-0000") {
+	if id := a.text("metadata.uid"); !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).
+		MatchString(id) ||
+		strings.HasPrefix(id, "00000000-0000-0000") {
 		t.Errorf("uid %q", id)
 	}
 	if !regexp.MustCompile(`^[1-9][0-9]*$`).MatchString(a.text("metadata.resourceVersion")) {
@@ -35,8 +45,10 @@ func creates(t *testing.T, s *subject) {
 	if g := a.at("metadata.generation"); g != nil && g != 1.0 {
 		t.Errorf("generation %v", g)
 	}
-	if a.text("metadata.managedFields.0.manager") != "somebody" || a.text("metadata.managedFields.0.operation") != "Update" ||
-		a.text("metadata.managedFields.0.apiVersion") != s.Version || a.text("metadata.managedFields.0.fieldsType") != "FieldsV1" {
+	if a.text("metadata.managedFields.0.manager") != "somebody" ||
+		a.text("metadata.managedFields.0.operation") != "Update" ||
+		a.text("metadata.managedFields.0.apiVersion") != s.Version ||
+		a.text("metadata.managedFields.0.fieldsType") != "FieldsV1" {
 		t.Errorf("managed fields: %v", a.at("metadata.managedFields"))
 	}
 	if a.header.Get("Content-Type") != "application/json" {
@@ -48,11 +60,13 @@ func createsOnce(t *testing.T, s *subject) {
 	o, _ := s.new()
 	s.must(t, 201, post(s.collection(), o))
 	a := s.refused(t, post(s.collection(), o), 409, "AlreadyExists", s.qualified()+` "`+name(o)+`" already exists`)
-	if a.text("details.name") != name(o) || a.text("details.kind") != s.Resource || a.text("details.group") != s.group() {
+	if a.text("details.name") != name(o) || a.text("details.kind") != s.Resource ||
+		a.text("details.group") != s.group() {
 		t.Errorf("details %v", a.at("details"))
 	}
 	o, _ = s.new()
-	if a := s.do(t, post(s.collection(), with(o, "metadata.resourceVersion", "1"))); a.code < 400 || !strings.Contains(a.text("message"), "resourceVersion should not be set on objects to be created") {
+	if a := s.do(t, post(s.collection(), with(o, "metadata.resourceVersion", "1"))); a.code < 400 ||
+		!strings.Contains(a.text("message"), "resourceVersion should not be set on objects to be created") {
 		t.Errorf("with a resource version: %d %s", a.code, a.raw)
 	}
 }
@@ -68,7 +82,8 @@ func refusesNames(t *testing.T, s *subject) {
 		if cause := causeOf(a, "metadata.name"); cause == nil {
 			t.Errorf("causes: %v", a.at("details.causes"))
 		}
-		if a.text("details.name") != name || a.text("details.kind") != s.Kind || a.text("details.group") != s.storedGroup() {
+		if a.text("details.name") != name || a.text("details.kind") != s.Kind ||
+			a.text("details.group") != s.storedGroup() {
 			t.Errorf("details of what is invalid name its kind: %v", a.at("details"))
 		}
 	}
@@ -97,7 +112,8 @@ func generatesNames(t *testing.T, s *subject) {
 	o, _ := s.new()
 	o = with(with(o, "metadata.name", ""), "metadata.generateName", "made-")
 	a := s.must(t, 201, post(s.collection(), o))
-	if !regexp.MustCompile(`^made-[a-z0-9]{5}$`).MatchString(a.text("metadata.name")) || a.text("metadata.generateName") != "made-" {
+	if !regexp.MustCompile(`^made-[a-z0-9]{5}$`).MatchString(a.text("metadata.name")) ||
+		a.text("metadata.generateName") != "made-" {
 		t.Errorf("made %v", a.at("metadata"))
 	}
 	if s.Kind == "CronJob" {
@@ -118,16 +134,26 @@ func refusesMetadata(t *testing.T, s *subject) {
 		field, reason string
 		message       string
 	}{
-		{"metadata.labels", object{"a/b/c": "d"}, "metadata.labels", "FieldValueInvalid", "must consist of alphanumeric characters"},
-		{"metadata.labels", object{"a": "b c"}, "metadata.labels", "FieldValueInvalid", "a valid label must be an empty string or consist of"},
-		{"metadata.annotations", object{"a b": "c"}, "metadata.annotations", "FieldValueInvalid", "name part must consist of"},
-		{"metadata.annotations", object{"a": strings.Repeat("x", 256<<10+1)}, "metadata.annotations", "FieldValueTooLong", "may not be more than 262144 bytes"},
+		{"metadata.labels", object{"a/b/c": "d"}, "metadata.labels", "FieldValueInvalid", "must consist of " +
+			"alphanumeric characters"},
+		{"metadata.labels", object{"a": "b c"}, "metadata.labels", "FieldValueInvalid", "a valid label must be an " +
+			"empty string or consist of"},
+		{"metadata.annotations", object{"a b": "c"}, "metadata.annotations", "FieldValueInvalid", "name part must " +
+			"consist of"},
+		{"metadata.annotations", object{"a": strings.Repeat("x", 256<<10+1)}, "metadata.annotations",
+			"FieldValueTooLong", "may not be more than 262144 bytes"},
 		{"metadata.finalizers", []any{"a b"}, "metadata.finalizers", "FieldValueInvalid", "must consist of"},
-		{"metadata.ownerReferences", []any{with(owner, "uid", "")}, "metadata.ownerReferences.uid", "FieldValueRequired", "must not be empty"},
-		{"metadata.ownerReferences", []any{with(owner, "name", "")}, "metadata.ownerReferences.name", "FieldValueRequired", "must not be empty"},
-		{"metadata.ownerReferences", []any{with(owner, "kind", "")}, "metadata.ownerReferences.kind", "FieldValueRequired", "must not be empty"},
-		{"metadata.ownerReferences", []any{with(owner, "apiVersion", "")}, "metadata.ownerReferences.apiVersion", "FieldValueRequired", "must not be empty"},
-		{"metadata.ownerReferences", []any{with(owner, "controller", true), with(with(owner, "controller", true), "uid", "c")}, "metadata.ownerReferences", "FieldValueInvalid", "Only one reference can have Controller set to true"},
+		{"metadata.ownerReferences", []any{with(owner, "uid", "")}, "metadata.ownerReferences.uid",
+			"FieldValueRequired", "must not be empty"},
+		{"metadata.ownerReferences", []any{with(owner, "name", "")}, "metadata.ownerReferences.name",
+			"FieldValueRequired", "must not be empty"},
+		{"metadata.ownerReferences", []any{with(owner, "kind", "")}, "metadata.ownerReferences.kind",
+			"FieldValueRequired", "must not be empty"},
+		{"metadata.ownerReferences", []any{with(owner, "apiVersion", "")}, "metadata.ownerReferences.apiVersion",
+			"FieldValueRequired", "must not be empty"},
+		{"metadata.ownerReferences",
+			[]any{with(owner, "controller", true), with(with(owner, "controller", true), "uid", "c")},
+			"metadata.ownerReferences", "FieldValueInvalid", "Only one reference can have Controller set to true"},
 	} {
 		a := s.refused(t, post(s.collection(), with(o, c.path, c.value)), 422, "Invalid", c.message)
 		found := false
@@ -145,7 +171,13 @@ func refusesMetadata(t *testing.T, s *subject) {
 	if s.Namespaced {
 		s.refused(t, post(s.collection(), with(o, "metadata.namespace", "elsewhere")), 400, "BadRequest",
 			"the namespace of the provided object does not match the namespace sent on the request")
-		s.refused(t, post(s.in("nowhere"), with(s.named("nowhere", name(o)), "metadata.namespace", "nowhere")), 404, "NotFound", `namespaces "nowhere" not found`)
+		s.refused(
+			t,
+			post(s.in("nowhere"), with(s.named("nowhere", name(o)), "metadata.namespace", "nowhere")),
+			404,
+			"NotFound",
+			`namespaces "nowhere" not found`,
+		)
 		s.refused(t, post(s.everywhere(), o), 405, "MethodNotAllowed", "")
 	}
 }
@@ -180,7 +212,13 @@ func triesCreate(t *testing.T, s *subject) {
 		t.Errorf("tried: %s", a.raw)
 	}
 	s.refused(t, get("%s", path), 404, "NotFound", "not found")
-	bad := s.refused(t, post(s.collection()+"?dryRun=Some", o), 422, "Invalid", `dryRun: Unsupported value: ["Some"]: supported values: "All"`)
+	bad := s.refused(
+		t,
+		post(s.collection()+"?dryRun=Some", o),
+		422,
+		"Invalid",
+		`dryRun: Unsupported value: ["Some"]: supported values: "All"`,
+	)
 	if bad.text("details.kind") != "CreateOptions" || bad.text("details.group") != "meta.k8s.io" {
 		t.Errorf("details %v", bad.at("details"))
 	}
@@ -191,7 +229,11 @@ func validatesFields(t *testing.T, s *subject) {
 		o, _ := s.new()
 		return with(with(o, "nobodyKnows", 1), "metadata.neither", "x")
 	}
-	if a := s.must(t, 201, post(s.collection()+"?fieldValidation=Ignore", unknown())); strings.Contains(strings.Join(a.header.Values("Warning"), "\n"), "field") || a.at("nobodyKnows") != nil {
+	if a := s.must(t, 201, post(s.collection()+"?fieldValidation=Ignore", unknown())); strings.Contains(
+		strings.Join(a.header.Values("Warning"), "\n"),
+		"field",
+	) ||
+		a.at("nobodyKnows") != nil {
 		t.Errorf("ignored: %v %s", a.header.Values("Warning"), a.raw)
 	}
 	for _, query := range []string{"?fieldValidation=Warn", ""} {
@@ -203,14 +245,33 @@ func validatesFields(t *testing.T, s *subject) {
 			}
 		}
 	}
-	a := s.refused(t, post(s.collection()+"?fieldValidation=Strict", unknown()), 400, "BadRequest", `strict decoding error: unknown field "metadata.neither", unknown field "nobodyKnows"`)
-	if !strings.Contains(a.text("message"), s.Kind+` in version "`) || !strings.Contains(a.text("message"), "cannot be handled as a "+s.Kind) {
+	a := s.refused(
+		t,
+		post(s.collection()+"?fieldValidation=Strict", unknown()),
+		400,
+		"BadRequest",
+		`strict decoding error: unknown field "metadata.neither", unknown field "nobodyKnows"`,
+	)
+	if !strings.Contains(a.text("message"), s.Kind+` in version "`) ||
+		!strings.Contains(a.text("message"), "cannot be handled as a "+s.Kind) {
 		t.Errorf("message %q", a.text("message"))
 	}
 	o, _ := s.new()
 	twice := strings.Replace(string(encode(o)), `"metadata":{`, `"metadata":{"name":"first",`, 1)
-	s.refused(t, post(s.collection()+"?fieldValidation=Strict", twice), 400, "BadRequest", `duplicate field "metadata.name"`)
-	s.refused(t, post(s.collection()+"?fieldValidation=Wild", o), 422, "Invalid", `fieldValidation: Unsupported value: "Wild": supported values: "", "Ignore", "Strict", "Warn"`)
+	s.refused(
+		t,
+		post(s.collection()+"?fieldValidation=Strict", twice),
+		400,
+		"BadRequest",
+		`duplicate field "metadata.name"`,
+	)
+	s.refused(
+		t,
+		post(s.collection()+"?fieldValidation=Wild", o),
+		422,
+		"Invalid",
+		`fieldValidation: Unsupported value: "Wild": supported values: "", "Ignore", "Strict", "Warn"`,
+	)
 }
 
 func refusesBodies(t *testing.T, s *subject) {
@@ -221,27 +282,66 @@ func refusesBodies(t *testing.T, s *subject) {
 	s.refused(t, post(s.collection(), "{"), 400, "BadRequest", "")
 	s.refused(t, post(s.collection(), `{"metadata":7}`), 400, "BadRequest", "")
 	s.refused(t, post(s.collection(), "[]"), 400, "BadRequest", "")
-	a := s.refused(t, call{method: "POST", path: s.collection(), body: encode(o), contentType: "text/csv"}, 415, "UnsupportedMediaType",
-		"the body of the request was in an unknown format - accepted media types include:")
-	if !strings.Contains(a.text("message"), "application/json") || !strings.Contains(a.text("message"), "application/yaml") {
+	a := s.refused(
+		t,
+		call{method: "POST", path: s.collection(), body: encode(o), contentType: "text/csv"},
+		415,
+		"UnsupportedMediaType",
+		"the body of the request was in an unknown format - accepted media types include:",
+	)
+	if !strings.Contains(a.text("message"), "application/json") ||
+		!strings.Contains(a.text("message"), "application/yaml") {
 		t.Errorf("message %q", a.text("message"))
 	}
-	s.refused(t, post(s.collection(), o).as("text/csv"), 406, "NotAcceptable", "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+	s.refused(
+		t,
+		post(s.collection(), o).as("text/csv"),
+		406,
+		"NotAcceptable",
+		"only the following media types are accepted: application/json, application/yaml, "+
+			"application/vnd.kubernetes.protobuf",
+	)
 	long := strings.Repeat("m", 129)
-	s.refused(t, post(s.collection()+"?fieldManager="+long, o), 422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
+	s.refused(
+		t,
+		post(s.collection()+"?fieldManager="+long, o),
+		422,
+		"Invalid",
+		"fieldManager: Too long: may not be more than 128 bytes",
+	)
 }
 
 // S11: the selectors of a pod say from its creation on which pods they are about, also when its labels change later.
 func TestLabelKeysBecomePartOfSelectors(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "labelkeys")
-	term := object{"topologyKey": "z", "labelSelector": object{"matchLabels": object{"app": "a"}}, "matchLabelKeys": []any{"hash", "lacking"}, "mismatchLabelKeys": []any{"tenant"}}
+	term := object{
+		"topologyKey":       "z",
+		"labelSelector":     object{"matchLabels": object{"app": "a"}},
+		"matchLabelKeys":    []any{"hash", "lacking"},
+		"mismatchLabelKeys": []any{"tenant"},
+	}
 	weighted := []any{object{"weight": 1, "podAffinityTerm": term}}
-	affinity := object{"requiredDuringSchedulingIgnoredDuringExecution": []any{term}, "preferredDuringSchedulingIgnoredDuringExecution": weighted}
-	spread := object{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": object{}, "matchLabelKeys": []any{"hash"}}
-	pod := object{"metadata": object{"name": "p", "labels": object{"app": "a", "hash": "1", "tenant": "t"}}, "spec": object{
-		"containers": []any{object{"name": "c", "image": "i"}}, "affinity": object{"podAffinity": affinity, "podAntiAffinity": affinity}, "topologySpreadConstraints": []any{spread},
-	}}
+	affinity := object{
+		"requiredDuringSchedulingIgnoredDuringExecution":  []any{term},
+		"preferredDuringSchedulingIgnoredDuringExecution": weighted,
+	}
+	spread := object{
+		"maxSkew":           1,
+		"topologyKey":       "z",
+		"whenUnsatisfiable": "DoNotSchedule",
+		"labelSelector":     object{},
+		"matchLabelKeys":    []any{"hash"},
+	}
+	pod := object{
+		"metadata": object{"name": "p", "labels": object{"app": "a", "hash": "1", "tenant": "t"}},
+		"spec": object{
+			"containers": []any{
+				object{"name": "c", "image": "i"},
+			}, "affinity": object{"podAffinity": affinity, "podAntiAffinity": affinity},
+			"topologySpreadConstraints": []any{spread},
+		},
+	}
 	const path = "/api/v1/namespaces/labelkeys/pods"
 	c.must(t, 201, post(path, pod))
 	c.must(t, 200, patch(path+"/p", "merge-patch+json", object{"metadata": object{"labels": object{"hash": "2"}}}))
@@ -259,6 +359,16 @@ func TestLabelKeysBecomePartOfSelectors(t *testing.T) {
 			t.Errorf("%s: %v", where, got)
 		}
 	}
-	twice := with(with(pod, "metadata.name", "twice"), "spec.topologySpreadConstraints", []any{with(spread, "labelSelector", object{"matchLabels": object{"hash": "1"}})})
-	c.refused(t, post(path, twice), 422, "Invalid", `spec.topologySpreadConstraints[0][0]: Invalid value: "hash": exists in both matchLabelKeys and labelSelector`)
+	twice := with(
+		with(pod, "metadata.name", "twice"),
+		"spec.topologySpreadConstraints",
+		[]any{with(spread, "labelSelector", object{"matchLabels": object{"hash": "1"}})},
+	)
+	c.refused(
+		t,
+		post(path, twice),
+		422,
+		"Invalid",
+		`spec.topologySpreadConstraints[0][0]: Invalid value: "hash": exists in both matchLabelKeys and labelSelector`,
+	)
 }

@@ -9,15 +9,26 @@ import (
 
 // lingers says whether objects of the kind are held until somebody else has looked at them.
 func (s *subject) lingers() bool {
-	return slices.Contains([]string{"Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim", "VolumeAttributesClass"}, s.Kind)
+	return slices.Contains(
+		[]string{
+			"Namespace",
+			"CustomResourceDefinition",
+			"PersistentVolume",
+			"PersistentVolumeClaim",
+			"VolumeAttributesClass",
+		},
+		s.Kind,
+	)
 }
 
 // answersWhole are the resources whose deletion answers with the object itself, as the
 // reference says of each: all others answer with a Status.
 var answersWhole = map[string]bool{
 	"pods": true, "services": true, "serviceaccounts": true, "persistentvolumes": true, "persistentvolumeclaims": true,
-	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true, "csidrivers": true,
-	"volumeattributesclasses": true, "resourceclaims": true, "resourceclaimtemplates": true, "resourceslices": true, "deviceclasses": true, "devicetaintrules": true,
+	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true,
+	"csidrivers":              true,
+	"volumeattributesclasses": true, "resourceclaims": true, "resourceclaimtemplates": true, "resourceslices": true,
+	"deviceclasses": true, "devicetaintrules": true,
 }
 
 func deletes(t *testing.T, s *subject) {
@@ -37,7 +48,9 @@ func deletes(t *testing.T, s *subject) {
 		}
 	default:
 		if a.text("kind") != "Status" || a.text("status") != "Success" || a.text("details.name") != name(o) ||
-			a.text("details.kind") != s.Resource || a.text("details.uid") != uid(o) || a.text("details.group") != s.group() {
+			a.text(
+				"details.kind",
+			) != s.Resource || a.text("details.uid") != uid(o) || a.text("details.group") != s.group() {
 			t.Errorf("a deletion answers %s", a.raw)
 		}
 	}
@@ -51,15 +64,43 @@ func deletesConditionally(t *testing.T, s *subject) {
 	if s.Kind == "Event" {
 		held = s.Kind // the core group's, whichever they are asked for by
 	}
-	s.refused(t, remove(path, object{"preconditions": object{"uid": "other"}}), 409, "Conflict",
-		"Operation cannot be fulfilled on "+held+` "`+name(o)+`": the UID in the precondition (other) does not match the UID in record (`+uid(o)+"). The object might have been deleted and then recreated")
-	s.refused(t, remove(path, object{"preconditions": object{"resourceVersion": "1"}}), 409, "Conflict",
-		"the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ("+version(o)+"). The object might have been modified")
-	bad := s.refused(t, remove(path+"?propagationPolicy=Wild", nil), 422, "Invalid", `propagationPolicy: Unsupported value: "Wild": supported values: "Foreground", "Background", "Orphan", "nil"`)
+	s.refused(
+		t,
+		remove(path, object{"preconditions": object{"uid": "other"}}),
+		409,
+		"Conflict",
+		"Operation cannot be fulfilled on "+held+` "`+name(
+			o,
+		)+`": the UID in the precondition (other) does not match the UID in record (`+uid(
+			o,
+		)+"). The object might have been deleted and then recreated",
+	)
+	s.refused(
+		t,
+		remove(path, object{"preconditions": object{"resourceVersion": "1"}}),
+		409,
+		"Conflict",
+		"the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ("+version(
+			o,
+		)+"). The object might have been modified",
+	)
+	bad := s.refused(
+		t,
+		remove(path+"?propagationPolicy=Wild", nil),
+		422,
+		"Invalid",
+		`propagationPolicy: Unsupported value: "Wild": supported values: "Foreground", "Background", "Orphan", "nil"`,
+	)
 	if bad.text("details.kind") != "DeleteOptions" || bad.text("details.group") != "meta.k8s.io" {
 		t.Errorf("details %v", bad.at("details"))
 	}
-	s.refused(t, remove(path, object{"propagationPolicy": "Orphan", "orphanDependents": true}), 422, "Invalid", "orphanDependents and deletionPropagation cannot be both set")
+	s.refused(
+		t,
+		remove(path, object{"propagationPolicy": "Orphan", "orphanDependents": true}),
+		422,
+		"Invalid",
+		"orphanDependents and deletionPropagation cannot be both set",
+	)
 	s.refused(t, remove(path+"?dryRun=Some", nil), 422, "Invalid", "dryRun: Unsupported value")
 	s.refused(t, remove(path+"?gracePeriodSeconds=x", nil), 400, "BadRequest", "")
 	s.refused(t, remove(path, "{"), 400, "BadRequest", "")
@@ -71,7 +112,8 @@ func deletesFinally(t *testing.T, s *subject) {
 		o, path := s.created(t)
 		held := s.must(t, 200, remove(path+"?propagationPolicy="+policy, nil))
 		list, _ := held.at("metadata.finalizers").([]any)
-		if held.text("kind") != s.Kind || held.text("metadata.deletionTimestamp") == "" || !slices.Contains(list, any(finalizer)) {
+		if held.text("kind") != s.Kind || held.text("metadata.deletionTimestamp") == "" ||
+			!slices.Contains(list, any(finalizer)) {
 			t.Fatalf("%s: %s", policy, held.raw)
 		}
 		if again := s.must(t, 200, remove(path, nil)); again.text("metadata.uid") != uid(o) {
@@ -81,7 +123,13 @@ func deletesFinally(t *testing.T, s *subject) {
 			// Nothing new may hold what is going.
 			// It is patched, since the server itself may be writing the object's status.
 			more := object{"metadata": object{"finalizers": append(list, "example.com/more")}}
-			s.refused(t, patch(path, "merge-patch+json", more), 422, "Invalid", "no new finalizers can be added if the object is being deleted")
+			s.refused(
+				t,
+				patch(path, "merge-patch+json", more),
+				422,
+				"Invalid",
+				"no new finalizers can be added if the object is being deleted",
+			)
 		}
 		s.erase(t, path)
 	}
@@ -91,7 +139,15 @@ func deletesFinally(t *testing.T, s *subject) {
 	if held.text("metadata.deletionTimestamp") == "" || held.at("metadata.deletionGracePeriodSeconds") != 0.0 {
 		t.Errorf("held %v", held.at("metadata"))
 	}
-	stays := s.must(t, 200, patch(path, "merge-patch+json", object{"metadata": object{"annotations": object{"a": "b"}, "deletionTimestamp": nil}}))
+	stays := s.must(
+		t,
+		200,
+		patch(
+			path,
+			"merge-patch+json",
+			object{"metadata": object{"annotations": object{"a": "b"}, "deletionTimestamp": nil}},
+		),
+	)
 	if stays.text("metadata.deletionTimestamp") != held.text("metadata.deletionTimestamp") {
 		t.Errorf("a deletion was taken back: %v", stays.at("metadata"))
 	}
@@ -117,8 +173,13 @@ func deletesMany(t *testing.T, s *subject) {
 		t.Fatalf("a dry run left %v", names(left.items()))
 	}
 	first := s.must(t, 200, remove(all+"&dryRun=All&limit=2", nil))
-	rest := s.must(t, 200, remove(all+"&dryRun=All&limit=2&continue="+url.QueryEscape(first.text("metadata.continue")), nil))
-	if !slices.Equal(names(first.items()), made[:2]) || !slices.Equal(names(rest.items()), made[2:]) || rest.text("metadata.continue") != "" {
+	rest := s.must(
+		t,
+		200,
+		remove(all+"&dryRun=All&limit=2&continue="+url.QueryEscape(first.text("metadata.continue")), nil),
+	)
+	if !slices.Equal(names(first.items()), made[:2]) || !slices.Equal(names(rest.items()), made[2:]) ||
+		rest.text("metadata.continue") != "" {
 		t.Errorf("no more than two at a time of %v were to go: %s %s", made, first.raw, rest.raw)
 	}
 	one := s.collection() + query + "&fieldSelector=metadata.name%3D" + made[0]
@@ -138,5 +199,11 @@ func deletesMany(t *testing.T, s *subject) {
 		}
 	}
 	s.refused(t, remove(s.collection()+"?labelSelector=a%20b", nil), 400, "BadRequest", "")
-	s.refused(t, remove(s.collection()+"?propagationPolicy=Wild", nil), 422, "Invalid", "propagationPolicy: Unsupported value")
+	s.refused(
+		t,
+		remove(s.collection()+"?propagationPolicy=Wild", nil),
+		422,
+		"Invalid",
+		"propagationPolicy: Unsupported value",
+	)
 }

@@ -17,7 +17,8 @@ func TestDiscoveryIsAggregated(t *testing.T) {
 	tells := map[string]bool{}
 	for _, path := range []string{"/api", "/apis"} {
 		a := c.must(t, 200, get("%s", path).as(aggregated+",application/json"))
-		if a.text("kind") != "APIGroupDiscoveryList" || a.text("apiVersion") != "apidiscovery.k8s.io/v2" || a.header.Get("Content-Type") != aggregated {
+		if a.text("kind") != "APIGroupDiscoveryList" || a.text("apiVersion") != "apidiscovery.k8s.io/v2" ||
+			a.header.Get("Content-Type") != aggregated {
 			t.Fatalf("%s: %q %.200s", path, a.header.Get("Content-Type"), a.raw)
 		}
 		tag := a.header.Get("ETag")
@@ -66,15 +67,23 @@ func TestOpenAPIDescribesEveryKind(t *testing.T) {
 	described := map[string]bool{}
 	for name, entry := range paths {
 		address, _ := at(entry, "serverRelativeURL").(string)
-		if a := c.do(t, get("/openapi/v3/%s?hash=0", name)); a.code != 200 || string(a.raw) != string(c.must(t, 200, get("%s", address)).raw) {
+		if a := c.do(t, get("/openapi/v3/%s?hash=0", name)); a.code != 200 ||
+			string(a.raw) != string(c.must(t, 200, get("%s", address)).raw) {
 			t.Errorf("an address with another hash leads to the one that there is: %d", a.code)
 		}
 		if !strings.HasPrefix(address, "/openapi/v3/"+name+"?hash=") {
 			t.Errorf("%s is at %q", name, address)
 		}
 		a := c.must(t, 200, get("%s", address))
-		if a.text("openapi") == "" || !strings.Contains(a.header.Get("Cache-Control"), "immutable") || a.header.Get("ETag") == "" {
-			t.Errorf("%s: %s, cached %q, tag %q", name, a.text("openapi"), a.header.Get("Cache-Control"), a.header.Get("ETag"))
+		if a.text("openapi") == "" || !strings.Contains(a.header.Get("Cache-Control"), "immutable") ||
+			a.header.Get("ETag") == "" {
+			t.Errorf(
+				"%s: %s, cached %q, tag %q",
+				name,
+				a.text("openapi"),
+				a.header.Get("Cache-Control"),
+				a.header.Get("ETag"),
+			)
 		}
 		again := get("/openapi/v3/%s", name)
 		again.header = map[string][]string{"If-None-Match": {a.header.Get("ETag")}}
@@ -113,12 +122,20 @@ func TestOpenAPIDescribesEveryKind(t *testing.T) {
 	}
 	packed := get("/openapi/v2")
 	packed.header = map[string][]string{"Accept-Encoding": {"gzip"}}
-	if b := c.do(t, packed); b.header.Get("Content-Encoding") != "gzip" || !bytes.HasPrefix(b.raw, []byte{0x1f, 0x8b}) || 4*len(b.raw) > len(v2.raw) {
+	if b := c.do(t, packed); b.header.Get("Content-Encoding") != "gzip" ||
+		!bytes.HasPrefix(b.raw, []byte{0x1f, 0x8b}) ||
+		4*len(b.raw) > len(v2.raw) {
 		t.Errorf("version 2 for who takes it compressed: %d bytes of %d, %v", len(b.raw), len(v2.raw), b.header)
 	}
 	binary := c.must(t, 200, get("/openapi/v2").as("application/com.github.proto-openapi.spec.v2@v1.0+protobuf"))
 	var document openapi_v2.Document
-	if err := proto.Unmarshal(binary.raw, &document); err != nil || document.Swagger != "2.0" || len(document.Paths.GetPath()) == 0 {
-		t.Errorf("version 2 in protobuf is of version %q with %d paths: %v", document.Swagger, len(document.Paths.GetPath()), err)
+	if err := proto.Unmarshal(binary.raw, &document); err != nil || document.Swagger != "2.0" ||
+		len(document.Paths.GetPath()) == 0 {
+		t.Errorf(
+			"version 2 in protobuf is of version %q with %d paths: %v",
+			document.Swagger,
+			len(document.Paths.GetPath()),
+			err,
+		)
 	}
 }

@@ -11,7 +11,13 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 	const claims = "/apis/resource.k8s.io/v1/namespaces/" + ns + "/resourceclaims"
 	claim := func(name string, admin bool) object {
 		return object{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": object{"name": name},
-			"spec": object{"devices": object{"requests": []any{object{"name": "r", "exactly": object{"deviceClassName": "c", "adminAccess": admin}}}}}}
+			"spec": object{
+				"devices": object{
+					"requests": []any{
+						object{"name": "r", "exactly": object{"deviceClassName": "c", "adminAccess": admin}},
+					},
+				},
+			}}
 	}
 	result := func(more object) object {
 		return merge(object{"request": "r", "driver": "gpu.example.com", "pool": "p", "device": "d"}, more)
@@ -22,10 +28,24 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 	const refusal = "admin access to devices requires the `" + label + ": true` label on the containing namespace"
 	c.refused(t, post(claims, claim("a", true)), 422, "Invalid", refusal)
 	plain := c.must(t, 201, post(claims, claim("plain", false))).obj
-	c.refused(t, put(claims+"/plain/status", allocated(plain, result(object{"adminAccess": true}))), 422, "Invalid", refusal)
+	c.refused(
+		t,
+		put(claims+"/plain/status", allocated(plain, result(object{"adminAccess": true}))),
+		422,
+		"Invalid",
+		refusal,
+	)
 	// What admission looks at is the server's cache: a read is answered when that has come as far as the write.
 	labelled := func(value any) {
-		c.must(t, 200, patch("/api/v1/namespaces/"+ns, "merge-patch+json", object{"metadata": object{"labels": object{label: value}}}))
+		c.must(
+			t,
+			200,
+			patch(
+				"/api/v1/namespaces/"+ns,
+				"merge-patch+json",
+				object{"metadata": object{"labels": object{label: value}}},
+			),
+		)
 		c.must(t, 200, get("/api/v1/namespaces/"+ns))
 	}
 	for _, value := range []string{"True", "yes", ""} {
@@ -46,12 +66,15 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 		results []any
 		message string
 	}{
-		"a share of another form": {[]any{result(object{"shareID": "ONE"})}, "must be a lowercase UUID in 8-4-4-4-12 format"},
-		"too many conditions":     {[]any{result(object{"bindingConditions": []any{"a", "b", "c", "d", "e"}})}, "must have at most 4 items"},
-		"a condition twice":       {[]any{result(object{"bindingFailureConditions": []any{"a", "a"}})}, "Duplicate value"},
-		"capacity of no name":     {[]any{result(object{"consumedCapacity": object{"a-b": "1"}})}, "consumedCapacity[a-b]"},
-		"less than nothing":       {[]any{result(object{"consumedCapacity": object{"a": "-1"}})}, "must be greater than or equal to zero"},
-		"of no request":           {[]any{result(object{"request": "x"})}, "must be the name of a request in the claim"},
+		"a share of another form": {[]any{result(object{"shareID": "ONE"})}, "must be a lowercase UUID in 8-4-4-4-12 " +
+			"format"},
+		"too many conditions": {[]any{result(object{"bindingConditions": []any{"a", "b", "c", "d", "e"}})},
+			"must have at most 4 items"},
+		"a condition twice":   {[]any{result(object{"bindingFailureConditions": []any{"a", "a"}})}, "Duplicate value"},
+		"capacity of no name": {[]any{result(object{"consumedCapacity": object{"a-b": "1"}})}, "consumedCapacity[a-b]"},
+		"less than nothing": {[]any{result(object{"consumedCapacity": object{"a": "-1"}})}, "must be greater than " +
+			"or equal to zero"},
+		"of no request": {[]any{result(object{"request": "x"})}, "must be the name of a request in the claim"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.refused(t, put(claims+"/plain/status", allocated(plain, r.results...)), 422, "Invalid", r.message)
@@ -60,10 +83,35 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 	const share = "12345678-1234-1234-1234-123456789abc"
 	device["shareID"] = share
 	reports := func(devices ...any) object {
-		return with(with(allocated(plain, result(object{"shareID": share})), "status.devices", devices), "metadata.resourceVersion", "")
+		return with(
+			with(allocated(plain, result(object{"shareID": share})), "status.devices", devices),
+			"metadata.resourceVersion",
+			"",
+		)
 	}
 	c.must(t, 200, put(claims+"/plain/status", reports(device)))
-	c.refused(t, put(claims+"/plain/status", reports(device, device)), 422, "Invalid", "status.devices[1]: Duplicate value")
-	c.refused(t, put(claims+"/plain/status", reports(merge(device, object{"shareID": "1"}))), 422, "Invalid", "must be a lowercase UUID")
-	c.refused(t, put(claims+"/plain/status", reports(merge(device, object{"networkData": object{"ips": []any{"10.0.0.1/24", "10.0.0.1/24"}}}))), 422, "Invalid", "ips[1]: Duplicate value")
+	c.refused(
+		t,
+		put(claims+"/plain/status", reports(device, device)),
+		422,
+		"Invalid",
+		"status.devices[1]: Duplicate value",
+	)
+	c.refused(
+		t,
+		put(claims+"/plain/status", reports(merge(device, object{"shareID": "1"}))),
+		422,
+		"Invalid",
+		"must be a lowercase UUID",
+	)
+	c.refused(
+		t,
+		put(
+			claims+"/plain/status",
+			reports(merge(device, object{"networkData": object{"ips": []any{"10.0.0.1/24", "10.0.0.1/24"}}})),
+		),
+		422,
+		"Invalid",
+		"ips[1]: Duplicate value",
+	)
 }

@@ -16,7 +16,8 @@ var elsewhere = map[string]bool{}
 // partsOf are types of stable groups that are no kinds of their own: what a subresource
 // takes, what lists hold, options, and what is told to webhooks.
 var partsOf = []string{
-	"Scale", "Eviction", "TokenRequest", "Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList", "WatchEvent", "List",
+	"Scale", "Eviction", "TokenRequest", "Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList",
+	"WatchEvent", "List",
 	"SerializedReference", "RangeAllocation", "AdmissionReview", "ImageReview", "ConversionReview",
 	"APIGroupDiscovery", "APIGroupDiscoveryList",
 }
@@ -36,10 +37,13 @@ func TestTheListOfStableKindsIsWhole(t *testing.T) {
 	for gvk := range known.AllKnownTypes() {
 		id := gvk.GroupVersion().String() + "/" + gvk.Kind
 		stable := gvk.Version == "v1" || gvk.Version == "v2"
-		if !stable || strings.HasSuffix(gvk.Kind, "Options") || slices.Contains(partsOf, gvk.Kind) || gvk.Group == "imagepolicy.k8s.io" {
+		if !stable || strings.HasSuffix(gvk.Kind, "Options") || slices.Contains(partsOf, gvk.Kind) ||
+			gvk.Group == "imagepolicy.k8s.io" {
 			continue
 		}
-		if item, ok := strings.CutSuffix(id, "List"); ok && known.Recognizes(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List"))) && (listed[item] || elsewhere[item]) {
+		if item, ok := strings.CutSuffix(id, "List"); ok &&
+			known.Recognizes(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List"))) &&
+			(listed[item] || elsewhere[item]) {
 			continue
 		}
 		if !listed[id] && !elsewhere[id] {
@@ -82,7 +86,12 @@ func TestDiscoveryListsEveryStableKind(t *testing.T) {
 			continue
 		}
 		tested[s.Version+" "+s.Resource] = true
-		want := object{"name": s.Resource, "singularName": strings.ToLower(s.Kind), "namespaced": s.Namespaced, "kind": s.Kind}
+		want := object{
+			"name":         s.Resource,
+			"singularName": strings.ToLower(s.Kind),
+			"namespaced":   s.Namespaced,
+			"kind":         s.Kind,
+		}
 		for field, v := range want {
 			if r[field] != v {
 				t.Errorf("%s: %s is %v, want %v", s, field, r[field], v)
@@ -100,7 +109,18 @@ func TestDiscoveryListsEveryStableKind(t *testing.T) {
 			subs = append(subs, "status")
 		}
 		if s.Kind == "Pod" {
-			subs = append(subs, "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize")
+			subs = append(
+				subs,
+				"attach",
+				"binding",
+				"ephemeralcontainers",
+				"eviction",
+				"exec",
+				"log",
+				"portforward",
+				"proxy",
+				"resize",
+			)
 		}
 		if s.Kind == "Service" || s.Kind == "Node" {
 			subs = append(subs, "proxy")
@@ -136,7 +156,8 @@ func groupVersions(t testing.TB, c *client) []string {
 	for _, g := range list {
 		id, _ := at(g, "name").(string)
 		one := c.must(t, 200, get("/apis/%s", id))
-		if one.text("kind") != "APIGroup" || one.text("preferredVersion.groupVersion") != at(g, "preferredVersion.groupVersion") {
+		if one.text("kind") != "APIGroup" ||
+			one.text("preferredVersion.groupVersion") != at(g, "preferredVersion.groupVersion") {
 			t.Errorf("/apis/%s: %s", id, one.raw)
 		}
 		versions, _ := at(g, "versions").([]any)

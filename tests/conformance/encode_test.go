@@ -37,7 +37,13 @@ func encodes(t *testing.T, s *subject) {
 	if got := s.must(t, 200, get("%s", nextPath)); next["spec"] != nil && !subset(next["spec"], got.at("spec")) {
 		t.Errorf("sent in CBOR %v, got %v", next, got.obj)
 	}
-	s.refused(t, call{method: "POST", path: s.collection(), body: []byte("{"), contentType: cbor}, 400, "BadRequest", "")
+	s.refused(
+		t,
+		call{method: "POST", path: s.collection(), body: []byte("{"), contentType: cbor},
+		400,
+		"BadRequest",
+		"",
+	)
 
 	if s.group() == "apiextensions.k8s.io" || s.group() == "apiregistration.k8s.io" {
 		return // their types have a protobuf form that clients do not use
@@ -55,6 +61,18 @@ func encodes(t *testing.T, s *subject) {
 	if !reflect.DeepEqual(same.obj, o) {
 		t.Errorf("written from protobuf\n%v\nwas\n%v", same.obj, o)
 	}
-	s.refused(t, call{method: "POST", path: s.collection(), body: []byte("none"), contentType: protobuf}, 400, "BadRequest", "")
-	s.refused(t, call{method: "POST", path: s.collection(), body: []byte("k8s\x00\xff\xff"), contentType: protobuf}, 400, "BadRequest", "")
+	s.refused(
+		t,
+		call{method: "POST", path: s.collection(), body: []byte("none"), contentType: protobuf},
+		400,
+		"BadRequest",
+		"",
+	)
+	s.refused(
+		t,
+		call{method: "POST", path: s.collection(), body: []byte("k8s\x00\xff\xff"), contentType: protobuf},
+		400,
+		"BadRequest",
+		"",
+	)
 }

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// account is who owns which fields of a kind's sample, as package corpus writes it from the published schema of server-side apply.
+// account is who owns which fields of a kind's sample, as package corpus writes it from the published schema of
+// server-side apply.
 type account struct {
 	Of       string         `json:"of"`
 	Defaults map[string]any `json:"defaults"`
@@ -39,7 +40,8 @@ func readAccounts(t testing.TB) map[string]*account {
 	return all
 }
 
-// S11, S12: whoever writes an object of any kind owns the fields that Kubernetes says, whichever way it is written, and is given its defaults.
+// S11, S12: whoever writes an object of any kind owns the fields that Kubernetes says, whichever way it is written, and
+// is given its defaults.
 func TestManagedFieldsOfEveryKindAreUpstreams(t *testing.T) {
 	c := shared(t)
 	all := readAccounts(t)
@@ -97,13 +99,25 @@ func (a *account) ofChanged(t *testing.T, s *subject) {
 		if replaced.code != 200 {
 			t.Fatalf("put: %d %s", replaced.code, replaced.text("message"))
 		}
-		mustOwn(t, "put", replaced.obj, entry{"changer", "Update", s.Version, a.Change}, entry{"conformance", "Update", s.Version, kept})
+		mustOwn(
+			t,
+			"put",
+			replaced.obj,
+			entry{"changer", "Update", s.Version, a.Change},
+			entry{"conformance", "Update", s.Version, kept},
+		)
 		return nil
 	})
 	d := derived{Set: map[string]any{s.Change.Path: s.Change.Value}}
 	change := d.change(t, made, &wrongly{subject: s})
 	patched := s.must(t, 200, patch(path+"?dryRun=All&fieldManager=changer", "merge-patch+json", change))
-	mustOwn(t, "patch", patched.obj, entry{"changer", "Update", s.Version, a.Change}, entry{"conformance", "Update", s.Version, kept})
+	mustOwn(
+		t,
+		"patch",
+		patched.obj,
+		entry{"changer", "Update", s.Version, a.Change},
+		entry{"conformance", "Update", s.Version, kept},
+	)
 }
 
 // entry is what one manager owns.

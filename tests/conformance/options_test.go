@@ -9,8 +9,10 @@ import (
 
 // fielded are the resources whose kinds have fields of their own to select by.
 var fielded = map[string]bool{
-	"certificatesigningrequests": true, "clustertrustbundles": true, "events": true, "ipaddresses": true, "jobs": true, "namespaces": true, "nodes": true, "pods": true,
-	"podcertificaterequests": true, "replicasets": true, "replicationcontrollers": true, "resourceslices": true, "secrets": true, "services": true,
+	"certificatesigningrequests": true, "clustertrustbundles": true, "events": true, "ipaddresses": true, "jobs": true,
+	"namespaces": true, "nodes": true, "pods": true,
+	"podcertificaterequests": true, "replicasets": true, "replicationcontrollers": true, "resourceslices": true,
+	"secrets": true, "services": true,
 }
 
 // S11: what may be said besides a request is checked as upstream checks it, in its words.
@@ -41,37 +43,49 @@ func TestOptionsAreChecked(t *testing.T) {
 		{list("limit=x"), "", number},
 		{list("limit="), "", `strconv.ParseInt: parsing "": invalid syntax`},
 		{list("timeoutSeconds=x"), "", number},
-		{list("labelSelector=a%20b"), "", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"},
+		{list("labelSelector=a%20b"), "", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, " +
+			"gt, lt"},
 		{list("fieldSelector=x"), "", "invalid selector: 'x'; can't understand 'x'"},
 		{list("resourceVersion=x"), "", `invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`},
 		{list("resourceVersion=-1"), "", "invalid resource version: "},
-		{list("continue=!"), "", "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"},
+		{list("continue=!"), "", "invalid continue token: continue key is not valid: illegal base64 data at input " +
+			"byte 0"},
 		{list("continue=" + token("{")), "", "invalid continue token: continue key is not valid: "},
 		{list("continue=" + token(`{"v":"v9","rv":1,"start":"a"}`)), "", "invalid continue token: continue key is not valid: server does not recognize this encoded version v9"},
 		{list("continue=" + token(`{"v":"meta.k8s.io/v1","start":"a"}`)), "", "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"},
 		{list("continue=" + token(`{"v":"meta.k8s.io/v1","rv":1}`)), "", "continue key is not valid: encoded start key empty (version meta.k8s.io/v1)"},
 		{list("resourceVersion=7&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`)), "", "specifying resource version is not allowed when using continue"},
-		{list("resourceVersionMatch=Exact"), "ListOptions", "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"},
+		{list("resourceVersionMatch=Exact"), "ListOptions", "resourceVersionMatch: Forbidden: resourceVersionMatch " +
+			"is forbidden unless resourceVersion is provided"},
 		{list("resourceVersionMatch=Exact&resourceVersion=0"), "ListOptions", `resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"`},
 		{list("resourceVersionMatch=Some&resourceVersion=1"), "ListOptions", `resourceVersionMatch: Unsupported value: "Some": supported values: "Exact", "NotOlderThan", ""`},
-		{list("resourceVersionMatch=Exact&resourceVersion=1&continue=x"), "ListOptions", "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided"},
-		{list("sendInitialEvents=false"), "ListOptions", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"},
-		{watch("sendInitialEvents=true"), "ListOptions", "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"},
+		{list("resourceVersionMatch=Exact&resourceVersion=1&continue=x"), "ListOptions", "resourceVersionMatch: " +
+			"Forbidden: resourceVersionMatch is forbidden when continue is provided"},
+		{list("sendInitialEvents=false"), "ListOptions", "sendInitialEvents: Forbidden: sendInitialEvents is " +
+			"forbidden for list"},
+		{watch("sendInitialEvents=true"), "ListOptions", "resourceVersionMatch: Forbidden: sendInitialEvents " +
+			"requires setting resourceVersionMatch to NotOlderThan"},
 		{watch("sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1"), "ListOptions", `resourceVersionMatch: Unsupported value: "Exact": supported values: "NotOlderThan"`},
-		{watch("resourceVersionMatch=NotOlderThan"), "ListOptions", "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"},
-		{watch("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=x"), "ListOptions", "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided"},
+		{watch("resourceVersionMatch=NotOlderThan"), "ListOptions", "resourceVersionMatch: Forbidden: " +
+			"resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"},
+		{watch("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=x"), "ListOptions",
+			"resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided"},
 		{watch("timeoutSeconds=x"), "", number},
-		{get("/api/v1/watch/namespaces/o/configmaps?sendInitialEvents=true"), "ListOptions", "sendInitialEvents is forbidden for list"},
+		{get("/api/v1/watch/namespaces/o/configmaps?sendInitialEvents=true"), "ListOptions", "sendInitialEvents is " +
+			"forbidden for list"},
 		{get("%s?resourceVersion=x", one), "", "invalid resource version: "},
 		{many("limit=x"), "", number},
-		{many("resourceVersionMatch=Exact"), "ListOptions", "resourceVersionMatch is forbidden unless resourceVersion is provided"},
+		{many("resourceVersionMatch=Exact"), "ListOptions", "resourceVersionMatch is forbidden unless " +
+			"resourceVersion is provided"},
 
 		{tried("fieldManager=" + long), "CreateOptions", manager},
 		{tried("fieldManager=a%07b"), "CreateOptions", `fieldManager: Invalid value: "a\ab": invalid character U+0007 (at position 1)`},
 		{tried("dryRun=Some"), "CreateOptions", `dryRun: Unsupported value: ["All","Some"]: supported values: "All"`},
 		{tried("fieldValidation=Some"), "CreateOptions", `fieldValidation: Unsupported value: "Some": supported values: "", "Ignore", "Strict", "Warn"`},
-		{post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews?dryRun=Some", "{}"), "CreateOptions", "dryRun: Unsupported value"},
-		{post("/api/v1/namespaces/o/serviceaccounts/default/token?dryRun=Some", "{}"), "CreateOptions", "dryRun: Unsupported value"},
+		{post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews?dryRun=Some", "{}"), "CreateOptions",
+			"dryRun: Unsupported value"},
+		{post("/api/v1/namespaces/o/serviceaccounts/default/token?dryRun=Some", "{}"), "CreateOptions",
+			"dryRun: Unsupported value"},
 		{post("/api/v1/namespaces/o/pods/p/eviction?fieldManager="+long, "{}"), "CreateOptions", manager},
 		{put(one+"?fieldManager="+long, sent), "UpdateOptions", manager},
 		{put(one+"?dryRun=", sent), "UpdateOptions", `dryRun: Unsupported value: [""]: supported values: "All"`},
@@ -94,49 +108,90 @@ func TestOptionsAreChecked(t *testing.T) {
 			continue
 		}
 		a := c.refused(t, r.call, 422, "Invalid", r.message)
-		if want := r.kind + `.meta.k8s.io "" is invalid: `; a.text("details.kind") != r.kind || a.text("details.group") != "meta.k8s.io" || !strings.HasPrefix(a.text("message"), want) {
+		if want := r.kind + `.meta.k8s.io "" is invalid: `; a.text("details.kind") != r.kind ||
+			a.text("details.group") != "meta.k8s.io" ||
+			!strings.HasPrefix(a.text("message"), want) {
 			t.Errorf("%s: %s, details %v", r.call.path, a.text("message"), a.at("details"))
 		}
 	}
-	c.refused(t, gone("uid=other"), 409, "Conflict", "the UID in the precondition (other) does not match the UID in record")
-	c.refused(t, gone("resourceVersion=1"), 409, "Conflict", "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record")
+	c.refused(
+		t,
+		gone("uid=other"),
+		409,
+		"Conflict",
+		"the UID in the precondition (other) does not match the UID in record",
+	)
+	c.refused(
+		t,
+		gone("resourceVersion=1"),
+		409,
+		"Conflict",
+		"the ResourceVersion in the precondition (1) does not match the ResourceVersion in record",
+	)
 	// What a patch is comes before what is said besides it.
-	c.refused(t, call{method: "PATCH", path: one + "?dryRun=Some", body: []byte("{}"), contentType: "application/json"}, 415, "UnsupportedMediaType", "")
+	c.refused(
+		t,
+		call{method: "PATCH", path: one + "?dryRun=Some", body: []byte("{}"), contentType: "application/json"},
+		415,
+		"UnsupportedMediaType",
+		"",
+	)
 
 	for _, r := range []call{
-		list("limit=-1"), list("limit=0"), list("timeoutSeconds=-1"), list("resourceVersion=0&resourceVersionMatch=NotOlderThan"), list("nothing=known&pretty=x"),
-		list("limit=1&resourceVersion=" + stored), get("%s?resourceVersion=0", one), merge("dryRun=All&fieldManager=" + long[1:]), apply("fieldManager=m&dryRun=All&force"), put(one+"?fieldManager=", sent),
-		gone("gracePeriodSeconds=-1"), gone("orphanDependents=false"), gone("uid=" + made.text("metadata.uid") + "&resourceVersion=" + stored), many("limit=-1"), many("watch=0"),
+		list("limit=-1"), list("limit=0"), list("timeoutSeconds=-1"),
+		list("resourceVersion=0&resourceVersionMatch=NotOlderThan"), list("nothing=known&pretty=x"),
+		list("limit=1&resourceVersion=" + stored), get("%s?resourceVersion=0", one),
+		merge("dryRun=All&fieldManager=" + long[1:]), apply("fieldManager=m&dryRun=All&force"),
+		put(one+"?fieldManager=", sent),
+		gone("gracePeriodSeconds=-1"), gone("orphanDependents=false"),
+		gone("uid=" + made.text("metadata.uid") + "&resourceVersion=" + stored), many("limit=-1"), many("watch=0"),
 	} {
 		c.must(t, 200, r)
 	}
 	if a := c.must(t, 200, list("limit=-1")); len(a.items()) < 1 || a.text("metadata.continue") != "" {
 		t.Errorf("a limit below nothing: %s", a.raw)
 	}
-	for _, query := range []string{"resourceVersion=x", "resourceVersion=x&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
-		c.refused(t, watch(query), 500, "", `resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`)
+	for _, query := range []string{"resourceVersion=x",
+		"resourceVersion=x&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
+		c.refused(
+			t,
+			watch(query),
+			500,
+			"",
+			`resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`,
+		)
 	}
 	// A watch that may last no time has begun all the same.
 	if w := c.watch(t, watch("timeoutSeconds=-1&labelSelector=nobody")); w.next() != nil {
 		t.Error("a watch without time has an event")
 	}
 	// A deletion that says what it is like in its body says it there alone.
-	c.must(t, 200, remove(one+"?propagationPolicy=Wild&gracePeriodSeconds=x", `{"apiVersion":"apps/v1","kind":"DeleteOptions","propagationPolicy":"Background"}`))
+	c.must(
+		t,
+		200,
+		remove(
+			one+"?propagationPolicy=Wild&gracePeriodSeconds=x",
+			`{"apiVersion":"apps/v1","kind":"DeleteOptions","propagationPolicy":"Background"}`,
+		),
+	)
 	c.refused(t, get("%s", one), 404, "NotFound", "")
 }
 
-// S11: pages that begin at a version are of that version, and a watch that begins with what there is says where that ends.
+// S11: pages that begin at a version are of that version, and a watch that begins with what there is says where that
+// ends.
 func TestVersionsAreThoseThatWereAskedFor(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "v")
 	const maps = "/api/v1/namespaces/v/configmaps"
 	made := func(name string) string {
-		return c.must(t, 201, post(maps, object{"metadata": object{"name": name, "labels": object{"a": "b"}}})).text("metadata.resourceVersion")
+		return c.must(t, 201, post(maps, object{"metadata": object{"name": name, "labels": object{"a": "b"}}})).
+			text("metadata.resourceVersion")
 	}
 	first := made("one")
 	made("two")
 	page := c.must(t, 200, get("%s?labelSelector=a&limit=1&resourceVersion=%s", maps, first))
-	if page.text("metadata.resourceVersion") != first || len(page.items()) != 1 || page.text("metadata.continue") != "" {
+	if page.text("metadata.resourceVersion") != first || len(page.items()) != 1 ||
+		page.text("metadata.continue") != "" {
 		t.Errorf("a page at %s: %s", first, page.raw)
 	}
 	c.must(t, 200, get(maps)) // after which the server knows of both, whatever it is asked for

@@ -17,7 +17,14 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 	}
 	c.must(t, 201, post("/api/v1/namespaces/w/configmaps", one(object{"a": "b"})))
 	c.must(t, 201, post("/api/v1/namespaces/w/configmaps", object{"metadata": object{"name": "two"}}))
-	c.must(t, 201, post("/apis/networking.k8s.io/v1/ingressclasses", object{"metadata": object{"name": "one"}, "spec": object{"controller": "a.example.com/b"}}))
+	c.must(
+		t,
+		201,
+		post(
+			"/apis/networking.k8s.io/v1/ingressclasses",
+			object{"metadata": object{"name": "one"}, "spec": object{"controller": "a.example.com/b"}},
+		),
+	)
 
 	for _, path := range []string{
 		"/api/v1/watch/namespaces/w/configmaps/one",
@@ -41,62 +48,124 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 	c.must(t, 200, patch("/api/v1/namespaces/w/configmaps/one", "merge-patch+json", object{"data": object{"a": "b"}}))
 	changes.must("MODIFIED", "one")
 
-	c.refused(t, get("/api/v1/watch/namespaces/w/configmaps/one?fieldSelector=metadata.name%%3Dtwo"), 400, "BadRequest", "fieldSelector metadata.name doesn't match requested name")
-	c.refused(t, get("/api/v1/watch/namespaces/w/configmaps/one?resourceVersionMatch=Exact"), 422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+	c.refused(
+		t,
+		get("/api/v1/watch/namespaces/w/configmaps/one?fieldSelector=metadata.name%%3Dtwo"),
+		400,
+		"BadRequest",
+		"fieldSelector metadata.name doesn't match requested name",
+	)
+	c.refused(
+		t,
+		get("/api/v1/watch/namespaces/w/configmaps/one?resourceVersionMatch=Exact"),
+		422,
+		"Invalid",
+		"resourceVersionMatch is forbidden unless resourceVersion is provided",
+	)
 	for _, r := range []call{
-		get("/api/v1/watch/configmaps/one"), get("/api/v1/watch/namespaces/w/pods/p/status"), get("/api/v1/watch/namespaces/w/pods/p/log"), get("/api/v1/watch/things"),
+		get("/api/v1/watch/configmaps/one"), get("/api/v1/watch/namespaces/w/pods/p/status"),
+		get("/api/v1/watch/namespaces/w/pods/p/log"), get("/api/v1/watch/things"),
 		get("/apis/authorization.k8s.io/v1/watch/selfsubjectaccessreviews"), get("/api/v1/watch/componentstatuses"),
 		get("/apis/networking.k8s.io/v1/watch/namespaces/w/ingressclasses"),
 	} {
 		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
 	}
-	if a := c.do(t, get("/api/v1/watch")); a.code != 500 || string(a.raw) != `Internal Server Error: "/api/v1/watch": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/watch`+"\n" {
+	if a := c.do(t, get("/api/v1/watch")); a.code != 500 ||
+		string(
+			a.raw,
+		) != `Internal Server Error: "/api/v1/watch": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/watch`+"\n" {
 		t.Errorf("a watch of nothing: %d %s", a.code, a.raw)
 	}
 	c.refused(t, post("/api/v1/watch/namespaces/w/configmaps", one(nil)), 405, "MethodNotAllowed", notAllowed)
 	c.refused(t, remove("/api/v1/watch/namespaces/w/configmaps/one", nil), 405, "MethodNotAllowed", notAllowed)
 
-	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/w/roles", object{"metadata": object{"name": "see"}, "rules": []any{
-		object{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": []any{"one"}, "verbs": []any{"watch"}}}}))
-	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/w/rolebindings", object{"metadata": object{"name": "see"},
-		"subjects": []any{object{"kind": "User", "name": "seer", "apiGroup": "rbac.authorization.k8s.io"}},
-		"roleRef":  object{"kind": "Role", "name": "see", "apiGroup": "rbac.authorization.k8s.io"}}))
+	c.must(
+		t,
+		201,
+		post(
+			"/apis/rbac.authorization.k8s.io/v1/namespaces/w/roles",
+			object{"metadata": object{"name": "see"}, "rules": []any{
+				object{
+					"apiGroups":     []any{""},
+					"resources":     []any{"configmaps"},
+					"resourceNames": []any{"one"},
+					"verbs":         []any{"watch"},
+				}}},
+		),
+	)
+	c.must(
+		t,
+		201,
+		post("/apis/rbac.authorization.k8s.io/v1/namespaces/w/rolebindings", object{"metadata": object{"name": "see"},
+			"subjects": []any{object{"kind": "User", "name": "seer", "apiGroup": "rbac.authorization.k8s.io"}},
+			"roleRef":  object{"kind": "Role", "name": "see", "apiGroup": "rbac.authorization.k8s.io"}}),
+	)
 	seer := s.as(t, certs.Request{CommonName: "seer"})
 	seer.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one")).must("ADDED", "one")
-	seer.refused(t, get("/api/v1/watch/namespaces/w/configmaps/two"), 403, "Forbidden",
-		`configmaps "two" is forbidden: User "seer" cannot watch resource "configmaps" in API group "" in the namespace "w"`)
+	seer.refused(
+		t,
+		get("/api/v1/watch/namespaces/w/configmaps/two"),
+		403,
+		"Forbidden",
+		`configmaps "two" is forbidden: User "seer" cannot watch resource "configmaps" in API group "" in the namespace "w"`,
+	)
 	seer.refused(t, get("/api/v1/watch/namespaces/w/configmaps?fieldSelector=metadata.name%%3Done"), 403, "Forbidden",
 		`configmaps is forbidden: User "seer" cannot watch resource "configmaps" in API group "" in the namespace "w"`)
 	// Elsewhere a selector of one name is as good as the name.
-	seer.watch(t, get("/api/v1/namespaces/w/configmaps?watch=1&fieldSelector=metadata.name%%3Done,metadata.namespace%%3Dw")).must("ADDED", "one")
+	seer.watch(t, get("/api/v1/namespaces/w/configmaps?watch=1&fieldSelector=metadata.name%%3Done,metadata.namespace%%3Dw")).
+		must("ADDED", "one")
 }
 
-// S11: who may do everything in one namespace may not do it to namespaces: they are in none, also not by a path that says so.
+// S11: who may do everything in one namespace may not do it to namespaces: they are in none, also not by a path that
+// says so.
 func TestNamespacesAreInNoNamespace(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
 	c.namespace(t, "own")
 	c.namespace(t, "other")
-	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/own/roles", object{"metadata": object{"name": "all"}, "rules": []any{
-		object{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}}))
-	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/own/rolebindings", object{"metadata": object{"name": "all"},
-		"subjects": []any{object{"kind": "User", "name": "owner", "apiGroup": "rbac.authorization.k8s.io"}},
-		"roleRef":  object{"kind": "Role", "name": "all", "apiGroup": "rbac.authorization.k8s.io"}}))
+	c.must(
+		t,
+		201,
+		post(
+			"/apis/rbac.authorization.k8s.io/v1/namespaces/own/roles",
+			object{"metadata": object{"name": "all"}, "rules": []any{
+				object{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}},
+		),
+	)
+	c.must(
+		t,
+		201,
+		post("/apis/rbac.authorization.k8s.io/v1/namespaces/own/rolebindings", object{"metadata": object{"name": "all"},
+			"subjects": []any{object{"kind": "User", "name": "owner", "apiGroup": "rbac.authorization.k8s.io"}},
+			"roleRef":  object{"kind": "Role", "name": "all", "apiGroup": "rbac.authorization.k8s.io"}}),
+	)
 	owner := s.as(t, certs.Request{CommonName: "owner"})
 	owner.must(t, 200, get("/api/v1/namespaces/own"))
 	const other = "/api/v1/namespaces/own/namespaces/other"
 	for _, r := range []call{
-		get("/api/v1/namespaces/own/namespaces"), get("/api/v1/namespaces/own/namespaces?watch=1"), get("/api/v1/watch/namespaces/own/namespaces"), get("/api/v1/watch/namespaces/own/namespaces/other"),
-		get("/api/v1/namespaces/own/namespaces?fieldSelector=metadata.name%%3Dother"), get(other), get(other + "/status"), get("/api/v1/namespaces/own/namespaces/own"),
-		post("/api/v1/namespaces/own/namespaces", object{"metadata": object{"name": "made"}}), put(other, object{"metadata": object{"name": "other"}}), put(other+"/finalize", object{"metadata": object{"name": "other"}}),
-		patch(other, "merge-patch+json", object{"metadata": object{"labels": object{"a": "b"}}}), patch(other+"/status", "merge-patch+json", object{}),
+		get("/api/v1/namespaces/own/namespaces"), get("/api/v1/namespaces/own/namespaces?watch=1"),
+		get("/api/v1/watch/namespaces/own/namespaces"), get("/api/v1/watch/namespaces/own/namespaces/other"),
+		get("/api/v1/namespaces/own/namespaces?fieldSelector=metadata.name%%3Dother"), get(other),
+		get(other + "/status"), get("/api/v1/namespaces/own/namespaces/own"),
+		post("/api/v1/namespaces/own/namespaces", object{"metadata": object{"name": "made"}}),
+		put(other, object{"metadata": object{"name": "other"}}),
+		put(other+"/finalize", object{"metadata": object{"name": "other"}}),
+		patch(other, "merge-patch+json", object{"metadata": object{"labels": object{"a": "b"}}}),
+		patch(other+"/status", "merge-patch+json", object{}),
 		remove(other, nil), remove("/api/v1/namespaces/own/namespaces", nil), get("/api/v1/namespaces/own/nodes"),
 	} {
 		owner.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
 		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
 	}
-	owner.refused(t, get("/api/v1/namespaces/other"), 403, "Forbidden", `namespaces "other" is forbidden: User "owner" cannot get resource "namespaces" in API group "" in the namespace "other"`)
-	if a := c.must(t, 200, get("/api/v1/namespaces/other")); a.at("metadata.labels.a") != nil || a.at("metadata.deletionTimestamp") != nil {
+	owner.refused(
+		t,
+		get("/api/v1/namespaces/other"),
+		403,
+		"Forbidden",
+		`namespaces "other" is forbidden: User "owner" cannot get resource "namespaces" in API group "" in the namespace "other"`,
+	)
+	if a := c.must(t, 200, get("/api/v1/namespaces/other")); a.at("metadata.labels.a") != nil ||
+		a.at("metadata.deletionTimestamp") != nil {
 		t.Errorf("changed: %s", a.raw)
 	}
 }
@@ -110,24 +179,32 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 	c.namespace(t, "m")
 	plain := func(method, path string) call { return call{method: method, path: path} }
 	for _, r := range []call{
-		plain("POST", "/version"), plain("PUT", "/version/"), plain("DELETE", "/api"), plain("POST", "/api/v1"), plain("PATCH", "/apis/apps/v1"),
-		plain("POST", "/openid/v1/jwks"), plain("OPTIONS", "/api/v1/pods"), plain("POST", "/api/v1/pods"), plain("POST", "/api/v1/namespaces/m/pods/p"), plain("PUT", "/api/v1/namespaces/m/pods"),
-		plain("GET", "/api/v1/namespaces/m/pods/p/eviction"), plain("DELETE", "/api/v1/namespaces/m/pods/p/status"), plain("DELETE", "/api/v1/namespaces"),
-		plain("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"), plain("DELETE", "/api/v1/componentstatuses/etcd-0"), plain("POST", "/api/v1/namespaces/m/finalize"),
+		plain("POST", "/version"), plain("PUT", "/version/"), plain("DELETE", "/api"), plain("POST", "/api/v1"),
+		plain("PATCH", "/apis/apps/v1"),
+		plain("POST", "/openid/v1/jwks"), plain("OPTIONS", "/api/v1/pods"), plain("POST", "/api/v1/pods"),
+		plain("POST", "/api/v1/namespaces/m/pods/p"), plain("PUT", "/api/v1/namespaces/m/pods"),
+		plain("GET", "/api/v1/namespaces/m/pods/p/eviction"), plain("DELETE", "/api/v1/namespaces/m/pods/p/status"),
+		plain("DELETE", "/api/v1/namespaces"),
+		plain("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+		plain("DELETE", "/api/v1/componentstatuses/etcd-0"), plain("POST", "/api/v1/namespaces/m/finalize"),
 	} {
 		a := c.refused(t, r, 405, "MethodNotAllowed", notAllowed)
 		details, ok := a.at("details").(object)
-		if !ok || len(details) > 0 || a.header.Get("Cache-Control") != "no-cache, private" || a.header.Get("Allow") != "" {
+		if !ok || len(details) > 0 || a.header.Get("Cache-Control") != "no-cache, private" ||
+			a.header.Get("Allow") != "" {
 			t.Errorf("%s %s: details %v, headers %v", r.method, r.path, a.at("details"), a.header)
 		}
 	}
 	for _, r := range []call{
-		plain("POST", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews"), plain("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews/one"),
-		plain("DELETE", "/api/v1/configmaps/one"), plain("POST", "/api/v2"), plain("GET", "/api/v1/namespaces/m/nodes"), plain("POST", "/api/v1/bindings"),
+		plain("POST", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews"),
+		plain("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews/one"),
+		plain("DELETE", "/api/v1/configmaps/one"), plain("POST", "/api/v2"), plain("GET", "/api/v1/namespaces/m/nodes"),
+		plain("POST", "/api/v1/bindings"),
 	} {
 		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
 	}
-	for path, code := range map[string]int{"/api/v1/namespaces/m/pods": 405, "/version": 405, "/api/v1": 405, "/healthz": 200, "/readyz": 200, "/metrics": 200} {
+	for path, code := range map[string]int{"/api/v1/namespaces/m/pods": 405, "/version": 405, "/api/v1": 405,
+		"/healthz": 200, "/readyz": 200, "/metrics": 200} {
 		if a := c.do(t, plain(http.MethodHead, path)); a.code != code {
 			t.Errorf("HEAD %s: %d, want %d", path, a.code, code)
 		}
@@ -136,15 +213,26 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 		t.Errorf("POST /healthz: %d %s", a.code, a.raw)
 	}
 	// Who may not see a path is not told what it has.
-	s.with(t).refused(t, plain("POST", "/version"), 403, "Forbidden", `forbidden: User "system:anonymous" cannot post path "/version"`)
-	s.as(t, certs.Request{CommonName: "nobody"}).refused(t, get("/nowhere"), 403, "Forbidden", `User "nobody" cannot get path "/nowhere"`)
+	s.with(t).
+		refused(t, plain("POST", "/version"), 403, "Forbidden", `forbidden: User "system:anonymous" cannot post path "/version"`)
+	s.as(t, certs.Request{CommonName: "nobody"}).
+		refused(t, get("/nowhere"), 403, "Forbidden", `User "nobody" cannot get path "/nowhere"`)
 	if a := s.with(t).do(t, plain("POST", "/livez")); a.code != 200 {
 		t.Errorf("POST /livez without credentials: %d %s", a.code, a.raw)
 	}
 
 	definition := object{"metadata": object{"name": "things.m.example.com"}, "spec": object{
 		"group": "m.example.com", "scope": "Namespaced", "names": object{"plural": "things", "kind": "Thing"},
-		"versions": []any{object{"name": "v1", "served": true, "storage": true, "schema": object{"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}}
+		"versions": []any{
+			object{
+				"name":    "v1",
+				"served":  true,
+				"storage": true,
+				"schema": object{
+					"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+				},
+			},
+		}}}
 	c.must(t, 201, post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition))
 	const things = "/apis/m.example.com/v1/namespaces/m/things"
 	eventually(t, func() error {
@@ -153,18 +241,45 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 		}
 		return nil
 	})
-	c.must(t, 201, post(things, object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "one"}}))
+	c.must(
+		t,
+		201,
+		post(things, object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "one"}}),
+	)
 	c.watch(t, get("/apis/m.example.com/v1/watch/namespaces/m/things/one")).must("ADDED", "one")
 	c.refused(t, plain("PUT", things), 400, "BadRequest", "name must be provided")
-	for _, r := range []call{plain("POST", "/apis/m.example.com/v1/things"), plain("GET", "/apis/m.example.com/v1/nothings"), plain("GET", "/apis/m.example.com/v7/things")} {
+	for _, r := range []call{plain("POST", "/apis/m.example.com/v1/things"),
+		plain("GET", "/apis/m.example.com/v1/nothings"), plain("GET", "/apis/m.example.com/v7/things")} {
 		if a := c.do(t, r); a.code != 404 || string(a.raw) != "404 page not found\n" {
 			t.Errorf("%s %s: %d %s", r.method, r.path, a.code, a.raw)
 		}
 	}
 	// The name of a path where something is made means nothing.
-	c.must(t, 201, post(things+"/other", object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}}))
-	c.refused(t, post(things+"/three", object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}}), 409, "AlreadyExists", `things.m.example.com "two" already exists`)
-	c.refused(t, plain("OPTIONS", things), 405, "MethodNotAllowed", "is not supported on resources of kind \"things.m.example.com\"")
+	c.must(
+		t,
+		201,
+		post(
+			things+"/other",
+			object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}},
+		),
+	)
+	c.refused(
+		t,
+		post(
+			things+"/three",
+			object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}},
+		),
+		409,
+		"AlreadyExists",
+		`things.m.example.com "two" already exists`,
+	)
+	c.refused(
+		t,
+		plain("OPTIONS", things),
+		405,
+		"MethodNotAllowed",
+		"is not supported on resources of kind \"things.m.example.com\"",
+	)
 	if a := c.do(t, plain(http.MethodHead, things+"/one")); a.code != 200 {
 		t.Errorf("HEAD of what a definition declares: %d", a.code)
 	}
@@ -177,32 +292,95 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 	c.namespace(t, "u")
 	const gone = "00000000-0000-0000-0000-000000000000"
 	lease := func(uid, version string) object {
-		return object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": "l", "uid": uid, "resourceVersion": version}}
+		return object{
+			"apiVersion": "coordination.k8s.io/v1",
+			"kind":       "Lease",
+			"metadata":   object{"name": "l", "uid": uid, "resourceVersion": version},
+		}
 	}
 	const leases, maps = "/apis/coordination.k8s.io/v1/namespaces/u/leases", "/api/v1/namespaces/u/configmaps"
-	a := c.refused(t, put(leases+"/l", lease(gone, "7")), 409, "Conflict", `Operation cannot be fulfilled on leases.coordination.k8s.io "l": StorageError: invalid object, Code: 4, `+
-		"Key: /registry/leases/u/l, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "+gone+", UID in object meta: ")
-	if a.text("details.name") != "l" || a.text("details.group") != "coordination.k8s.io" || a.text("details.kind") != "leases" {
+	a := c.refused(
+		t,
+		put(leases+"/l", lease(gone, "7")),
+		409,
+		"Conflict",
+		`Operation cannot be fulfilled on leases.coordination.k8s.io "l": StorageError: invalid object, Code: 4, `+
+			"Key: /registry/leases/u/l, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "+
+			"precondition: "+gone+", UID in object meta: ",
+	)
+	if a.text("details.name") != "l" || a.text("details.group") != "coordination.k8s.io" ||
+		a.text("details.kind") != "leases" {
 		t.Errorf("details %v", a.at("details"))
 	}
 	c.must(t, 201, put(leases+"/l", lease("", "7")))
 	missing := object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c", "uid": gone}}
 	c.refused(t, put(maps+"/c", missing), 404, "NotFound", `configmaps "c" not found`)
-	c.refused(t, patch(maps+"/c?fieldManager=m", "apply-patch+yaml", missing), 409, "Conflict", "uid mismatch: the provided object specified uid "+gone+", and no existing object was found")
+	c.refused(
+		t,
+		patch(maps+"/c?fieldManager=m", "apply-patch+yaml", missing),
+		409,
+		"Conflict",
+		"uid mismatch: the provided object specified uid "+gone+", and no existing object was found",
+	)
 
-	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/u/roles", object{"metadata": object{"name": "change"}, "rules": []any{
-		object{"apiGroups": []any{"", "coordination.k8s.io"}, "resources": []any{"configmaps", "leases"}, "verbs": []any{"update", "patch"}}}}))
-	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/u/rolebindings", object{"metadata": object{"name": "change"},
-		"subjects": []any{object{"kind": "User", "name": "changer", "apiGroup": "rbac.authorization.k8s.io"}},
-		"roleRef":  object{"kind": "Role", "name": "change", "apiGroup": "rbac.authorization.k8s.io"}}))
-	for _, list := range []string{"roles", "rolebindings"} { // which are not older than what was written: from now on it counts
+	c.must(
+		t,
+		201,
+		post(
+			"/apis/rbac.authorization.k8s.io/v1/namespaces/u/roles",
+			object{"metadata": object{"name": "change"}, "rules": []any{
+				object{
+					"apiGroups": []any{"", "coordination.k8s.io"},
+					"resources": []any{"configmaps", "leases"},
+					"verbs":     []any{"update", "patch"},
+				}}},
+		),
+	)
+	c.must(
+		t,
+		201,
+		post(
+			"/apis/rbac.authorization.k8s.io/v1/namespaces/u/rolebindings",
+			object{"metadata": object{"name": "change"},
+				"subjects": []any{object{"kind": "User", "name": "changer", "apiGroup": "rbac.authorization.k8s.io"}},
+				"roleRef":  object{"kind": "Role", "name": "change", "apiGroup": "rbac.authorization.k8s.io"}},
+		),
+	)
+	for _, list := range []string{"roles", "rolebindings"} {
+		// which are not older than what was written: from now on it counts
 		c.must(t, 200, get("/apis/rbac.authorization.k8s.io/v1/namespaces/u/%s", list))
 	}
 	changer := s.as(t, certs.Request{CommonName: "changer"})
-	changer.must(t, 200, patch(leases+"/l?fieldManager=m", "apply-patch+yaml", object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": "l", "labels": object{"a": "b"}}}))
-	changer.refused(t, put(leases+"/new", with(lease("", ""), "metadata.name", "new")), 403, "Forbidden",
-		`leases.coordination.k8s.io "new" is forbidden: User "changer" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "u"`)
-	changer.refused(t, patch(maps+"/new?fieldManager=m", "apply-patch+yaml", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "new"}}), 403, "Forbidden",
-		`configmaps "new" is forbidden: User "changer" cannot create resource "configmaps" in API group "" in the namespace "u"`)
+	changer.must(
+		t,
+		200,
+		patch(
+			leases+"/l?fieldManager=m",
+			"apply-patch+yaml",
+			object{
+				"apiVersion": "coordination.k8s.io/v1",
+				"kind":       "Lease",
+				"metadata":   object{"name": "l", "labels": object{"a": "b"}},
+			},
+		),
+	)
+	changer.refused(
+		t,
+		put(leases+"/new", with(lease("", ""), "metadata.name", "new")),
+		403,
+		"Forbidden",
+		`leases.coordination.k8s.io "new" is forbidden: User "changer" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "u"`,
+	)
+	changer.refused(
+		t,
+		patch(
+			maps+"/new?fieldManager=m",
+			"apply-patch+yaml",
+			object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "new"}},
+		),
+		403,
+		"Forbidden",
+		`configmaps "new" is forbidden: User "changer" cannot create resource "configmaps" in API group "" in the namespace "u"`,
+	)
 	c.refused(t, get("%s/new", maps), 404, "NotFound", "")
 }

@@ -51,7 +51,15 @@ func behind(t *testing.T, ca certs.Pair, node string) *url.URL {
 			w.WriteHeader(http.StatusTeapot)
 		default:
 			body, _ := io.ReadAll(r.Body)
-			fmt.Fprintf(w, "%s %s %s %q %q", r.Method, r.URL.Path, r.URL.RawQuery, body, r.Header.Get("Authorization")+r.Header.Get("X-Remote-User"))
+			fmt.Fprintf(
+				w,
+				"%s %s %s %q %q",
+				r.Method,
+				r.URL.Path,
+				r.URL.RawQuery,
+				body,
+				r.Header.Get("Authorization")+r.Header.Get("X-Remote-User"),
+			)
 		}
 	}))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
@@ -86,12 +94,23 @@ func TestNodesAreProxied(t *testing.T) {
 	c.node(t, "n", kubelet)
 	const path = "/api/v1/nodes/n/proxy"
 	for _, name := range []string{"n", "n:" + kubelet.Port(), "https:n:" + kubelet.Port()} {
-		if a := c.must(t, 200, get("/api/v1/nodes/%s/proxy/a//b?c=d&c=e", name)); string(a.raw) != `GET /a//b c=d&c=e "" ""` {
+		if a := c.must(t, 200, get("/api/v1/nodes/%s/proxy/a//b?c=d&c=e", name)); string(
+			a.raw,
+		) != `GET /a//b c=d&c=e "" ""` {
 			t.Errorf("%s: %s", name, a.raw)
 		}
 	}
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-		a := c.must(t, 200, call{method: method, path: path + "/x", body: []byte("body"), header: http.Header{"X-Remote-User": {"root"}, "Authorization": {"Basic eDp5"}}})
+		a := c.must(
+			t,
+			200,
+			call{
+				method: method,
+				path:   path + "/x",
+				body:   []byte("body"),
+				header: http.Header{"X-Remote-User": {"root"}, "Authorization": {"Basic eDp5"}},
+			},
+		)
 		if want := method + ` /x  "body" ""`; string(a.raw) != want {
 			t.Errorf("%s, want %s", a.raw, want)
 		}
@@ -99,18 +118,23 @@ func TestNodesAreProxied(t *testing.T) {
 	if a := c.do(t, get("%s/teapot", path)); a.code != http.StatusTeapot {
 		t.Errorf("another's refusal is %d", a.code)
 	}
-	if a := c.must(t, 200, get("%s/page", path)); string(a.raw) != `<p>`+path+`/page</p><a href="`+path+`/x?a=b">x</a><a href="y">y</a>` {
+	if a := c.must(t, 200, get("%s/page", path)); string(
+		a.raw,
+	) != `<p>`+path+`/page</p><a href="`+path+`/x?a=b">x</a><a href="y">y</a>` {
 		t.Errorf("the page is %s", a.raw)
 	}
 	for _, escaped := range []string{"/escaped/a%2Fb/c%20d/", "/escaped/%2F%2f", "/escaped/a;b=c,d"} {
-		if a := c.must(t, 200, call{method: "GET", path: path + escaped + "?e=%2F"}); string(a.raw) != escaped+"?e=%2F" {
+		if a := c.must(t, 200, call{method: "GET", path: path + escaped + "?e=%2F"}); string(
+			a.raw,
+		) != escaped+"?e=%2F" {
 			t.Errorf("%s is asked for as %s", escaped, a.raw)
 		}
 	}
 	if a := c.must(t, 301, get("%s?a=b", path)); a.header.Get("Location") != path+"/?a=b" {
 		t.Errorf("without a slash it leads to %q", a.header.Get("Location"))
 	}
-	for at, want := range map[string]string{"/login": path + "/login", "https://" + kubelet.Host + "/login?a=b": path + "/login?a=b", "https://else.example.com/": "https://else.example.com/"} {
+	for at, want := range map[string]string{"/login": path + "/login", "https://" + kubelet.Host + "/login?a=b": path +
+		"/login?a=b", "https://else.example.com/": "https://else.example.com/"} {
 		a := c.must(t, 302, get("%s/to/?at=%s", path, url.QueryEscape(at)))
 		if a.header.Get("Location") != want || a.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("a redirect to %s leads to %v, want %s", at, a.header, want)
@@ -135,7 +159,12 @@ func upgrades(t *testing.T, s *server, path string) {
 	c := s.as(t, certs.Admin())
 	config := c.http.Transport.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos, config.ServerName = []string{"http/1.1"}, "127.0.0.1"
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", strings.TrimPrefix(s.url, "https://"), config)
+	conn, err := tls.DialWithDialer(
+		&net.Dialer{Timeout: 30 * time.Second},
+		"tcp",
+		strings.TrimPrefix(s.url, "https://"),
+		config,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,20 +196,56 @@ func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
 	c.refused(t, get("%s/proxy/", path), 503, "ServiceUnavailable", "the pod has no address yet")
 	c.refused(t, get("%s-not/proxy/", path), 404, "NotFound", `pods "p-not" not found`)
 	for _, ip := range []string{"127.0.0.1", "169.254.169.254", "::1"} {
-		c.must(t, 200, patch(path+"/status", "merge-patch+json", object{"status": object{"podIP": ip, "podIPs": []any{object{"ip": ip}}}}))
+		c.must(
+			t,
+			200,
+			patch(
+				path+"/status",
+				"merge-patch+json",
+				object{"status": object{"podIP": ip, "podIPs": []any{object{"ip": ip}}}},
+			),
+		)
 		c.refused(t, get("%s/proxy/", path), 400, "BadRequest", "address not allowed")
 		c.refused(t, get("%s:8080/proxy/x", path), 400, "BadRequest", "address not allowed")
 	}
 	service := "/api/v1/namespaces/proxy/services"
-	c.must(t, 201, post(service, object{"metadata": object{"name": "s"}, "spec": object{"ports": []any{object{"name": "http", "port": 80}, object{"name": "other", "port": 81}}}}))
+	c.must(
+		t,
+		201,
+		post(
+			service,
+			object{
+				"metadata": object{"name": "s"},
+				"spec": object{
+					"ports": []any{object{"name": "http", "port": 80}, object{"name": "other", "port": 81}},
+				},
+			},
+		),
+	)
 	c.refused(t, get("%s/s/proxy/", service), 503, "ServiceUnavailable", "no service port")
-	c.refused(t, get("%s/s:none/proxy/", service), 503, "ServiceUnavailable", `no service port "none" found for service "s"`)
+	c.refused(
+		t,
+		get("%s/s:none/proxy/", service),
+		503,
+		"ServiceUnavailable",
+		`no service port "none" found for service "s"`,
+	)
 	for _, name := range []string{"s:http", "s:80", "https:s:other", "http:s:81"} {
-		c.refused(t, get("%s/%s/proxy/a", service, name), 503, "ServiceUnavailable", `no endpoints available for service "s"`)
+		c.refused(
+			t,
+			get("%s/%s/proxy/a", service, name),
+			503,
+			"ServiceUnavailable",
+			`no endpoints available for service "s"`,
+		)
 	}
 	c.refused(t, get("%s/none:80/proxy/", service), 404, "NotFound", `services "none" not found`)
-	slice := object{"metadata": object{"name": "s-1", "labels": object{"kubernetes.io/service-name": "s"}}, "addressType": "IPv4", "ports": []any{object{"name": "http", "port": 8080}},
-		"endpoints": []any{object{"addresses": []any{"10.0.0.1"}, "conditions": object{"ready": false}}}}
+	slice := object{
+		"metadata":    object{"name": "s-1", "labels": object{"kubernetes.io/service-name": "s"}},
+		"addressType": "IPv4",
+		"ports":       []any{object{"name": "http", "port": 8080}},
+		"endpoints":   []any{object{"addresses": []any{"10.0.0.1"}, "conditions": object{"ready": false}}},
+	}
 	c.must(t, 201, post("/apis/discovery.k8s.io/v1/namespaces/proxy/endpointslices", slice))
 	c.refused(t, get("%s/s:http/proxy/", service), 503, "ServiceUnavailable", "no endpoints available")
 }
@@ -191,18 +256,55 @@ func TestStreamsThatCannotBe(t *testing.T) {
 	c.namespace(t, "streams")
 	path, _ := podIn(t, c, "streams", "p")
 	for _, sub := range []string{"exec", "attach", "portforward"} {
-		c.refused(t, post(path+"/"+sub+"?command=a&stdout=true", nil), 400, "BadRequest", "pod p does not have a host assigned")
+		c.refused(
+			t,
+			post(path+"/"+sub+"?command=a&stdout=true", nil),
+			400,
+			"BadRequest",
+			"pod p does not have a host assigned",
+		)
 		c.refused(t, post(path+"-not/"+sub, nil), 404, "NotFound", `pods "p-not" not found`)
 		c.refused(t, put(path+"/"+sub, "{}"), 405, "MethodNotAllowed", "")
 		c.refused(t, remove(path+"/"+sub, nil), 405, "MethodNotAllowed", "")
 	}
 	for _, sub := range []string{"exec", "attach"} {
-		c.refused(t, post(path+"/"+sub+"?container=x&command=a", nil), 400, "BadRequest", "container x is not valid for pod p")
+		c.refused(
+			t,
+			post(path+"/"+sub+"?container=x&command=a", nil),
+			400,
+			"BadRequest",
+			"container x is not valid for pod p",
+		)
 	}
 	c.refused(t, get("%s/log?container=x", path), 400, "BadRequest", "container x is not valid for pod p")
 	two := "/api/v1/namespaces/streams/pods"
-	c.must(t, 201, post(two, object{"metadata": object{"name": "two"}, "spec": object{"containers": []any{object{"name": "a", "image": "i"}, object{"name": "b", "image": "i"}}}}))
-	c.refused(t, post(two+"/two/exec?command=a", nil), 400, "BadRequest", "a container name must be specified for pod two, choose one of: [a b]")
-	c.must(t, 201, post(path+"/binding", object{"metadata": object{"name": "p"}, "target": object{"kind": "Node", "name": "gone"}}))
+	c.must(
+		t,
+		201,
+		post(
+			two,
+			object{
+				"metadata": object{"name": "two"},
+				"spec": object{
+					"containers": []any{object{"name": "a", "image": "i"}, object{"name": "b", "image": "i"}},
+				},
+			},
+		),
+	)
+	c.refused(
+		t,
+		post(two+"/two/exec?command=a", nil),
+		400,
+		"BadRequest",
+		"a container name must be specified for pod two, choose one of: [a b]",
+	)
+	c.must(
+		t,
+		201,
+		post(
+			path+"/binding",
+			object{"metadata": object{"name": "p"}, "target": object{"kind": "Node", "name": "gone"}},
+		),
+	)
 	c.refused(t, post(path+"/exec?command=a", nil), 404, "NotFound", `nodes "gone" not found`)
 }

@@ -27,12 +27,20 @@ func gets(t *testing.T, s *subject) {
 		}
 	}
 	missing := s.refused(t, get("%s-not", path), 404, "NotFound", s.qualified()+` "`+name(o)+`-not" not found`)
-	if missing.text("details.name") != name(o)+"-not" || missing.text("details.kind") != s.Resource || missing.text("details.group") != s.group() {
+	if missing.text("details.name") != name(o)+"-not" || missing.text("details.kind") != s.Resource ||
+		missing.text("details.group") != s.group() {
 		t.Errorf("details %v", missing.at("details"))
 	}
 	s.refused(t, get("%s?resourceVersion=x", path), 400, "BadRequest", "")
-	later := s.refused(t, get("%s?resourceVersion=9000000000", path), 504, "Timeout", "Too large resource version: 9000000000, current: ")
-	if later.text("details.causes.0.reason") != "ResourceVersionTooLarge" || later.at("details.retryAfterSeconds") == nil {
+	later := s.refused(
+		t,
+		get("%s?resourceVersion=9000000000", path),
+		504,
+		"Timeout",
+		"Too large resource version: 9000000000, current: ",
+	)
+	if later.text("details.causes.0.reason") != "ResourceVersionTooLarge" ||
+		later.at("details.retryAfterSeconds") == nil {
 		t.Errorf("details %v", later.at("details"))
 	}
 }
@@ -40,7 +48,9 @@ func gets(t *testing.T, s *subject) {
 func getsAs(t *testing.T, s *subject) {
 	o, path := s.created(t)
 	a := s.must(t, 200, get("%s", path).as(partial))
-	if a.text("kind") != "PartialObjectMetadata" || a.text("apiVersion") != "meta.k8s.io/v1" || !reflect.DeepEqual(a.at("metadata"), o["metadata"]) || len(a.obj) != 3 {
+	if a.text("kind") != "PartialObjectMetadata" || a.text("apiVersion") != "meta.k8s.io/v1" ||
+		!reflect.DeepEqual(a.at("metadata"), o["metadata"]) ||
+		len(a.obj) != 3 {
 		t.Errorf("metadata alone: %s", a.raw)
 	}
 	row := s.must(t, 200, get("%s", path).as(table+",application/json"))
@@ -49,9 +59,16 @@ func getsAs(t *testing.T, s *subject) {
 	mustBeTable(t, s, whole, []string{name(o)}, s.Kind)
 	none := s.must(t, 200, get("%s?includeObject=None", path).as(table))
 	mustBeTable(t, s, none, []string{name(o)}, "")
-	s.refused(t, get("%s?includeObject=Some", path).as(table), 400, "BadRequest", "must be 'Metadata', 'Object', 'None', or empty")
+	s.refused(
+		t,
+		get("%s?includeObject=Some", path).as(table),
+		400,
+		"BadRequest",
+		"must be 'Metadata', 'Object', 'None', or empty",
+	)
 	yaml := s.must(t, 200, get("%s", path).as("application/yaml"))
-	if !strings.Contains(string(yaml.raw), "kind: "+s.Kind+"\n") || yaml.header.Get("Content-Type") != "application/yaml" {
+	if !strings.Contains(string(yaml.raw), "kind: "+s.Kind+"\n") ||
+		yaml.header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("YAML: %.300s", yaml.raw)
 	}
 	s.refused(t, get("%s", path).as("text/csv"), 406, "NotAcceptable", "only the following media types are accepted")
@@ -63,7 +80,8 @@ func getsAs(t *testing.T, s *subject) {
 // mustBeTable holds an answer to be a table of objects, each row carrying an object of a kind.
 func mustBeTable(t *testing.T, s *subject, a answer, names []string, carries string) {
 	t.Helper()
-	if a.text("kind") != "Table" || a.text("apiVersion") != "meta.k8s.io/v1" || a.text("metadata.resourceVersion") == "" {
+	if a.text("kind") != "Table" || a.text("apiVersion") != "meta.k8s.io/v1" ||
+		a.text("metadata.resourceVersion") == "" {
 		t.Fatalf("no table: %.300s", a.raw)
 	}
 	columns, _ := a.at("columnDefinitions").([]any)
@@ -138,7 +156,9 @@ func names(list []any) []string {
 func lists(t *testing.T, s *subject) {
 	selector, made := s.some(t, 2)
 	a := s.must(t, 200, get("%s?labelSelector=%s", s.collection(), url.QueryEscape(selector)))
-	if a.text("kind") != s.Kind+"List" || a.text("apiVersion") != s.Version || a.text("metadata.resourceVersion") == "" || !slices.Equal(names(a.items()), made) {
+	if a.text("kind") != s.Kind+"List" || a.text("apiVersion") != s.Version ||
+		a.text("metadata.resourceVersion") == "" ||
+		!slices.Equal(names(a.items()), made) {
 		t.Errorf("listed %.600s, want %v", a.raw, made)
 	}
 	everywhere := s.must(t, 200, get("%s?labelSelector=%s", s.everywhere(), url.QueryEscape(selector)))
@@ -154,23 +174,41 @@ func lists(t *testing.T, s *subject) {
 		"labelSelector=" + url.QueryEscape(selector) + "&fieldSelector=metadata.name!%3D" + made[0]: made[1:],
 		"fieldSelector=metadata.name%3D" + made[1]:                                                  made[1:],
 	} {
-		if a := s.must(t, 200, get("%s?%s", s.collection(), query)); !slices.Equal(names(a.items()), want) || a.at("items") == nil {
+		if a := s.must(t, 200, get("%s?%s", s.collection(), query)); !slices.Equal(names(a.items()), want) ||
+			a.at("items") == nil {
 			t.Errorf("%s: %v, want %v", query, names(a.items()), want)
 		}
 	}
 	if s.Namespaced {
-		a := s.must(t, 200, get("%s?fieldSelector=metadata.namespace%%3D%s,metadata.name%%3D%s", s.everywhere(), s.ns, made[0]))
+		a := s.must(
+			t,
+			200,
+			get("%s?fieldSelector=metadata.namespace%%3D%s,metadata.name%%3D%s", s.everywhere(), s.ns, made[0]),
+		)
 		if !slices.Equal(names(a.items()), made[:1]) {
 			t.Errorf("by namespace %v", names(a.items()))
 		}
 	}
 	s.refused(t, get("%s?labelSelector=a%%20b", s.collection()), 400, "BadRequest", "unable to parse requirement")
-	s.refused(t, get("%s?fieldSelector=nobody.knows%%3Dx", s.collection()), 400, "BadRequest", unknownField[fielded[s.Resource]])
+	s.refused(
+		t,
+		get("%s?fieldSelector=nobody.knows%%3Dx", s.collection()),
+		400,
+		"BadRequest",
+		unknownField[fielded[s.Resource]],
+	)
 	s.refused(t, get("%s?fieldSelector=x", s.collection()), 400, "BadRequest", "invalid selector")
-	s.refused(t, get("%s?resourceVersionMatch=Exact", s.collection()), 422, "Invalid", "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
+	s.refused(
+		t,
+		get("%s?resourceVersionMatch=Exact", s.collection()),
+		422,
+		"Invalid",
+		"resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+	)
 }
 
-// unknownField is how a selector by a field is refused that a kind with fields of its own, or one without, does not have.
+// unknownField is how a selector by a field is refused that a kind with fields of its own, or one without, does not
+// have.
 var unknownField = map[bool]string{
 	true:  "field label not supported: nobody.knows",
 	false: `"nobody.knows" is not a known field selector: only "metadata.name", "metadata.namespace"`,
@@ -189,17 +227,26 @@ func listsPages(t *testing.T, s *subject) {
 	_, label, _ := strings.Cut(selector, "=")
 	s.must(t, 201, post(s.collection(), with(o, "metadata.labels", object{"conformance": label})))
 	second := s.must(t, 200, get("%s&limit=2&continue=%s", base, url.QueryEscape(next)))
-	if second.text("metadata.resourceVersion") != first.text("metadata.resourceVersion") || second.text("metadata.continue") != "" {
+	if second.text("metadata.resourceVersion") != first.text("metadata.resourceVersion") ||
+		second.text("metadata.continue") != "" {
 		t.Errorf("second page: %v", second.at("metadata"))
 	}
 	if all := names(append(first.items(), second.items()...)); !slices.Equal(all, made) {
 		t.Errorf("all pages %v, want %v", all, made)
 	}
-	if whole := s.must(t, 200, get("%s&limit=500", base)); len(whole.items()) != 4 || whole.text("metadata.continue") != "" || whole.at("metadata.remainingItemCount") != nil {
+	if whole := s.must(t, 200, get("%s&limit=500", base)); len(whole.items()) != 4 ||
+		whole.text("metadata.continue") != "" ||
+		whole.at("metadata.remainingItemCount") != nil {
 		t.Errorf("one page for all: %v", whole.at("metadata"))
 	}
 	s.refused(t, get("%s&continue=nonsense", base), 400, "BadRequest", "continue key is not valid")
-	s.refused(t, get("%s&continue=%s&resourceVersion=7", base, url.QueryEscape(next)), 400, "BadRequest", "specifying resource version is not allowed when using continue")
+	s.refused(
+		t,
+		get("%s&continue=%s&resourceVersion=7", base, url.QueryEscape(next)),
+		400,
+		"BadRequest",
+		"specifying resource version is not allowed when using continue",
+	)
 	s.refused(t, get("%s&limit=x", base), 400, "BadRequest", "")
 	s.do(t, remove(path, nil))
 }
@@ -210,7 +257,8 @@ func listsAs(t *testing.T, s *subject) {
 	mustBeTable(t, s, s.must(t, 200, get("%s", base).as(table)), made, "PartialObjectMetadata")
 	mustBeTable(t, s, s.must(t, 200, get("%s&includeObject=Object", base).as(table)), made, s.Kind)
 	a := s.must(t, 200, get("%s", base).as(partials))
-	if a.text("kind") != "PartialObjectMetadataList" || a.text("apiVersion") != "meta.k8s.io/v1" || !slices.Equal(names(a.items()), made) {
+	if a.text("kind") != "PartialObjectMetadataList" || a.text("apiVersion") != "meta.k8s.io/v1" ||
+		!slices.Equal(names(a.items()), made) {
 		t.Errorf("metadata alone: %.300s", a.raw)
 	}
 	yaml := s.must(t, 200, get("%s", base).as("application/yaml"))

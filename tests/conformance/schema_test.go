@@ -15,8 +15,8 @@ import (
 
 //go:generate go run -tags grpcnotrace ./corpus
 
-// derived is an object that is wrong in one way, and what Kubernetes answers to it, as that follows from what it publishes of its types.
-// Package corpus writes these, and says by which rule.
+// derived is an object that is wrong in one way, and what Kubernetes answers to it, as that follows from what it
+// publishes of its types. Package corpus writes these, and says by which rule.
 type derived struct {
 	Rule    string         `json:"rule"`
 	Set     map[string]any `json:"set"`   // values at paths of the sample's object; null takes them away
@@ -65,7 +65,8 @@ func readDerived(t testing.TB) map[string][]derived {
 	return all
 }
 
-// S11, S12: an object of any kind that breaks its published schema in one way is answered as Kubernetes answers it, whichever way it comes.
+// S11, S12: an object of any kind that breaks its published schema in one way is answered as Kubernetes answers it,
+// whichever way it comes.
 func TestWhatBreaksThePublishedSchemaIsAnsweredAsUpstreamDoes(t *testing.T) {
 	c := shared(t)
 	all := readDerived(t)
@@ -92,7 +93,12 @@ func TestWhatBreaksThePublishedSchemaIsAnsweredAsUpstreamDoes(t *testing.T) {
 						t.Errorf("%s %s by %s: %v", d.Rule, d.path(), way, err)
 					}
 					if err == nil && known != "" {
-						t.Errorf("%s %s by %s is answered as upstream does: it is no difference any more", d.Rule, d.path(), way)
+						t.Errorf(
+							"%s %s by %s is answered as upstream does: it is no difference any more",
+							d.Rule,
+							d.path(),
+							way,
+						)
 					}
 				}
 			}
@@ -152,12 +158,21 @@ func (w *wrongly) answered(t *testing.T, d derived, way string) error {
 	if !found {
 		version = w.Version
 	}
-	if err := refusedWith(a, "400", "BadRequest", fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", w.Kind, version, w.Kind, d.Decoder)); err != nil || d.Warning == "" || w.Answered {
+	if err := refusedWith(a, "400", "BadRequest", fmt.Sprintf("%s in version %q cannot be handled as a %s: "+
+		"%s", w.Kind, version, w.Kind, d.Decoder)); err != nil ||
+		d.Warning == "" ||
+		w.Answered {
 		return err
 	}
 	a = w.do(t, w.request(t, d, way, "Warn"))
 	if told := a.header.Values("Warning"); a.code >= 300 || !slices.Contains(told, headers([]string{d.Warning})[0]) {
-		return fmt.Errorf("where it is to be warned of: %d, warnings %v, want %s: %s", a.code, told, d.Warning, a.text("message"))
+		return fmt.Errorf(
+			"where it is to be warned of: %d, warnings %v, want %s: %s",
+			a.code,
+			told,
+			d.Warning,
+			a.text("message"),
+		)
 	}
 	return nil
 }
@@ -171,7 +186,15 @@ func refusedWith(a answer, code, reason string, texts ...string) error {
 		ok = ok && strings.Contains(a.text("message"), text)
 	}
 	if !ok {
-		return fmt.Errorf("%d %s: %s\nwant %s %s: %s", a.code, a.text("reason"), a.text("message"), code, reason, strings.Join(texts, "…"))
+		return fmt.Errorf(
+			"%d %s: %s\nwant %s %s: %s",
+			a.code,
+			a.text("reason"),
+			a.text("message"),
+			code,
+			reason,
+			strings.Join(texts, "…"),
+		)
 	}
 	return nil
 }
@@ -244,12 +267,19 @@ func (w *wrongly) review(o object) object {
 }
 
 var reviewed = map[string]object{
-	"TokenReview":              {"spec": object{"token": "t"}},
-	"SubjectAccessReview":      {"spec": object{"user": "u", "nonResourceAttributes": object{"path": "/", "verb": "get"}}},
-	"SelfSubjectAccessReview":  {"spec": object{"nonResourceAttributes": object{"path": "/", "verb": "get"}}},
-	"LocalSubjectAccessReview": {"spec": object{"user": "u", "resourceAttributes": object{"namespace": "$NAMESPACE", "verb": "get", "resource": "pods"}}},
-	"SelfSubjectRulesReview":   {"spec": object{"namespace": "$NAMESPACE"}},
-	"Binding":                  {"target": object{"kind": "Node", "name": "n"}},
+	"TokenReview": {"spec": object{"token": "t"}},
+	"SubjectAccessReview": {
+		"spec": object{"user": "u", "nonResourceAttributes": object{"path": "/", "verb": "get"}},
+	},
+	"SelfSubjectAccessReview": {"spec": object{"nonResourceAttributes": object{"path": "/", "verb": "get"}}},
+	"LocalSubjectAccessReview": {
+		"spec": object{
+			"user":               "u",
+			"resourceAttributes": object{"namespace": "$NAMESPACE", "verb": "get", "resource": "pods"},
+		},
+	},
+	"SelfSubjectRulesReview": {"spec": object{"namespace": "$NAMESPACE"}},
+	"Binding":                {"target": object{"kind": "Node", "name": "n"}},
 }
 
 // body is an object's with what is wrong.
@@ -301,7 +331,8 @@ func doubled(t *testing.T, o object, path string) []byte {
 	return []byte(strings.Replace(marked, `"comes-again"`, strconv.Quote(path[i:]), 1))
 }
 
-// placed returns a copy of an object with a value at a path, which may lead through lists, or without what is there for nil.
+// placed returns a copy of an object with a value at a path, which may lead through lists, or without what is there for
+// nil.
 func placed(t *testing.T, o object, path string, v any) object {
 	t.Helper()
 	out := clone(o)
@@ -341,6 +372,7 @@ type difference struct{ kind, path, way string }
 
 // differences say why.
 var differences = map[difference]string{
-	{"batch/v1/Job", "metadata.name=a%b", "post"}:  "a job without labels is given its pods' before it is looked at, so that its name is refused as a label of its own, too",
+	{"batch/v1/Job", "metadata.name=a%b", "post"}: "a job without labels is given its pods' before it is looked at, " +
+		"so that its name is refused as a label of its own, too",
 	{"batch/v1/Job", "metadata.name=a%b", "apply"}: "as by post",
 }

@@ -172,7 +172,11 @@ func shared(t *testing.T) *client {
 func (c *client) namespace(t testing.TB, name string) {
 	t.Helper()
 	c.must(t, http.StatusCreated, post("/api/v1/namespaces", object{"metadata": object{"name": name}}))
-	c.must(t, http.StatusCreated, post(fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts", name), object{"metadata": object{"name": "default"}}))
+	c.must(
+		t,
+		http.StatusCreated,
+		post(fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts", name), object{"metadata": object{"name": "default"}}),
+	)
 }
 
 // TestMain runs many tests at once: what they do most is wait for answers.

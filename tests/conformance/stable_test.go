@@ -96,7 +96,11 @@ func fillers(t testing.TB) *strings.Replacer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "somebody"}}, key)
+	request, err := x509.CreateCertificateRequest(
+		rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "somebody"}},
+		key,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +118,15 @@ func fillers(t testing.TB) *strings.Replacer {
 	}
 	inJSON := func(text []byte) string { return strings.ReplaceAll(string(text), "\n", `\n`) }
 	return strings.NewReplacer(
-		"$REQUEST", base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})),
-		"$STUB", base64.StdEncoding.EncodeToString(stub), "$AUTHORITY", inJSON(ca.Cert), "$LEAF", inJSON(leaf.Cert))
+		"$REQUEST",
+		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})),
+		"$STUB",
+		base64.StdEncoding.EncodeToString(stub),
+		"$AUTHORITY",
+		inJSON(ca.Cert),
+		"$LEAF",
+		inJSON(leaf.Cert),
+	)
 }
 
 func (s *sample) String() string { return s.Version + "/" + s.Kind }

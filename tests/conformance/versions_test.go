@@ -52,15 +52,18 @@ func TestReadsHeedResourceVersions(t *testing.T) {
 		code            int
 		reason, message string
 	}{
-		"resourceVersionMatch=NotOlderThan":                      {422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided"},
-		"resourceVersion=0&resourceVersionMatch=Exact":           {422, "Invalid", `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`},
-		"resourceVersion=1&resourceVersionMatch=Wild":            {422, "Invalid", `supported values: "Exact", "NotOlderThan", ""`},
-		"resourceVersion=9000000000":                             {504, "Timeout", "Too large resource version"},
-		"resourceVersion=-1":                                     {400, "BadRequest", ""},
-		"resourceVersion=x":                                      {400, "BadRequest", ""},
-		"sendInitialEvents=true":                                 {422, "Invalid", "sendInitialEvents is forbidden for list"},
-		"watch=1&resourceVersionMatch=Exact&sendInitialEvents=1": {422, "Invalid", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"},
-		"watch=1&timeoutSeconds=x":                               {400, "BadRequest", ""},
+		"resourceVersionMatch=NotOlderThan": {422, "Invalid", "resourceVersionMatch is " +
+			"forbidden unless resourceVersion is provided"},
+		"resourceVersion=0&resourceVersionMatch=Exact": {422, "Invalid", `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`},
+		"resourceVersion=1&resourceVersionMatch=Wild":  {422, "Invalid", `supported values: "Exact", "NotOlderThan", ""`},
+		"resourceVersion=9000000000":                   {504, "Timeout", "Too large resource version"},
+		"resourceVersion=-1":                           {400, "BadRequest", ""},
+		"resourceVersion=x":                            {400, "BadRequest", ""},
+		"sendInitialEvents=true": {422, "Invalid", "sendInitialEvents is forbidden " +
+			"for list"},
+		"watch=1&resourceVersionMatch=Exact&sendInitialEvents=1": {422, "Invalid", "sendInitialEvents requires " +
+			"setting resourceVersionMatch to NotOlderThan"},
+		"watch=1&timeoutSeconds=x": {400, "BadRequest", ""},
 	} {
 		c.refused(t, get("%s?%s", path, query), want.code, want.reason, want.message)
 	}
@@ -79,7 +82,11 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 	}
 	page := c.must(t, 200, get("%s?limit=1", path))
 	version, token := page.text("metadata.resourceVersion"), page.text("metadata.continue")
-	later, err := strconv.ParseInt(c.must(t, 201, post(path, object{"metadata": object{"name": "later"}})).text("metadata.resourceVersion"), 10, 64)
+	later, err := strconv.ParseInt(
+		c.must(t, 201, post(path, object{"metadata": object{"name": "later"}})).text("metadata.resourceVersion"),
+		10,
+		64,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +94,10 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 	// Another server goes on with the list, as long as the store has not been compacted.
 	second := serve(t, st)
 	c = second.as(t, certs.Admin())
-	if got := names(c.must(t, 200, get("%s?limit=1&continue=%s", path, url.QueryEscape(token))).items()); !slices.Equal(got, []string{"c1"}) {
+	if got := names(c.must(t, 200, get("%s?limit=1&continue=%s", path, url.QueryEscape(token))).items()); !slices.Equal(
+		got,
+		[]string{"c1"},
+	) {
 		t.Errorf("another server goes on with %v", got)
 	}
 	second.stop()
@@ -95,7 +105,13 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = serve(t, st).as(t, certs.Admin())
-	gone := c.refused(t, get("%s?limit=1&continue=%s", path, url.QueryEscape(token)), 410, "Expired", "The provided continue parameter is too old to display a consistent list result")
+	gone := c.refused(
+		t,
+		get("%s?limit=1&continue=%s", path, url.QueryEscape(token)),
+		410,
+		"Expired",
+		"The provided continue parameter is too old to display a consistent list result",
+	)
 	next := gone.text("metadata.continue")
 	if next == "" {
 		t.Fatalf("no token to go on with: %s", gone.raw)
@@ -104,7 +120,13 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 	if got := names(rest.items()); !slices.Equal(got, []string{"c1", "c2", "later"}) {
 		t.Errorf("the rest is %v", got)
 	}
-	c.refused(t, get("%s?resourceVersion=%s&resourceVersionMatch=Exact", path, version), 410, "Expired", "too old resource version")
+	c.refused(
+		t,
+		get("%s?resourceVersion=%s&resourceVersionMatch=Exact", path, version),
+		410,
+		"Expired",
+		"too old resource version",
+	)
 	c.refused(t, get("%s?watch=1&resourceVersion=%s", path, version), 410, "Expired", "too old resource version")
 	c.must(t, 200, get("%s?resourceVersion=%s&resourceVersionMatch=NotOlderThan", path, version))
 }
@@ -115,12 +137,17 @@ func TestPagesTellHowManyRemain(t *testing.T) {
 	c.namespace(t, "pages")
 	const path = "/api/v1/namespaces/pages/configmaps"
 	for i := range 5 {
-		c.must(t, 201, post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i), "labels": object{"a": "b"}}}))
+		c.must(
+			t,
+			201,
+			post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i), "labels": object{"a": "b"}}}),
+		)
 	}
 	if page := c.must(t, 200, get("%s?limit=2", path)); page.at("metadata.remainingItemCount") != 3.0 {
 		t.Errorf("first page: %v", page.at("metadata"))
 	}
-	if page := c.must(t, 200, get("%s?limit=2&labelSelector=a", path)); page.at("metadata.remainingItemCount") != nil || page.text("metadata.continue") == "" {
+	if page := c.must(t, 200, get("%s?limit=2&labelSelector=a", path)); page.at("metadata.remainingItemCount") != nil ||
+		page.text("metadata.continue") == "" {
 		t.Errorf("first page of what is selected: %v", page.at("metadata"))
 	}
 	table := c.must(t, 200, get("%s?limit=2", path).as(table))
@@ -135,12 +162,23 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 	c.namespace(t, "large")
 	const path = "/api/v1/namespaces/large/configmaps"
 	for i := range 3 {
-		c.must(t, 201, post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i)}, "data": object{"a": strings.Repeat("abc", 50000)}}))
+		c.must(
+			t,
+			201,
+			post(
+				path,
+				object{
+					"metadata": object{"name": fmt.Sprintf("c%d", i)},
+					"data":     object{"a": strings.Repeat("abc", 50000)},
+				},
+			),
+		)
 	}
 	zipped := get("%s", path)
 	zipped.header = map[string][]string{"Accept-Encoding": {"gzip"}}
 	a := c.must(t, 200, zipped)
-	if a.header.Get("Content-Encoding") != "gzip" || len(a.raw) > 100<<10 || !strings.Contains(strings.Join(a.header.Values("Vary"), ","), "Accept-Encoding") {
+	if a.header.Get("Content-Encoding") != "gzip" || len(a.raw) > 100<<10 ||
+		!strings.Contains(strings.Join(a.header.Values("Vary"), ","), "Accept-Encoding") {
 		t.Errorf("%d bytes, encoding %q", len(a.raw), a.header.Get("Content-Encoding"))
 	}
 	if b := c.must(t, 200, get("%s", path)); b.header.Get("Content-Encoding") != "" || len(b.items()) != 3 {

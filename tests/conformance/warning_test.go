@@ -13,7 +13,8 @@ func TestDoubtsAreTold(t *testing.T) {
 		"nodeSelector":     object{"beta.kubernetes.io/os": "linux"},
 		"imagePullSecrets": []any{object{"name": ""}},
 		"containers": []any{object{
-			"name": "c", "image": "i", "env": []any{object{"name": "A", "value": "1"}, object{"name": "A", "value": "2"}},
+			"name": "c", "image": "i",
+			"env":       []any{object{"name": "A", "value": "1"}, object{"name": "A", "value": "2"}},
 			"ports":     []any{object{"containerPort": 80}, object{"containerPort": 80, "name": "again"}},
 			"resources": object{"limits": object{"memory": "1500m"}},
 		}},
@@ -36,10 +37,16 @@ func TestDoubtsAreTold(t *testing.T) {
 	meta := object{"name": "p", "labels": object{"a": "b"}}
 	told(c.must(t, 201, post("/api/v1/namespaces/doubts/pods", object{"metadata": meta, "spec": pod})), "spec.")
 	set := object{"metadata": object{"name": "s"}, "spec": object{
-		"selector": object{"matchLabels": object{"a": "b"}}, "template": object{"metadata": object{"labels": object{"a": "b"}}, "spec": pod},
+		"selector": object{
+			"matchLabels": object{"a": "b"},
+		}, "template": object{"metadata": object{"labels": object{"a": "b"}}, "spec": pod},
 	}}
 	told(c.must(t, 201, post("/apis/apps/v1/namespaces/doubts/deployments", set)), "spec.template.spec.")
-	status := patch("/api/v1/namespaces/doubts/pods/p/status", "merge-patch+json", object{"status": object{"message": "m"}})
+	status := patch(
+		"/api/v1/namespaces/doubts/pods/p/status",
+		"merge-patch+json",
+		object{"status": object{"message": "m"}},
+	)
 	if a := c.must(t, 200, status); len(a.header.Values("Warning")) > 0 {
 		t.Errorf("who writes the status did not write the rest: %v", a.header.Values("Warning"))
 	}

@@ -81,7 +81,15 @@ func (s *stream) must(kind, named string) object {
 func watches(t *testing.T, s *subject) {
 	selector, made := s.some(t, 1)
 	at1 := s.must(t, 200, get("%s?limit=1", s.collection())).text("metadata.resourceVersion")
-	w := s.watch(t, get("%s?watch=1&allowWatchBookmarks=true&resourceVersion=%s&labelSelector=%s", s.collection(), at1, url.QueryEscape(selector)))
+	w := s.watch(
+		t,
+		get(
+			"%s?watch=1&allowWatchBookmarks=true&resourceVersion=%s&labelSelector=%s",
+			s.collection(),
+			at1,
+			url.QueryEscape(selector),
+		),
+	)
 	if w.media != "application/json" {
 		t.Errorf("content type %q", w.media)
 	}
@@ -89,18 +97,27 @@ func watches(t *testing.T, s *subject) {
 	o, path := s.new()
 	o = with(o, "metadata.labels", object{"conformance": label})
 	o = s.must(t, 201, post(s.collection(), o)).obj
-	if got := w.must("ADDED", name(o)); version(got) != version(o) || got["kind"] != s.Kind || got["apiVersion"] != s.Version {
+	if got := w.must("ADDED", name(o)); version(got) != version(o) || got["kind"] != s.Kind ||
+		got["apiVersion"] != s.Version {
 		t.Errorf("added %v", got)
 	}
 	if _, some := decided[s.Kind]; some {
 		return // the server itself changes it, and tells
 	}
-	changed := s.must(t, 200, patch(path, "merge-patch+json", object{"metadata": object{"annotations": object{"a": "b"}}}))
+	changed := s.must(
+		t,
+		200,
+		patch(path, "merge-patch+json", object{"metadata": object{"annotations": object{"a": "b"}}}),
+	)
 	if got := w.must("MODIFIED", name(o)); version(got) != changed.text("metadata.resourceVersion") {
 		t.Errorf("modified %v, want %s", got, changed.text("metadata.resourceVersion"))
 	}
 	// What leaves the selection is deleted for this watch, and what comes back is added.
-	s.must(t, 200, patch(path, "merge-patch+json", object{"metadata": object{"labels": object{"conformance": "other"}}}))
+	s.must(
+		t,
+		200,
+		patch(path, "merge-patch+json", object{"metadata": object{"labels": object{"conformance": "other"}}}),
+	)
 	w.must("DELETED", name(o))
 	s.must(t, 200, patch(path, "merge-patch+json", object{"metadata": object{"labels": object{"conformance": label}}}))
 	w.must("ADDED", name(o))
@@ -115,13 +132,28 @@ func watches(t *testing.T, s *subject) {
 		}
 		break
 	}
-	short := s.watch(t, get("%s?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%%3D%s", s.collection(), made[0]))
+	short := s.watch(
+		t,
+		get("%s?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%%3D%s", s.collection(), made[0]),
+	)
 	short.must("ADDED", made[0])
 	if e := short.next(); e != nil {
 		t.Errorf("after its time a watch tells %v", e)
 	}
-	s.refused(t, get("%s?watch=1&resourceVersion=x", s.collection()), 500, "", `resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`)
-	s.refused(t, get("%s?watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan", s.collection()), 422, "Invalid", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+	s.refused(
+		t,
+		get("%s?watch=1&resourceVersion=x", s.collection()),
+		500,
+		"",
+		`resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`,
+	)
+	s.refused(
+		t,
+		get("%s?watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan", s.collection()),
+		422,
+		"Invalid",
+		"resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+	)
 	s.refused(t, get("%s?watch=1&labelSelector=a%%20b", s.collection()), 400, "BadRequest", "")
 }
 
@@ -139,7 +171,11 @@ func (s *subject) erase(t testing.TB, path string) {
 		s.do(t, patch(path, "merge-patch+json", object{"metadata": object{"finalizers": nil}}))
 	}
 	if s.Kind == "Namespace" {
-		s.must(t, 200, put(path+"/finalize", with(with(a.obj, "spec.finalizers", []any{}), "metadata.resourceVersion", "")))
+		s.must(
+			t,
+			200,
+			put(path+"/finalize", with(with(a.obj, "spec.finalizers", []any{}), "metadata.resourceVersion", "")),
+		)
 	}
 	eventually(t, func() error {
 		if a := s.do(t, get("%s", path)); a.code != 404 {
@@ -187,8 +223,20 @@ func watchesInitially(t *testing.T, s *subject) {
 			t.Errorf("%s: bookmark %v", query, e)
 		}
 	}
-	s.refused(t, get("%s&sendInitialEvents=true", base), 422, "Invalid", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-	s.refused(t, get("%s?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=1", s.collection()), 422, "Invalid", "sendInitialEvents is forbidden for list")
+	s.refused(
+		t,
+		get("%s&sendInitialEvents=true", base),
+		422,
+		"Invalid",
+		"sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+	)
+	s.refused(
+		t,
+		get("%s?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=1", s.collection()),
+		422,
+		"Invalid",
+		"sendInitialEvents is forbidden for list",
+	)
 }
 
 func watchesAs(t *testing.T, s *subject) {
@@ -196,11 +244,13 @@ func watchesAs(t *testing.T, s *subject) {
 	base := s.collection() + "?watch=1&labelSelector=" + url.QueryEscape(selector)
 	e := s.watch(t, get("%s", base).as(table)).next()
 	row, _ := e["object"].(object)
-	if row["kind"] != "Table" || at(row, "rows.0.object.metadata.name") != any(made[0]) || at(row, "columnDefinitions.0.name") == nil {
+	if row["kind"] != "Table" || at(row, "rows.0.object.metadata.name") != any(made[0]) ||
+		at(row, "columnDefinitions.0.name") == nil {
 		t.Errorf("table %v", e)
 	}
 	e = s.watch(t, get("%s", base).as(partial)).next()
-	if at(e, "object.kind") != any("PartialObjectMetadata") || at(e, "object.metadata.name") != any(made[0]) || at(e, "object.spec") != nil {
+	if at(e, "object.kind") != any("PartialObjectMetadata") || at(e, "object.metadata.name") != any(made[0]) ||
+		at(e, "object.spec") != nil {
 		t.Errorf("metadata alone %v", e)
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"testing"
 )
 
-// What is wrong in one way is answered to by each of the ways that objects come in: by upstream's documentation of field validation,
-// whoever sends a whole object hears 400, whoever patches one 422, and whoever applies one 500, since it has no schema.
-// What is wrong in words is told in the same words, whichever way it came: the samples say in which.
+// What is wrong in one way is answered to by each of the ways that objects come in: by upstream's documentation of
+// field validation, whoever sends a whole object hears 400, whoever patches one 422, and whoever applies one 500, since
+// it has no schema. What is wrong in words is told in the same words, whichever way it came: the samples say in which.
 
-// S11, S12: a kind's objects, good and wrong in one way each, are answered alike by POST and apply, and alike by PUT and patch.
+// S11, S12: a kind's objects, good and wrong in one way each, are answered alike by POST and apply, and alike by PUT
+// and patch.
 func TestEveryWayIsAnsweredAlike(t *testing.T) {
 	c := shared(t)
 	for _, s := range samples(t) {
@@ -48,7 +49,13 @@ func takesGood(t *testing.T, s *subject, made object, path string) {
 		if section == "metadata" || section == "status" {
 			continue
 		}
-		is, was := randoms.ReplaceAllString(string(encode(posted.obj[section])), "X"), randoms.ReplaceAllString(string(encode(applied.obj[section])), "X")
+		is, was := randoms.ReplaceAllString(
+			string(encode(posted.obj[section])),
+			"X",
+		), randoms.ReplaceAllString(
+			string(encode(applied.obj[section])),
+			"X",
+		)
 		if is != was {
 			t.Errorf("%s: posted\n%s\napplied\n%s", section, is, was)
 		}
@@ -58,7 +65,9 @@ func takesGood(t *testing.T, s *subject, made object, path string) {
 }
 
 // randoms are addresses, ports, times and names that are made for each object.
-var randoms = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|10\.(9[6-9]|1[01][0-9])\.[0-9]+\.[0-9]+|"(nodePort|healthCheckNodePort)":[0-9]+|[0-9a-f]{8}-[0-9a-f-]{27}|kube-api-access-[a-z0-9]+|x[0-9]+`)
+var randoms = regexp.MustCompile(
+	`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|10\.(9[6-9]|1[01][0-9])\.[0-9]+\.[0-9]+|"(nodePort|healthCheckNodePort)":[0-9]+|[0-9a-f]{8}-[0-9a-f-]{27}|kube-api-access-[a-z0-9]+|x[0-9]+`,
+)
 
 func refusesUnknown(t *testing.T, s *subject, made object, path string) {
 	t.Helper()
@@ -71,14 +80,22 @@ func refusesUnknown(t *testing.T, s *subject, made object, path string) {
 	s.refused(t, put(path+strict, replaced), 400, "BadRequest", text)
 	s.refused(t, patch(path+strict, "merge-patch+json", change), 422, "Invalid", text)
 	for _, validation := range []string{"Strict", "Warn", "Ignore"} {
-		s.refused(t, patch(at+"?dryRun=All&fieldManager=m&fieldValidation="+validation, "apply-patch+yaml", o), 500, "", ".metadata.nobodyKnows: field not declared in schema")
+		s.refused(
+			t,
+			patch(at+"?dryRun=All&fieldManager=m&fieldValidation="+validation, "apply-patch+yaml", o),
+			500,
+			"",
+			".metadata.nobodyKnows: field not declared in schema",
+		)
 	}
 	for validation, warned := range map[string]bool{"Warn": true, "Ignore": false} {
 		query := "?dryRun=All&fieldValidation=" + validation
 		for _, a := range []answer{
-			s.must(t, 201, post(s.collection()+query, o)), s.must(t, 200, put(path+query, replaced)), s.must(t, 200, patch(path+query, "merge-patch+json", change)),
+			s.must(t, 201, post(s.collection()+query, o)), s.must(t, 200, put(path+query, replaced)),
+			s.must(t, 200, patch(path+query, "merge-patch+json", change)),
 		} {
-			if told := slices.Contains(a.header.Values("Warning"), `299 - "unknown field \"metadata.nobodyKnows\""`); told != warned || a.at("metadata.nobodyKnows") != nil {
+			if told := slices.Contains(a.header.Values("Warning"), `299 - "unknown field \"metadata.nobodyKnows\""`); told != warned ||
+				a.at("metadata.nobodyKnows") != nil {
 				t.Errorf("%s: warnings %v, %v", validation, a.header.Values("Warning"), a.at("metadata.nobodyKnows"))
 			}
 		}
@@ -113,27 +130,56 @@ func refusesTypes(t *testing.T, s *subject, made object, path string) {
 		s.refused(t, post(s.collection()+"?dryRun=All", bad), 400, "BadRequest", "cannot be handled as a "+s.Kind)
 		s.refused(t, put(path+"?dryRun=All", with(made, p, wrong)), 400, "BadRequest", "cannot be handled as a "+s.Kind)
 		if p != "metadata.name" { // it says which object is meant before it is looked at
-			s.refused(t, patch(path+"?dryRun=All", "merge-patch+json", with(object{}, p, wrong)), 422, "Invalid", "patch: Invalid value: ")
-			s.refused(t, patch(where+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad), 500, "", "failed to create typed patch object")
+			s.refused(
+				t,
+				patch(path+"?dryRun=All", "merge-patch+json", with(object{}, p, wrong)),
+				422,
+				"Invalid",
+				"patch: Invalid value: ",
+			)
+			s.refused(
+				t,
+				patch(where+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad),
+				500,
+				"",
+				"failed to create typed patch object",
+			)
 		}
 	}
 }
 
 // told is what is said of a refused object, without its name.
 func told(a answer) string {
-	return fmt.Sprint(a.code, " ", randoms.ReplaceAllString(a.text("reason")+" "+string(encode(a.at("details.causes"))), "X"))
+	return fmt.Sprint(
+		a.code,
+		" ",
+		randoms.ReplaceAllString(a.text("reason")+" "+string(encode(a.at("details.causes"))), "X"),
+	)
 }
 
 func refusesNewAlike(t *testing.T, s *subject, r refusal) {
 	t.Helper()
 	o, at := s.new()
 	bad := with(o, r.Path, s.filled(r.Value, s.ns))
-	posted, applied := s.do(t, post(s.collection()+"?dryRun=All", bad)), s.do(t, patch(at+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad))
+	posted, applied := s.do(
+		t,
+		post(s.collection()+"?dryRun=All", bad),
+	), s.do(
+		t,
+		patch(at+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad),
+	)
 	if applied.code == 500 && strings.Contains(applied.text("message"), "failed to create typed patch object") {
 		return // lists with keys have each of them once, before anybody looks at values
 	}
 	if told(posted) != told(applied) || posted.code != 422 {
-		t.Errorf("%s %v: posted\n%s\napplied\n%s %s", r.Path, r.Value, told(posted), told(applied), applied.text("message"))
+		t.Errorf(
+			"%s %v: posted\n%s\napplied\n%s %s",
+			r.Path,
+			r.Value,
+			told(posted),
+			told(applied),
+			applied.text("message"),
+		)
 	}
 }
 
@@ -143,7 +189,13 @@ func refusesOldAlike(t *testing.T, s *subject, made object, path string, r refus
 	if _, ok := v.(object); ok {
 		return // a patch adds to what is there, where a whole object replaces it
 	}
-	replaced, patched := s.do(t, put(path+"?dryRun=All", with(made, r.Path, v))), s.do(t, patch(path+"?dryRun=All", "merge-patch+json", with(object{}, r.Path, v)))
+	replaced, patched := s.do(
+		t,
+		put(path+"?dryRun=All", with(made, r.Path, v)),
+	), s.do(
+		t,
+		patch(path+"?dryRun=All", "merge-patch+json", with(object{}, r.Path, v)),
+	)
 	if told(replaced) != told(patched) {
 		t.Errorf("%s %v: replaced\n%s\npatched\n%s", r.Path, r.Value, told(replaced), told(patched))
 	}

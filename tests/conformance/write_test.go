@@ -48,11 +48,16 @@ func updates(t *testing.T, s *subject) {
 	o, path := s.created(t)
 	same := s.must(t, 200, put(path, o))
 	if same.text("metadata.resourceVersion") != version(o) {
-		t.Errorf("nothing changed, and the version went from %s to %s", version(o), same.text("metadata.resourceVersion"))
+		t.Errorf(
+			"nothing changed, and the version went from %s to %s",
+			version(o),
+			same.text("metadata.resourceVersion"),
+		)
 	}
 	a := s.must(t, 200, put(path, s.changed(o)))
 	s.mustBeChanged(t, a.obj)
-	if version(a.obj) == version(o) || uid(a.obj) != uid(o) || a.text("metadata.creationTimestamp") != at(o, "metadata.creationTimestamp") {
+	if version(a.obj) == version(o) || uid(a.obj) != uid(o) ||
+		a.text("metadata.creationTimestamp") != at(o, "metadata.creationTimestamp") {
 		t.Errorf("metadata %v was %v", a.at("metadata"), o["metadata"])
 	}
 	counted := hasGeneration(o) && !strings.HasPrefix(s.Change.Path, "metadata.")
@@ -61,7 +66,15 @@ func updates(t *testing.T, s *subject) {
 	}
 	blind := with(s.changed(o), "metadata.resourceVersion", "")
 	if guarded[s.Resource] {
-		s.refused(t, put(path, blind), 422, "Invalid", s.qualified()+` "`+name(o)+`" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`)
+		s.refused(
+			t,
+			put(path, blind),
+			422,
+			"Invalid",
+			s.qualified()+` "`+name(
+				o,
+			)+`" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`,
+		)
 		return
 	}
 	// Without a version an update is not guarded.
@@ -70,7 +83,8 @@ func updates(t *testing.T, s *subject) {
 	if tried.text("metadata.annotations.tried") != "yes" {
 		t.Errorf("tried %s", tried.raw)
 	}
-	if got := s.must(t, 200, get("%s", path)); got.at("metadata.annotations.tried") != nil || got.text("metadata.annotations.blind") != "yes" {
+	if got := s.must(t, 200, get("%s", path)); got.at("metadata.annotations.tried") != nil ||
+		got.text("metadata.annotations.blind") != "yes" {
 		t.Errorf("after a dry run %v", got.at("metadata.annotations"))
 	}
 }
@@ -78,19 +92,51 @@ func updates(t *testing.T, s *subject) {
 func refusesUpdates(t *testing.T, s *subject) {
 	o, path := s.created(t)
 	s.must(t, 200, put(path, with(o, "metadata.annotations", object{"first": "yes"})))
-	a := s.refused(t, put(path, with(o, "metadata.annotations", object{"second": "yes"})), 409, "Conflict",
-		"Operation cannot be fulfilled on "+s.qualified()+` "`+name(o)+`": the object has been modified; please apply your changes to the latest version and try again`)
-	if a.text("details.name") != name(o) || a.text("details.kind") != s.Resource || a.text("details.group") != s.group() {
+	a := s.refused(
+		t,
+		put(path, with(o, "metadata.annotations", object{"second": "yes"})),
+		409,
+		"Conflict",
+		"Operation cannot be fulfilled on "+s.qualified()+` "`+name(
+			o,
+		)+`": the object has been modified; please apply your changes to the latest version and try again`,
+	)
+	if a.text("details.name") != name(o) || a.text("details.kind") != s.Resource ||
+		a.text("details.group") != s.group() {
 		t.Errorf("details %v", a.at("details"))
 	}
 	fresh := with(o, "metadata.resourceVersion", "")
-	s.refused(t, put(path, with(fresh, "metadata.uid", "00000000-0000-0000-0000-000000000000")), 409, "Conflict", "Precondition failed: UID in precondition: 00000000-0000-0000-0000-000000000000, UID in object meta: "+uid(o))
-	s.refused(t, put(path, with(fresh, "metadata.name", "other")), 400, "BadRequest", "the name of the object (other) does not match the name on the URL ("+name(o)+")")
+	s.refused(
+		t,
+		put(path, with(fresh, "metadata.uid", "00000000-0000-0000-0000-000000000000")),
+		409,
+		"Conflict",
+		"Precondition failed: UID in precondition: 00000000-0000-0000-0000-000000000000, UID in object meta: "+uid(o),
+	)
+	s.refused(
+		t,
+		put(path, with(fresh, "metadata.name", "other")),
+		400,
+		"BadRequest",
+		"the name of the object (other) does not match the name on the URL ("+name(o)+")",
+	)
 	s.refused(t, put(path, with(fresh, "metadata.name", "")), 400, "BadRequest", "name must be provided")
 	if s.Namespaced {
-		s.refused(t, put(path, with(fresh, "metadata.namespace", "elsewhere")), 400, "BadRequest", "the namespace of the provided object does not match the namespace sent on the request")
+		s.refused(
+			t,
+			put(path, with(fresh, "metadata.namespace", "elsewhere")),
+			400,
+			"BadRequest",
+			"the namespace of the provided object does not match the namespace sent on the request",
+		)
 	}
-	s.refused(t, put(path+"?fieldValidation=Strict", with(fresh, "nobodyKnows", 1)), 400, "BadRequest", `strict decoding error: unknown field "nobodyKnows"`)
+	s.refused(
+		t,
+		put(path+"?fieldValidation=Strict", with(fresh, "nobodyKnows", 1)),
+		400,
+		"BadRequest",
+		`strict decoding error: unknown field "nobodyKnows"`,
+	)
 	bad := s.refused(t, put(path+"?dryRun=Some", fresh), 422, "Invalid", "dryRun: Unsupported value")
 	if bad.text("details.kind") != "UpdateOptions" {
 		t.Errorf("details %v", bad.at("details"))
@@ -110,16 +156,21 @@ func refusesUpdates(t *testing.T, s *subject) {
 // reference says with the answer 201 of "replace the specified".
 var upserts = map[string]bool{
 	"leases": true, "events": true, "endpoints": true, "services": true, "limitranges": true, "podtemplates": true,
-	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true, "priorityclasses": true, "runtimeclasses": true,
+	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true, "priorityclasses": true,
+	"runtimeclasses": true,
 }
 
 // guarded are the resources that are never updated without saying which version was read: upstream calls it that
 // unconditional updates are not allowed.
 var guarded = map[string]bool{
-	"leases": true, "runtimeclasses": true, "poddisruptionbudgets": true, "customresourcedefinitions": true, "apiservices": true,
-	"mutatingwebhookconfigurations": true, "validatingwebhookconfigurations": true, "validatingadmissionpolicies": true, "validatingadmissionpolicybindings": true,
-	"mutatingadmissionpolicies": true, "mutatingadmissionpolicybindings": true, "clustertrustbundles": true, "podcertificaterequests": true,
-	"csidrivers": true, "csinodes": true, "csistoragecapacities": true, "volumeattachments": true, "storageversionmigrations": true,
+	"leases": true, "runtimeclasses": true, "poddisruptionbudgets": true, "customresourcedefinitions": true,
+	"apiservices":                   true,
+	"mutatingwebhookconfigurations": true, "validatingwebhookconfigurations": true, "validatingadmissionpolicies": true,
+	"validatingadmissionpolicybindings": true,
+	"mutatingadmissionpolicies":         true, "mutatingadmissionpolicybindings": true, "clustertrustbundles": true,
+	"podcertificaterequests": true,
+	"csidrivers":             true, "csinodes": true, "csistoragecapacities": true, "volumeattachments": true,
+	"storageversionmigrations": true,
 }
 
 // unread is an object as somebody sends it who has read none, as far as that is let through.
@@ -138,7 +189,13 @@ func refusesUpdatedValues(t *testing.T, s *subject) {
 		mustCause(t, s.refused(t, put(path, bad), 422, "Invalid", r.Message), r)
 	}
 	o, path := s.created(t)
-	s.refused(t, put(path, with(o, "metadata.labels", object{"a/b/c": "d"})), 422, "Invalid", "metadata.labels: Invalid value")
+	s.refused(
+		t,
+		put(path, with(o, "metadata.labels", object{"a/b/c": "d"})),
+		422,
+		"Invalid",
+		"metadata.labels: Invalid value",
+	)
 }
 
 func statuses(t *testing.T, s *subject) {
@@ -163,7 +220,8 @@ func statuses(t *testing.T, s *subject) {
 	if !subset(want, at(a.obj, s.Status.Path)) {
 		t.Errorf("status %v, want %v", a.at("status"), want)
 	}
-	if !strings.HasPrefix(s.Change.Path, "metadata.") && reflect.DeepEqual(at(a.obj, s.Change.Path), s.filled(s.Change.Value, s.ns)) {
+	if !strings.HasPrefix(s.Change.Path, "metadata.") &&
+		reflect.DeepEqual(at(a.obj, s.Change.Path), s.filled(s.Change.Value, s.ns)) {
 		t.Errorf("a write to the status changed %s", s.Change.Path)
 	}
 	if at(o, "metadata.generation") != a.at("metadata.generation") {
@@ -172,8 +230,27 @@ func statuses(t *testing.T, s *subject) {
 	for _, kind := range []string{"merge-patch+json", "strategic-merge-patch+json"} {
 		s.must(t, 200, patch(path+"/status?fieldManager=m", kind, with(object{}, s.Status.Path, want)))
 	}
-	applied := with(object{"apiVersion": s.Version, "kind": s.Kind, "metadata": object{"name": name(o)}}, s.Status.Path, want)
+	applied := with(
+		object{"apiVersion": s.Version, "kind": s.Kind, "metadata": object{"name": name(o)}},
+		s.Status.Path,
+		want,
+	)
 	s.must(t, 200, patch(path+"/status?fieldManager=m&force=true", "apply-patch+yaml", applied))
-	s.refused(t, put(path+"/status", with(sent, "metadata.resourceVersion", "1")), 409, "Conflict", "the object has been modified")
-	s.refused(t, put(s.collection()+"/missing/status", with(with(sent, "metadata.name", "missing"), "metadata.resourceVersion", "")), 404, "NotFound", "")
+	s.refused(
+		t,
+		put(path+"/status", with(sent, "metadata.resourceVersion", "1")),
+		409,
+		"Conflict",
+		"the object has been modified",
+	)
+	s.refused(
+		t,
+		put(
+			s.collection()+"/missing/status",
+			with(with(sent, "metadata.name", "missing"), "metadata.resourceVersion", ""),
+		),
+		404,
+		"NotFound",
+		"",
+	)
 }

@@ -43,7 +43,10 @@ func Main(m *testing.M) {
 	self := exec.Command("/proc/self/exe", os.Args[1:]...)
 	self.Env = append(os.Environ(), inside+"=1")
 	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
-	self.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
+	self.SysProcAttr = &syscall.SysProcAttr{
+		Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
+		Pdeathsig:    syscall.SIGTERM,
+	}
 	err := self.Run()
 	var exit *exec.ExitError
 	switch {
@@ -89,7 +92,8 @@ func Start(t *testing.T) *Containerd {
 	if err := os.MkdirAll(network, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(network, "10-test.conflist"), []byte(strings.ReplaceAll(networkText, "DATADIR", dir+"/ipam")), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(network, "10-test.conflist"),
+		[]byte(strings.ReplaceAll(networkText, "DATADIR", dir+"/ipam")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c.Run(t)
@@ -201,14 +205,17 @@ func push(t *testing.T, ref string, command []string) {
 		add(tar.Header{Name: d, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 	}
 	add(tar.Header{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755}, busybox)
-	for _, command := range []string{"sh", "sleep", "cat", "ls", "echo", "true", "false", "id", "env", "wget", "nc", "httpd", "ip", "nslookup", "mount", "ps", "hostname", "kill", "touch", "stat"} {
+	for _, command := range []string{"sh", "sleep", "cat", "ls", "echo", "true", "false", "id", "env", "wget", "nc",
+		"httpd", "ip", "nslookup", "mount", "ps", "hostname", "kill", "touch", "stat"} {
 		add(tar.Header{Name: "bin/" + command, Typeflag: tar.TypeSymlink, Linkname: "busybox"}, nil)
 	}
 	add(tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:0:root:/root:/bin/sh\n"))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+	layer, err := tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil },
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +261,12 @@ func upload(t *testing.T, ref string, image v1.Image) {
 		}
 	}
 	blob := func(data []byte) {
-		send(http.MethodPost, fmt.Sprintf("%s/blobs/uploads/?digest=sha256:%x", base, sha256.Sum256(data)), "application/octet-stream", data)
+		send(
+			http.MethodPost,
+			fmt.Sprintf("%s/blobs/uploads/?digest=sha256:%x", base, sha256.Sum256(data)),
+			"application/octet-stream",
+			data,
+		)
 	}
 	layers, err := image.Layers()
 	if err != nil {

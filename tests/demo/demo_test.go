@@ -19,7 +19,8 @@ import (
 // limit is what one command may take.
 const limit = 2 * time.Minute
 
-// The demo is brought up as make demo does it, under a name of its own, and each command that it prints is run as it is printed.
+// The demo is brought up as make demo does it, under a name of its own, and each command that it prints is run as it is
+// printed.
 func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 	bundle, err := cluster.Bundle()
 	if err != nil {
@@ -56,9 +57,16 @@ func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 	if len(lines) == 0 {
 		t.Fatalf("no commands in what demo up prints:\n%s", printed)
 	}
-	list := commands(strings.TrimSuffix(lines[0][1], " exec clusterctl status"), strings.Contains(printed, "exec kubectl"))
+	list := commands(
+		strings.TrimSuffix(lines[0][1], " exec clusterctl status"),
+		strings.Contains(printed, "exec kubectl"),
+	)
 	if len(lines) != len(list) {
-		t.Fatalf("demo up prints %d commands, and the list has %d: build it with make demo-tools", len(lines), len(list))
+		t.Fatalf(
+			"demo up prints %d commands, and the list has %d: build it with make demo-tools",
+			len(lines),
+			len(list),
+		)
 	}
 	idle(t, name)
 	for i, command := range list {
@@ -82,7 +90,8 @@ func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 
 // anonymous are the limits of the anonymous memory of idle daemons, in KiB: a quarter more than what was measured.
 var anonymous = map[string]int{
-	"etcd": 20_000, "kube-apiserver": 31_000, "kube-controller-manager": 23_000, "kube-scheduler": 12_500, "kube-dns": 11_600,
+	"etcd": 20_000, "kube-apiserver": 31_000, "kube-controller-manager": 23_000, "kube-scheduler": 12_500,
+	"kube-dns":       11_600,
 	"metrics-server": 12_000, "containerd": 26_000, "kubelet": 17_500, "kube-proxy": 10_900, "kube-network": 12_200,
 }
 

@@ -82,7 +82,9 @@ func down(ctx context.Context, name string) error {
 	if err := lab.Down(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("The demo is gone. Kept for the next time: %s (the machines' root file system); make clean removes it.\n",
-		machines.CacheDir)
+	fmt.Printf(
+		"The demo is gone. Kept for the next time: %s (the machines' root file system); make clean removes it.\n",
+		machines.CacheDir,
+	)
 	return nil
 }

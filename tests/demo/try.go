@@ -19,12 +19,17 @@ type command struct {
 	want  string // a regular expression of what it prints
 }
 
-// commands are the lines to try, in order: each finds what those before it have left. run is how this program is called.
+// commands are the lines to try, in order: each finds what those before it have left. run is how this program is
+// called.
 func commands(run string, kubectl bool) []command {
 	list := []command{
 		{"exec clusterctl status", "machines, nodes and workloads", `(?s)machine\.node\["b"] +node +True .*web: well`},
 		{"get /api/v1/pods", "the pods", `(?s)^NAMESPACE .*\nshop +web-.* 1/1 +Running`},
-		{"ssh control curl -s 10.99.0.22:30080", "a pod answers, through a port of every machine", `hello from clusterctl`},
+		{
+			"ssh control curl -s 10.99.0.22:30080",
+			"a pod answers, through a port of every machine",
+			`hello from clusterctl`,
+		},
 		{"ssh control systemctl list-units 'kube*'", "the control plane; without a command: a shell",
 			`kube-apiserver\.service +loaded active running`},
 		{"exec sed -i 's/replicas  = 3/replicas  = 5/' web.hcl", "more pods", `^$`},
@@ -33,10 +38,16 @@ func commands(run string, kubectl bool) []command {
 		{"get /apis/apps/v1/deployments", "there are five", `web +5/5`},
 	}
 	if kubectl {
-		list = append(list,
+		list = append(
+			list,
 			command{"exec kubectl get nodes,pods -A -o wide", "your kubectl, or that of make kubectl",
 				`(?s)node/node-a +Ready .*pod/web-\S+ +1/1 +Running`},
-			command{"exec kubectl scale deployment/web -n shop --replicas=4", "another way, until the next apply", `scaled`})
+			command{
+				"exec kubectl scale deployment/web -n shop --replicas=4",
+				"another way, until the next apply",
+				`scaled`,
+			},
+		)
 	}
 	list = append(list,
 		command{"kill b", "a power cut", `^$`},

@@ -22,7 +22,8 @@ func up(ctx context.Context, name string) error {
 		return err
 	}
 	files := map[string]string{}
-	for name, source := range map[string]string{"cluster.hcl": "examples/small/cluster.hcl", "web.hcl": "tests/demo/web.hcl"} {
+	for name, source := range map[string]string{"cluster.hcl": "examples/small/cluster.hcl",
+		"web.hcl": "tests/demo/web.hcl"} {
 		text, err := os.ReadFile(filepath.Join(root, source))
 		if err != nil {
 			return err
@@ -36,7 +37,11 @@ func up(ctx context.Context, name string) error {
 		return err
 	}
 	if err := provision(ctx, c); err != nil {
-		return fmt.Errorf("%w\nThe machines are still up, for a look at them: %s ssh control; make demo-down ends them", err, program(name))
+		return fmt.Errorf(
+			"%w\nThe machines are still up, for a look at them: %s ssh control; make demo-down ends them",
+			err,
+			program(name),
+		)
 	}
 	return try(os.Stdout, c)
 }

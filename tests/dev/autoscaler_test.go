@@ -22,17 +22,30 @@ import (
 func define(t *testing.T, group, version, plural, kind string, more map[string]any) schema.GroupVersionResource {
 	t.Helper()
 	v := map[string]any{"name": version, "served": true, "storage": true,
-		"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}
+		"schema": map[string]any{
+			"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+		}}
 	for key, value := range more {
 		v[key] = value
 	}
 	definition := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + "." + group,
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + "." + group,
 			"annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, for a test"}},
-		"spec": map[string]any{"group": group, "scope": "Namespaced", "names": map[string]any{"plural": plural, "kind": kind}, "versions": []any{v}},
+		"spec": map[string]any{
+			"group":    group,
+			"scope":    "Namespaced",
+			"names":    map[string]any{"plural": plural, "kind": kind},
+			"versions": []any{v},
+		},
 	}}
-	must[*unstructured.Unstructured](t)(untyped.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
-		Create(t.Context(), definition, metav1.CreateOptions{}))
+	must[*unstructured.Unstructured](
+		t,
+	)(
+		untyped.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+			Resource: "customresourcedefinitions"}).
+			Create(t.Context(), definition, metav1.CreateOptions{}),
+	)
 	out := schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
 	until(t, kind, func(ctx context.Context) (bool, any) {
 		_, err := untyped.Resource(out).Namespace("default").List(ctx, metav1.ListOptions{})
@@ -43,14 +56,33 @@ func define(t *testing.T, group, version, plural, kind string, more map[string]a
 
 func autoscale(t *testing.T, ns string, of autoscalingv2.CrossVersionObjectReference, most int32) {
 	t.Helper()
-	must[*autoscalingv2.HorizontalPodAutoscaler](t)(client.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: of, MaxReplicas: most,
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU,
-				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To[int32](50)}}}}}}, metav1.CreateOptions{}))
+	must[*autoscalingv2.HorizontalPodAutoscaler](
+		t,
+	)(
+		client.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "a",
+			}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: of, MaxReplicas: most,
+				Metrics: []autoscalingv2.MetricSpec{
+					{
+						Type: autoscalingv2.ResourceMetricSourceType,
+						Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU,
+							Target: autoscalingv2.MetricTarget{
+								Type:               autoscalingv2.UtilizationMetricType,
+								AverageUtilization: ptr.To[int32](50),
+							}},
+					},
+				}}}, metav1.CreateOptions{}),
+	)
 }
 
 // autoscalerSays waits until a condition of the autoscaler has a reason.
-func autoscalerSays(t *testing.T, ns string, kind autoscalingv2.HorizontalPodAutoscalerConditionType, reason string) (status autoscalingv2.HorizontalPodAutoscalerStatus) {
+func autoscalerSays(
+	t *testing.T,
+	ns string,
+	kind autoscalingv2.HorizontalPodAutoscalerConditionType,
+	reason string,
+) (status autoscalingv2.HorizontalPodAutoscalerStatus) {
 	t.Helper()
 	until(t, reason, func(ctx context.Context) (bool, any) {
 		got, err := client.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "a", metav1.GetOptions{})
@@ -75,10 +107,17 @@ func TestADeploymentIsScaledByWhatItsPodsUseS33(t *testing.T) {
 	})
 	rolledOut(t, ns)
 	measured(t, ns, 2, time.Now())
-	autoscale(t, ns, autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, 6)
+	autoscale(
+		t,
+		ns,
+		autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+		6,
+	)
 	status := autoscalerSays(t, ns, autoscalingv2.AbleToScale, "SucceededRescale")
-	if status.CurrentReplicas != 2 || status.DesiredReplicas != 4 || status.LastScaleTime == nil || len(status.CurrentMetrics) != 1 ||
-		*status.CurrentMetrics[0].Resource.Current.AverageUtilization/10 < 19 || *status.CurrentMetrics[0].Resource.Current.AverageUtilization/10 > 21 {
+	if status.CurrentReplicas != 2 || status.DesiredReplicas != 4 || status.LastScaleTime == nil ||
+		len(status.CurrentMetrics) != 1 ||
+		*status.CurrentMetrics[0].Resource.Current.AverageUtilization/10 < 19 ||
+		*status.CurrentMetrics[0].Resource.Current.AverageUtilization/10 > 21 {
 		t.Errorf("status: %+v", status)
 	}
 	autoscalerSays(t, ns, autoscalingv2.ScalingLimited, "ScaleUpLimit")
@@ -87,9 +126,12 @@ func TestADeploymentIsScaledByWhatItsPodsUseS33(t *testing.T) {
 		if err != nil {
 			return false, err
 		}
-		events, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=HorizontalPodAutoscaler"})
+		events, err := client.CoreV1().
+			Events(ns).
+			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=HorizontalPodAutoscaler"})
 		return err == nil && *d.Spec.Replicas >= 4 && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
-			return e.Reason == "SuccessfulRescale" && e.Message == "New size: 4; reason: cpu resource utilization (percentage of request) above target"
+			return e.Reason == "SuccessfulRescale" &&
+				e.Message == "New size: 4; reason: cpu resource utilization (percentage of request) above target"
 		}), fmt.Sprint(*d.Spec.Replicas, events)
 	})
 }
@@ -97,24 +139,54 @@ func TestADeploymentIsScaledByWhatItsPodsUseS33(t *testing.T) {
 func TestWhateverHasAScaleIsScaledS12(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	fleets := define(t, "scaled.example.com", "v1", "fleets", "Fleet", map[string]any{"subresources": map[string]any{"scale": map[string]any{
-		"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}}})
+	fleets := define(
+		t,
+		"scaled.example.com",
+		"v1",
+		"fleets",
+		"Fleet",
+		map[string]any{"subresources": map[string]any{"scale": map[string]any{
+			"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}}},
+	)
 	fleet := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "scaled.example.com/v1", "kind": "Fleet",
 		"metadata": map[string]any{"name": "f"}, "spec": map[string]any{"size": int64(5)}}}
-	must[*unstructured.Unstructured](t)(untyped.Resource(fleets).Namespace(ns).Create(t.Context(), fleet, metav1.CreateOptions{}))
-	autoscale(t, ns, autoscalingv2.CrossVersionObjectReference{APIVersion: "scaled.example.com/v1", Kind: "Fleet", Name: "f"}, 3)
+	must[*unstructured.Unstructured](
+		t,
+	)(
+		untyped.Resource(fleets).Namespace(ns).Create(t.Context(), fleet, metav1.CreateOptions{}),
+	)
+	autoscale(
+		t,
+		ns,
+		autoscalingv2.CrossVersionObjectReference{APIVersion: "scaled.example.com/v1", Kind: "Fleet", Name: "f"},
+		3,
+	)
 	autoscalerSays(t, ns, autoscalingv2.AbleToScale, "SucceededRescale")
-	got := must[*unstructured.Unstructured](t)(untyped.Resource(fleets).Namespace(ns).Get(t.Context(), "f", metav1.GetOptions{}))
+	got := must[*unstructured.Unstructured](
+		t,
+	)(
+		untyped.Resource(fleets).Namespace(ns).Get(t.Context(), "f", metav1.GetOptions{}),
+	)
 	if size, _, _ := unstructured.NestedInt64(got.Object, "spec", "size"); size != 3 {
 		t.Errorf("size %d, want 3", size)
 	}
-	autoscalerSays(t, ns, autoscalingv2.ScalingActive, "InvalidSelector") // at the next look, now that it is within its bounds
+	autoscalerSays(
+		t,
+		ns,
+		autoscalingv2.ScalingActive,
+		"InvalidSelector",
+	) // at the next look, now that it is within its bounds
 }
 
 func TestAnAutoscalerSaysWhyItDoesNotScale(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	autoscale(t, ns, autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, 3)
+	autoscale(
+		t,
+		ns,
+		autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+		3,
+	)
 	autoscalerSays(t, ns, autoscalingv2.AbleToScale, "FailedGetScale")
 	deploy(t, ns, 1, nil)
 	status := autoscalerSays(t, ns, autoscalingv2.AbleToScale, "SucceededGetScale")

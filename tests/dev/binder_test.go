@@ -31,7 +31,12 @@ import (
 func class(t *testing.T, name string, change func(*storagev1.StorageClass)) {
 	t.Helper()
 	mode, grows := storagev1.VolumeBindingWaitForFirstConsumer, true
-	c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: directory.Provisioner, VolumeBindingMode: &mode, AllowVolumeExpansion: &grows}
+	c := &storagev1.StorageClass{
+		ObjectMeta:           metav1.ObjectMeta{Name: name},
+		Provisioner:          directory.Provisioner,
+		VolumeBindingMode:    &mode,
+		AllowVolumeExpansion: &grows,
+	}
 	if change != nil {
 		change(c)
 	}
@@ -41,26 +46,52 @@ func class(t *testing.T, name string, change func(*storagev1.StorageClass)) {
 	})
 }
 
-func claimFor(t *testing.T, ns, name, class string, change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+func claimFor(
+	t *testing.T,
+	ns, name, class string,
+	change func(*corev1.PersistentVolumeClaim),
+) *corev1.PersistentVolumeClaim {
 	t.Helper()
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class,
-		AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Resources: corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")}}}
+	c := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class,
+			AccessModes: []corev1.PersistentVolumeAccessMode{
+				"ReadWriteOnce",
+			}, Resources: corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")}},
+	}
 	if change != nil {
 		change(c)
 	}
-	return must[*corev1.PersistentVolumeClaim](t)(client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), c, metav1.CreateOptions{}))
+	return must[*corev1.PersistentVolumeClaim](
+		t,
+	)(
+		client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), c, metav1.CreateOptions{}),
+	)
 }
 
 // hostVolume makes a volume of a class.
-func hostVolume(t *testing.T, name, class, capacity string, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+func hostVolume(
+	t *testing.T,
+	name, class, capacity string,
+	change func(*corev1.PersistentVolume),
+) *corev1.PersistentVolume {
 	t.Helper()
-	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{StorageClassName: class,
-		AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Capacity: hard("storage", capacity),
-		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}
+	v := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{StorageClassName: class,
+			AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Capacity: hard("storage", capacity),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/data"},
+			}},
+	}
 	if change != nil {
 		change(v)
 	}
-	v = must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}))
+	v = must[*corev1.PersistentVolume](
+		t,
+	)(
+		client.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}),
+	)
 	t.Cleanup(func() {
 		_ = client.CoreV1().PersistentVolumes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 	})
@@ -68,7 +99,11 @@ func hostVolume(t *testing.T, name, class, capacity string, change func(*corev1.
 }
 
 // claimUntil waits until a claim is as ok says.
-func claimUntil(t *testing.T, ns, name, what string, ok func(*corev1.PersistentVolumeClaim) bool) (c *corev1.PersistentVolumeClaim) {
+func claimUntil(
+	t *testing.T,
+	ns, name, what string,
+	ok func(*corev1.PersistentVolumeClaim) bool,
+) (c *corev1.PersistentVolumeClaim) {
 	t.Helper()
 	until(t, what, func(ctx context.Context) (bool, any) {
 		got, err := client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, name, metav1.GetOptions{})
@@ -101,7 +136,9 @@ func volumeUntil(t *testing.T, name string, phase corev1.PersistentVolumePhase) 
 func toldOf(t *testing.T, ns, object, reason string) {
 	t.Helper()
 	until(t, "event "+reason+" of "+object, func(ctx context.Context) (bool, any) {
-		list, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + object})
+		list, err := client.CoreV1().
+			Events(ns).
+			List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + object})
 		return err == nil && len(list.Items) > 0, err
 	})
 }
@@ -130,12 +167,15 @@ func TestAClaimGetsTheSmallestVolumeAndKeepsItToItself(t *testing.T) {
 	}
 	claimFor(t, ns, "c", ns, nil)
 	c := claimUntil(t, ns, "c", "the claim to be bound", claimIs(corev1.ClaimBound))
-	if c.Spec.VolumeName != ns+"-fits" || c.Status.Capacity.Storage().String() != "5Gi" || len(c.Status.AccessModes) != 1 ||
-		c.Annotations["pv.kubernetes.io/bind-completed"] != "yes" || c.Annotations["pv.kubernetes.io/bound-by-controller"] != "yes" {
+	if c.Spec.VolumeName != ns+"-fits" || c.Status.Capacity.Storage().String() != "5Gi" ||
+		len(c.Status.AccessModes) != 1 ||
+		c.Annotations["pv.kubernetes.io/bind-completed"] != "yes" ||
+		c.Annotations["pv.kubernetes.io/bound-by-controller"] != "yes" {
 		t.Errorf("it is %+v %+v", c.ObjectMeta, c.Status)
 	}
 	v := volumeUntil(t, ns+"-fits", corev1.VolumeBound)
-	if v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != c.UID || v.Annotations["pv.kubernetes.io/bound-by-controller"] != "yes" {
+	if v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != c.UID ||
+		v.Annotations["pv.kubernetes.io/bound-by-controller"] != "yes" {
 		t.Errorf("its volume is %+v %+v", v.ObjectMeta, v.Spec.ClaimRef)
 	}
 	// Made anew, the claim does not get what the former one wrote.
@@ -190,13 +230,37 @@ func TestAPodsEphemeralVolumeGetsItsClaim(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	spec := podSpec()
-	spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
-		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &ns, AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
-			Resources: corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")}}}}}}}
-	p := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec}, metav1.CreateOptions{}))
-	claimUntil(t, ns, "p-v", "the claim", func(c *corev1.PersistentVolumeClaim) bool { return metav1.IsControlledBy(c, p) })
+	spec.Volumes = []corev1.Volume{
+		{
+			Name: "v",
+			VolumeSource: corev1.VolumeSource{
+				Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+					Spec: corev1.PersistentVolumeClaimSpec{
+						StorageClassName: &ns,
+						AccessModes:      []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
+						Resources:        corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")},
+					}}},
+			},
+		},
+	}
+	p := must[*corev1.Pod](
+		t,
+	)(
+		client.CoreV1().
+			Pods(ns).
+			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec},
+				metav1.CreateOptions{}),
+	)
+	claimUntil(
+		t,
+		ns,
+		"p-v",
+		"the claim",
+		func(c *corev1.PersistentVolumeClaim) bool { return metav1.IsControlledBy(c, p) },
+	)
 	now := int64(0)
-	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "p",
+		metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the claim to go with its pod", func(ctx context.Context) (bool, any) {
@@ -220,7 +284,9 @@ func (n *storageNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Kind: directory.Resource, Name: r.URL.Path[len("/localVolumes/"):]}})
+	_ = json.NewEncoder(w).
+		Encode(metav1.Status{Status: metav1.StatusSuccess,
+			Details: &metav1.StatusDetails{Kind: directory.Resource, Name: r.URL.Path[len("/localVolumes/"):]}})
 }
 
 func (n *storageNode) times(what string) int {
@@ -234,15 +300,33 @@ func (n *storageNode) join(t *testing.T, name string) {
 	t.Helper()
 	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	der := must[[]byte](t)(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, key))
+		Subject: pkix.Name{
+			CommonName:   "system:node:" + name,
+			Organization: []string{"system:nodes"},
+		}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, key))
 	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + name, Groups: []string{"system:nodes", "system:authenticated"}}
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:node:" + name,
+		Groups:   []string{"system:nodes", "system:authenticated"},
+	}
 	node := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(as))
 	requests := client.CertificatesV1().CertificateSigningRequests()
-	csr := must[*certificatesv1.CertificateSigningRequest](t)(node.CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"},
-		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeletServingSignerName, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}}}, metav1.CreateOptions{}))
+	csr := must[*certificatesv1.CertificateSigningRequest](
+		t,
+	)(
+		node.CertificatesV1().
+			CertificateSigningRequests().
+			Create(t.Context(), &certificatesv1.CertificateSigningRequest{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"},
+				Spec: certificatesv1.CertificateSigningRequestSpec{
+					SignerName: certificatesv1.KubeletServingSignerName,
+					Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+					Usages: []certificatesv1.KeyUsage{
+						certificatesv1.UsageDigitalSignature,
+						certificatesv1.UsageServerAuth,
+					},
+				}}, metav1.CreateOptions{}),
+	)
 	var signed []byte
 	until(t, "the kubelet's certificate", func(ctx context.Context) (bool, any) {
 		got, err := requests.Get(ctx, csr.Name, metav1.GetOptions{})
@@ -251,7 +335,8 @@ func (n *storageNode) join(t *testing.T, name string) {
 		}
 		if len(got.Status.Conditions) == 0 {
 			got.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
-				Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test", Message: "approved"}}
+				Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test",
+				Message: "approved"}}
 			_, err := requests.UpdateApproval(ctx, csr.Name, got, metav1.UpdateOptions{})
 			return false, err
 		}
@@ -264,7 +349,10 @@ func (n *storageNode) join(t *testing.T, name string) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	made := must[*corev1.Node](t)(client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}, Spec: corev1.NodeSpec{Unschedulable: true}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   name,
+			Labels: map[string]string{corev1.LabelHostname: name},
+		}, Spec: corev1.NodeSpec{Unschedulable: true}}, metav1.CreateOptions{}))
 	t.Cleanup(func() {
 		_ = client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 	})
@@ -292,15 +380,19 @@ func TestADirectoryIsMadeGrowsAndIsRemoved(t *testing.T) {
 		toldOf(t, ns, name, "WaitForFirstConsumer")
 		// What the scheduler does when it has chosen a node for a pod with the claim.
 		patch := []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"` + ns + `-node"}}}`)
-		if _, err := client.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := client.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), name, types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		c := claimUntil(t, ns, name, "the claim to be bound", claimIs(corev1.ClaimBound))
-		if c.Annotations["volume.kubernetes.io/storage-provisioner"] != directory.Provisioner || c.Annotations["pv.kubernetes.io/bind-completed"] != "yes" {
+		if c.Annotations["volume.kubernetes.io/storage-provisioner"] != directory.Provisioner ||
+			c.Annotations["pv.kubernetes.io/bind-completed"] != "yes" {
 			t.Errorf("its annotations are %v", c.Annotations)
 		}
 		v := volumeUntil(t, c.Spec.VolumeName, corev1.VolumeBound)
-		if v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) || v.Spec.PersistentVolumeReclaimPolicy != "Delete" || v.Spec.ClaimRef.UID != c.UID {
+		if v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) ||
+			v.Spec.PersistentVolumeReclaimPolicy != "Delete" ||
+			v.Spec.ClaimRef.UID != c.UID {
 			t.Errorf("the volume is %+v", v.Spec)
 		}
 		return v
@@ -310,13 +402,23 @@ func TestADirectoryIsMadeGrowsAndIsRemoved(t *testing.T) {
 	if _, err := client.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"resources":{"requests":{"storage":"3Gi"}}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	claimUntil(t, ns, "c", "the claim to grow", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Capacity.Storage().String() == "3Gi" })
+	claimUntil(
+		t,
+		ns,
+		"c",
+		"the claim to grow",
+		func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Capacity.Storage().String() == "3Gi" },
+	)
 
 	// While the kubelet does not say that the directory is gone, the volume stays.
 	deleteClaim(t, ns, "c")
 	volumeUntil(t, v.Name, corev1.VolumeReleased)
 	request := "DELETE /localVolumes/" + v.Name
-	until(t, "the kubelet to be asked twice", func(context.Context) (bool, any) { return node.times(request) > 1, node.asked })
+	until(
+		t,
+		"the kubelet to be asked twice",
+		func(context.Context) (bool, any) { return node.times(request) > 1, node.asked },
+	)
 	if _, err := client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the volume is gone before its directory: %v", err)
 	}

@@ -13,13 +13,42 @@ import (
 func TestABootstrapTokenSignsUntilItsTimeIsOverS12(t *testing.T) {
 	t.Parallel()
 	const id, key = "dev123", "jws-kubeconfig-dev123"
-	secrets, public := client.CoreV1().Secrets(metav1.NamespaceSystem), client.CoreV1().ConfigMaps(metav1.NamespacePublic)
-	must[*corev1.ConfigMap](t)(public.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"}, Data: map[string]string{"kubeconfig": "apiVersion: v1"}}, metav1.CreateOptions{}))
+	secrets, public := client.CoreV1().
+		Secrets(metav1.NamespaceSystem),
+		client.CoreV1().
+			ConfigMaps(metav1.NamespacePublic)
+	must[*corev1.ConfigMap](
+		t,
+	)(
+		public.Create(
+			t.Context(),
+			&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
+				Data:       map[string]string{"kubeconfig": "apiVersion: v1"},
+			},
+			metav1.CreateOptions{},
+		),
+	)
 	t.Cleanup(func() {
 		_ = public.Delete(context.WithoutCancel(t.Context()), "cluster-info", metav1.DeleteOptions{})
 	})
-	token := must[*corev1.Secret](t)(secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id}, Type: corev1.SecretTypeBootstrapToken,
-		StringData: map[string]string{"token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true"}}, metav1.CreateOptions{}))
+	token := must[*corev1.Secret](
+		t,
+	)(
+		secrets.Create(
+			t.Context(),
+			&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id},
+				Type:       corev1.SecretTypeBootstrapToken,
+				StringData: map[string]string{
+					"token-id":                id,
+					"token-secret":            "0123456789abcdef",
+					"usage-bootstrap-signing": "true",
+				},
+			},
+			metav1.CreateOptions{},
+		),
+	)
 	signed := func(want bool) {
 		t.Helper()
 		until(t, "cluster-info to have its signature, or not", func(ctx context.Context) (bool, any) {

@@ -35,21 +35,44 @@ func TestNodesFollowTheInventoryOfMachinesS22(t *testing.T) {
 		t.Helper()
 		return must[map[string]string](t)(list.Encode())
 	}
-	rack := inventory.Machine{ProviderID: inventory.ProviderID("dev", "rack"), Roles: []string{"node"}, Addresses: []string{"10.9.0.1"},
-		External: []string{"203.0.113.9"}, Region: "eu", Zone: "a"}
-	shelf := inventory.Machine{ProviderID: inventory.ProviderID("dev", "shelf"), Roles: []string{"node"}, Addresses: []string{"10.9.0.2"}}
+	rack := inventory.Machine{
+		ProviderID: inventory.ProviderID("dev", "rack"),
+		Roles:      []string{"node"},
+		Addresses:  []string{"10.9.0.1"},
+		External:   []string{"203.0.113.9"},
+		Region:     "eu",
+		Zone:       "a",
+	}
+	shelf := inventory.Machine{
+		ProviderID: inventory.ProviderID("dev", "shelf"),
+		Roles:      []string{"node"},
+		Addresses:  []string{"10.9.0.2"},
+	}
 	nodes := client.CoreV1().Nodes()
 	for _, name := range []string{"rack", "by-hand"} {
 		silentNode(t, name)
 	}
 	said := `{"status":{"addresses":[{"type":"InternalIP","address":"10.9.0.1"},{"type":"Hostname","address":"rack"}]}}`
-	must[*corev1.Node](t)(nodes.Patch(t.Context(), "rack", types.MergePatchType, []byte(said), metav1.PatchOptions{}, "status"))
+	must[*corev1.Node](
+		t,
+	)(
+		nodes.Patch(t.Context(), "rack", types.MergePatchType, []byte(said), metav1.PatchOptions{}, "status"),
+	)
 	tell(encoded(inventory.Inventory{"rack": rack, "shelf": shelf}))
 	until(t, "the node to have what the inventory says", func(ctx context.Context) (bool, any) {
 		n := must[*corev1.Node](t)(nodes.Get(ctx, "rack", metav1.GetOptions{}))
-		want := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.0.1"}, {Type: corev1.NodeExternalIP, Address: "203.0.113.9"}, {Type: corev1.NodeHostName, Address: "rack"}}
-		return n.Spec.ProviderID == rack.ProviderID && n.Labels[corev1.LabelTopologyZone] == "a" && n.Labels[corev1.LabelTopologyRegion] == "eu" &&
-			slices.Equal(n.Status.Addresses, want), []any{n.Spec.ProviderID, n.Labels, n.Status.Addresses}
+		want := []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "10.9.0.1"},
+			{Type: corev1.NodeExternalIP, Address: "203.0.113.9"},
+			{Type: corev1.NodeHostName, Address: "rack"},
+		}
+		return n.Spec.ProviderID == rack.ProviderID && n.Labels[corev1.LabelTopologyZone] == "a" &&
+				n.Labels[corev1.LabelTopologyRegion] == "eu" &&
+				slices.Equal(n.Status.Addresses, want), []any{
+				n.Spec.ProviderID,
+				n.Labels,
+				n.Status.Addresses,
+			}
 	})
 	for _, name := range []string{"rack", "by-hand"} {
 		until(t, name+" to be taken for lost", func(ctx context.Context) (bool, any) {
@@ -61,8 +84,17 @@ func TestNodesFollowTheInventoryOfMachinesS22(t *testing.T) {
 	for why, data := range map[string]map[string]string{"unexpected EOF": {"shelf": "{"}, "it is empty": {}} {
 		tell(data)
 		until(t, "an event that says why nothing is decided", func(ctx context.Context) (bool, any) {
-			list := must[*corev1.EventList](t)(client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}))
-			return slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return strings.HasSuffix(e.Message, why) }), list.Items
+			list := must[*corev1.EventList](
+				t,
+			)(
+				client.CoreV1().
+					Events("").
+					List(ctx, metav1.ListOptions{FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
+			)
+			return slices.ContainsFunc(
+				list.Items,
+				func(e corev1.Event) bool { return strings.HasSuffix(e.Message, why) },
+			), list.Items
 		})
 	}
 	if err := maps.Delete(t.Context(), inventory.Name, metav1.DeleteOptions{}); err != nil {
@@ -78,7 +110,13 @@ func TestNodesFollowTheInventoryOfMachinesS22(t *testing.T) {
 		return gone(n, err)
 	})
 	until(t, "the event of it", func(ctx context.Context) (bool, any) {
-		list := must[*corev1.EventList](t)(client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=DeletingNode,involvedObject.name=rack"}))
+		list := must[*corev1.EventList](
+			t,
+		)(
+			client.CoreV1().
+				Events("").
+				List(ctx, metav1.ListOptions{FieldSelector: "reason=DeletingNode,involvedObject.name=rack"}),
+		)
 		return len(list.Items) == 1 && list.Items[0].Source.Component == "cloud-node-controller", list.Items
 	})
 	must[*corev1.Node](t)(nodes.Get(t.Context(), "by-hand", metav1.GetOptions{}))

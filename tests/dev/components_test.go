@@ -17,8 +17,10 @@ func TestComponentStatusesAreHealthyS12(t *testing.T) {
 			return false, err
 		}
 		well := func(c corev1.ComponentStatus) bool {
-			return len(c.Conditions) == 1 && c.Conditions[0].Type == corev1.ComponentHealthy && c.Conditions[0].Status == corev1.ConditionTrue
+			return len(c.Conditions) == 1 && c.Conditions[0].Type == corev1.ComponentHealthy &&
+				c.Conditions[0].Status == corev1.ConditionTrue
 		}
-		return len(list.Items) == 3 && !slices.ContainsFunc(list.Items, func(c corev1.ComponentStatus) bool { return !well(c) }), list.Items
+		return len(list.Items) == 3 &&
+			!slices.ContainsFunc(list.Items, func(c corev1.ComponentStatus) bool { return !well(c) }), list.Items
 	})
 }

@@ -19,8 +19,11 @@ func cron(t *testing.T, ns string, change func(*batchv1.CronJobSpec), command ..
 	t.Helper()
 	spec := podSpec(command...)
 	spec.RestartPolicy = corev1.RestartPolicyNever
-	c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{Schedule: "* * * * *", Suspend: ptr.To(true),
-		JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}}}}}
+	c := &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Name: "c"},
+		Spec: batchv1.CronJobSpec{Schedule: "* * * * *", Suspend: ptr.To(true),
+			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}}}},
+	}
 	if change != nil {
 		change(&c.Spec)
 	}
@@ -32,7 +35,8 @@ func overdue(t *testing.T, ns string) {
 	t.Helper()
 	last := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, time.Now().UTC().Add(-5*time.Minute).Format(time.RFC3339))
 	crons := client.BatchV1().CronJobs(ns)
-	if _, err := crons.Patch(t.Context(), "c", types.MergePatchType, []byte(last), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := crons.Patch(t.Context(), "c", types.MergePatchType, []byte(last), metav1.PatchOptions{},
+		"status"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := crons.Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"suspend":false}}`), metav1.PatchOptions{}); err != nil {
@@ -48,7 +52,13 @@ func cronJobs(ctx context.Context, t *testing.T, ns string) (c *batchv1.CronJob,
 
 func happened(ctx context.Context, t *testing.T, ns, reason string) bool {
 	t.Helper()
-	events := must[*corev1.EventList](t)(client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CronJob,reason=" + reason})).Items
+	events := must[*corev1.EventList](
+		t,
+	)(
+		client.CoreV1().
+			Events(ns).
+			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CronJob,reason=" + reason}),
+	).Items
 	return slices.ContainsFunc(events, func(e corev1.Event) bool { return e.Source.Component == "cronjob-controller" })
 }
 
@@ -63,7 +73,12 @@ func TestACronJobMakesJobsAndKeepsSomeS20(t *testing.T) {
 	overdue(t, ns)
 	until(t, "a job that has succeeded, and went", func(ctx context.Context) (bool, any) {
 		c, jobs := cronJobs(ctx, t, ns)
-		return c.Status.LastSuccessfulTime != nil && c.Status.LastScheduleTime != nil && len(c.Status.Active) == 0 && len(jobs) == 0, fmt.Sprintf("%+v %d", c.Status, len(jobs))
+		return c.Status.LastSuccessfulTime != nil && c.Status.LastScheduleTime != nil && len(c.Status.Active) == 0 &&
+				len(jobs) == 0, fmt.Sprintf(
+				"%+v %d",
+				c.Status,
+				len(jobs),
+			)
 	})
 	for _, reason := range []string{"SuccessfulCreate", "SawCompletedJob", "SuccessfulDelete"} {
 		until(t, "event "+reason, func(ctx context.Context) (bool, any) { return happened(ctx, t, ns, reason), nil })
@@ -80,7 +95,8 @@ func TestACronJobIsNotInItsOwnWayS20(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
 			ns := namespace(t)
-			// The first job is of a time before the last minute, so that another time is due as soon as every minute is one.
+			// The first job is of a time before the last minute, so that another time is due as soon as every minute is
+			// one.
 			earlier := time.Now().UTC().Add(-3 * time.Minute)
 			cron(t, ns, func(s *batchv1.CronJobSpec) {
 				s.ConcurrencyPolicy, s.TimeZone, s.Schedule = policy, ptr.To("Etc/UTC"), earlier.Format("4 15 * * *")
@@ -93,19 +109,28 @@ func TestACronJobIsNotInItsOwnWayS20(t *testing.T) {
 					return false, c.Status
 				}
 				first = jobs[0]
-				return c.Status.Active[0].UID == first.UID && metav1.IsControlledBy(&first, c) && first.Annotations[batchv1.CronJobScheduledTimestampAnnotation] != "", c.Status
+				return c.Status.Active[0].UID == first.UID && metav1.IsControlledBy(&first, c) &&
+					first.Annotations[batchv1.CronJobScheduledTimestampAnnotation] != "", c.Status
 			})
-			must[*batchv1.CronJob](t)(client.BatchV1().CronJobs(ns).Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"schedule":"* * * * *"}}`), metav1.PatchOptions{}))
+			must[*batchv1.CronJob](
+				t,
+			)(
+				client.BatchV1().
+					CronJobs(ns).
+					Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"schedule":"* * * * *"}}`), metav1.PatchOptions{}),
+			)
 			if policy == batchv1.ForbidConcurrent {
 				until(t, "that it does not begin another", func(ctx context.Context) (bool, any) {
 					c, jobs := cronJobs(ctx, t, ns)
-					return happened(ctx, t, ns, "JobAlreadyActive") && len(jobs) == 1 && jobs[0].UID == first.UID, c.Status
+					return happened(ctx, t, ns, "JobAlreadyActive") && len(jobs) == 1 &&
+						jobs[0].UID == first.UID, c.Status
 				})
 				return
 			}
 			until(t, "another in its place", func(ctx context.Context) (bool, any) {
 				c, jobs := cronJobs(ctx, t, ns)
-				return len(jobs) == 1 && jobs[0].UID != first.UID && len(c.Status.Active) == 1 && c.Status.Active[0].UID == jobs[0].UID, c.Status
+				return len(jobs) == 1 && jobs[0].UID != first.UID && len(c.Status.Active) == 1 &&
+					c.Status.Active[0].UID == jobs[0].UID, c.Status
 			})
 		})
 	}
@@ -130,7 +155,8 @@ func TestTheJobsOfACronJobGoWithItS20(t *testing.T) {
 		t.Fatal(err)
 	}
 	background := metav1.DeletePropagationBackground
-	if err := client.BatchV1().Jobs(ns).Delete(t.Context(), job.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+	if err := client.BatchV1().Jobs(ns).Delete(t.Context(), job.Name,
+		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "none to be active", func(ctx context.Context) (bool, any) {
@@ -142,7 +168,8 @@ func TestTheJobsOfACronJobGoWithItS20(t *testing.T) {
 		_, jobs := cronJobs(ctx, t, ns)
 		return len(jobs) == 1 && jobs[0].UID != job.UID, len(jobs)
 	})
-	if err := client.BatchV1().CronJobs(ns).Delete(t.Context(), "c", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+	if err := client.BatchV1().CronJobs(ns).Delete(t.Context(), "c",
+		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "its jobs to go", func(ctx context.Context) (bool, any) {

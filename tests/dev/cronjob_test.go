@@ -24,13 +24,39 @@ func TestACronJobStartsTheJobOfTheLastTimeS20(t *testing.T) {
 	cronJobs := client.BatchV1().CronJobs(ns)
 	must[*batchv1.CronJob](t)(cronJobs.Create(t.Context(), &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
-		Spec: batchv1.CronJobSpec{Schedule: "*/1 * * * *", TimeZone: ptr.To("Asia/Tokyo"), Suspend: ptr.To(true), ConcurrencyPolicy: batchv1.ForbidConcurrent,
+		Spec: batchv1.CronJobSpec{
+			Schedule:          "*/1 * * * *",
+			TimeZone:          ptr.To("Asia/Tokyo"),
+			Suspend:           ptr.To(true),
+			ConcurrencyPolicy: batchv1.ForbidConcurrent,
 			JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"of": "c"}},
-				Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}}}},
+				Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}}},
+		},
 	}, metav1.CreateOptions{}))
 	hourAgo := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	must[*batchv1.CronJob](t)(cronJobs.Patch(t.Context(), "c", types.MergePatchType, fmt.Appendf(nil, `{"status":{"lastScheduleTime":%q}}`, hourAgo), metav1.PatchOptions{}, "status"))
-	must[*batchv1.CronJob](t)(cronJobs.Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"suspend":false}}`), metav1.PatchOptions{}))
+	must[*batchv1.CronJob](
+		t,
+	)(
+		cronJobs.Patch(
+			t.Context(),
+			"c",
+			types.MergePatchType,
+			fmt.Appendf(nil, `{"status":{"lastScheduleTime":%q}}`, hourAgo),
+			metav1.PatchOptions{},
+			"status",
+		),
+	)
+	must[*batchv1.CronJob](
+		t,
+	)(
+		cronJobs.Patch(
+			t.Context(),
+			"c",
+			types.MergePatchType,
+			[]byte(`{"spec":{"suspend":false}}`),
+			metav1.PatchOptions{},
+		),
+	)
 	var cj *batchv1.CronJob
 	until(t, "a success", func(ctx context.Context) (bool, any) {
 		var err error
@@ -39,7 +65,11 @@ func TestACronJobStartsTheJobOfTheLastTimeS20(t *testing.T) {
 		}
 		return cj.Status.LastSuccessfulTime != nil, cj.Status
 	})
-	jobs := must[*batchv1.JobList](t)(client.BatchV1().Jobs(ns).List(t.Context(), metav1.ListOptions{LabelSelector: "of=c"})).Items
+	jobs := must[*batchv1.JobList](
+		t,
+	)(
+		client.BatchV1().Jobs(ns).List(t.Context(), metav1.ListOptions{LabelSelector: "of=c"}),
+	).Items
 	for _, job := range jobs {
 		scheduled, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
 		if err != nil || !strings.HasSuffix(job.Annotations[batchv1.CronJobScheduledTimestampAnnotation], "+09:00") {
@@ -53,7 +83,9 @@ func TestACronJobStartsTheJobOfTheLastTimeS20(t *testing.T) {
 		t.Errorf("%d jobs: %v", len(jobs), jobs)
 	}
 	until(t, "the events", func(ctx context.Context) (bool, any) {
-		list, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CronJob"})
+		list, err := client.CoreV1().
+			Events(ns).
+			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CronJob"})
 		if err != nil {
 			return false, err
 		}
@@ -62,9 +94,11 @@ func TestACronJobStartsTheJobOfTheLastTimeS20(t *testing.T) {
 				return e.Reason == reason && e.Message == message && e.Source.Component == "cronjob-controller"
 			})
 		}
-		return has("SuccessfulCreate", "Created job "+jobs[0].Name) && has("SawCompletedJob", "Saw completed job: "+jobs[0].Name+", condition: Complete"), list.Items
+		return has("SuccessfulCreate", "Created job "+jobs[0].Name) &&
+			has("SawCompletedJob", "Saw completed job: "+jobs[0].Name+", condition: Complete"), list.Items
 	})
-	if err := cronJobs.Delete(t.Context(), "c", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
+	if err := cronJobs.Delete(t.Context(), "c",
+		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "no jobs without the CronJob", func(ctx context.Context) (bool, any) {

@@ -16,14 +16,31 @@ import (
 func TestInformersFollowCustomResourcesS12(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	definitions := untyped.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := untyped.Resource(
+		schema.GroupVersionResource{
+			Group:    "apiextensions.k8s.io",
+			Version:  "v1",
+			Resource: "customresourcedefinitions",
+		},
+	)
 	definition := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "widgets.dev.example.com"},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets.dev.example.com"},
 		"spec": map[string]any{
-			"group": "dev.example.com", "scope": "Namespaced", "names": map[string]any{"plural": "widgets", "kind": "Widget"},
-			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
-				"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object", "properties": map[string]any{"size": map[string]any{"type": "integer"}}}},
-			}}}},
+			"group": "dev.example.com", "scope": "Namespaced",
+			"names": map[string]any{"plural": "widgets", "kind": "Widget"},
+			"versions": []any{
+				map[string]any{
+					"name":    "v1",
+					"served":  true,
+					"storage": true,
+					"schema": map[string]any{"openAPIV3Schema": map[string]any{
+						"type": "object",
+						"properties": map[string]any{"spec": map[string]any{"type": "object",
+							"properties": map[string]any{"size": map[string]any{"type": "integer"}}}},
+					}},
+				},
+			},
 		},
 	}}
 	if _, err := definitions.Create(ctx, definition, metav1.CreateOptions{}); err != nil {
@@ -40,9 +57,11 @@ func TestInformersFollowCustomResourcesS12(t *testing.T) {
 	until(t, "the informer", func(context.Context) (bool, any) { return informed.HasSynced(), "not synced" })
 	for i := range 5 {
 		widget := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "dev.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": fmt.Sprint("w", i)}, "spec": map[string]any{"size": int64(i)},
+			"apiVersion": "dev.example.com/v1", "kind": "Widget",
+			"metadata": map[string]any{"name": fmt.Sprint("w", i)}, "spec": map[string]any{"size": int64(i)},
 		}}
-		if _, err := untyped.Resource(widgets).Namespace("default").Create(ctx, widget, metav1.CreateOptions{}); err != nil {
+		if _, err := untyped.Resource(widgets).Namespace("default").Create(ctx, widget,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -36,7 +36,10 @@ func deploy(t *testing.T, ns string, replicas int32, change func(*appsv1.Deploym
 
 func patchDeployment(t *testing.T, ns, patch string, args ...any) {
 	t.Helper()
-	_, err := client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.StrategicMergePatchType, fmt.Appendf(nil, patch, args...), metav1.PatchOptions{})
+	_, err := client.AppsV1().
+		Deployments(ns).
+		Patch(t.Context(), "web", types.StrategicMergePatchType, fmt.Appendf(nil, patch, args...),
+			metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +60,8 @@ func rolledOut(t *testing.T, ns string) *appsv1.Deployment {
 			return false, err
 		}
 		s, want := d.Status, *d.Spec.Replicas
-		return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want, s
+		return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want &&
+			s.AvailableReplicas == want, s
 	})
 	return d
 }
@@ -65,7 +69,10 @@ func rolledOut(t *testing.T, ns string) *appsv1.Deployment {
 func sets(t *testing.T, ns string) []appsv1.ReplicaSet {
 	t.Helper()
 	list := must[*appsv1.ReplicaSetList](t)(client.AppsV1().ReplicaSets(ns).List(t.Context(), metav1.ListOptions{}))
-	slices.SortFunc(list.Items, func(a, b appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortFunc(
+		list.Items,
+		func(a, b appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
+	)
 	return list.Items
 }
 
@@ -110,7 +117,8 @@ func TestADeploymentRollsOutAndUndoesToARevisionS19(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.JSONPatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if d := rolledOut(t, ns); d.Annotations[revision] != "3" {
@@ -121,7 +129,8 @@ func TestADeploymentRollsOutAndUndoesToARevisionS19(t *testing.T) {
 		t.Errorf("undo made a new set: %d", len(after))
 	}
 	for _, set := range after {
-		if set.UID == first.UID && (set.Annotations[revision] != "3" || set.Annotations["deployment.kubernetes.io/revision-history"] != "1") {
+		if set.UID == first.UID &&
+			(set.Annotations[revision] != "3" || set.Annotations["deployment.kubernetes.io/revision-history"] != "1") {
 			t.Errorf("the set that came back: %v", set.Annotations)
 		}
 	}
@@ -135,14 +144,21 @@ func TestAPausedDeploymentScalesButDoesNotRollS19(t *testing.T) {
 	ns := namespace(t)
 	deploy(t, ns, 2, nil)
 	rolledOut(t, ns)
-	patchDeployment(t, ns, `{"spec":{"paused":true,"replicas":3,"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`)
+	patchDeployment(
+		t,
+		ns,
+		`{"spec":{"paused":true,"replicas":3,"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`,
+	)
 	until(t, "three old pods", func(context.Context) (bool, any) {
 		got := images(t, ns)
 		return got["example.com/a:1"] == 3, got
 	})
 	until(t, "word that it is paused", func(ctx context.Context) (bool, any) {
 		d := must[*appsv1.Deployment](t)(client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
-		return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Reason == "DeploymentPaused" }), d.Status
+		return slices.ContainsFunc(
+			d.Status.Conditions,
+			func(c appsv1.DeploymentCondition) bool { return c.Reason == "DeploymentPaused" },
+		), d.Status
 	})
 	always(t, "a paused deployment rolled", func(context.Context) (bool, any) {
 		return len(sets(t, ns)) == 1, sets(t, ns)
@@ -159,8 +175,11 @@ func TestScalingAStuckRolloutGrowsAllSetsS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 4, func(d *appsv1.Deployment) {
-		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
-			MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}}
+		d.Spec.Strategy = appsv1.DeploymentStrategy{
+			Type: appsv1.RollingUpdateDeploymentStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDeployment{
+				MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0))},
+		}
 	})
 	rolledOut(t, ns)
 	// Nobody can satisfy this selector, so the new pods stay pending.
@@ -173,11 +192,19 @@ func TestScalingAStuckRolloutGrowsAllSetsS19(t *testing.T) {
 		return out
 	}
 	until(t, "the surge", func(context.Context) (bool, any) { got := sizes(); return got[4] == 1 && got[2] == 1, got })
-	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: ns}, Spec: autoscalingv1.ScaleSpec{Replicas: 10}}
-	if _, err := client.AppsV1().Deployments(ns).UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}); err != nil {
+	scale := &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: ns},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: 10},
+	}
+	if _, err := client.AppsV1().Deployments(ns).UpdateScale(t.Context(), "web", scale,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "both sets to grow to 8 and 4", func(context.Context) (bool, any) { got := sizes(); return got[8] == 1 && got[4] == 1, got })
+	until(
+		t,
+		"both sets to grow to 8 and 4",
+		func(context.Context) (bool, any) { got := sizes(); return got[8] == 1 && got[4] == 1, got },
+	)
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"nodeSelector":null}}}}`)
 	rolledOut(t, ns)
 }

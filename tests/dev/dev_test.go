@@ -77,7 +77,18 @@ func bundle(dir string) (string, error) {
 		return filepath.Join(built, "clusterctl"), nil
 	}
 	for _, name := range []string{"etcd", "clusterctl"} {
-		cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), "./cmd/"+name)
+		cmd := exec.Command(
+			"go",
+			"build",
+			"-tags",
+			"grpcnotrace",
+			"-trimpath",
+			"-ldflags",
+			"-s -w",
+			"-o",
+			filepath.Join(dir, name),
+			"./cmd/"+name,
+		)
 		cmd.Dir = "../.."
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
@@ -88,7 +99,20 @@ func bundle(dir string) (string, error) {
 
 // start runs the cluster until stop is called, which fails when it did not end well.
 func start(binary, dir string) (stop func() error, err error) {
-	process = exec.Command(binary, "dev", "--nodes", "3", "--data", filepath.Join(dir, "data"), "--node-monitor-grace-period", grace.String(), "--metric-resolution", "1s", "-v", "2")
+	process = exec.Command(
+		binary,
+		"dev",
+		"--nodes",
+		"3",
+		"--data",
+		filepath.Join(dir, "data"),
+		"--node-monitor-grace-period",
+		grace.String(),
+		"--metric-resolution",
+		"1s",
+		"-v",
+		"2",
+	)
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -110,7 +134,10 @@ func start(binary, dir string) (stop func() error, err error) {
 		defer forced.Stop()
 		err := process.Wait()
 		if refused := refusals(log.Name()); len(refused) > 0 {
-			return fmt.Errorf("controllers were refused what they do, which their roles lack:\n%s", strings.Join(refused, "\n"))
+			return fmt.Errorf(
+				"controllers were refused what they do, which their roles lack:\n%s",
+				strings.Join(refused, "\n"),
+			)
 		}
 		if reports := races(log.Name()); reports != "" {
 			return fmt.Errorf("the race detector reported:\n%s", reports)
@@ -134,7 +161,8 @@ func start(binary, dir string) (stop func() error, err error) {
 	return nil, fmt.Errorf("the cluster did not start:\n%s", text)
 }
 
-// refusals are the lines of the cluster's log in which an account of kube-system, such as every controller is, may not do something.
+// refusals are the lines of the cluster's log in which an account of kube-system, such as every controller is, may not
+// do something.
 func refusals(log string) (lines []string) {
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -241,7 +269,9 @@ func namespace(t *testing.T) string {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}, metav1.CreateOptions{}))
 	t.Cleanup(func() {
 		now := int64(0)
-		_ = client.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		_ = client.CoreV1().
+			Namespaces().
+			Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 	})
 	until(t, "the default service account", func(ctx context.Context) (bool, any) {
 		_, err := client.CoreV1().ServiceAccounts(made.Name).Get(ctx, "default", metav1.GetOptions{})
@@ -256,10 +286,17 @@ func podSpec(command ...string) corev1.PodSpec {
 	if len(command) == 0 {
 		command = []string{"sleep", "infinity"}
 	}
-	return corev1.PodSpec{TerminationGracePeriodSeconds: &now, Containers: []corev1.Container{{Name: "c", Image: "example.com/a:1", Command: command}}}
+	return corev1.PodSpec{
+		TerminationGracePeriodSeconds: &now,
+		Containers:                    []corev1.Container{{Name: "c", Image: "example.com/a:1", Command: command}},
+	}
 }
 
 func podsOf(t *testing.T, namespace, selector string) []corev1.Pod {
 	t.Helper()
-	return must[*corev1.PodList](t)(client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})).Items
+	return must[*corev1.PodList](
+		t,
+	)(
+		client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector}),
+	).Items
 }

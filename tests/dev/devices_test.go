@@ -19,18 +19,51 @@ func driver(t *testing.T, name string, perNode int) {
 	t.Helper()
 	nodes := must[*corev1.NodeList](t)(client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))
 	for _, n := range nodes.Items[:2] {
-		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + n.Name}, Spec: resourcev1.ResourceSliceSpec{
-			Driver: name, NodeName: &n.Name, Pool: resourcev1.ResourcePool{Name: n.Name, ResourceSliceCount: 1}}}
-		for i := range perNode {
-			s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d", i), Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-				"model": {StringValue: ptr.To("a100")}}})
+		s := &resourcev1.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + n.Name},
+			Spec: resourcev1.ResourceSliceSpec{
+				Driver: name, NodeName: &n.Name, Pool: resourcev1.ResourcePool{Name: n.Name, ResourceSliceCount: 1}},
 		}
-		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: "old", Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: ptr.To("v100")}}})
-		must[*resourcev1.ResourceSlice](t)(client.ResourceV1().ResourceSlices().Create(t.Context(), s, metav1.CreateOptions{}))
+		for i := range perNode {
+			s.Spec.Devices = append(
+				s.Spec.Devices,
+				resourcev1.Device{
+					Name: fmt.Sprintf("gpu-%d", i),
+					Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+						"model": {StringValue: ptr.To("a100")}},
+				},
+			)
+		}
+		s.Spec.Devices = append(
+			s.Spec.Devices,
+			resourcev1.Device{
+				Name: "old",
+				Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+					"model": {StringValue: ptr.To("v100")},
+				},
+			},
+		)
+		must[*resourcev1.ResourceSlice](
+			t,
+		)(
+			client.ResourceV1().ResourceSlices().Create(t.Context(), s, metav1.CreateOptions{}),
+		)
 	}
-	must[*resourcev1.DeviceClass](t)(client.ResourceV1().DeviceClasses().Create(t.Context(), &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
-			Expression: fmt.Sprintf(`device.driver == %q && device.attributes[%q].model == "a100"`, name, name)}}}}}, metav1.CreateOptions{}))
+	must[*resourcev1.DeviceClass](
+		t,
+	)(
+		client.ResourceV1().
+			DeviceClasses().
+			Create(t.Context(), &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: resourcev1.DeviceClassSpec{
+					Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
+						Expression: fmt.Sprintf(
+							`device.driver == %q && device.attributes[%q].model == "a100"`,
+							name,
+							name,
+						)}}},
+				}}, metav1.CreateOptions{}),
+	)
 	t.Cleanup(func() {
 		ctx := context.Background()
 		for _, n := range nodes.Items[:2] {
@@ -42,9 +75,17 @@ func driver(t *testing.T, name string, perNode int) {
 
 func template(t *testing.T, ns, class string, count int64) {
 	t.Helper()
-	must[*resourcev1.ResourceClaimTemplate](t)(client.ResourceV1().ResourceClaimTemplates(ns).Create(t.Context(), &resourcev1.ResourceClaimTemplate{
-		ObjectMeta: metav1.ObjectMeta{Name: "gpus"}, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
-			Requests: []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, Count: count}}}}}}}, metav1.CreateOptions{}))
+	must[*resourcev1.ResourceClaimTemplate](
+		t,
+	)(
+		client.ResourceV1().ResourceClaimTemplates(ns).Create(t.Context(), &resourcev1.ResourceClaimTemplate{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "gpus",
+			}, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+				Requests: []resourcev1.DeviceRequest{
+					{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, Count: count}},
+				}}}}}, metav1.CreateOptions{}),
+	)
 }
 
 // claimed counts the pods that are ready, and demands that no device is in two claims.
@@ -98,12 +139,22 @@ func TestPodsOfATemplateGetDevicesAsFarAsThereAreAnyAndLeaveThemToOthers(t *test
 	})
 	until(t, "six pods to run and two to wait", func(ctx context.Context) (bool, any) {
 		ready, waiting, why := claimed(ctx, t, ns)
-		return ready == 6 && waiting == 2 && strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(ready, waiting, why)
+		return ready == 6 && waiting == 2 &&
+				strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(
+				ready,
+				waiting,
+				why,
+			)
 	})
 	// What one leaves, another has.
-	pods := must[*corev1.PodList](t)(client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}))
+	pods := must[*corev1.PodList](
+		t,
+	)(
+		client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}),
+	)
 	gone := pods.Items[0]
-	if err := client.CoreV1().Pods(ns).Delete(t.Context(), gone.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
+	if err := client.CoreV1().Pods(ns).Delete(t.Context(), gone.Name,
+		metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "another pod to run in its place", func(ctx context.Context) (bool, any) {
@@ -124,30 +175,54 @@ func TestExtendedResourcesOfAClassAreHadAsDevices(t *testing.T) {
 	t.Parallel()
 	const class = "extended.example.com"
 	driver(t, class, 2)
-	for _, name := range []corev1.ResourceName{"extended.example.com/gpu", corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + class)} {
+	for _, name := range []corev1.ResourceName{"extended.example.com/gpu",
+		corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + class)} {
 		ns := namespace(t)
-		c := must[*resourcev1.DeviceClass](t)(client.ResourceV1().DeviceClasses().Get(t.Context(), class, metav1.GetOptions{}))
+		c := must[*resourcev1.DeviceClass](
+			t,
+		)(
+			client.ResourceV1().DeviceClasses().Get(t.Context(), class, metav1.GetOptions{}),
+		)
 		c.Spec.ExtendedResourceName = ptr.To("extended.example.com/gpu")
-		must[*resourcev1.DeviceClass](t)(client.ResourceV1().DeviceClasses().Update(t.Context(), c, metav1.UpdateOptions{}))
+		must[*resourcev1.DeviceClass](
+			t,
+		)(
+			client.ResourceV1().DeviceClasses().Update(t.Context(), c, metav1.UpdateOptions{}),
+		)
 		deploy(t, ns, 5, func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
 		})
 		until(t, "four pods to run and one to wait", func(ctx context.Context) (bool, any) {
 			ready, waiting, why := claimed(ctx, t, ns)
-			return ready == 4 && waiting == 1 && strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(ready, waiting, why)
+			return ready == 4 && waiting == 1 &&
+					strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(
+					ready,
+					waiting,
+					why,
+				)
 		})
-		pods := must[*corev1.PodList](t)(client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}))
+		pods := must[*corev1.PodList](
+			t,
+		)(
+			client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}),
+		)
 		for _, p := range pods.Items {
 			told := p.Status.ExtendedResourceClaimStatus
 			if told == nil || len(told.RequestMappings) != 1 || told.RequestMappings[0].ResourceName != string(name) {
 				t.Fatalf("pod %s is told %v", p.Name, told)
 			}
-			made := must[*resourcev1.ResourceClaim](t)(client.ResourceV1().ResourceClaims(ns).Get(t.Context(), told.ResourceClaimName, metav1.GetOptions{}))
-			if made.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || !metav1.IsControlledBy(made, &p) {
+			made := must[*resourcev1.ResourceClaim](
+				t,
+			)(
+				client.ResourceV1().ResourceClaims(ns).Get(t.Context(), told.ResourceClaimName, metav1.GetOptions{}),
+			)
+			if made.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" ||
+				!metav1.IsControlledBy(made, &p) {
 				t.Errorf("the claim is %v", made.ObjectMeta)
 			}
 		}
-		if err := client.CoreV1().Pods(ns).Delete(t.Context(), pods.Items[0].Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
+		if err := client.CoreV1().Pods(ns).Delete(t.Context(), pods.Items[0].Name,
+			metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "another pod to run in its place", func(ctx context.Context) (bool, any) {
@@ -170,13 +245,28 @@ func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {
 	ns := namespace(t)
 	const class = "shared.example.com"
 	driver(t, class, 1)
-	must[*resourcev1.ResourceClaim](t)(client.ResourceV1().ResourceClaims(ns).Create(t.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "ours"},
-		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "gpu",
-			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class}}}}}}, metav1.CreateOptions{}))
+	must[*resourcev1.ResourceClaim](
+		t,
+	)(
+		client.ResourceV1().
+			ResourceClaims(ns).
+			Create(t.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "ours"},
+				Spec: resourcev1.ResourceClaimSpec{
+					Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "gpu",
+						Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class}}}},
+				}}, metav1.CreateOptions{}),
+	)
 	for _, name := range []string{"a", "b"} {
 		spec := podSpec()
 		spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("ours")}}
-		must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
+		must[*corev1.Pod](
+			t,
+		)(
+			client.CoreV1().
+				Pods(ns).
+				Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+					metav1.CreateOptions{}),
+		)
 	}
 	var claim *resourcev1.ResourceClaim
 	until(t, "both pods to use the claim", func(ctx context.Context) (bool, any) {
@@ -190,9 +280,18 @@ func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {
 	if a.Spec.NodeName != b.Spec.NodeName || claim.Status.Allocation.Devices.Results[0].Pool != a.Spec.NodeName {
 		t.Fatalf("a is on %s, b on %s, and the claim has %v", a.Spec.NodeName, b.Spec.NodeName, claim.Status.Allocation)
 	}
-	rule := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: resourcev1.DeviceTaintRuleSpec{
-		DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: ptr.To(class)}, Taint: resourcev1.DeviceTaint{Key: "broken", Effect: resourcev1.DeviceTaintEffectNoExecute}}}
-	must[*resourcev1.DeviceTaintRule](t)(client.ResourceV1().DeviceTaintRules().Create(t.Context(), rule, metav1.CreateOptions{}))
+	rule := &resourcev1.DeviceTaintRule{
+		ObjectMeta: metav1.ObjectMeta{Name: class},
+		Spec: resourcev1.DeviceTaintRuleSpec{
+			DeviceSelector: &resourcev1.DeviceTaintSelector{
+				Driver: ptr.To(class),
+			}, Taint: resourcev1.DeviceTaint{Key: "broken", Effect: resourcev1.DeviceTaintEffectNoExecute}},
+	}
+	must[*resourcev1.DeviceTaintRule](
+		t,
+	)(
+		client.ResourceV1().DeviceTaintRules().Create(t.Context(), rule, metav1.CreateOptions{}),
+	)
 	t.Cleanup(func() {
 		_ = client.ResourceV1().DeviceTaintRules().Delete(context.Background(), class, metav1.DeleteOptions{})
 	})

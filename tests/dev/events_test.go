@@ -12,9 +12,12 @@ func TestEventsNameTheControllerThatTheyAreFromS17(t *testing.T) {
 	ns := namespace(t)
 	deploy(t, ns, 1, nil)
 	startJob(t, ns, nil, "true")
-	for reason, want := range map[string]string{"ScalingReplicaSet": "deployment-controller", "Completed": "job-controller", "Scheduled": "default-scheduler"} {
+	for reason, want := range map[string]string{"ScalingReplicaSet": "deployment-controller",
+		"Completed": "job-controller", "Scheduled": "default-scheduler"} {
 		until(t, reason, func(ctx context.Context) (bool, any) {
-			list, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",source=" + want})
+			list, err := client.CoreV1().
+				Events(ns).
+				List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",source=" + want})
 			if err != nil {
 				return false, err
 			}
@@ -26,12 +29,15 @@ func TestEventsNameTheControllerThatTheyAreFromS17(t *testing.T) {
 			return len(list.Items) > 0, "no event of " + want
 		})
 	}
-	created, err := client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=SuccessfulCreate"})
+	created, err := client.CoreV1().
+		Events(ns).
+		List(t.Context(), metav1.ListOptions{FieldSelector: "reason=SuccessfulCreate"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range created.Items {
-		if want := map[string]string{"ReplicaSet": "replicaset-controller", "Job": "job-controller"}[e.InvolvedObject.Kind]; e.Source.Component != want {
+		if want := map[string]string{"ReplicaSet": "replicaset-controller",
+			"Job": "job-controller"}[e.InvolvedObject.Kind]; e.Source.Component != want {
 			t.Errorf("a pod of a %s is told by %q, want %q", e.InvolvedObject.Kind, e.Source.Component, want)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What a chart's hook runs is an image with a command of its own, with an init container before it and a sidecar beside it.
+// What a chart's hook runs is an image with a command of its own, with an init container before it and a sidecar beside
+// it.
 func TestJobsOfUnknownImagesEndOnHollowNodesS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -23,7 +24,10 @@ func TestJobsOfUnknownImagesEndOnHollowNodesS19(t *testing.T) {
 			{Name: "proxy", Image: "example.com/proxy:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
 			{Name: "wait", Image: "example.com/wait:1"},
 		}
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{GenerateName: "hook-"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}}}
+		job := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "hook-"},
+			Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}},
+		}
 		job = must[*batchv1.Job](t)(client.BatchV1().Jobs(ns).Create(t.Context(), job, metav1.CreateOptions{}))
 		until(t, "the job to complete", func(ctx context.Context) (bool, any) {
 			j, err := client.BatchV1().Jobs(ns).Get(ctx, job.Name, metav1.GetOptions{})
@@ -37,7 +41,14 @@ func TestInitContainersOfUnknownImagesEndAndTheRestRunsOn(t *testing.T) {
 	ns := namespace(t)
 	spec := podSpec("/bin/serve")
 	spec.InitContainers = []corev1.Container{{Name: "wait", Image: "example.com/wait:1"}}
-	must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec}, metav1.CreateOptions{}))
+	must[*corev1.Pod](
+		t,
+	)(
+		client.CoreV1().
+			Pods(ns).
+			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec},
+				metav1.CreateOptions{}),
+	)
 	until(t, "the pod to be ready", func(ctx context.Context) (bool, any) {
 		p, err := client.CoreV1().Pods(ns).Get(ctx, "p", metav1.GetOptions{})
 		return err == nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready, p
@@ -48,12 +59,25 @@ func TestASubPathMayBeAFileOnHollowNodes(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "files"}, Data: map[string]string{"app.conf": "x"}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "files",
+		}, Data: map[string]string{"app.conf": "x"}}, metav1.CreateOptions{}))
 	spec := podSpec()
-	spec.Volumes = []corev1.Volume{{Name: "files", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: "files"}}}}}
-	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "files", MountPath: "/etc/app.conf", SubPath: "app.conf"}}
-	must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec}, metav1.CreateOptions{}))
+	spec.Volumes = []corev1.Volume{
+		{Name: "files", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "files"}}}},
+	}
+	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+		{Name: "files", MountPath: "/etc/app.conf", SubPath: "app.conf"},
+	}
+	must[*corev1.Pod](
+		t,
+	)(
+		client.CoreV1().
+			Pods(ns).
+			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec},
+				metav1.CreateOptions{}),
+	)
 	until(t, "the pod to be ready", func(ctx context.Context) (bool, any) {
 		p, err := client.CoreV1().Pods(ns).Get(ctx, "p", metav1.GetOptions{})
 		return err == nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready, p
@@ -63,11 +87,16 @@ func TestASubPathMayBeAFileOnHollowNodes(t *testing.T) {
 func TestTheServiceKubernetesHasAnEndpointS20(t *testing.T) {
 	t.Parallel()
 	until(t, "an endpoint and a slice", func(ctx context.Context) (bool, any) {
-		e, err := client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{}) //nolint:staticcheck // clients read them still
+		e, err := client.CoreV1().
+			Endpoints("default").
+			Get(ctx, "kubernetes", metav1.GetOptions{})
+			//nolint:staticcheck // clients read them still
 		if err != nil || len(e.Subsets) != 1 || len(e.Subsets[0].Addresses) != 1 {
 			return false, err
 		}
-		s, err := client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
+		s, err := client.DiscoveryV1().
+			EndpointSlices("default").
+			List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
 		return err == nil && len(s.Items) == 1 && len(s.Items[0].Endpoints) == 1, err
 	})
 }
@@ -76,7 +105,11 @@ func TestTheServiceKubernetesHasAnEndpointS20(t *testing.T) {
 func TestADevelopmentClustersLeasesAreNotToBeRenewed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
-		l := must[*coordinationv1.Lease](t)(client.CoordinationV1().Leases("kube-system").Get(t.Context(), name, metav1.GetOptions{}))
+		l := must[*coordinationv1.Lease](
+			t,
+		)(
+			client.CoordinationV1().Leases("kube-system").Get(t.Context(), name, metav1.GetOptions{}),
+		)
 		if l.Spec.LeaseDurationSeconds == nil || *l.Spec.LeaseDurationSeconds < 365*24*3600 {
 			t.Errorf("the lease %s is to be renewed: %+v", name, l.Spec)
 		}

@@ -14,18 +14,25 @@ import (
 )
 
 func owned(by metav1.Object, apiVersion, kind string, block bool) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: by.GetName(), UID: by.GetUID(), BlockOwnerDeletion: &block}}
+	return []metav1.OwnerReference{
+		{APIVersion: apiVersion, Kind: kind, Name: by.GetName(), UID: by.GetUID(), BlockOwnerDeletion: &block},
+	}
 }
 
 func configMap(t *testing.T, ns, name string, owners []metav1.OwnerReference, finalizers ...string) *corev1.ConfigMap {
 	t.Helper()
 	return must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners, Finalizers: finalizers}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            name,
+			OwnerReferences: owners,
+			Finalizers:      finalizers,
+		}}, metav1.CreateOptions{}))
 }
 
 func deleteConfigMap(t *testing.T, ns, name string, policy metav1.DeletionPropagation) {
 	t.Helper()
-	if err := client.CoreV1().ConfigMaps(ns).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+	if err := client.CoreV1().ConfigMaps(ns).Delete(t.Context(), name,
+		metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -43,9 +50,15 @@ func TestBackgroundDeletionFollowsAChainAcrossKindsS21(t *testing.T) {
 	ns := namespace(t)
 	root := configMap(t, ns, "root", nil)
 	secret := must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "middle", OwnerReferences: owned(root, "v1", "ConfigMap", false)}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            "middle",
+			OwnerReferences: owned(root, "v1", "ConfigMap", false),
+		}}, metav1.CreateOptions{}))
 	must[*corev1.ServiceAccount](t)(client.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{Name: "end", OwnerReferences: owned(secret, "v1", "Secret", false)}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            "end",
+			OwnerReferences: owned(secret, "v1", "Secret", false),
+		}}, metav1.CreateOptions{}))
 	configMap(t, ns, "bystander", nil)
 	deleteConfigMap(t, ns, "root", metav1.DeletePropagationBackground)
 	until(t, "the end of the chain to go", func(ctx context.Context) (bool, any) {
@@ -82,7 +95,8 @@ func TestAForegroundDeletionOfADeploymentEndsWithItsPodsS21(t *testing.T) {
 	ns := namespace(t)
 	deploy(t, ns, 2, nil)
 	rolledOut(t, ns)
-	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}); err != nil {
+	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web",
+		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the deployment to go", func(ctx context.Context) (bool, any) {
@@ -100,7 +114,8 @@ func TestOrphansStayAndAreAdoptedAgainS21(t *testing.T) {
 	deploy(t, ns, 2, nil)
 	rolledOut(t, ns)
 	before := sets(t, ns)[0]
-	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
+	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web",
+		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the deployment to go", func(ctx context.Context) (bool, any) {
@@ -108,7 +123,8 @@ func TestOrphansStayAndAreAdoptedAgainS21(t *testing.T) {
 	})
 	always(t, "an orphan went", func(context.Context) (bool, any) {
 		s := sets(t, ns)
-		return len(s) == 1 && len(s[0].OwnerReferences) == 0 && s[0].DeletionTimestamp == nil && len(podsOf(t, ns, "app=web")) == 2, s
+		return len(s) == 1 && len(s[0].OwnerReferences) == 0 && s[0].DeletionTimestamp == nil &&
+			len(podsOf(t, ns, "app=web")) == 2, s
 	})
 	again := deploy(t, ns, 2, nil)
 	rolledOut(t, ns)
@@ -126,7 +142,8 @@ func TestWhatHasAnotherOwnerStaysS21(t *testing.T) {
 	deleteConfigMap(t, ns, "one", metav1.DeletePropagationBackground)
 	until(t, "the dead reference to go", func(ctx context.Context) (bool, any) {
 		c := must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Get(ctx, "shared", metav1.GetOptions{}))
-		return len(c.OwnerReferences) == 1 && c.OwnerReferences[0].UID == two.UID && c.DeletionTimestamp == nil, c.OwnerReferences
+		return len(c.OwnerReferences) == 1 && c.OwnerReferences[0].UID == two.UID &&
+			c.DeletionTimestamp == nil, c.OwnerReferences
 	})
 	deleteConfigMap(t, ns, "two", metav1.DeletePropagationBackground)
 	configMapGone(t, ns, "shared")
@@ -136,11 +153,20 @@ func TestWhatHasAnotherOwnerStaysS21(t *testing.T) {
 func TestOwnersThatAreMissingS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	never := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "11111111-2222-3333-4444-555555555555"}}
+	never := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "11111111-2222-3333-4444-555555555555"},
+	}
 	configMap(t, ns, "dangling", owned(never, "v1", "ConfigMap", false))
 	configMap(t, ns, "strange", owned(never, "example.com/v1", "Widget", false))
 	// A cluster-scoped object of the same name and another UID is another object.
-	other := must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{}))
+	other := must[*corev1.ConfigMap](
+		t,
+	)(
+		client.CoreV1().
+			ConfigMaps(ns).
+			Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}},
+				metav1.CreateOptions{}),
+	)
 	other.UID = never.UID
 	configMap(t, ns, "mistaken", owned(other, "v1", "ConfigMap", false))
 	configMapGone(t, ns, "dangling")
@@ -156,18 +182,24 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	alive := configMap(t, ns, "alive", nil)
-	never := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "21111111-2222-3333-4444-555555555555"}}
+	never := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "21111111-2222-3333-4444-555555555555"},
+	}
 	for _, owner := range []*corev1.ConfigMap{alive, never} {
 		name := ns + "-of-" + owner.Name
 		role := must[*rbacv1.ClusterRole](t)(client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owned(owner, "v1", "ConfigMap", true)}}, metav1.CreateOptions{}))
+			ObjectMeta: metav1.ObjectMeta{
+				Name:            name,
+				OwnerReferences: owned(owner, "v1", "ConfigMap", true),
+			}}, metav1.CreateOptions{}))
 		t.Cleanup(func() {
 			_ = client.RbacV1().ClusterRoles().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 		})
 		until(t, "the event about "+name, func(ctx context.Context) (bool, any) {
 			list := must[*corev1.EventList](t)(client.CoreV1().Events("default").List(ctx, metav1.ListOptions{
 				FieldSelector: "reason=OwnerRefInvalidNamespace,involvedObject.name=" + name}))
-			return len(list.Items) == 1 && list.Items[0].Type == corev1.EventTypeWarning && list.Items[0].InvolvedObject.UID == role.UID, list.Items
+			return len(list.Items) == 1 && list.Items[0].Type == corev1.EventTypeWarning &&
+				list.Items[0].InvolvedObject.UID == role.UID, list.Items
 		})
 	}
 	// Nor does it keep what it calls its owner.
@@ -175,7 +207,8 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
 	configMapGone(t, ns, "alive")
 	always(t, "a cluster-scoped object went with an owner that it cannot have", func(ctx context.Context) (bool, any) {
 		for _, name := range []string{"alive", "never"} {
-			if r, err := client.RbacV1().ClusterRoles().Get(ctx, ns+"-of-"+name, metav1.GetOptions{}); err != nil || r.DeletionTimestamp != nil {
+			if r, err := client.RbacV1().ClusterRoles().Get(ctx, ns+"-of-"+name, metav1.GetOptions{}); err != nil ||
+				r.DeletionTimestamp != nil {
 				return false, err
 			}
 		}
@@ -194,7 +227,10 @@ func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
 		a.OwnerReferences = owned(c, "v1", "ConfigMap", true)
 		must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Update(t.Context(), a, metav1.UpdateOptions{}))
 		for _, name := range deleted {
-			err := client.CoreV1().ConfigMaps(ns).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
+			err := client.CoreV1().
+				ConfigMaps(ns).
+				Delete(t.Context(), name,
+					metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
 			if err != nil && !apierrors.IsNotFound(err) { // it may be gone with the one before it
 				t.Fatal(err)
 			}
@@ -209,9 +245,15 @@ func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
 func TestDeletingAReplicaSetInTheBackgroundEndsItsPodsS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	deploy(t, ns, 3, func(d *appsv1.Deployment) { d.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) })
+	deploy(
+		t,
+		ns,
+		3,
+		func(d *appsv1.Deployment) { d.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) },
+	)
 	rolledOut(t, ns)
-	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
+	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web",
+		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "sets and pods to go", func(context.Context) (bool, any) {

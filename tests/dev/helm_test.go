@@ -28,7 +28,9 @@ func TestHelmInstallsUpgradesRollsBackAndUninstallsS12(t *testing.T) {
 			t.Fatalf("helm %s lacks %q:\n%s", strings.Join(args, " "), want, out)
 		}
 	}
-	offers := untyped.Resource(schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "offers"}).Namespace(ns)
+	offers := untyped.Resource(schema.GroupVersionResource{Group: "shop.example.com", Version: "v1",
+		Resource: "offers"}).
+		Namespace(ns)
 	is := func(text, revision string, replicas int32) {
 		t.Helper()
 		offer := must[*unstructured.Unstructured](t)(offers.Get(t.Context(), "shop", metav1.GetOptions{}))
@@ -47,9 +49,21 @@ func TestHelmInstallsUpgradesRollsBackAndUninstallsS12(t *testing.T) {
 	works("STATUS: deployed", "install", "shop", "testdata/chart", "--wait", "--timeout", "60s")
 	is("first", "1", 2)
 	works("Succeeded", "test", "shop")
-	works("STATUS: deployed", "upgrade", "shop", "testdata/chart", "--wait", "--timeout", "60s", "--set", "text=second,replicas=3")
+	works(
+		"STATUS: deployed",
+		"upgrade",
+		"shop",
+		"testdata/chart",
+		"--wait",
+		"--timeout",
+		"60s",
+		"--set",
+		"text=second,replicas=3",
+	)
 	is("second", "2", 3)
-	if out, err := helm("upgrade", "shop", "testdata/chart", "--wait", "--timeout", "20s", "--set", "text=third,fail=true"); err == nil || !strings.Contains(out, "pre-upgrade") {
+	if out, err := helm("upgrade", "shop", "testdata/chart", "--wait", "--timeout", "20s", "--set",
+		"text=third,fail=true"); err == nil ||
+		!strings.Contains(out, "pre-upgrade") {
 		t.Errorf("an upgrade whose hook fails: %v\n%s", err, out)
 	}
 	is("second", "2", 3)

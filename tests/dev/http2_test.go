@@ -19,16 +19,42 @@ import (
 
 // S07: HTTP/2 is spoken as RFC 9113 and RFC 7541 say, by the tests of h2spec, the strict ones included.
 func TestHTTP2IsSpokenAsSpecifiedS07(t *testing.T) {
-	// Where a test sends something wrong after a request that has not ended, an answer that does not wait for the end of the
-	// request may come first, and what is sent after that is rightly ignored: those are for a handler that waits.
+	// Where a test sends something wrong after a request that has not ended, an answer that does not wait for the end
+	// of the request may come first, and what is sent after that is rightly ignored: those are for a handler that
+	// waits.
 	t.Run("by the API server", func(t *testing.T) {
 		server, err := url.Parse(config.Host)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h2spec(t, server.Host, "/version", "generic", "hpack", "http2/3", "http2/4", "http2/5",
-			"http2/6.1", "http2/6.2", "http2/6.3", "http2/6.4", "http2/6.5", "http2/6.7", "http2/6.8", "http2/6.9/1", "http2/6.9/2", "http2/6.9/3",
-			"http2/6.9.1/1", "http2/6.9.1/2", "http2/6.9.2", "http2/6.10", "http2/7", "http2/8.1.2.2", "http2/8.1.2.3", "http2/8.2")
+		h2spec(
+			t,
+			server.Host,
+			"/version",
+			"generic",
+			"hpack",
+			"http2/3",
+			"http2/4",
+			"http2/5",
+			"http2/6.1",
+			"http2/6.2",
+			"http2/6.3",
+			"http2/6.4",
+			"http2/6.5",
+			"http2/6.7",
+			"http2/6.8",
+			"http2/6.9/1",
+			"http2/6.9/2",
+			"http2/6.9/3",
+			"http2/6.9.1/1",
+			"http2/6.9.1/2",
+			"http2/6.9.2",
+			"http2/6.10",
+			"http2/7",
+			"http2/8.1.2.2",
+			"http2/8.1.2.3",
+			"http2/8.2",
+		)
 	})
 	t.Run("before a handler that waits for the end of the request", func(t *testing.T) {
 		h2spec(t, serveWhole(t), "/")
@@ -42,8 +68,21 @@ func h2spec(t *testing.T, address, path string, tests ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--tls", "--insecure", "--strict", "--host", host, "--port", port, "--path", path, "--timeout", "10"}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(programs, "h2spec"), append(args, tests...)...).CombinedOutput()
+	args := []string{
+		"--tls",
+		"--insecure",
+		"--strict",
+		"--host",
+		host,
+		"--port",
+		port,
+		"--path",
+		path,
+		"--timeout",
+		"10",
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(programs, "h2spec"), append(args, tests...)...).
+		CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -14,40 +14,83 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A policy lets pods be made by one account alone, and replica sets by another: what controllers make says who they are.
+// A policy lets pods be made by one account alone, and replica sets by another: what controllers make says who they
+// are.
 func TestControllersWriteAsAccountsOfTheirOwnS12(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	policies, bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	policies, bindings := client.AdmissionregistrationV1().
+		ValidatingAdmissionPolicies(),
+		client.AdmissionregistrationV1().
+			ValidatingAdmissionPolicyBindings()
 	rule := func(group, resource string) admissionregistrationv1.NamedRuleWithOperations {
-		return admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{"CREATE"},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}},
-		}}
+		return admissionregistrationv1.NamedRuleWithOperations{
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{"CREATE"},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups:   []string{group},
+					APIVersions: []string{"v1"},
+					Resources:   []string{resource},
+				},
+			},
+		}
 	}
-	must[*admissionregistrationv1.ValidatingAdmissionPolicy](t)(policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: ns},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "pods"), rule("apps", "replicasets")}},
-			Validations: []admissionregistrationv1.Validation{{
-				Expression: "request.userInfo.username == 'system:serviceaccount:kube-system:' + (object.kind == 'Pod' ? 'replicaset-controller' : 'deployment-controller')"}},
-		},
-	}, metav1.CreateOptions{}))
+	must[*admissionregistrationv1.ValidatingAdmissionPolicy](
+		t,
+	)(
+		policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: ns},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+						rule("", "pods"),
+						rule("apps", "replicasets"),
+					},
+				},
+				Validations: []admissionregistrationv1.Validation{{
+					Expression: "request.userInfo.username == 'system:serviceaccount:kube-system:' + (object.kind == " +
+						"'Pod' ? 'replicaset-controller' : 'deployment-controller')"}},
+			},
+		}, metav1.CreateOptions{}),
+	)
 	t.Cleanup(func() { _ = policies.Delete(context.WithoutCancel(t.Context()), ns, metav1.DeleteOptions{}) })
-	must[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t)(bindings.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: ns},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: ns, ValidationActions: []admissionregistrationv1.ValidationAction{"Deny"},
-			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}}}},
-	}, metav1.CreateOptions{}))
+	must[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](
+		t,
+	)(
+		bindings.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: ns},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        ns,
+				ValidationActions: []admissionregistrationv1.ValidationAction{"Deny"},
+				MatchResources: &admissionregistrationv1.MatchResources{
+					NamespaceSelector: &metav1.LabelSelector{
+						MatchLabels: map[string]string{corev1.LabelMetadataName: ns},
+					},
+				},
+			},
+		}, metav1.CreateOptions{}),
+	)
 	t.Cleanup(func() { _ = bindings.Delete(context.WithoutCancel(t.Context()), ns, metav1.DeleteOptions{}) })
 	until(t, "the policy", func(ctx context.Context) (bool, any) {
-		_, err := client.CoreV1().Pods(ns).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}, Spec: podSpec()}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := client.CoreV1().
+			Pods(ns).
+			Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}, Spec: podSpec()},
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return apierrors.IsInvalid(err) || apierrors.IsForbidden(err), err
 	})
 	labels, replicas := map[string]string{"app": "web"}, int32(2)
-	must[*appsv1.Deployment](t)(client.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()}}}, metav1.CreateOptions{}))
+	must[*appsv1.Deployment](
+		t,
+	)(
+		client.AppsV1().
+			Deployments(ns).
+			Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+				Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+					Template: corev1.PodTemplateSpec{
+						ObjectMeta: metav1.ObjectMeta{Labels: labels},
+						Spec:       podSpec(),
+					}}}, metav1.CreateOptions{}),
+	)
 	until(t, "the deployment", func(ctx context.Context) (bool, any) {
 		d, err := client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
@@ -64,10 +107,22 @@ func TestAControllersAccountMayNotDoAnothersWorkS12(t *testing.T) {
 		_, err := accounts.Get(ctx, "namespace-controller", metav1.GetOptions{})
 		return err == nil, err
 	})
-	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "deployment-controller"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := accounts.Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "deployment-controller"}},
+		metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	token := must[*authenticationv1.TokenRequest](t)(accounts.CreateToken(t.Context(), "deployment-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+	token := must[*authenticationv1.TokenRequest](
+		t,
+	)(
+		accounts.CreateToken(
+			t.Context(),
+			"deployment-controller",
+			&authenticationv1.TokenRequest{},
+			metav1.CreateOptions{},
+		),
+	)
 	as := rest.AnonymousClientConfig(config)
 	as.BearerToken = token.Status.Token
 	deployment := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(as))

@@ -17,7 +17,10 @@ func startJob(t *testing.T, ns string, change func(*batchv1.JobSpec), command ..
 	t.Helper()
 	spec := podSpec(command...)
 	spec.RestartPolicy = corev1.RestartPolicyNever
-	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}}}
+	j := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "j"},
+		Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}},
+	}
 	if change != nil {
 		change(&j.Spec)
 	}
@@ -63,7 +66,12 @@ func noneHeld(t *testing.T, ns string) {
 func TestAParallelJobRunsToItsCompletionsS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	startJob(t, ns, func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = ptr.To[int32](6), ptr.To[int32](3) }, "true")
+	startJob(
+		t,
+		ns,
+		func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = ptr.To[int32](6), ptr.To[int32](3) },
+		"true",
+	)
 	s := jobUntil(t, ns, "completion", func(s batchv1.JobStatus) bool {
 		if s.Active > 3 {
 			t.Fatalf("%d active at once", s.Active)
@@ -83,7 +91,13 @@ func TestAnIndexedJobCompletesEachIndexOnceS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) {
-		s.Completions, s.Parallelism, s.CompletionMode = ptr.To[int32](5), ptr.To[int32](2), ptr.To(batchv1.IndexedCompletion)
+		s.Completions, s.Parallelism, s.CompletionMode = ptr.To[int32](
+			5,
+		), ptr.To[int32](
+			2,
+		), ptr.To(
+			batchv1.IndexedCompletion,
+		)
 	}, "true")
 	s := jobUntil(t, ns, "completion", ended(batchv1.JobComplete, ""))
 	if s.CompletedIndexes != "0-4" || s.Succeeded != 5 {
@@ -102,7 +116,9 @@ func TestAJobFailsAtItsBackoffLimitS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.BackoffLimit = ptr.To[int32](0) }, "false")
-	if s := jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)); s.Failed != 1 || s.Active != 0 {
+	if s := jobUntil(t, ns, "failure",
+		ended(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)); s.Failed != 1 ||
+		s.Active != 0 {
 		t.Errorf("status: %+v", s)
 	}
 	noneHeld(t, ns)
@@ -111,7 +127,11 @@ func TestAJobFailsAtItsBackoffLimitS19(t *testing.T) {
 func TestAJobFailsAtItsDeadlineAndStopsItsPodsS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	startJob(t, ns, func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds, s.Parallelism = ptr.To[int64](1), ptr.To[int32](2) })
+	startJob(
+		t,
+		ns,
+		func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds, s.Parallelism = ptr.To[int64](1), ptr.To[int32](2) },
+	)
 	jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded))
 	until(t, "no pod that runs", func(context.Context) (bool, any) {
 		for _, pod := range podsOf(t, ns, "") {
@@ -137,7 +157,12 @@ func TestASuspendedJobStopsItsPodsAndResumesS19(t *testing.T) {
 		t.Errorf("a suspended job has pods: %d", len(pods))
 	}
 	suspend("false")
-	jobUntil(t, ns, "two active pods", func(s batchv1.JobStatus) bool { return s.Active == 2 && *s.Ready == 2 && s.StartTime != nil })
+	jobUntil(
+		t,
+		ns,
+		"two active pods",
+		func(s batchv1.JobStatus) bool { return s.Active == 2 && *s.Ready == 2 && s.StartTime != nil },
+	)
 	suspend("true")
 	s := jobUntil(t, ns, "no active pod", func(s batchv1.JobStatus) bool {
 		return s.Active == 0 && *s.Terminating == 0 && s.StartTime == nil && ended(batchv1.JobSuspended, "")(s)
@@ -178,11 +203,16 @@ func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // S20
 		startJob(t, ns, nil, "sleep")
 		until(t, "a pod of the job", func(context.Context) (bool, any) { return len(podsOf(t, ns, "")) > 0, nil })
 		background := metav1.DeletePropagationBackground
-		if err := client.BatchV1().Jobs(ns).Delete(t.Context(), "j", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		if err := client.BatchV1().Jobs(ns).Delete(t.Context(), "j",
+			metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(t, "all pods to go", func(context.Context) (bool, any) { pods := podsOf(t, ns, ""); return len(pods) == 0, len(pods) })
+	until(
+		t,
+		"all pods to go",
+		func(context.Context) (bool, any) { pods := podsOf(t, ns, ""); return len(pods) == 0, len(pods) },
+	)
 }
 
 // A pod that no job counts any more, because it was orphaned or its labels were changed, is
@@ -207,7 +237,8 @@ func TestPodsThatAJobReleasedAreHeldByNobodyS19(t *testing.T) {
 	until(t, "another pod in its place", func(context.Context) (bool, any) {
 		return len(podsOf(t, ns, "")) == 2, nil
 	})
-	if err := client.BatchV1().Jobs(ns).Delete(t.Context(), "j", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
+	if err := client.BatchV1().Jobs(ns).Delete(t.Context(), "j",
+		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the job to go", func(ctx context.Context) (bool, any) {

@@ -20,13 +20,22 @@ func indexedJob(completions int32, more func(*batchv1.JobSpec)) func(*batchv1.Jo
 
 func onExit(action batchv1.PodFailurePolicyAction, code int32) *batchv1.PodFailurePolicy {
 	return &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{Action: action,
-		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{code}}}}}
+		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+			Operator: batchv1.PodFailurePolicyOnExitCodesOpIn,
+			Values:   []int32{code},
+		}}}}
 }
 
 func TestAJobFailsAtOnceByItsPodFailurePolicyS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	startJob(t, ns, func(s *batchv1.JobSpec) { s.PodFailurePolicy = onExit(batchv1.PodFailurePolicyActionFailJob, 42) }, "exit", "42")
+	startJob(
+		t,
+		ns,
+		func(s *batchv1.JobSpec) { s.PodFailurePolicy = onExit(batchv1.PodFailurePolicyActionFailJob, 42) },
+		"exit",
+		"42",
+	)
 	s := jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy))
 	pod := podsOf(t, ns, "")[0]
 	want := "Container c for pod " + ns + "/" + pod.Name + " failed with exit code 42 matching FailJob rule at index 0"
@@ -61,7 +70,9 @@ func TestAnIndexIsGivenUpByARuleAndMoreThanMayFailTheJobS19(t *testing.T) {
 		s.BackoffLimitPerIndex, s.MaxFailedIndexes = ptr.To[int32](5), ptr.To[int32](1)
 		s.PodFailurePolicy = onExit(batchv1.PodFailurePolicyActionFailIndex, 7)
 	}), "exit", "7")
-	if s := jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonMaxFailedIndexesExceeded)); s.FailedIndexes == nil || s.Active != 0 {
+	if s := jobUntil(t, ns, "failure",
+		ended(batchv1.JobFailed, batchv1.JobReasonMaxFailedIndexesExceeded)); s.FailedIndexes == nil ||
+		s.Active != 0 {
 		t.Errorf("status: %+v", s)
 	}
 	noneHeld(t, ns)
@@ -72,11 +83,17 @@ func TestAJobIsCompleteByItsSuccessPolicyS19(t *testing.T) {
 	ns := namespace(t)
 	startJob(t, ns, indexedJob(3, func(s *batchv1.JobSpec) {
 		s.Parallelism = ptr.To[int32](1)
-		s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0-1"), SucceededCount: ptr.To[int32](1)}}}
+		s.SuccessPolicy = &batchv1.SuccessPolicy{
+			Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0-1"), SucceededCount: ptr.To[int32](1)}},
+		}
 	}), "true")
 	s := jobUntil(t, ns, "completion", ended(batchv1.JobComplete, batchv1.JobReasonSuccessPolicy))
-	first := slices.IndexFunc(s.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuccessCriteriaMet })
-	if first != 0 || s.Conditions[0].Message != "Matched rules at index 0" || s.CompletionTime == nil || s.Succeeded == 0 {
+	first := slices.IndexFunc(
+		s.Conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuccessCriteriaMet },
+	)
+	if first != 0 || s.Conditions[0].Message != "Matched rules at index 0" || s.CompletionTime == nil ||
+		s.Succeeded == 0 {
 		t.Errorf("status: %+v", s)
 	}
 	noneHeld(t, ns)
@@ -89,7 +106,12 @@ func TestAnIndexedJobIsMadeSmallerAndLargerWhileItRunsS19(t *testing.T) {
 	for _, size := range []string{"2", "4", "1"} {
 		must[*batchv1.Job](t)(client.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType,
 			[]byte(`{"spec":{"completions":`+size+`,"parallelism":`+size+`}}`), metav1.PatchOptions{}))
-		jobUntil(t, ns, size+" pods that run", func(s batchv1.JobStatus) bool { return string(rune('0'+s.Active)) == size && *s.Terminating == 0 })
+		jobUntil(
+			t,
+			ns,
+			size+" pods that run",
+			func(s batchv1.JobStatus) bool { return string(rune('0'+s.Active)) == size && *s.Terminating == 0 },
+		)
 	}
 	pods := slices.DeleteFunc(podsOf(t, ns, ""), func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	if len(pods) != 1 || pods[0].Annotations[batchv1.JobCompletionIndexAnnotation] != "0" {

@@ -24,32 +24,55 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// A kubelet that nobody knows asks for its node's certificate with a bootstrap token, gets it without anybody's doing, and is that node
-// then; with a token that is no node's, or has been taken back, it gets nothing.
+// A kubelet that nobody knows asks for its node's certificate with a bootstrap token, gets it without anybody's doing,
+// and is that node then; with a token that is no node's, or has been taken back, it gets nothing.
 func TestAKubeletJoinsByATokenS21(t *testing.T) {
-	live, err := workload.Connect([]string{strings.TrimPrefix(config.Host, "https://")}, config.CAData, certs.Pair{Cert: config.CertData, Key: config.KeyData})
+	live, err := workload.Connect(
+		[]string{strings.TrimPrefix(config.Host, "https://")},
+		config.CAData,
+		certs.Pair{Cert: config.CertData, Key: config.KeyData},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := workload.Token{ID: "join01", Secret: "0123456789abcdef", Description: "a test", Groups: []string{workload.NodeTokens}, Expires: time.Now().Add(time.Hour).Truncate(time.Second)}
-	stranger := workload.Token{ID: "join02", Secret: "0123456789abcdef", Groups: []string{"system:bootstrappers:others"}}
+	token := workload.Token{
+		ID:          "join01",
+		Secret:      "0123456789abcdef",
+		Description: "a test",
+		Groups:      []string{workload.NodeTokens},
+		Expires:     time.Now().Add(time.Hour).Truncate(time.Second),
+	}
+	stranger := workload.Token{
+		ID:     "join02",
+		Secret: "0123456789abcdef",
+		Groups: []string{"system:bootstrappers:others"},
+	}
 	for _, made := range []workload.Token{token, stranger} {
 		if err := live.CreateToken(t.Context(), made); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list, err := live.Tokens(t.Context())
-	if err != nil || len(list) != 2 || list[0].ID != "join01" || !list[0].Expires.Equal(token.Expires) || list[0].Groups[0] != workload.NodeTokens || !list[1].Expires.IsZero() {
+	if err != nil || len(list) != 2 || list[0].ID != "join01" || !list[0].Expires.Equal(token.Expires) ||
+		list[0].Groups[0] != workload.NodeTokens ||
+		!list[1].Expires.IsZero() {
 		t.Errorf("%+v, %v", list, err)
 	}
 	dir := t.TempDir()
 	cfg := daemonsconfig.DefaultKubelet()
-	cfg.HostnameOverride, cfg.Kubeconfig, cfg.BootstrapKubeconfig = "joined", filepath.Join(dir, "kubelet.conf"), filepath.Join(dir, "bootstrap.conf")
+	cfg.HostnameOverride, cfg.Kubeconfig, cfg.BootstrapKubeconfig = "joined", filepath.Join(
+		dir,
+		"kubelet.conf",
+	), filepath.Join(
+		dir,
+		"bootstrap.conf",
+	)
 	log := slog.New(slog.DiscardHandler)
 	with := func(token workload.Token) {
 		t.Helper()
 		if err := clientcmd.WriteToFile(clientcmdapi.Config{
-			Clusters:       map[string]*clientcmdapi.Cluster{"dev": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+			Clusters: map[string]*clientcmdapi.Cluster{"dev": {Server: config.Host,
+				CertificateAuthorityData: config.CAData}},
 			AuthInfos:      map[string]*clientcmdapi.AuthInfo{"kubelet-bootstrap": {Token: token.String()}},
 			Contexts:       map[string]*clientcmdapi.Context{"b": {Cluster: "dev", AuthInfo: "kubelet-bootstrap"}},
 			CurrentContext: "b",
@@ -94,7 +117,11 @@ func TestAKubeletJoinsByATokenS21(t *testing.T) {
 	if pair, err := kubelet.Ask(t.Context(), node, "joined", log); err != nil || len(pair.Cert) == 0 {
 		t.Errorf("renew it with itself: %v", err)
 	}
-	requests := must[*certificatesv1.CertificateSigningRequestList](t)(client.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}))
+	requests := must[*certificatesv1.CertificateSigningRequestList](
+		t,
+	)(
+		client.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}),
+	)
 	approved := 0
 	for _, r := range requests.Items {
 		for _, c := range r.Status.Conditions {
@@ -109,8 +136,8 @@ func TestAKubeletJoinsByATokenS21(t *testing.T) {
 	}
 }
 
-// serves has the kubelet of a node ask for a serving certificate, which it gets when somebody approves of it, keeps, and asks for anew when its
-// addresses are others.
+// serves has the kubelet of a node ask for a serving certificate, which it gets when somebody approves of it, keeps,
+// and asks for anew when its addresses are others.
 func serves(t *testing.T, node kubernetes.Interface, dir string) {
 	t.Helper()
 	// current waits until the certificate has as many addresses.
@@ -132,8 +159,21 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 			}
 			for _, r := range must[*certificatesv1.CertificateSigningRequestList](t)(client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})).Items {
 				if r.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(r.Status.Conditions) == 0 {
-					r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: "True", Reason: "Looked"})
-					must[*certificatesv1.CertificateSigningRequest](t)(client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, &r, metav1.UpdateOptions{}))
+					r.Status.Conditions = append(
+						r.Status.Conditions,
+						certificatesv1.CertificateSigningRequestCondition{
+							Type:   certificatesv1.CertificateApproved,
+							Status: "True",
+							Reason: "Looked",
+						},
+					)
+					must[*certificatesv1.CertificateSigningRequest](
+						t,
+					)(
+						client.CertificatesV1().
+							CertificateSigningRequests().
+							UpdateApproval(ctx, r.Name, &r, metav1.UpdateOptions{}),
+					)
 				}
 			}
 			select {
@@ -147,7 +187,8 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(config.CAData)
 	for _, name := range []string{"joined", "192.0.2.7"} {
-		if _, err := first.Verify(x509.VerifyOptions{Roots: pool, DNSName: name, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+		if _, err := first.Verify(x509.VerifyOptions{Roots: pool, DNSName: name,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

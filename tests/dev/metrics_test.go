@@ -34,7 +34,8 @@ func measured(t *testing.T, ns string, pods int, since time.Time) (list *v1beta1
 	metrics := metricsClient(t, config)
 	until(t, "what the pods use", func(ctx context.Context) (bool, any) {
 		var err error
-		if list, err = metrics.MetricsV1beta1().PodMetricses(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=web"}); err != nil {
+		if list, err = metrics.MetricsV1beta1().PodMetricses(ns).List(ctx,
+			metav1.ListOptions{LabelSelector: "app=web"}); err != nil {
 			return false, err
 		}
 		for _, p := range list.Items {
@@ -52,7 +53,10 @@ func TestWhatNodesAndPodsUseIsServed(t *testing.T) {
 	ns := namespace(t)
 	deploy(t, ns, 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Command = strings.Fields("stress-ng --cpu 1 --cpu-load 50 --vm-bytes 64M")
-		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: "idle", Image: "example.com/a:1", Command: []string{"sleep", "infinity"}})
+		d.Spec.Template.Spec.Containers = append(
+			d.Spec.Template.Spec.Containers,
+			corev1.Container{Name: "idle", Image: "example.com/a:1", Command: []string{"sleep", "infinity"}},
+		)
 	})
 	rolledOut(t, ns)
 	pod := measured(t, ns, 1, time.Now()).Items[0]
@@ -61,7 +65,8 @@ func TestWhatNodesAndPodsUseIsServed(t *testing.T) {
 	}
 	for _, c := range pod.Containers {
 		cpu, memory := c.Usage.Cpu().MilliValue(), c.Usage.Memory().Value()
-		if c.Name == "idle" && (cpu != 0 || memory != 1<<20) || c.Name == "c" && (cpu < 490 || cpu > 510 || memory != 65<<20) {
+		if c.Name == "idle" && (cpu != 0 || memory != 1<<20) ||
+			c.Name == "c" && (cpu < 490 || cpu > 510 || memory != 65<<20) {
 			t.Errorf("%s uses %dm and %d bytes", c.Name, cpu, memory)
 		}
 	}
@@ -75,20 +80,28 @@ func TestWhatNodesAndPodsUseIsServed(t *testing.T) {
 		n, err := metrics.NodeMetricses().Get(ctx, on, metav1.GetOptions{})
 		return err == nil && n.Usage.Cpu().MilliValue() >= 490 && n.Usage.Memory().Value() >= 66<<20, n
 	})
-	if nodes := must[*v1beta1.NodeMetricsList](t)(metrics.NodeMetricses().List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/hostname=" + on})); len(nodes.Items) != 1 {
+	if nodes := must[*v1beta1.NodeMetricsList](t)(metrics.NodeMetricses().List(t.Context(),
+		metav1.ListOptions{LabelSelector: "kubernetes.io/hostname=" + on})); len(
+		nodes.Items,
+	) != 1 {
 		t.Errorf("%+v", nodes)
 	}
-	if none := must[*v1beta1.PodMetricsList](t)(metrics.PodMetricses(ns).List(t.Context(), metav1.ListOptions{LabelSelector: "app=other"})); len(none.Items) != 0 {
+	if none := must[*v1beta1.PodMetricsList](t)(metrics.PodMetricses(ns).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app=other"})); len(
+		none.Items,
+	) != 0 {
 		t.Errorf("%+v", none)
 	}
 	_, err := metrics.PodMetricses(ns).Get(t.Context(), "none", metav1.GetOptions{})
-	if want := `podmetrics.metrics.k8s.io "` + ns + `/none" not found`; !apierrors.IsNotFound(err) || err.Error() != want {
+	if want := `podmetrics.metrics.k8s.io "` + ns + `/none" not found`; !apierrors.IsNotFound(err) ||
+		err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	var rows metav1.Table
 	raw, err := client.CoreV1().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces/"+ns+"/pods").
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json").DoRaw(t.Context())
-	if err != nil || json.Unmarshal(raw, &rows) != nil || len(rows.Rows) != 1 || rows.ColumnDefinitions[1].Name != "cpu" {
+	if err != nil || json.Unmarshal(raw, &rows) != nil || len(rows.Rows) != 1 ||
+		rows.ColumnDefinitions[1].Name != "cpu" {
 		t.Errorf("%v: %s", err, raw)
 	}
 }
@@ -110,7 +123,9 @@ func TestAnotherMetricsServerCanBeDeclared(t *testing.T) {
 func TestTheMetricsServerIsAnAPIServerBehindTheClusters(t *testing.T) {
 	t.Parallel()
 	until(t, "the API service", func(ctx context.Context) (bool, any) {
-		s, err := untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}).Get(ctx, "v1beta1.metrics.k8s.io", metav1.GetOptions{})
+		s, err := untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+			Resource: "apiservices"}).
+			Get(ctx, "v1beta1.metrics.k8s.io", metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -126,15 +141,37 @@ func TestTheMetricsServerIsAnAPIServerBehindTheClusters(t *testing.T) {
 	})
 	until(t, "its schema", func(ctx context.Context) (bool, any) {
 		raw, err := client.CoreV1().RESTClient().Get().AbsPath("/openapi/v3/apis/metrics.k8s.io/v1beta1").DoRaw(ctx)
-		return err == nil && strings.Contains(string(raw), "io.k8s.metrics.pkg.apis.metrics.v1beta1.PodMetrics"), string(raw)
+		return err == nil &&
+				strings.Contains(string(raw), "io.k8s.metrics.pkg.apis.metrics.v1beta1.PodMetrics"), string(
+				raw,
+			)
 	})
 	// Nobody else is answered there, whatever he says of himself and whatever certificate he has.
-	service := must[*corev1.Service](t)(client.CoreV1().Services("kube-system").Get(t.Context(), "metrics-server", metav1.GetOptions{}))
-	api := must[*unstructured.Unstructured](t)(untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}).Get(t.Context(), "v1beta1.metrics.k8s.io", metav1.GetOptions{}))
+	service := must[*corev1.Service](
+		t,
+	)(
+		client.CoreV1().Services("kube-system").Get(t.Context(), "metrics-server", metav1.GetOptions{}),
+	)
+	api := must[*unstructured.Unstructured](
+		t,
+	)(
+		untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+			Resource: "apiservices"}).
+			Get(t.Context(), "v1beta1.metrics.k8s.io", metav1.GetOptions{}),
+	)
 	port, _, _ := unstructured.NestedInt64(api.Object, "spec", "service", "port")
 	mine := must[*tls.Config](t)(rest.TLSConfigFor(config))
 	mine.ServerName = "metrics-server.kube-system.svc"
-	q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+service.Spec.ExternalName+":"+strconv.FormatInt(port, 10)+"/apis/metrics.k8s.io/v1beta1/nodes", nil))
+	q := must[*http.Request](
+		t,
+	)(
+		http.NewRequestWithContext(
+			t.Context(),
+			http.MethodGet,
+			"https://"+service.Spec.ExternalName+":"+strconv.FormatInt(port, 10)+"/apis/metrics.k8s.io/v1beta1/nodes",
+			nil,
+		),
+	)
 	q.Header.Set("X-Remote-User", "root")
 	q.Header.Set("X-Remote-Group", "system:masters")
 	answer := must[*http.Response](t)((&http.Client{Transport: &http.Transport{TLSClientConfig: mine}}).Do(q))
@@ -148,7 +185,9 @@ func TestWhoMayViewANamespaceSeesWhatItsPodsUse(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	must[*rbacv1.RoleBinding](t)(client.RbacV1().RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "viewer",
+		}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer-" + ns}},
 	}, metav1.CreateOptions{}))
 	as := rest.CopyConfig(config)

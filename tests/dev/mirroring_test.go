@@ -20,7 +20,8 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirroredS20(t *testing.T) {
 		t.Helper()
 		until(t, "the mirror to be "+want, func(ctx context.Context) (bool, any) {
 			list, err := client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{
-				LabelSelector: discoveryv1.LabelServiceName + "=old," + discoveryv1.LabelManagedBy + "=endpointslicemirroring-controller.k8s.io"})
+				LabelSelector: discoveryv1.LabelServiceName + "=old," + discoveryv1.LabelManagedBy +
+					"=endpointslicemirroring-controller.k8s.io"})
 			if err != nil {
 				return false, err
 			}
@@ -37,19 +38,24 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirroredS20(t *testing.T) {
 	}
 	patch := func(body string) {
 		t.Helper()
-		if _, err := endpoints.Patch(t.Context(), "old", types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+		if _, err := endpoints.Patch(t.Context(), "old", types.MergePatchType, []byte(body),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	must[*corev1.Endpoints](t)(endpoints.Create(t.Context(), &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Name: "old"},
 		Subsets: []corev1.EndpointSubset{{
-			Addresses: []corev1.EndpointAddress{{IP: "192.0.2.10"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "192.0.2.11"}},
+			Addresses: []corev1.EndpointAddress{
+				{IP: "192.0.2.10"},
+			}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "192.0.2.11"}},
 			Ports: []corev1.EndpointPort{{Port: 5432}},
 		}},
 	}, metav1.CreateOptions{}))
 	must[*corev1.Service](t)(services.Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "old",
+		}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}}}, metav1.CreateOptions{}))
 	see("5432 192.0.2.10 true 192.0.2.11 false")
 	patch(`{"subsets":[{"addresses":[{"ip":"192.0.2.12"}],"ports":[{"port":5432}]}]}`)
 	see("5432 192.0.2.12 true")
@@ -64,13 +70,17 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirroredS20(t *testing.T) {
 	}
 	patch(`{"subsets":[{"addresses":[` + strings.Join(many, ",") + `],"ports":[{"port":5432}]}]}`)
 	until(t, "an event that tells of the addresses that are left out", func(ctx context.Context) (bool, any) {
-		list, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=TooManyAddressesToMirror"})
+		list, err := client.CoreV1().
+			Events(ns).
+			List(ctx, metav1.ListOptions{FieldSelector: "reason=TooManyAddressesToMirror"})
 		if err != nil || len(list.Items) == 0 {
 			return false, err
 		}
 		e := list.Items[0]
-		return e.Message == "A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. 3 addresses were skipped" &&
-			e.InvolvedObject.Kind == "Endpoints" && e.InvolvedObject.Name == "old" && e.Source.Component == "endpoint-slice-mirroring-controller", e
+		return e.Message == "A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. 3 "+
+			"addresses were skipped" &&
+			e.InvolvedObject.Kind == "Endpoints" && e.InvolvedObject.Name == "old" &&
+			e.Source.Component == "endpoint-slice-mirroring-controller", e
 	})
 	patch(`{"subsets":[{"addresses":[{"ip":"192.0.2.12"}],"ports":[{"port":5432}]}]}`)
 	see("5432 192.0.2.12 true")
@@ -78,7 +88,11 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirroredS20(t *testing.T) {
 		t.Fatal(err)
 	}
 	see("")
-	must[*corev1.Endpoints](t)(endpoints.Get(t.Context(), "old", metav1.GetOptions{})) // they are not the controllers' to delete
+	must[*corev1.Endpoints](
+		t,
+	)(
+		endpoints.Get(t.Context(), "old", metav1.GetOptions{}),
+	) // they are not the controllers' to delete
 }
 
 func TestTrafficDistributionIsHinted(t *testing.T) {
@@ -87,15 +101,25 @@ func TestTrafficDistributionIsHinted(t *testing.T) {
 	near := corev1.ServiceTrafficDistributionPreferSameNode
 	must[*corev1.Service](t)(client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "near"},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "near"}, TrafficDistribution: &near, Ports: []corev1.ServicePort{{Port: 80}}},
+		Spec: corev1.ServiceSpec{
+			Selector:            map[string]string{"app": "near"},
+			TrafficDistribution: &near,
+			Ports:               []corev1.ServicePort{{Port: 80}},
+		},
 	}, metav1.CreateOptions{}))
 	must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "near", Labels: map[string]string{"app": "near"}}, Spec: podSpec()}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   "near",
+			Labels: map[string]string{"app": "near"},
+		}, Spec: podSpec()}, metav1.CreateOptions{}))
 	hinted := func(want bool) {
 		t.Helper()
 		until(t, fmt.Sprintf("the endpoint's hint to be there: %v", want), func(ctx context.Context) (bool, any) {
-			list, err := client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=near"})
-			if err != nil || len(list.Items) != 1 || len(list.Items[0].Endpoints) != 1 || !*list.Items[0].Endpoints[0].Conditions.Ready {
+			list, err := client.DiscoveryV1().
+				EndpointSlices(ns).
+				List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=near"})
+			if err != nil || len(list.Items) != 1 || len(list.Items[0].Endpoints) != 1 ||
+				!*list.Items[0].Endpoints[0].Conditions.Ready {
 				return false, err
 			}
 			slice := list.Items[0]

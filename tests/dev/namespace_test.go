@@ -32,10 +32,16 @@ func TestANamespaceGoesWhenItsContentHasGoneS20(t *testing.T) {
 				return c.Type == kind && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, text)
 			})
 		}
-		return n.Status.Phase == corev1.NamespaceTerminating && remaining(corev1.NamespaceContentRemaining, "configmaps. has 1 ") &&
+		return n.Status.Phase == corev1.NamespaceTerminating &&
+			remaining(corev1.NamespaceContentRemaining, "configmaps. has 1 ") &&
 			remaining(corev1.NamespaceFinalizersRemaining, "example.com/hold in 1 "), n.Status
 	})
-	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}},
+		metav1.CreateOptions{}); !apierrors.HasStatusCause(
+		err,
+		corev1.NamespaceTerminatingCause,
+	) {
 		t.Errorf("creating in a namespace that goes: %v", err)
 	}
 	until(t, "all else to go", func(ctx context.Context) (bool, any) {
@@ -64,7 +70,11 @@ func TestNamespacesKeepTheirDefaultAccountAndTheRootCAS20(t *testing.T) {
 	until(t, "the root CA again after it was changed", bundle)
 	deleteConfigMap(t, ns, "kube-root-ca.crt", metav1.DeletePropagationBackground)
 	until(t, "the root CA again after it was deleted", bundle)
-	was := must[*corev1.ServiceAccount](t)(client.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{}))
+	was := must[*corev1.ServiceAccount](
+		t,
+	)(
+		client.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{}),
+	)
 	if err := client.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -79,19 +89,27 @@ func TestANamespacesPodsGoBeforeAllElseS20(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}, Spec: podSpec()}, metav1.CreateOptions{}))
-	must[*networkingv1.NetworkPolicy](t)(client.NetworkingV1().NetworkPolicies(ns).Create(t.Context(), &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name:       "held",
+			Finalizers: []string{"example.com/hold"},
+		}, Spec: podSpec()}, metav1.CreateOptions{}))
+	must[*networkingv1.NetworkPolicy](
+		t,
+	)(
+		client.NetworkingV1().NetworkPolicies(ns).Create(t.Context(), &networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, metav1.CreateOptions{}),
+	)
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the pod to be on its way, and the status to say so", func(ctx context.Context) (bool, any) {
 		p := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{}))
 		n := must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
-		return p.DeletionTimestamp != nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-			return c.Type == corev1.NamespaceContentRemaining && c.Status == corev1.ConditionTrue &&
-				c.Message == "Some resources are remaining: pods. has 1 resource instances"
-		}), n.Status
+		return p.DeletionTimestamp != nil &&
+			slices.ContainsFunc(n.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+				return c.Type == corev1.NamespaceContentRemaining && c.Status == corev1.ConditionTrue &&
+					c.Message == "Some resources are remaining: pods. has 1 resource instances"
+			}), n.Status
 	})
 	always(t, "a policy went before the pod", func(ctx context.Context) (bool, any) {
 		p, err := client.NetworkingV1().NetworkPolicies(ns).Get(ctx, "guard", metav1.GetOptions{})

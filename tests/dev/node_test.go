@@ -18,19 +18,32 @@ import (
 // silentNode makes a node that reports once and then never again.
 func silentNode(t *testing.T, name string) {
 	t.Helper()
-	n := must[*corev1.Node](t)(client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+	n := must[*corev1.Node](
+		t,
+	)(
+		client.CoreV1().
+			Nodes().
+			Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}),
+	)
 	t.Cleanup(func() {
 		_ = client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 	})
 	now := metav1.Now()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &n.Name, LeaseDurationSeconds: ptr.To[int32](3), RenewTime: ptr.To(metav1.NowMicro())}}
-	must[*coordinationv1.Lease](t)(client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), lease, metav1.CreateOptions{}))
+	must[*coordinationv1.Lease](
+		t,
+	)(
+		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), lease, metav1.CreateOptions{}),
+	)
 	t.Cleanup(func() {
-		_ = client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+		_ = client.CoordinationV1().
+			Leases(corev1.NamespaceNodeLease).
+			Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 	})
 	status := corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now}}}}
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now,
+		LastTransitionTime: now}}}}
 	until(t, "the node's report", func(ctx context.Context) (bool, any) {
 		latest, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -47,8 +60,20 @@ func podOn(t *testing.T, ns, name, node string, tolerations ...corev1.Toleration
 	t.Helper()
 	spec := podSpec()
 	spec.NodeName, spec.Tolerations = node, tolerations
-	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}}
+	pod := must[*corev1.Pod](
+		t,
+	)(
+		client.CoreV1().
+			Pods(ns).
+			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+				metav1.CreateOptions{}),
+	)
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
+		},
+	}
 	must[*corev1.Pod](t)(client.CoreV1().Pods(ns).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))
 }
 
@@ -60,7 +85,11 @@ func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBackS04(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	silentNode(t, "silent")
-	unreachable := corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	unreachable := corev1.Toleration{
+		Key:      corev1.TaintNodeUnreachable,
+		Operator: corev1.TolerationOpExists,
+		Effect:   corev1.TaintEffectNoExecute,
+	}
 	soon, ever := unreachable, unreachable
 	soon.TolerationSeconds = ptr.To[int64](1)
 	podOn(t, ns, "soon", "silent", soon)
@@ -86,28 +115,45 @@ func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBackS04(t *testing.T) {
 		return pod.DeletionTimestamp != nil, pod.Status.Conditions
 	})
 	for _, name := range []string{"ever", "usual"} { // for good, and for the five minutes of the default
-		if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), name, metav1.GetOptions{})); pod.DeletionTimestamp != nil {
+		if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), name,
+			metav1.GetOptions{})); pod.DeletionTimestamp != nil {
 			t.Errorf("pod %s is evicted", name)
 		}
 	}
 	if ns := must[*corev1.NodeList](t)(client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})); true {
 		for _, n := range ns.Items {
-			if strings.HasPrefix(n.Name, "node-") && tainted(&n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute) {
+			if strings.HasPrefix(n.Name, "node-") &&
+				tainted(&n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute) {
 				t.Errorf("node %s is taken for lost too", n.Name)
 			}
 		}
 	}
 	// A sign of life: the lease is renewed and Ready is said again.
-	lease := must[*coordinationv1.Lease](t)(client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "silent", metav1.GetOptions{}))
+	lease := must[*coordinationv1.Lease](
+		t,
+	)(
+		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "silent", metav1.GetOptions{}),
+	)
 	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
-	must[*coordinationv1.Lease](t)(client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(t.Context(), lease, metav1.UpdateOptions{}))
-	patch := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":"` + time.Now().UTC().Format(time.RFC3339) + `"}]}}`
-	if _, err := client.CoreV1().Nodes().Patch(t.Context(), "silent", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+	must[*coordinationv1.Lease](
+		t,
+	)(
+		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(t.Context(), lease, metav1.UpdateOptions{}),
+	)
+	patch := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":"` + time.Now().
+		UTC().
+		Format(time.RFC3339) +
+		`"}]}}`
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), "silent", types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the taints to go", func(ctx context.Context) (bool, any) {
 		n := must[*corev1.Node](t)(client.CoreV1().Nodes().Get(ctx, "silent", metav1.GetOptions{}))
-		return !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable }), n.Spec.Taints
+		return !slices.ContainsFunc(
+			n.Spec.Taints,
+			func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable },
+		), n.Spec.Taints
 	})
 }
 
@@ -151,9 +197,13 @@ func TestATaintThatIsNotToleratedEvictsAndDrainingMovesPodsS04(t *testing.T) {
 func TestEveryNodeGetsAPodNetworkOfItsOwnS04(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"extra-1", "extra-2", "extra-3", "extra-4"} {
-		must[*corev1.Node](t)(client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
-			// In a zone of their own, their silence is no outage of the others'.
-			Labels: map[string]string{corev1.LabelTopologyZone: "extra"}}}, metav1.CreateOptions{}))
+		must[*corev1.Node](
+			t,
+		)(
+			client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+				// In a zone of their own, their silence is no outage of the others'.
+				Labels: map[string]string{corev1.LabelTopologyZone: "extra"}}}, metav1.CreateOptions{}),
+		)
 		t.Cleanup(func() {
 			_ = client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 		})
@@ -182,7 +232,10 @@ func TestLogsOfAPretendedNodeAreRefusedClearly(t *testing.T) {
 	ns := namespace(t)
 	deploy(t, ns, 1, nil)
 	rolledOut(t, ns)
-	stream, err := client.CoreV1().Pods(ns).GetLogs(podsOf(t, ns, "")[0].Name, &corev1.PodLogOptions{}).Stream(t.Context())
+	stream, err := client.CoreV1().
+		Pods(ns).
+		GetLogs(podsOf(t, ns, "")[0].Name, &corev1.PodLogOptions{}).
+		Stream(t.Context())
 	if err == nil {
 		_ = stream.Close()
 	}
@@ -191,14 +244,22 @@ func TestLogsOfAPretendedNodeAreRefusedClearly(t *testing.T) {
 	}
 }
 
-// What was deleted on a node that people declared out of service goes without the word of its kubelet, which is not coming.
+// What was deleted on a node that people declared out of service goes without the word of its kubelet, which is not
+// coming.
 func TestPodsOfANodeThatIsOutOfServiceAreLetGoS04(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	name := ns + "-out"
 	silentNode(t, name)
 	podOn(t, ns, "stays", name, corev1.Toleration{Operator: corev1.TolerationOpExists})
-	podOn(t, ns, "goes", name, corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists}, corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists})
+	podOn(
+		t,
+		ns,
+		"goes",
+		name,
+		corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists},
+		corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists},
+	)
 	if _, err := client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType,
 		[]byte(`{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -206,7 +267,8 @@ func TestPodsOfANodeThatIsOutOfServiceAreLetGoS04(t *testing.T) {
 	until(t, "the pod to go", func(ctx context.Context) (bool, any) {
 		return gone(client.CoreV1().Pods(ns).Get(ctx, "goes", metav1.GetOptions{}))
 	})
-	if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "stays", metav1.GetOptions{})); pod.DeletionTimestamp != nil {
+	if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "stays",
+		metav1.GetOptions{})); pod.DeletionTimestamp != nil {
 		t.Error("a pod that tolerates it was deleted")
 	}
 }

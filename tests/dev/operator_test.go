@@ -30,21 +30,43 @@ func free(t *testing.T) string {
 // one that defaults, and one that judges.
 func TestAnOperatorWithWebhooksWorksS12(t *testing.T) {
 	ns := namespace(t)
-	definitions := untyped.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := untyped.Resource(
+		schema.GroupVersionResource{
+			Group:    "apiextensions.k8s.io",
+			Version:  "v1",
+			Resource: "customresourcedefinitions",
+		},
+	)
 	health := free(t)
-	background(t, program(t, "operator", "../..", "./tests/operator"), "-namespace", ns, "-url", "https://"+free(t), "-health", health)
+	background(
+		t,
+		program(t, "operator", "../..", "./tests/operator"),
+		"-namespace",
+		ns,
+		"-url",
+		"https://"+free(t),
+		"-health",
+		health,
+	)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		for _, gvr := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-			_ = untyped.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: gvr}).Delete(ctx, "operator", metav1.DeleteOptions{})
+			_ = untyped.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+				Resource: gvr}).
+				Delete(ctx, "operator", metav1.DeleteOptions{})
 		}
 		_ = definitions.Delete(ctx, "sites.operator.example.com", metav1.DeleteOptions{})
 	})
-	v1 := untyped.Resource(schema.GroupVersionResource{Group: "operator.example.com", Version: "v1", Resource: "sites"}).Namespace(ns)
-	v2 := untyped.Resource(schema.GroupVersionResource{Group: "operator.example.com", Version: "v2", Resource: "sites"}).Namespace(ns)
+	v1 := untyped.Resource(schema.GroupVersionResource{Group: "operator.example.com", Version: "v1",
+		Resource: "sites"}).
+		Namespace(ns)
+	v2 := untyped.Resource(schema.GroupVersionResource{Group: "operator.example.com", Version: "v2",
+		Resource: "sites"}).
+		Namespace(ns)
 	site := func(version, name string, spec map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "operator.example.com/" + version, "kind": "Site", "metadata": map[string]any{"name": name}, "spec": spec,
+			"apiVersion": "operator.example.com/" + version, "kind": "Site", "metadata": map[string]any{"name": name},
+			"spec": spec,
 		}}
 	}
 	until(t, "the operator", func(ctx context.Context) (bool, any) {
@@ -56,14 +78,26 @@ func TestAnOperatorWithWebhooksWorksS12(t *testing.T) {
 		return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK, answer.Status
 	})
 	// What is written in one version is put to the webhooks of the other.
-	must[*unstructured.Unstructured](t)(v1.Create(t.Context(), site("v1", "old", map[string]any{"image": "x", "message": "hello"}), metav1.CreateOptions{}))
+	must[*unstructured.Unstructured](
+		t,
+	)(
+		v1.Create(
+			t.Context(),
+			site("v1", "old", map[string]any{"image": "x", "message": "hello"}),
+			metav1.CreateOptions{},
+		),
+	)
 	made := must[*unstructured.Unstructured](t)(v2.Get(t.Context(), "old", metav1.GetOptions{}))
 	image, _, _ := unstructured.NestedString(made.Object, "spec", "container", "image")
 	replicas, _, _ := unstructured.NestedInt64(made.Object, "spec", "replicas")
 	if image != "x" || replicas != 2 {
 		t.Errorf("the other version: %v", made.Object)
 	}
-	_, err := v2.Create(t.Context(), site("v2", "many", map[string]any{"container": map[string]any{"image": "x"}, "replicas": int64(9)}), metav1.CreateOptions{})
+	_, err := v2.Create(
+		t.Context(),
+		site("v2", "many", map[string]any{"container": map[string]any{"image": "x"}, "replicas": int64(9)}),
+		metav1.CreateOptions{},
+	)
 	want := `admission webhook "judge.operator.example.com" denied the request: a site has at most 5 replicas, many asks for 9`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
@@ -82,7 +116,17 @@ func TestAnOperatorWithWebhooksWorksS12(t *testing.T) {
 	ready(func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return v2.Get(ctx, "old", metav1.GetOptions{})
 	}, 2)
-	must[*unstructured.Unstructured](t)(v2.Patch(t.Context(), "old", types.MergePatchType, []byte(`{"spec":{"replicas":3,"text":"changed"}}`), metav1.PatchOptions{}))
+	must[*unstructured.Unstructured](
+		t,
+	)(
+		v2.Patch(
+			t.Context(),
+			"old",
+			types.MergePatchType,
+			[]byte(`{"spec":{"replicas":3,"text":"changed"}}`),
+			metav1.PatchOptions{},
+		),
+	)
 	ready(func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return v1.Get(ctx, "old", metav1.GetOptions{})
 	}, 3)

@@ -13,16 +13,32 @@ func TestAPolicyTellsWhichExpressionsDoNotFitS12(t *testing.T) {
 	t.Parallel()
 	name := namespace(t) // is a name of its own, too
 	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	must[*admissionregistrationv1.ValidatingAdmissionPolicy](t)(policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{"CREATE"},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
-			}}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: "object.spec.replicas <= 5"}, {Expression: "object.spec.copies <= 5", MessageExpression: "'a' + string(object.spec.replicas)"}, {Expression: "object.spec.replicas == 'many'"}},
-		},
-	}, metav1.CreateOptions{}))
+	must[*admissionregistrationv1.ValidatingAdmissionPolicy](
+		t,
+	)(
+		policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+						{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+							Operations: []admissionregistrationv1.OperationType{"CREATE"},
+							Rule: admissionregistrationv1.Rule{
+								APIGroups:   []string{"apps"},
+								APIVersions: []string{"v1"},
+								Resources:   []string{"deployments"},
+							},
+						}},
+					},
+				},
+				Validations: []admissionregistrationv1.Validation{
+					{Expression: "object.spec.replicas <= 5"},
+					{Expression: "object.spec.copies <= 5", MessageExpression: "'a' + string(object.spec.replicas)"},
+					{Expression: "object.spec.replicas == 'many'"},
+				},
+			},
+		}, metav1.CreateOptions{}),
+	)
 	t.Cleanup(func() { _ = policies.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}) })
 	warned := func(generation int64, fields ...string) {
 		t.Helper()
@@ -37,7 +53,8 @@ func TestAPolicyTellsWhichExpressionsDoNotFitS12(t *testing.T) {
 			got := p.Status.TypeChecking.ExpressionWarnings
 			fine := len(got) == len(fields)
 			for i := range min(len(got), len(fields)) {
-				fine = fine && got[i].FieldRef == fields[i] && strings.Contains(got[i].Warning, "apps/v1, Kind=Deployment")
+				fine = fine && got[i].FieldRef == fields[i] &&
+					strings.Contains(got[i].Warning, "apps/v1, Kind=Deployment")
 			}
 			return fine, got
 		})

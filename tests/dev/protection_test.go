@@ -12,16 +12,40 @@ import (
 func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	claim := must[*corev1.PersistentVolumeClaim](t)(client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
-		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Resources: corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")}}}, metav1.CreateOptions{}))
+	claim := must[*corev1.PersistentVolumeClaim](
+		t,
+	)(
+		client.CoreV1().
+			PersistentVolumeClaims(ns).
+			Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
+					Resources:   corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")},
+				}}, metav1.CreateOptions{}),
+	)
 	if !slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
 		t.Errorf("a new claim has the finalizers %q", claim.Finalizers)
 	}
 	spec := podSpec()
 	spec.NodeName = "node-1" // where it waits for its claim, which nobody binds
-	spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}}}
-	must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user"}, Spec: spec}, metav1.CreateOptions{}))
-	if err := client.CoreV1().PersistentVolumeClaims(ns).Delete(t.Context(), "disk", metav1.DeleteOptions{}); err != nil {
+	spec.Volumes = []corev1.Volume{
+		{
+			Name: "v",
+			VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"},
+			},
+		},
+	}
+	must[*corev1.Pod](
+		t,
+	)(
+		client.CoreV1().
+			Pods(ns).
+			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user"}, Spec: spec},
+				metav1.CreateOptions{}),
+	)
+	if err := client.CoreV1().PersistentVolumeClaims(ns).Delete(t.Context(), "disk",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	always(t, "the claim stays", func(ctx context.Context) (bool, any) {
@@ -29,7 +53,8 @@ func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
 		return err == nil && c.DeletionTimestamp != nil, err
 	})
 	now := int64(0)
-	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "user", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "user",
+		metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the claim to go", func(ctx context.Context) (bool, any) {

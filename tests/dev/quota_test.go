@@ -51,32 +51,124 @@ func hard(pairs ...string) corev1.ResourceList {
 func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	quotaOf(t, ns, "all", corev1.ResourceQuotaSpec{Hard: hard("pods", "3", "requests.cpu", "2", "count/deployments.apps", "1", "configmaps", "9", "secrets", "4",
-		"services.nodeports", "2", "requests.storage", "5Gi", "fast.storageclass.storage.k8s.io/requests.storage", "2Gi", "count/nothing.example.com", "1")})
-	uses(t, ns, "all", "pods", "0", "requests.cpu", "0", "count/deployments.apps", "0", "configmaps", "1", "secrets", "0",
-		"services.nodeports", "0", "requests.storage", "0", "fast.storageclass.storage.k8s.io/requests.storage", "0")
-	quotaOf(t, ns, "idle", corev1.ResourceQuotaSpec{Hard: hard("pods", "3"), Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}})
+	quotaOf(
+		t,
+		ns,
+		"all",
+		corev1.ResourceQuotaSpec{Hard: hard(
+			"pods",
+			"3",
+			"requests.cpu",
+			"2",
+			"count/deployments.apps",
+			"1",
+			"configmaps",
+			"9",
+			"secrets",
+			"4",
+			"services.nodeports",
+			"2",
+			"requests.storage",
+			"5Gi",
+			"fast.storageclass.storage.k8s.io/requests.storage",
+			"2Gi",
+			"count/nothing.example.com",
+			"1",
+		)},
+	)
+	uses(
+		t,
+		ns,
+		"all",
+		"pods",
+		"0",
+		"requests.cpu",
+		"0",
+		"count/deployments.apps",
+		"0",
+		"configmaps",
+		"1",
+		"secrets",
+		"0",
+		"services.nodeports",
+		"0",
+		"requests.storage",
+		"0",
+		"fast.storageclass.storage.k8s.io/requests.storage",
+		"0",
+	)
+	quotaOf(
+		t,
+		ns,
+		"idle",
+		corev1.ResourceQuotaSpec{
+			Hard:   hard("pods", "3"),
+			Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort},
+		},
+	)
 	uses(t, ns, "idle", "pods", "0")
 	deploy(t, ns, 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Resources.Requests = hard("cpu", "300m")
 	})
 	rolledOut(t, ns)
 	fast := "fast"
-	must[*corev1.PersistentVolumeClaim](t)(client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
-		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &fast, AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
-			Resources: corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")}}}, metav1.CreateOptions{}))
-	must[*corev1.Service](t)(client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{}))
-	must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}))
-	full := []string{"pods", "2", "requests.cpu", "600m", "count/deployments.apps", "1", "configmaps", "1", "secrets", "1",
-		"services.nodeports", "1", "requests.storage", "1Gi", "fast.storageclass.storage.k8s.io/requests.storage", "1Gi"}
+	must[*corev1.PersistentVolumeClaim](
+		t,
+	)(
+		client.CoreV1().
+			PersistentVolumeClaims(ns).
+			Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					StorageClassName: &fast,
+					AccessModes:      []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
+					Resources:        corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")},
+				}}, metav1.CreateOptions{}),
+	)
+	must[*corev1.Service](
+		t,
+	)(
+		client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+			Spec: corev1.ServiceSpec{
+				Type:  corev1.ServiceTypeNodePort,
+				Ports: []corev1.ServicePort{{Port: 80}},
+			}}, metav1.CreateOptions{}),
+	)
+	must[*corev1.Secret](
+		t,
+	)(
+		client.CoreV1().
+			Secrets(ns).
+			Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}),
+	)
+	full := []string{
+		"pods",
+		"2",
+		"requests.cpu",
+		"600m",
+		"count/deployments.apps",
+		"1",
+		"configmaps",
+		"1",
+		"secrets",
+		"1",
+		"services.nodeports",
+		"1",
+		"requests.storage",
+		"1Gi",
+		"fast.storageclass.storage.k8s.io/requests.storage",
+		"1Gi",
+	}
 	uses(t, ns, "all", full...)
 	uses(t, ns, "idle", "pods", "0")
 	// What is shown is what counts.
 	second := must[*appsv1.Deployment](t)(client.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{}))
 	second.ObjectMeta = metav1.ObjectMeta{Name: "second"}
 	_, err := client.AppsV1().Deployments(ns).Create(t.Context(), second, metav1.CreateOptions{})
-	if want := "exceeded quota: all, requested: count/deployments.apps=1, used: count/deployments.apps=1, limited: count/deployments.apps=1"; !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+	if want := "exceeded quota: all, requested: count/deployments.apps=1, used: count/deployments.apps=1, limited: " +
+		"count/deployments.apps=1"; !apierrors.IsForbidden(
+		err,
+	) ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("a second deployment: %v", err)
 	}
 	// What goes is given back, and another limit is shown at once.
@@ -86,8 +178,25 @@ func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
 	if _, err := client.CoreV1().ResourceQuotas(ns).Patch(t.Context(), "all", types.MergePatchType, []byte(`{"spec":{"hard":{"requests.storage":null,"secrets":"7"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	uses(t, ns, "all", "pods", "0", "requests.cpu", "0", "count/deployments.apps", "0", "configmaps", "1", "secrets", "1",
-		"services.nodeports", "1", "fast.storageclass.storage.k8s.io/requests.storage", "1Gi")
+	uses(
+		t,
+		ns,
+		"all",
+		"pods",
+		"0",
+		"requests.cpu",
+		"0",
+		"count/deployments.apps",
+		"0",
+		"configmaps",
+		"1",
+		"secrets",
+		"1",
+		"services.nodeports",
+		"1",
+		"fast.storageclass.storage.k8s.io/requests.storage",
+		"1Gi",
+	)
 }
 
 // A claim of devices and a pod that asks for the resource which their class stands for take of one quota.
@@ -96,35 +205,88 @@ func TestDevicesTakeOfTheQuotaOfTheirClassesResourceS12(t *testing.T) {
 	ns := namespace(t)
 	const gpu = "quota.example.com/gpu"
 	must[*resourcev1.DeviceClass](t)(client.ResourceV1().DeviceClasses().Create(t.Context(), &resourcev1.DeviceClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "quota-gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To(gpu)}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "quota-gpu",
+		}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To(gpu)}}, metav1.CreateOptions{}))
 	t.Cleanup(func() {
-		if err := client.ResourceV1().DeviceClasses().Delete(context.Background(), "quota-gpu", metav1.DeleteOptions{}); err != nil {
+		if err := client.ResourceV1().DeviceClasses().Delete(context.Background(), "quota-gpu",
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
 	claim := func(name string, count int64) error {
-		_, err := client.ResourceV1().ResourceClaims(ns).Create(t.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r",
-				Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "quota-gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count}}}}}}, metav1.CreateOptions{})
+		_, err := client.ResourceV1().
+			ResourceClaims(ns).
+			Create(t.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: resourcev1.ResourceClaimSpec{
+					Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r",
+						Exactly: &resourcev1.ExactDeviceRequest{
+							DeviceClassName: "quota-gpu",
+							AllocationMode:  resourcev1.DeviceAllocationModeExactCount,
+							Count:           count,
+						}}}},
+				}}, metav1.CreateOptions{})
 		return err
 	}
-	quotaOf(t, ns, "gpus", corev1.ResourceQuotaSpec{Hard: hard("requests."+gpu, "3", "requests.deviceclass.resource.kubernetes.io/quota-gpu", "9", "quota-gpu.deviceclass.resource.k8s.io/devices", "9")})
+	quotaOf(
+		t,
+		ns,
+		"gpus",
+		corev1.ResourceQuotaSpec{
+			Hard: hard(
+				"requests."+gpu,
+				"3",
+				"requests.deviceclass.resource.kubernetes.io/quota-gpu",
+				"9",
+				"quota-gpu.deviceclass.resource.k8s.io/devices",
+				"9",
+			),
+		},
+	)
 	if err := claim("two", 2); err != nil {
 		t.Fatal(err)
 	}
-	uses(t, ns, "gpus", "requests."+gpu, "2", "requests.deviceclass.resource.kubernetes.io/quota-gpu", "2", "quota-gpu.deviceclass.resource.k8s.io/devices", "2")
+	uses(
+		t,
+		ns,
+		"gpus",
+		"requests."+gpu,
+		"2",
+		"requests.deviceclass.resource.kubernetes.io/quota-gpu",
+		"2",
+		"quota-gpu.deviceclass.resource.k8s.io/devices",
+		"2",
+	)
 	asks := func(name string) error {
 		spec := podSpec()
 		spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: hard(gpu, "1"), Limits: hard(gpu, "1")}
-		_, err := client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+		_, err := client.CoreV1().
+			Pods(ns).
+			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+				metav1.CreateOptions{})
 		return err
 	}
 	if err := asks("one"); err != nil {
 		t.Fatal(err)
 	}
-	uses(t, ns, "gpus", "requests."+gpu, "3", "requests.deviceclass.resource.kubernetes.io/quota-gpu", "2", "quota-gpu.deviceclass.resource.k8s.io/devices", "2")
+	uses(
+		t,
+		ns,
+		"gpus",
+		"requests."+gpu,
+		"3",
+		"requests.deviceclass.resource.kubernetes.io/quota-gpu",
+		"2",
+		"quota-gpu.deviceclass.resource.k8s.io/devices",
+		"2",
+	)
 	for name, err := range map[string]error{"a pod": asks("more"), "a claim": claim("more", 1)} {
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota: gpus, requested: requests.quota.example.com/gpu=1, used: requests.quota.example.com/gpu=3, limited: requests.quota.example.com/gpu=3") {
+		if !apierrors.IsForbidden(err) ||
+			!strings.Contains(
+				err.Error(),
+				"exceeded quota: gpus, requested: requests.quota.example.com/gpu=1, used: "+
+					"requests.quota.example.com/gpu=3, limited: requests.quota.example.com/gpu=3",
+			) {
 			t.Errorf("%s beyond it: %v", name, err)
 		}
 	}

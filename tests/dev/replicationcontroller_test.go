@@ -14,8 +14,12 @@ import (
 
 func replicationController(name string, replicas int32) *corev1.ReplicationController {
 	labels := map[string]string{"name": name}
-	return &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ReplicationControllerSpec{
-		Replicas: &replicas, Selector: labels, Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()}}}
+	return &corev1.ReplicationController{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ReplicationControllerSpec{
+			Replicas: &replicas, Selector: labels,
+			Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()}},
+	}
 }
 
 func TestAReplicationControllerKeepsItsPodsS19(t *testing.T) {
@@ -23,14 +27,23 @@ func TestAReplicationControllerKeepsItsPodsS19(t *testing.T) {
 	ns := namespace(t)
 	all := client.CoreV1().ReplicationControllers(ns)
 	orphan := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: map[string]string{"name": "r"}}, Spec: podSpec()}, metav1.CreateOptions{}))
-	r := must[*corev1.ReplicationController](t)(all.Create(t.Context(), replicationController("r", 3), metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   "orphan",
+			Labels: map[string]string{"name": "r"},
+		}, Spec: podSpec()}, metav1.CreateOptions{}))
+	r := must[*corev1.ReplicationController](
+		t,
+	)(
+		all.Create(t.Context(), replicationController("r", 3), metav1.CreateOptions{}),
+	)
 	ready := func(n int32) {
 		t.Helper()
 		until(t, fmt.Sprintf("%d pods", n), func(ctx context.Context) (bool, any) {
 			now := must[*corev1.ReplicationController](t)(all.Get(ctx, "r", metav1.GetOptions{}))
 			s := now.Status
-			return s.ObservedGeneration == now.Generation && s.Replicas == n && s.ReadyReplicas == n && s.AvailableReplicas == n && s.FullyLabeledReplicas == n, s
+			return s.ObservedGeneration == now.Generation && s.Replicas == n && s.ReadyReplicas == n &&
+				s.AvailableReplicas == n &&
+				s.FullyLabeledReplicas == n, s
 		})
 	}
 	ready(3)
@@ -78,20 +91,29 @@ func TestAReplicationControllerSaysWhyItHasTooFewPodsS19(t *testing.T) {
 	ns := namespace(t)
 	all := client.CoreV1().ReplicationControllers(ns)
 	must[*corev1.ResourceQuota](t)(client.CoreV1().ResourceQuotas(ns).Create(t.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "two"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2")}}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "two",
+		}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2")}}},
+		metav1.CreateOptions{}))
 	until(t, "the quota", func(ctx context.Context) (bool, any) {
 		q := must[*corev1.ResourceQuota](t)(client.CoreV1().ResourceQuotas(ns).Get(ctx, "two", metav1.GetOptions{}))
 		hard := q.Status.Hard[corev1.ResourcePods]
 		return hard.Value() == 2, q.Status
 	})
-	must[*corev1.ReplicationController](t)(all.Create(t.Context(), replicationController("r", 3), metav1.CreateOptions{}))
+	must[*corev1.ReplicationController](
+		t,
+	)(
+		all.Create(t.Context(), replicationController("r", 3), metav1.CreateOptions{}),
+	)
 	failing := func(want bool) {
 		t.Helper()
 		until(t, fmt.Sprintf("the condition: %t", want), func(ctx context.Context) (bool, any) {
 			now := must[*corev1.ReplicationController](t)(all.Get(ctx, "r", metav1.GetOptions{}))
 			has := false
 			for _, c := range now.Status.Conditions {
-				has = has || c.Type == corev1.ReplicationControllerReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == "FailedCreate"
+				has = has ||
+					c.Type == corev1.ReplicationControllerReplicaFailure && c.Status == corev1.ConditionTrue &&
+						c.Reason == "FailedCreate"
 			}
 			return has == want && now.Status.Replicas == 2, now.Status
 		})

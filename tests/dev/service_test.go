@@ -17,7 +17,10 @@ func TestEndpointsFollowTheReadinessOfPodsS20(t *testing.T) {
 	ns := namespace(t)
 	must[*corev1.Service](t)(client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "s"},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "s"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("http")}}},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "s"},
+			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("http")}},
+		},
 	}, metav1.CreateOptions{}))
 	spec := podSpec()
 	spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
@@ -25,12 +28,21 @@ func TestEndpointsFollowTheReadinessOfPodsS20(t *testing.T) {
 	spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/open"}}
 	for _, name := range []string{"a", "b"} {
 		must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "s"}}, Spec: spec}, metav1.CreateOptions{}))
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   name,
+				Labels: map[string]string{"app": "s"},
+			}, Spec: spec}, metav1.CreateOptions{}))
 	}
 	see := func(ready, waiting int) {
 		t.Helper()
 		until(t, fmt.Sprintf("%d endpoints ready and %d not", ready, waiting), func(ctx context.Context) (bool, any) {
-			slices := must[*discoveryv1.EndpointSliceList](t)(client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=s"})).Items
+			slices := must[*discoveryv1.EndpointSliceList](
+				t,
+			)(
+				client.DiscoveryV1().
+					EndpointSlices(ns).
+					List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=s"}),
+			).Items
 			counts, in := map[bool]int{}, map[string]int{}
 			for _, slice := range slices {
 				for _, e := range slice.Endpoints {
@@ -54,13 +66,18 @@ func TestEndpointsFollowTheReadinessOfPodsS20(t *testing.T) {
 					}
 				}
 			}
-			return len(slices) == 1 && counts[true] == ready && counts[false] == waiting && old[true] == ready && old[false] == waiting, fmt.Sprint(counts, old)
+			return len(slices) == 1 && counts[true] == ready && counts[false] == waiting && old[true] == ready &&
+					old[false] == waiting, fmt.Sprint(
+					counts,
+					old,
+				)
 		})
 	}
 	see(0, 2)
 	open := func(pod, status string) {
 		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"example.com/open","status":%q}]}}`, status)
-		if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), pod, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), pod, types.StrategicMergePatchType, []byte(patch),
+			metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +95,11 @@ func TestEndpointsFollowTheReadinessOfPodsS20(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "endpoints and slices to go with the service", func(ctx context.Context) (bool, any) {
-		slices := must[*discoveryv1.EndpointSliceList](t)(client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{})).Items
+		slices := must[*discoveryv1.EndpointSliceList](
+			t,
+		)(
+			client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{}),
+		).Items
 		ok, err := gone(client.CoreV1().Endpoints(ns).Get(ctx, "s", metav1.GetOptions{}))
 		return ok && len(slices) == 0, err
 	})

@@ -18,8 +18,12 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddressesS20(t *testing.T) {
 	ranges, services := client.NetworkingV1().ServiceCIDRs(), client.CoreV1().Services(ns)
 	declare := func(name, cidr string) {
 		t.Helper()
-		must[*networkingv1.ServiceCIDR](t)(ranges.Create(t.Context(), &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}, metav1.CreateOptions{}))
+		must[*networkingv1.ServiceCIDR](
+			t,
+		)(
+			ranges.Create(t.Context(), &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}, metav1.CreateOptions{}),
+		)
 	}
 	see := func(name string, status metav1.ConditionStatus, message string) {
 		t.Helper()
@@ -49,9 +53,16 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddressesS20(t *testing.T) {
 	declare("half", "172.30.0.0/25")
 	see("half", metav1.ConditionTrue, "Kubernetes Service CIDR is ready")
 	must[*corev1.Service](t)(services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "held"},
-		Spec: corev1.ServiceSpec{ClusterIP: "172.30.0.9", Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{}))
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "172.30.0.9",
+			Ports:     []corev1.ServicePort{{Port: 80}},
+		}}, metav1.CreateOptions{}))
 	drop("half")
-	see("half", metav1.ConditionFalse, "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR")
+	see(
+		"half",
+		metav1.ConditionFalse,
+		"There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
+	)
 
 	// Another range that has the address, too, lets the first one go.
 	declare("whole", "172.30.0.0/24")

@@ -17,12 +17,21 @@ func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabelsS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	orphan := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: map[string]string{"app": "x"}}, Spec: podSpec()}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   "orphan",
+			Labels: map[string]string{"app": "x"},
+		}, Spec: podSpec()}, metav1.CreateOptions{}))
 	two := int32(2)
 	set := must[*appsv1.ReplicaSet](t)(client.AppsV1().ReplicaSets(ns).Create(t.Context(), &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "x"},
-		Spec: appsv1.ReplicaSetSpec{Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, Spec: podSpec()}},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &two,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}},
+				Spec:       podSpec(),
+			},
+		},
 	}, metav1.CreateOptions{}))
 	until(t, "two pods, the orphan among them", func(ctx context.Context) (bool, any) {
 		now, err := client.AppsV1().ReplicaSets(ns).Get(ctx, "x", metav1.GetOptions{})
@@ -38,7 +47,11 @@ func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabelsS19(t *testing.T) {
 	}
 	until(t, "the release", func(ctx context.Context) (bool, any) {
 		pod, err := client.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
-		return err == nil && pod.UID == orphan.UID && len(pod.OwnerReferences) == 0 && len(podsOf(t, ns, "app=x")) == 2, fmt.Sprint(pod.OwnerReferences, err)
+		return err == nil && pod.UID == orphan.UID && len(pod.OwnerReferences) == 0 &&
+				len(podsOf(t, ns, "app=x")) == 2, fmt.Sprint(
+				pod.OwnerReferences,
+				err,
+			)
 	})
 }
 
@@ -46,7 +59,8 @@ func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNodeS19(t *testing.T) {
 	ns := namespace(t)
 	label := func(node, value string) {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"disk":%s}}}`, value)
-		if _, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,18 +74,26 @@ func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNodeS19(t *testing.T) {
 	}, metav1.CreateOptions{}))
 	status := func(desired, ready, updated int32) {
 		t.Helper()
-		until(t, fmt.Sprintf("%d wanted, %d ready, %d updated", desired, ready, updated), func(ctx context.Context) (bool, any) {
-			d := must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets(ns).Get(ctx, "d", metav1.GetOptions{}))
-			s := d.Status
-			return s.ObservedGeneration == d.Generation && s.DesiredNumberScheduled == desired && s.NumberReady == ready &&
-				s.UpdatedNumberScheduled == updated && s.NumberMisscheduled == 0, s
-		})
+		until(
+			t,
+			fmt.Sprintf("%d wanted, %d ready, %d updated", desired, ready, updated),
+			func(ctx context.Context) (bool, any) {
+				d := must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets(ns).Get(ctx, "d", metav1.GetOptions{}))
+				s := d.Status
+				return s.ObservedGeneration == d.Generation && s.DesiredNumberScheduled == desired &&
+					s.NumberReady == ready &&
+					s.UpdatedNumberScheduled == updated &&
+					s.NumberMisscheduled == 0, s
+			},
+		)
 	}
 	status(0, 0, 0)
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
 		label(node, `"fast"`)
 		t.Cleanup(func() {
-			_, _ = client.CoreV1().Nodes().Patch(context.WithoutCancel(t.Context()), node, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"disk":null}}}`), metav1.PatchOptions{})
+			_, _ = client.CoreV1().
+				Nodes().
+				Patch(context.WithoutCancel(t.Context()), node, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"disk":null}}}`), metav1.PatchOptions{})
 		})
 	}
 	status(3, 3, 3)
@@ -83,7 +105,8 @@ func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNodeS19(t *testing.T) {
 		t.Errorf("pods are on %v", on)
 	}
 	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`
-	if _, err := client.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := client.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "new pods everywhere, at most one missing at a time", func(ctx context.Context) (bool, any) {
@@ -102,7 +125,11 @@ func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNodeS19(t *testing.T) {
 		return fresh == 3, fresh
 	})
 	status(3, 3, 3)
-	revisions := must[*appsv1.ControllerRevisionList](t)(client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{})).Items
+	revisions := must[*appsv1.ControllerRevisionList](
+		t,
+	)(
+		client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
+	).Items
 	if len(revisions) != 2 {
 		t.Errorf("%d revisions, want 2", len(revisions))
 	}
@@ -124,16 +151,22 @@ func TestADaemonSetWithASurgeNeverHasLessThanAllS19(t *testing.T) {
 	ns := namespace(t)
 	labels := map[string]string{"app": "d"}
 	spec := podSpec()
-	spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
-			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1", "node-2"}}}}}}}}
+	spec.Affinity = &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+				Values: []string{"node-1", "node-2"}}}}}}},
+	}
 	must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "d"},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
-			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{
-				MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+				Type: appsv1.RollingUpdateDaemonSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{
+					MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))},
+			},
 		},
 	}, metav1.CreateOptions{}))
 	ready := func() (n, fresh int) {
@@ -149,7 +182,8 @@ func TestADaemonSetWithASurgeNeverHasLessThanAllS19(t *testing.T) {
 	}
 	until(t, "two pods", func(context.Context) (bool, any) { n, _ := ready(); return n == 2, n })
 	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`
-	if _, err := client.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := client.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "two new pods and no old one", func(context.Context) (bool, any) {

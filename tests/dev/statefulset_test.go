@@ -45,7 +45,8 @@ func readyReplicas(n int32) func(*appsv1.StatefulSet) bool {
 
 func patchSet(t *testing.T, ns, patch string) {
 	t.Helper()
-	if _, err := client.AppsV1().StatefulSets(ns).Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := client.AppsV1().StatefulSets(ns).Patch(t.Context(), "web", types.StrategicMergePatchType,
+		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -68,14 +69,22 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 	ns := namespace(t)
 	statefulSet(t, ns, 3, nil)
 	s := setUntil(t, ns, "three pods", readyReplicas(3))
-	if s.Status.CurrentRevision == "" || s.Status.CurrentRevision != s.Status.UpdateRevision || s.Status.CurrentReplicas != 3 || s.Status.UpdatedReplicas != 3 {
+	if s.Status.CurrentRevision == "" || s.Status.CurrentRevision != s.Status.UpdateRevision ||
+		s.Status.CurrentReplicas != 3 ||
+		s.Status.UpdatedReplicas != 3 {
 		t.Errorf("its status is %+v", s.Status)
 	}
 	uids, last := map[string]types.UID{}, metav1.Time{}
 	for i := range 3 {
-		pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), fmt.Sprintf("web-%d", i), metav1.GetOptions{}))
-		if pod.Spec.Hostname != pod.Name || pod.Spec.Subdomain != "web" || pod.Labels["apps.kubernetes.io/pod-index"] != fmt.Sprint(i) ||
-			pod.Labels["statefulset.kubernetes.io/pod-name"] != pod.Name || pod.Labels["controller-revision-hash"] != s.Status.CurrentRevision {
+		pod := must[*corev1.Pod](
+			t,
+		)(
+			client.CoreV1().Pods(ns).Get(t.Context(), fmt.Sprintf("web-%d", i), metav1.GetOptions{}),
+		)
+		if pod.Spec.Hostname != pod.Name || pod.Spec.Subdomain != "web" ||
+			pod.Labels["apps.kubernetes.io/pod-index"] != fmt.Sprint(i) ||
+			pod.Labels["statefulset.kubernetes.io/pod-name"] != pod.Name ||
+			pod.Labels["controller-revision-hash"] != s.Status.CurrentRevision {
 			t.Errorf("pod %d is %v %s %s", i, pod.Labels, pod.Spec.Hostname, pod.Spec.Subdomain)
 		}
 		if pod.CreationTimestamp.Before(&last) {
@@ -84,9 +93,19 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 		uids[pod.Name], last = pod.UID, pod.CreationTimestamp
 	}
 	// A part of an update stays a part.
-	patchSet(t, ns, `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}},"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`)
-	s = setUntil(t, ns, "the last to be updated", func(s *appsv1.StatefulSet) bool { return readyReplicas(3)(s) && s.Status.UpdatedReplicas == 1 })
-	if got := fmt.Sprint(imagesInOrder(t, ns, 3)); got != "[1 1 2]" || s.Status.CurrentReplicas != 2 || s.Status.CurrentRevision == s.Status.UpdateRevision {
+	patchSet(
+		t,
+		ns,
+		`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}},"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`,
+	)
+	s = setUntil(
+		t,
+		ns,
+		"the last to be updated",
+		func(s *appsv1.StatefulSet) bool { return readyReplicas(3)(s) && s.Status.UpdatedReplicas == 1 },
+	)
+	if got := fmt.Sprint(imagesInOrder(t, ns, 3)); got != "[1 1 2]" || s.Status.CurrentReplicas != 2 ||
+		s.Status.CurrentRevision == s.Status.UpdateRevision {
 		t.Errorf("with a partition they are %s, %+v", got, s.Status)
 	}
 	// One below the partition comes back as it was.
@@ -102,7 +121,8 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 	}
 	patchSet(t, ns, `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`)
 	s = setUntil(t, ns, "the update's end", func(s *appsv1.StatefulSet) bool {
-		return readyReplicas(3)(s) && s.Status.UpdatedReplicas == 3 && s.Status.CurrentRevision == s.Status.UpdateRevision
+		return readyReplicas(3)(s) && s.Status.UpdatedReplicas == 3 &&
+			s.Status.CurrentRevision == s.Status.UpdateRevision
 	})
 	if got := fmt.Sprint(imagesInOrder(t, ns, 3)); got != "[2 2 2]" {
 		t.Errorf("after the update they are %s", got)
@@ -110,16 +130,30 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 	// Back to the former template: its revision is the newest again, and there is no third.
 	patchSet(t, ns, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:1"}]}}}}`)
 	setUntil(t, ns, "the way back", func(now *appsv1.StatefulSet) bool {
-		return readyReplicas(3)(now) && now.Status.UpdatedReplicas == 3 && now.Status.CurrentRevision != s.Status.CurrentRevision && now.Status.CurrentRevision == now.Status.UpdateRevision
+		return readyReplicas(3)(now) && now.Status.UpdatedReplicas == 3 &&
+			now.Status.CurrentRevision != s.Status.CurrentRevision &&
+			now.Status.CurrentRevision == now.Status.UpdateRevision
 	})
-	revisions := must[*appsv1.ControllerRevisionList](t)(client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{})).Items
+	revisions := must[*appsv1.ControllerRevisionList](
+		t,
+	)(
+		client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
+	).Items
 	if len(revisions) != 2 {
 		t.Errorf("there are %d revisions", len(revisions))
 	}
 	// By the subresource it is made smaller, from the end.
-	scale := must[*autoscalingv1.Scale](t)(client.AppsV1().StatefulSets(ns).GetScale(t.Context(), "web", metav1.GetOptions{}))
+	scale := must[*autoscalingv1.Scale](
+		t,
+	)(
+		client.AppsV1().StatefulSets(ns).GetScale(t.Context(), "web", metav1.GetOptions{}),
+	)
 	scale.Spec.Replicas = 1
-	must[*autoscalingv1.Scale](t)(client.AppsV1().StatefulSets(ns).UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}))
+	must[*autoscalingv1.Scale](
+		t,
+	)(
+		client.AppsV1().StatefulSets(ns).UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}),
+	)
 	setUntil(t, ns, "one pod", readyReplicas(1))
 	if pods := podsOf(t, ns, "app=web"); len(pods) != 1 || pods[0].Name != "web-0" {
 		t.Errorf("%d pods are left", len(pods))
@@ -131,7 +165,15 @@ func TestAStatefulSetTakesInItsOwnS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for _, name := range []string{"web-1", "web-x"} {
-		must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}}, Spec: podSpec()}, metav1.CreateOptions{}))
+		must[*corev1.Pod](
+			t,
+		)(
+			client.CoreV1().
+				Pods(ns).
+				Create(t.Context(),
+					&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}},
+						Spec: podSpec()}, metav1.CreateOptions{}),
+		)
 	}
 	s := statefulSet(t, ns, 2, func(s *appsv1.StatefulSetSpec) { s.PodManagementPolicy = appsv1.ParallelPodManagement })
 	until(t, "both", func(ctx context.Context) (bool, any) {
@@ -143,7 +185,9 @@ func TestAStatefulSetTakesInItsOwnS19(t *testing.T) {
 		}
 		return own == 2, own
 	})
-	if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "web-x", metav1.GetOptions{})); len(pod.OwnerReferences) != 0 {
+	if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "web-x", metav1.GetOptions{})); len(
+		pod.OwnerReferences,
+	) != 0 {
 		t.Errorf("a pod of another name is taken in: %v", pod.OwnerReferences)
 	}
 	// A pod that has failed is made anew under its name.
@@ -152,7 +196,8 @@ func TestAStatefulSetTakesInItsOwnS19(t *testing.T) {
 	failed.Status.Phase, failed.Status.Reason = corev1.PodFailed, "Evicted"
 	if _, err := client.CoreV1().Pods(ns).UpdateStatus(t.Context(), failed, metav1.UpdateOptions{}); err != nil {
 		patch := `{"status":{"phase":"Failed","reason":"Evicted"}}`
-		if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), "web-0", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), "web-0", types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,10 +214,15 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 	s := statefulSet(t, ns, 2, func(s *appsv1.StatefulSetSpec) {
 		s.PodManagementPolicy = appsv1.ParallelPodManagement
 		s.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-			WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType}
-		s.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}}
+			WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+			WhenScaled:  appsv1.RetainPersistentVolumeClaimRetentionPolicyType}
+		s.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{
+			{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				}}},
+		}
 	})
 	claims := func(ctx context.Context) (names []string, owned int) {
 		for _, c := range must[*corev1.PersistentVolumeClaimList](t)(client.CoreV1().PersistentVolumeClaims(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})).Items {
@@ -191,7 +241,8 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 	})
 	until(t, "two pods", func(context.Context) (bool, any) { return len(podsOf(t, ns, "app=web")) == 2, nil })
 	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "web-1", metav1.GetOptions{}))
-	if len(pod.Spec.Volumes) == 0 || pod.Spec.Volumes[0].PersistentVolumeClaim == nil || pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-web-1" {
+	if len(pod.Spec.Volumes) == 0 || pod.Spec.Volumes[0].PersistentVolumeClaim == nil ||
+		pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-web-1" {
 		t.Errorf("its volumes are %+v", pod.Spec.Volumes)
 	}
 	patchSet(t, ns, `{"spec":{"replicas":1}}`)
@@ -200,7 +251,8 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 		t.Errorf("claims are %v", names)
 	}
 	background := metav1.DeletePropagationBackground
-	if err := client.AppsV1().StatefulSets(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+	if err := client.AppsV1().StatefulSets(ns).Delete(t.Context(), "web",
+		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "pods and claims to go", func(ctx context.Context) (bool, any) {
@@ -209,7 +261,8 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 	})
 }
 
-// A set that was deleted without its pods and made again takes in their revision too: its pods are as declared, and none is restarted.
+// A set that was deleted without its pods and made again takes in their revision too: its pods are as declared, and
+// none is restarted.
 func TestAStatefulSetMadeAgainRestartsNothingS19(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -220,7 +273,8 @@ func TestAStatefulSetMadeAgainRestartsNothingS19(t *testing.T) {
 		uids[pod.Name] = pod.UID
 	}
 	orphan := metav1.DeletePropagationOrphan
-	if err := client.AppsV1().StatefulSets(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+	if err := client.AppsV1().StatefulSets(ns).Delete(t.Context(), "web",
+		metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the set to go", func(ctx context.Context) (bool, any) {
@@ -229,8 +283,10 @@ func TestAStatefulSetMadeAgainRestartsNothingS19(t *testing.T) {
 	})
 	again := statefulSet(t, ns, 2, nil)
 	after := setUntil(t, ns, "both to be taken in", readyReplicas(2))
-	if after.Status.UpdateRevision != before.Status.UpdateRevision || after.Status.CurrentRevision != before.Status.CurrentRevision ||
-		after.Status.UpdatedReplicas != 2 || after.Status.CollisionCount != nil && *after.Status.CollisionCount != 0 {
+	if after.Status.UpdateRevision != before.Status.UpdateRevision ||
+		after.Status.CurrentRevision != before.Status.CurrentRevision ||
+		after.Status.UpdatedReplicas != 2 ||
+		after.Status.CollisionCount != nil && *after.Status.CollisionCount != 0 {
 		t.Errorf("its status is %+v, that of the former %+v", after.Status, before.Status)
 	}
 	for _, pod := range podsOf(t, ns, "app=web") {
@@ -238,7 +294,11 @@ func TestAStatefulSetMadeAgainRestartsNothingS19(t *testing.T) {
 			t.Errorf("%s is restarted, or nobody's", pod.Name)
 		}
 	}
-	revisions := must[*appsv1.ControllerRevisionList](t)(client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{})).Items
+	revisions := must[*appsv1.ControllerRevisionList](
+		t,
+	)(
+		client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
+	).Items
 	if len(revisions) != 1 || !metav1.IsControlledBy(&revisions[0], again) {
 		t.Errorf("its revisions are %+v", revisions)
 	}

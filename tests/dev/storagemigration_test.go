@@ -13,25 +13,59 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A definition's storage version changes. A migration writes what is stored in the former one, once, after which that can be taken away;
-// a second migration finds nothing to write.
+// A definition's storage version changes. A migration writes what is stored in the former one, once, after which that
+// can be taken away; a second migration finds nothing to write.
 func TestObjectsAreStoredInAnotherVersionS12(t *testing.T) {
 	t.Parallel()
 	ctx, name := t.Context(), "gears.moved.example.com"
-	definitions := untyped.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := untyped.Resource(
+		schema.GroupVersionResource{
+			Group:    "apiextensions.k8s.io",
+			Version:  "v1",
+			Resource: "customresourcedefinitions",
+		},
+	)
 	version := func(name string, storage bool) any {
-		return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{"openAPIV3Schema": map[string]any{
-			"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object", "properties": map[string]any{"size": map[string]any{"type": "integer"}}}}}}}
+		return map[string]any{
+			"name":    name,
+			"served":  true,
+			"storage": storage,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{
+				"type": "object",
+				"properties": map[string]any{"spec": map[string]any{"type": "object",
+					"properties": map[string]any{"size": map[string]any{"type": "integer"}}}}}},
+		}
 	}
-	definition := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"group": "moved.example.com", "scope": "Namespaced", "names": map[string]any{"plural": "gears", "kind": "Gear"},
-			"versions": []any{version("v1", true), version("v2", false)}}}}
+	definition := &unstructured.Unstructured{
+		Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1",
+			"kind":       "CustomResourceDefinition",
+			"metadata":   map[string]any{"name": name},
+			"spec": map[string]any{
+				"group":    "moved.example.com",
+				"scope":    "Namespaced",
+				"names":    map[string]any{"plural": "gears", "kind": "Gear"},
+				"versions": []any{version("v1", true), version("v2", false)},
+			},
+		},
+	}
 	must[*unstructured.Unstructured](t)(definitions.Create(ctx, definition, metav1.CreateOptions{}))
 	t.Cleanup(func() { _ = definitions.Delete(context.WithoutCancel(ctx), name, metav1.DeleteOptions{}) })
 	ns, group := namespace(t), "moved.example.com"
-	old, current := untyped.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "gears"}), untyped.Resource(schema.GroupVersionResource{Group: group, Version: "v2", Resource: "gears"})
+	old, current := untyped.Resource(
+		schema.GroupVersionResource{Group: group, Version: "v1", Resource: "gears"},
+	), untyped.Resource(
+		schema.GroupVersionResource{Group: group, Version: "v2", Resource: "gears"},
+	)
 	for i := range 3 {
-		gear := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1", "kind": "Gear", "metadata": map[string]any{"name": fmt.Sprint("g", i)}, "spec": map[string]any{"size": int64(i)}}}
+		gear := &unstructured.Unstructured{
+			Object: map[string]any{
+				"apiVersion": group + "/v1",
+				"kind":       "Gear",
+				"metadata":   map[string]any{"name": fmt.Sprint("g", i)},
+				"spec":       map[string]any{"size": int64(i)},
+			},
+		}
 		until(t, "the kind", func(ctx context.Context) (bool, any) {
 			_, err := old.Namespace(ns).Create(ctx, gear, metav1.CreateOptions{})
 			return err == nil, err
@@ -57,7 +91,8 @@ func TestObjectsAreStoredInAnotherVersionS12(t *testing.T) {
 	edit(versions(version("v1", false), version("v2", true)))
 	written := func() (revisions []string) {
 		t.Helper()
-		for _, gear := range must[*unstructured.UnstructuredList](t)(current.Namespace(ns).List(ctx, metav1.ListOptions{})).Items {
+		for _, gear := range must[*unstructured.UnstructuredList](t)(current.Namespace(ns).List(ctx,
+			metav1.ListOptions{})).Items {
 			revisions = append(revisions, gear.GetResourceVersion())
 		}
 		return revisions
@@ -65,8 +100,14 @@ func TestObjectsAreStoredInAnotherVersionS12(t *testing.T) {
 	migrations := client.StoragemigrationV1().StorageVersionMigrations()
 	migrate := func(as string) *migrationv1.StorageVersionMigration {
 		t.Helper()
-		must[*migrationv1.StorageVersionMigration](t)(migrations.Create(ctx, &migrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: as},
-			Spec: migrationv1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Group: group, Resource: "gears"}}}, metav1.CreateOptions{}))
+		must[*migrationv1.StorageVersionMigration](
+			t,
+		)(
+			migrations.Create(ctx, &migrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: as},
+				Spec: migrationv1.StorageVersionMigrationSpec{
+					Resource: metav1.GroupResource{Group: group, Resource: "gears"},
+				}}, metav1.CreateOptions{}),
+		)
 		t.Cleanup(func() { _ = migrations.Delete(context.WithoutCancel(ctx), as, metav1.DeleteOptions{}) })
 		var s *migrationv1.StorageVersionMigration
 		until(t, "migration "+as, func(ctx context.Context) (bool, any) {
@@ -74,7 +115,8 @@ func TestObjectsAreStoredInAnotherVersionS12(t *testing.T) {
 			if s, err = migrations.Get(ctx, as, metav1.GetOptions{}); err != nil {
 				return false, err
 			}
-			return meta.IsStatusConditionTrue(s.Status.Conditions, string(migrationv1.MigrationSucceeded)) && meta.IsStatusConditionFalse(s.Status.Conditions, string(migrationv1.MigrationRunning)), s.Status
+			return meta.IsStatusConditionTrue(s.Status.Conditions, string(migrationv1.MigrationSucceeded)) &&
+				meta.IsStatusConditionFalse(s.Status.Conditions, string(migrationv1.MigrationRunning)), s.Status
 		})
 		return s
 	}
@@ -86,11 +128,16 @@ func TestObjectsAreStoredInAnotherVersionS12(t *testing.T) {
 			t.Errorf("object %d was not written", i)
 		}
 	}
-	if c := meta.FindStatusCondition(s.Status.Conditions, string(migrationv1.MigrationSucceeded)); s.Status.ResourceVersion == "" || c.Reason != "StorageVersionMigrationSucceeded" {
+	if c := meta.FindStatusCondition(s.Status.Conditions,
+		string(migrationv1.MigrationSucceeded)); s.Status.ResourceVersion == "" ||
+		c.Reason != "StorageVersionMigrationSucceeded" {
 		t.Errorf("status: %+v", s.Status)
 	}
 	d := must[*unstructured.Unstructured](t)(definitions.Get(ctx, name, metav1.GetOptions{}))
-	if stored, _, _ := unstructured.NestedStringSlice(d.Object, "status", "storedVersions"); !slices.Equal(stored, []string{"v2"}) {
+	if stored, _, _ := unstructured.NestedStringSlice(d.Object, "status", "storedVersions"); !slices.Equal(
+		stored,
+		[]string{"v2"},
+	) {
 		t.Errorf("stored versions: %q", stored)
 	}
 	if migrate(ns + "-2"); !slices.Equal(written(), after) {

@@ -15,17 +15,39 @@ import (
 func TestASecretForAServiceAccountGetsItsTokenS12(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	must[*corev1.ServiceAccount](t)(client.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
-	must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, ObjectMeta: metav1.ObjectMeta{
-		Name: "robot", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}}}, metav1.CreateOptions{}))
+	must[*corev1.ServiceAccount](
+		t,
+	)(
+		client.CoreV1().
+			ServiceAccounts(ns).
+			Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}},
+				metav1.CreateOptions{}),
+	)
+	must[*corev1.Secret](
+		t,
+	)(
+		client.CoreV1().
+			Secrets(ns).
+			Create(t.Context(),
+				&corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, ObjectMeta: metav1.ObjectMeta{
+					Name: "robot", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}}},
+				metav1.CreateOptions{}),
+	)
 	var filled *corev1.Secret
 	until(t, "the token", func(ctx context.Context) (bool, any) {
 		filled = must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Get(ctx, "robot", metav1.GetOptions{}))
-		return len(filled.Data["token"]) > 0 && len(filled.Data["ca.crt"]) > 0 && string(filled.Data["namespace"]) == ns, filled.Annotations
+		return len(filled.Data["token"]) > 0 && len(filled.Data["ca.crt"]) > 0 &&
+			string(filled.Data["namespace"]) == ns, filled.Annotations
 	})
 	review := func(ctx context.Context) authenticationv1.TokenReviewStatus {
-		return must[*authenticationv1.TokenReview](t)(client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
-			Spec: authenticationv1.TokenReviewSpec{Token: string(filled.Data["token"])}}, metav1.CreateOptions{})).Status
+		return must[*authenticationv1.TokenReview](
+			t,
+		)(
+			client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+				Spec: authenticationv1.TokenReviewSpec{
+					Token: string(filled.Data["token"]),
+				}}, metav1.CreateOptions{}),
+		).Status
 	}
 	until(t, "the token to be known", func(ctx context.Context) (bool, any) {
 		status := review(ctx)

@@ -1,6 +1,6 @@
-// Package disaster makes real machines go wrong in the ways that docs/operations/ has a page for, and does what
-// that page says: a disaster has ended well when the cluster serves again what it served before. Faults that come at random, under
-// constant checks, are tests/chaos's; a change of a cluster that is well is tests/roll's.
+// Package disaster makes real machines go wrong in the ways that docs/operations/ has a page for, and does what that
+// page says: a disaster has ended well when the cluster serves again what it served before. Faults that come at random,
+// under constant checks, are tests/chaos's; a change of a cluster that is well is tests/roll's.
 package disaster
 
 import (

@@ -16,8 +16,8 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// allExpired is a control plane of one machine, then of three, on whose machines every certificate has ended, and that was switched off and
-// on since: nobody has a connection left from before.
+// allExpired is a control plane of one machine, then of three, on whose machines every certificate has ended, and that
+// was switched off and on since: nobody has a connection left from before.
 func allExpired(ctx context.Context, t *testing.T) {
 	t.Run("one", func(t *testing.T) {
 		expired(ctx, t, "expired-one", []string{"c1=10.99.0.11", "n1=10.99.0.21"}, `"1" = "10.99.0.11"`)
@@ -57,7 +57,8 @@ object "v1" "ConfigMap" "kept" {
 		until = endAll(ctx, t, c.Lab, m)
 	}
 	for _, m := range c.Lab.Machines {
-		if _, err := m.Run(ctx, "systemctl restart --no-block etcd kube-apiserver kube-scheduler kube-controller-manager kubelet kube-proxy kube-network kube-dns 2>/dev/null; true"); err != nil {
+		if _, err := m.Run(ctx, "systemctl restart --no-block etcd kube-apiserver kube-scheduler "+
+			"kube-controller-manager kubelet kube-proxy kube-network kube-dns 2>/dev/null; true"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,12 +71,14 @@ object "v1" "ConfigMap" "kept" {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out), "mended first, with all other machines") {
+	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "mended first, with all other machines") {
 		t.Errorf("the plan does not say what is mended first: %v\n%s", err, out)
 	}
 	ctl(ctx, t, c, "apply", "-auto-approve")
 	asDeclared(ctx, t, c)
-	if out, err := c.Kube(ctx, "get", "configmap", "kept", "-o", "jsonpath={.data.a}").CombinedOutput(); err != nil || string(out) != "b" {
+	if out, err := c.Kube(ctx, "get", "configmap", "kept", "-o", "jsonpath={.data.a}").CombinedOutput(); err != nil ||
+		string(out) != "b" {
 		t.Errorf("what was stored: %v, %s", err, out)
 	}
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
@@ -111,8 +114,12 @@ func endAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines.Ma
 	}
 	now := time.Now()
 	var authorities []certs.Pair
-	for _, path := range []string{"/etc/kubernetes/pki/ca", "/etc/kubernetes/pki/etcd/ca", "/etc/kubernetes/pki/front-proxy-ca"} {
-		authorities = append(authorities, certs.Pair{Cert: read(lab.Machine("c1"), path+".crt"), Key: read(lab.Machine("c1"), path+".key")})
+	for _, path := range []string{"/etc/kubernetes/pki/ca", "/etc/kubernetes/pki/etcd/ca",
+		"/etc/kubernetes/pki/front-proxy-ca"} {
+		authorities = append(
+			authorities,
+			certs.Pair{Cert: read(lab.Machine("c1"), path+".crt"), Key: read(lab.Machine("c1"), path+".key")},
+		)
 	}
 	brieflyAs := func(text []byte) []byte {
 		leaf, err := certs.ParseCert(text)
@@ -134,7 +141,18 @@ func endAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines.Ma
 			if leaf.CheckSignatureFrom(authority) != nil {
 				continue
 			}
-			der, err := certs.Sign(ca, certs.Request{CommonName: leaf.Subject.CommonName, Organizations: leaf.Subject.Organization, Hosts: hosts, Usages: leaf.ExtKeyUsage, Lifetime: brief}, leaf.PublicKey, now)
+			der, err := certs.Sign(
+				ca,
+				certs.Request{
+					CommonName:    leaf.Subject.CommonName,
+					Organizations: leaf.Subject.Organization,
+					Hosts:         hosts,
+					Usages:        leaf.ExtKeyUsage,
+					Lifetime:      brief,
+				},
+				leaf.PublicKey,
+				now,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,13 @@ func declaration(control, nodes []string) string {
 		if m[0] == 'n' {
 			address, role = "10.99.0.2"+m[1:], "node"
 		}
-		text += fmt.Sprintf("\nmachine %q {\n  name    = %q\n  address = %q\n  roles   = [%q]\n  ssh { user = \"root\" }\n}\n", m, m, address, role)
+		text += fmt.Sprintf(
+			"\nmachine %q {\n  name    = %q\n  address = %q\n  roles   = [%q]\n  ssh { user = \"root\" }\n}\n",
+			m,
+			m,
+			address,
+			role,
+		)
 	}
 	return text
 }
@@ -80,16 +86,23 @@ func runtimeLost(ctx context.Context, t *testing.T) {
 		t.Errorf("units began anew: %q, then %q", began, now)
 	}
 	sleeper(ctx, t, c, "after")
-	if phase := kube(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"); phase != "Running 0" {
+	if phase := kube(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} "+
+		"{.status.containerStatuses[0].restartCount}"); phase != "Running 0" {
 		t.Errorf("the pod from before is %s", phase)
 	}
 	asDeclared(ctx, t, c)
 }
 
-// revokedReturns is a machine of the control plane that died, was removed, so that its certificates were revoked, and comes back with everything
-// that it had.
+// revokedReturns is a machine of the control plane that died, was removed, so that its certificates were revoked, and
+// comes back with everything that it had.
 func revokedReturns(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "returns", machinesOf("c1", "c2", "c3", "n1"), declaration([]string{"c1", "c2", "c3"}, []string{"n1"}))
+	c := up(
+		ctx,
+		t,
+		"returns",
+		machinesOf("c1", "c2", "c3", "n1"),
+		declaration([]string{"c1", "c2", "c3"}, []string{"n1"}),
+	)
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +137,8 @@ func members(ctx context.Context, t *testing.T, c *cluster.Cluster, want int) {
 	t.Helper()
 	dir := t.TempDir()
 	args := []string{"--endpoints", "https://10.99.0.11:2379", "member", "list", "-w", "simple"}
-	for flag, file := range map[string]string{"--cacert": "etcd/ca.crt", "--cert": "apiserver-etcd-client.crt", "--key": "apiserver-etcd-client.key"} {
+	for flag, file := range map[string]string{"--cacert": "etcd/ca.crt", "--cert": "apiserver-etcd-client.crt",
+		"--key": "apiserver-etcd-client.key"} {
 		text, err := c.Lab.Machine("c1").Run(ctx, "cat /etc/kubernetes/pki/"+file)
 		if err != nil {
 			t.Fatal(err)
@@ -139,7 +153,8 @@ func members(ctx context.Context, t *testing.T, c *cluster.Cluster, want int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Count(text, "started"); got != want || strings.Contains(text, "unstarted") || strings.Contains(text, ", true") {
+	if got := strings.Count(text, "started"); got != want || strings.Contains(text, "unstarted") ||
+		strings.Contains(text, ", true") {
 		t.Errorf("the store has %d members, want %d:\n%s", got, want, text)
 	}
 }
@@ -156,8 +171,10 @@ func diskFull(ctx context.Context, t *testing.T) {
 	}
 	died := false
 	for i := range 200 { // its member cannot keep these
-		if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error { // a leader that ends takes seconds to be followed
-			out, err := c.Kube(ctx, "create", "configmap", fmt.Sprintf("fill-%d", i), "--from-literal=a="+strings.Repeat("x", 100_000)).CombinedOutput()
+		if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
+			// a leader that ends takes seconds to be followed
+			out, err := c.Kube(ctx, "create", "configmap", fmt.Sprintf("fill-%d", i), "--from-literal=a="+
+				strings.Repeat("x", 100_000)).CombinedOutput()
 			if err != nil && !strings.Contains(string(out), "already exists") { // it was kept, and not acknowledged
 				return fmt.Errorf("%w: %s", err, out)
 			}
@@ -165,7 +182,8 @@ func diskFull(ctx context.Context, t *testing.T) {
 		}); err != nil {
 			t.Fatalf("the others do not serve: %v", err)
 		}
-		if text, err := full.Run(ctx, "systemctl show -p NRestarts --value etcd"); err == nil && strings.TrimSpace(text) != "0" {
+		if text, err := full.Run(ctx, "systemctl show -p NRestarts --value etcd"); err == nil &&
+			strings.TrimSpace(text) != "0" {
 			died = true
 			break
 		}
@@ -182,9 +200,11 @@ func diskFull(ctx context.Context, t *testing.T) {
 	}
 }
 
-// resized is a control plane that goes from one machine to five and back, while clients write: nothing that was acknowledged is lost. c1 stays.
+// resized is a control plane that goes from one machine to five and back, while clients write: nothing that was
+// acknowledged is lost. c1 stays.
 func resized(ctx context.Context, t *testing.T) {
-	for name, order := range map[string][]string{"ascending": {"c2", "c3", "c4", "c5"}, "mixed": {"c5", "c3", "c2", "c4"}} {
+	for name, order := range map[string][]string{"ascending": {"c2", "c3", "c4", "c5"},
+		"mixed": {"c5", "c3", "c2", "c4"}} {
 		t.Run(name, func(t *testing.T) {
 			c := up(ctx, t, "resized-"+name, machinesOf("c1", "c2", "c3", "c4", "c5"), declaration([]string{"c1"}, nil))
 			if err := c.Apply(ctx, t.Output()); err != nil {

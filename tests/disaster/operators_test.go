@@ -42,8 +42,8 @@ machine "c1" {
 }
 `
 
-// operatorKilled is an operator whose process is killed while it tells of what it does, over and over, while it makes a cluster, changes a node,
-// and takes everything away: with nothing but the next attempt each comes to its end.
+// operatorKilled is an operator whose process is killed while it tells of what it does, over and over, while it makes a
+// cluster, changes a node, and takes everything away: with nothing but the next attempt each comes to its end.
 func operatorKilled(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "killed", machinesOf("c1", "n1"), declaration([]string{"c1"}, []string{"n1"}))
 	t.Logf("the cluster was made, killed %d times", killedUntilDone(ctx, t, c, "apply"))
@@ -59,7 +59,12 @@ func operatorKilled(ctx context.Context, t *testing.T) {
 	t.Logf("everything was taken away, killed %d times", killedUntilDone(ctx, t, c, "destroy"))
 	for _, m := range c.Lab.Machines {
 		// The lab mounts the folders of etcd and containerd, and its machines' own interface is host0.
-		left, err := m.Run(ctx, "ls -d /etc/kubernetes /var/lib/kubelet /etc/systemd/system/kube* 2>/dev/null; ls -A /var/lib/etcd /var/lib/containerd | grep -v '^/\\|^$'; ip -br link show type veth | grep -v ^host0@; nft list ruleset; true")
+		left, err := m.Run(
+			ctx,
+			"ls -d /etc/kubernetes /var/lib/kubelet /etc/systemd/system/kube* 2>/dev/null; ls -A /var/lib/etcd "+
+				"/var/lib/containerd | grep -v '^/\\|^$'; ip -br link show type veth | grep -v ^host0@; nft list "+
+				"ruleset; true",
+		)
 		if err != nil || strings.TrimSpace(left) != "" {
 			t.Errorf("on %s is left: %s %v", m.Name, left, err)
 		}
@@ -69,7 +74,8 @@ func operatorKilled(ctx context.Context, t *testing.T) {
 // most is how often one operation is killed: more than it tells of deeds.
 const most = 200
 
-// killedUntilDone runs a verb, killed as soon as it tells of its first deed, then of its second, and so on, until it ends before that.
+// killedUntilDone runs a verb, killed as soon as it tells of its first deed, then of its second, and so on, until it
+// ends before that.
 func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb ...string) (killed int) {
 	t.Helper()
 	for range most {
@@ -88,7 +94,8 @@ func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb
 		for deeds := 0; lines.Scan(); {
 			said.WriteString(lines.Text() + "\n")
 			var e struct{ Kind string }
-			if json.Unmarshal(lines.Bytes(), &e) != nil || !slices.Contains([]string{"begin", "send", "step", "object", "done"}, e.Kind) {
+			if json.Unmarshal(lines.Bytes(), &e) != nil ||
+				!slices.Contains([]string{"begin", "send", "step", "object", "done"}, e.Kind) {
 				continue
 			}
 			if deeds++; deeds > killed {
@@ -169,7 +176,11 @@ func twoOperators(ctx context.Context, t *testing.T) {
 	if err := first.Wait(); err == nil {
 		t.Error("the first has changed what the second had changed since")
 	}
-	if said := first.Stdout.(*printed).String(); !strings.Contains(said, "has changed this machine since this one looked at it") || !strings.Contains(said, "another run, of ") {
+	if said := first.Stdout.(*printed).String(); !strings.Contains(
+		said,
+		"has changed this machine since this one looked at it",
+	) ||
+		!strings.Contains(said, "another run, of ") {
 		t.Errorf("the first is told:\n%s", said)
 	}
 	if got := maxPods(ctx, t, c); got != "70" {
@@ -188,7 +199,8 @@ func twoOperators(ctx context.Context, t *testing.T) {
 				t.Fatal(err)
 			}
 			wait.Go(func() {
-				if out, err := one.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil && !strings.Contains(string(out), "another run, of ") {
+				if out, err := one.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil &&
+					!strings.Contains(string(out), "another run, of ") {
 					t.Errorf("%v\n%s", err, out)
 				}
 			})
@@ -252,7 +264,12 @@ func terminal(t *testing.T) (in, out *os.File) {
 }
 
 // asking begins an apply of what is declared, and returns when it asks whether to go on.
-func asking(ctx context.Context, t *testing.T, c *cluster.Cluster, declared string) (cmd *exec.Cmd, answer func(string)) {
+func asking(
+	ctx context.Context,
+	t *testing.T,
+	c *cluster.Cluster,
+	declared string,
+) (cmd *exec.Cmd, answer func(string)) {
 	t.Helper()
 	if err := c.Write("cluster.hcl", declared); err != nil {
 		t.Fatal(err)
@@ -286,7 +303,8 @@ func anotherCluster(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	sleeper(ctx, t, c, "before")
-	const began = "systemctl show -p InvocationID etcd kube-apiserver kubelet containerd kube-proxy; find /etc/kubernetes -type f -exec sha256sum {} + | sort"
+	const began = "systemctl show -p InvocationID etcd kube-apiserver kubelet containerd kube-proxy; find " +
+		"/etc/kubernetes -type f -exec sha256sum {} + | sort"
 	before := map[string]string{}
 	look := func(name string) string {
 		text, err := c.Lab.Machine(name).Run(ctx, began)
@@ -329,7 +347,8 @@ func anotherCluster(ctx context.Context, t *testing.T) {
 			t.Errorf("%s was touched:\n%s\nthen\n%s", name, was, now)
 		}
 	}
-	if phase := kube(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"); phase != "Running 0" {
+	if phase := kube(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} "+
+		"{.status.containerStatuses[0].restartCount}"); phase != "Running 0" {
 		t.Errorf("the pod is %s", phase)
 	}
 	asDeclared(ctx, t, c)

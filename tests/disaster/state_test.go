@@ -39,7 +39,13 @@ object "v1" "ConfigMap" "temporary" {
   data = { text = "soon gone" }
 }
 `
-	c := up(ctx, t, "state-lost", []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21"}, declared)
+	c := up(
+		ctx,
+		t,
+		"state-lost",
+		[]string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21"},
+		declared,
+	)
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +70,13 @@ object "v1" "ConfigMap" "temporary" {
 	}
 	refused(ctx, t, c, "clusterctl state rebuild", "apply", "-auto-approve")
 	said := ctl(ctx, t, c, "state", "rebuild")
-	if !strings.Contains(said, "The state knows 4 machines, of which 3 have a member of the store, and ") || strings.Contains(said, "missing") {
+	if !strings.Contains(said, "The state knows 4 machines, of which 3 have a member of the store, and ") ||
+		strings.Contains(said, "missing") {
 		t.Errorf("it says:\n%s", said)
 	}
 	asDeclared(ctx, t, c)
-	if now := ctl(ctx, t, c, "state", "list"); sorted(now) != sorted(was) || !strings.Contains(now, "object.v1.ConfigMap.temporary") {
+	if now := ctl(ctx, t, c, "state", "list"); sorted(now) != sorted(was) ||
+		!strings.Contains(now, "object.v1.ConfigMap.temporary") {
 		t.Errorf("the state knew\n%s\nand knows\n%s", was, now)
 	}
 	refused(ctx, t, c, "there is a state", "state", "rebuild")
@@ -78,7 +86,8 @@ object "v1" "ConfigMap" "temporary" {
 		t.Fatal(err)
 	}
 	ctl(ctx, t, c, "apply", "-auto-approve")
-	if out, err := c.Kube(ctx, "get", "configmap", "temporary").CombinedOutput(); err == nil || !strings.Contains(string(out), "NotFound") {
+	if out, err := c.Kube(ctx, "get", "configmap", "temporary").CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "NotFound") {
 		t.Errorf("the object is still there: %v\n%s", err, out)
 	}
 

@@ -47,7 +47,8 @@ object "v1" "ConfigMap" "declared" {
 
 var threePlanes = []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"}
 
-// allDisksGone is a control plane whose machines have all lost the store, and whose last scheduled snapshot is in a bucket.
+// allDisksGone is a control plane whose machines have all lost the store, and whose last scheduled snapshot is in a
+// bucket.
 func allDisksGone(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "gone", threePlanes, `variable "s3_secret" {
   type      = string
@@ -100,7 +101,11 @@ func allDisksGone(ctx context.Context, t *testing.T) {
 		}
 	}
 	for _, m := range c.Lab.Machines {
-		out, err := m.Run(ctx, "grep -rl a-secret-of-the-bucke[t] /etc /var/lib /run /proc/[0-9]*/cmdline 2>/dev/null; stat -c %a /etc/kubernetes/etcd-snapshots.json")
+		out, err := m.Run(
+			ctx,
+			"grep -rl a-secret-of-the-bucke[t] /etc /var/lib /run /proc/[0-9]*/cmdline 2>/dev/null; stat -c %a "+
+				"/etc/kubernetes/etcd-snapshots.json",
+		)
 		if err != nil || strings.TrimSpace(out) != "/etc/kubernetes/etcd-snapshots.json\n600" {
 			t.Errorf("%s has the bucket's secret in %s, %v", m.Name, out, err)
 		}
@@ -154,7 +159,10 @@ func noSpace(ctx context.Context, t *testing.T) {
 	client := clients(t, c)
 	full := errors.New("it is never full")
 	for i := 0; i < 400 && full != nil; i++ {
-		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("big-%d", i%8)}, Data: map[string]string{"x": strings.Repeat(fmt.Sprintf("%08d", i), 100_000)}}
+		m := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("big-%d", i%8)},
+			Data:       map[string]string{"x": strings.Repeat(fmt.Sprintf("%08d", i), 100_000)},
+		}
 		_, err := client.CoreV1().ConfigMaps("default").Update(ctx, m, metav1.UpdateOptions{})
 		if err != nil && strings.Contains(err.Error(), "not found") {
 			_, err = client.CoreV1().ConfigMaps("default").Create(ctx, m, metav1.CreateOptions{})
@@ -183,7 +191,8 @@ func noSpace(ctx context.Context, t *testing.T) {
 // loses has a machine's store gone, as with a new disk.
 func loses(ctx context.Context, t *testing.T, m *machines.Machine, dirs string) {
 	t.Helper()
-	if out, err := m.Run(ctx, "systemctl kill -s KILL etcd; systemctl stop etcd; for d in "+dirs+"; do find $d -mindepth 1 -delete; done"); err != nil {
+	if out, err := m.Run(ctx, "systemctl kill -s KILL etcd; systemctl stop etcd; for d in "+dirs+"; do find $d "+
+		"-mindepth 1 -delete; done"); err != nil {
 		t.Fatalf("%s: %v: %s", m.Name, err, out)
 	}
 }
@@ -197,7 +206,16 @@ func fails(ctx context.Context, t *testing.T, c *cluster.Cluster, says string, a
 // bucket serves an empty bucket to the machines.
 func bucket(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	serve := c.Lab.Command(ctx, filepath.Join(c.Bundle, "gofakes3"), "-host", "10.99.0.1:9000", "-backend", "memory", "-initialbucket", "backups")
+	serve := c.Lab.Command(
+		ctx,
+		filepath.Join(c.Bundle, "gofakes3"),
+		"-host",
+		"10.99.0.1:9000",
+		"-backend",
+		"memory",
+		"-initialbucket",
+		"backups",
+	)
 	serve.Stderr = os.Stderr
 	if err := serve.Start(); err != nil {
 		t.Fatalf("serve a bucket (make test-tools builds the program): %v", err)
@@ -226,7 +244,8 @@ func clients(t *testing.T, c *cluster.Cluster) *kubernetes.Clientset {
 func put(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name string) {
 	t.Helper()
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := client.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -234,7 +253,11 @@ func put(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name s
 }
 
 // watched begins to watch, and returns what waits until an object is seen, or is seen no more.
-func watched(ctx context.Context, t *testing.T, client *kubernetes.Clientset) func(ctx context.Context, t *testing.T, name string, there bool) {
+func watched(
+	ctx context.Context,
+	t *testing.T,
+	client *kubernetes.Clientset,
+) func(ctx context.Context, t *testing.T, name string, there bool) {
 	t.Helper()
 	factory := informers.New(client, informers.WithNamespace("default"))
 	informer := informers.ConfigMaps(factory)

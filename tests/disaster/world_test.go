@@ -13,7 +13,15 @@ import (
 // up boots machines, each NAME=ADDRESS, and applies nothing yet.
 func up(ctx context.Context, t *testing.T, name string, machines []string, declared string) *cluster.Cluster {
 	t.Helper()
-	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Log: os.Stderr, Machines: machines, Files: map[string]string{"cluster.hcl": declared}})
+	c, err := cluster.New(
+		ctx,
+		cluster.Options{
+			Name:     fmt.Sprintf("%s-%d", name, os.Getpid()),
+			Log:      os.Stderr,
+			Machines: machines,
+			Files:    map[string]string{"cluster.hcl": declared},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,9 +60,18 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 		return nil, err
 	}
 	both := strings.NewReplacer(
-		`["10.244.0.0/16"]`, `["10.244.0.0/16", "fd00:244::/48"]`, `["10.96.0.0/16"]`, `["10.96.0.0/16", "fd00:96::/112"]`,
-		`address = "10.99.0.11"`, "address = \"10.99.0.11\"\n  second_address = \""+machines.Second("10.99.0.11")+`"`,
-		`address  = each.value`, "address  = each.value\n  second_address = \""+strings.TrimSuffix(machines.Second("10.99.0.1"), "1")+`${split(".", each.value)[3]}"`)
+		`["10.244.0.0/16"]`,
+		`["10.244.0.0/16", "fd00:244::/48"]`,
+		`["10.96.0.0/16"]`,
+		`["10.96.0.0/16", "fd00:96::/112"]`,
+		`address = "10.99.0.11"`,
+		"address = \"10.99.0.11\"\n  second_address = \""+machines.Second("10.99.0.11")+`"`,
+		`address  = each.value`,
+		"address  = each.value\n  second_address = \""+strings.TrimSuffix(
+			machines.Second("10.99.0.1"),
+			"1",
+		)+`${split(".", each.value)[3]}"`,
+	)
 	c, err := cluster.New(ctx, cluster.Options{Name: name, Log: os.Stderr,
 		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
 		Files:    map[string]string{"cluster.hcl": both.Replace(string(small)), "web.hcl": string(web)}})

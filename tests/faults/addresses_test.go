@@ -15,18 +15,23 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// addressesAreGiven has five services and three addresses, of which never two have the same; then other addresses; then services that go.
+// addressesAreGiven has five services and three addresses, of which never two have the same; then other addresses; then
+// services that go.
 func addressesAreGiven(t *testing.T, s *stage) string {
 	services, maps := s.client.CoreV1().Services(s.ns), s.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	pool := func(addresses string) map[string]string {
 		return map[string]string{s.ns: fmt.Sprintf(`{"addresses":[%q],"namespaces":[%q]}`, addresses, s.ns)}
 	}
-	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: config.PoolsName}, Data: pool("10.77.0.1-10.77.0.3")}, metav1.CreateOptions{}); err != nil {
+	if _, err := maps.Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: config.PoolsName}, Data: pool("10.77.0.1-10.77.0.3")},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		if _, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{}); err != nil {
+		if _, err := services.Create(t.Context(),
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,10 +75,20 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := slices.IndexFunc(list.Items, func(service corev1.Service) bool { return len(service.Status.LoadBalancer.Ingress) > 0 })
+	has := slices.IndexFunc(
+		list.Items,
+		func(service corev1.Service) bool { return len(service.Status.LoadBalancer.Ingress) > 0 },
+	)
 	remove(list.Items[has].Name)
 	see("what has become free", 1, "10.77.0.1", "10.77.0.2", "10.77.0.3")
-	change(t, s, maps.Get, maps.Update, config.PoolsName, func(m *corev1.ConfigMap) { m.Data = pool("10.77.0.3-10.77.0.9") })
+	change(
+		t,
+		s,
+		maps.Get,
+		maps.Update,
+		config.PoolsName,
+		func(m *corev1.ConfigMap) { m.Data = pool("10.77.0.3-10.77.0.9") },
+	)
 	see("other addresses", 0, "10.77.0.3", "10.77.0.4", "10.77.0.5", "10.77.0.6")
 	s.until(t, "no pools to be known", func(ctx context.Context) (bool, any) {
 		err := maps.Delete(ctx, config.PoolsName, metav1.DeleteOptions{})
@@ -85,7 +100,11 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 		t.Fatal(err)
 	}
 	s.until(t, "the word that there are no pools", func(ctx context.Context) (bool, any) {
-		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: config.PoolsName, Annotations: none}}, metav1.CreateOptions{})
+		_, err := maps.Create(
+			ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: config.PoolsName, Annotations: none}},
+			metav1.CreateOptions{},
+		)
 		return err == nil || apierrors.IsAlreadyExists(err), err
 	})
 	see("no addresses", 0)

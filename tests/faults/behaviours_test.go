@@ -20,8 +20,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// behaviours are what controllers are for. Each is played in a namespace of its name, and says what it has come to; bound
-// makes what says after each event of a pod what must not be.
+// behaviours are what controllers are for. Each is played in a namespace of its name, and says what it has come to;
+// bound makes what says after each event of a pod what must not be.
 var behaviours = []struct {
 	name  string
 	bound func() bound
@@ -46,13 +46,25 @@ func deploymentRolls(t *testing.T, s *stage) string {
 	api := s.client.AppsV1().Deployments(s.ns)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
 		Replicas: ptr.To[int32](4), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("1", nil),
-		Strategy: appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
+		Strategy: appsv1.DeploymentStrategy{
+			RollingUpdate: &appsv1.RollingUpdateDeployment{
+				MaxSurge:       ptr.To(intstr.FromInt32(1)),
+				MaxUnavailable: ptr.To(intstr.FromInt32(0)),
+			},
+		},
 	}}
 	if _, err := api.Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, image := range []string{"1", "2", "3", "1"} {
-		change(t, s, api.Get, api.Update, "web", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image })
+		change(
+			t,
+			s,
+			api.Get,
+			api.Update,
+			"web",
+			func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image },
+		)
 		s.until(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
 			d, err := api.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
@@ -60,7 +72,12 @@ func deploymentRolls(t *testing.T, s *stage) string {
 			}
 			pods := s.podsByImage(ctx)
 			st := d.Status
-			return st.ObservedGeneration == d.Generation && st.UpdatedReplicas == 4 && st.Replicas == 4 && st.AvailableReplicas == 4 && pods == "4 example.com/a:"+image+" Running", fmt.Sprint(st, pods)
+			return st.ObservedGeneration == d.Generation && st.UpdatedReplicas == 4 && st.Replicas == 4 &&
+					st.AvailableReplicas == 4 &&
+					pods == "4 example.com/a:"+image+" Running", fmt.Sprint(
+					st,
+					pods,
+				)
 		})
 	}
 	sets, err := s.client.AppsV1().ReplicaSets(s.ns).List(t.Context(), metav1.ListOptions{})
@@ -69,7 +86,15 @@ func deploymentRolls(t *testing.T, s *stage) string {
 	}
 	var lines []string
 	for _, set := range sets.Items {
-		lines = append(lines, fmt.Sprintf("%s revision %s: %d", set.Spec.Template.Spec.Containers[0].Image, set.Annotations["deployment.kubernetes.io/revision"], *set.Spec.Replicas))
+		lines = append(
+			lines,
+			fmt.Sprintf(
+				"%s revision %s: %d",
+				set.Spec.Template.Spec.Containers[0].Image,
+				set.Annotations["deployment.kubernetes.io/revision"],
+				*set.Spec.Replicas,
+			),
+		)
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "; ")
@@ -97,8 +122,8 @@ func replicaSetScales(t *testing.T, s *stage) string {
 	return strings.Join(made, "; ")
 }
 
-// oneOfEachOrdinal is a bound of a StatefulSet of three: a pod is made only when those before it are ready, and during an update no
-// more than one is away.
+// oneOfEachOrdinal is a bound of a StatefulSet of three: a pod is made only when those before it are ready, and during
+// an update no more than one is away.
 func oneOfEachOrdinal() bound {
 	away := within(3, 3, 2)
 	return func(pods map[string]*corev1.Pod, event *corev1.Pod, added bool) string {
@@ -120,19 +145,33 @@ func oneOfEachOrdinal() bound {
 func statefulSetUpdates(t *testing.T, s *stage) string {
 	api := s.client.AppsV1().StatefulSets(s.ns)
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.StatefulSetSpec{
-		Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "web", Template: template("1", nil)}}
+		Replicas: ptr.To[int32](
+			3,
+		), Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "web", Template: template("1", nil)}}
 	if _, err := api.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, image := range []string{"1", "2"} {
-		change(t, s, api.Get, api.Update, "web", func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image })
+		change(
+			t,
+			s,
+			api.Get,
+			api.Update,
+			"web",
+			func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image },
+		)
 		s.until(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
 			set, err := api.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
 				return false, err
 			}
 			pods, st := s.podsByImage(ctx), set.Status
-			return st.ObservedGeneration == set.Generation && st.AvailableReplicas == 3 && st.UpdateRevision == st.CurrentRevision && pods == "3 example.com/a:"+image+" Running", fmt.Sprint(st, pods)
+			return st.ObservedGeneration == set.Generation && st.AvailableReplicas == 3 &&
+					st.UpdateRevision == st.CurrentRevision &&
+					pods == "3 example.com/a:"+image+" Running", fmt.Sprint(
+					st,
+					pods,
+				)
 		})
 	}
 	revisions, err := s.client.AppsV1().ControllerRevisions(s.ns).List(t.Context(), metav1.ListOptions{})
@@ -145,7 +184,10 @@ func statefulSetUpdates(t *testing.T, s *stage) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines = append(lines, fmt.Sprintf("revision %d %s of %s", r.Revision, r.Name, template.Spec.Containers[0].Image))
+		lines = append(
+			lines,
+			fmt.Sprintf("revision %d %s of %s", r.Revision, r.Name, template.Spec.Containers[0].Image),
+		)
 	}
 	slices.Sort(lines)
 	return fmt.Sprintf("%s; %d pods ever", strings.Join(lines, "; "), s.seen.everMade(s.ns))
@@ -175,14 +217,26 @@ func daemonSetUpdates(t *testing.T, s *stage) string {
 		t.Fatal(err)
 	}
 	for _, image := range []string{"1", "2", "3"} {
-		change(t, s, api.Get, api.Update, "web", func(set *appsv1.DaemonSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image })
+		change(
+			t,
+			s,
+			api.Get,
+			api.Update,
+			"web",
+			func(set *appsv1.DaemonSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image },
+		)
 		s.until(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
 			set, err := api.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
 				return false, err
 			}
 			pods, st := s.podsByImage(ctx), set.Status
-			return st.ObservedGeneration == set.Generation && st.NumberAvailable == 3 && st.UpdatedNumberScheduled == 3 && pods == "3 example.com/a:"+image+" Running", fmt.Sprint(st, pods)
+			return st.ObservedGeneration == set.Generation && st.NumberAvailable == 3 &&
+					st.UpdatedNumberScheduled == 3 &&
+					pods == "3 example.com/a:"+image+" Running", fmt.Sprint(
+					st,
+					pods,
+				)
 		})
 	}
 	return fmt.Sprintf("%d pods ever", s.seen.everMade(s.ns))
@@ -196,7 +250,9 @@ func jobCompletes(t *testing.T, s *stage) string {
 			fails[failsOnce] = "1"
 		}
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
-			Completions: ptr.To[int32](5), Parallelism: ptr.To[int32](2), CompletionMode: &mode, Template: template("1", fails)}}
+			Completions: ptr.To[int32](
+				5,
+			), Parallelism: ptr.To[int32](2), CompletionMode: &mode, Template: template("1", fails)}}
 		job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		if _, err := api.Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -210,7 +266,13 @@ func jobCompletes(t *testing.T, s *stage) string {
 	}
 	s.until(t, "pods that wait for nothing", func(ctx context.Context) (bool, any) {
 		list, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
-		return err == nil && !slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool { return len(pod.Finalizers) > 0 }), s.podsByImage(ctx)
+		return err == nil &&
+				!slices.ContainsFunc(
+					list.Items,
+					func(pod corev1.Pod) bool { return len(pod.Finalizers) > 0 },
+				), s.podsByImage(
+				ctx,
+			)
 	})
 	jobs, err := api.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -218,17 +280,32 @@ func jobCompletes(t *testing.T, s *stage) string {
 	}
 	var lines []string
 	for _, job := range jobs.Items {
-		lines = append(lines, fmt.Sprintf("%s: %d succeeded (%s), %d failed", job.Name, job.Status.Succeeded, job.Status.CompletedIndexes, job.Status.Failed))
+		lines = append(
+			lines,
+			fmt.Sprintf(
+				"%s: %d succeeded (%s), %d failed",
+				job.Name,
+				job.Status.Succeeded,
+				job.Status.CompletedIndexes,
+				job.Status.Failed,
+			),
+		)
 	}
-	return strings.Join(append(lines, s.podsByImage(t.Context()), fmt.Sprintf("%d pods ever", s.seen.everMade(s.ns))), "; ")
+	return strings.Join(
+		append(lines, s.podsByImage(t.Context()), fmt.Sprintf("%d pods ever", s.seen.everMade(s.ns))),
+		"; ",
+	)
 }
 
 // Each time of the schedule has at most one job, which runs one pod, and never two beside each other.
 func cronJobStarts(t *testing.T, s *stage) string {
 	api := s.client.BatchV1().CronJobs(s.ns)
 	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "tick"}, Spec: batchv1.CronJobSpec{
-		Schedule: "* * * * *", ConcurrencyPolicy: batchv1.ForbidConcurrent, SuccessfulJobsHistoryLimit: ptr.To[int32](100),
-		JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template("1", map[string]string{ends: "yes"})}}}}
+		Schedule: "* * * * *", ConcurrencyPolicy: batchv1.ForbidConcurrent,
+		SuccessfulJobsHistoryLimit: ptr.To[int32](100),
+		JobTemplate: batchv1.JobTemplateSpec{
+			Spec: batchv1.JobSpec{Template: template("1", map[string]string{ends: "yes"})},
+		}}}
 	cj.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	if _, err := api.Create(t.Context(), cj, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -255,12 +332,17 @@ func cronJobStarts(t *testing.T, s *stage) string {
 
 // Ten pods are evicted one after the other as the budget allows it.
 func budgetHolds(t *testing.T, s *stage) string {
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: ptr.To(intstr.FromInt32(4)), Selector: &metav1.LabelSelector{MatchLabels: labels}}}
-	if _, err := s.client.PolicyV1().PodDisruptionBudgets(s.ns).Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(4)), Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}
+	if _, err := s.client.PolicyV1().PodDisruptionBudgets(s.ns).Create(t.Context(), budget,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.AppsV1().ReplicaSets(s.ns).Create(t.Context(), replicaSet(5), metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.AppsV1().ReplicaSets(s.ns).Create(t.Context(), replicaSet(5),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	evicted, refused := 0, error(nil)
@@ -285,13 +367,27 @@ func budgetHolds(t *testing.T, s *stage) string {
 		var err error
 		b, err = s.client.PolicyV1().PodDisruptionBudgets(s.ns).Get(ctx, "web", metav1.GetOptions{})
 		pods := s.podsByImage(ctx)
-		return err == nil && b.Status.CurrentHealthy == 5 && b.Status.ExpectedPods == 5 && b.Status.DisruptionsAllowed == 1 && pods == "5 example.com/a:1 Running", fmt.Sprint(b, pods)
+		return err == nil && b.Status.CurrentHealthy == 5 && b.Status.ExpectedPods == 5 &&
+				b.Status.DisruptionsAllowed == 1 &&
+				pods == "5 example.com/a:1 Running", fmt.Sprint(
+				b,
+				pods,
+			)
 	})
-	return fmt.Sprintf("%d evicted, %d pods ever, %d expected, %d desired", evicted, s.seen.everMade(s.ns), b.Status.ExpectedPods, b.Status.DesiredHealthy)
+	return fmt.Sprintf(
+		"%d evicted, %d pods ever, %d expected, %d desired",
+		evicted,
+		s.seen.everMade(s.ns),
+		b.Status.ExpectedPods,
+		b.Status.DesiredHealthy,
+	)
 }
 
 func endpointsFollow(t *testing.T, s *stage) string {
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}}}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
 	if _, err := s.client.CoreV1().Services(s.ns).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +406,9 @@ func endpointsFollow(t *testing.T, s *stage) string {
 			for _, pod := range pods.Items {
 				want = append(want, pod.Status.PodIP)
 			}
-			slices, err := s.client.DiscoveryV1().EndpointSlices(s.ns).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
+			slices, err := s.client.DiscoveryV1().
+				EndpointSlices(s.ns).
+				List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
 			if err != nil {
 				return false, err
 			}
@@ -321,7 +419,10 @@ func endpointsFollow(t *testing.T, s *stage) string {
 					}
 				}
 			}
-			endpoints, err := s.client.CoreV1().Endpoints(s.ns).Get(ctx, "web", metav1.GetOptions{}) //nolint:staticcheck // what is deprecated is kept right, too
+			endpoints, err := s.client.CoreV1().
+				Endpoints(s.ns).
+				Get(ctx, "web", metav1.GetOptions{})
+				//nolint:staticcheck // what is deprecated is kept right, too
 			if err != nil {
 				return false, err
 			}
@@ -344,15 +445,31 @@ func same(a, b []string) bool {
 
 func garbageGoes(t *testing.T, s *stage) string {
 	maps := s.client.CoreV1().ConfigMaps(s.ns)
-	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground,
+		metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
 		name := strings.ToLower(string(policy))
-		owner, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		owner, err := maps.Create(
+			t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}
+		ref := metav1.OwnerReference{
+			APIVersion:         "v1",
+			Kind:               "ConfigMap",
+			Name:               name,
+			UID:                owner.UID,
+			BlockOwnerDeletion: ptr.To(true),
+		}
 		for i := range 5 {
-			own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i), OwnerReferences: []metav1.OwnerReference{ref}}}
+			own := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:            fmt.Sprintf("%s-%d", name, i),
+					OwnerReferences: []metav1.OwnerReference{ref},
+				},
+			}
 			if _, err := maps.Create(t.Context(), own, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -374,13 +491,15 @@ func garbageGoes(t *testing.T, s *stage) string {
 			}
 		}
 		slices.Sort(left)
-		return len(left) == 5 && !slices.ContainsFunc(left, func(l string) bool { return !strings.HasSuffix(l, " 0 owners") }), left
+		return len(left) == 5 &&
+			!slices.ContainsFunc(left, func(l string) bool { return !strings.HasSuffix(l, " 0 owners") }), left
 	})
 	return strings.Join(left, ", ")
 }
 
 func namespaceGoes(t *testing.T, s *stage) string {
-	if _, err := s.client.AppsV1().ReplicaSets(s.ns).Create(t.Context(), replicaSet(4), metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.AppsV1().ReplicaSets(s.ns).Create(t.Context(), replicaSet(4),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.until(t, "four pods", func(ctx context.Context) (bool, any) {
@@ -403,18 +522,30 @@ func namespaceGoes(t *testing.T, s *stage) string {
 
 func claimsAreBound(t *testing.T, s *stage) string {
 	for i := range 4 {
-		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("v%d", i)}, Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dGi", i+1))}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}
+		v := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("v%d", i)},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity: corev1.ResourceList{
+					corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dGi", i+1)),
+				}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					HostPath: &corev1.HostPathVolumeSource{Path: "/data"},
+				}},
+		}
 		if _, err := s.client.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	claims := s.client.CoreV1().PersistentVolumeClaims(s.ns)
 	for i := range 3 {
-		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)}, Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(""), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}
+		c := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				StorageClassName: ptr.To(""), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				}},
+		}
 		if _, err := claims.Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -427,8 +558,11 @@ func claimsAreBound(t *testing.T, s *stage) string {
 		}
 		clear(used)
 		for _, c := range list.Items {
-			if v, err := s.client.CoreV1().PersistentVolumes().Get(ctx, c.Spec.VolumeName, metav1.GetOptions{}); err == nil && c.Status.Phase == corev1.ClaimBound &&
-				v.Status.Phase == corev1.VolumeBound && v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == c.UID {
+			if v, err := s.client.CoreV1().PersistentVolumes().Get(ctx, c.Spec.VolumeName,
+				metav1.GetOptions{}); err == nil && c.Status.Phase == corev1.ClaimBound &&
+				v.Status.Phase == corev1.VolumeBound &&
+				v.Spec.ClaimRef != nil &&
+				v.Spec.ClaimRef.UID == c.UID {
 				used[v.Name]++
 			}
 		}

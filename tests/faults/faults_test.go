@@ -1,6 +1,6 @@
-// Package faults tests that controllers come to the same whatever happens between them and the API server: a real API server and
-// all controllers in this process, over a transport that puts faults in, with a leader that is killed every few seconds, and a
-// watch that nothing happens to, which sees whether a bound is broken on the way.
+// Package faults tests that controllers come to the same whatever happens between them and the API server: a real API
+// server and all controllers in this process, over a transport that puts faults in, with a leader that is killed every
+// few seconds, and a watch that nothing happens to, which sees whether a bound is broken on the way.
 package faults
 
 import (
@@ -44,8 +44,10 @@ func TestControllersComeToTheSameWhateverHappensToRequestsAndLeaders(t *testing.
 			}
 		}
 		c := &f.counts
-		for what, n := range map[string]int64{"conflict": c.conflicts.Load(), "refusal": c.refused.Load(), "failure": c.failed.Load(), "lost answer": c.lost.Load(),
-			"delay": c.delayed.Load(), "closed watch": c.closed.Load(), "expired watch": c.expired.Load(), "repeated event": c.repeated.Load()} {
+		for what, n := range map[string]int64{"conflict": c.conflicts.Load(), "refusal": c.refused.Load(),
+			"failure": c.failed.Load(), "lost answer": c.lost.Load(),
+			"delay": c.delayed.Load(), "closed watch": c.closed.Load(), "expired watch": c.expired.Load(),
+			"repeated event": c.repeated.Load()} {
 			if n == 0 {
 				t.Errorf("there was no %s", what)
 			}
@@ -61,7 +63,14 @@ func outcomes(t *testing.T, name string, f *faults, kill time.Duration) map[stri
 	t.Run(name, func(t *testing.T) {
 		w := newWorld(t, f, fast{time.Now(), 10})
 		w.startNodes(t)
-		w.lead(t, kill, "-node", "-nodecidr", "-taint-eviction", "-horizontal-pod-autoscaler") // nodes say nothing of themselves here, nor what they use
+		w.lead(
+			t,
+			kill,
+			"-node",
+			"-nodecidr",
+			"-taint-eviction",
+			"-horizontal-pod-autoscaler",
+		) // nodes say nothing of themselves here, nor what they use
 		seen := w.startWatch(t)
 		t.Run("behaviours", func(t *testing.T) {
 			var all sync.WaitGroup // not t.Parallel, which lets as many run as there are cores

@@ -20,8 +20,8 @@ import (
 
 const leavesNode = "a-pod-leaves-a-silent-node"
 
-// moves are what controllers do when a time has passed: what waits, begun when the clock stands still, what is seen when it is
-// over, and how long that takes by the clock.
+// moves are what controllers do when a time has passed: what waits, begun when the clock stands still, what is seen
+// when it is over, and how long that takes by the clock.
 var moves = []struct {
 	name  string
 	takes time.Duration
@@ -53,7 +53,11 @@ var moves = []struct {
 		}), j
 	}},
 	{"a-failed-pod-is-replaced-later", 10 * time.Second, func(t *testing.T, s *stage) {
-		makeJob(t, s, func(j *batchv1.Job) { j.Spec.Template.Labels[ends], j.Spec.Template.Labels[failsOnce] = "yes", "" })
+		makeJob(
+			t,
+			s,
+			func(j *batchv1.Job) { j.Spec.Template.Labels[ends], j.Spec.Template.Labels[failsOnce] = "yes", "" },
+		)
 		s.until(t, "the failure", func(ctx context.Context) (bool, any) {
 			j, err := s.client.BatchV1().Jobs(s.ns).Get(ctx, "web", metav1.GetOptions{})
 			return err == nil && j.Status.Failed == 1, j
@@ -70,7 +74,11 @@ var moves = []struct {
 		})
 	}, func(ctx context.Context, s *stage) (bool, any) {
 		d, err := s.client.AppsV1().Deployments(s.ns).Get(ctx, "web", metav1.GetOptions{})
-		return err == nil && slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Reason == "ProgressDeadlineExceeded" }), d
+		return err == nil &&
+			slices.ContainsFunc(
+				d.Status.Conditions,
+				func(c appsv1.DeploymentCondition) bool { return c.Reason == "ProgressDeadlineExceeded" },
+			), d
 	}},
 	{"a-pod-is-available-later", 5 * time.Minute, func(t *testing.T, s *stage) {
 		makeDeployment(t, s, func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 300 })
@@ -85,7 +93,12 @@ var moves = []struct {
 	{"a-time-of-a-schedule-comes", 40 * time.Minute, func(t *testing.T, s *stage) {
 		at := s.clock.Now().UTC().Add(40 * time.Minute)
 		cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: batchv1.CronJobSpec{
-			Schedule: fmt.Sprintf("%d %d * * *", at.Minute(), at.Hour()), TimeZone: ptr.To("Etc/UTC"), JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template("1", nil)}}}}
+			Schedule: fmt.Sprintf(
+				"%d %d * * *",
+				at.Minute(),
+				at.Hour(),
+			), TimeZone: ptr.To("Etc/UTC"),
+			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template("1", nil)}}}}
 		cj.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		if _, err := s.client.BatchV1().CronJobs(s.ns).Create(t.Context(), cj, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -95,13 +108,21 @@ var moves = []struct {
 		return err == nil && len(jobs.Items) == 1, jobs
 	}},
 	{"a-bootstrap-token-expires", time.Hour, func(t *testing.T, s *stage) {
-		token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef"}, Type: corev1.SecretTypeBootstrapToken, StringData: map[string]string{
-			"token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": s.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}}
-		if _, err := s.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(t.Context(), token, metav1.CreateOptions{}); err != nil {
+		token := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef"},
+			Type:       corev1.SecretTypeBootstrapToken,
+			StringData: map[string]string{
+				"token-id": "abcdef", "token-secret": "0123456789abcdef",
+				"expiration": s.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+		}
+		if _, err := s.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(t.Context(), token,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}, func(ctx context.Context, s *stage) (bool, any) {
-		secret, err := s.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, "bootstrap-token-abcdef", metav1.GetOptions{})
+		secret, err := s.client.CoreV1().
+			Secrets(metav1.NamespaceSystem).
+			Get(ctx, "bootstrap-token-abcdef", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), secret
 	}},
 	{"a-pod-of-no-node-goes", 40 * time.Second, func(t *testing.T, s *stage) {
@@ -132,7 +153,13 @@ func makeJob(t *testing.T, s *stage, f func(*batchv1.Job)) {
 
 func makeDeployment(t *testing.T, s *stage, f func(*appsv1.Deployment)) {
 	t.Helper()
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("1", nil)}}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template("1", nil),
+		},
+	}
 	f(d)
 	if _, err := s.client.AppsV1().Deployments(s.ns).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -143,7 +170,8 @@ func makePod(t *testing.T, s *stage, node string, more map[string]string) {
 	t.Helper()
 	made := template("1", more)
 	made.Spec.NodeName = node
-	if _, err := s.client.CoreV1().Pods(s.ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: made.Spec}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().Pods(s.ns).Create(t.Context(),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: made.Spec}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -155,7 +183,10 @@ func renew(ctx context.Context, s *stage, names ...string) {
 		now := metav1.NewMicroTime(s.clock.Now())
 		lease, err := leases.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, RenewTime: &now}}
+			lease = &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, RenewTime: &now},
+			}
 			_, _ = leases.Create(ctx, lease, metav1.CreateOptions{})
 		} else if err == nil {
 			lease.Spec.RenewTime = &now

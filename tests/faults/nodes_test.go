@@ -39,7 +39,12 @@ func (w *world) startNodes(t *testing.T) {
 	t.Helper()
 	factory := informers.New(w.watches)
 	informer := informers.Pods(factory).Informer()
-	n := &nodes{world: w, pods: informer.GetStore(), queue: workqueue.NewTypedDelayingQueue[string](), failed: map[string]bool{}}
+	n := &nodes{
+		world:  w,
+		pods:   informer.GetStore(),
+		queue:  workqueue.NewTypedDelayingQueue[string](),
+		failed: map[string]bool{},
+	}
 	add := func(obj any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			h := fnv.New32()
@@ -47,7 +52,8 @@ func (w *world) startNodes(t *testing.T) {
 			n.queue.AddAfter(key, time.Duration(10+h.Sum32()%90)*time.Millisecond) // not all at the same time
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }}); err != nil {
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add,
+		UpdateFunc: func(_, obj any) { add(obj) }}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,10 +89,21 @@ func (n *nodes) step(ctx context.Context, pod *corev1.Pod) error {
 		if pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
 			return nil
 		}
-		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		return pods.Delete(
+			ctx,
+			pod.Name,
+			metav1.DeleteOptions{
+				GracePeriodSeconds: ptr.To[int64](0),
+				Preconditions:      &metav1.Preconditions{UID: &pod.UID},
+			},
+		)
 	case pod.Spec.NodeName == "":
-		return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID},
-			Target: corev1.ObjectReference{Kind: "Node", Name: place(pod)}}, metav1.CreateOptions{})
+		return pods.Bind(
+			ctx,
+			&corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID},
+				Target: corev1.ObjectReference{Kind: "Node", Name: place(pod)}},
+			metav1.CreateOptions{},
+		)
 	case pod.Status.Phase == corev1.PodPending && pod.Labels[never] != "":
 		return nil
 	case pod.Status.Phase == corev1.PodPending:
@@ -113,7 +130,8 @@ func (n *nodes) step(ctx context.Context, pod *corev1.Pod) error {
 
 // place is the node that a pod must be on, or one that its name decides.
 func place(pod *corev1.Pod) string {
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			for _, field := range term.MatchFields {
 				return field.Values[0]
@@ -147,7 +165,10 @@ func (n *nodes) report(ctx context.Context, pod *corev1.Pod, phase corev1.PodPha
 	is.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Ready: phase == corev1.PodRunning, State: state}}
 	is.Status.Conditions = nil
 	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
-		is.Status.Conditions = append(is.Status.Conditions, corev1.PodCondition{Type: kind, Status: ready, LastTransitionTime: now})
+		is.Status.Conditions = append(
+			is.Status.Conditions,
+			corev1.PodCondition{Type: kind, Status: ready, LastTransitionTime: now},
+		)
 	}
 	_, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, is, metav1.UpdateOptions{})
 	return err

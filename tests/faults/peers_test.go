@@ -16,15 +16,24 @@ import (
 	"clusterctl/daemons/api/peers"
 )
 
-// peersFollow has policies that name the same pods: by the label of their namespace, by their own, and with the name of a port.
+// peersFollow has policies that name the same pods: by the label of their namespace, by their own, and with the name of
+// a port.
 func peersFollow(t *testing.T, s *stage) string {
-	namespaces, sets, policies := s.client.CoreV1().Namespaces(), s.client.AppsV1().ReplicaSets(s.ns), s.client.NetworkingV1().NetworkPolicies(s.ns)
+	namespaces, sets, policies := s.client.CoreV1().
+		Namespaces(),
+		s.client.AppsV1().
+			ReplicaSets(s.ns),
+		s.client.NetworkingV1().
+			NetworkPolicies(s.ns)
 	allow := func(name string, peer networkingv1.NetworkPolicyPeer, ports ...string) (group string) {
 		to := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{peer}}
 		for _, port := range ports {
 			to.Ports = append(to.Ports, networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromString(port))})
 		}
-		p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{to}}}
+		p := &networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{to}},
+		}
 		if _, err := policies.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -35,9 +44,21 @@ func peersFollow(t *testing.T, s *stage) string {
 	named := allow("named", networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}, "dns")
 	const stageLabel = "peers-follow"
 	near := allow("near", networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: labels}})
-	chosen := allow("chosen", networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{stageLabel: "yes"}}})
+	chosen := allow(
+		"chosen",
+		networkingv1.NetworkPolicyPeer{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{stageLabel: "yes"}},
+		},
+	)
 	mark := func(value string) {
-		change(t, s, namespaces.Get, namespaces.Update, s.ns, func(ns *corev1.Namespace) { ns.Labels[stageLabel] = value })
+		change(
+			t,
+			s,
+			namespaces.Get,
+			namespaces.Update,
+			s.ns,
+			func(ns *corev1.Namespace) { ns.Labels[stageLabel] = value },
+		)
 	}
 	set := replicaSet(3)
 	first := &set.Spec.Template.Spec.Containers[0]
@@ -49,7 +70,9 @@ func peersFollow(t *testing.T, s *stage) string {
 		t.Fatal(err)
 	}
 	published := func(ctx context.Context, group string) (all []string, n int, err error) {
-		list, err := s.client.DiscoveryV1().EndpointSlices(peers.Namespace).List(ctx, metav1.ListOptions{LabelSelector: peers.Label + "=" + group})
+		list, err := s.client.DiscoveryV1().
+			EndpointSlices(peers.Namespace).
+			List(ctx, metav1.ListOptions{LabelSelector: peers.Label + "=" + group})
 		if err != nil {
 			return nil, 0, err
 		}
@@ -86,7 +109,14 @@ func peersFollow(t *testing.T, s *stage) string {
 			if !isChosen {
 				right = len(chosens) == 0
 			}
-			return len(addresses) == pods && same(addresses, nears) && same(slices.Concat(addresses, addresses), nameds) && right, fmt.Sprint(addresses, nears, chosens, nameds)
+			return len(addresses) == pods && same(addresses, nears) &&
+					same(slices.Concat(addresses, addresses), nameds) &&
+					right, fmt.Sprint(
+					addresses,
+					nears,
+					chosens,
+					nameds,
+				)
 		})
 	}
 	see("three pods in a namespace that is not chosen", 3, false)
@@ -104,7 +134,10 @@ func peersFollow(t *testing.T, s *stage) string {
 		return failed == nil && n == 0, fmt.Sprint(err, n, failed)
 	})
 	// What is no service's becomes nobody's Endpoints.
-	old, err := s.client.CoreV1().Endpoints(peers.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: peers.Label}) //nolint:staticcheck // what is deprecated is kept right, too
+	old, err := s.client.CoreV1().
+		Endpoints(peers.Namespace).
+		List(t.Context(), metav1.ListOptions{LabelSelector: peers.Label})
+		//nolint:staticcheck // what is deprecated is kept right, too
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,9 @@ func (s *stage) open(t *testing.T) {
 	t.Helper()
 	// An API server that has just been started may need longer for its first write than it gives itself.
 	s.until(t, "the namespace", func(ctx context.Context) (bool, any) {
-		_, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}, metav1.CreateOptions{})
+		_, err := s.client.CoreV1().
+			Namespaces().
+			Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}, metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err), err
 	})
 	s.until(t, "the default service account", func(ctx context.Context) (bool, any) {
@@ -36,7 +38,14 @@ func (s *stage) open(t *testing.T) {
 }
 
 // change reads an object, changes it and writes it, again and again until nobody else has written meanwhile.
-func change[O any](t *testing.T, s *stage, get func(context.Context, string, metav1.GetOptions) (O, error), update func(context.Context, O, metav1.UpdateOptions) (O, error), name string, f func(O)) {
+func change[O any](
+	t *testing.T,
+	s *stage,
+	get func(context.Context, string, metav1.GetOptions) (O, error),
+	update func(context.Context, O, metav1.UpdateOptions) (O, error),
+	name string,
+	f func(O),
+) {
 	t.Helper()
 	s.until(t, "a change of "+name, func(ctx context.Context) (bool, any) {
 		o, err := get(ctx, name, metav1.GetOptions{})
@@ -56,12 +65,18 @@ func template(image string, more map[string]string) corev1.PodTemplateSpec {
 		all[k] = v
 	}
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: all}, Spec: corev1.PodSpec{
-		TerminationGracePeriodSeconds: ptr.To[int64](1), Containers: []corev1.Container{{Name: "c", Image: "example.com/a:" + image}}}}
+		TerminationGracePeriodSeconds: ptr.To[int64](
+			1,
+		), Containers: []corev1.Container{{Name: "c", Image: "example.com/a:" + image}}}}
 }
 
 func replicaSet(n int32) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("1", nil)}}
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &n,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template("1", nil),
+		}}
 }
 
 // podsByImage says how many live pods there are of each image, once nothing else is left.

@@ -26,8 +26,19 @@ type faults struct {
 type counts struct{ conflicts, refused, failed, unsent, lost, delayed, closed, expired, repeated atomic.Int64 }
 
 func (c *counts) String() string {
-	return fmt.Sprintf("conflicts %d, 429 %d, 500 %d, not sent %d, answers lost %d, delayed %d, watches closed %d, expired %d, events repeated %d",
-		c.conflicts.Load(), c.refused.Load(), c.failed.Load(), c.unsent.Load(), c.lost.Load(), c.delayed.Load(), c.closed.Load(), c.expired.Load(), c.repeated.Load())
+	return fmt.Sprintf(
+		"conflicts %d, 429 %d, 500 %d, not sent %d, answers lost %d, delayed %d, watches closed %d, expired %d, "+
+			"events repeated %d",
+		c.conflicts.Load(),
+		c.refused.Load(),
+		c.failed.Load(),
+		c.unsent.Load(),
+		c.lost.Load(),
+		c.delayed.Load(),
+		c.closed.Load(),
+		c.expired.Load(),
+		c.repeated.Load(),
+	)
 }
 
 // seeded returns chances that are the same for the same seed, in the order that they are asked for.
@@ -53,8 +64,8 @@ type leader struct {
 
 var errDead = errors.New("the leader was killed")
 
-// kill ends the leader, and returns when the API server has done or refused what the leader has sent. In a cluster that is long before
-// its lease has run out.
+// kill ends the leader, and returns when the API server has done or refused what the leader has sent. In a cluster that
+// is long before its lease has run out.
 func (l *leader) kill(end func()) {
 	l.mu.Lock()
 	close(l.dead)
@@ -154,7 +165,8 @@ func (l *leader) pause(r *http.Request, d time.Duration) error {
 	}
 }
 
-// watch opens a watch whose events come late, each kind's by itself, and some of them twice, and that ends after a while.
+// watch opens a watch whose events come late, each kind's by itself, and some of them twice, and that ends after a
+// while.
 func (l *leader) watch(r *http.Request) (*http.Response, error) {
 	if l.chance() < 0.4 && r.URL.Query().Get("sendInitialEvents") == "" {
 		l.counts.expired.Add(1)
@@ -224,9 +236,16 @@ func answer(r *http.Request, code int, reason string) *http.Response {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
-	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"a fault","reason":%q,"code":%d}`, reason, code)
+	text := fmt.Sprintf(
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"a fault","reason":%q,"code":%d}`,
+		reason,
+		code,
+	)
 	return &http.Response{
-		StatusCode: code, Status: strconv.Itoa(code) + " " + http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)), Request: r,
+		StatusCode: code, Status: strconv.Itoa(code) + " " + http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header: http.Header{
+			"Content-Type": {"application/json"},
+		}, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)), Request: r,
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bound says after an event of a pod, added when it is a new one, what must not be with the pods of its namespace; "" when all is well.
+// bound says after an event of a pod, added when it is a new one, what must not be with the pods of its namespace; ""
+// when all is well.
 type bound func(pods map[string]*corev1.Pod, event *corev1.Pod, added bool) string
 
 // watched is what the undisturbed watch has seen, event by event.
@@ -30,8 +31,14 @@ type watched struct {
 
 func (w *world) startWatch(t *testing.T) *watched {
 	t.Helper()
-	s := &watched{pods: map[string]map[string]*corev1.Pod{}, ever: map[string]map[types.UID]bool{}, jobs: map[string]map[types.UID]bool{}, counts: map[types.UID]int32{},
-		bounds: map[string]bound{}, wrong: map[string][]string{}}
+	s := &watched{
+		pods:   map[string]map[string]*corev1.Pod{},
+		ever:   map[string]map[types.UID]bool{},
+		jobs:   map[string]map[types.UID]bool{},
+		counts: map[types.UID]int32{},
+		bounds: map[string]bound{},
+		wrong:  map[string][]string{},
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	pods, err := w.client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -85,7 +92,10 @@ func (s *watched) pod(pod *corev1.Pod, kind watch.EventType) {
 	}
 	if bound := s.bounds[pod.Namespace]; bound != nil {
 		if wrong := bound(s.pods[pod.Namespace], pod, added); wrong != "" {
-			s.wrong[pod.Namespace] = append(s.wrong[pod.Namespace], fmt.Sprintf("at %s of pod %s, revision %s: %s", kind, pod.Name, pod.ResourceVersion, wrong))
+			s.wrong[pod.Namespace] = append(
+				s.wrong[pod.Namespace],
+				fmt.Sprintf("at %s of pod %s, revision %s: %s", kind, pod.Name, pod.ResourceVersion, wrong),
+			)
 		}
 	}
 }
@@ -99,7 +109,10 @@ func (s *watched) job(job *batchv1.Job) {
 	s.jobs[job.Namespace][job.UID] = true
 	was := s.counts[job.UID]
 	if most := job.Spec.Completions; job.Status.Succeeded < was || most != nil && job.Status.Succeeded > *most {
-		s.wrong[job.Namespace] = append(s.wrong[job.Namespace], fmt.Sprintf("job %s says %d succeeded after %d", job.Name, job.Status.Succeeded, was))
+		s.wrong[job.Namespace] = append(
+			s.wrong[job.Namespace],
+			fmt.Sprintf("job %s says %d succeeded after %d", job.Name, job.Status.Succeeded, was),
+		)
 	}
 	s.counts[job.UID] = job.Status.Succeeded
 }
@@ -127,7 +140,8 @@ func (s *watched) everMade(namespace string) int {
 // live are the pods that are neither over nor going, and how many of them are ready.
 func live(pods map[string]*corev1.Pod) (all []string, able int) {
 	for _, pod := range pods {
-		if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
+			pod.Status.Phase != corev1.PodFailed {
 			all = append(all, pod.Name)
 			if isReady(pod) {
 				able++

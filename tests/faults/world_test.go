@@ -58,7 +58,8 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 	t.Cleanup(s.Close)
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	server, err := apiserver.New(apiserver.Options{
-		Kinds: kinds.All(), Store: s, Env: env, ServiceClusterIPRange: []string{"10.96.0.0/16"}, Now: w.clock.Now, MaxInFlight: 5000,
+		Kinds: kinds.All(), Store: s, Env: env, ServiceClusterIPRange: []string{"10.96.0.0/16"}, Now: w.clock.Now,
+		MaxInFlight: 5000,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,11 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 		web.CloseClientConnections()
 		web.Close()
 	})
-	w.until(t, "the API server", func(context.Context) (bool, any) { err := env.Health.Err(true); return err == nil, err })
+	w.until(
+		t,
+		"the API server",
+		func(context.Context) (bool, any) { err := env.Health.Err(true); return err == nil, err },
+	)
 	cluster := clientcmdapi.NewConfig()
 	cluster.Clusters["c"] = &clientcmdapi.Cluster{Server: web.URL, InsecureSkipTLSVerify: true}
 	cluster.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
@@ -100,7 +105,9 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 	}
 	w.client, w.watches = kubernetes.NewForConfigOrDie(api), ownclients.NewForConfigOrDie(api)
 	for _, name := range nodeNames {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		}
 		made, err := w.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +116,9 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 		if made, err = w.client.CoreV1().Nodes().Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.clock.Now())}}
+		made.Status.Conditions = []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.clock.Now())},
+		}
 		if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -119,14 +128,17 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 
 var nodeNames = []string{"n1", "n2", "n3"}
 
-// lead runs the controllers until the test ends. With a time between, whoever leads is killed that often: from one moment to the
-// next nothing that it has sent is answered and nothing goes out any more, and another begins. Some controllers may be left out.
+// lead runs the controllers until the test ends. With a time between, whoever leads is killed that often: from one
+// moment to the next nothing that it has sent is answered and nothing goes out any more, and another begins. Some
+// controllers may be left out.
 func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 	t.Helper()
 	cfg := config.DefaultControllerManager()
 	cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect = w.kubeconfig, 0, false
-	cfg.UseServiceAccountCredentials = false                                                     // that API server does not ask who somebody is
-	cfg.Controllers = append([]string{"*", "-certificate", "-serviceaccount-token"}, without...) // those have no keys to sign with
+	cfg.UseServiceAccountCredentials = false // that API server does not ask who somebody is
+	cfg.Controllers = append(
+		[]string{"*", "-certificate", "-serviceaccount-token"},
+		without...) // those have no keys to sign with
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -136,10 +148,15 @@ func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				err := controllers.RunWith(leading, cfg, run.NewEnv(w.log), controllers.Options{Clock: w.clock, Wrap: func(to http.RoundTripper) http.RoundTripper {
-					l.to = to
-					return l
-				}})
+				err := controllers.RunWith(
+					leading,
+					cfg,
+					run.NewEnv(w.log),
+					controllers.Options{Clock: w.clock, Wrap: func(to http.RoundTripper) http.RoundTripper {
+						l.to = to
+						return l
+					}},
+				)
 				if err != nil && leading.Err() == nil {
 					t.Errorf("the controllers ended: %v", err)
 				}
@@ -153,8 +170,8 @@ func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// shown waits until the API server shows all that was written so far to whoever asks for any state, as one that begins to lead does. In a cluster
-// the lease has to run out, which takes far longer.
+// shown waits until the API server shows all that was written so far to whoever asks for any state, as one that begins
+// to lead does. In a cluster the lease has to run out, which takes far longer.
 func (w *world) shown(ctx context.Context) {
 	for ctx.Err() == nil {
 		// What is asked for without a version is as new as what is stored.

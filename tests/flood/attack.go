@@ -40,7 +40,11 @@ var floods = []struct {
 	{"frames that carry nothing", 4, frames},
 	{"HTTP/1.1 that comes a byte at a time", 100, trickle},
 	{"heads that come a byte at a time, to the ingress", 200, slowly("GET / HTTP/1.1\r\nHost: shop\r\nX-Long: ")},
-	{"bodies that come a byte at a time, to the ingress", 400, slowly("POST / HTTP/1.1\r\nHost: shop\r\nContent-Length: 200000\r\n\r\n")},
+	{
+		"bodies that come a byte at a time, to the ingress",
+		400,
+		slowly("POST / HTTP/1.1\r\nHost: shop\r\nContent-Length: 200000\r\n\r\n"),
+	},
 	{"tokens that are nobody's", 4, tokens},
 	{"names that do not exist", 4, names},
 }
@@ -98,7 +102,10 @@ func handshake(ctx context.Context, address string, protocols ...string) (*tls.C
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(plain, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: protocols}) //nolint:gosec // whoever floods does not ask
+	conn := tls.Client(
+		plain,
+		&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: protocols},
+	) //nolint:gosec // whoever floods does not ask
 	shaking, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := conn.HandshakeContext(shaking); err != nil {
@@ -173,12 +180,14 @@ func (c *client) ask(id uint32, method, path string, end bool, more ...string) e
 	c.block.Reset()
 	fields := append([]string{":method", method, ":scheme", "https", ":authority", control, ":path", path}, more...)
 	for i := 0; i < len(fields); i += 2 {
-		if err := c.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true}); err != nil {
+		if err := c.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1],
+			Sensitive: true}); err != nil {
 			return err
 		}
 	}
 	first := c.block.Next(16 << 10)
-	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: c.block.Len() == 0}); err != nil {
+	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end,
+		EndHeaders: c.block.Len() == 0}); err != nil {
 		return err
 	}
 	for c.block.Len() > 0 {
@@ -208,8 +217,20 @@ func many(ctx context.Context, ask func(c *client, id uint32) error) error {
 func madeUp(ctx context.Context) error {
 	return many(ctx, func(c *client, id uint32) error {
 		method := oneOf([]string{"GET", "POST", "DELETE", "PATCH", word(8)})
-		path := oneOf([]string{"/" + word(20), "/api/v1/" + word(20), "/apis/" + word(5) + "/v1/" + word(5), "/api/v1/namespaces/" + word(9) + "/pods/" + word(9) + "/" + word(9),
-			"/healthz/" + word(9), "/api/v1/pods?fieldSelector=" + word(20) + "&dryRun=" + word(9), "/%ff%fe" + word(9), "/openapi/v3/" + word(9)})
+		path := oneOf(
+			[]string{
+				"/" + word(20),
+				"/api/v1/" + word(20),
+				"/apis/" + word(5) + "/v1/" + word(5),
+				"/api/v1/namespaces/" + word(9) + "/pods/" + word(9) + "/" + word(9),
+				"/healthz/" + word(
+					9,
+				),
+				"/api/v1/pods?fieldSelector=" + word(20) + "&dryRun=" + word(9),
+				"/%ff%fe" + word(9),
+				"/openapi/v3/" + word(9),
+			},
+		)
 		return c.ask(id, method, path, true, "user-agent", word(26))
 	})
 }
@@ -226,7 +247,16 @@ func announced(ctx context.Context) error {
 	}
 	defer end()
 	for i := range uint32(200) {
-		if c.ask(2*i+1, "POST", "/api/v1/namespaces", false, "content-length", "3000000", "content-type", "application/json") != nil {
+		if c.ask(
+			2*i+1,
+			"POST",
+			"/api/v1/namespaces",
+			false,
+			"content-length",
+			"3000000",
+			"content-type",
+			"application/json",
+		) != nil {
 			return nil
 		}
 		if c.WriteData(2*i+1, false, []byte(`{"metadata":`)) != nil {
@@ -244,8 +274,24 @@ func frames(ctx context.Context) error {
 		return append(head, payload...)
 	}
 	kind := oneOf([][]byte{
-		frame(http2.FrameSettings, 0, 0, 4, 0, 1, 0, 0), frame(http2.FramePing, 0, make([]byte, 8)...), frame(http2.FramePriority, 3, 0, 0, 0, 0, 1),
-		frame(http2.FrameWindowUpdate, 0, 0, 0, 0, 1), frame(0x77, 0, make([]byte, 1000)...), frame(http2.FrameGoAway, 0, make([]byte, 8)...),
+		frame(
+			http2.FrameSettings,
+			0,
+			0,
+			4,
+			0,
+			1,
+			0,
+			0,
+		), frame(http2.FramePing, 0, make([]byte, 8)...), frame(http2.FramePriority, 3, 0, 0, 0, 0, 1),
+		frame(
+			http2.FrameWindowUpdate,
+			0,
+			0,
+			0,
+			0,
+			1,
+		), frame(0x77, 0, make([]byte, 1000)...), frame(http2.FrameGoAway, 0, make([]byte, 8)...),
 	})
 	c, end, err := connect(ctx)
 	if err != nil {
@@ -301,7 +347,13 @@ func slowly(first string) func(context.Context) error {
 
 func tokens(ctx context.Context) error {
 	return many(ctx, func(c *client, id uint32) error {
-		token := oneOf([]string{word(26), word(6) + "." + word(16), "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIi" + word(20) + "." + word(26)})
+		token := oneOf(
+			[]string{
+				word(26),
+				word(6) + "." + word(16),
+				"eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIi" + word(20) + "." + word(26),
+			},
+		)
 		return c.ask(id, "GET", "/api", true, "authorization", "Bearer "+token)
 	})
 }

@@ -1,5 +1,5 @@
-// Command flood has strangers flood every listener of a cluster, with whatever costs them little and a daemon much, while
-// the daemons' memory is watched and an administrator asks:
+// Command flood has strangers flood every listener of a cluster, with whatever costs them little and a daemon much,
+// while the daemons' memory is watched and an administrator asks:
 //
 //	go run ./tests/flood -minutes 10    # brings a lab up, floods it, takes it down
 //
@@ -110,8 +110,15 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := cluster.New(ctx, cluster.Options{Name: name, Log: os.Stderr, Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
-		Files: map[string]string{"cluster.hcl": declared, "web.hcl": string(web) + routed}})
+	c, err := cluster.New(
+		ctx,
+		cluster.Options{
+			Name:     name,
+			Log:      os.Stderr,
+			Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
+			Files:    map[string]string{"cluster.hcl": declared, "web.hcl": string(web) + routed},
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +200,8 @@ func (w *watcher) look(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	w.asked++
-	if _, err := cluster.Output(w.c.Kube(asking, "get", "nodes", "--request-timeout=20s")); err != nil && ctx.Err() == nil {
+	if _, err := cluster.Output(w.c.Kube(asking, "get", "nodes", "--request-timeout=20s")); err != nil &&
+		ctx.Err() == nil {
 		w.findings = append(w.findings, fmt.Errorf("the administrator was not answered: %w", err))
 	}
 	w.slowest = max(w.slowest, time.Since(began))

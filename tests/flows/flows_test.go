@@ -1,5 +1,6 @@
-// Package flows has the cluster do, on real machines, what people tell each other that Kubernetes does: heal itself, roll out
-// and back, find services, grow under load, keep data when a node is lost. Each script in testdata is one story.
+// Package flows has the cluster do, on real machines, what people tell each other that Kubernetes does: heal itself,
+// roll out and back, find services, grow under load, keep data when a node is lost. Each script in testdata is one
+// story.
 package flows
 
 import (
@@ -41,7 +42,8 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// declared is a control plane and three nodes, so that a set of three has one each. Clients outside come in by addresses of the lab and by Ingresses.
+// declared is a control plane and three nodes, so that a set of three has one each. Clients outside come in by
+// addresses of the lab and by Ingresses.
 const declared = `
 cluster "flows" {
   pod_cidrs     = ["10.244.0.0/16"]

@@ -67,8 +67,10 @@ func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T)
 
 	units := strings.Replace(closed, `control_plane = "static-pods"`, "", 1)
 	for _, form := range []struct{ configuration, proof string }{
-		{units, "systemctl is-active etcd kube-apiserver kube-scheduler kube-controller-manager && [ -z \"$(ls -A /etc/kubernetes/manifests 2>/dev/null)\" ]"},
-		{closed, "! systemctl is-active etcd kube-apiserver && ls /etc/kubernetes/manifests/etcd.yaml /etc/kubernetes/manifests/kube-apiserver.yaml"},
+		{units, "systemctl is-active etcd kube-apiserver kube-scheduler kube-controller-manager && [ -z \"$(ls -A " +
+			"/etc/kubernetes/manifests 2>/dev/null)\" ]"},
+		{closed, "! systemctl is-active etcd kube-apiserver && ls /etc/kubernetes/manifests/etcd.yaml " +
+			"/etc/kubernetes/manifests/kube-apiserver.yaml"},
 	} {
 		if err := c.Write("cluster.hcl", form.configuration); err != nil {
 			t.Fatal(err)
@@ -97,7 +99,9 @@ const nobody = `  api {
 // refused is that the API server answers nobody who has no credentials.
 func refused(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	out, err := c.Lab.Machine("control").Run(ctx, "for at in livez readyz version api; do curl -sk -o /dev/null -w '%{http_code} ' https://127.0.0.1:6443/$at; done")
+	out, err := c.Lab.Machine("control").
+		Run(ctx, "for at in livez readyz version api; do curl -sk -o /dev/null -w '%{http_code} ' "+
+			"https://127.0.0.1:6443/$at; done")
 	if err != nil || strings.TrimSpace(string(out)) != "401 401 401 401" {
 		t.Fatalf("without credentials the API server answers %q, %v", out, err)
 	}
@@ -108,7 +112,8 @@ func refused(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 func probed(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		out, err := cluster.Output(c.Kube(ctx, "get", "pod", "-n", "kube-system", "kube-apiserver-control", "-o", status+" {.status.containerStatuses[0].started}"))
+		out, err := cluster.Output(c.Kube(ctx, "get", "pod", "-n", "kube-system", "kube-apiserver-control", "-o",
+			status+" {.status.containerStatuses[0].started}"))
 		if err == nil && out != "0 true true" {
 			err = fmt.Errorf("restarts, readiness and start are %q", out)
 		}
@@ -126,7 +131,8 @@ func up(ctx context.Context, t *testing.T) (c *cluster.Cluster, declared string)
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for name, source := range map[string]string{"cluster.hcl": "examples/static-pods/cluster.hcl", "web.hcl": "tests/demo/web.hcl"} {
+	for name, source := range map[string]string{"cluster.hcl": "examples/static-pods/cluster.hcl",
+		"web.hcl": "tests/demo/web.hcl"} {
 		text, err := os.ReadFile(filepath.Join(root, source))
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +186,10 @@ func restarts(ctx context.Context, t *testing.T, c *cluster.Cluster) int {
 // answers waits until the workload does, through its Service's port on a node.
 func answers(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DialContext: c.Lab.Dial, DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := &http.Client{
+		Transport: &http.Transport{DialContext: c.Lab.Dial, DisableKeepAlives: true},
+		Timeout:   5 * time.Second,
+	}
 	if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://10.99.0.21:30080/", nil)
 		if err != nil {

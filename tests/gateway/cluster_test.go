@@ -46,7 +46,8 @@ func cluster(t *testing.T) string {
 		t.Fatal("CLUSTERCTL_BUNDLE has to name the folder of clusterctl and etcd: run `make conformance-gateway`")
 	}
 	for _, words := range []string{
-		"link set lo up", "address add " + machine + "/32 dev lo", "route add local " + pods + " dev lo", "route add local " + outside + " dev lo",
+		"link set lo up", "address add " + machine + "/32 dev lo", "route add local " + pods + " dev lo",
+		"route add local " + outside + " dev lo",
 	} {
 		if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %s", words, out)
@@ -59,7 +60,8 @@ func cluster(t *testing.T) string {
 		t.Fatal(err)
 	}
 	kinds := runtime.NewScheme()
-	if err := errors.Join(clientscheme.AddToScheme(kinds), apiextensionsv1.AddToScheme(kinds), gatewayv1.Install(kinds)); err != nil {
+	if err := errors.Join(clientscheme.AddToScheme(kinds), apiextensionsv1.AddToScheme(kinds),
+		gatewayv1.Install(kinds)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := client.New(cfg, client.Options{Scheme: kinds})
@@ -88,7 +90,14 @@ func cluster(t *testing.T) string {
 }
 
 func startDev(t *testing.T, bundle, dir string) (kubeconfig string) {
-	cmd := exec.Command(filepath.Join(bundle, "clusterctl"), "dev", "--nodes", "2", "--data", filepath.Join(dir, "data"))
+	cmd := exec.Command(
+		filepath.Join(bundle, "clusterctl"),
+		"dev",
+		"--nodes",
+		"2",
+		"--data",
+		filepath.Join(dir, "data"),
+	)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out, err := cmd.StdoutPipe()
@@ -153,17 +162,30 @@ func asUser(t *testing.T, kubeconfig, dir, user string, groups ...string) string
 	return path
 }
 
-// set makes what apply makes for a cluster with `ingress { gateway_api = true, gateway_addresses = "load_balancer" }` and a pool.
+// set makes what apply makes for a cluster with `ingress { gateway_api = true, gateway_addresses = "load_balancer" }`
+// and a pool.
 func set(t *testing.T, c client.Client) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "kube-system", Name: name} }
 	list := []client.Object{
-		&corev1.ConfigMap{ObjectMeta: meta("load-balancer-pools"), Data: map[string]string{"outside": `{"addresses": ["` + outside + `"]}`}},
-		&corev1.Service{ObjectMeta: meta("kube-ingress"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "https", Port: 443}}}},
+		&corev1.ConfigMap{
+			ObjectMeta: meta("load-balancer-pools"),
+			Data:       map[string]string{"outside": `{"addresses": ["` + outside + `"]}`},
+		},
+		&corev1.Service{
+			ObjectMeta: meta("kube-ingress"),
+			Spec: corev1.ServiceSpec{
+				Ports: []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "https", Port: 443}},
+			},
+		},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "kube-ingress:gateway-addresses"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind,
 				Name: "system:kube-ingress"}},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kube-ingress:gateway-addresses"},
+			RoleRef: rbacv1.RoleRef{
+				APIGroup: rbacv1.GroupName,
+				Kind:     "ClusterRole",
+				Name:     "system:kube-ingress:gateway-addresses",
+			},
 		},
 	}
 	packed, err := os.ReadFile(os.Getenv("GATEWAY_DEFINITIONS"))
@@ -185,7 +207,13 @@ func set(t *testing.T, c client.Client) {
 			list = append(list, d)
 		}
 	}
-	list = append(list, &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "clusterctl.local/gateway"}})
+	list = append(
+		list,
+		&gatewayv1.GatewayClass{
+			ObjectMeta: metav1.ObjectMeta{Name: class},
+			Spec:       gatewayv1.GatewayClassSpec{ControllerName: "clusterctl.local/gateway"},
+		},
+	)
 	until := time.Now().Add(30 * time.Second)
 	for _, o := range list {
 		for {
@@ -223,7 +251,8 @@ func serveEchoes(t *testing.T, clients kubernetes.Interface) {
 		}
 	}
 	if _, err := f.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) }, DeleteFunc: func(o any) { handle(o, true) },
+		AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) },
+		DeleteFunc: func(o any) { handle(o, true) },
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 )
 
-// S32: Gateways, HTTPRoutes and ReferenceGrants as their specification has them, with all features that the GatewayClass claims.
+// S32: Gateways, HTTPRoutes and ReferenceGrants as their specification has them, with all features that the
+// GatewayClass claims.
 func TestConformance(t *testing.T) {
 	t.Setenv("KUBECONFIG", cluster(t))
 	options := conformance.DefaultOptions(t)
@@ -18,7 +19,8 @@ func TestConformance(t *testing.T) {
 	// Tests of ReferenceGrants that are there and that are missing name the same secret.
 	options.CleanupBaseResources, options.DisableParallelTests = false, true
 	options.Implementation = confv1.Implementation{
-		Organization: "clusterctl", Project: "clusterctl", URL: "https://clusterctl.local", Version: os.Getenv("CLUSTERCTL_VERSION"), Contact: []string{"clusterctl"},
+		Organization: "clusterctl", Project: "clusterctl", URL: "https://clusterctl.local",
+		Version: os.Getenv("CLUSTERCTL_VERSION"), Contact: []string{"clusterctl"},
 	}
 	options.ReportOutputPath = os.Getenv("CONFORMANCE_REPORT")
 	conformance.RunConformanceWithOptions(t, options)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/websocket"
 )
 
-// echo stands in for the suite's backends, whose image is nowhere to be had without its registry: one server for each pod, at the pod's
-// address, that answers with what it was asked, in the suite's words.
+// echo stands in for the suite's backends, whose image is nowhere to be had without its registry: one server for each
+// pod, at the pod's address, that answers with what it was asked, in the suite's words.
 type echo struct {
 	namespace, pod, ip string
 	servers            []*http.Server
@@ -102,7 +102,8 @@ func (e *echo) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(heard{
-		Path: r.RequestURI, Host: r.Host, Method: r.Method, Proto: r.Proto, Headers: r.Header, HTTPPort: "3000", Namespace: e.namespace, Pod: e.pod,
+		Path: r.RequestURI, Host: r.Host, Method: r.Method, Proto: r.Proto, Headers: r.Header, HTTPPort: "3000",
+		Namespace: e.namespace, Pod: e.pod,
 	})
 }
 

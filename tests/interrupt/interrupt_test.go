@@ -63,7 +63,16 @@ func TestTheNextApplyConvergesWhereverOneWasInterrupted(t *testing.T) {
 		}
 		start := time.Now()
 		w.converge(op)
-		fmt.Printf("%d/%d %s, %s at line %d (hit %t): converged in %.1f s\n", done, *points, op.name, fault.name, at, hit, time.Since(start).Seconds())
+		fmt.Printf(
+			"%d/%d %s, %s at line %d (hit %t): converged in %.1f s\n",
+			done,
+			*points,
+			op.name,
+			fault.name,
+			at,
+			hit,
+			time.Since(start).Seconds(),
+		)
 		w.verify()
 	}
 }
@@ -71,8 +80,11 @@ func TestTheNextApplyConvergesWhereverOneWasInterrupted(t *testing.T) {
 func up(t *testing.T) *world {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("interrupt-%d", os.Getpid()), Log: os.Stderr, Disk: diskSize,
-		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"}})
+	c, err := cluster.New(
+		ctx,
+		cluster.Options{Name: fmt.Sprintf("interrupt-%d", os.Getpid()), Log: os.Stderr, Disk: diskSize,
+			Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +93,12 @@ func up(t *testing.T) *world {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})
-	w := &world{Cluster: c, t: t, rand: rand.New(rand.NewPCG(*seed, 0)), lines: map[string]int{"create": 150, "change": 12, "remove": 20, "add": 60, "destroy": 40}}
+	w := &world{
+		Cluster: c,
+		t:       t,
+		rand:    rand.New(rand.NewPCG(*seed, 0)),
+		lines:   map[string]int{"create": 150, "change": 12, "remove": 20, "add": 60, "destroy": 40},
+	}
 	if err := os.MkdirAll(filepath.Join(c.Folder, "images"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +168,13 @@ func (w *world) converge(op operation) {
 	}
 	plan, err := w.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 	if err != nil || !strings.Contains(string(plan), "No changes") {
-		w.t.Fatalf("a plan after %s says something else than No changes: %v\n%s\nthe apply before:\n%s", op.name, err, plan, out)
+		w.t.Fatalf(
+			"a plan after %s says something else than No changes: %v\n%s\nthe apply before:\n%s",
+			op.name,
+			err,
+			plan,
+			out,
+		)
 	}
 	kubeconfig, err := cluster.Output(w.Ctl(ctx, "kubeconfig"))
 	if err != nil {

@@ -74,7 +74,9 @@ func (w *world) verify() {
 		}
 	}
 	w.nodes(ctx, nodes)
-	maps, err := cluster.Output(w.Kube(ctx, "get", "configmap", "-n", "shop", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o", "name"))
+	maps, err := cluster.Output(
+		w.Kube(ctx, "get", "configmap", "-n", "shop", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o", "name"),
+	)
 	if err != nil || strings.Count(maps, "turn-") != 1 {
 		w.t.Errorf("config maps %q, %v: want the one that is declared", maps, err)
 	}
@@ -109,7 +111,8 @@ func (w *world) nodes(ctx context.Context, want []string) {
 // clean holds that nothing of the cluster is on a machine.
 func (w *world) clean(ctx context.Context, name string) {
 	w.t.Helper()
-	left, err := w.Lab.Machine(name).Run(ctx, `ls -d /etc/kubernetes /usr/local/lib/clusterctl /usr/local/bin/kubelet /etc/systemd/system/kube* /etc/systemd/system/etcd.service /etc/systemd/system/containerd.service /var/lib/kubelet/* /var/lib/etcd/* /var/lib/containerd/* 2>/dev/null
+	left, err := w.Lab.Machine(name).
+		Run(ctx, `ls -d /etc/kubernetes /usr/local/lib/clusterctl /usr/local/bin/kubelet /etc/systemd/system/kube* /etc/systemd/system/etcd.service /etc/systemd/system/containerd.service /var/lib/kubelet/* /var/lib/etcd/* /var/lib/containerd/* 2>/dev/null
 ps -eo comm | grep -E '^(kube|etcd|containerd|runc)'; grep -E ' (/var/lib/kubelet|/run/containerd)' /proc/mounts; true`)
 	if err != nil || strings.TrimSpace(left) != "" {
 		w.t.Errorf("%s is not clean: %v\n%s", name, err, left)

@@ -16,7 +16,10 @@ const Here, Numbers = 4, 8
 
 // Outside are addresses of nobody in the cluster.
 var Outside = []netip.Addr{
-	netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2"),
+	netip.MustParseAddr(
+		"192.0.2.1",
+	), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1"),
+	netip.MustParseAddr("2001:db8::2"),
 }
 
 // Networks are those of the pods of the machine.
@@ -24,7 +27,11 @@ var Networks = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustPa
 
 // DrawCluster draws namespaces, without pods and policies.
 func DrawCluster(t *rapid.T) *Cluster {
-	return &Cluster{Namespaces: map[string]map[string]string{"a": drawLabels(t), "b": drawLabels(t)}, Pods: map[string]*Pod{}, Policies: map[string]*networkingv1.NetworkPolicy{}}
+	return &Cluster{
+		Namespaces: map[string]map[string]string{"a": drawLabels(t), "b": drawLabels(t)},
+		Pods:       map[string]*Pod{},
+		Policies:   map[string]*networkingv1.NetworkPolicy{},
+	}
 }
 
 func drawLabels(t *rapid.T) map[string]string {
@@ -44,7 +51,9 @@ func drawSelector(t *rapid.T) *metav1.LabelSelector {
 	}
 	if rapid.IntRange(0, 3).Draw(t, "by expression") == 0 {
 		e := metav1.LabelSelectorRequirement{Key: rapid.SampledFrom([]string{"app", "tier"}).Draw(t, "key"),
-			Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist"}).Draw(t, "operator")}
+			Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist"}).
+				Draw(t, "operator"),
+		}
 		if e.Operator == "In" || e.Operator == "NotIn" {
 			e.Values = rapid.SampledFrom([][]string{{"x"}, {"y"}, {"x", "y"}}).Draw(t, "values")
 		}
@@ -54,9 +63,18 @@ func drawSelector(t *rapid.T) *metav1.LabelSelector {
 }
 
 var drawnBlocks = []networkingv1.IPBlock{
-	{CIDR: "0.0.0.0/0"}, {CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8"}}, {CIDR: "10.1.0.0/16", Except: []string{"10.1.0.2/31", "10.1.0.0/29"}},
-	{CIDR: "10.1.0.2/31"}, {CIDR: "10.1.0.4/30"}, {CIDR: "10.2.0.0/16"}, {CIDR: "192.0.2.0/25", Except: []string{"192.0.2.1/32"}}, {CIDR: "192.0.2.1/32"},
-	{CIDR: "::/0"}, {CIDR: "::/0", Except: []string{"fd00:1::/64", "2001:db8::1/128"}}, {CIDR: "fd00:1::/64"}, {CIDR: "fd00:1::2/127"}, {CIDR: "255.255.255.255/32"},
+	{
+		CIDR: "0.0.0.0/0",
+	}, {CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8"}},
+	{CIDR: "10.1.0.0/16", Except: []string{"10.1.0.2/31", "10.1.0.0/29"}},
+	{
+		CIDR: "10.1.0.2/31",
+	}, {CIDR: "10.1.0.4/30"}, {CIDR: "10.2.0.0/16"}, {CIDR: "192.0.2.0/25", Except: []string{"192.0.2.1/32"}},
+	{CIDR: "192.0.2.1/32"},
+	{
+		CIDR: "::/0",
+	}, {CIDR: "::/0", Except: []string{"fd00:1::/64", "2001:db8::1/128"}}, {CIDR: "fd00:1::/64"},
+	{CIDR: "fd00:1::2/127"}, {CIDR: "255.255.255.255/32"},
 }
 
 func drawPeers(t *rapid.T) (list []networkingv1.NetworkPolicyPeer) {
@@ -107,12 +125,20 @@ func drawPorts(t *rapid.T) (list []networkingv1.NetworkPolicyPort) {
 func DrawPolicy(t *rapid.T, namespace, name string) *networkingv1.NetworkPolicy {
 	p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	p.Spec.PodSelector = *drawSelector(t)
-	p.Spec.PolicyTypes = rapid.SampledFrom([][]networkingv1.PolicyType{nil, {"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}).Draw(t, "types")
+	p.Spec.PolicyTypes = rapid.SampledFrom([][]networkingv1.PolicyType{nil, {"Ingress"}, {"Egress"},
+		{"Ingress", "Egress"}}).
+		Draw(t, "types")
 	for range rapid.IntRange(0, 2).Draw(t, "ingress rules") {
-		p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: drawPeers(t), Ports: drawPorts(t)})
+		p.Spec.Ingress = append(
+			p.Spec.Ingress,
+			networkingv1.NetworkPolicyIngressRule{From: drawPeers(t), Ports: drawPorts(t)},
+		)
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "egress rules") {
-		p.Spec.Egress = append(p.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: drawPeers(t), Ports: drawPorts(t)})
+		p.Spec.Egress = append(
+			p.Spec.Egress,
+			networkingv1.NetworkPolicyEgressRule{To: drawPeers(t), Ports: drawPorts(t)},
+		)
 	}
 	return p
 }
@@ -120,15 +146,27 @@ func DrawPolicy(t *rapid.T, namespace, name string) *networkingv1.NetworkPolicy 
 // DrawPod draws a pod whose number says which addresses it has, so that no two have the same.
 func DrawPod(t *rapid.T, number int) *Pod {
 	m := &Pod{Here: number < Here}
-	m.Name, m.Namespace, m.Labels = fmt.Sprint("p", number), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "namespace"), drawLabels(t)
+	m.Name, m.Namespace, m.Labels = fmt.Sprint(
+		"p",
+		number,
+	), rapid.SampledFrom([]string{"a", "b"}).
+		Draw(t, "namespace"),
+		drawLabels(
+			t,
+		)
 	four, six := "10.2.0.%d", "fd00:2::%d"
 	if m.Here {
 		four, six = "10.1.0.%d", "fd00:1::%d"
 	}
-	m.Addresses = []netip.Addr{netip.MustParseAddr(fmt.Sprintf(four, number+1)), netip.MustParseAddr(fmt.Sprintf(six, number+1))}
+	m.Addresses = []netip.Addr{
+		netip.MustParseAddr(fmt.Sprintf(four, number+1)),
+		netip.MustParseAddr(fmt.Sprintf(six, number+1)),
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "named ports") {
 		m.Ports = append(m.Ports, Port{rapid.SampledFrom([]string{"web", "dns"}).Draw(t, "name"),
-			rapid.SampledFrom([]uint8{6, 17, 132}).Draw(t, "protocol"), rapid.SampledFrom([]uint16{53, 80, 8080}).Draw(t, "number")})
+			rapid.SampledFrom([]uint8{6, 17, 132}).
+				Draw(t, "protocol"),
+			rapid.SampledFrom([]uint16{53, 80, 8080}).Draw(t, "number")})
 	}
 	return m
 }

@@ -1,5 +1,6 @@
-// Package isolation reads network policies plainly: slowly, sentence by sentence of their specification, for tests to hold against it what rules
-// decide. It draws clusters, and says of every packet whether it may pass. How rules are made it does not know.
+// Package isolation reads network policies plainly: slowly, sentence by sentence of their specification, for tests to
+// hold against it what rules decide. It draws clusters, and says of every packet whether it may pass. How rules are
+// made it does not know.
 package isolation
 
 import (
@@ -197,7 +198,10 @@ func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 }
 
 // Publish tells of the slices of the groups that are needed, as the controller would: one for each pod.
-func (c *Cluster) Publish(needed map[string]bool, tell func(group, slice string, addresses []netip.Addr, ports []Port)) {
+func (c *Cluster) Publish(
+	needed map[string]bool,
+	tell func(group, slice string, addresses []netip.Addr, ports []Port),
+) {
 	for _, p := range c.Policies {
 		for _, g := range peers.Of(p) {
 			if !needed[g.Name()] {

@@ -53,15 +53,22 @@ func serve(ctx context.Context, listen, dir string) error {
 		return err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.ParseIP(host)}, NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(
+			1,
+		), IPAddresses: []net.IP{net.ParseIP(host)}, NotBefore: time.Now().Add(-time.Minute),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return fmt.Errorf("make a certificate: %w", err)
 	}
 	url := "https://" + listen
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	tlsConfig := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+	}
 	if err := write(dir, url, key, der); err != nil {
 		return err
 	}
@@ -79,8 +86,18 @@ func handler(url string, key *ecdsa.PrivateKey) http.Handler {
 			_ = json.NewEncoder(w).Encode(what) // who has gone needs no answer
 		}
 	}
-	mux.HandleFunc("/.well-known/openid-configuration", answer(map[string]any{"issuer": url, "jwks_uri": url + "/keys"}))
-	mux.HandleFunc("/keys", answer(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}}}))
+	mux.HandleFunc(
+		"/.well-known/openid-configuration",
+		answer(map[string]any{"issuer": url, "jwks_uri": url + "/keys"}),
+	)
+	mux.HandleFunc(
+		"/keys",
+		answer(
+			jose.JSONWebKeySet{
+				Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}},
+			},
+		),
+	)
 	return mux
 }
 
@@ -98,15 +115,24 @@ jwt:
 `
 
 func write(dir, url string, key *ecdsa.PrivateKey, der []byte) error {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}}, nil)
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}},
+		nil,
+	)
 	if err != nil {
 		return err
 	}
-	token, err := jwt.Signed(signer).Claims(map[string]any{"iss": url, "aud": "cluster", "sub": "ann", "groups": []string{"devs"}, "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
+	token, err := jwt.Signed(signer).
+		Claims(map[string]any{"iss": url, "aud": "cluster", "sub": "ann", "groups": []string{"devs"},
+			"exp": time.Now().Add(time.Hour).Unix()}).
+		Serialize()
 	if err != nil {
 		return err
 	}
 	ca := strings.TrimSpace(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	text := fmt.Sprintf(configuration, url, strings.ReplaceAll(ca, "\n", "\n      "))
-	return errors.Join(os.WriteFile(filepath.Join(dir, "authentication.yaml"), []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600))
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "authentication.yaml"), []byte(text), 0o600),
+		os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600),
+	)
 }

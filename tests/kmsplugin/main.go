@@ -1,5 +1,5 @@
-// Command kmsplugin is a KMS plugin for clusters of tests. The name of its key is in a file: who writes another there has
-// rotated the key.
+// Command kmsplugin is a KMS plugin for clusters of tests. The name of its key is in a file: who writes another there
+// has rotated the key.
 package main
 
 import (

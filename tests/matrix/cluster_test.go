@@ -47,7 +47,9 @@ var apart = place{b: "10.99.1.22", pool: `
 
 // declared is a control plane and two nodes, with addresses of both families.
 func (p place) declared(mode string) string {
-	return strings.NewReplacer("@GATEWAYS@", map[bool]string{false: "machines", true: "load_balancer"}[p.gateways], "@MODE@", mode, "@POOL@", p.pool, "@B@", p.b, "@B6@", machines.Second(p.b)).Replace(`
+	return strings.NewReplacer("@GATEWAYS@", map[bool]string{false: "machines", true: "load_balancer"}[p.gateways],
+		"@MODE@", mode, "@POOL@", p.pool, "@B@", p.b, "@B6@", machines.Second(p.b)).
+		Replace(`
 cluster "matrix" {
   pod_cidrs     = ["10.244.0.0/16", "fd00:244::/48"]
   service_cidrs = ["10.96.0.0/16", "fd00:96::/112"]
@@ -94,7 +96,19 @@ type service struct {
 
 func services() (list []service) {
 	add := func(s service) {
-		s.Set, s.Type, s.Policy, s.Affinity = or(s.Set, "plain"), or(s.Type, "LoadBalancer"), or(s.Policy, "Cluster"), or(s.Affinity, "None")
+		s.Set, s.Type, s.Policy, s.Affinity = or(
+			s.Set,
+			"plain",
+		), or(
+			s.Type,
+			"LoadBalancer",
+		), or(
+			s.Policy,
+			"Cluster",
+		), or(
+			s.Affinity,
+			"None",
+		)
 		s.External = or(s.External, "Cluster")
 		if s.Type == "LoadBalancer" && len(s.Ranges) == 0 {
 			s.IPs = []string{fmt.Sprintf("192.0.2.%d", len(list)+1), fmt.Sprintf("2001:db8::%d", len(list)+1)}
@@ -146,7 +160,8 @@ func objects(t *testing.T, image string, outside []string) string {
 	certificate, key := certificate(t, "*.tls.example", "*.gate.example")
 	var out bytes.Buffer
 	if err := template.Must(template.New("").Parse(manifest)).Execute(&out, map[string]any{
-		"Image": image, "Services": services(), "Routed": routed, "Outside": blocks, "Certificate": certificate, "Key": key,
+		"Image": image, "Services": services(), "Routed": routed, "Outside": blocks, "Certificate": certificate,
+		"Key":  key,
 		"Sets": []string{"plain", "guarded", "narrow", "blocked"}, "Clients": []string{"pod", "friend", "muted"},
 		"Places": map[string]string{"here": "node-a", "there": "node-b"},
 	}); err != nil {

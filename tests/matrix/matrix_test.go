@@ -1,5 +1,6 @@
-// Package matrix sends real packets every way that there is into and through a cluster of real machines, and holds what comes of each against
-// what is documented: rows_test.go is the table. It is walked in each mode of the proxy, which is changed on the cluster that runs.
+// Package matrix sends real packets every way that there is into and through a cluster of real machines, and holds what
+// comes of each against what is documented: rows_test.go is the table. It is walked in each mode of the proxy, which is
+// changed on the cluster that runs.
 package matrix
 
 import (
@@ -58,11 +59,13 @@ func (w *world) modes(t *testing.T, list []string) {
 	}
 }
 
-// TestARouterIsBetweenMachinesAndToldOfAddressesS22S29 has pods' packets wrapped on their way between machines, and load balancers' addresses told by BGP.
+// TestARouterIsBetweenMachinesAndToldOfAddressesS22S29 has pods' packets wrapped on their way between machines, and
+// load balancers' addresses told by BGP.
 func TestARouterIsBetweenMachinesAndToldOfAddressesS22S29(t *testing.T) {
 	list := strings.Split(*modes, ",")
 	w := up(t, apart, list[0])
-	wrapped, err := w.Lab.Machine("a").Run(t.Context(), "ip -o -4 route show dev kube-vxlan; ip -o -6 route show dev kube-vxlan")
+	wrapped, err := w.Lab.Machine("a").
+		Run(t.Context(), "ip -o -4 route show dev kube-vxlan; ip -o -6 route show dev kube-vxlan")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +106,15 @@ func (w *world) questions() (list []question) {
 					a.Names = w.names
 				}
 				a.To, a.Host = w.target(r, protocol, family)
-				a.ID = fmt.Sprintf("from %s to %s %s (%s) by %s over IPv%d", r.from, r.to, r.service, a.To, protocol, family)
+				a.ID = fmt.Sprintf(
+					"from %s to %s %s (%s) by %s over IPv%d",
+					r.from,
+					r.to,
+					r.service,
+					a.To,
+					protocol,
+					family,
+				)
 				list = append(list, question{r, a})
 			}
 		}
@@ -130,12 +141,17 @@ func (r row) servers() string {
 	return prefix + place
 }
 
-// firstPorts has clients of each mode send from ports of their own. The kernel knows a flow of UDP for some time after its last packet and has it
-// stay with its endpoint over a change of the mode: one who had the port of a client before would be led where that one was.
-var firstPorts = map[string]int{"nftables": 33000, "iptables": 33000 + walk.PortsOfAsk, "userspace": 33000 + 2*walk.PortsOfAsk}
+// firstPorts has clients of each mode send from ports of their own. The kernel knows a flow of UDP for some time after
+// its last packet and has it stay with its endpoint over a change of the mode: one who had the port of a client before
+// would be led where that one was.
+var firstPorts = map[string]int{
+	"nftables":  33000,
+	"iptables":  33000 + walk.PortsOfAsk,
+	"userspace": 33000 + 2*walk.PortsOfAsk,
+}
 
-// walk has all clients ask until all is as it should be, since endpoints, names and addresses take a moment to be there; then once more, which
-// has to go well.
+// walk has all clients ask until all is as it should be, since endpoints, names and addresses take a moment to be
+// there; then once more, which has to go well.
 func (w *world) walk(t *testing.T, mode string) {
 	began := time.Now()
 	all := w.questions()
@@ -145,10 +161,14 @@ func (w *world) walk(t *testing.T, mode string) {
 	left := all
 	for end := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(end); {
 		answers := w.ask(t, left)
-		left = slices.DeleteFunc(slices.Clone(left), func(q question) bool { return q.wrong(mode, answers[q.ID], w.own(q)) == "" })
+		left = slices.DeleteFunc(
+			slices.Clone(left),
+			func(q question) bool { return q.wrong(mode, answers[q.ID], w.own(q)) == "" },
+		)
 	}
 	t.Logf("%d rows come to rest after %s", len(all), time.Since(began).Round(time.Second))
-	// The machine that is best for an address takes it over from another that has it once it has been the best for a while: no time to ask.
+	// The machine that is best for an address takes it over from another that has it once it has been the best for a
+	// while: no time to ask.
 	var answers map[string]walk.Answer
 	for end := time.Now().Add(2 * time.Minute); ; {
 		before := w.holders(t)
@@ -158,9 +178,19 @@ func (w *world) walk(t *testing.T, mode string) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("load balancers' addresses go from machine to machine without end; the leases' holders were\n%sand are\n%s", before, after)
+			t.Fatalf(
+				"load balancers' addresses go from machine to machine without end; the leases' holders were\n%sand "+
+					"are\n%s",
+				before,
+				after,
+			)
 		}
-		t.Logf("load balancers' addresses have moved meanwhile, all is asked once more; the leases' holders were\n%sand are\n%s", before, after)
+		t.Logf(
+			"load balancers' addresses have moved meanwhile, all is asked once more; the leases' holders were\n%sand "+
+				"are\n%s",
+			before,
+			after,
+		)
 	}
 	told := 0
 	for _, q := range all {
@@ -216,11 +246,14 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 		return ""
 	}
 	servers, any := strings.CutPrefix(q.servers(), "one of ")
-	if some := strings.Fields(servers); any && (len(a.Servers) != 1 || !slices.Contains(some, a.Servers[0])) || !any && !slices.Equal(a.Servers, some) {
+	if some := strings.Fields(servers); any && (len(a.Servers) != 1 || !slices.Contains(some, a.Servers[0])) ||
+		!any && !slices.Equal(a.Servers, some) {
 		return fmt.Sprintf("answered by %s, want %s", a.Servers, q.servers())
 	}
 	if want == q.want { // who comes in against the row has no address to keep
-		kept := q.kept && (!relayed || q.from == "node" && q.to != "FarNodePort") // the proxy of the client's own machine has its address
+		kept := q.kept &&
+			// the proxy of the client's own machine has its address
+			(!relayed || q.from == "node" && q.to != "FarNodePort")
 		for _, seen := range a.Clients {
 			if slices.Contains(own, seen) != kept {
 				return fmt.Sprintf("seen as %s, its own address is kept: want %t", seen, kept)

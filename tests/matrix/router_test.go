@@ -10,7 +10,8 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// birdConfig is a router between machines that takes from them where addresses are, and leads to them by all routes at once.
+// birdConfig is a router between machines that takes from them where addresses are, and leads to them by all routes at
+// once.
 const birdConfig = `
 router id 10.99.0.1;
 protocol device {}
@@ -34,7 +35,17 @@ func startRouter(t *testing.T, w *world) {
 	if err := os.WriteFile(file("bird.conf"), []byte(birdConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := w.Lab.Command(t.Context(), "bird", "-f", "-c", file("bird.conf"), "-s", file("bird.ctl"), "-P", file("bird.pid"))
+	cmd := w.Lab.Command(
+		t.Context(),
+		"bird",
+		"-f",
+		"-c",
+		file("bird.conf"),
+		"-s",
+		file("bird.ctl"),
+		"-P",
+		file("bird.pid"),
+	)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start BIRD: %v", err)

@@ -8,14 +8,18 @@ import (
 
 // row is what the documentation demands of one way of packets. A field that has several words stands for several rows.
 type row struct {
-	from    string // pod, friend, muted and endpoint are pods on machine a, of which endpoint is the server here; node is machine a; outside is none of the cluster
+	// pod, friend, muted and endpoint are pods on machine a, of which endpoint is the server here; node is machine a;
+	// outside is none of the cluster
+	from    string
 	to      string // the kind of address, of ways
 	service string // or, for Pod and HostPort, the server
 	by      string // protocols; empty is all that the kind of address has
 	want    string // of walk's outcomes
 	answers string // which servers answer, each of them and no other; "one of " before them is any of them
 	kept    bool   // whether the server sees the client's own address
-	relayed string // what comes of TCP and UDP in the mode userspace, where that differs: there the proxy is the client that policies see
+	// what comes of TCP and UDP in the mode userspace, where that differs: there the proxy is the client that policies
+	// see
+	relayed string
 	why     string // what is documented
 }
 
@@ -31,8 +35,8 @@ const (
 // either is an outcome that depends on which machine has an address.
 const either = reached + " or " + dropped
 
-// Services are called by their traffic policies, internal and external, and where their endpoints are, as machine a sees it: cluster-here,
-// local-there. Those of servers that network policies are about are called by these:
+// Services are called by their traffic policies, internal and external, and where their endpoints are, as machine a
+// sees it: cluster-here, local-there. Those of servers that network policies are about are called by these:
 //
 //	guarded   lets in pods with the label role=friend
 //	narrow    lets in the port of TCP that is called who
@@ -83,8 +87,15 @@ var rows = []row{
 		why: "any machine leads to any endpoint, and has the answer come back by itself"},
 	{from: "pod", to: "FarNodePort", service: "local-there local-both", want: reached, answers: "there",
 		why: "a pod's packets leave its machine under the machine's address"},
-	{from: "node outside", to: "FarNodePort", service: "local-there local-both", want: reached, answers: "there", kept: true,
-		why: "externalTrafficPolicy: Local uses the machine's own endpoints and keeps the client's address"},
+	{
+		from:    "node outside",
+		to:      "FarNodePort",
+		service: "local-there local-both",
+		want:    reached,
+		answers: "there",
+		kept:    true,
+		why:     "externalTrafficPolicy: Local uses the machine's own endpoints and keeps the client's address",
+	},
 	{from: "pod node outside", to: "FarNodePort", service: "local-here", want: dropped,
 		why: "externalTrafficPolicy: Local does not leave the machine"},
 
@@ -99,8 +110,15 @@ var rows = []row{
 		why: "to pods externalTrafficPolicy: Local is no matter: they are inside of the cluster"},
 	{from: "outside", to: "LoadBalancer", service: "local-here local-there", want: reached, kept: true,
 		why: "a machine with an endpoint has the address, and the client's is kept"},
-	{from: "outside", to: "LoadBalancer", service: "local-both", want: reached, answers: "one of here there", kept: true,
-		why: "one machine at a time has the address, and leads to its own endpoints"},
+	{
+		from:    "outside",
+		to:      "LoadBalancer",
+		service: "local-both",
+		want:    reached,
+		answers: "one of here there",
+		kept:    true,
+		why:     "one machine at a time has the address, and leads to its own endpoints",
+	},
 	{from: "pod node outside", to: "LoadBalancer", service: "cluster-none", want: refused,
 		why: "a service without endpoints refuses"},
 	{from: "outside", to: "LoadBalancer", service: "local-none", want: noWay + " or " + dropped,
@@ -152,8 +170,20 @@ var rows = []row{
 
 	{from: "node outside", to: "OwnGateway", service: plain, want: reached, kept: true,
 		why: "an address of a Gateway's own leads to a machine's proxy, which says who the client is"},
-	{from: "outside", to: "OwnGateway", service: "cluster-none", want: "status 503", why: "backends without endpoints are answered for with 503"},
-	{from: "outside", to: "OwnGateway", service: "nobody", want: "status 404", why: "no rule names the host, and there is no default backend"},
+	{
+		from:    "outside",
+		to:      "OwnGateway",
+		service: "cluster-none",
+		want:    "status 503",
+		why:     "backends without endpoints are answered for with 503",
+	},
+	{
+		from:    "outside",
+		to:      "OwnGateway",
+		service: "nobody",
+		want:    "status 404",
+		why:     "no rule names the host, and there is no default backend",
+	},
 
 	// Network policies that let in: who is meant, by label, port and address.
 	{from: "friend", to: "Pod", service: "guarded-here guarded-there", want: reached, kept: true,
@@ -206,7 +236,13 @@ var rows = []row{
 		why: "egress: to a podSelector that means the server"},
 	{from: "muted", to: inside, service: "cluster-there", want: reached, kept: true,
 		why: "egress: to a podSelector that means the server, whatever service leads there"},
-	{from: "muted", to: "FarNodePort", service: "cluster-there", want: dropped, why: "egress: another machine is no pod"},
+	{
+		from:    "muted",
+		to:      "FarNodePort",
+		service: "cluster-there",
+		want:    dropped,
+		why:     "egress: another machine is no pod",
+	},
 }
 
 // expand writes out rows that stand for several, but for protocols.

@@ -102,7 +102,10 @@ func (w *world) target(r row, protocol string, family int) (to, host string) {
 }
 
 func nodePort(s corev1.Service, protocol string) int {
-	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 80 && string(p.Protocol) == protocol })
+	i := slices.IndexFunc(
+		s.Spec.Ports,
+		func(p corev1.ServicePort) bool { return p.Port == 80 && string(p.Protocol) == protocol },
+	)
 	if i < 0 {
 		return 0
 	}
@@ -116,7 +119,8 @@ func balanced(s corev1.Service) (list []string) {
 	return list
 }
 
-// gateway is the address that a machine has for its own pods: the first one of their network, as the one of a pod tells.
+// gateway is the address that a machine has for its own pods: the first one of their network, as the one of a pod
+// tells.
 func gateway(pod string) string {
 	ip := netip.MustParseAddr(pod)
 	bits := 24
@@ -157,12 +161,14 @@ func (w *world) fill(t *testing.T) {
 	}
 	// Refusals are messages of which a kernel sends some in a second.
 	for _, machine := range []string{"a", "b"} {
-		if _, err := w.Lab.Machine(machine).Run(ctx, "sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0"); err != nil {
+		if _, err := w.Lab.Machine(machine).Run(ctx, "sysctl -qw net.ipv4.icmp_ratelimit=0 "+
+			"net.ipv6.icmp.ratelimit=0"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// External addresses are led to machine a.
-	for _, words := range []string{"route add 192.0.2.0/24 via 10.99.0.21", "-6 route add 2001:db8::/64 via fd00:99::21"} {
+	for _, words := range []string{"route add 192.0.2.0/24 via 10.99.0.21", "-6 route add 2001:db8::/64 via " +
+		"fd00:99::21"} {
 		if _, err := cluster.Output(w.Lab.Command(ctx, "ip", strings.Fields(words)...)); err != nil {
 			t.Fatal(err)
 		}
@@ -196,14 +202,18 @@ func (w *world) learn(ctx context.Context) error {
 	for _, p := range pods.Items {
 		w.pods[p.Name] = p
 	}
-	gates, err := cluster.Output(w.Kube(ctx, "get", "gateway", "-n", "matrix", "gate", "-o", "jsonpath={.status.addresses[*].value}"))
+	gates, err := cluster.Output(
+		w.Kube(ctx, "get", "gateway", "-n", "matrix", "gate", "-o", "jsonpath={.status.addresses[*].value}"),
+	)
 	if err != nil {
 		return err
 	}
 	if w.gates = strings.Fields(gates); len(w.gates) < 2 {
 		return fmt.Errorf("the Gateway has the addresses %v", w.gates)
 	}
-	names, err := cluster.Output(w.Kube(ctx, "get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"))
+	names, err := cluster.Output(
+		w.Kube(ctx, "get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"),
+	)
 	w.names = net.JoinHostPort(names, "53")
 	return err
 }

@@ -54,8 +54,8 @@ func (s *Stack) Inside(do func() error) error {
 	})
 }
 
-// onThread does something on a thread that ends with it. The process's first thread is none: it never ends, and what /proc/self tells of
-// networks is what that one sees.
+// onThread does something on a thread that ends with it. The process's first thread is none: it never ends, and what
+// /proc/self tells of networks is what that one sees.
 func onThread(do func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -22,7 +22,8 @@ func TestMemoryHogIsKilledAndItsNeighbourLivesS25(t *testing.T) {
 		p.Spec.Containers[0].Resources.Limits = limit
 	}))
 	n.until("the hog's end", func() bool { p := n.pod("hog"); return p != nil && p.Status.Phase == corev1.PodFailed })
-	if s := n.pod("hog").Status.ContainerStatuses[0].State.Terminated; s == nil || s.Reason != "OOMKilled" || s.ExitCode != 137 {
+	if s := n.pod("hog").Status.ContainerStatuses[0].State.Terminated; s == nil || s.Reason != "OOMKilled" ||
+		s.ExitCode != 137 {
 		t.Errorf("the hog: %+v", s)
 	}
 	n.until("the neighbour", func() bool { return ready(n.pod("neighbour")) })
@@ -35,19 +36,38 @@ func TestSecurityAndNamespacesAreAsAskedS23S24(t *testing.T) {
 	n := start(t)
 	yes, user, group := true, int64(1234), int64(2345)
 	n.create(n.shell("locked", "id -u; id -g; touch /x 2>&1; sleep 1000", func(p *corev1.Pod) {
-		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: &user, RunAsGroup: &group, RunAsNonRoot: &yes, ReadOnlyRootFilesystem: &yes,
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+			RunAsUser:              &user,
+			RunAsGroup:             &group,
+			RunAsNonRoot:           &yes,
+			ReadOnlyRootFilesystem: &yes,
+			SeccompProfile:         &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		}
 	}))
-	n.create(n.shell("host", "ip addr show lo; hostname; cat /etc/resolv.conf; sleep 1000", func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
+	n.create(
+		n.shell(
+			"host",
+			"ip addr show lo; hostname; cat /etc/resolv.conf; sleep 1000",
+			func(p *corev1.Pod) { p.Spec.HostNetwork = true },
+		),
+	)
 	n.create(n.shell("shared", "sleep 1234", func(p *corev1.Pod) {
 		p.Spec.ShareProcessNamespace = &yes
 		other := p.Spec.Containers[0]
-		other.Name, other.Command = "other", []string{"sh", "-c", "sleep 1; ps; wget -q -O - http://127.0.0.1:9/ 2>&1; sleep 1000"}
+		other.Name, other.Command = "other", []string{
+			"sh",
+			"-c",
+			"sleep 1; ps; wget -q -O - http://127.0.0.1:9/ 2>&1; sleep 1000",
+		}
 		p.Spec.Containers = append(p.Spec.Containers, other)
 	}))
 	n.until("the pods", func() bool { return ready(n.pod("locked")) && ready(n.pod("host")) && ready(n.pod("shared")) })
-	n.until("the locked pod's log", func() bool { return strings.Count(n.logOf("locked", corev1.PodLogOptions{}), "\n") >= 3 })
-	if got := n.logOf("locked", corev1.PodLogOptions{}); !strings.HasPrefix(got, "1234\n2345\n") || !strings.Contains(got, "Read-only file system") {
+	n.until(
+		"the locked pod's log",
+		func() bool { return strings.Count(n.logOf("locked", corev1.PodLogOptions{}), "\n") >= 3 },
+	)
+	if got := n.logOf("locked", corev1.PodLogOptions{}); !strings.HasPrefix(got, "1234\n2345\n") ||
+		!strings.Contains(got, "Read-only file system") {
 		t.Errorf("locked: %s", got)
 	}
 	if p := n.pod("host"); p.Status.PodIP != "127.0.0.1" {
@@ -61,13 +81,23 @@ func TestSecurityAndNamespacesAreAsAskedS23S24(t *testing.T) {
 func TestDeletionIsGracefulS23(t *testing.T) {
 	n := start(t)
 	grace := int64(10)
-	n.create(n.shell("polite", "trap 'echo stopping; exit 0' TERM; echo up; while true; do sleep 0.1; done", func(p *corev1.Pod) {
-		p.Spec.TerminationGracePeriodSeconds = &grace
-		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
-			PreStop:   &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo before >/proc/1/fd/1"}}},
-			PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo after start >/proc/1/fd/1"}}},
-		}
-	}))
+	n.create(
+		n.shell(
+			"polite",
+			"trap 'echo stopping; exit 0' TERM; echo up; while true; do sleep 0.1; done",
+			func(p *corev1.Pod) {
+				p.Spec.TerminationGracePeriodSeconds = &grace
+				p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+					PreStop: &corev1.LifecycleHandler{
+						Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo before >/proc/1/fd/1"}},
+					},
+					PostStart: &corev1.LifecycleHandler{
+						Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo after start >/proc/1/fd/1"}},
+					},
+				}
+			},
+		),
+	)
 	n.until("the pod", func() bool { return ready(n.pod("polite")) })
 	logs := ""
 	n.delete("polite")
@@ -103,22 +133,38 @@ func TestUsageIsReportedS23S33(t *testing.T) {
 	n.create(n.shell("busy", "while true; do :; done", nil))
 	n.until("the pod", func() bool { return ready(n.pod("busy")) })
 	n.until("its use of CPU", func() bool {
-		data, err := n.admin.CoreV1().RESTClient().Get().Resource("nodes").Name(fmt.Sprintf("%s:10250", nodeName)).SubResource("proxy", "metrics", "resource").DoRaw(t.Context())
-		return err == nil && strings.Contains(string(data), `container_cpu_usage_seconds_total{container="main",namespace="default",pod="busy"}`)
+		data, err := n.admin.CoreV1().
+			RESTClient().
+			Get().
+			Resource("nodes").
+			Name(fmt.Sprintf("%s:10250", nodeName)).
+			SubResource("proxy", "metrics", "resource").
+			DoRaw(t.Context())
+		return err == nil &&
+			strings.Contains(
+				string(data),
+				`container_cpu_usage_seconds_total{container="main",namespace="default",pod="busy"}`,
+			)
 	})
 }
 
 func TestPodIsResizedInPlaceS23(t *testing.T) {
 	n := start(t)
 	size := func(cpu, memory string) corev1.ResourceRequirements {
-		l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		l := corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse(cpu),
+			corev1.ResourceMemory: resource.MustParse(memory),
+		}
 		return corev1.ResourceRequirements{Requests: l, Limits: l}
 	}
 	const look = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null"
 	n.create(n.shell("web", "while true; do "+look+"; sleep 0.2; done", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources = size("100m", "64Mi")
 		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{
-			{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}, {ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.NotRequired}}
+			{
+				ResourceName:  corev1.ResourceCPU,
+				RestartPolicy: corev1.RestartContainer,
+			}, {ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.NotRequired}}
 	}))
 	n.until("the pod", func() bool { return ready(n.pod("web")) })
 	id := n.pod("web").Status.ContainerStatuses[0].ContainerID
@@ -126,7 +172,8 @@ func TestPodIsResizedInPlaceS23(t *testing.T) {
 		t.Helper()
 		p := n.pod("web").DeepCopy()
 		p.Spec.Containers[0].Resources = size(cpu, memory)
-		if _, err := n.admin.CoreV1().Pods("default").UpdateResize(t.Context(), "web", p, metav1.UpdateOptions{}); err != nil {
+		if _, err := n.admin.CoreV1().Pods("default").UpdateResize(t.Context(), "web", p,
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		n.until("the pod to be resized", func() bool {
@@ -137,7 +184,9 @@ func TestPodIsResizedInPlaceS23(t *testing.T) {
 				}
 			}
 			r := s.ContainerStatuses[0].Resources
-			return s.ContainerStatuses[0].State.Running != nil && r.Limits.Memory().Cmp(resource.MustParse(memory)) == 0 && r.Limits.Cpu().Cmp(resource.MustParse(cpu)) == 0
+			return s.ContainerStatuses[0].State.Running != nil &&
+				r.Limits.Memory().Cmp(resource.MustParse(memory)) == 0 &&
+				r.Limits.Cpu().Cmp(resource.MustParse(cpu)) == 0
 		})
 	}
 	for _, memory := range []string{"128Mi", "48Mi"} {
@@ -159,14 +208,20 @@ func TestPodIsResizedInPlaceS23(t *testing.T) {
 func TestPodThatWritesMoreThanItMayIsEvictedS26(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("full", "dd if=/dev/zero of=/big bs=1M count=16; sleep 1000", func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("4Mi")}
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+			corev1.ResourceEphemeralStorage: resource.MustParse("4Mi"),
+		}
 	}))
 	n.until("its end", func() bool { p := n.pod("full"); return p != nil && p.Status.Phase == corev1.PodFailed })
-	if s := n.pod("full").Status; s.Reason != "Evicted" || s.Message != "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. " {
+	if s := n.pod("full").Status; s.Reason != "Evicted" ||
+		s.Message != "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. " {
 		t.Errorf("it ended for %s: %s", s.Reason, s.Message)
 	}
 	n.until("what it has written to go", func() bool {
-		list, err := n.cri.ListContainers(context.Background(), &criapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": "full"}})
+		list, err := n.cri.ListContainers(
+			context.Background(),
+			&criapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": "full"}},
+		)
 		return err == nil && len(list) == 0
 	})
 	if s := n.pod("full").Status; s.Reason != "Evicted" || s.ContainerStatuses[0].State.Terminated == nil {

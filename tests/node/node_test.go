@@ -70,10 +70,14 @@ func start(t *testing.T) *node {
 	n.serveAPI()
 	n.admin, n.config = n.client(certs.SuperAdmin())
 	ctx := context.Background()
-	if _, err := n.admin.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := n.admin.CoreV1().ServiceAccounts("default").Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	if _, err := n.admin.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(n.ca.Cert)}}, metav1.CreateOptions{}); err != nil {
+	if _, err := n.admin.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"},
+			Data: map[string]string{"ca.crt": string(n.ca.Cert)}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	n.configure()
@@ -101,7 +105,8 @@ func (n *node) untaint() { n.patchNode(`{"spec":{"taints":null}}`) }
 // patchNode changes the node, whose kubelet writes it as well.
 func (n *node) patchNode(patch string) {
 	n.Helper()
-	if _, err := n.admin.CoreV1().Nodes().Patch(context.Background(), nodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := n.admin.CoreV1().Nodes().Patch(context.Background(), nodeName, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		n.Fatal(err)
 	}
 }
@@ -130,7 +135,15 @@ func (n *node) serveAPI() {
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = write(t, dir+"/s.crt", server.Cert), write(t, dir+"/s.key", server.Key)
 	cfg.ClientCAFile = write(t, dir+"/ca.crt", n.ca.Cert)
 	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
-	cfg.KubeletClientCertificate, cfg.KubeletClientKey = write(t, dir+"/k.crt", towards.Cert), write(t, dir+"/k.key", towards.Key)
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = write(
+		t,
+		dir+"/k.crt",
+		towards.Cert,
+	), write(
+		t,
+		dir+"/k.key",
+		towards.Key,
+	)
 	cfg.ServiceAccountSigningKeyFile = write(t, dir+"/sa.key", private)
 	cfg.ServiceAccountKeyFiles = []string{write(t, dir+"/sa.pub", public)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -161,7 +174,11 @@ func (n *node) client(r certs.Request) (*kubernetes.Clientset, *rest.Config) {
 	if err != nil {
 		n.Fatal(err)
 	}
-	cfg := &rest.Config{Host: "https://" + n.api, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: n.ca.Cert, CertData: pair.Cert, KeyData: pair.Key}}
+	cfg := &rest.Config{
+		Host:            "https://" + n.api,
+		QPS:             -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: n.ca.Cert, CertData: pair.Cert, KeyData: pair.Key},
+	}
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		n.Fatal(err)
@@ -187,11 +204,24 @@ func (n *node) configure() {
 	}
 	n.cfg.Kubeconfig = write(t, dir+"/kubelet.conf", kubeconfig)
 	n.cfg.RootDir, n.cfg.HostnameOverride, n.cfg.NodeIP = filepath.Join(dir, "kubelet"), nodeName, []string{"127.0.0.1"}
-	n.file.TLSCertFile, n.file.TLSPrivateKeyFile = write(t, dir+"/pki/ks.crt", serving.Cert), write(t, dir+"/pki/ks.key", serving.Key)
+	n.file.TLSCertFile, n.file.TLSPrivateKeyFile = write(
+		t,
+		dir+"/pki/ks.crt",
+		serving.Cert,
+	), write(
+		t,
+		dir+"/pki/ks.key",
+		serving.Key,
+	)
 	n.file.Authentication.X509.ClientCAFile = dir + "/pki/ca.crt"
 	n.file.ContainerRuntimeEndpoint = n.engine.Endpoint
 	// How full the disk of the machine is that runs the tests is not what is tested.
-	n.file.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "1Gi", "nodefs.inodesFree": "1%", "imagefs.available": "1Gi"}
+	n.file.EvictionHard = map[string]string{
+		"memory.available":  "100Mi",
+		"nodefs.available":  "1Gi",
+		"nodefs.inodesFree": "1%",
+		"imagefs.available": "1Gi",
+	}
 	n.file.ClusterDNS = []string{"10.96.0.10"}
 	n.file.CgroupRoot = "/" + filepath.Base(dir)
 	n.file.StaticPodPath = filepath.Join(dir, "manifests")
@@ -212,7 +242,8 @@ func (n *node) clean() {
 		_ = n.cri.RemovePodSandbox(ctx, b.Id)
 	}
 	_ = n.cri.Close()
-	for _, tree := range []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd", "unified", ""} {
+	for _, tree := range []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids",
+		"systemd", "unified", ""} {
 		removeGroups(filepath.Join("/sys/fs/cgroup", tree, n.file.CgroupRoot))
 	}
 }
@@ -232,7 +263,8 @@ func (n *node) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- kubelet.RunWith(ctx, n.cfg, n.file, run.NewEnv(n.log.With("daemon", "kubelet")), kubelet.Options{LogRoot: n.logs})
+		done <- kubelet.RunWith(ctx, n.cfg, n.file, run.NewEnv(n.log.With("daemon", "kubelet")),
+			kubelet.Options{LogRoot: n.logs})
 	}()
 	n.stop = func() {
 		cancel()

@@ -28,45 +28,118 @@ import (
 func TestPodGetsWhatItAsksForS09S23S25S30(t *testing.T) {
 	n := start(t)
 	ctx := context.Background()
-	if _, err := n.admin.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"k": "v1"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := n.admin.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"k": "v1"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.admin.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"password": []byte("hunter2")}}, metav1.CreateOptions{}); err != nil {
+	if _, err := n.admin.CoreV1().Secrets("default").Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+			Data: map[string][]byte{"password": []byte("hunter2")}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p := n.create(n.shell("web", `cat /cfg/k; echo; env; cat /etc/resolv.conf /etc/hosts; cat /secret/password; echo; ls -l /scratch/sub; id; mount | grep ' /secret '
-cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; sleep 1000`, func(p *corev1.Pod) {
-		c := &p.Spec.Containers[0]
-		c.Env = []corev1.EnvVar{
-			{Name: "ME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
-			{Name: "URL", Value: "http://$(ME)/$$x"},
-			{Name: "KEY", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Key: "k"}}},
-			{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu", Divisor: resource.MustParse("1m")}}},
-		}
-		c.EnvFrom = []corev1.EnvFromSource{{Prefix: "S_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
-		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi"), corev1.ResourceCPU: resource.MustParse("500m")}
-		c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)}}}
-		c.VolumeMounts = []corev1.VolumeMount{{Name: "cfg", MountPath: "/cfg"}, {Name: "tmp", MountPath: "/scratch/sub", SubPath: "a/b"}, {Name: "secret", MountPath: "/secret"}}
-		p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"alias.example"}}}
-		group := int64(4242)
-		p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, SupplementalGroups: []int64{777}}
-		p.Spec.Volumes = []corev1.Volume{
-			{Name: "cfg", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}}},
-			{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}},
-			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		}
-	}))
-	t.Logf("first pod, with its image pulled: ready after %v", n.until("the pod to be ready", func() bool { return ready(n.pod("web")) }))
+	p := n.create(
+		n.shell(
+			"web",
+			`cat /cfg/k; echo; env; cat /etc/resolv.conf /etc/hosts; cat /secret/password; echo; ls -l /scratch/sub; id; mount | grep ' /secret '
+cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; sleep 1000`,
+			func(p *corev1.Pod) {
+				c := &p.Spec.Containers[0]
+				c.Env = []corev1.EnvVar{
+					{
+						Name: "ME",
+						ValueFrom: &corev1.EnvVarSource{
+							FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
+						},
+					},
+					{Name: "URL", Value: "http://$(ME)/$$x"},
+					{
+						Name: "KEY",
+						ValueFrom: &corev1.EnvVarSource{
+							ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+								LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+								Key:                  "k",
+							},
+						},
+					},
+					{
+						Name: "CPU",
+						ValueFrom: &corev1.EnvVarSource{
+							ResourceFieldRef: &corev1.ResourceFieldSelector{
+								Resource: "limits.cpu",
+								Divisor:  resource.MustParse("1m"),
+							},
+						},
+					},
+				}
+				c.EnvFrom = []corev1.EnvFromSource{
+					{
+						Prefix: "S_",
+						SecretRef: &corev1.SecretEnvSource{
+							LocalObjectReference: corev1.LocalObjectReference{Name: "s"},
+						},
+					},
+				}
+				c.Resources.Limits = corev1.ResourceList{
+					corev1.ResourceMemory: resource.MustParse("64Mi"),
+					corev1.ResourceCPU:    resource.MustParse("500m"),
+				}
+				c.ReadinessProbe = &corev1.Probe{
+					ProbeHandler: corev1.ProbeHandler{
+						HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)},
+					},
+				}
+				c.VolumeMounts = []corev1.VolumeMount{
+					{Name: "cfg", MountPath: "/cfg"},
+					{Name: "tmp", MountPath: "/scratch/sub", SubPath: "a/b"},
+					{Name: "secret", MountPath: "/secret"},
+				}
+				p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"alias.example"}}}
+				group := int64(4242)
+				p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, SupplementalGroups: []int64{777}}
+				p.Spec.Volumes = []corev1.Volume{
+					{
+						Name: "cfg",
+						VolumeSource: corev1.VolumeSource{
+							ConfigMap: &corev1.ConfigMapVolumeSource{
+								LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+							},
+						},
+					},
+					{
+						Name:         "secret",
+						VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}},
+					},
+					{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				}
+			},
+		),
+	)
+	t.Logf(
+		"first pod, with its image pulled: ready after %v",
+		n.until("the pod to be ready", func() bool { return ready(n.pod("web")) }),
+	)
 	ip := n.pod("web").Status.PodIP
 	text := n.logOf("web", corev1.PodLogOptions{})
-	for _, want := range []string{"v1", "ME=" + ip, "URL=http://" + ip + "/$x", "KEY=v1", "CPU=500", "S_password=hunter2", "hunter2", "KUBERNETES_SERVICE_HOST=10.96.0.1",
-		"nameserver 10.96.0.10", "search default.svc.cluster.local svc.cluster.local cluster.local", "ndots:5", ip + "\tweb", "192.0.2.9\talias.example", "4242", "777", "tmpfs on /secret", "\ndefault\n"} {
+	for _, want := range []string{"v1", "ME=" + ip, "URL=http://" + ip + "/$x", "KEY=v1", "CPU=500",
+		"S_password=hunter2", "hunter2", "KUBERNETES_SERVICE_HOST=10.96.0.1",
+		"nameserver 10.96.0.10", "search default.svc.cluster.local svc.cluster.local " +
+			"cluster.local", "ndots:5", ip + "\tweb", "192.0.2.9\talias.example", "4242", "777", "tmpfs on /secret",
+		"\ndefault\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the log lacks %q:\n%s", want, text)
 		}
 	}
 	// Limits are where the kernel looks.
-	memory, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/memory", n.file.CgroupRoot, "kubepods", "pod"+string(p.UID), "memory.limit_in_bytes"))
+	memory, _ := filepath.Glob(
+		filepath.Join(
+			"/sys/fs/cgroup/memory",
+			n.file.CgroupRoot,
+			"kubepods",
+			"pod"+string(p.UID),
+			"memory.limit_in_bytes",
+		),
+	)
 	if len(memory) == 1 {
 		if b, _ := os.ReadFile(memory[0]); strings.TrimSpace(string(b)) != fmt.Sprint(64<<20) {
 			t.Errorf("the pod's memory limit is %s", b)
@@ -80,20 +153,28 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 	if _, err := n.admin.CoreV1().ConfigMaps("default").Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the configMap's new value in the pod", func() bool { out, _, _ := n.exec("web", nil, "cat", "/cfg/k"); return out == "v2" })
+	n.until(
+		"the configMap's new value in the pod",
+		func() bool { out, _, _ := n.exec("web", nil, "cat", "/cfg/k"); return out == "v2" },
+	)
 
 	warm := n.create(n.shell("warm", "sleep 1000", nil))
 	t.Logf("warm pod: ready after %v", n.until("the warm pod", func() bool { return ready(n.pod(warm.Name)) }))
 	n.delete("web")
 	n.delete("warm")
-	t.Logf("gone after %v", n.until("the pods to go", func() bool { return n.pod("web") == nil && n.pod("warm") == nil }))
+	t.Logf(
+		"gone after %v",
+		n.until("the pods to go", func() bool { return n.pod("web") == nil && n.pod("warm") == nil }),
+	)
 	if boxes, err := n.cri.ListPodSandbox(ctx, nil); err != nil || len(boxes) != 0 {
 		t.Errorf("%d sandboxes are left (%v)", len(boxes), err)
 	}
 	if left, _ := os.ReadDir(filepath.Join(n.cfg.RootDir, "pods")); len(left) != 0 {
 		t.Errorf("left in the kubelet's directory: %v", left)
 	}
-	if left, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", n.file.CgroupRoot, "kubepods", "pod*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", n.file.CgroupRoot, "kubepods", "pod*")); len(
+		left,
+	) != 0 {
 		t.Errorf("cgroups are left: %v", left)
 	}
 }
@@ -101,7 +182,8 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 // exec runs a command in a pod through the API.
 func (n *node) exec(pod string, stdin io.Reader, command ...string) (stdout, stderr string, err error) {
 	q := n.admin.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: command, Stdin: stdin != nil, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: command, Stdin: stdin != nil, Stdout: true,
+			Stderr: true}, scheme.ParameterCodec)
 	e, err := remotecommand.NewSPDYExecutor(n.config, http.MethodPost, q.URL())
 	if err != nil {
 		return "", "", err
@@ -115,7 +197,13 @@ func (n *node) exec(pod string, stdin io.Reader, command ...string) (stdout, std
 
 func TestLogsExecAndPortForwardS08(t *testing.T) {
 	n := start(t)
-	n.create(n.shell("web", `echo one; echo two; echo three; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; while true; do sleep 1; done`, nil))
+	n.create(
+		n.shell(
+			"web",
+			`echo one; echo two; echo three; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; while true; do sleep 1; done`,
+			nil,
+		),
+	)
 	n.until("the pod to be ready", func() bool { return ready(n.pod("web")) })
 	n.until("its log", func() bool { return strings.Contains(n.logOf("web", corev1.PodLogOptions{}), "three") })
 	if got := n.logOf("web", corev1.PodLogOptions{}); got != "one\ntwo\nthree\n" {
@@ -128,7 +216,10 @@ func TestLogsExecAndPortForwardS08(t *testing.T) {
 	if got := n.logOf("web", corev1.PodLogOptions{LimitBytes: &four}); got != "one\n" {
 		t.Errorf("its first four bytes are %q", got)
 	}
-	if got := n.logOf("web", corev1.PodLogOptions{Timestamps: true, TailLines: &one}); !strings.HasSuffix(got, "Z three\n") {
+	if got := n.logOf("web", corev1.PodLogOptions{Timestamps: true, TailLines: &one}); !strings.HasSuffix(
+		got,
+		"Z three\n",
+	) {
 		t.Errorf("with its time it is %q", got)
 	}
 	out, bad, err := n.exec("web", strings.NewReader("typed"), "sh", "-c", "cat; echo oops >&2; exit 3")
@@ -158,7 +249,14 @@ func (n *node) forward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := n.admin.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name("web").SubResource("portforward").URL()
+	u := n.admin.CoreV1().
+		RESTClient().
+		Post().
+		Resource("pods").
+		Namespace("default").
+		Name("web").
+		SubResource("portforward").
+		URL()
 	n.forwarded(t, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u))
 }
 
@@ -222,29 +320,50 @@ func (n *node) strangers(t *testing.T) {
 func TestInitContainersSidecarsAndRestartsS23(t *testing.T) {
 	n := start(t)
 	always := corev1.ContainerRestartPolicyAlways
-	n.create(n.shell("flow", "cat /shared/log; sleep 1; echo last words >/dev/termination-log; exit 7", func(p *corev1.Pod) {
-		p.Spec.RestartPolicy = corev1.RestartPolicyAlways
-		mount := []corev1.VolumeMount{{Name: "w", MountPath: "/shared"}}
-		init := func(name, script string) corev1.Container {
-			return corev1.Container{Name: name, Image: n.engine.Busybox, Command: []string{"sh", "-c", script}, VolumeMounts: mount}
-		}
-		side := init("side", "echo side >>/shared/log; sleep 1000")
-		side.RestartPolicy = &always
-		side.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"grep", "-q", "side", "/shared/log"}}}, PeriodSeconds: 1}
-		side.StartupProbe.Exec.Command = []string{"cat", "/shared/log"}
-		p.Spec.InitContainers = []corev1.Container{init("first", "echo first >>/shared/log"), side, init("second", "echo second >>/shared/log")}
-		p.Spec.Containers[0].VolumeMounts = mount
-		p.Spec.Volumes = []corev1.Volume{{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	}))
+	n.create(
+		n.shell("flow", "cat /shared/log; sleep 1; echo last words >/dev/termination-log; exit 7", func(p *corev1.Pod) {
+			p.Spec.RestartPolicy = corev1.RestartPolicyAlways
+			mount := []corev1.VolumeMount{{Name: "w", MountPath: "/shared"}}
+			init := func(name, script string) corev1.Container {
+				return corev1.Container{
+					Name:         name,
+					Image:        n.engine.Busybox,
+					Command:      []string{"sh", "-c", script},
+					VolumeMounts: mount,
+				}
+			}
+			side := init("side", "echo side >>/shared/log; sleep 1000")
+			side.RestartPolicy = &always
+			side.StartupProbe = &corev1.Probe{
+				ProbeHandler: corev1.ProbeHandler{
+					Exec: &corev1.ExecAction{Command: []string{"grep", "-q", "side", "/shared/log"}},
+				},
+				PeriodSeconds: 1,
+			}
+			side.StartupProbe.Exec.Command = []string{"cat", "/shared/log"}
+			p.Spec.InitContainers = []corev1.Container{
+				init("first", "echo first >>/shared/log"),
+				side,
+				init("second", "echo second >>/shared/log"),
+			}
+			p.Spec.Containers[0].VolumeMounts = mount
+			p.Spec.Volumes = []corev1.Volume{
+				{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			}
+		}),
+	)
 	n.until("the second restart to wait", func() bool {
 		p := n.pod("flow")
-		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount == 1 && p.Status.ContainerStatuses[0].State.Waiting != nil
+		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount == 1 &&
+			p.Status.ContainerStatuses[0].State.Waiting != nil
 	})
 	s := n.pod("flow").Status
-	if w := s.ContainerStatuses[0].State.Waiting; w.Reason != "CrashLoopBackOff" || !strings.HasPrefix(w.Message, "back-off 10s restarting failed container=main pod=flow_default(") {
+	if w := s.ContainerStatuses[0].State.Waiting; w.Reason != "CrashLoopBackOff" ||
+		!strings.HasPrefix(w.Message, "back-off 10s restarting failed container=main pod=flow_default(") {
 		t.Errorf("waiting: %+v", w)
 	}
-	if last := s.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 7 || last.Message != "last words\n" {
+	if last := s.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 7 ||
+		last.Message != "last words\n" {
 		t.Errorf("last state: %+v", last)
 	}
 	if got := n.logOf("flow", corev1.PodLogOptions{Container: "main"}); got != "first\nside\nsecond\n" {
@@ -279,7 +398,8 @@ func TestKubeletRestartLeavesPodsAloneAndCleansUpS05S23(t *testing.T) {
 	before := n.pod("stay").Status.ContainerStatuses[0].ContainerID
 	n.stop()
 	zero := int64(0)
-	if err := n.admin.CoreV1().Pods("default").Delete(context.Background(), "leave", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+	if err := n.admin.CoreV1().Pods("default").Delete(context.Background(), "leave",
+		metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		t.Fatal(err)
 	}
 	n.run()
@@ -287,7 +407,8 @@ func TestKubeletRestartLeavesPodsAloneAndCleansUpS05S23(t *testing.T) {
 		boxes, err := n.cri.ListPodSandbox(context.Background(), nil)
 		return err == nil && len(boxes) == 1 && boxes[0].Metadata.Uid == string(stay.UID)
 	})
-	if p := n.pod("stay"); !ready(p) || p.Status.ContainerStatuses[0].ContainerID != before || p.Status.ContainerStatuses[0].RestartCount != 0 {
+	if p := n.pod("stay"); !ready(p) || p.Status.ContainerStatuses[0].ContainerID != before ||
+		p.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the other pod: %+v", p.Status)
 	}
 	// The same with the runtime: it is restarted, and containers live.
@@ -337,7 +458,8 @@ func (n *node) shims() bool {
 	}
 	for _, line := range lines {
 		args, err := os.ReadFile(line)
-		if err == nil && bytes.Contains(args, []byte(n.engine.Dir+"/containerd.sock")) && bytes.Contains(args, []byte("shim")) {
+		if err == nil && bytes.Contains(args, []byte(n.engine.Dir+"/containerd.sock")) &&
+			bytes.Contains(args, []byte("shim")) {
 			return true
 		}
 	}
@@ -348,7 +470,11 @@ func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNotS23(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("sick", "touch /ok /ready; sleep 1000", func(p *corev1.Pod) {
 		check := func(file string) *corev1.Probe {
-			return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"cat", file}}}, PeriodSeconds: 1, FailureThreshold: 1}
+			return &corev1.Probe{
+				ProbeHandler:     corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"cat", file}}},
+				PeriodSeconds:    1,
+				FailureThreshold: 1,
+			}
 		}
 		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = check("/ready"), check("/ok")
 		p.Spec.Containers[0].LivenessProbe.InitialDelaySeconds = 1
@@ -374,13 +500,23 @@ func TestStaticPodRunsAndIsMirroredS15S23(t *testing.T) {
 	n := start(t)
 	path := filepath.Join(n.file.StaticPodPath, "static.yaml")
 	manifest := func(arg string) []byte {
-		return []byte(fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: static}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {name: main, image: %q, command: [sleep, %q]}\n", n.engine.Busybox, arg))
+		return []byte(
+			fmt.Sprintf(
+				"apiVersion: v1\nkind: Pod\nmetadata: {name: static}\nspec:\n  terminationGracePeriodSeconds: 1\n  "+
+					"containers:\n  - {name: main, image: %q, command: [sleep, %q]}\n",
+				n.engine.Busybox,
+				arg,
+			),
+		)
 	}
 	write(t, path, manifest("1000"))
 	n.until("the mirror to be ready", func() bool { return ready(n.pod("static-n1")) })
 	first := n.pod("static-n1")
 	write(t, path, manifest("1001"))
-	n.until("the new version's mirror to be ready", func() bool { p := n.pod("static-n1"); return ready(p) && p.UID != first.UID })
+	n.until(
+		"the new version's mirror to be ready",
+		func() bool { p := n.pod("static-n1"); return ready(p) && p.UID != first.UID },
+	)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -396,11 +532,15 @@ func TestPodThatCannotStartSaysWhyS23(t *testing.T) {
 	n.create(n.shell("noimage", "", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "127.0.0.1:1/none:1" }))
 	n.create(n.shell("nocommand", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/no/such"} }))
 	n.create(n.shell("noconfig", "", func(p *corev1.Pod) {
-		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}}}}
+		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}}},
+		}
 	}))
 	n.create(n.shell("novolume", "", func(p *corev1.Pod) {
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
-		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "late"}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "late"}}},
+		}
 	}))
 	reason := func(name string) string {
 		p := n.pod(name)
@@ -417,12 +557,15 @@ func TestPodThatCannotStartSaysWhyS23(t *testing.T) {
 		return "running"
 	}
 	for name, want := range map[string][]string{
-		"noimage": {"ImagePullBackOff"}, "nocommand": {"RunContainerError", "CreateContainerError", "CrashLoopBackOff", "StartError"}, "noconfig": {"CreateContainerConfigError"}, "novolume": {"ContainerCreating"},
+		"noimage":   {"ImagePullBackOff"},
+		"nocommand": {"RunContainerError", "CreateContainerError", "CrashLoopBackOff", "StartError"},
+		"noconfig":  {"CreateContainerConfigError"}, "novolume": {"ContainerCreating"},
 	} {
 		n.until(name, func() bool { return slices.Contains(want, reason(name)) })
 	}
 	// What was missing comes, and the pods go on by themselves.
-	if _, err := n.admin.CoreV1().Secrets("default").Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := n.admin.CoreV1().Secrets("default").Create(context.Background(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	n.until("the pod whose volume has come", func() bool {

@@ -54,11 +54,15 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 	n.patchNode(`{"spec":{"podCIDR":"10.77.0.0/24","podCIDRs":["10.77.0.0/24"]}}`)
 	n.create(n.shell("web", "mkdir /www; echo hello >/www/index.html; httpd -f -p 8080 -h /www", nil))
 	n.until("the first pod", func() bool { return ready(n.pod("web")) })
-	other, err := n.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}, Spec: corev1.NodeSpec{PodCIDR: "10.77.1.0/24", PodCIDRs: []string{"10.77.1.0/24"}}}, metav1.CreateOptions{})
+	other, err := n.admin.CoreV1().
+		Nodes().
+		Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"},
+			Spec: corev1.NodeSpec{PodCIDR: "10.77.1.0/24", PodCIDRs: []string{"10.77.1.0/24"}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"link add nodes type veth peer name others", "link set others up", "addr add 10.66.0.1/24 dev nodes", "link set nodes up"} {
+	for _, words := range []string{"link add nodes type veth peer name others", "link set others up",
+		"addr add 10.66.0.1/24 dev nodes", "link set nodes up"} {
 		if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %s", words, out)
 		}
@@ -69,29 +73,53 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 		t.Fatal(err)
 	}
 	netcfg := config.DefaultNetwork()
-	netcfg.Kubeconfig, netcfg.HostnameOverride, netcfg.ClusterCIDR, netcfg.HealthAddress = kubeconfig, nodeName, []string{"10.77.0.0/16"}, ""
-	netcfg.CNIConfDir, netcfg.PolicySocket = filepath.Join(n.engine.Dir, "written"), filepath.Join(n.engine.Dir, "network.sock")
+	netcfg.Kubeconfig, netcfg.HostnameOverride, netcfg.ClusterCIDR, netcfg.HealthAddress = kubeconfig, nodeName,
+		[]string{
+			"10.77.0.0/16",
+		}, ""
+	netcfg.CNIConfDir, netcfg.PolicySocket = filepath.Join(
+		n.engine.Dir,
+		"written",
+	), filepath.Join(
+		n.engine.Dir,
+		"network.sock",
+	)
 	n.daemon("network", func(ctx context.Context, env run.Env) error { return network.Run(ctx, netcfg, env) })
-	if data, err := os.ReadFile(filepath.Join(netcfg.CNIConfDir, "10-clusterctl.conflist")); err != nil || !strings.Contains(string(data), "10.77.0.0/24") {
+	if data, err := os.ReadFile(filepath.Join(netcfg.CNIConfDir, "10-clusterctl.conflist")); err != nil ||
+		!strings.Contains(string(data), "10.77.0.0/24") {
 		t.Errorf("CNI configuration: %s, %v", data, err)
 	}
 	if out, _ := exec.Command("ip", "route").Output(); !strings.Contains(string(out), "10.77.1.0/24 via 10.66.0.200") {
 		t.Errorf("routes are\n%s", out)
 	}
 	dnscfg := config.DefaultDNS()
-	dnscfg.Kubeconfig, dnscfg.BindAddress, dnscfg.NodeName, dnscfg.NodeIP, dnscfg.HealthAddress = kubeconfig, "0.0.0.0:5353", nodeName, "10.77.0.1", ""
+	dnscfg.Kubeconfig, dnscfg.BindAddress, dnscfg.NodeName, dnscfg.NodeIP, dnscfg.HealthAddress = kubeconfig,
+		"0.0.0.0:5353", nodeName, "10.77.0.1", ""
 	n.daemon("dns", func(ctx context.Context, env run.Env) error { return dns.Run(ctx, dnscfg, env) })
 	proxycfg := config.DefaultProxy()
-	proxycfg.Kubeconfig, proxycfg.HostnameOverride, proxycfg.ClusterCIDR = kubeconfig, nodeName, []string{"10.77.0.0/16"}
+	proxycfg.Kubeconfig, proxycfg.HostnameOverride, proxycfg.ClusterCIDR = kubeconfig, nodeName, []string{
+		"10.77.0.0/16",
+	}
 	n.daemon("kube-proxy", func(ctx context.Context, env run.Env) error { return proxy.Run(ctx, proxycfg, env) })
 
-	n.service("kube-system", "kube-dns", "10.96.0.10", corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
-	n.service("default", "web", "10.96.0.77", corev1.ServicePort{Name: "http", Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP})
+	n.service(
+		"kube-system",
+		"kube-dns",
+		"10.96.0.10",
+		corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP},
+	)
+	n.service(
+		"default",
+		"web",
+		"10.96.0.77",
+		corev1.ServicePort{Name: "http", Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP},
+	)
 	name, port, proto, here := "http", int32(8080), corev1.ProtocolTCP, nodeName
 	if _, err := n.admin.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &proto}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{n.pod("web").Status.PodIP}, NodeName: &here}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &proto}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{n.pod("web").Status.PodIP}, NodeName: &here}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -119,13 +147,17 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 
 func (n *node) service(namespace, name, ip string, ports ...corev1.ServicePort) {
 	n.Helper()
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: ports}}
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: ports},
+	}
 	for _, p := range ports {
 		if p.NodePort != 0 {
 			s.Spec.Type = corev1.ServiceTypeNodePort
 		}
 	}
-	if _, err := n.admin.CoreV1().Services(namespace).Create(context.Background(), s, metav1.CreateOptions{}); err != nil {
+	if _, err := n.admin.CoreV1().Services(namespace).Create(context.Background(), s,
+		metav1.CreateOptions{}); err != nil {
 		n.Fatal(err)
 	}
 }

@@ -23,7 +23,11 @@ import (
 const streamWait = 2 * time.Minute
 
 // stream does what kubectl exec or attach does, over one protocol.
-func (n *node) stream(protocol, pod, sub string, options *corev1.PodExecOptions, streams remotecommand.StreamOptions) error {
+func (n *node) stream(
+	protocol, pod, sub string,
+	options *corev1.PodExecOptions,
+	streams remotecommand.StreamOptions,
+) error {
 	u := n.admin.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod).SubResource(sub).
 		VersionedParams(options, scheme.ParameterCodec).URL()
 	var e remotecommand.Executor
@@ -52,16 +56,29 @@ func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T)
 		// The shell puts the file in the place of standard output, as dd does, and all
 		// of its output in the last.
 		for name, command := range map[string]string{
-			"reads": "cat >/f; true", "closes": "exec cat >/f", "closes all": "exec cat >/f 2>&1", "dd": "exec busybox dd of=/f bs=4k",
+			"reads": "cat >/f; true", "closes": "exec cat >/f", "closes all": "exec cat >/f 2>&1",
+			"dd": "exec busybox dd of=/f bs=4k",
 		} {
 			var out, bad bytes.Buffer
-			err := n.stream(protocol, "web", "exec", &corev1.PodExecOptions{Container: "main", Command: []string{"sh", "-c", command}, Stdin: true, Stdout: true, Stderr: true},
-				remotecommand.StreamOptions{Stdin: bytes.NewReader(data), Stdout: &out, Stderr: &bad})
+			err := n.stream(
+				protocol,
+				"web",
+				"exec",
+				&corev1.PodExecOptions{
+					Container: "main",
+					Command:   []string{"sh", "-c", command},
+					Stdin:     true,
+					Stdout:    true,
+					Stderr:    true,
+				},
+				remotecommand.StreamOptions{Stdin: bytes.NewReader(data), Stdout: &out, Stderr: &bad},
+			)
 			if err != nil {
 				t.Errorf("%s, %s: %v", protocol, name, err)
 			}
 			var back bytes.Buffer
-			if err := n.stream(protocol, "web", "exec", &corev1.PodExecOptions{Container: "main", Command: []string{"cat", "/f"}, Stdout: true},
+			if err := n.stream(protocol, "web", "exec",
+				&corev1.PodExecOptions{Container: "main", Command: []string{"cat", "/f"}, Stdout: true},
 				remotecommand.StreamOptions{Stdout: &back}); err != nil {
 				t.Errorf("%s, back: %v", protocol, err)
 			}
@@ -71,8 +88,19 @@ func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T)
 		}
 		// A command that ends does not wait for input that is still open.
 		open, hold := io.Pipe()
-		err := n.stream(protocol, "web", "exec", &corev1.PodExecOptions{Container: "main", Command: []string{"sh", "-c", "exit 4"}, Stdin: true, Stdout: true, Stderr: true},
-			remotecommand.StreamOptions{Stdin: open, Stdout: io.Discard, Stderr: io.Discard})
+		err := n.stream(
+			protocol,
+			"web",
+			"exec",
+			&corev1.PodExecOptions{
+				Container: "main",
+				Command:   []string{"sh", "-c", "exit 4"},
+				Stdin:     true,
+				Stdout:    true,
+				Stderr:    true,
+			},
+			remotecommand.StreamOptions{Stdin: open, Stdout: io.Discard, Stderr: io.Discard},
+		)
 		hold.Close()
 		if err == nil || !strings.Contains(err.Error(), "exit code 4") {
 			t.Errorf("%s, with input left open: %v", protocol, err)
@@ -82,17 +110,32 @@ func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T)
 
 func TestTerminalsAttachAndPortForwardOverWebSocketsS08(t *testing.T) {
 	n := start(t)
-	n.create(n.shell("web", `mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; while read line; do echo "got $line"; done`, func(p *corev1.Pod) {
-		p.Spec.Containers[0].Stdin = true
-	}))
+	n.create(
+		n.shell(
+			"web",
+			`mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; while read line; do echo "got $line"; done`,
+			func(p *corev1.Pod) {
+				p.Spec.Containers[0].Stdin = true
+			},
+		),
+	)
 	n.until("the pod to be ready", func() bool { return ready(n.pod("web")) })
 	// A terminal, with its size.
 	var out bytes.Buffer
 	keyboard, keys := io.Pipe()
 	go func() { _, _ = io.WriteString(keys, "typed\n") }()
-	err := n.stream("websocket", "web", "exec", &corev1.PodExecOptions{Container: "main", TTY: true, Stdin: true, Stdout: true,
-		Command: []string{"sh", "-c", `until [ "$(busybox stty size)" = "33 44" ]; do :; done; read line; echo "size known, $line"`}},
-		remotecommand.StreamOptions{Tty: true, Stdin: keyboard, Stdout: &out, TerminalSizeQueue: &oneSize{}})
+	err := n.stream(
+		"websocket",
+		"web",
+		"exec",
+		&corev1.PodExecOptions{Container: "main", TTY: true, Stdin: true, Stdout: true,
+			Command: []string{
+				"sh",
+				"-c",
+				`until [ "$(busybox stty size)" = "33 44" ]; do :; done; read line; echo "size known, $line"`,
+			}},
+		remotecommand.StreamOptions{Tty: true, Stdin: keyboard, Stdout: &out, TerminalSizeQueue: &oneSize{}},
+	)
 	keys.Close()
 	if err != nil || !strings.Contains(out.String(), "size known, typed") {
 		t.Errorf("terminal: %q, %v", out.String(), err)
@@ -102,7 +145,8 @@ func TestTerminalsAttachAndPortForwardOverWebSocketsS08(t *testing.T) {
 	answered, end := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- n.stream("websocket", "web", "attach", &corev1.PodExecOptions{Container: "main", Stdin: true, Stdout: true, Stderr: true},
+		done <- n.stream("websocket", "web", "attach",
+			&corev1.PodExecOptions{Container: "main", Stdin: true, Stdout: true, Stderr: true},
 			remotecommand.StreamOptions{Stdin: typed, Stdout: end, Stderr: io.Discard})
 	}()
 	go func() { _, _ = io.WriteString(hold, "word\n") }()
@@ -113,17 +157,39 @@ func TestTerminalsAttachAndPortForwardOverWebSocketsS08(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("attach ended: %v", err)
 	}
-	dialer, err := portforward.NewSPDYOverWebsocketDialer(n.admin.CoreV1().RESTClient().Get().Resource("pods").Namespace("default").Name("web").SubResource("portforward").URL(), n.config)
+	dialer, err := portforward.NewSPDYOverWebsocketDialer(
+		n.admin.CoreV1().
+			RESTClient().
+			Get().
+			Resource("pods").
+			Namespace("default").
+			Name("web").
+			SubResource("portforward").
+			URL(),
+		n.config,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.forwarded(t, dialer)
 	// A container that is not there is refused in the kubelet's or the server's words.
-	err = n.stream("websocket", "web", "exec", &corev1.PodExecOptions{Container: "none", Command: []string{"true"}, Stdout: true}, remotecommand.StreamOptions{Stdout: io.Discard})
+	err = n.stream(
+		"websocket",
+		"web",
+		"exec",
+		&corev1.PodExecOptions{Container: "none", Command: []string{"true"}, Stdout: true},
+		remotecommand.StreamOptions{Stdout: io.Discard},
+	)
 	if err == nil || !strings.Contains(err.Error(), "container none is not valid for pod web") {
 		t.Errorf("no such container: %v", err)
 	}
-	err = n.stream("websocket", "web", "exec", &corev1.PodExecOptions{Container: "main", Command: []string{"no-such-command"}, Stdout: true}, remotecommand.StreamOptions{Stdout: io.Discard})
+	err = n.stream(
+		"websocket",
+		"web",
+		"exec",
+		&corev1.PodExecOptions{Container: "main", Command: []string{"no-such-command"}, Stdout: true},
+		remotecommand.StreamOptions{Stdout: io.Discard},
+	)
 	if err == nil || !strings.Contains(err.Error(), "no-such-command") {
 		t.Errorf("no such command: %v", err)
 	}

@@ -19,16 +19,29 @@ func (n *node) bind(name string, mode corev1.PersistentVolumeMode, path string) 
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	none, modes := "", []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	claims := n.admin.CoreV1().PersistentVolumeClaims("default")
-	claim, err := claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: modes, VolumeMode: &mode, StorageClassName: &none, VolumeName: name, Resources: corev1.VolumeResourceRequirements{Requests: size}}}, metav1.CreateOptions{})
+	claim, err := claims.Create(
+		ctx,
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: modes, VolumeMode: &mode, StorageClassName: &none, VolumeName: name,
+			Resources: corev1.VolumeResourceRequirements{Requests: size}}},
+		metav1.CreateOptions{},
+	)
 	if err != nil {
 		n.Fatal(err)
 	}
-	_, err = n.admin.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
-		Capacity: size, AccessModes: modes, VolumeMode: &mode, ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: name, UID: claim.UID},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
-		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpExists}}}}}}}}, metav1.CreateOptions{})
+	_, err = n.admin.CoreV1().
+		PersistentVolumes().
+		Create(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity: size, AccessModes: modes, VolumeMode: &mode,
+				ClaimRef:               &corev1.ObjectReference{Namespace: "default", Name: name, UID: claim.UID},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
+				NodeAffinity: &corev1.VolumeNodeAffinity{
+					Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+						MatchExpressions: []corev1.NodeSelectorRequirement{
+							{Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpExists},
+						}}}},
+				}}}, metav1.CreateOptions{})
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -39,7 +52,14 @@ func (n *node) bind(name string, mode corev1.PersistentVolumeMode, path string) 
 }
 
 func claimed(name string) []corev1.Volume {
-	return []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
+	return []corev1.Volume{
+		{
+			Name: "v",
+			VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+			},
+		},
+	}
 }
 
 // A device of the machine is one in a container, and nobody else's meanwhile; none is left in the pod's directory.
@@ -55,15 +75,23 @@ func TestAVolumeIsADevice(t *testing.T) {
 		p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/data"}}
 	}
 	n.create(n.shell("has", `test -b /dev/data && stat -c "%t:%T" /dev/data; sleep 1000`, device))
-	n.until("the pod to say what device it has", func() bool { return strings.Contains(n.logOf("has", corev1.PodLogOptions{}), "7:d3") })
+	n.until(
+		"the pod to say what device it has",
+		func() bool { return strings.Contains(n.logOf("has", corev1.PodLogOptions{}), "7:d3") },
+	)
 	n.create(n.shell("wants", "sleep 1000", device))
 	n.until("the other pod to be told that it cannot have it", func() bool {
-		events, err := n.admin.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{FieldSelector: "involvedObject.name=wants"})
+		events, err := n.admin.CoreV1().
+			Events("default").
+			List(context.Background(), metav1.ListOptions{FieldSelector: "involvedObject.name=wants"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range events.Items {
-			if strings.Contains(e.Message, "volume uses the ReadWriteOncePod access mode and is already in use by another pod") {
+			if strings.Contains(
+				e.Message,
+				"volume uses the ReadWriteOncePod access mode and is already in use by another pod",
+			) {
 				return true
 			}
 		}
@@ -75,26 +103,50 @@ func TestAVolumeIsADevice(t *testing.T) {
 	n.until("the pods to go", func() bool { return n.pod("has") == nil && n.pod("wants") == nil })
 }
 
-// A container that begins anew has what is at its sub-path by then: a ConfigMap's new value, and a directory that replaced its own.
+// A container that begins anew has what is at its sub-path by then: a ConfigMap's new value, and a directory that
+// replaced its own.
 func TestAContainerThatBeginsAnewHasWhatIsAtItsSubPathByThen(t *testing.T) {
 	n := start(t)
 	ctx := context.Background()
 	maps := n.admin.CoreV1().ConfigMaps("default")
-	cm, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"k": "first"}}, metav1.CreateOptions{})
+	cm, err := maps.Create(
+		ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"k": "first"}},
+		metav1.CreateOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.create(n.shell("again", `echo $(cat /conf) $(cat /mine/from); while [ ! -e /all/go ]; do sleep 0.1; done; rm /all/go; mv /all/sub /all/was; mkdir /all/sub; echo new >/all/sub/from; exit 1`,
-		func(p *corev1.Pod) {
-			p.Spec.RestartPolicy = corev1.RestartPolicyAlways
-			p.Spec.Volumes = []corev1.Volume{
-				{Name: "cfg", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}}},
-				{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-			all := corev1.VolumeMount{Name: "w", MountPath: "/all"}
-			p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: n.engine.Busybox, Command: []string{"sh", "-c", "mkdir /all/sub; echo old >/all/sub/from"}, VolumeMounts: []corev1.VolumeMount{all}}}
-			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{all, {Name: "cfg", MountPath: "/cfg"},
-				{Name: "cfg", MountPath: "/conf", SubPath: "k"}, {Name: "w", MountPath: "/mine", SubPath: "sub"}}
-		}))
+	n.create(
+		n.shell(
+			"again",
+			`echo $(cat /conf) $(cat /mine/from); while [ ! -e /all/go ]; do sleep 0.1; done; rm /all/go; mv /all/sub /all/was; mkdir /all/sub; echo new >/all/sub/from; exit 1`,
+			func(p *corev1.Pod) {
+				p.Spec.RestartPolicy = corev1.RestartPolicyAlways
+				p.Spec.Volumes = []corev1.Volume{
+					{
+						Name: "cfg",
+						VolumeSource: corev1.VolumeSource{
+							ConfigMap: &corev1.ConfigMapVolumeSource{
+								LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+							},
+						},
+					},
+					{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+				all := corev1.VolumeMount{Name: "w", MountPath: "/all"}
+				p.Spec.InitContainers = []corev1.Container{
+					{
+						Name:         "first",
+						Image:        n.engine.Busybox,
+						Command:      []string{"sh", "-c", "mkdir /all/sub; echo old >/all/sub/from"},
+						VolumeMounts: []corev1.VolumeMount{all},
+					},
+				}
+				p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{all, {Name: "cfg", MountPath: "/cfg"},
+					{Name: "cfg", MountPath: "/conf", SubPath: "k"}, {Name: "w", MountPath: "/mine", SubPath: "sub"}}
+			},
+		),
+	)
 	says := func(want string) func() bool {
 		return func() bool {
 			return strings.TrimSpace(n.logOf("again", corev1.PodLogOptions{Container: "main"})) == want
@@ -105,7 +157,10 @@ func TestAContainerThatBeginsAnewHasWhatIsAtItsSubPathByThen(t *testing.T) {
 	if _, err := maps.Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the new value in the pod", func() bool { out, _, _ := n.exec("again", nil, "cat", "/cfg/k"); return out == "second" })
+	n.until(
+		"the new value in the pod",
+		func() bool { out, _, _ := n.exec("again", nil, "cat", "/cfg/k"); return out == "second" },
+	)
 	if out, _, err := n.exec("again", nil, "cat", "/conf"); err != nil || out != "first" {
 		t.Errorf("the container that runs has %q by its sub-path: %v", out, err)
 	}

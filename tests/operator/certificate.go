@@ -61,5 +61,9 @@ func issue(namespace string) (map[string][]byte, error) {
 		return nil, fmt.Errorf("encode the key: %w", err)
 	}
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return map[string][]byte{"ca.crt": public, "tls.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})}, nil
+	return map[string][]byte{
+		"ca.crt":  public,
+		"tls.crt": public,
+		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	}, nil
 }

@@ -31,7 +31,11 @@ import (
 
 func main() {
 	namespace := flag.String("namespace", "default", "where the operator runs")
-	address := flag.String("url", "", "where the API server reaches the webhooks; empty means by the service named operator")
+	address := flag.String(
+		"url",
+		"",
+		"where the API server reaches the webhooks; empty means by the service named operator",
+	)
 	health := flag.String("health", ":8081", "where to answer whether the operator is ready")
 	flag.Parse() // kubeconfig is a flag of controller-runtime's
 	if err := run(ctrl.SetupSignalHandler(), *namespace, *address, *health); err != nil {
@@ -44,7 +48,8 @@ func run(ctx context.Context, namespace, address, health string) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1.Add(scheme), v2.Add(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1.Add(scheme),
+		v2.Add(scheme)); err != nil {
 		return err
 	}
 	config, err := ctrl.GetConfig()
@@ -85,8 +90,9 @@ func run(ctx context.Context, namespace, address, health string) error {
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, HealthProbeBindAddress: health, Metrics: server.Options{BindAddress: "0"},
-		LeaderElection: true, LeaderElectionID: "operator.example.com", LeaderElectionNamespace: namespace, LeaderElectionReleaseOnCancel: true,
-		WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: folder}),
+		LeaderElection: true, LeaderElectionID: "operator.example.com", LeaderElectionNamespace: namespace,
+		LeaderElectionReleaseOnCancel: true,
+		WebhookServer:                 webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: folder}),
 	})
 	if err != nil {
 		return err

@@ -24,7 +24,8 @@ func setUp(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set the controller up: %w", err)
 	}
-	if err := ctrl.NewWebhookManagedBy(mgr, &v2.Site{}).WithDefaulter(judge{}).WithValidator(judge{}).Complete(); err != nil {
+	if err := ctrl.NewWebhookManagedBy(mgr,
+		&v2.Site{}).WithDefaulter(judge{}).WithValidator(judge{}).Complete(); err != nil {
 		return fmt.Errorf("set the webhooks of v2 up: %w", err)
 	}
 	if err := ctrl.NewWebhookManagedBy(mgr, &v1.Site{}).Complete(); err != nil {

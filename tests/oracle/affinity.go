@@ -30,8 +30,8 @@ func preferredTerms(pod *corev1.Pod, anti bool) []corev1.WeightedPodAffinityTerm
 	return nil
 }
 
-// about is whether a term of a pod is about another: in one of its namespaces, selected by it, with the pod's own values
-// of matchLabelKeys and without those of mismatchLabelKeys. Keys that the pod lacks are ignored.
+// about is whether a term of a pod is about another: in one of its namespaces, selected by it, with the pod's own
+// values of matchLabelKeys and without those of mismatchLabelKeys. Keys that the pod lacks are ignored.
 func (w *World) about(t corev1.PodAffinityTerm, pod, other *corev1.Pod) bool {
 	if !w.inNamespaces(t, pod, other.Namespace) || !selects(t.LabelSelector, other.Labels) {
 		return false
@@ -70,8 +70,8 @@ func together(key string, a, b *corev1.Node) bool {
 	return has && has2 && mine == theirs
 }
 
-// interPodAffinity refuses nodes by the required affinity and anti-affinity of the pod and by the anti-affinity of those
-// that run already, in this order.
+// interPodAffinity refuses nodes by the required affinity and anti-affinity of the pod and by the anti-affinity of
+// those that run already, in this order.
 func interPodAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	if !c.nearRequired(pod, node) {
 		return unresolvable("node(s) didn't match pod affinity rules")
@@ -93,8 +93,8 @@ func interPodAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-// nearRequired is whether, for each required term, a pod that all terms are about is in the node's domain. The first pod
-// of a group that has affinity to itself may run wherever the keys are.
+// nearRequired is whether, for each required term, a pod that all terms are about is in the node's domain. The first
+// pod of a group that has affinity to itself may run wherever the keys are.
 func (c *cluster) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
 	terms := requiredTerms(pod, false)
 	allAbout := func(other *corev1.Pod) bool {
@@ -117,9 +117,9 @@ func (c *cluster) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
 	return near || !anywhere && allAbout(pod)
 }
 
-// interPodAffinityScore prefers nodes by the weights of the preferred terms of the pod about those that run, and of theirs
-// about the pod. A required affinity of theirs counts as a preferred one, of weight 1 unless the configuration says otherwise, which may
-// also leave out theirs for pods without such terms.
+// interPodAffinityScore prefers nodes by the weights of the preferred terms of the pod about those that run, and of
+// theirs about the pod. A required affinity of theirs counts as a preferred one, of weight 1 unless the configuration
+// says otherwise, which may also leave out theirs for pods without such terms.
 func interPodAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	hard := int64(1)
 	if a := c.Arguments.Pods; a != nil {

@@ -41,8 +41,8 @@ func (a Arguments) File() ([]byte, error) {
 	})
 }
 
-// between is the score at a utilization in percent: on the line between the points around it, or that of the outermost point.
-// A point's best score is 10.
+// between is the score at a utilization in percent: on the line between the points around it, or that of the outermost
+// point. A point's best score is 10.
 func between(shape []configv1.UtilizationShapePoint, utilization int64) int64 {
 	const step = maxScore / 10
 	for i, p := range shape {
@@ -69,7 +69,8 @@ func utilization(taken, has int64) int64 {
 // enforced refuses nodes that the affinity of the configuration does not admit.
 func enforced(c *cluster, node *corev1.Node) bool {
 	a := c.Arguments.Nodes
-	return a == nil || a.AddedAffinity == nil || a.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
+	return a == nil || a.AddedAffinity == nil ||
+		a.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
 		matchesTerms(a.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution, node)
 }
 

@@ -9,15 +9,17 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// nodeVolumeLimits refuses nodes without a driver that wants no pods of its volumes there, and those to which a driver cannot attach as
-// many volumes as there would be: the pods' and those of VolumeAttachments. A volume counts once, whoever uses it.
+// nodeVolumeLimits refuses nodes without a driver that wants no pods of its volumes there, and those to which a driver
+// cannot attach as many volumes as there would be: the pods' and those of VolumeAttachments. A volume counts once,
+// whoever uses it.
 func nodeVolumeLimits(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	csi := c.csiNode(node.Name)
 	wants := c.attachable(pod, csi)
 	for _, name := range slices.Sorted(maps.Values(wants)) {
 		driver := c.csiDriver(name)
-		if driver != nil && yes(driver.Spec.PreventPodSchedulingIfMissing) && (csi == nil || !slices.ContainsFunc(csi.Spec.Drivers,
-			func(d storagev1.CSINodeDriver) bool { return d.Name == name })) {
+		if driver != nil && yes(driver.Spec.PreventPodSchedulingIfMissing) &&
+			(csi == nil || !slices.ContainsFunc(csi.Spec.Drivers,
+				func(d storagev1.CSINodeDriver) bool { return d.Name == name })) {
 			return resolvable(name + " CSI driver is not installed on the node")
 		}
 	}
@@ -59,9 +61,9 @@ func nodeVolumeLimits(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-// attachable are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for
-// one that its class's provisioner will make. Volumes of what was in Kubernetes itself are those of the drivers that have taken over,
-// on nodes with a CSINode.
+// attachable are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands
+// for one that its class's provisioner will make. Volumes of what was in Kubernetes itself are those of the drivers
+// that have taken over, on nodes with a CSINode.
 func (c *cluster) attachable(pod *corev1.Pod, csi *storagev1.CSINode) map[string]string {
 	result := map[string]string{}
 	add := func(driver, handle string) {
@@ -102,7 +104,9 @@ func (c *cluster) attachable(pod *corev1.Pod, csi *storagev1.CSINode) map[string
 
 // translated is the driver that has taken over a volume, and the driver's name of it.
 func translated(
-	aws *corev1.AWSElasticBlockStoreVolumeSource, gce *corev1.GCEPersistentDiskVolumeSource, azure *corev1.AzureDiskVolumeSource,
+	aws *corev1.AWSElasticBlockStoreVolumeSource,
+	gce *corev1.GCEPersistentDiskVolumeSource,
+	azure *corev1.AzureDiskVolumeSource,
 	labels map[string]string,
 ) (driver, handle string) {
 	switch {
@@ -123,18 +127,24 @@ func translated(
 	return "", ""
 }
 
-// sameDisk is whether two volumes are one disk that two pods cannot have on one node: read by both it may be, but for EBS.
+// sameDisk is whether two volumes are one disk that two pods cannot have on one node: read by both it may be, but for
+// EBS.
 func sameDisk(a, b corev1.Volume) bool {
 	switch {
 	case a.GCEPersistentDisk != nil && b.GCEPersistentDisk != nil:
-		return a.GCEPersistentDisk.PDName == b.GCEPersistentDisk.PDName && !(a.GCEPersistentDisk.ReadOnly && b.GCEPersistentDisk.ReadOnly)
+		return a.GCEPersistentDisk.PDName == b.GCEPersistentDisk.PDName &&
+			!(a.GCEPersistentDisk.ReadOnly && b.GCEPersistentDisk.ReadOnly)
 	case a.AWSElasticBlockStore != nil && b.AWSElasticBlockStore != nil:
 		return a.AWSElasticBlockStore.VolumeID == b.AWSElasticBlockStore.VolumeID
 	case a.ISCSI != nil && b.ISCSI != nil:
 		return a.ISCSI.IQN == b.ISCSI.IQN && !(a.ISCSI.ReadOnly && b.ISCSI.ReadOnly)
 	case a.RBD != nil && b.RBD != nil:
-		shared := slices.ContainsFunc(a.RBD.CephMonitors, func(m string) bool { return slices.Contains(b.RBD.CephMonitors, m) })
-		return shared && a.RBD.RBDPool == b.RBD.RBDPool && a.RBD.RBDImage == b.RBD.RBDImage && !(a.RBD.ReadOnly && b.RBD.ReadOnly)
+		shared := slices.ContainsFunc(
+			a.RBD.CephMonitors,
+			func(m string) bool { return slices.Contains(b.RBD.CephMonitors, m) },
+		)
+		return shared && a.RBD.RBDPool == b.RBD.RBDPool && a.RBD.RBDImage == b.RBD.RBDImage &&
+			!(a.RBD.ReadOnly && b.RBD.ReadOnly)
 	}
 	return false
 }

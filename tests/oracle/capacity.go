@@ -8,9 +8,13 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// room is whether the driver of a class, if it wants to be asked, has enough of it for the claim where the node is, and where it has
-// most. An object's maximumVolumeSize says more than its capacity.
-func (c *cluster) room(class *storagev1.StorageClass, claim *corev1.PersistentVolumeClaim, node *corev1.Node) (*storagev1.CSIStorageCapacity, bool) {
+// room is whether the driver of a class, if it wants to be asked, has enough of it for the claim where the node is, and
+// where it has most. An object's maximumVolumeSize says more than its capacity.
+func (c *cluster) room(
+	class *storagev1.StorageClass,
+	claim *corev1.PersistentVolumeClaim,
+	node *corev1.Node,
+) (*storagev1.CSIStorageCapacity, bool) {
 	driver := c.csiDriver(class.Provisioner)
 	want, asks := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if !asks || driver == nil || !yes(driver.Spec.StorageCapacity) {
@@ -22,7 +26,8 @@ func (c *cluster) room(class *storagev1.StorageClass, claim *corev1.PersistentVo
 		if o.MaximumVolumeSize != nil {
 			size = o.MaximumVolumeSize
 		}
-		if o.StorageClassName != class.Name || size == nil || size.Cmp(want) < 0 || o.NodeTopology == nil || !selects(o.NodeTopology, node.Labels) {
+		if o.StorageClassName != class.Name || size == nil || size.Cmp(want) < 0 || o.NodeTopology == nil ||
+			!selects(o.NodeTopology, node.Labels) {
 			continue
 		}
 		if best == nil || o.Capacity != nil && (best.Capacity == nil || o.Capacity.Cmp(*best.Capacity) > 0) {
@@ -32,8 +37,8 @@ func (c *cluster) room(class *storagev1.StorageClass, claim *corev1.PersistentVo
 	return best, best != nil
 }
 
-// volumeBindingScore rates the share that the pod's unbound claims take of the volumes that they get, or if they get none of the room in
-// which theirs are made, class by class. By default it is the better the less they take.
+// volumeBindingScore rates the share that the pod's unbound claims take of the volumes that they get, or if they get
+// none of the room in which theirs are made, class by class. By default it is the better the less they take.
 func volumeBindingScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	shape := []configv1.UtilizationShapePoint{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}
 	if c.Arguments.Volumes != nil && len(c.Arguments.Volumes.Shape) > 0 {

@@ -9,7 +9,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// What follows is of extended resources alone that a class of devices stands for. Classes select by driver, or all devices.
+// What follows is of extended resources alone that a class of devices stands for. Classes select by driver, or all
+// devices.
 
 // extended is whether a resource is one that devices may stand for.
 func extended(name corev1.ResourceName) bool {
@@ -17,8 +18,8 @@ func extended(name corev1.ResourceName) bool {
 		strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
 }
 
-// classFor is the class that is named as an extended resource: by its own name behind a prefix, or by the name that it gives. Of
-// several with that name it is the one created last, and of those the first by name.
+// classFor is the class that is named as an extended resource: by its own name behind a prefix, or by the name that it
+// gives. Of several with that name it is the one created last, and of those the first by name.
 func (w *World) classFor(name corev1.ResourceName) *resourcev1.DeviceClass {
 	var best *resourcev1.DeviceClass
 	for _, c := range w.DeviceClasses {
@@ -28,7 +29,8 @@ func (w *World) classFor(name corev1.ResourceName) *resourcev1.DeviceClass {
 		if c.Spec.ExtendedResourceName == nil || *c.Spec.ExtendedResourceName != string(name) {
 			continue
 		}
-		if best == nil || c.CreationTimestamp.After(best.CreationTimestamp.Time) || c.CreationTimestamp.Equal(&best.CreationTimestamp) && c.Name < best.Name {
+		if best == nil || c.CreationTimestamp.After(best.CreationTimestamp.Time) ||
+			c.CreationTimestamp.Equal(&best.CreationTimestamp) && c.Name < best.Name {
 			best = c
 		}
 	}
@@ -63,9 +65,12 @@ func (w *World) devices(node *corev1.Node, driver string) (all, taken int64) {
 		for _, d := range s.Spec.Devices {
 			all++
 			if slices.ContainsFunc(w.DeviceClaims, func(c *resourcev1.ResourceClaim) bool {
-				return slices.ContainsFunc(c.Status.Allocation.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
-					return r.Driver == s.Spec.Driver && r.Pool == s.Spec.Pool.Name && r.Device == d.Name
-				})
+				return slices.ContainsFunc(
+					c.Status.Allocation.Devices.Results,
+					func(r resourcev1.DeviceRequestAllocationResult) bool {
+						return r.Driver == s.Spec.Driver && r.Pool == s.Spec.Pool.Name && r.Device == d.Name
+					},
+				)
 			}) {
 				taken++
 			}
@@ -74,7 +79,8 @@ func (w *World) devices(node *corev1.Node, driver string) (all, taken int64) {
 	return all, taken
 }
 
-// dynamicResources refuses nodes that have too few devices left for the extended resources which they do not have themselves.
+// dynamicResources refuses nodes that have too few devices left for the extended resources which they do not have
+// themselves.
 func dynamicResources(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	wants, any, known := map[string]int64{}, false, true
 	for name, n := range requested(pod, nil) {

@@ -21,7 +21,8 @@ var (
 	images     = []struct {
 		name string
 		size int64
-	}{{"small", 5 << 20}, {"base", 300 << 20}, {"registry.example/model", 4000 << 20}, {"registry.example:5000/app", 900 << 20}}
+	}{{"small", 5 << 20}, {"base", 300 << 20}, {"registry.example/model", 4000 << 20},
+		{"registry.example:5000/app", 900 << 20}}
 	started0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
@@ -56,7 +57,9 @@ func Draw(t *rapid.T) (*World, []*corev1.Pod) {
 	d := draws{t}
 	w := &World{}
 	for _, name := range namespaces {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
+		ns := &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
+		}
 		if d.oneIn(2, "namespace label") {
 			ns.Labels["team"] = pick(d, "team", "x", "y")
 		}
@@ -68,7 +71,19 @@ func Draw(t *rapid.T) (*World, []*corev1.Pod) {
 	d.controllers(w)
 	d.storage(w)
 	d.arguments(w)
-	running, waiting := d.upTo(9, "pods")+d.upTo(8, "more pods")+d.upTo(8, "yet more pods"), 1+d.upTo(3, "pods to place")
+	running, waiting := d.upTo(
+		9,
+		"pods",
+	)+d.upTo(
+		8,
+		"more pods",
+	)+d.upTo(
+		8,
+		"yet more pods",
+	), 1+d.upTo(
+		3,
+		"pods to place",
+	)
 	for i := range running {
 		w.Pods = append(w.Pods, d.running(w, fmt.Sprintf("e%d", i), i))
 	}
@@ -81,7 +96,9 @@ func Draw(t *rapid.T) (*World, []*corev1.Pod) {
 }
 
 func (d draws) node(name string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}},
+	}
 	if !d.oneIn(16, "no hostname") {
 		n.Labels[corev1.LabelHostname] = name
 	}
@@ -147,8 +164,11 @@ func (d draws) controllers(w *World) {
 		w.Services = append(w.Services, s)
 	}
 	for i := range d.upTo(1, "rcs") {
-		w.ReplicationControllers = append(w.ReplicationControllers, &corev1.ReplicationController{ObjectMeta: meta("rc", i),
-			Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": pick(d, "app", apps...)}}})
+		w.ReplicationControllers = append(
+			w.ReplicationControllers,
+			&corev1.ReplicationController{ObjectMeta: meta("rc", i),
+				Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": pick(d, "app", apps...)}}},
+		)
 	}
 	for i := range d.upTo(2, "rss") {
 		w.ReplicaSets = append(w.ReplicaSets, &appsv1.ReplicaSet{ObjectMeta: meta("rs", i),
@@ -159,13 +179,18 @@ func (d draws) controllers(w *World) {
 			Spec: appsv1.StatefulSetSpec{Selector: d.selector()}})
 	}
 	for i := range 1 + d.upTo(3, "budgets") {
-		b := &policyv1.PodDisruptionBudget{ObjectMeta: meta("budget", i), Spec: policyv1.PodDisruptionBudgetSpec{Selector: d.selector()}}
+		b := &policyv1.PodDisruptionBudget{
+			ObjectMeta: meta("budget", i),
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: d.selector()},
+		}
 		b.Status.DisruptionsAllowed = int32(d.upTo(2, "allowed"))
 		if d.oneIn(8, "empty selector") {
 			b.Spec.Selector = &metav1.LabelSelector{}
 		}
 		if d.oneIn(4, "disrupted") {
-			b.Status.DisruptedPods = map[string]metav1.Time{fmt.Sprintf("e%d", d.upTo(9, "which")): metav1.NewTime(started0)}
+			b.Status.DisruptedPods = map[string]metav1.Time{
+				fmt.Sprintf("e%d", d.upTo(9, "which")): metav1.NewTime(started0),
+			}
 		}
 		w.Budgets = append(w.Budgets, b)
 	}
@@ -187,8 +212,11 @@ func (d draws) selector() *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "tier", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 	default:
-		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}, MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: "tier", Operator: metav1.LabelSelectorOpExists}}}
+		return &metav1.LabelSelector{
+			MatchLabels: map[string]string{"app": app},
+			MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "tier", Operator: metav1.LabelSelectorOpExists}},
+		}
 	}
 }
 
@@ -213,7 +241,8 @@ func (d draws) running(w *World, name string, nth int) *corev1.Pod {
 		p.DeletionTimestamp = &start
 		if d.oneIn(2, "preempted") {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
-				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler})
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+				Reason: corev1.PodReasonPreemptionByScheduler})
 		}
 	}
 	if d.oneIn(6, "resized") {
@@ -225,8 +254,11 @@ func (d draws) running(w *World, name string, nth int) *corev1.Pod {
 // resize has the kubelet report other resources than the pod asks for.
 func (d draws) resize(p *corev1.Pod) {
 	if d.oneIn(2, "pending") {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
-			Reason: pick(d, "reason", corev1.PodReasonDeferred, corev1.PodReasonInfeasible)})
+		p.Status.Conditions = append(
+			p.Status.Conditions,
+			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
+				Reason: pick(d, "reason", corev1.PodReasonDeferred, corev1.PodReasonInfeasible)},
+		)
 	}
 	for _, c := range p.Spec.Containers {
 		s := corev1.ContainerStatus{Name: c.Name}

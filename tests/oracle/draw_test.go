@@ -78,7 +78,8 @@ func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 				if v.Plugin == "" {
 					some = true
 					fits++
-				} else if c := d.world.cluster(pod); c.prefilter(pod) == nil && excludedByName(pod, d.world.Nodes[i]) == nil &&
+				} else if c := d.world.cluster(pod); c.prefilter(pod) == nil &&
+					excludedByName(pod, d.world.Nodes[i]) == nil &&
 					c.filter(pod, d.world.Nodes[i]) == nil {
 					onlyWithout++
 				}

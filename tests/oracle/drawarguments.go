@@ -42,10 +42,21 @@ func (d draws) arguments(w *World) {
 	}
 	if d.oneIn(4, "pods' affinity") {
 		weight := pick[int32](d, "weight", 0, 1, 50)
-		a.Pods = &configv1.InterPodAffinityArgs{HardPodAffinityWeight: &weight, IgnorePreferredTermsOfExistingPods: d.oneIn(2, "ignore theirs")}
+		a.Pods = &configv1.InterPodAffinityArgs{
+			HardPodAffinityWeight:              &weight,
+			IgnorePreferredTermsOfExistingPods: d.oneIn(2, "ignore theirs"),
+		}
 	}
 	if d.oneIn(3, "defaults") {
-		a.Spread = &configv1.PodTopologySpreadArgs{DefaultingType: pick(d, "type", configv1.ListDefaulting, configv1.ListDefaulting, configv1.SystemDefaulting)}
+		a.Spread = &configv1.PodTopologySpreadArgs{
+			DefaultingType: pick(
+				d,
+				"type",
+				configv1.ListDefaulting,
+				configv1.ListDefaulting,
+				configv1.SystemDefaulting,
+			),
+		}
 		if a.Spread.DefaultingType == configv1.ListDefaulting {
 			p := &corev1.Pod{}
 			d.spread(p)
@@ -63,7 +74,8 @@ func (d draws) arguments(w *World) {
 // resources are some, with weights up to most.
 func (d draws) resources(most int) []configv1.ResourceSpec {
 	var list []configv1.ResourceSpec
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, gpu} {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory,
+		corev1.ResourceEphemeralStorage, gpu} {
 		if !d.oneIn(3, "without") {
 			list = append(list, configv1.ResourceSpec{Name: string(name), Weight: int64(1 + d.upTo(most-1, "weight"))})
 		}
@@ -74,7 +86,13 @@ func (d draws) resources(most int) []configv1.ResourceSpec {
 func (d draws) shape() []configv1.UtilizationShapePoint {
 	shape := []configv1.UtilizationShapePoint{{Utilization: 0, Score: int32(d.upTo(10, "at 0"))}}
 	if d.oneIn(2, "in between") {
-		shape = append(shape, configv1.UtilizationShapePoint{Utilization: int32(1 + d.upTo(97, "where")), Score: int32(d.upTo(10, "there"))})
+		shape = append(
+			shape,
+			configv1.UtilizationShapePoint{
+				Utilization: int32(1 + d.upTo(97, "where")),
+				Score:       int32(d.upTo(10, "there")),
+			},
+		)
 	}
 	return append(shape, configv1.UtilizationShapePoint{Utilization: 100, Score: int32(d.upTo(10, "at 100"))})
 }

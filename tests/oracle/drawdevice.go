@@ -19,9 +19,20 @@ func (d draws) devices(w *World) {
 		return
 	}
 	for _, name := range []string{"a", "b", "any"}[:1+d.upTo(2, "classes")] {
-		c := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(started0.Add(time.Duration(d.upTo(1, "created")) * time.Second))}}
+		c := &resourcev1.DeviceClass{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:              name,
+				CreationTimestamp: metav1.NewTime(started0.Add(time.Duration(d.upTo(1, "created")) * time.Second)),
+			},
+		}
 		if name != "any" {
-			c.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", name+".example.com")}}}
+			c.Spec.Selectors = []resourcev1.DeviceSelector{
+				{
+					CEL: &resourcev1.CELDeviceSelector{
+						Expression: fmt.Sprintf("device.driver == %q", name+".example.com"),
+					},
+				},
+			}
 		}
 		if !d.oneIn(3, "no extended name") {
 			extended := string(gpu)
@@ -44,16 +55,32 @@ func (d draws) devices(w *World) {
 			break
 		}
 		s := pick(d, "whose", w.Slices...)
-		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprintf("devices%d", i), UID: types.UID(fmt.Sprintf("uid-devices%d", i))}}
-		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
-			{Request: "r", Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Device: pick(d, "which", s.Spec.Devices...).Name}}}}
+		c := &resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "a",
+				Name:      fmt.Sprintf("devices%d", i),
+				UID:       types.UID(fmt.Sprintf("uid-devices%d", i)),
+			},
+		}
+		c.Status.Allocation = &resourcev1.AllocationResult{
+			Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
+				{
+					Request: "r",
+					Driver:  s.Spec.Driver,
+					Pool:    s.Spec.Pool.Name,
+					Device:  pick(d, "which", s.Spec.Devices...).Name,
+				}}},
+		}
 		w.DeviceClaims = append(w.DeviceClaims, c)
 	}
 }
 
 func (d draws) slice(driver, pool string, node *string) *resourcev1.ResourceSlice {
-	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: driver + "-" + pool}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: driver, Pool: resourcev1.ResourcePool{Name: pool, ResourceSliceCount: 1}, NodeName: node}}
+	s := &resourcev1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: driver + "-" + pool},
+		Spec: resourcev1.ResourceSliceSpec{
+			Driver: driver, Pool: resourcev1.ResourcePool{Name: pool, ResourceSliceCount: 1}, NodeName: node},
+	}
 	if node == nil {
 		yes := true
 		s.Spec.AllNodes = &yes

@@ -57,7 +57,9 @@ func DrawPod(t *rapid.T, w *World, name string) *corev1.Pod {
 	d.volumes(w, p)
 	d.disks(p)
 	if d.oneIn(60, "restarts all") {
-		p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+		p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{
+			{Action: corev1.ContainerRestartRuleActionRestartAllContainers},
+		}
 	}
 	return p
 }
@@ -81,7 +83,10 @@ func (d draws) owner(w *World, p *corev1.Pod) {
 	yes := true
 	add := func(apiVersion, kind string, o metav1.ObjectMeta) {
 		if o.Namespace == p.Namespace {
-			owners = append(owners, metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: o.Name, UID: o.UID, Controller: &yes})
+			owners = append(
+				owners,
+				metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: o.Name, UID: o.UID, Controller: &yes},
+			)
 		}
 	}
 	for _, o := range w.ReplicationControllers {
@@ -103,10 +108,14 @@ func (d draws) owner(w *World, p *corev1.Pod) {
 func (d draws) asked() corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if !d.oneIn(4, "no cpu") {
-		list[corev1.ResourceCPU] = resource.MustParse(pick(d, "cpu", "100m", "250m", "300m", "500m", "1", "0", "100m", "3"))
+		list[corev1.ResourceCPU] = resource.MustParse(
+			pick(d, "cpu", "100m", "250m", "300m", "500m", "1", "0", "100m", "3"),
+		)
 	}
 	if !d.oneIn(4, "no memory") {
-		list[corev1.ResourceMemory] = resource.MustParse(pick(d, "memory", "64Mi", "100M", "300Mi", "500Mi", "1Gi", "10Mi", "0", "3Gi"))
+		list[corev1.ResourceMemory] = resource.MustParse(
+			pick(d, "memory", "64Mi", "100M", "300Mi", "500Mi", "1Gi", "10Mi", "0", "3Gi"),
+		)
 	}
 	return list
 }
@@ -133,14 +142,22 @@ func (d draws) containers(p *corev1.Pod) {
 
 func (d draws) container(name string) corev1.Container {
 	image := pick(d, "image", images...).name
-	c := corev1.Container{Name: name, Image: image + pick(d, "tag", "", ":latest", ":v1"), Resources: corev1.ResourceRequirements{}}
+	c := corev1.Container{
+		Name:      name,
+		Image:     image + pick(d, "tag", "", ":latest", ":v1"),
+		Resources: corev1.ResourceRequirements{},
+	}
 	if !d.oneIn(3, "asks for nothing") {
 		c.Resources.Requests = d.asked()
 		if d.oneIn(8, "storage") {
-			c.Resources.Requests[corev1.ResourceEphemeralStorage] = resource.MustParse(pick(d, "how much", "100Mi", "600Mi", "2Gi"))
+			c.Resources.Requests[corev1.ResourceEphemeralStorage] = resource.MustParse(
+				pick(d, "how much", "100Mi", "600Mi", "2Gi"),
+			)
 		}
 		for range map[int]int{8: 1, 9: 2}[d.upTo(9, "extended resources")] {
-			c.Resources.Requests[pick(d, "by which name", gpu, gpu, classGPU)] = resource.MustParse(pick(d, "gpus", "1", "2", "0"))
+			c.Resources.Requests[pick(d, "by which name", gpu, gpu, classGPU)] = resource.MustParse(
+				pick(d, "gpus", "1", "2", "0"),
+			)
 		}
 		if d.oneIn(24, "huge pages") {
 			c.Resources.Requests[corev1.ResourceHugePagesPrefix+"2Mi"] = resource.MustParse("32Mi")
@@ -148,7 +165,8 @@ func (d draws) container(name string) corev1.Container {
 	}
 	if d.oneIn(8, "port") {
 		c.Ports = append(c.Ports, corev1.ContainerPort{
-			ContainerPort: 80, HostPort: pick[int32](d, "host port", 80, 443, 0), HostIP: pick(d, "host ip", "", "0.0.0.0", "10.0.0.1", "10.0.0.2"),
+			ContainerPort: 80, HostPort: pick[int32](d, "host port", 80, 443, 0),
+			HostIP:   pick(d, "host ip", "", "0.0.0.0", "10.0.0.1", "10.0.0.2"),
 			Protocol: pick(d, "protocol", corev1.ProtocolTCP, corev1.ProtocolUDP),
 		})
 	}
@@ -157,9 +175,21 @@ func (d draws) container(name string) corev1.Container {
 
 func (d draws) toleration() corev1.Toleration {
 	t := corev1.Toleration{
-		Key: pick(d, "key", "k1", "k2"), Operator: pick(d, "operator", corev1.TolerationOpExists, corev1.TolerationOpEqual, "",
+		Key: pick(
+			d,
+			"key",
+			"k1",
+			"k2",
+		), Operator: pick(d, "operator", corev1.TolerationOpExists, corev1.TolerationOpEqual, "",
 			corev1.TolerationOpGt, corev1.TolerationOpLt),
-		Effect: pick(d, "effect", "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute),
+		Effect: pick(
+			d,
+			"effect",
+			"",
+			corev1.TaintEffectNoSchedule,
+			corev1.TaintEffectPreferNoSchedule,
+			corev1.TaintEffectNoExecute,
+		),
 	}
 	switch t.Operator {
 	case corev1.TolerationOpGt, corev1.TolerationOpLt:
@@ -196,18 +226,34 @@ func (d draws) nodeAffinity(w *World, p *corev1.Pod) {
 func (d draws) nodeTerm(w *World) corev1.NodeSelectorTerm {
 	var t corev1.NodeSelectorTerm
 	for range 1 - d.times(1, "no expression") + d.times(1, "second expression") {
-		t.MatchExpressions = append(t.MatchExpressions, pick(d, "expression",
-			corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: zones[:2]},
-			corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpNotIn, Values: zones[:1]},
+		t.MatchExpressions = append(t.MatchExpressions, pick(
+			d,
+			"expression",
+			corev1.NodeSelectorRequirement{
+				Key:      corev1.LabelTopologyZone,
+				Operator: corev1.NodeSelectorOpIn,
+				Values:   zones[:2],
+			},
+			corev1.NodeSelectorRequirement{
+				Key:      corev1.LabelTopologyZone,
+				Operator: corev1.NodeSelectorOpNotIn,
+				Values:   zones[:1],
+			},
 			corev1.NodeSelectorRequirement{Key: "disk", Operator: corev1.NodeSelectorOpExists},
 			corev1.NodeSelectorRequirement{Key: "disk", Operator: corev1.NodeSelectorOpDoesNotExist},
 			corev1.NodeSelectorRequirement{Key: "generation", Operator: corev1.NodeSelectorOpGt, Values: []string{"4"}},
-			corev1.NodeSelectorRequirement{Key: "generation", Operator: corev1.NodeSelectorOpLt, Values: []string{"5"}}))
+			corev1.NodeSelectorRequirement{
+				Key:      "generation",
+				Operator: corev1.NodeSelectorOpLt,
+				Values:   []string{"5"},
+			},
+		))
 	}
 	for range d.times(2, "fields") {
 		t.MatchFields = append(t.MatchFields, corev1.NodeSelectorRequirement{
-			Key: metav1.ObjectNameField, Operator: pick(d, "operator", corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn),
-			Values: []string{pick(d, "name", w.Nodes...).Name}})
+			Key:      metav1.ObjectNameField,
+			Operator: pick(d, "operator", corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn),
+			Values:   []string{pick(d, "name", w.Nodes...).Name}})
 	}
 	return t
 }
@@ -218,7 +264,10 @@ func (d draws) terms() (required []corev1.PodAffinityTerm, preferred []corev1.We
 		required = append(required, d.term())
 	}
 	for range d.upTo(2, "preferred") {
-		preferred = append(preferred, corev1.WeightedPodAffinityTerm{Weight: pick[int32](d, "weight", 1, 40, 100), PodAffinityTerm: d.term()})
+		preferred = append(
+			preferred,
+			corev1.WeightedPodAffinityTerm{Weight: pick[int32](d, "weight", 1, 40, 100), PodAffinityTerm: d.term()},
+		)
 	}
 	return required, preferred
 }
@@ -226,8 +275,15 @@ func (d draws) terms() (required []corev1.PodAffinityTerm, preferred []corev1.We
 func (d draws) term() corev1.PodAffinityTerm {
 	t := corev1.PodAffinityTerm{
 		LabelSelector: d.selector(),
-		TopologyKey: pick(d, "topology", corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelHostname, corev1.LabelTopologyZone,
-			corev1.LabelTopologyRegion),
+		TopologyKey: pick(
+			d,
+			"topology",
+			corev1.LabelHostname,
+			corev1.LabelTopologyZone,
+			corev1.LabelHostname,
+			corev1.LabelTopologyZone,
+			corev1.LabelTopologyRegion,
+		),
 	}
 	if d.oneIn(24, "about nobody") {
 		t.LabelSelector = nil
@@ -237,8 +293,17 @@ func (d draws) term() corev1.PodAffinityTerm {
 		t.Namespaces = namespaces[:1+d.upTo(1, "how many")]
 	}
 	if d.oneIn(4, "namespace selector") {
-		t.NamespaceSelector = pick(d, "which", &metav1.LabelSelector{}, &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}},
-			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x"}}}})
+		t.NamespaceSelector = pick(
+			d,
+			"which",
+			&metav1.LabelSelector{},
+			&metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}},
+			&metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x"}},
+				},
+			},
+		)
 	}
 	if d.oneIn(5, "match label keys") {
 		t.MatchLabelKeys = []string{"version"}
@@ -253,8 +318,15 @@ func (d draws) spread(p *corev1.Pod) {
 	for range 1 + d.upTo(1, "constraints") {
 		c := corev1.TopologySpreadConstraint{
 			MaxSkew: pick[int32](d, "skew", 1, 1, 2, 3), LabelSelector: d.selector(),
-			TopologyKey: pick(d, "topology", corev1.LabelTopologyZone, corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelHostname,
-				corev1.LabelTopologyRegion),
+			TopologyKey: pick(
+				d,
+				"topology",
+				corev1.LabelTopologyZone,
+				corev1.LabelHostname,
+				corev1.LabelTopologyZone,
+				corev1.LabelHostname,
+				corev1.LabelTopologyRegion,
+			),
 			WhenUnsatisfiable: pick(d, "when", corev1.DoNotSchedule, corev1.ScheduleAnyway),
 		}
 		if key := c.TopologyKey + string(c.WhenUnsatisfiable); taken[key] {
@@ -290,7 +362,8 @@ func (d draws) volumes(w *World, p *corev1.Pod) {
 		case claim.Namespace != p.Namespace:
 		case claim.Name == p.Name+"-scratch" && !fresh:
 			p.Spec.Volumes = append(p.Spec.Volumes, scratchVolume())
-		case len(claim.OwnerReferences) == 0 && isNew == fresh && d.oneIn(5-3*strings.Count(claim.Name, "new"), "claim"):
+		case len(claim.OwnerReferences) == 0 && isNew == fresh &&
+			d.oneIn(5-3*strings.Count(claim.Name, "new"), "claim"):
 			p.Spec.Volumes = append(p.Spec.Volumes, claimVolume(claim.Name))
 		}
 	}

@@ -10,20 +10,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// storage are classes, volumes, claims and what the nodes' drivers can attach. No two volumes and no two claims have the
-// same size, so that it is clear which is the smallest.
+// storage are classes, volumes, claims and what the nodes' drivers can attach. No two volumes and no two claims have
+// the same size, so that it is clear which is the smallest.
 func (d draws) storage(w *World) {
 	now, later := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
 	w.Classes = []*storagev1.StorageClass{
 		{ObjectMeta: metav1.ObjectMeta{Name: "now"}, Provisioner: driver, VolumeBindingMode: &now},
 		{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Provisioner: driver, VolumeBindingMode: &later},
 		{ObjectMeta: metav1.ObjectMeta{Name: "static"}, Provisioner: noProvisioner, VolumeBindingMode: &later},
-		{ObjectMeta: metav1.ObjectMeta{Name: "former"}, Provisioner: "kubernetes.io/aws-ebs", VolumeBindingMode: &later},
+		{
+			ObjectMeta:        metav1.ObjectMeta{Name: "former"},
+			Provisioner:       "kubernetes.io/aws-ebs",
+			VolumeBindingMode: &later,
+		},
 	}
 	d.drivers(w)
 	if d.oneIn(2, "allowed topologies") {
-		w.Classes[1].AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
-			{Key: corev1.LabelTopologyZone, Values: zones[:1+d.upTo(1, "zones")]}}}}
+		w.Classes[1].AllowedTopologies = []corev1.TopologySelectorTerm{
+			{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+				{Key: corev1.LabelTopologyZone, Values: zones[:1+d.upTo(1, "zones")]}}},
+		}
 	}
 	for i := range d.upTo(5, "volumes") {
 		w.Volumes = append(w.Volumes, d.pv(w, i))
@@ -68,8 +74,11 @@ func (d draws) drivers(w *World) {
 	}
 	add := func(where *metav1.LabelSelector) {
 		i := len(w.Capacities)
-		c := &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: fmt.Sprintf("capacity%d", i)},
-			StorageClassName: pick(d, "of class", "later", "later", "later", "former"), NodeTopology: where}
+		c := &storagev1.CSIStorageCapacity{
+			ObjectMeta:       metav1.ObjectMeta{Namespace: "storage", Name: fmt.Sprintf("capacity%d", i)},
+			StorageClassName: pick(d, "of class", "later", "later", "later", "former"),
+			NodeTopology:     where,
+		}
 		if !d.oneIn(8, "no capacity") {
 			size := resource.MustParse(fmt.Sprintf("%dMi", 1024*(1+d.upTo(8, "size"))+i))
 			c.Capacity = &size
@@ -86,8 +95,17 @@ func (d draws) drivers(w *World) {
 		}
 	}
 	for range d.times(2, "for many") {
-		add(pick(d, "where", &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelTopologyZone: pick(d, "zone", zones...)}},
-			nil, &metav1.LabelSelector{}))
+		add(
+			pick(
+				d,
+				"where",
+				&metav1.LabelSelector{
+					MatchLabels: map[string]string{corev1.LabelTopologyZone: pick(d, "zone", zones...)},
+				},
+				nil,
+				&metav1.LabelSelector{},
+			),
+		)
 	}
 }
 
@@ -110,9 +128,12 @@ func (d draws) csiNode(w *World, name string) {
 	}
 	for _, pv := range w.Volumes {
 		if d.oneIn(16, "attached") {
-			w.Attachments = append(w.Attachments, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: pv.Name + "-" + name},
-				Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: name,
-					Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}})
+			w.Attachments = append(
+				w.Attachments,
+				&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: pv.Name + "-" + name},
+					Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: name,
+						Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}},
+			)
 		}
 	}
 }
@@ -120,42 +141,81 @@ func (d draws) csiNode(w *World, name string) {
 // disks are volumes of what was in Kubernetes itself.
 func (d draws) disks(p *corev1.Pod) {
 	add := func(source corev1.VolumeSource) {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: fmt.Sprintf("disk%d", len(p.Spec.Volumes)), VolumeSource: source})
+		p.Spec.Volumes = append(
+			p.Spec.Volumes,
+			corev1.Volume{Name: fmt.Sprintf("disk%d", len(p.Spec.Volumes)), VolumeSource: source},
+		)
 	}
 	reads := func() bool { return d.oneIn(2, "reads only") }
 	which := func() string { return pick(d, "disk", "one", "two") }
 	if d.oneIn(12, "gce") {
-		add(corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: which(), ReadOnly: reads()}})
+		add(
+			corev1.VolumeSource{
+				GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: which(), ReadOnly: reads()},
+			},
+		)
 	}
 	if d.oneIn(10, "ebs") {
 		id := pick(d, "volume", "vol-1", "vol-2", "aws://za/vol-1")
-		add(corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: id, ReadOnly: reads()}})
+		add(
+			corev1.VolumeSource{
+				AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: id, ReadOnly: reads()},
+			},
+		)
 	}
 	if d.oneIn(16, "iscsi") {
-		add(corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "10.0.0.9", IQN: which(), ReadOnly: reads()}})
+		add(
+			corev1.VolumeSource{
+				ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "10.0.0.9", IQN: which(), ReadOnly: reads()},
+			},
+		)
 	}
 	if d.oneIn(16, "rbd") {
 		monitors := pick(d, "monitors", []string{"m1", "m2"}, []string{"m2"}, []string{"m3"})
-		add(corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{CephMonitors: monitors, RBDPool: "p", RBDImage: which(), ReadOnly: reads()}})
+		add(
+			corev1.VolumeSource{
+				RBD: &corev1.RBDVolumeSource{
+					CephMonitors: monitors,
+					RBDPool:      "p",
+					RBDImage:     which(),
+					ReadOnly:     reads(),
+				},
+			},
+		)
 	}
 }
 
 func (d draws) mode() []corev1.PersistentVolumeAccessMode {
-	return []corev1.PersistentVolumeAccessMode{pick(d, "access", corev1.ReadWriteOnce, corev1.ReadWriteOncePod, corev1.ReadWriteMany)}
+	return []corev1.PersistentVolumeAccessMode{
+		pick(d, "access", corev1.ReadWriteOnce, corev1.ReadWriteOncePod, corev1.ReadWriteMany),
+	}
 }
 
 func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 	name := fmt.Sprintf("pv%d", i)
-	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}}}
+	v := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}},
+	}
 	v.Spec.StorageClassName = pick(d, "class", "static", "later", "now")
-	v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 1024*(1+d.upTo(4, "size"))+i))}
+	v.Spec.Capacity = corev1.ResourceList{
+		corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 1024*(1+d.upTo(4, "size"))+i)),
+	}
 	v.Spec.AccessModes = append(d.mode(), corev1.ReadWriteOnce)
-	v.Status.Phase = pick(d, "phase", corev1.VolumeAvailable, corev1.VolumeAvailable, corev1.VolumeAvailable, corev1.VolumePending)
+	v.Status.Phase = pick(
+		d,
+		"phase",
+		corev1.VolumeAvailable,
+		corev1.VolumeAvailable,
+		corev1.VolumeAvailable,
+		corev1.VolumePending,
+	)
 	switch d.upTo(5, "source") {
 	case 0:
 		v.Spec.Local = &corev1.LocalVolumeSource{Path: "/data"}
 	case 1:
-		v.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: pick(d, "volume", "vol-1", "aws://za/vol-2")}
+		v.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{
+			VolumeID: pick(d, "volume", "vol-1", "aws://za/vol-2"),
+		}
 	default:
 		v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
 	}
@@ -168,8 +228,20 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 		v.Spec.VolumeAttributesClassName = &gold
 	}
 	if d.oneIn(3, "reachable from") {
-		r := pick(d, "whence", corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: zones[:1]},
-			corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{pick(d, "host", w.Nodes...).Name}})
+		r := pick(
+			d,
+			"whence",
+			corev1.NodeSelectorRequirement{
+				Key:      corev1.LabelTopologyZone,
+				Operator: corev1.NodeSelectorOpIn,
+				Values:   zones[:1],
+			},
+			corev1.NodeSelectorRequirement{
+				Key:      corev1.LabelHostname,
+				Operator: corev1.NodeSelectorOpIn,
+				Values:   []string{pick(d, "host", w.Nodes...).Name},
+			},
+		)
 		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{r}}}}}
 	}
@@ -188,7 +260,9 @@ func (d draws) pvc(w *World, name string, i int) *corev1.PersistentVolumeClaim {
 		UID: types.UID("uid-" + name), Annotations: map[string]string{}}}
 	class := pick(d, "class", "static", "later", "later", "later", "former", "now")
 	c.Spec.StorageClassName = &class
-	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 512*(1+d.upTo(4, "size"))+i))}
+	c.Spec.Resources.Requests = corev1.ResourceList{
+		corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 512*(1+d.upTo(4, "size"))+i)),
+	}
 	c.Spec.AccessModes = d.mode()
 	c.Status.Phase = corev1.ClaimPending
 	if d.oneIn(10, "block") {

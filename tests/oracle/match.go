@@ -51,7 +51,10 @@ func hasAll(labels, want map[string]string) bool {
 
 // matchesTerms is whether any term of a node selector matches the node.
 func matchesTerms(s *corev1.NodeSelector, node *corev1.Node) bool {
-	return slices.ContainsFunc(s.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool { return matchesTerm(t, node) })
+	return slices.ContainsFunc(
+		s.NodeSelectorTerms,
+		func(t corev1.NodeSelectorTerm) bool { return matchesTerm(t, node) },
+	)
 }
 
 // matchesTerm is whether all requirements of a term hold. A term without any matches no node.

@@ -110,7 +110,8 @@ func wantedNames(pod *corev1.Pod) (names []string, only bool) {
 	return names, true
 }
 
-// nodeAffinity refuses nodes that the configuration's affinity, or the pod's nodeSelector or required node affinity does not admit.
+// nodeAffinity refuses nodes that the configuration's affinity, or the pod's nodeSelector or required node affinity
+// does not admit.
 func nodeAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	if !enforced(c, node) {
 		return unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -198,11 +199,13 @@ func sidecar(c corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// declaredFeatures refuses nodes that do not declare what the pod needs: that all containers are restarted when one of them ends.
+// declaredFeatures refuses nodes that do not declare what the pod needs: that all containers are restarted when one of
+// them ends.
 func declaredFeatures(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, rule := range c.RestartPolicyRules {
-			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers && !slices.Contains(node.Status.DeclaredFeatures, restartsAll) {
+			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers &&
+				!slices.Contains(node.Status.DeclaredFeatures, restartsAll) {
 				return unresolvable("node(s) didn't match Pod's required features")
 			}
 		}

@@ -2,8 +2,8 @@
 // It is slow and plain on purpose: loops over all nodes and all pods, no index, no cache, nothing shared with
 // the scheduler that it is compared with. Draw makes random clusters for that comparison.
 //
-// It leaves to others what a cluster of these objects cannot show: gates, queues and events; and of dynamic resource allocation
-// all but extended resources that a class of devices stands for.
+// It leaves to others what a cluster of these objects cannot show: gates, queues and events; and of dynamic resource
+// allocation all but extended resources that a class of devices stands for.
 package oracle
 
 import (

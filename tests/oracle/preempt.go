@@ -46,8 +46,8 @@ func (w *World) Preempt(pod *corev1.Pod) (node string, victims []string, ok bool
 	return best.node, victims, true
 }
 
-// mayPreempt is false for pods whose policy forbids it and for those that wait until the victims of their last preemption
-// have ended.
+// mayPreempt is false for pods whose policy forbids it and for those that wait until the victims of their last
+// preemption have ended.
 func (c *cluster) mayPreempt(pod *corev1.Pod, verdicts []Verdict) bool {
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever {
 		return false
@@ -72,8 +72,8 @@ func endingByPreemption(p *corev1.Pod) bool {
 	})
 }
 
-// victims takes all pods of a lower priority from the node. If the pod fits then, they come back one by one as long as it
-// does: first those that budgets protect, and the more important first. Who cannot is a victim.
+// victims takes all pods of a lower priority from the node. If the pod fits then, they come back one by one as long as
+// it does: first those that budgets protect, and the more important first. Who cannot is a victim.
 func (c *cluster) victims(pod *corev1.Pod, node *corev1.Node) (candidate, bool) {
 	result := candidate{node: node.Name}
 	without := &cluster{World: c.World}
@@ -120,8 +120,8 @@ func started(p *corev1.Pod) time.Time {
 	return p.Status.StartTime.Time
 }
 
-// protected parts the pods whose end would exceed a disruption budget, when those before them have ended, from the others.
-// Pods whose eviction a budget has counted already do not count again.
+// protected parts the pods whose end would exceed a disruption budget, when those before them have ended, from the
+// others. Pods whose eviction a budget has counted already do not count again.
 func (c *cluster) protected(pods []placed) (violating, others []placed) {
 	left := map[string]int32{}
 	for _, b := range c.Budgets {
@@ -149,9 +149,9 @@ func (c *cluster) protected(pods []placed) (violating, others []placed) {
 	return violating, others
 }
 
-// worse orders nodes: first those with fewer violations of budgets, then those whose most important victim has the lower
-// priority, then by the sum of the victims' priorities, then by their number, and last those whose longest running
-// victim of the highest priority started latest.
+// worse orders nodes: first those with fewer violations of budgets, then those whose most important victim has the
+// lower priority, then by the sum of the victims' priorities, then by their number, and last those whose longest
+// running victim of the highest priority started latest.
 func worse(a, b candidate) int {
 	return cmp.Or(
 		cmp.Compare(a.violations, b.violations),

@@ -52,8 +52,8 @@ func (a amounts) raise(b amounts) {
 // request is what a container asks for; usual stands in for what it does not name.
 type request func(c corev1.Container) amounts
 
-// sum is what containers need at once: all that run beside each other, or an init container with the sidecars before it,
-// whichever is more.
+// sum is what containers need at once: all that run beside each other, or an init container with the sidecars before
+// it, whichever is more.
 func sum(pod *corev1.Pod, of request, usual amounts) amounts {
 	with := func(c corev1.Container) amounts {
 		a := maps.Clone(of(c))
@@ -188,8 +188,8 @@ func (c *cluster) usedOn(node *corev1.Node) amounts {
 	return total
 }
 
-// nodeResourcesFit refuses nodes that have not enough left of a resource that the pod asks for. If a node has not as much
-// at all, removing pods does not help.
+// nodeResourcesFit refuses nodes that have not enough left of a resource that the pod asks for. If a node has not as
+// much at all, removing pods does not help.
 func nodeResourcesFit(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	r := &refusal{}
 	has := amountsOf(node.Status.Allocatable)
@@ -228,11 +228,12 @@ func (c *cluster) ignored(name corev1.ResourceName) bool {
 		return false
 	}
 	group, _, _ := strings.Cut(string(name), "/")
-	return slices.Contains(c.Arguments.Fit.IgnoredResources, string(name)) || slices.Contains(c.Arguments.Fit.IgnoredResourceGroups, group)
+	return slices.Contains(c.Arguments.Fit.IgnoredResources, string(name)) ||
+		slices.Contains(c.Arguments.Fit.IgnoredResourceGroups, group)
 }
 
-// ranking are the resources that scores go by, CPU and memory unless the configuration says otherwise. Extended ones and huge pages
-// have a say for pods alone that ask for them.
+// ranking are the resources that scores go by, CPU and memory unless the configuration says otherwise. Extended ones
+// and huge pages have a say for pods alone that ask for them.
 func ranking(list []configv1.ResourceSpec, wants amounts) []configv1.ResourceSpec {
 	if len(list) == 0 {
 		list = []configv1.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}}
@@ -251,8 +252,9 @@ func ranking(list []configv1.ResourceSpec, wants amounts) []configv1.ResourceSpe
 	return ranked
 }
 
-// fitScore is the weighted mean of what the configuration's strategy gives for each resource, by default for the share that stays
-// free. Containers without requests of CPU and memory count with usual ones. By the ratio, a resource that gives nothing has no say.
+// fitScore is the weighted mean of what the configuration's strategy gives for each resource, by default for the share
+// that stays free. Containers without requests of CPU and memory count with usual ones. By the ratio, a resource that
+// gives nothing has no say.
 func fitScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	strategy := &configv1.ScoringStrategy{}
 	if c.Arguments.Fit != nil && c.Arguments.Fit.ScoringStrategy != nil {
@@ -321,8 +323,8 @@ func usualOf(pod *corev1.Pod) amounts {
 	return usual
 }
 
-// balancedAllocationScore prefers nodes whose shares in use, of CPU and memory or what the configuration says, come closer to each
-// other by the pod. Pods that ask for none of them are not ranked.
+// balancedAllocationScore prefers nodes whose shares in use, of CPU and memory or what the configuration says, come
+// closer to each other by the pod. Pods that ask for none of them are not ranked.
 func balancedAllocationScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	var list []configv1.ResourceSpec
 	if c.Arguments.Balanced != nil {
@@ -352,8 +354,8 @@ func balancedAllocationScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) 
 	return scores
 }
 
-// balance is from half of the best score, when one resource is all taken and another not at all, to the best: it is less by the
-// standard deviation of the shares.
+// balance is from half of the best score, when one resource is all taken and another not at all, to the best: it is
+// less by the standard deviation of the shares.
 func balance(names []corev1.ResourceName, taken, has amounts) int64 {
 	var shares []float64
 	for _, name := range names {
@@ -379,8 +381,8 @@ func balance(names []corev1.ResourceName, taken, has amounts) int64 {
 	return int64((1 - deviation) * maxScore)
 }
 
-// imageLocalityScore prefers nodes that have the pod's images, by their size times the share of nodes that have them too.
-// It counts between 23 MiB for the pod and 1000 MiB for each image.
+// imageLocalityScore prefers nodes that have the pod's images, by their size times the share of nodes that have them
+// too. It counts between 23 MiB for the pod and 1000 MiB for each image.
 func imageLocalityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	const least, most = 23 << 20, 1000 << 20
 	var images []string

@@ -37,7 +37,8 @@ func alike(t corev1.TopologySpreadConstraint, pod, other *corev1.Pod) bool {
 // eligible is whether the pods on a node count for a constraint: by its policies, of which that for node affinity
 // is to honor it and that for taints is to ignore them.
 func eligible(t corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) bool {
-	if (t.NodeAffinityPolicy == nil || *t.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor) && !wantsNode(pod, node) {
+	if (t.NodeAffinityPolicy == nil || *t.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor) &&
+		!wantsNode(pod, node) {
 		return false
 	}
 	honorsTaints := t.NodeTaintsPolicy != nil && *t.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
@@ -54,8 +55,8 @@ func hasKeys(node *corev1.Node, constraints []corev1.TopologySpreadConstraint) b
 	return true
 }
 
-// podTopologySpread refuses nodes where the pod would make its domain exceed the least domain by more than maxSkew. With
-// fewer eligible domains than minDomains, the least counts as 0.
+// podTopologySpread refuses nodes where the pod would make its domain exceed the least domain by more than maxSkew.
+// With fewer eligible domains than minDomains, the least counts as 0.
 func podTopologySpread(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	constraints := spreading(pod, corev1.DoNotSchedule)
 	if len(pod.Spec.TopologySpreadConstraints) == 0 {
@@ -106,8 +107,9 @@ func (c *cluster) counted(t corev1.TopologySpreadConstraint, pod *corev1.Pod, no
 	return n
 }
 
-// podTopologySpreadScore prefers nodes in domains with few of the counted pods. A pod without constraints of its own
-// is spread over hosts and zones, or as the configuration says, with those that its services, or else its controller, select.
+// podTopologySpreadScore prefers nodes in domains with few of the counted pods. A pod without constraints of its own is
+// spread over hosts and zones, or as the configuration says, with those that its services, or else its controller,
+// select.
 func podTopologySpreadScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	constraints := spreading(pod, corev1.ScheduleAnyway)
 	own := len(pod.Spec.TopologySpreadConstraints) > 0 || c.listed()
@@ -180,9 +182,12 @@ func (c *cluster) listed() bool {
 	return c.Arguments.Spread != nil && c.Arguments.Spread.DefaultingType == configv1.ListDefaulting
 }
 
-// usualSpreading is what pods without constraints are spread by: hosts with a skew of 3 and zones with one of 5, or what the
-// configuration lists.
-func (c *cluster) usualSpreading(pod *corev1.Pod, kind corev1.UnsatisfiableConstraintAction) []corev1.TopologySpreadConstraint {
+// usualSpreading is what pods without constraints are spread by: hosts with a skew of 3 and zones with one of 5, or
+// what the configuration lists.
+func (c *cluster) usualSpreading(
+	pod *corev1.Pod,
+	kind corev1.UnsatisfiableConstraintAction,
+) []corev1.TopologySpreadConstraint {
 	usual := []corev1.TopologySpreadConstraint{
 		{MaxSkew: 3, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway},
 		{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway},
@@ -208,7 +213,8 @@ func (c *cluster) usualSpreading(pod *corev1.Pod, kind corev1.UnsatisfiableConst
 func (c *cluster) siblings(pod *corev1.Pod) *metav1.LabelSelector {
 	s := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	for _, service := range c.Services {
-		if service.Namespace == pod.Namespace && service.Spec.Selector != nil && hasAll(pod.Labels, service.Spec.Selector) {
+		if service.Namespace == pod.Namespace && service.Spec.Selector != nil &&
+			hasAll(pod.Labels, service.Spec.Selector) {
 			addLabels(s, service.Spec.Selector)
 		}
 	}

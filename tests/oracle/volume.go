@@ -27,8 +27,8 @@ func claimMissing(c *cluster, pod *corev1.Pod) *refusal {
 	return nil
 }
 
-// volumeRestrictions refuses nodes where another pod has a disk of the pod, and all nodes while another pod uses a claim of the pod
-// that is for one pod at a time.
+// volumeRestrictions refuses nodes where another pod has a disk of the pod, and all nodes while another pod uses a
+// claim of the pod that is for one pod at a time.
 func volumeRestrictions(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	for _, p := range c.on(node) {
 		for _, theirs := range p.Spec.Volumes {
@@ -49,7 +49,9 @@ func volumeRestrictions(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal
 			if p.pod.Namespace == pod.Namespace && slices.ContainsFunc(p.pod.Spec.Volumes, func(o corev1.Volume) bool {
 				return o.PersistentVolumeClaim != nil && o.PersistentVolumeClaim.ClaimName == claim.Name
 			}) {
-				return resolvable("node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode")
+				return resolvable(
+					"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
+				)
 			}
 		}
 	}
@@ -67,13 +69,29 @@ func claimUnusable(c *cluster, pod *corev1.Pod) *refusal {
 		claim := c.claim(pod.Namespace, name)
 		switch {
 		case claim == nil:
-			return unresolvable(fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name))
+			return unresolvable(
+				fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name),
+			)
 		case claim.Status.Phase == corev1.ClaimLost:
-			return unresolvable(fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, claim.Spec.VolumeName))
+			return unresolvable(
+				fmt.Sprintf(
+					"persistentvolumeclaim %q bound to non-existent persistentvolume %q",
+					name,
+					claim.Spec.VolumeName,
+				),
+			)
 		case claim.DeletionTimestamp != nil:
 			return unresolvable(fmt.Sprintf("persistentvolumeclaim %q is being deleted", name))
 		case v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
-			return unresolvable(fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pod.Namespace, name, pod.Namespace, pod.Name))
+			return unresolvable(
+				fmt.Sprintf(
+					"PVC %s/%s was not created for pod %s/%s (pod is not owner)",
+					pod.Namespace,
+					name,
+					pod.Namespace,
+					pod.Name,
+				),
+			)
 		}
 	}
 	for _, claim := range c.claims(pod) {
@@ -144,8 +162,9 @@ type outcome struct {
 	room   *storagev1.CSIStorageCapacity
 }
 
-// bindable says what becomes of the claims, or why it cannot be: each finds a volume of its own, smallest claim first and for each
-// the smallest volume, or is provisioned for the node. A claim for which a node was chosen before is provisioned there.
+// bindable says what becomes of the claims, or why it cannot be: each finds a volume of its own, smallest claim first
+// and for each the smallest volume, or is provisioned for the node. A claim for which a node was chosen before is
+// provisioned there.
 func (c *cluster) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.Node) ([]outcome, string) {
 	const none = "node(s) didn't find available persistent volumes to bind"
 	var find, provision []*corev1.PersistentVolumeClaim
@@ -185,12 +204,18 @@ func (c *cluster) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.
 
 // match is the volume that is reserved for the claim, or else the smallest available one that is large enough, of its
 // class, modes and attributes class, selected by it and reachable from the node.
-func (c *cluster) match(claim *corev1.PersistentVolumeClaim, node *corev1.Node, taken map[string]bool) *corev1.PersistentVolume {
+func (c *cluster) match(
+	claim *corev1.PersistentVolumeClaim,
+	node *corev1.Node,
+	taken map[string]bool,
+) *corev1.PersistentVolume {
 	var best *corev1.PersistentVolume
 	for _, pv := range c.Volumes {
 		ref := pv.Spec.ClaimRef
-		mine := ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
-		if taken[pv.Name] || ref != nil && !mine || pv.DeletionTimestamp != nil || volumeClass(pv) != claimClass(claim) ||
+		mine := ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name &&
+			(ref.UID == "" || ref.UID == claim.UID)
+		if taken[pv.Name] || ref != nil && !mine || pv.DeletionTimestamp != nil ||
+			volumeClass(pv) != claimClass(claim) ||
 			pv.Spec.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0 ||
 			volumeMode(pv.Spec.VolumeMode) != volumeMode(claim.Spec.VolumeMode) ||
 			text(pv.Spec.VolumeAttributesClassName) != text(claim.Spec.VolumeAttributesClassName) {
@@ -242,8 +267,10 @@ func volumeMissing(c *cluster, pod *corev1.Pod) *refusal {
 // to be in all of them.
 func volumeZone(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	current := map[string]string{
-		corev1.LabelFailureDomainBetaZone: corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
-		corev1.LabelTopologyZone: corev1.LabelTopologyZone, corev1.LabelTopologyRegion: corev1.LabelTopologyRegion,
+		corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
+		corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+		corev1.LabelTopologyZone:            corev1.LabelTopologyZone,
+		corev1.LabelTopologyRegion:          corev1.LabelTopologyRegion,
 	}
 	anywhere := true
 	for key := range current {

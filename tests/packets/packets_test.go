@@ -1,5 +1,6 @@
-// Package packets holds a cluster's network on real machines to what it promises while its daemons are killed, stopped and started, and their
-// rules flushed: no connection ends, and no request fails but what was with the daemon that was killed.
+// Package packets holds a cluster's network on real machines to what it promises while its daemons are killed, stopped
+// and started, and their rules flushed: no connection ends, and no request fails but what was with the daemon that was
+// killed.
 package packets
 
 import (
@@ -145,13 +146,25 @@ func (e excuse) covers(c *client, f failure) bool {
 func TestNothingEndsWhileDaemonsAreKilledS22S28S31S32(t *testing.T) {
 	ctx := t.Context()
 	c := up(t)
-	image, err := cluster.Output(c.Kube(ctx, "get", "deployment", "-n", "shop", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
+	image, err := cluster.Output(
+		c.Kube(
+			ctx,
+			"get",
+			"deployment",
+			"-n",
+			"shop",
+			"web",
+			"-o",
+			"jsonpath={.spec.template.spec.containers[0].image}",
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	apply := c.Kube(ctx, "apply", "-f", "-")
 	apply.Stdin = strings.NewReader(strings.ReplaceAll(workload, "@IMAGE@", image))
-	for _, cmd := range [][]string{{"rollout", "status", "daemonset/web", "--timeout=60s"}, {"wait", "--for=condition=Ready", "pod/client", "--timeout=60s"}} {
+	for _, cmd := range [][]string{{"rollout", "status", "daemonset/web", "--timeout=60s"},
+		{"wait", "--for=condition=Ready", "pod/client", "--timeout=60s"}} {
 		if len(cmd) > 0 && cmd[0] == "rollout" {
 			if _, err := cluster.Output(apply); err != nil {
 				t.Fatal(err)
@@ -161,7 +174,17 @@ func TestNothingEndsWhileDaemonsAreKilledS22S28S31S32(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	service, balanced := address(t, c, "web", "{.spec.clusterIP}"), address(t, c, "outside", "{.status.loadBalancer.ingress[0].ip}")
+	service, balanced := address(
+		t,
+		c,
+		"web",
+		"{.spec.clusterIP}",
+	), address(
+		t,
+		c,
+		"outside",
+		"{.status.loadBalancer.ingress[0].ip}",
+	)
 	clients := start(t, c, service, balanced)
 	var excuses []excuse
 	began := time.Now()
@@ -187,14 +210,19 @@ func TestNothingEndsWhileDaemonsAreKilledS22S28S31S32(t *testing.T) {
 		at := time.Now()
 		mustRun(t, c, "a", line)
 		eventually(t, func() error {
-			_, err := c.Lab.Machine("a").Run(ctx, "nft list table ip kube-proxy | grep -q "+service+" && nft list table ip clusterctl-policy | grep -q drop")
+			_, err := c.Lab.Machine("a").
+				Run(ctx, "nft list table ip kube-proxy | grep -q "+service+" && nft list table ip clusterctl-policy "+
+					"| grep -q drop")
 			return err
 		})
 		t.Logf("%q: put back after %.1f s", line, time.Since(at).Seconds())
 		if took := time.Since(at); took > 10*time.Second {
 			t.Errorf("%q: put back after %s", line, took)
 		}
-		excuses = append(excuses, excuse{from: at, to: time.Now().Add(time.Second), why: line, held: strings.Contains(line, "ruleset")})
+		excuses = append(
+			excuses,
+			excuse{from: at, to: time.Now().Add(time.Second), why: line, held: strings.Contains(line, "ruleset")},
+		)
 	}
 	span := time.Since(began)
 	for _, cl := range clients {
@@ -246,7 +274,9 @@ func start(t *testing.T, c *cluster.Cluster, service, balanced string) (list []*
 		cmd := c.Lab.Command(ctx, program, args...)
 		switch x.place {
 		case "machine":
-			send := c.Lab.Machine("a").SSH(ctx, "root", "cat >/usr/local/bin/test-web.new && chmod 755 /usr/local/bin/test-web.new && mv /usr/local/bin/test-web.new /usr/local/bin/test-web")
+			send := c.Lab.Machine("a").
+				SSH(ctx, "root", "cat >/usr/local/bin/test-web.new && chmod 755 /usr/local/bin/test-web.new && mv "+
+					"/usr/local/bin/test-web.new /usr/local/bin/test-web")
 			content, err := os.ReadFile(program)
 			if err != nil {
 				t.Fatal(err)
@@ -316,7 +346,9 @@ func mustRun(t *testing.T, c *cluster.Cluster, machine, line string) {
 // kill kills a unit's process, and returns since when until when it died: in between its connections end.
 func kill(t *testing.T, c *cluster.Cluster, machine, unit string) (from, to time.Time) {
 	t.Helper()
-	out, err := c.Lab.Machine(machine).Run(t.Context(), "main=$(systemctl show -P MainPID "+unit+"); date +%s%N; kill -KILL $main; while [ -d /proc/$main ]; do :; done; date +%s%N")
+	out, err := c.Lab.Machine(machine).
+		Run(t.Context(), "main=$(systemctl show -P MainPID "+unit+"); date +%s%N; kill -KILL $main; while [ -d "+
+			"/proc/$main ]; do :; done; date +%s%N")
 	var times [2]int64
 	if err == nil {
 		_, err = fmt.Sscan(out, &times[0], &times[1])
@@ -343,7 +375,8 @@ func runsAgain(t *testing.T, c *cluster.Cluster, machine, unit string) {
 func address(t *testing.T, c *cluster.Cluster, name, path string) (a string) {
 	t.Helper()
 	eventually(t, func() (err error) {
-		if a, err = cluster.Output(c.Kube(t.Context(), "get", "service", name, "-o", "jsonpath="+path)); err == nil && a == "" {
+		if a, err = cluster.Output(c.Kube(t.Context(), "get", "service", name, "-o", "jsonpath="+path)); err == nil &&
+			a == "" {
 			err = fmt.Errorf("service %s has no address", name)
 		}
 		return err

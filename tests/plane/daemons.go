@@ -46,7 +46,10 @@ func (p *Plane) planDaemons() error {
 }
 
 func (p *Plane) daemon(name string, args []string) *Process {
-	return &Process{log: p.path(name + ".log"), command: append([]string{filepath.Join(p.Bin, "clusterctl"), "daemon", name}, args...)}
+	return &Process{
+		log:     p.path(name + ".log"),
+		command: append([]string{filepath.Join(p.Bin, "clusterctl"), "daemon", name}, args...),
+	}
 }
 
 // HealthAddress is where scheduler or controllers answer about themselves, and serve profiles where those are on.

@@ -19,7 +19,10 @@ func (p *Plane) Store() string { return strings.TrimPrefix(p.urls[0], "https://"
 
 // Metric is the sum of a member's samples whose line begins with name and has all the texts.
 func (p *Plane) Metric(ctx context.Context, member int, name string, texts ...string) (float64, error) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: p.etcdTLS()}}
+	client := &http.Client{
+		Timeout:   5 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: p.etcdTLS()},
+	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.urls[member]+"/metrics", nil)
 	if err != nil {
 		return 0, err
@@ -57,7 +60,9 @@ func (p *Plane) Ranges(ctx context.Context) (float64, error) {
 
 // Client is a client of the members, for what is done to the store beside the API servers.
 func (p *Plane) Client() (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: p.urls, TLS: p.etcdTLS(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	return clientv3.New(
+		clientv3.Config{Endpoints: p.urls, TLS: p.etcdTLS(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()},
+	)
 }
 
 func (p *Plane) etcdTLS() *tls.Config {

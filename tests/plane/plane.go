@@ -1,6 +1,6 @@
-// Package plane is a control plane as processes of this machine: store, API servers, scheduler and controllers, over mutual
-// TLS on loopback, each with its own certificate, as on control-plane machines: fsync on, Node and RBAC authorization, every
-// default plugin. What is done to them is their user's business.
+// Package plane is a control plane as processes of this machine: store, API servers, scheduler and controllers, over
+// mutual TLS on loopback, each with its own certificate, as on control-plane machines: fsync on, Node and RBAC
+// authorization, every default plugin. What is done to them is their user's business.
 package plane
 
 import (
@@ -104,7 +104,13 @@ func (p *Plane) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{"ca.crt": ca.Cert, "ca.key": ca.Key, "etcd-ca.crt": etcdCA.Cert, "sa.key": private, "sa.pub": public}
+	files := map[string][]byte{
+		"ca.crt":      ca.Cert,
+		"ca.key":      ca.Key,
+		"etcd-ca.crt": etcdCA.Cert,
+		"sa.key":      private,
+		"sa.pub":      public,
+	}
 	pairs := map[string]certs.Pair{}
 	for name, leaf := range map[string]struct {
 		ca      certs.Pair
@@ -124,8 +130,10 @@ func (p *Plane) writeFiles() error {
 		}
 		pairs[name], files[name+".crt"], files[name+".key"] = pair, pair.Cert, pair.Key
 	}
-	for user, file := range map[string]string{"admin": "kubeconfig", "scheduler": "scheduler.conf", "controllers": "controllers.conf"} {
-		if files[file], err = certs.Kubeconfig("plane", "https://"+p.Addresses()[0], user, ca.Cert, pairs[user]); err != nil {
+	for user, file := range map[string]string{"admin": "kubeconfig", "scheduler": "scheduler.conf",
+		"controllers": "controllers.conf"} {
+		if files[file], err = certs.Kubeconfig("plane", "https://"+p.Addresses()[0], user, ca.Cert,
+			pairs[user]); err != nil {
 			return err
 		}
 	}
@@ -136,7 +144,8 @@ func (p *Plane) writeFiles() error {
 	}
 	p.ca = x509.NewCertPool()
 	p.ca.AppendCertsFromPEM(etcdCA.Cert)
-	if p.own, err = tls.X509KeyPair(pairs["apiserver-etcd-client"].Cert, pairs["apiserver-etcd-client"].Key); err != nil {
+	if p.own, err = tls.X509KeyPair(pairs["apiserver-etcd-client"].Cert,
+		pairs["apiserver-etcd-client"].Key); err != nil {
 		return err
 	}
 	admin, err := tls.X509KeyPair(pairs["admin"].Cert, pairs["admin"].Key)
@@ -172,24 +181,43 @@ func (p *Plane) plan() error {
 			ListenClientURLs: p.urls[i : i+1], AdvertiseClientURLs: p.urls[i : i+1],
 			ListenPeerURLs: peers[i : i+1], InitialAdvertisePeerURLs: peers[i : i+1],
 			InitialCluster: strings.Join(initial, ","), InitialClusterState: "new",
-			CertFile: p.path("etcd.crt"), KeyFile: p.path("etcd.key"), TrustedCAFile: p.path("etcd-ca.crt"), ClientCertAuth: true,
-			PeerCertFile: p.path("etcd.crt"), PeerKeyFile: p.path("etcd.key"), PeerTrustedCAFile: p.path("etcd-ca.crt"), PeerClientCertAuth: true,
+			CertFile: p.path(
+				"etcd.crt",
+			), KeyFile: p.path("etcd.key"), TrustedCAFile: p.path("etcd-ca.crt"), ClientCertAuth: true,
+			PeerCertFile: p.path(
+				"etcd.crt",
+			), PeerKeyFile: p.path("etcd.key"), PeerTrustedCAFile: p.path("etcd-ca.crt"), PeerClientCertAuth: true,
 		}
 		p.Etcd = append(p.Etcd, &Process{log: p.path(fmt.Sprintf("etcd-%d.log", i)),
 			command: append([]string{filepath.Join(p.Bin, "etcd")}, config.Args(&cfg, &config.Etcd{})...)})
 	}
 	for i := range p.Servers {
 		cfg, defaults := config.DefaultAPIServer(), config.DefaultAPIServer()
-		// An endpoint of a service cannot be a loopback address: nobody connects to these, which are there for examples (RFC 5737).
+		// An endpoint of a service cannot be a loopback address: nobody connects to these, which are there for examples
+		// (RFC 5737).
 		cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", fmt.Sprintf("192.0.2.%d", i+1), p.ports[i]
-		cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = p.path("apiserver.crt"), p.path("apiserver.key"), p.path("ca.crt")
+		cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = p.path(
+			"apiserver.crt",
+		), p.path(
+			"apiserver.key",
+		), p.path(
+			"ca.crt",
+		)
 		cfg.Profiling = p.Profiling
 		own := i % p.Members // first, as on a machine that has both
 		cfg.EtcdServers = append(append([]string{}, p.urls[own:]...), p.urls[:own]...)
-		cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = p.path("etcd-ca.crt"), p.path("apiserver-etcd-client.crt"), p.path("apiserver-etcd-client.key")
+		cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = p.path(
+			"etcd-ca.crt",
+		), p.path(
+			"apiserver-etcd-client.crt",
+		), p.path(
+			"apiserver-etcd-client.key",
+		)
 		cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{p.path("sa.pub")}, p.path("sa.key")
 		p.API = append(p.API, &Process{log: p.path(fmt.Sprintf("apiserver-%d.log", i)),
-			command: append([]string{filepath.Join(p.Bin, "clusterctl"), "daemon", "kube-apiserver"}, config.Args(&cfg, &defaults)...)})
+			command: append(
+				[]string{filepath.Join(p.Bin, "clusterctl"), "daemon", "kube-apiserver"},
+				config.Args(&cfg, &defaults)...)})
 	}
 	return p.planDaemons()
 }

@@ -121,7 +121,20 @@ func programs(t *testing.T) string {
 		return built
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "./cmd/clusterctl", "./cmd/etcd")
+	cmd := exec.CommandContext(
+		t.Context(),
+		"go",
+		"build",
+		"-tags",
+		"grpcnotrace",
+		"-trimpath",
+		"-ldflags",
+		"-s -w",
+		"-o",
+		dir+"/",
+		"./cmd/clusterctl",
+		"./cmd/etcd",
+	)
 	cmd.Dir = "../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -243,18 +256,32 @@ func (w *world) startRest() {
 func (w *world) startKubelet(change func(*config.Kubelet, *config.KubeletFile)) {
 	w.t.Helper()
 	cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
-	cfg.Kubeconfig, cfg.HostnameOverride, cfg.RootDir, cfg.NodeIP = filepath.Join(w.dir, "node.conf"), nodeName, filepath.Join(w.dir, "kubelet"), []string{"127.0.0.1"}
+	cfg.Kubeconfig, cfg.HostnameOverride, cfg.RootDir, cfg.NodeIP = filepath.Join(
+		w.dir,
+		"node.conf",
+	), nodeName, filepath.Join(
+		w.dir,
+		"kubelet",
+	), []string{
+		"127.0.0.1",
+	}
 	file.Address, file.Port, file.HealthzPort, file.StaticPodPath, file.ResolverConfig = "127.0.0.1", w.port, 0, "", ""
 	file.Authentication.X509.ClientCAFile = w.path("ca.crt")
 	change(&cfg, &file)
-	w.end = w.background("kubelet", func(ctx context.Context, env run.Env) error { return kubelet.RunWith(ctx, cfg, file, env, w.options) })
+	w.end = w.background(
+		"kubelet",
+		func(ctx context.Context, env run.Env) error { return kubelet.RunWith(ctx, cfg, file, env, w.options) },
+	)
 }
 
 // background runs a daemon in this process until what is returned is called.
 func (w *world) background(name string, do func(context.Context, run.Env) error) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan error, 1)
-	env := run.NewEnv(slog.New(slog.NewTextHandler(w.root.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})).With("daemon", name))
+	env := run.NewEnv(
+		slog.New(slog.NewTextHandler(w.root.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})).
+			With("daemon", name),
+	)
 	env.About.Name = name
 	go func() { done <- do(ctx, env) }()
 	return func() {
@@ -270,10 +297,23 @@ func (w *world) background(name string, do func(context.Context, run.Env) error)
 func (w *world) startDNS() {
 	w.t.Helper()
 	cfg := config.DefaultDNS()
-	w.dns, w.metrics = net.JoinHostPort("127.0.0.1", strconv.Itoa(w.free())), net.JoinHostPort("127.0.0.1", strconv.Itoa(w.free()))
-	cfg.Kubeconfig, cfg.BindAddress, cfg.HealthAddress, cfg.NodeName, cfg.ServiceName = w.plane.Kubeconfig(), w.dns, w.metrics, nodeName, ""
-	cfg.AllowedClients, cfg.Upstream = []string{"127.0.0.0/8"}, []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(w.free()))}
-	w.t.Cleanup(w.background("kube-dns", func(ctx context.Context, env run.Env) error { return dns.Run(ctx, cfg, env) }))
+	w.dns, w.metrics = net.JoinHostPort(
+		"127.0.0.1",
+		strconv.Itoa(w.free()),
+	), net.JoinHostPort(
+		"127.0.0.1",
+		strconv.Itoa(w.free()),
+	)
+	cfg.Kubeconfig, cfg.BindAddress, cfg.HealthAddress, cfg.NodeName, cfg.ServiceName = w.plane.Kubeconfig(), w.dns,
+		w.metrics, nodeName, ""
+	cfg.AllowedClients, cfg.Upstream = []string{
+		"127.0.0.0/8",
+	}, []string{
+		net.JoinHostPort("127.0.0.1", strconv.Itoa(w.free())),
+	}
+	w.t.Cleanup(
+		w.background("kube-dns", func(ctx context.Context, env run.Env) error { return dns.Run(ctx, cfg, env) }),
+	)
 }
 
 // startWebhook has ConfigMaps looked at by a webhook that finds nothing wrong with them.
@@ -291,17 +331,27 @@ func (w *world) startWebhook() {
 	}))
 	w.t.Cleanup(server.Close)
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	_, err := w.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(w.t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "looks"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "looks.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificate},
-			FailurePolicy: ptr.To(admissionregistrationv1.Ignore), SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+	_, err := w.client.AdmissionregistrationV1().
+		ValidatingWebhookConfigurations().
+		Create(w.t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "looks"},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name:          "looks.example.com",
+				ClientConfig:  admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificate},
+				FailurePolicy: ptr.To(admissionregistrationv1.Ignore),
+				SideEffects: ptr.To(
+					admissionregistrationv1.SideEffectClassNone,
+				), AdmissionReviewVersions: []string{"v1"},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups:   []string{""},
+						APIVersions: []string{"v1"},
+						Resources:   []string{"configmaps"},
+					},
+				}},
 			}},
-		}},
-	}, metav1.CreateOptions{})
+		}, metav1.CreateOptions{})
 	w.must(err)
 }
 

@@ -98,9 +98,13 @@ var faults = []fault{
 		again: func(w *world) { w.resolve("www.example.com") },
 		end:   func(*world) {}},
 	{name: "the kubelet's certificates end soon and are not renewed",
-		alerts: []string{"KubeletClientCertificateEndsSoon", "KubeletServerCertificateEndsSoon", "KubeletCannotRenewCertificates"},
-		begin:  func(w *world) { w.oldCertificates() },
-		again:  func(w *world) { w.denyRequests() },
+		alerts: []string{
+			"KubeletClientCertificateEndsSoon",
+			"KubeletServerCertificateEndsSoon",
+			"KubeletCannotRenewCertificates",
+		},
+		begin: func(w *world) { w.oldCertificates() },
+		again: func(w *world) { w.denyRequests() },
 		end: func(w *world) {
 			w.end()
 			w.write("node.conf", w.kubeconfig(certs.Node(nodeName), time.Now()))
@@ -125,21 +129,32 @@ func (w *world) backAgain() {
 }
 
 // small is what each container asks for.
-var small = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
+var small = corev1.ResourceList{
+	corev1.ResourceCPU:    resource.MustParse("100m"),
+	corev1.ResourceMemory: resource.MustParse("32Mi"),
+}
 
 // workload is two pods that are probed.
 func (w *world) workload() {
 	w.t.Helper()
 	labels := map[string]string{"app": "web"}
-	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}, PeriodSeconds: 1}
+	probe := &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}},
+		PeriodSeconds: 1,
+	}
 	_, err := w.client.AppsV1().Deployments("default").Create(w.t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Name: "web", Image: "web:1", ReadinessProbe: probe, LivenessProbe: probe, Resources: corev1.ResourceRequirements{Requests: small, Limits: small},
-			}}},
-		}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](2),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "web", Image: "web:1", ReadinessProbe: probe, LivenessProbe: probe,
+					Resources: corev1.ResourceRequirements{Requests: small, Limits: small},
+				}}},
+			},
+		},
 	}, metav1.CreateOptions{})
 	w.must(err)
 	w.ready(2)
@@ -160,7 +175,9 @@ func (w *world) ready(n int32) {
 func (w *world) scale(n int) {
 	w.t.Helper()
 	patch := fmt.Sprintf(`{"spec": {"replicas": %d}}`, n)
-	_, err := w.client.AppsV1().Deployments("default").Patch(w.t.Context(), "web", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+	_, err := w.client.AppsV1().
+		Deployments("default").
+		Patch(w.t.Context(), "web", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 	w.must(err)
 }
 
@@ -168,23 +185,35 @@ func (w *world) scale(n int) {
 func (w *world) create(name string) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
 	defer cancel()
-	_, _ = w.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, _ = w.client.CoreV1().
+		ConfigMaps("default").
+		Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 }
 
 // churn gives every daemon something to do.
 func (w *world) churn() {
 	w.t.Helper()
 	w.rounds++
-	ctx, name, now := w.t.Context(), "churn-"+strconv.Itoa(w.rounds), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
+	ctx, name, now := w.t.Context(), "churn-"+strconv.Itoa(
+		w.rounds,
+	), metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0),
+	}
 	w.create(name)
 	_, err := w.client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: small}}}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{
+				{Name: "c", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: small}},
+			},
+		},
 	}, metav1.CreateOptions{})
 	w.must(err)
 	if w.rounds > 2 {
 		old := "churn-" + strconv.Itoa(w.rounds-2)
-		if err := w.client.CoreV1().Pods("default").Delete(ctx, old, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}); err != nil && !apierrors.IsNotFound(err) {
+		if err := w.client.CoreV1().Pods("default").Delete(ctx, old,
+			metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			w.t.Fatal(err)
 		}
 		w.must(w.client.CoreV1().ConfigMaps("default").Delete(ctx, old, now))
@@ -250,18 +279,36 @@ func (w *world) closeLevel() {
 	ctx, levels := w.t.Context(), w.client.FlowcontrolV1()
 	_, err := levels.PriorityLevelConfigurations().Create(ctx, &flowcontrolv1.PriorityLevelConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "closed"},
-		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
-			NominalConcurrencyShares: ptr.To[int32](0), LendablePercent: ptr.To[int32](0), BorrowingLimitPercent: ptr.To[int32](0), LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
-		}},
+		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+			Type: flowcontrolv1.PriorityLevelEnablementLimited,
+			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+				NominalConcurrencyShares: ptr.To[int32](
+					0,
+				), LendablePercent: ptr.To[int32](0), BorrowingLimitPercent: ptr.To[int32](0),
+				LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+			},
+		},
 	}, metav1.CreateOptions{})
 	w.must(err)
 	_, err = levels.FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: "pusher"},
 		Spec: flowcontrolv1.FlowSchemaSpec{
-			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "closed"}, MatchingPrecedence: 10,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{
+				Name: "closed",
+			}, MatchingPrecedence: 10,
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects:      []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: "pusher"}}},
-				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}, ClusterScope: true}},
+				Subjects: []flowcontrolv1.Subject{
+					{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: "pusher"}},
+				},
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{
+					{
+						Verbs:        []string{"*"},
+						APIGroups:    []string{"*"},
+						Resources:    []string{"*"},
+						Namespaces:   []string{"*"},
+						ClusterScope: true,
+					},
+				},
 			}},
 		},
 	}, metav1.CreateOptions{})
@@ -271,7 +318,9 @@ func (w *world) closeLevel() {
 func (w *world) openLevel() {
 	w.t.Helper()
 	w.must(w.client.FlowcontrolV1().FlowSchemas().Delete(w.t.Context(), "pusher", metav1.DeleteOptions{}))
-	w.must(w.client.FlowcontrolV1().PriorityLevelConfigurations().Delete(w.t.Context(), "closed", metav1.DeleteOptions{}))
+	w.must(
+		w.client.FlowcontrolV1().PriorityLevelConfigurations().Delete(w.t.Context(), "closed", metav1.DeleteOptions{}),
+	)
 }
 
 // pushIn has that user ask again and again.
@@ -283,7 +332,13 @@ func (w *world) pushIn() {
 	var wait sync.WaitGroup
 	for range 20 {
 		wait.Go(func() {
-			_ = client.RESTClient().Get().AbsPath("/api/v1/namespaces/default/configmaps").MaxRetries(0).Do(w.t.Context()).Error() // it is refused
+			_ = client.RESTClient().
+				Get().
+				AbsPath("/api/v1/namespaces/default/configmaps").
+				MaxRetries(0).
+				Do(w.t.Context()).
+				Error()
+			// it is refused
 		})
 	}
 	wait.Wait()
@@ -325,7 +380,8 @@ func (w *world) denyRequests() {
 			continue
 		}
 		r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Tested", Message: "nobody gets one",
+			Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Tested",
+			Message: "nobody gets one",
 		})
 		_, err := requests.UpdateApproval(w.t.Context(), r.Name, r, metav1.UpdateOptions{})
 		w.must(err)

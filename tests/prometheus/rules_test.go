@@ -32,13 +32,17 @@ func (w *world) scraped() []target {
 	admin, store := w.path("admin"), w.path("apiserver-etcd-client")
 	kubelet := net.JoinHostPort("127.0.0.1", strconv.Itoa(w.port))
 	scheduler, controllers := w.plane.HealthAddress(w.plane.Scheduler), w.plane.HealthAddress(w.plane.Controllers)
-	list := []target{{Job: "kube-dns", Path: "/metrics", Address: w.metrics}, {Job: "etcd", Path: "/metrics", Address: w.plane.Store(), Cert: store},
-		{Job: "others", Path: "/metrics", File: w.old}}
+	list := []target{
+		{Job: "kube-dns", Path: "/metrics", Address: w.metrics},
+		{Job: "etcd", Path: "/metrics", Address: w.plane.Store(), Cert: store},
+		{Job: "others", Path: "/metrics", File: w.old},
+	}
 	for address, paths := range map[target][]string{
 		{Job: "apiserver", Address: w.plane.Addresses()[0]}:    {"/metrics", "/metrics/slis"},
 		{Job: "kube-scheduler", Address: scheduler}:            {"/metrics", "/metrics/slis", "/metrics/resources"},
 		{Job: "kube-controller-manager", Address: controllers}: {"/metrics", "/metrics/slis"},
-		{Job: "kubelet", Address: kubelet}:                     {"/metrics", "/metrics/slis", "/metrics/cadvisor", "/metrics/probes", "/metrics/resource"},
+		{Job: "kubelet", Address: kubelet}: {"/metrics", "/metrics/slis", "/metrics/cadvisor",
+			"/metrics/probes", "/metrics/resource"},
 	} {
 		for _, path := range paths {
 			address.Path, address.Cert = path, admin
@@ -74,7 +78,21 @@ func (w *world) watch(flags ...string) *prometheus {
 	config := w.write("prometheus.yaml", text.Bytes())
 	port := w.free()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	cmd := exec.CommandContext(context.WithoutCancel(w.t.Context()), binary, append([]string{"--config.file", config, "--storage.tsdb.path", w.t.TempDir(), "--web.listen-address", address, "--log.level", "warn"}, flags...)...)
+	cmd := exec.CommandContext(
+		context.WithoutCancel(w.t.Context()),
+		binary,
+		append(
+			[]string{
+				"--config.file",
+				config,
+				"--storage.tsdb.path",
+				w.t.TempDir(),
+				"--web.listen-address",
+				address,
+				"--log.level",
+				"warn",
+			},
+			flags...)...)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -1,5 +1,5 @@
-// Package quota holds the volumes of the kubelet to real file systems with project quotas, on a kernel that has them: Debian's in user
-// mode, which is an ordinary process and needs no rights.
+// Package quota holds the volumes of the kubelet to real file systems with project quotas, on a kernel that has them:
+// Debian's in user mode, which is an ordinary process and needs no rights.
 package quota
 
 import (
@@ -48,8 +48,24 @@ func TestVolumesAreBoundedByQuotas(t *testing.T) {
 	inside := filepath.Join(t.TempDir(), "inside")
 	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside, "./inside")
 	// What it is not told apart is given to the first process as its environment.
-	out := run(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=256M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "init="+inside, "ubdb="+ext4, "ubdc="+xfs,
-		"con=null", "con0=null,fd:1", "ssl=null", "quiet", "MODULES=/usr/lib/uml/modules")
+	out := run(
+		t,
+		[]string{"TMPDIR=" + t.TempDir()},
+		"/usr/bin/linux.uml",
+		"mem=256M",
+		"root=none",
+		"rootfstype=hostfs",
+		"rootflags=/",
+		"ro",
+		"init="+inside,
+		"ubdb="+ext4,
+		"ubdc="+xfs,
+		"con=null",
+		"con0=null,fd:1",
+		"ssl=null",
+		"quiet",
+		"MODULES=/usr/lib/uml/modules",
+	)
 	outcome := ""
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		line := strings.TrimSpace(lines.Text())

@@ -52,11 +52,28 @@ func serve(ctx context.Context, listen, name, dir string) error {
 	if err != nil {
 		return err
 	}
-	own, err := certs.Issue(ca, certs.Request{CommonName: name, Hosts: []string{host}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, Lifetime: time.Hour}, now)
+	own, err := certs.Issue(
+		ca,
+		certs.Request{
+			CommonName: name,
+			Hosts:      []string{host},
+			Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			Lifetime:   time.Hour,
+		},
+		now,
+	)
 	if err != nil {
 		return err
 	}
-	client, err := certs.Issue(ca, certs.Request{CommonName: "apiserver", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, Lifetime: time.Hour}, now)
+	client, err := certs.Issue(
+		ca,
+		certs.Request{
+			CommonName: "apiserver",
+			Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			Lifetime:   time.Hour,
+		},
+		now,
+	)
 	if err != nil {
 		return err
 	}
@@ -67,7 +84,12 @@ func serve(ctx context.Context, listen, name, dir string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.Cert)
 	r := &reviewer{name: name, dir: dir}
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
+	tlsConfig := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair},
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientCAs:    pool,
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -19,7 +19,12 @@ const virtual = "10.99.0.100"
 func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	c := up(ctx, t, "address", strings.Replace(configuration, "{}", "{\n  api { endpoint = \""+virtual+":6443\" }\n}", 1))
+	c := up(
+		ctx,
+		t,
+		"address",
+		strings.Replace(configuration, "{}", "{\n  api { endpoint = \""+virtual+":6443\" }\n}", 1),
+	)
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
 		DialContext: c.Lab.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answers := func(ctx context.Context) error {
@@ -42,7 +47,8 @@ func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
 	}
 	first := holder(ctx, t, c.Lab.Machines)
 	for _, m := range c.Lab.Machines {
-		if err := cluster.Documented(ctx, m, cluster.ControlPlane, cluster.WithDNS, cluster.VirtualAddress); err != nil {
+		if err := cluster.Documented(ctx, m, cluster.ControlPlane, cluster.WithDNS,
+			cluster.VirtualAddress); err != nil {
 			t.Error(err)
 		}
 	}

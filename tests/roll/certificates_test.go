@@ -28,9 +28,10 @@ import (
 
 const replacementLimit = 12 * time.Minute
 
-// S37: every authority and the key of service accounts are replaced under load from outside, with apply killed in every move and
-// run again. Clients have the kubeconfig and the token from before, and read nothing again: no request of theirs fails until
-// the end is asked for, but what a member of the store was asked when it started anew, and what they are told agrees.
+// S37: every authority and the key of service accounts are replaced under load from outside, with apply killed in every
+// move and run again. Clients have the kubeconfig and the token from before, and read nothing again: no request of
+// theirs fails until the end is asked for, but what a member of the store was asked when it started anew, and what they
+// are told agrees.
 func TestEveryAuthorityIsReplacedUnderLoadThoughApplyIsKilledInEveryMove(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), replacementLimit)
 	defer cancel()
@@ -67,14 +68,16 @@ func TestEveryAuthorityIsReplacedUnderLoadThoughApplyIsKilledInEveryMove(t *test
 	after := credentials(ctx, t, c)
 	load = begin(ctx, t, after)
 	defer load.end()
-	if out, err := c.Ctl(ctx, "certs", "rotate", "-finish", "cluster-ca", "service-account").CombinedOutput(); err != nil {
+	if out, err := c.Ctl(ctx, "certs", "rotate", "-finish", "cluster-ca",
+		"service-account").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	killed(ctx, t, c, `machine\.c.* done`)
 	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if plan, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil || strings.Contains(string(plan), "rotate") {
+	if plan, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil ||
+		strings.Contains(string(plan), "rotate") {
 		t.Errorf("not as declared at the end: %v\n%s", err, plan)
 	}
 	published(ctx, t, c, 1)
@@ -132,7 +135,8 @@ func published(ctx context.Context, t *testing.T, c *cluster.Cluster, many int) 
 	t.Helper()
 	for _, get := range []string{
 		"get configmap kube-root-ca.crt --namespace=default --output=jsonpath={.data.ca\\.crt}",
-		"get configmap extension-apiserver-authentication --namespace=kube-system --output=jsonpath={.data.client-ca-file}",
+		"get configmap extension-apiserver-authentication --namespace=kube-system " +
+			"--output=jsonpath={.data.client-ca-file}",
 	} {
 		if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
 			text, err := cluster.Output(c.Kube(ctx, strings.Fields(get)...))
@@ -149,7 +153,9 @@ func published(ctx context.Context, t *testing.T, c *cluster.Cluster, many int) 
 // credentials are an administrator's, and a service account's token, each with the authorities as they are now.
 func credentials(ctx context.Context, t *testing.T, c *cluster.Cluster) []*rest.Config {
 	t.Helper()
-	if out, err := c.Kube(ctx, "create", "rolebinding", "load", "--namespace=default", "--clusterrole=edit", "--serviceaccount=default:default").CombinedOutput(); err != nil && !strings.Contains(string(out), "already exists") {
+	if out, err := c.Kube(ctx, "create", "rolebinding", "load", "--namespace=default", "--clusterrole=edit",
+		"--serviceaccount=default:default").CombinedOutput(); err != nil &&
+		!strings.Contains(string(out), "already exists") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	token, err := cluster.Output(c.Kube(ctx, "create", "token", "default", "--namespace=default", "--duration=2h"))
@@ -185,7 +191,14 @@ func credentials(ctx context.Context, t *testing.T, c *cluster.Cluster) []*rest.
 func balancer(ctx context.Context, c *cluster.Cluster) (ready func() string) {
 	var mu sync.Mutex
 	well := map[string]bool{}
-	ask := &http.Client{Timeout: time.Second, Transport: &http.Transport{DialContext: c.Lab.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	ask := &http.Client{
+		Timeout: time.Second,
+		Transport: &http.Transport{
+			DialContext:       c.Lab.Dial,
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		},
+	}
 	for _, m := range c.Lab.Machines {
 		at := net.JoinHostPort(m.Address, "6443")
 		go func() {
@@ -248,7 +261,12 @@ func (l *load) end() {
 	l.once.Do(func() {
 		l.stop()
 		l.wait.Wait()
-		l.t.Logf("%d requests in %s; for %d the store gave no answer in time", len(l.history), time.Since(l.start).Round(time.Second), l.silent)
+		l.t.Logf(
+			"%d requests in %s; for %d the store gave no answer in time",
+			len(l.history),
+			time.Since(l.start).Round(time.Second),
+			l.silent,
+		)
 		if len(l.history) < 200 {
 			l.t.Errorf("the cluster was hardly used: %d requests", len(l.history))
 		}
@@ -268,7 +286,12 @@ func (l *load) work(ctx context.Context, number int, client *kubernetes.Clientse
 		case <-time.After(30 * time.Millisecond):
 		}
 		// Keys change, so that no history grows beyond what can be judged.
-		o := check.Operation{Client: number, Key: fmt.Sprintf("load-%d-%d", l.start.Unix(), time.Since(l.start)/(5*time.Second)), Kind: check.Get, Value: fmt.Sprintf("%d-%d", number, n)}
+		o := check.Operation{
+			Client: number,
+			Key:    fmt.Sprintf("load-%d-%d", l.start.Unix(), time.Since(l.start)/(5*time.Second)),
+			Kind:   check.Get,
+			Value:  fmt.Sprintf("%d-%d", number, n),
+		}
 		if last != nil && last.Name != o.Key {
 			last = nil
 		}
@@ -277,7 +300,10 @@ func (l *load) work(ctx context.Context, number int, client *kubernetes.Clientse
 				o.Kind, o.Base = check.Update, last.Data["value"]
 			}
 		}
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: o.Key}, Data: map[string]string{"value": o.Value}}
+		object := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: o.Key},
+			Data:       map[string]string{"value": o.Value},
+		}
 		var got *corev1.ConfigMap
 		var err error
 		o.Call = time.Since(l.start)
@@ -311,13 +337,15 @@ func (l *load) work(ctx context.Context, number int, client *kubernetes.Clientse
 			o.Outcome, last = check.Conflict, nil
 		default:
 			o.Outcome = check.Unknown
-			// What a member of the store was doing when it started anew may have been done or not, and the client is told that.
+			// What a member of the store was doing when it started anew may have been done or not, and the client is
+			// told that.
 			if apierrors.IsTimeout(err) {
 				l.mu.Lock()
 				l.silent++
 				l.mu.Unlock()
 			} else {
-				l.t.Errorf("request %d of client %d, %s after the beginning: %s: %v", n, number, time.Since(l.start).Round(time.Second), o.Kind, err)
+				l.t.Errorf("request %d of client %d, %s after the beginning: %s: "+
+					"%v", n, number, time.Since(l.start).Round(time.Second), o.Kind, err)
 			}
 			if o.Kind == check.Get {
 				continue

@@ -19,7 +19,15 @@ func demoted(control string) string {
 		if strings.Contains(control, key) {
 			r = "control-plane"
 		}
-		fmt.Fprintf(text, "machine \"c%s\" {\n  address = \"10.99.0.1%s\"\n  name = \"c-%s\"\n  roles = [\"%s\"]\n  ssh { user = \"root\" }\n}\n", key, key, key, r)
+		fmt.Fprintf(
+			text,
+			"machine \"c%s\" {\n  address = \"10.99.0.1%s\"\n  name = \"c-%s\"\n  roles = [\"%s\"]\n  ssh { user = "+
+				"\"root\" }\n}\n",
+			key,
+			key,
+			key,
+			r,
+		)
 	}
 	return text.String()
 }
@@ -39,7 +47,9 @@ func TestDemotionUnderLoadIsExactAndFailsNoRequest(t *testing.T) {
 					t.Fatal(err)
 				}
 				plan, err := c.Ctl(ctx, "plan").CombinedOutput()
-				if err != nil || !strings.Contains(string(plan), "remove the member") || !strings.Contains(string(plan), "/etc/kubernetes/pki/ca.key") || !strings.Contains(string(plan), "revoke") {
+				if err != nil || !strings.Contains(string(plan), "remove the member") ||
+					!strings.Contains(string(plan), "/etc/kubernetes/pki/ca.key") ||
+					!strings.Contains(string(plan), "revoke") {
 					t.Errorf("the plan does not show the demotion: %v\n%s", err, plan)
 				}
 				if err := c.Apply(ctx, t.Output()); err != nil {
@@ -56,7 +66,11 @@ func TestDemotionUnderLoadIsExactAndFailsNoRequest(t *testing.T) {
 					if strings.Contains(control, strings.TrimPrefix(m.Name, "c")) {
 						continue
 					}
-					found, err := m.Run(ctx, "cd /etc/kubernetes && ls -d pki/ca.key pki/etcd pki/sa.key pki/encryption.yaml admin.conf super-admin.conf /var/lib/etcd/member 2>/dev/null || true")
+					found, err := m.Run(
+						ctx,
+						"cd /etc/kubernetes && ls -d pki/ca.key pki/etcd pki/sa.key pki/encryption.yaml admin.conf "+
+							"super-admin.conf /var/lib/etcd/member 2>/dev/null || true",
+					)
 					if err != nil || strings.TrimSpace(found) != "" {
 						t.Errorf("%s has %s still, %v", m.Name, found, err)
 					}

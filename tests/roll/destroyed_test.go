@@ -12,18 +12,21 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// traces are what a cluster could leave on a machine: routes, links, rules, settings of the kernel that do not change by themselves, units, control
-// groups and files. What the machine itself writes while it runs is left out.
+// traces are what a cluster could leave on a machine: routes, links, rules, settings of the kernel that do not change
+// by themselves, units, control groups and files. What the machine itself writes while it runs is left out.
 var traces = []string{
 	"ip route show table all | sed 's/ expires [^ ]*//' | sort",
 	"ip -o link | sed 's/^[0-9]*: //; s/@.*//; s/:.*//' | sort",
 	"nft list ruleset 2>/dev/null || true",
-	"sysctl -a 2>/dev/null | grep -E '^(net.ipv4.ip_forward|net.ipv4.conf.(all|default)|net.ipv6.conf.(all|default)|net.bridge|vm.overcommit_memory|kernel.panic|kernel.keys)' | sort",
+	"sysctl -a 2>/dev/null | grep -E " +
+		"'^(net.ipv4.ip_forward|net.ipv4.conf.(all|default)|net.ipv6.conf.(all|default)|net.bridge|vm.overcommit_memory|kernel.panic|kernel.keys)' | sort",
 	"systemctl list-unit-files --no-legend --no-pager | awk '{print $1, $2}' | grep -v ^session- | sort",
 	"systemctl list-units --all --state=failed --no-legend --plain | awk '{print $1}' | sort",
 	"ls -d /sys/fs/cgroup/kubepods /sys/fs/cgroup/*/kubepods 2>/dev/null || true",
 	"cat /proc/mounts | awk '{print $2}' | grep -E 'kube|containerd|netns|cni' | sort",
-	"find /etc /opt /usr/local /var/lib /run /var/log /root -xdev -not -path '/run/systemd/*' -not -path '/run/udev/*' -not -path '/run/log/*' -not -path '/var/log/journal*' -not -path '/run/user*' -not -path '/var/lib/systemd/*' -not -path '/run/sshd*' -not -path '/run/motd.dynamic' -not -path '/etc/.updated' | sort",
+	"find /etc /opt /usr/local /var/lib /run /var/log /root -xdev -not -path '/run/systemd/*' -not -path " +
+		"'/run/udev/*' -not -path '/run/log/*' -not -path '/var/log/journal*' -not -path '/run/user*' -not -path " +
+		"'/var/lib/systemd/*' -not -path '/run/sshd*' -not -path '/run/motd.dynamic' -not -path '/etc/.updated' | sort",
 }
 
 func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string][]string {
@@ -50,12 +53,16 @@ func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 	return found
 }
 
-// P07: a machine is after destroy as it was before apply: routes, links, tables, kernel settings, units, control groups and files.
+// P07: a machine is after destroy as it was before apply: routes, links, tables, kernel settings, units, control groups
+// and files.
 func TestAMachineIsAfterDestroyAsItWasBefore(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("destroyed-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"c1=10.99.0.11", "n1=10.99.0.21"}, Files: map[string]string{"cluster.hcl": `cluster "destroyed" {}
+		Machines: []string{
+			"c1=10.99.0.11",
+			"n1=10.99.0.21",
+		}, Files: map[string]string{"cluster.hcl": `cluster "destroyed" {}
 
 machine "c1" {
   address = "10.99.0.11"
@@ -82,11 +89,13 @@ machine "n1" {
 		t.Fatal(err)
 	}
 	// A pod with a port of its machine has everything made that pods have made.
-	if out, err := c.Kube(ctx, "run", "sleeper", "--image=clusterctl.local/pause:1", "--image-pull-policy=IfNotPresent", "--overrides",
+	if out, err := c.Kube(ctx, "run", "sleeper", "--image=clusterctl.local/pause:1", "--image-pull-policy=IfNotPresent",
+		"--overrides",
 		`{"spec":{"containers":[{"name":"sleeper","image":"clusterctl.local/pause:1","ports":[{"containerPort":80,"hostPort":8080}]}]}}`).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := c.Kube(ctx, "wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s").CombinedOutput(); err != nil {
+	if out, err := c.Kube(ctx, "wait", "--for=condition=Ready", "pod/sleeper",
+		"--timeout=60s").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if during := tracesOn(ctx, t, c); slices.Equal(during["n1: "+traces[0]], before["n1: "+traces[0]]) {

@@ -24,8 +24,8 @@ import (
 
 const rotationLimit = 8 * time.Minute
 
-// S10: keys are rotated by apply over several API servers, from clusterctl's own to a plugin's, and what is stored can be read
-// and written at each of them at every point.
+// S10: keys are rotated by apply over several API servers, from clusterctl's own to a plugin's, and what is stored can
+// be read and written at each of them at every point.
 func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), rotationLimit)
 	defer cancel()
@@ -33,7 +33,10 @@ func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.
 	plugins(ctx, t, c)
 	servers := everywhere(ctx, t, c)
 	for i := range 30 {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("kept-%d", i)}, StringData: map[string]string{"word": fmt.Sprintf("word-%d", i)}}
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("kept-%d", i)},
+			StringData: map[string]string{"word": fmt.Sprintf("word-%d", i)},
+		}
 		if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
 			_, err := servers[i%3].CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
@@ -55,9 +58,11 @@ func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.
 	defer stop()
 	for _, step := range []struct{ declared, prefix string }{
 		{`key = "2"`, "k8s:enc:secretbox:v1:2:"},
-		{"provider = \"kms\"\n    key = \"vault\"\n    endpoint = \"unix:///run/kms/plugin.sock\"", "k8s:enc:kms:v2:vault:"},
+		{"provider = \"kms\"\n    key = \"vault\"\n    endpoint = " +
+			"\"unix:///run/kms/plugin.sock\"", "k8s:enc:kms:v2:vault:"},
 		{"provider = \"aesgcm\"\n    key = \"3\"", "k8s:enc:aesgcm:v1:3:"},
-		{"provider = \"kms\"\n    key = \"vault\"\n    endpoint = \"unix:///run/kms/plugin.sock\"", "k8s:enc:kms:v2:vault:"},
+		{"provider = \"kms\"\n    key = \"vault\"\n    endpoint = " +
+			"\"unix:///run/kms/plugin.sock\"", "k8s:enc:kms:v2:vault:"},
 	} {
 		if err := c.Write("cluster.hcl", encrypted(step.declared)); err != nil {
 			t.Fatal(err)
@@ -68,11 +73,23 @@ func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.
 		stored(ctx, t, c, step.prefix)
 	}
 	for _, m := range c.Lab.Machines {
-		reads(ctx, t, m,
-			"[secretbox:v1:1 secretbox:v1:2 identity]", "[secretbox:v1:2 secretbox:v1:1 identity]", "[secretbox:v1:2 identity]",
-			"[secretbox:v1:2 kms:v2:vault identity]", "[kms:v2:vault secretbox:v1:2 identity]", "[kms:v2:vault identity]",
-			"[kms:v2:vault aesgcm:v1:3 identity]", "[aesgcm:v1:3 kms:v2:vault identity]", "[aesgcm:v1:3 identity]",
-			"[aesgcm:v1:3 kms:v2:vault identity]", "[kms:v2:vault aesgcm:v1:3 identity]", "[kms:v2:vault identity]")
+		reads(
+			ctx,
+			t,
+			m,
+			"[secretbox:v1:1 secretbox:v1:2 identity]",
+			"[secretbox:v1:2 secretbox:v1:1 identity]",
+			"[secretbox:v1:2 identity]",
+			"[secretbox:v1:2 kms:v2:vault identity]",
+			"[kms:v2:vault secretbox:v1:2 identity]",
+			"[kms:v2:vault identity]",
+			"[kms:v2:vault aesgcm:v1:3 identity]",
+			"[aesgcm:v1:3 kms:v2:vault identity]",
+			"[aesgcm:v1:3 identity]",
+			"[aesgcm:v1:3 kms:v2:vault identity]",
+			"[kms:v2:vault aesgcm:v1:3 identity]",
+			"[kms:v2:vault identity]",
+		)
 	}
 	rotated(ctx, t, c)
 	stop()
@@ -95,8 +112,14 @@ func plugins(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 		t.Fatal(err)
 	}
 	for _, m := range c.Lab.Machines {
-		copying := m.SSH(ctx, "root", "mkdir -p /run/kms && echo one > /run/kms/key && cat > /usr/local/bin/kmsplugin && chmod 755 /usr/local/bin/kmsplugin && "+
-			"systemd-run --quiet --unit=kmsplugin /usr/local/bin/kmsplugin -listen /run/kms/plugin.sock -key-file /run/kms/key -secret shared")
+		copying := m.SSH(
+			ctx,
+			"root",
+			"mkdir -p /run/kms && echo one > /run/kms/key && cat > /usr/local/bin/kmsplugin && chmod 755 "+
+				"/usr/local/bin/kmsplugin && "+
+				"systemd-run --quiet --unit=kmsplugin /usr/local/bin/kmsplugin -listen /run/kms/plugin.sock "+
+				"-key-file /run/kms/key -secret shared",
+		)
 		copying.Stdin = strings.NewReader(string(program))
 		if out, err := copying.CombinedOutput(); err != nil {
 			t.Fatalf("start a KMS plugin on %s: %v: %s", m.Name, err, out)
@@ -126,8 +149,8 @@ func everywhere(ctx context.Context, t *testing.T, c *cluster.Cluster) (list []*
 	return list
 }
 
-// used reads all secrets of an API server and writes one of its own, over and over. A machine may be slow: what the store or
-// the plugin has given no answer to in time is not unreadable.
+// used reads all secrets of an API server and writes one of its own, over and over. A machine may be slow: what the
+// store or the plugin has given no answer to in time is not unreadable.
 func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which int) {
 	secrets := server.CoreV1().Secrets("default")
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("own-%d", which)}}
@@ -141,7 +164,8 @@ func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which
 		list, listErr := secrets.List(ctx, metav1.ListOptions{})
 		one, oneErr := secrets.Get(ctx, fmt.Sprintf("kept-%d", round%30), metav1.GetOptions{})
 		for _, err := range []error{writeErr, listErr, oneErr} {
-			if err != nil && !apierrors.IsTimeout(err) && !strings.Contains(err.Error(), "no answer within") && ctx.Err() == nil {
+			if err != nil && !apierrors.IsTimeout(err) && !strings.Contains(err.Error(), "no answer within") &&
+				ctx.Err() == nil {
 				t.Errorf("use server %d: %v", which, err)
 			}
 		}
@@ -179,7 +203,8 @@ func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which
 // values asks the store itself, with what an API server asks it with.
 func values(ctx context.Context, t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
-	for name, at := range map[string]string{"ca.crt": "etcd/ca.crt", "client.crt": "apiserver-etcd-client.crt", "client.key": "apiserver-etcd-client.key"} {
+	for name, at := range map[string]string{"ca.crt": "etcd/ca.crt", "client.crt": "apiserver-etcd-client.crt",
+		"client.key": "apiserver-etcd-client.key"} {
 		text, err := c.Lab.Machines[0].Run(ctx, "cat /etc/kubernetes/pki/"+at)
 		if err != nil {
 			t.Fatal(err)
@@ -188,8 +213,19 @@ func values(ctx context.Context, t *testing.T, c *cluster.Cluster) []string {
 			t.Fatal(err)
 		}
 	}
-	etcdctl := c.Lab.Command(ctx, filepath.Join(c.Bundle, "etcdctl"), "--endpoints=https://10.99.0.11:2379", "--cacert=ca.crt", "--cert=client.crt", "--key=client.key",
-		"get", "--prefix", "/registry/secrets/", "-w", "fields")
+	etcdctl := c.Lab.Command(
+		ctx,
+		filepath.Join(c.Bundle, "etcdctl"),
+		"--endpoints=https://10.99.0.11:2379",
+		"--cacert=ca.crt",
+		"--cert=client.crt",
+		"--key=client.key",
+		"get",
+		"--prefix",
+		"/registry/secrets/",
+		"-w",
+		"fields",
+	)
 	etcdctl.Dir = c.Lab.Home()
 	out, err := cluster.Output(etcdctl)
 	if err != nil {
@@ -215,13 +251,23 @@ func stored(ctx context.Context, t *testing.T, c *cluster.Cluster, prefix string
 // reads holds an API server to have taken keys into use in this order.
 func reads(ctx context.Context, t *testing.T, m *machines.Machine, want ...string) {
 	t.Helper()
-	out, err := m.Run(ctx, "journalctl -u kube-apiserver -o cat | grep 'encryption configuration has changed' | grep -o '\\[.*\\]'")
+	out, err := m.Run(
+		ctx,
+		"journalctl -u kube-apiserver -o cat | grep 'encryption configuration has changed' | grep -o '\\[.*\\]'",
+	)
 	if got := strings.Split(strings.TrimSpace(out), "\n"); err != nil || !slices.Equal(got, want) {
-		t.Errorf("the API server of %s has used, in this order: %v\n%s\nwant\n%s", m.Name, err, out, strings.Join(want, "\n"))
+		t.Errorf(
+			"the API server of %s has used, in this order: %v\n%s\nwant\n%s",
+			m.Name,
+			err,
+			out,
+			strings.Join(want, "\n"),
+		)
 	}
 }
 
-// rotated gives all plugins another key: it is written with, and everything is written anew, without a word to clusterctl.
+// rotated gives all plugins another key: it is written with, and everything is written anew, without a word to
+// clusterctl.
 func rotated(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	for _, m := range c.Lab.Machines {
@@ -255,7 +301,8 @@ func away(ctx context.Context, t *testing.T, c *cluster.Cluster, servers []*kube
 		}
 		return nil
 	}
-	if err := cluster.Eventually(ctx, 2*time.Minute, func(ctx context.Context) error { return health(ctx, "[-]kms-providers failed") }); err != nil {
+	if err := cluster.Eventually(ctx, 2*time.Minute,
+		func(ctx context.Context) error { return health(ctx, "[-]kms-providers failed") }); err != nil {
 		t.Error(err)
 	}
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
@@ -270,7 +317,8 @@ func away(ctx context.Context, t *testing.T, c *cluster.Cluster, servers []*kube
 	if _, err := first.Run(ctx, "systemctl kill -s CONT kmsplugin"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error { return health(ctx, "[+]kms-providers ok") }); err != nil {
+	if err := cluster.Eventually(ctx, time.Minute,
+		func(ctx context.Context) error { return health(ctx, "[+]kms-providers ok") }); err != nil {
 		t.Error(err)
 	}
 }

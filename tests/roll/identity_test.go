@@ -8,8 +8,8 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// P05, S10: blocks that are called otherwise are the same machines and change nothing; and a control plane of two, of which one has a
-// member, grows to three by names that come before and between those that are there.
+// P05, S10: blocks that are called otherwise are the same machines and change nothing; and a control plane of two, of
+// which one has a member, grows to three by names that come before and between those that are there.
 func TestRenamedMachinesStayAndNewOnesJoinInAnyOrder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -54,7 +54,8 @@ machine "plane" {
 		t.Fatal(err)
 	}
 	out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "2 to move") || !strings.Contains(string(out), "was machine.first") {
+	if err != nil || !strings.Contains(string(out), "2 to move") ||
+		!strings.Contains(string(out), "was machine.first") {
 		t.Fatalf("it is not a move: %v\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines[:2] {

@@ -9,8 +9,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// S22: a machine of the control plane whose disk was replaced, and that was installed anew under its name, is brought back by one apply: with its
-// member of the store, and with a Node of its own. That of the former goes, with pods of which nothing is there any more.
+// S22: a machine of the control plane whose disk was replaced, and that was installed anew under its name, is brought
+// back by one apply: with its member of the store, and with a Node of its own. That of the former goes, with pods of
+// which nothing is there any more.
 func TestAMachineThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -41,14 +42,17 @@ func TestAMachineThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 			return fmt.Errorf("the Node was %v, and is %v: %w", before, after, err)
 		}
 		ready, err := node(`{.status.conditions[?(@.type=="Ready")].status} {.metadata.labels}`)
-		if err != nil || !strings.HasPrefix(ready, "True") || !strings.Contains(ready, "node-role.kubernetes.io/control-plane") {
+		if err != nil || !strings.HasPrefix(ready, "True") ||
+			!strings.Contains(ready, "node-role.kubernetes.io/control-plane") {
 			return fmt.Errorf("the Node is ready, and has the labels: %s, %w", ready, err)
 		}
 		return nil
 	}); err != nil {
 		t.Error(err)
 	}
-	if events, err := cluster.Output(c.Kube(ctx, "get", "events", "-A", "--field-selector", "reason=MachineReplaced", "-o", "name")); err != nil || strings.TrimSpace(events) != "" {
+	if events, err := cluster.Output(c.Kube(ctx, "get", "events", "-A", "--field-selector", "reason=MachineReplaced",
+		"-o", "name")); err != nil ||
+		strings.TrimSpace(events) != "" {
 		t.Errorf("the Node is said to be another machine's: %v, %s", err, events)
 	}
 	out, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()

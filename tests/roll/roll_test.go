@@ -31,7 +31,11 @@ machine "c" {
 func up(ctx context.Context, t *testing.T, name, declared string) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Log: os.Stderr,
-		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"}, Files: map[string]string{"cluster.hcl": declared}})
+		Machines: []string{
+			"c1=10.99.0.11",
+			"c2=10.99.0.12",
+			"c3=10.99.0.13",
+		}, Files: map[string]string{"cluster.hcl": declared}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +69,8 @@ func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
 		t.Fatalf("it is not refused: %v\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines[:2] {
-		if text, err := m.Run(ctx, "grep RestartSec /etc/systemd/system/etcd.service"); err != nil || !strings.Contains(text, "RestartSec=2") {
+		if text, err := m.Run(ctx, "grep RestartSec /etc/systemd/system/etcd.service"); err != nil ||
+			!strings.Contains(text, "RestartSec=2") {
 			t.Errorf("%s was changed although the run was refused: %s, %v", m.Name, text, err)
 		}
 	}

@@ -33,7 +33,8 @@ machine "node" {
 }
 `
 
-// archive makes a machine's only archive of packages, with two versions of one; the second asks for a reboot. Offered is the first.
+// archive makes a machine's only archive of packages, with two versions of one; the second asks for a reboot. Offered
+// is the first.
 const archive = `set -e
 mkdir -p /srv/repo && cd /srv/repo
 for v in 1.0 1.1; do
@@ -50,12 +51,17 @@ cp Packages.1.0 Packages
 rm -rf /etc/apt/sources.list.d/* && echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list
 apt-get -q update >/dev/null && touch /var/lib/apt/lists`
 
-// P03: a package is installed, upgraded when the archive has a newer one, and the machines that this makes ask for it are rebooted, in turn.
+// P03: a package is installed, upgraded when the archive has a newer one, and the machines that this makes ask for it
+// are rebooted, in turn.
 func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("systems-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"c1=10.99.0.11", "n1=10.99.0.21", "n2=10.99.0.22"}, Files: map[string]string{"cluster.hcl": fmt.Sprintf(systems, `packages = ["lab-hello"]`)}})
+		Machines: []string{
+			"c1=10.99.0.11",
+			"n1=10.99.0.21",
+			"n2=10.99.0.22",
+		}, Files: map[string]string{"cluster.hcl": fmt.Sprintf(systems, `packages = ["lab-hello"]`)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,26 +94,37 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 		t.Fatal(err)
 	}
 	has("1.0")
-	if out, err := c.Kube(ctx, "create", "deployment", "rest", "--image=clusterctl.local/pause:1", "--replicas=2").CombinedOutput(); err != nil {
+	if out, err := c.Kube(ctx, "create", "deployment", "rest", "--image=clusterctl.local/pause:1",
+		"--replicas=2").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	available := func() {
 		t.Helper()
-		if out, err := c.Kube(ctx, "wait", "--for=condition=Available", "deployment/rest", "--timeout=90s").CombinedOutput(); err != nil {
+		if out, err := c.Kube(ctx, "wait", "--for=condition=Available", "deployment/rest",
+			"--timeout=90s").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
 	available()
 
-	everywhere("cd /srv/repo && cat Packages.1.0 Packages.1.1 >Packages && apt-get -q update >/dev/null && touch /var/lib/apt/lists")
+	everywhere(
+		"cd /srv/repo && cat Packages.1.0 Packages.1.1 >Packages && apt-get -q update >/dev/null && touch " +
+			"/var/lib/apt/lists",
+	)
 	// While the window is closed it is left alone.
 	tomorrow := time.Now().UTC().AddDate(0, 0, 1).Format("Mon")
 	write := func(system string) {
-		if err := c.Write("cluster.hcl", fmt.Sprintf(systems, "packages = [\"lab-hello\"]\n    upgrade  = \"all\"\n    reboot   = \"when-required\"\n"+system)); err != nil {
+		if err := c.Write("cluster.hcl", fmt.Sprintf(systems, "packages = [\"lab-hello\"]\n    upgrade  = \"all\"\n  "+
+			"  reboot   = \"when-required\"\n"+system)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(fmt.Sprintf("    window {\n      days = [%q]\n      from = \"12:00\"\n      to   = \"12:01\"\n    }\n", strings.ToLower(tomorrow)))
+	write(
+		fmt.Sprintf(
+			"    window {\n      days = [%q]\n      from = \"12:00\"\n      to   = \"12:01\"\n    }\n",
+			strings.ToLower(tomorrow),
+		),
+	)
 	out, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "their window opens "+tomorrow) {
 		t.Errorf("with a closed window: %v\n%s", err, out)
@@ -128,7 +145,8 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
-	for _, want := range []string{"lab-hello: 1.0 → 1.1", "drain, since its packages are upgraded", "is back", "takes pods again"} {
+	for _, want := range []string{"lab-hello: 1.0 → 1.1", "drain, since its packages are " +
+		"upgraded", "is back", "takes pods again"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("it does not say %q", want)
 		}
@@ -140,7 +158,9 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 		}
 	}
 	available()
-	if out, err := c.Kube(ctx, "get", "nodes", "--no-headers").CombinedOutput(); err != nil || strings.Contains(string(out), "NotReady") || strings.Contains(string(out), "SchedulingDisabled") {
+	if out, err := c.Kube(ctx, "get", "nodes", "--no-headers").CombinedOutput(); err != nil ||
+		strings.Contains(string(out), "NotReady") ||
+		strings.Contains(string(out), "SchedulingDisabled") {
 		t.Errorf("nodes are %s %v", out, err)
 	}
 	if out, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {

@@ -27,8 +27,9 @@ machine "c" {
 }
 `
 
-// Under load from outside, three control planes go to another build by an apply that is killed and one that goes on, meet one that does not start and one that dies after it has
-// started, and go back by name. What does not work is rolled back by itself on the one machine that met it; clients see nothing of it.
+// Under load from outside, three control planes go to another build by an apply that is killed and one that goes on,
+// meet one that does not start and one that dies after it has started, and go back by name. What does not work is
+// rolled back by itself on the one machine that met it; clients see nothing of it.
 func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), updateLimit)
 	defer cancel()
@@ -59,13 +60,15 @@ func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
 		start := time.Now()
 		out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
 		t.Logf("%s: rolled back %s after the beginning", broken.name, time.Since(start).Round(time.Second))
-		if err == nil || !strings.Contains(string(out), broken.says) || !strings.Contains(string(out), "was rolled back") {
+		if err == nil || !strings.Contains(string(out), broken.says) ||
+			!strings.Contains(string(out), "was rolled back") {
 			t.Fatalf("the release %s: %v\n%s", broken.name, err, out)
 		}
 		if now := programs(ctx, t, c); !same(now, next) {
 			t.Errorf("after %s there runs\n%v\nand not\n%v", broken.name, now, next)
 		}
-		touched := regexp.MustCompile(`machine\.c\["(\d)"\] +~ \S*`+broken.daemon).FindAllStringSubmatch(string(out), -1)
+		touched := regexp.MustCompile(`machine\.c\["(\d)"\] +~ \S*`+broken.daemon).
+			FindAllStringSubmatch(string(out), -1)
 		for _, m := range touched {
 			if m[1] != touched[0][1] {
 				t.Errorf("%s was tried on more than one machine:\n%s", broken.name, out)
@@ -98,7 +101,8 @@ func applied(ctx context.Context, t *testing.T, c *cluster.Cluster, what string,
 		t.Fatalf("%s: %v\n%s", what, err, out)
 	}
 	t.Logf("%s: %s", what, time.Since(start).Round(100*time.Millisecond))
-	if plan, err := c.Ctl(ctx, append([]string{"plan", "-detailed-exitcode"}, flags...)...).CombinedOutput(); err != nil {
+	if plan, err := c.Ctl(ctx,
+		append([]string{"plan", "-detailed-exitcode"}, flags...)...).CombinedOutput(); err != nil {
 		t.Errorf("%s: not as declared afterwards: %v\n%s", what, err, plan)
 	}
 }
@@ -151,8 +155,11 @@ func programs(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 	t.Helper()
 	all := map[string]string{}
 	for _, m := range c.Lab.Machines {
-		text, err := m.Run(ctx, `for u in etcd kube-apiserver kube-scheduler kube-controller-manager kubelet kube-proxy kube-network kube-dns metrics-server; do
-			echo $u $(systemctl is-active $u) $(readlink /proc/$(systemctl show -p MainPID --value $u)/exe); done`)
+		text, err := m.Run(
+			ctx,
+			`for u in etcd kube-apiserver kube-scheduler kube-controller-manager kubelet kube-proxy kube-network kube-dns metrics-server; do
+			echo $u $(systemctl is-active $u) $(readlink /proc/$(systemctl show -p MainPID --value $u)/exe); done`,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,12 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 		return 1
 	}
-	r := &runner{root: root, logs: filepath.Join(root, "bin", "test-logs"), places: *places, cached: flags.Arg(0) == check}
+	r := &runner{
+		root:   root,
+		logs:   filepath.Join(root, "bin", "test-logs"),
+		places: *places,
+		cached: flags.Arg(0) == check,
+	}
 	began := time.Now()
 	results, err := r.run(ctx, chosen)
 	if err != nil {

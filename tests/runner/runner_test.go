@@ -123,7 +123,10 @@ not an event
 func TestLongOutputOfAFailedTestIsCut(t *testing.T) {
 	var events tests
 	line := strings.Repeat("x", 1000)
-	stream := strings.Repeat(`{"Action":"output","Package":"p","Test":"TestA","Output":"`+line+`\n"}`+"\n", 100) + `{"Action":"fail","Package":"p","Test":"TestA"}` + "\n"
+	stream := strings.Repeat(
+		`{"Action":"output","Package":"p","Test":"TestA","Output":"`+line+`\n"}`+"\n",
+		100,
+	) + `{"Action":"fail","Package":"p","Test":"TestA"}` + "\n"
 	events.read(strings.NewReader(stream), io.Discard)
 	if got := len(events.failures()); got > maxOutput+100 {
 		t.Errorf("%d bytes are printed of a failed test, at most %d are wanted", got, maxOutput)
@@ -136,7 +139,15 @@ func TestTheTableEndsWithTheSums(t *testing.T) {
 	a.add(outcome{counts: counts{passed: 3, skipped: 1}, began: began, ended: began.Add(time.Minute)})
 	a.add(outcome{counts: counts{passed: 1}, began: began.Add(time.Minute), ended: began.Add(3 * time.Minute)})
 	b := result{suite: suite{name: "b"}}
-	b.add(outcome{job: job{name: "b"}, counts: counts{failed: 2}, began: began, ended: began.Add(90 * time.Second), err: io.EOF})
+	b.add(
+		outcome{
+			job:    job{name: "b"},
+			counts: counts{failed: 2},
+			began:  began,
+			ended:  began.Add(90 * time.Second),
+			err:    io.EOF,
+		},
+	)
 	got := table([]result{a, b}, 3*time.Minute)
 	for _, want := range []string{
 		"    a       4       0        1      3.0      ok",

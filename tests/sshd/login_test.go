@@ -18,7 +18,13 @@ import (
 func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 	l := newLab(t)
 	sign := func(ca, key, principals string, more ...string) {
-		l.run(t, "ssh-keygen", append(append([]string{"-q", "-s", l.path(ca), "-I", key, "-n", principals}, more...), l.path(key+".pub"))...)
+		l.run(
+			t,
+			"ssh-keygen",
+			append(
+				append([]string{"-q", "-s", l.path(ca), "-I", key, "-n", principals}, more...),
+				l.path(key+".pub"),
+			)...)
 	}
 	user := me(t)
 	for _, k := range []string{"certified", "expired", "other"} {
@@ -30,7 +36,14 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 	sign("ca", "host", "target,machine.example", "-h")
 	plain := l.serve(t, "plain", []string{"mine", "held"}, "HostKey "+l.path("host2"), "HostKey "+l.path("hostrsa"))
 	second := l.serve(t, "second", []string{"second"}, "HostKey "+l.path("host2"))
-	certs := l.serve(t, "certs", []string{"mine"}, "HostKey "+l.path("host"), "HostCertificate "+l.path("host-cert.pub"), "TrustedUserCAKeys "+l.path("ca.pub"))
+	certs := l.serve(
+		t,
+		"certs",
+		[]string{"mine"},
+		"HostKey "+l.path("host"),
+		"HostCertificate "+l.path("host-cert.pub"),
+		"TrustedUserCAKeys "+l.path("ca.pub"),
+	)
 	socket := l.agent(t, "held")
 
 	at := func(port string) string { return fmt.Sprintf("[127.0.0.1]:%s", port) }
@@ -50,58 +63,314 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 		says                string // what clusterctl says when not
 	}{
 		{"a key", base + "Port " + plain + "\n" + mine, known, nil, ""},
-		{"a key that is not let in", base + "Port " + plain + "\nIdentityFile " + l.path("stranger") + "\n", known, ssh.ErrLogin, "stranger"},
-		{"the second of two keys", base + "Port " + plain + "\nIdentityFile " + l.path("stranger") + "\n" + mine, known, nil, ""},
-		{"a chain of two jump hosts, each with its own key", "Host target\n Port " + plain + "\n ProxyJump g1,g2\n IdentityFile " + l.path("mine") +
-			"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("second") + "\nHost g2\n Port " + plain + "\n IdentityFile " + l.path("mine") + "\n" + base, known, nil, ""},
-		{"a jump host with a jump host of its own", "Host target\n Port " + plain + "\n ProxyJump g1\n IdentityFile " + l.path("mine") +
-			"\nHost g1\n Port " + plain + "\n ProxyJump g2\n IdentityFile " + l.path("mine") + "\nHost g2\n Port " + second + "\n IdentityFile " + l.path("second") + "\n" + base, known, nil, ""},
-		{"a jump host that does not let in", "Host target\n Port " + plain + "\n ProxyJump g1\n IdentityFile " + l.path("mine") +
-			"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("mine") + "\n" + base, known, ssh.ErrLogin, "go through g1"},
-		{"a jump host with a host key of its own", "Host target\n Port " + plain + "\n ProxyJump g1\n IdentityFile " + l.path("mine") +
-			"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("second") + "\n" + base, at(plain) + " " + l.public(t, "host2") + "\n", ssh.ErrHostKey, "not known"},
-		{"a proxy command", "Host target\n Port " + plain + "\n ProxyCommand ssh -F @CONFIG@ -o BatchMode=yes -W %h:%p \"g1\"\n IdentityFile " + l.path("mine") +
-			"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("second") + "\n" + base, known, nil, ""},
-		{"a proxy command that fails", base + "ProxyCommand echo no way >&2; exit 1\nPort " + plain + "\n" + mine, known, ssh.ErrUnreachable, "no way"},
-		{"a user certificate by name", base + "Port " + certs + "\nIdentityFile " + l.path("stranger") + "\nCertificateFile " + l.path("certified-cert.pub") + "\n", at(certs) + " " + l.public(t, "host"), nil, ""},
-		{"a user certificate beside the key", base + "Port " + certs + "\nIdentityFile " + l.path("certified") + "\n", at(certs) + " " + l.public(t, "host"), nil, ""},
-		{"an expired user certificate", base + "Port " + certs + "\nIdentityFile " + l.path("expired") + "\n", at(certs) + " " + l.public(t, "host"), ssh.ErrLogin, "expired-cert.pub"},
-		{"another authority's user certificate", base + "Port " + certs + "\nIdentityFile " + l.path("other") + "\n", at(certs) + " " + l.public(t, "host"), ssh.ErrLogin, ""},
-		{"a host certificate", base + "HostKeyAlias target\nPort " + certs + "\n" + mine, "@cert-authority target,*.example " + l.public(t, "ca"), nil, ""},
-		{"a host certificate by a pattern", base + "HostKeyAlias machine.example\nPort " + certs + "\n" + mine, "@cert-authority *.example " + l.public(t, "ca"), nil, ""},
-		{"a host certificate for another name", base + "HostKeyAlias wrong.example\nPort " + certs + "\n" + mine, "@cert-authority *.example " + l.public(t, "ca"), ssh.ErrHostKey, "its certificate is not good"},
-		{"a host certificate of another authority", base + "HostKeyAlias target\nPort " + certs + "\n" + mine, "@cert-authority target " + l.public(t, "otherca"), ssh.ErrHostKey, ""},
+		{
+			"a key that is not let in",
+			base + "Port " + plain + "\nIdentityFile " + l.path("stranger") + "\n",
+			known,
+			ssh.ErrLogin,
+			"stranger",
+		},
+		{
+			"the second of two keys",
+			base + "Port " + plain + "\nIdentityFile " + l.path("stranger") + "\n" + mine,
+			known,
+			nil,
+			"",
+		},
+		{
+			"a chain of two jump hosts, each with its own key",
+			"Host target\n Port " + plain + "\n ProxyJump g1,g2\n IdentityFile " + l.path("mine") +
+				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("second") + "\nHost g2\n Port " + plain +
+				"\n IdentityFile " + l.path("mine") + "\n" + base,
+			known,
+			nil,
+			"",
+		},
+		{
+			"a jump host with a jump host of its own",
+			"Host target\n Port " + plain + "\n ProxyJump g1\n IdentityFile " + l.path("mine") +
+				"\nHost g1\n Port " + plain + "\n ProxyJump g2\n IdentityFile " + l.path("mine") + "\nHost g2\n Port " +
+				second + "\n IdentityFile " + l.path("second") + "\n" + base,
+			known,
+			nil,
+			"",
+		},
+		{
+			"a jump host that does not let in",
+			"Host target\n Port " + plain + "\n ProxyJump g1\n IdentityFile " + l.path("mine") +
+				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("mine") + "\n" + base,
+			known,
+			ssh.ErrLogin,
+			"go through g1",
+		},
+		{
+			"a jump host with a host key of its own",
+			"Host target\n Port " + plain + "\n ProxyJump g1\n IdentityFile " + l.path("mine") +
+				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("second") + "\n" + base,
+			at(plain) + " " + l.public(t, "host2") + "\n",
+			ssh.ErrHostKey,
+			"not known",
+		},
+		{
+			"a proxy command",
+			"Host target\n Port " + plain + "\n ProxyCommand ssh -F @CONFIG@ -o BatchMode=yes -W %h:%p \"g1\"\n " +
+				"IdentityFile " + l.path(
+				"mine",
+			) +
+				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path(
+				"second",
+			) + "\n" + base,
+			known,
+			nil,
+			"",
+		},
+		{
+			"a proxy command that fails",
+			base + "ProxyCommand echo no way >&2; exit 1\nPort " + plain + "\n" + mine,
+			known,
+			ssh.ErrUnreachable,
+			"no way",
+		},
+		{
+			"a user certificate by name",
+			base + "Port " + certs + "\nIdentityFile " + l.path(
+				"stranger",
+			) + "\nCertificateFile " + l.path(
+				"certified-cert.pub",
+			) + "\n",
+			at(certs) + " " + l.public(t, "host"),
+			nil,
+			"",
+		},
+		{
+			"a user certificate beside the key",
+			base + "Port " + certs + "\nIdentityFile " + l.path("certified") + "\n",
+			at(certs) + " " + l.public(t, "host"),
+			nil,
+			"",
+		},
+		{
+			"an expired user certificate",
+			base + "Port " + certs + "\nIdentityFile " + l.path("expired") + "\n",
+			at(certs) + " " + l.public(t, "host"),
+			ssh.ErrLogin,
+			"expired-cert.pub",
+		},
+		{
+			"another authority's user certificate",
+			base + "Port " + certs + "\nIdentityFile " + l.path("other") + "\n",
+			at(certs) + " " + l.public(t, "host"),
+			ssh.ErrLogin,
+			"",
+		},
+		{
+			"a host certificate",
+			base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
+			"@cert-authority target,*.example " + l.public(t, "ca"),
+			nil,
+			"",
+		},
+		{
+			"a host certificate by a pattern",
+			base + "HostKeyAlias machine.example\nPort " + certs + "\n" + mine,
+			"@cert-authority *.example " + l.public(t, "ca"),
+			nil,
+			"",
+		},
+		{
+			"a host certificate for another name",
+			base + "HostKeyAlias wrong.example\nPort " + certs + "\n" + mine,
+			"@cert-authority *.example " + l.public(t, "ca"),
+			ssh.ErrHostKey,
+			"its certificate is not good",
+		},
+		{
+			"a host certificate of another authority",
+			base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
+			"@cert-authority target " + l.public(t, "otherca"),
+			ssh.ErrHostKey,
+			"",
+		},
 		{"a host certificate whose authority is revoked", base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
-			"@cert-authority target " + l.public(t, "ca") + "\n@revoked * " + l.public(t, "ca"), ssh.ErrHostKey, "revoked"},
-		{"a host certificate where the key itself is known", base + "HostKeyAlias target\nPort " + certs + "\n" + mine, "target " + l.public(t, "host"), nil, ""},
-		{"a revoked host key", base + "Port " + plain + "\n" + mine, known + "@revoked * " + l.public(t, "host2"), ssh.ErrHostKey, "revoked"},
-		{"a host key in the file of revoked ones", base + "RevokedHostKeys " + l.path("host2.pub") + "\nPort " + plain + "\n" + mine, known, ssh.ErrHostKey, "revoked"},
-		{"a file of revoked keys that is not there", base + "RevokedHostKeys /absent\nPort " + plain + "\n" + mine, known, ssh.ErrHostKey, "without which no machine is trusted"},
+			"@cert-authority target " + l.public(
+				t,
+				"ca",
+			) + "\n@revoked * " + l.public(
+				t,
+				"ca",
+			), ssh.ErrHostKey, "revoked"},
+		{
+			"a host certificate where the key itself is known",
+			base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
+			"target " + l.public(t, "host"),
+			nil,
+			"",
+		},
+		{
+			"a revoked host key",
+			base + "Port " + plain + "\n" + mine,
+			known + "@revoked * " + l.public(t, "host2"),
+			ssh.ErrHostKey,
+			"revoked",
+		},
+		{
+			"a host key in the file of revoked ones",
+			base + "RevokedHostKeys " + l.path("host2.pub") + "\nPort " + plain + "\n" + mine,
+			known,
+			ssh.ErrHostKey,
+			"revoked",
+		},
+		{
+			"a file of revoked keys that is not there",
+			base + "RevokedHostKeys /absent\nPort " + plain + "\n" + mine,
+			known,
+			ssh.ErrHostKey,
+			"without which no machine is trusted",
+		},
 		{"hashed known hosts", base + "Port " + plain + "\n" + mine, string(text), nil, ""},
-		{"a host known without a port", base + "Port " + plain + "\n" + mine, "127.0.0.1 " + l.public(t, "host2"), nil, ""},
-		{"a host known by a pattern", base + "Port " + plain + "\n" + mine, "127.0.*,!x " + l.public(t, "host2"), nil, ""},
-		{"an alias", base + "HostKeyAlias other\nPort " + plain + "\n" + mine, "other " + l.public(t, "host2"), nil, ""},
-		{"an alias that is not known", base + "HostKeyAlias other\nPort " + plain + "\n" + mine, known, ssh.ErrHostKey, "not known"},
-		{"a host whose RSA key alone is known", base + "Port " + plain + "\n" + mine, at(plain) + " " + l.public(t, "hostrsa"), nil, ""},
-		{"a changed host key", base + "Port " + plain + "\n" + mine, at(plain) + " " + l.public(t, "host"), ssh.ErrHostKey, "has changed"},
+		{
+			"a host known without a port",
+			base + "Port " + plain + "\n" + mine,
+			"127.0.0.1 " + l.public(t, "host2"),
+			nil,
+			"",
+		},
+		{
+			"a host known by a pattern",
+			base + "Port " + plain + "\n" + mine,
+			"127.0.*,!x " + l.public(t, "host2"),
+			nil,
+			"",
+		},
+		{
+			"an alias",
+			base + "HostKeyAlias other\nPort " + plain + "\n" + mine,
+			"other " + l.public(t, "host2"),
+			nil,
+			"",
+		},
+		{
+			"an alias that is not known",
+			base + "HostKeyAlias other\nPort " + plain + "\n" + mine,
+			known,
+			ssh.ErrHostKey,
+			"not known",
+		},
+		{
+			"a host whose RSA key alone is known",
+			base + "Port " + plain + "\n" + mine,
+			at(plain) + " " + l.public(t, "hostrsa"),
+			nil,
+			"",
+		},
+		{
+			"a changed host key",
+			base + "Port " + plain + "\n" + mine,
+			at(plain) + " " + l.public(t, "host"),
+			ssh.ErrHostKey,
+			"has changed",
+		},
 		{"an unknown host", base + "Port " + plain + "\n" + mine, "", ssh.ErrHostKey, "not known"},
-		{"an unknown host, to be accepted", base + "StrictHostKeyChecking accept-new\nPort " + plain + "\n" + mine, "", nil, ""},
-		{"an unknown host, not to be checked", base + "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nPort " + plain + "\n" + mine, "", nil, ""},
-		{"a changed host key, new ones accepted", base + "StrictHostKeyChecking accept-new\nPort " + plain + "\n" + mine, at(plain) + " " + l.public(t, "host"), ssh.ErrHostKey, "has changed"},
-		{"algorithms that the server has", base + "HostKeyAlgorithms rsa-sha2-512\nPort " + plain + "\n" + mine, at(plain) + " " + l.public(t, "hostrsa"), nil, ""},
-		{"algorithms that the server has not", base + "HostKeyAlgorithms ecdsa-sha2-nistp256\nPort " + plain + "\n" + mine, known, ssh.ErrUnreachable, "host key"},
-		{"algorithms without one", base + "HostKeyAlgorithms -ssh-ed25519*\nPort " + plain + "\n" + mine, at(plain) + " " + l.public(t, "hostrsa"), nil, ""},
-		{"ciphers", base + "Ciphers aes256-ctr\nMACs ^hmac-sha2-512\nKexAlgorithms curve25519-sha256\nPort " + plain + "\n" + mine, known, nil, ""},
+		{
+			"an unknown host, to be accepted",
+			base + "StrictHostKeyChecking accept-new\nPort " + plain + "\n" + mine,
+			"",
+			nil,
+			"",
+		},
+		{
+			"an unknown host, not to be checked",
+			base + "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nPort " + plain + "\n" + mine,
+			"",
+			nil,
+			"",
+		},
+		{
+			"a changed host key, new ones accepted",
+			base + "StrictHostKeyChecking accept-new\nPort " + plain + "\n" + mine,
+			at(plain) + " " + l.public(t, "host"),
+			ssh.ErrHostKey,
+			"has changed",
+		},
+		{
+			"algorithms that the server has",
+			base + "HostKeyAlgorithms rsa-sha2-512\nPort " + plain + "\n" + mine,
+			at(plain) + " " + l.public(t, "hostrsa"),
+			nil,
+			"",
+		},
+		{
+			"algorithms that the server has not",
+			base + "HostKeyAlgorithms ecdsa-sha2-nistp256\nPort " + plain + "\n" + mine,
+			known,
+			ssh.ErrUnreachable,
+			"host key",
+		},
+		{
+			"algorithms without one",
+			base + "HostKeyAlgorithms -ssh-ed25519*\nPort " + plain + "\n" + mine,
+			at(plain) + " " + l.public(t, "hostrsa"),
+			nil,
+			"",
+		},
+		{
+			"ciphers",
+			base + "Ciphers aes256-ctr\nMACs ^hmac-sha2-512\nKexAlgorithms curve25519-sha256\nPort " + plain + "\n" +
+				mine,
+			known,
+			nil,
+			"",
+		},
 		{"the agent", base + "IdentityAgent " + socket + "\nPort " + plain + "\n", known, nil, ""},
 		{"the agent by a variable", base + "IdentityAgent $MY_AGENT\nPort " + plain + "\n", known, nil, ""},
-		{"the agent's key that is not named", base + "IdentitiesOnly yes\nIdentityAgent " + socket + "\nIdentityFile " + l.path("stranger") + "\nPort " + plain + "\n", known, ssh.ErrLogin, "stranger"},
-		{"the agent's key that is named by its public half", base + "IdentitiesOnly yes\nIdentityAgent " + socket + "\nIdentityFile " + l.path("held.pub") + "\nPort " + plain + "\n", known, nil, ""},
-		{"no agent", base + "IdentityAgent none\nIdentityFile " + l.path("stranger") + "\nPort " + plain + "\n", known, ssh.ErrLogin, ""},
-		{"a locked key and nobody to ask", base + "IdentityFile " + l.path("locked") + "\nPort " + plain + "\n", known, ssh.ErrLogin, "locked"},
+		{
+			"the agent's key that is not named",
+			base + "IdentitiesOnly yes\nIdentityAgent " + socket + "\nIdentityFile " + l.path(
+				"stranger",
+			) + "\nPort " + plain + "\n",
+			known,
+			ssh.ErrLogin,
+			"stranger",
+		},
+		{
+			"the agent's key that is named by its public half",
+			base + "IdentitiesOnly yes\nIdentityAgent " + socket + "\nIdentityFile " + l.path(
+				"held.pub",
+			) + "\nPort " + plain + "\n",
+			known,
+			nil,
+			"",
+		},
+		{
+			"no agent",
+			base + "IdentityAgent none\nIdentityFile " + l.path("stranger") + "\nPort " + plain + "\n",
+			known,
+			ssh.ErrLogin,
+			"",
+		},
+		{
+			"a locked key and nobody to ask",
+			base + "IdentityFile " + l.path("locked") + "\nPort " + plain + "\n",
+			known,
+			ssh.ErrLogin,
+			"locked",
+		},
 		{"no keys at all", base + "PubkeyAuthentication no\nPort " + plain + "\n" + mine, known, ssh.ErrLogin, ""},
-		{"another family of addresses", base + "AddressFamily inet6\nPort " + plain + "\n" + mine, known, ssh.ErrUnreachable, ""},
+		{
+			"another family of addresses",
+			base + "AddressFamily inet6\nPort " + plain + "\n" + mine,
+			known,
+			ssh.ErrUnreachable,
+			"",
+		},
 		{"an address to come from", base + "BindAddress 127.0.0.2\nPort " + plain + "\n" + mine, known, nil, ""},
-		{"a command that decides", "Match exec \"test %n = target\"\n Port " + plain + "\nHost *\n Port 1\n" + base + mine, known, nil, ""},
+		{
+			"a command that decides",
+			"Match exec \"test %n = target\"\n Port " + plain + "\nHost *\n Port 1\n" + base + mine,
+			known,
+			nil,
+			"",
+		},
 	}
 	for i, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -110,7 +379,10 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := filepath.Join(dir, "config")
-			text := row.config + "Host *\n UserKnownHostsFile " + filepath.Join(dir, "known") + "\n GlobalKnownHostsFile /dev/null\n"
+			text := row.config + "Host *\n UserKnownHostsFile " + filepath.Join(
+				dir,
+				"known",
+			) + "\n GlobalKnownHostsFile /dev/null\n"
 			write(t, path, strings.ReplaceAll(text, "@CONFIG@", path))
 			write(t, filepath.Join(dir, "known"), row.known)
 			theirs := exec.Command("ssh", "-F", path, "-o", "BatchMode=yes", "target", "true")
@@ -121,7 +393,8 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 			}
 			write(t, filepath.Join(dir, "known"), row.known) // as it was before ssh wrote to it
 			client, err := login(t, path, map[string]string{"MY_AGENT": socket}, nil)
-			if row.fails == nil && err != nil || row.fails != nil && (!errors.Is(err, row.fails) || !strings.Contains(err.Error(), row.says)) {
+			if row.fails == nil && err != nil ||
+				row.fails != nil && (!errors.Is(err, row.fails) || !strings.Contains(err.Error(), row.says)) {
 				t.Fatalf("error %v, want %v %s", err, row.fails, row.says)
 			}
 			if err != nil {
@@ -138,7 +411,12 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 	}
 }
 
-func login(t *testing.T, path string, environment map[string]string, ask func(string, func([]byte) error) error) (*ssh.Client, error) {
+func login(
+	t *testing.T,
+	path string,
+	environment map[string]string,
+	ask func(string, func([]byte) error) error,
+) (*ssh.Client, error) {
 	t.Helper()
 	c, err := ssh.Dial(t.Context(), config.Machine{SSH: config.SSH{Host: "target"}}, ssh.Options{
 		Files: ssh.Files{User: path, System: os.DevNull}, Timeout: 10 * time.Second, Passphrase: ask,
@@ -154,7 +432,10 @@ func login(t *testing.T, path string, environment map[string]string, ask func(st
 func TestAPassphraseIsAskedForOnlyWhenTheKeyIsWanted(t *testing.T) {
 	l := newLab(t)
 	port := l.serve(t, "plain", []string{"locked", "mine"}, "HostKey "+l.path("host"))
-	base := "Host *\n HostName 127.0.0.1\n Port " + port + "\n GlobalKnownHostsFile /dev/null\n UserKnownHostsFile " + l.path("known") + "\n"
+	base := "Host *\n HostName 127.0.0.1\n Port " + port + "\n GlobalKnownHostsFile /dev/null\n UserKnownHostsFile " +
+		l.path(
+			"known",
+		) + "\n"
 	write(t, l.path("known"), "[127.0.0.1]:"+port+" "+l.public(t, "host")+"\n")
 	for _, row := range []struct {
 		keys   []string

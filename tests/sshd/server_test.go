@@ -87,7 +87,8 @@ func (l *lab) serve(t *testing.T, name string, authorized []string, more ...stri
 	}
 	write(t, l.path(name+".authorized"), strings.Join(keys, "\n")+"\n")
 	write(t, l.path(name+".conf"), strings.Join(append([]string{
-		"Port " + port, "ListenAddress 127.0.0.1", "PidFile none", "UsePAM no", "StrictModes no", "PermitRootLogin yes", "PasswordAuthentication no",
+		"Port " + port, "ListenAddress 127.0.0.1", "PidFile none", "UsePAM no", "StrictModes no", "PermitRootLogin yes",
+		"PasswordAuthentication no",
 		"AuthorizedKeysFile " + l.path(name+".authorized"), "MaxStartups 100",
 	}, more...), "\n")+"\n")
 	var log bytes.Buffer

@@ -59,7 +59,15 @@ func connected(t *testing.T, l *lab, port, home string) *ssh.Client {
 	}
 	write(t, filepath.Join(home, ".ssh", "config"), "Host *\n IdentityFile "+l.path("mine")+"\n")
 	m := config.Machine{IP: netip.MustParseAddr("127.0.0.1"), SSH: config.SSH{User: me(t), Port: number}}
-	c, err := ssh.Dial(t.Context(), m, ssh.Options{Files: ssh.Files{Home: home, System: os.DevNull}, AcceptNewHostKeys: true, Getenv: func(string) string { return "" }})
+	c, err := ssh.Dial(
+		t.Context(),
+		m,
+		ssh.Options{
+			Files:             ssh.Files{Home: home, System: os.DevNull},
+			AcceptNewHostKeys: true,
+			Getenv:            func(string) string { return "" },
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +90,21 @@ func TestTheAgentStartsUnderEveryLoginShell(t *testing.T) {
 		{"an unknown language", `LC_ALL=xx_YY.UTF-8 exec bash -c "$SSH_ORIGINAL_COMMAND"`, ""},
 		{"a strict umask", `umask 077; exec sh -c "$SSH_ORIGINAL_COMMAND"`, ""},
 		{"a shell that prints nothing", `exit 0`, "prints nothing"},
-		{"a shell that runs nothing", `echo This account is not available.; exit 0`, `instead of running a command the login shell prints "This account is not available."`},
-		{"a shell that fails, in an unknown language", `LC_ALL=xx_YY.UTF-8 bash -c "echo no shell for you >&2; exit 1"`, "runs no command: no shell for you"},
-		{"a shell that prints control characters", `printf "\033[?1034h"; exec sh -c "$SSH_ORIGINAL_COMMAND"`, `prints text before it runs a command, which would get in the way of what the agent says: "\x1b[?1034h"`},
+		{
+			"a shell that runs nothing",
+			`echo This account is not available.; exit 0`,
+			`instead of running a command the login shell prints "This account is not available."`,
+		},
+		{
+			"a shell that fails, in an unknown language",
+			`LC_ALL=xx_YY.UTF-8 bash -c "echo no shell for you >&2; exit 1"`,
+			"runs no command: no shell for you",
+		},
+		{
+			"a shell that prints control characters",
+			`printf "\033[?1034h"; exec sh -c "$SSH_ORIGINAL_COMMAND"`,
+			`prints text before it runs a command, which would get in the way of what the agent says: "\x1b[?1034h"`,
+		},
 		{"a greeting", `echo Welcome; exec sh -c "$SSH_ORIGINAL_COMMAND"`, `"Welcome"`},
 		{"control characters in an error", `printf "\033]0;owned\007no\n" >&2; exit 1`, "runs no command: ]0;ownedno"},
 	}
@@ -92,7 +112,14 @@ func TestTheAgentStartsUnderEveryLoginShell(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			script := l.path("force-" + strings.ReplaceAll(row.name, " ", "-"))
 			write(t, script, row.force+"\n")
-			port := l.serve(t, strings.ReplaceAll(row.name, " ", "-"), []string{"mine"}, "HostKey "+l.path("host"), "ForceCommand . "+script, "MaxSessions 1")
+			port := l.serve(
+				t,
+				strings.ReplaceAll(row.name, " ", "-"),
+				[]string{"mine"},
+				"HostKey "+l.path("host"),
+				"ForceCommand . "+script,
+				"MaxSessions 1",
+			)
 			home, library := t.TempDir(), filepath.Join(t.TempDir(), "lib", "clusterctl")
 			c := connected(t, l, port, home)
 			stream, err := c.Start(t.Context(), standIn(t, library))

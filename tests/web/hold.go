@@ -46,11 +46,12 @@ func echo(address string) error {
 	return nil
 }
 
-// patience is how long an answer over a connection that is held may take: longer than it takes TCP to send again what was lost while rules were away.
+// patience is how long an answer over a connection that is held may take: longer than it takes TCP to send again what
+// was lost while rules were away.
 const patience = 20 * time.Second
 
-// hold keeps one connection open and has each line that it sends answered, until the process is ended. A connection that ends is reported, and
-// another is made.
+// hold keeps one connection open and has each line that it sends answered, until the process is ended. A connection
+// that ends is reported, and another is made.
 func hold(address string, every time.Duration, to io.Writer) {
 	out := json.NewEncoder(to)
 	var made atomic.Int64
@@ -61,7 +62,16 @@ func hold(address string, every time.Duration, to io.Writer) {
 				_ = out.Encode(report{At: time.Now(), Made: n})
 			}
 		})
-		_ = out.Encode(report{At: time.Now(), Error: fmt.Sprintf("a connection that began %s ago ended: %v", time.Since(began).Round(time.Millisecond), err)})
+		_ = out.Encode(
+			report{
+				At: time.Now(),
+				Error: fmt.Sprintf(
+					"a connection that began %s ago ended: %v",
+					time.Since(began).Round(time.Millisecond),
+					err,
+				),
+			},
+		)
 		time.Sleep(every)
 	}
 }

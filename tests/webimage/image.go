@@ -23,8 +23,37 @@ import (
 const Reference = "clusterctl.test/web:1"
 
 // applets are the commands of busybox that the image has.
-var applets = []string{"sh", "ls", "cat", "echo", "env", "hostname", "id", "nslookup", "ping", "ps", "sleep", "wget", "nc", "tar",
-	"true", "false", "touch", "mkdir", "head", "dd", "mount", "df", "date", "kill", "stat", "grep", "seq", "vi", "rm"}
+var applets = []string{
+	"sh",
+	"ls",
+	"cat",
+	"echo",
+	"env",
+	"hostname",
+	"id",
+	"nslookup",
+	"ping",
+	"ps",
+	"sleep",
+	"wget",
+	"nc",
+	"tar",
+	"true",
+	"false",
+	"touch",
+	"mkdir",
+	"head",
+	"dd",
+	"mount",
+	"df",
+	"date",
+	"kill",
+	"stat",
+	"grep",
+	"seq",
+	"vi",
+	"rm",
+}
 
 // Write packs the image into an archive at path. The workload's program is test-web in
 // the bundle, further ones keep their names; the shell is a static busybox at /bin/busybox.
@@ -37,7 +66,9 @@ func Write(bundle, path string, more ...string) error {
 	if err != nil {
 		return err
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil })
+	l, err := tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil },
+	)
 	if err != nil {
 		return err
 	}
@@ -98,7 +129,8 @@ func files(programs map[string]string) ([]byte, error) {
 		return nil, err
 	}
 	for _, applet := range applets {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox", Mode: 0o777}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox",
+			Mode: 0o777}); err != nil {
 			return nil, err
 		}
 	}

@@ -1,5 +1,6 @@
-// Package accountkey is what those who make service accounts' tokens and those who believe them have in common: the keys
-// that sign, and what a token that lies in a Secret says of itself. Whether a token is good is the API server's to say.
+// Package accountkey is what those who make service accounts' tokens and those who believe them have in common: the
+// keys that sign, and what a token that lies in a Secret says of itself. Whether a token is good is the API server's to
+// say.
 package accountkey
 
 import (
@@ -65,7 +66,8 @@ func Signer(file string) (jose.Signer, crypto.PublicKey, error) {
 	return signer, private.Public(), nil
 }
 
-// LegacyIssuer is that of tokens that lie in Secrets, made by hand for something outside of the cluster, and do not expire.
+// LegacyIssuer is that of tokens that lie in Secrets, made by hand for something outside of the cluster, and do not
+// expire.
 const LegacyIssuer = "kubernetes/serviceaccount"
 
 // LegacyClaims are what such a token says of itself.

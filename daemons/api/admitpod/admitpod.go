@@ -1,6 +1,6 @@
-// Package admitpod is how the kubelet asks its machine's network daemon whether the network policies of a pod hold, before anything of the
-// pod runs: one line of JSON over a socket, and one in answer. Whether they hold is the network daemon's business, what becomes of a pod
-// without them the kubelet's.
+// Package admitpod is how the kubelet asks its machine's network daemon whether the network policies of a pod hold,
+// before anything of the pod runs: one line of JSON over a socket, and one in answer. Whether they hold is the network
+// daemon's business, what becomes of a pod without them the kubelet's.
 package admitpod
 
 import (

@@ -25,7 +25,10 @@ type Objects struct {
 
 // New returns a view that holds objects.
 func New(objects ...runtime.Object) *Objects {
-	o := &Objects{stored: map[schema.GroupResource]map[string]runtime.Object{}, revisions: map[schema.GroupResource]int64{}}
+	o := &Objects{
+		stored:    map[schema.GroupResource]map[string]runtime.Object{},
+		revisions: map[schema.GroupResource]int64{},
+	}
 	for _, obj := range objects {
 		o.Put(obj)
 	}

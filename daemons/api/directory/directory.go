@@ -23,12 +23,14 @@ const (
 	Finalizer = Provisioner
 	// NodeAnnotation of a PersistentVolume is the name of the node whose kubelet has the directory.
 	NodeAnnotation = "clusterctl.local/node"
-	// MachineAnnotation of a PersistentVolume is the identity of the machine that the node was when the volume was provisioned: another
-	// machine may have the node's name later, and has none of the data.
+	// MachineAnnotation of a PersistentVolume is the identity of the machine that the node was when the volume was
+	// provisioned: another machine may have the node's name later, and has none of the data.
 	MachineAnnotation = "clusterctl.local/machine"
-	// MadeAnnotation of a PersistentVolume says that a pod has had it: the directory is there from then on, and is not made again.
+	// MadeAnnotation of a PersistentVolume says that a pod has had it: the directory is there from then on, and is not
+	// made again.
 	MadeAnnotation = "clusterctl.local/made"
-	// Resource is the kubelet's path of them: DELETE /localVolumes/NAME, and PUT /localVolumes/NAME?bytes=SIZE to have one grow.
+	// Resource is the kubelet's path of them: DELETE /localVolumes/NAME, and PUT /localVolumes/NAME?bytes=SIZE to have
+	// one grow.
 	Resource = "localVolumes"
 	// Size is the query of PUT.
 	Size = "bytes"

@@ -36,8 +36,10 @@ func TestElementsOfALine(t *testing.T) {
 
 func TestAWeightOfZeroRefuses(t *testing.T) {
 	for list, want := range map[string]bool{
-		"": false, "gzip": true, "GZIP": true, "br, gzip;q=0.1": true, "gzip;q=0": false, "gzip; q=0.000": false, "br": false,
-		"*": true, "*;q=0": false, "*;q=0, gzip": true, "*, gzip;q=0": false, "gzip;q=x": true, "gzip;Q=0": false, "xgzip": false,
+		"": false, "gzip": true, "GZIP": true, "br, gzip;q=0.1": true, "gzip;q=0": false, "gzip; q=0.000": false,
+		"br": false,
+		"*":  true, "*;q=0": false, "*;q=0, gzip": true, "*, gzip;q=0": false, "gzip;q=x": true, "gzip;Q=0": false,
+		"xgzip": false,
 	} {
 		if Accepts(list, "gzip") != want {
 			t.Errorf("%q accepts gzip: %t", list, !want)
@@ -61,9 +63,11 @@ func TestHTTP2IsNoProtocolToSwitchTo(t *testing.T) {
 		lines               []string
 		upgrade, connection string
 	}{
-		"none":                 {[]string{"Connection: keep-alive"}, "", "keep-alive"},
-		"websocket":            {[]string{"Connection: keep-alive, Upgrade", "Upgrade: websocket"}, "websocket", "keep-alive, Upgrade"},
-		"h2c":                  {[]string{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: x"}, "", ""},
+		"none": {[]string{"Connection: keep-alive"}, "", "keep-alive"},
+		"websocket": {[]string{"Connection: keep-alive, Upgrade", "Upgrade: websocket"}, "websocket",
+			"keep-alive, Upgrade"},
+		"h2c": {[]string{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: x"},
+			"", ""},
 		"h2c in capitals":      {[]string{"Connection: Upgrade", "Upgrade: H2C"}, "", ""},
 		"h2c with a version":   {[]string{"Connection: Upgrade", "Upgrade: h2c/2"}, "", ""},
 		"beside another":       {[]string{"Connection: Upgrade", "Upgrade: h2c, x"}, "x", "Upgrade"},
@@ -72,7 +76,8 @@ func TestHTTP2IsNoProtocolToSwitchTo(t *testing.T) {
 	} {
 		h := fields(c.lines...)
 		WithoutHTTP2Upgrade(h)
-		if got := Joined(h, "Upgrade"); got != c.upgrade || h.Get("Connection") != c.connection || h.Get("Http2-Settings") != "" {
+		if got := Joined(h, "Upgrade"); got != c.upgrade || h.Get("Connection") != c.connection ||
+			h.Get("Http2-Settings") != "" {
 			t.Errorf("%s: %v", name, h)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package loadbalancer is what the service controller and the machines' network daemons have to agree on about Services of type LoadBalancer:
-// whose Services they are, and which of their addresses the machines announce. What there is to give out is in daemons/config.
+// Package loadbalancer is what the service controller and the machines' network daemons have to agree on about Services
+// of type LoadBalancer: whose Services they are, and which of their addresses the machines announce. What there is to
+// give out is in daemons/config.
 package loadbalancer
 
 import (
@@ -20,12 +21,14 @@ const (
 	AddressesAnnotation = "clusterctl.local/load-balancer-ips"
 	// ShareAnnotation of Services that may have one address has the same value.
 	ShareAnnotation = "clusterctl.local/allow-shared-address"
-	// Condition of a Service says whether it has the addresses that it asks for. Where it is, the addresses of its status are of pools.
+	// Condition of a Service says whether it has the addresses that it asks for. Where it is, the addresses of its
+	// status are of pools.
 	Condition = "clusterctl.local/AddressAssigned"
 )
 
 const (
-	// Slots is how many leases there are for addresses that any machine may have, so that what renewals cost does not grow with Services.
+	// Slots is how many leases there are for addresses that any machine may have, so that what renewals cost does not
+	// grow with Services.
 	Slots = 8
 	// MaxLocal is how many addresses Services with externalTrafficPolicy Local may have. Each has a lease of its own.
 	MaxLocal = 64
@@ -48,10 +51,12 @@ func Leases() (names []string) {
 
 // Wants reports whether a Service is to have addresses of a pool.
 func Wants(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && (s.Spec.LoadBalancerClass == nil || *s.Spec.LoadBalancerClass == Class)
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		(s.Spec.LoadBalancerClass == nil || *s.Spec.LoadBalancerClass == Class)
 }
 
-// Known reports whether the controller has looked after a Service. Others, a cloud's controller among them, look after Services too.
+// Known reports whether the controller has looked after a Service. Others, a cloud's controller among them, look after
+// Services too.
 func Known(s *corev1.Service) bool {
 	return meta.FindStatusCondition(s.Status.Conditions, Condition) != nil
 }

@@ -1,6 +1,6 @@
-// Package peers is what the controllers and the machines' network daemons have to agree on about the peers of network policies. Which pods
-// a peer means is worked out once, by a controller, which publishes their addresses as EndpointSlices of no service; a machine
-// watches the slices of those groups alone that policies of its own pods name.
+// Package peers is what the controllers and the machines' network daemons have to agree on about the peers of network
+// policies. Which pods a peer means is worked out once, by a controller, which publishes their addresses as
+// EndpointSlices of no service; a machine watches the slices of those groups alone that policies of its own pods name.
 package peers
 
 import (
@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// Namespace has the slices of all groups: who may write slices in a namespace of their own must not be able to say who a policy's peers are.
+	// Namespace has the slices of all groups: who may write slices in a namespace of their own must not be able to say
+	// who a policy's peers are.
 	Namespace = "kube-system"
 	// Label of a slice is its group's name.
 	Label = "network.clusterctl.local/peers"
@@ -28,7 +29,8 @@ type Group struct {
 	Namespace         string                // of the pods, where no selector chooses namespaces
 	NamespaceSelector *metav1.LabelSelector // of namespaces, else nil
 	PodSelector       *metav1.LabelSelector // nil for all pods
-	Ports             []string              // names of container ports that rules for the group name, sorted; a slice says which numbers its pods have for them
+	// names of container ports that rules for the group name, sorted; a slice says which numbers its pods have for them
+	Ports []string
 }
 
 // Name is the same for groups that mean the same, and good as the name of an object and as a label's value.
@@ -55,12 +57,15 @@ func ordered(s *metav1.LabelSelector) *metav1.LabelSelector {
 	for i := range s.MatchExpressions {
 		slices.Sort(s.MatchExpressions[i].Values)
 	}
-	slices.SortFunc(s.MatchExpressions, func(a, b metav1.LabelSelectorRequirement) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(
+		s.MatchExpressions,
+		func(a, b metav1.LabelSelectorRequirement) int { return strings.Compare(a.String(), b.String()) },
+	)
 	return s
 }
 
-// OfPeer is the group that a peer of a rule in a namespace means, and false for a block of addresses. ports are the names in the rule's ports,
-// for rules of egress; those of ingress are looked up in the pod itself.
+// OfPeer is the group that a peer of a rule in a namespace means, and false for a block of addresses. ports are the
+// names in the rule's ports, for rules of egress; those of ingress are looked up in the pod itself.
 func OfPeer(namespace string, p networkingv1.NetworkPolicyPeer, ports []string) (Group, bool) {
 	if p.IPBlock != nil {
 		return Group{}, false
@@ -72,7 +77,8 @@ func OfPeer(namespace string, p networkingv1.NetworkPolicyPeer, ports []string) 
 	return g, true
 }
 
-// Everybody is all pods of all namespaces, among whom a rule of egress looks for named ports where it names no pods: no peers, or blocks.
+// Everybody is all pods of all namespaces, among whom a rule of egress looks for named ports where it names no pods: no
+// peers, or blocks.
 func Everybody(ports []string) Group {
 	return Group{NamespaceSelector: &metav1.LabelSelector{}, Ports: ports}
 }

@@ -23,7 +23,12 @@ import (
 // All returns the plugins in order: what changes objects, and then what refuses
 // them. may decides where a plugin demands a right of its own;
 // what is counted is registered with counts.
-func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts prometheus.Registerer) ([]api.Mutator, []api.Validator, error) {
+func All(
+	cfg config.APIServer,
+	objects api.Objects,
+	may api.Authorizer,
+	counts prometheus.Registerer,
+) ([]api.Mutator, []api.Validator, error) {
 	levels, err := configured(cfg.AdmissionControlConfigFile)
 	if err != nil {
 		return nil, nil, err
@@ -32,10 +37,19 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 	if err != nil {
 		return nil, nil, err
 	}
-	lifecycle, accounts, ranges := &namespaceLifecycle{objects: objects}, &serviceAccount{objects}, &limitRanger{objects}
+	lifecycle, accounts, ranges := &namespaceLifecycle{
+		objects: objects,
+	}, &serviceAccount{
+		objects,
+	}, &limitRanger{
+		objects,
+	}
 	nodes, priorities := &nodeRestriction{objects, may}, &priority{objects}
 	validators := []api.Validator{ranges, accounts, nodes, &replicas{objects}, security, priorities,
-		&certificateApproval{may}, &certificateSigning{may}, certificateSubjectRestriction{}, authz.NewEscalation(objects, may), &claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}, &deviceStatus{may}}
+		&certificateApproval{
+			may,
+		}, &certificateSigning{may}, certificateSubjectRestriction{}, authz.NewEscalation(objects, may),
+		&claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}, &deviceStatus{may}}
 	external, err := newExternalIPs(cfg, objects)
 	if err != nil {
 		return nil, nil, err
@@ -55,15 +69,20 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 	}
 	return []api.Mutator{
 		lifecycle, ranges, accounts, taintNodes{}, priorities, tolerations{}, &defaultStorageClass{objects},
-		&defaultIngressClass{objects}, storageProtection{}, &runtimeClass{objects}, certificate{}, &topologyLabels{objects},
+		&defaultIngressClass{
+			objects,
+		}, storageProtection{}, &runtimeClass{objects}, certificate{}, &topologyLabels{objects},
 	}, append(validators, NewQuota(objects)), nil // the quota is last: what it counts is not refused by others
 }
 
 // always are the plugins that are always there, by upstream's names.
 var always = []string{
-	"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "TaintNodesByCondition", "Priority", "DefaultTolerationSeconds", "DefaultStorageClass",
-	"PersistentVolumeClaimResize", "StorageObjectInUseProtection", "DefaultIngressClass", "RuntimeClass", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-	"ClusterTrustBundleAttest", "NodeRestriction", "PodTopologyLabels", "PodSecurity", "ResourceQuota", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
+	"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "TaintNodesByCondition", "Priority",
+	"DefaultTolerationSeconds", "DefaultStorageClass",
+	"PersistentVolumeClaimResize", "StorageObjectInUseProtection", "DefaultIngressClass", "RuntimeClass",
+	"CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
+	"ClusterTrustBundleAttest", "NodeRestriction", "PodTopologyLabels", "PodSecurity", "ResourceQuota",
+	"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
 }
 
 // resource is what a plugin looks at, such as {"", "pods"}.
@@ -93,7 +112,13 @@ func is(a *api.Admission, operation string, r resource) bool {
 // have reached this one's cache: it is waited for a little before it is missed.
 const lookEvery = 5 * time.Millisecond
 
-func await(ctx context.Context, objects api.Objects, r resource, namespace, name string, patience time.Duration) (runtime.Object, bool) {
+func await(
+	ctx context.Context,
+	objects api.Objects,
+	r resource,
+	namespace, name string,
+	patience time.Duration,
+) (runtime.Object, bool) {
 	obj, ok := objects.Get(r, namespace, name)
 	if ok {
 		return obj, true

@@ -46,32 +46,104 @@ func cluster() *apifake.Objects {
 	secure := named("secure")
 	secure.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
 	objects := []runtime.Object{
-		&corev1.Namespace{ObjectMeta: named("shop"), Status: active}, &corev1.Namespace{ObjectMeta: named("limited"), Status: active},
-		&corev1.Namespace{ObjectMeta: named("bounded"), Status: active}, &corev1.Namespace{ObjectMeta: secure, Status: active},
-		&corev1.Namespace{ObjectMeta: named("going"), Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}},
-		&corev1.ServiceAccount{ObjectMeta: in("shop", "quiet"), AutomountServiceAccountToken: &tokens, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}},
+		&corev1.Namespace{
+			ObjectMeta: named("shop"),
+			Status:     active,
+		}, &corev1.Namespace{ObjectMeta: named("limited"), Status: active},
+		&corev1.Namespace{
+			ObjectMeta: named("bounded"),
+			Status:     active,
+		}, &corev1.Namespace{ObjectMeta: secure, Status: active},
+		&corev1.Namespace{
+			ObjectMeta: named("going"),
+			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
+		},
+		&corev1.ServiceAccount{
+			ObjectMeta:                   in("shop", "quiet"),
+			AutomountServiceAccountToken: &tokens,
+			ImagePullSecrets:             []corev1.LocalObjectReference{{Name: "pull"}},
+		},
 		&schedulingv1.PriorityClass{ObjectMeta: named("high"), Value: 1000},
 		&schedulingv1.PriorityClass{ObjectMeta: named("usual"), Value: 7, GlobalDefault: true},
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}}},
+		&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:        "fast",
+				Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+			},
+		},
 		&corev1.LimitRange{ObjectMeta: in("limited", "l"), Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer, Default: list("cpu", "500m"), DefaultRequest: list("cpu", "100m"), Max: list("cpu", "1"), Min: list("cpu", "50m"),
+			Type: corev1.LimitTypeContainer, Default: list("cpu", "500m"), DefaultRequest: list("cpu", "100m"),
+			Max: list("cpu", "1"), Min: list("cpu", "50m"),
 		}}}},
-		&corev1.ResourceQuota{ObjectMeta: in("bounded", "q"), Spec: corev1.ResourceQuotaSpec{Hard: list("pods", "2", "requests.cpu", "1", "configmaps", "1")}},
-		&corev1.Pod{ObjectMeta: in("bounded", "first"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list("cpu", "600m")}}}}},
+		&corev1.ResourceQuota{
+			ObjectMeta: in("bounded", "q"),
+			Spec:       corev1.ResourceQuotaSpec{Hard: list("pods", "2", "requests.cpu", "1", "configmaps", "1")},
+		},
+		&corev1.Pod{
+			ObjectMeta: in("bounded", "first"),
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list("cpu", "600m")}}},
+			},
+		},
 		&corev1.ConfigMap{ObjectMeta: in("bounded", "taken")},
-		&corev1.Pod{ObjectMeta: in("shop", "mine"), Spec: corev1.PodSpec{NodeName: "n1", ServiceAccountName: "default", Volumes: []corev1.Volume{
-			{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}, {ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "vault", Audience: "vault"}},
-			}}}},
-			{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets.example.com"}}},
-			{Name: "disk", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}},
-		}}},
-		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "secrets.example.com"}, Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "secrets"}}}},
-		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "disks.example.com"}, Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "disks"}}}},
-		&corev1.PersistentVolumeClaim{ObjectMeta: in("shop", "disk"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}},
-		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disks.example.com"}}}},
-		&corev1.Pod{ObjectMeta: in("shop", "theirs"), Spec: corev1.PodSpec{NodeName: "n2", ServiceAccountName: "default"}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n", Labels: map[string]string{"kubernetes.io/hostname": "n1"}}},
+		&corev1.Pod{
+			ObjectMeta: in("shop", "mine"),
+			Spec: corev1.PodSpec{NodeName: "n1", ServiceAccountName: "default", Volumes: []corev1.Volume{
+				{
+					Name: "api",
+					VolumeSource: corev1.VolumeSource{
+						Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+							{
+								ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"},
+							},
+							{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "vault",
+								Audience: "vault"}},
+						}},
+					},
+				},
+				{
+					Name:         "inline",
+					VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets.example.com"}},
+				},
+				{
+					Name: "disk",
+					VolumeSource: corev1.VolumeSource{
+						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"},
+					},
+				},
+			}},
+		},
+		&storagev1.CSIDriver{
+			ObjectMeta: metav1.ObjectMeta{Name: "secrets.example.com"},
+			Spec:       storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "secrets"}}},
+		},
+		&storagev1.CSIDriver{
+			ObjectMeta: metav1.ObjectMeta{Name: "disks.example.com"},
+			Spec:       storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "disks"}}},
+		},
+		&corev1.PersistentVolumeClaim{
+			ObjectMeta: in("shop", "disk"),
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "v"},
+		},
+		&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "v"},
+			Spec: corev1.PersistentVolumeSpec{
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					CSI: &corev1.CSIPersistentVolumeSource{Driver: "disks.example.com"},
+				},
+			},
+		},
+		&corev1.Pod{
+			ObjectMeta: in("shop", "theirs"),
+			Spec:       corev1.PodSpec{NodeName: "n2", ServiceAccountName: "default"},
+		},
+		&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   "n1",
+				UID:    "n",
+				Labels: map[string]string{"kubernetes.io/hostname": "n1"},
+			},
+		},
 	}
 	for _, ns := range []string{"shop", "limited", "bounded", "secure"} {
 		objects = append(objects, &corev1.ServiceAccount{ObjectMeta: in(ns, "default")})
@@ -117,7 +189,10 @@ func write(u api.User, operation, resource, namespace, name string, obj, old run
 }
 
 func pod(change func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
 	if change != nil {
 		change(p)
 	}
@@ -142,19 +217,26 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		return func(p *corev1.Pod) {
 			yes := true
 			p.Annotations, p.Spec.NodeName = map[string]string{corev1.MirrorPodAnnotationKey: "x"}, node
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: "n", Controller: &yes}}
+			p.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Node", Name: node, UID: "n", Controller: &yes},
+			}
 		}
 	}
 	token := func(to *authenticationv1.BoundObjectReference) *authenticationv1.TokenRequest {
 		return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: to}}
 	}
 	node := func(change func(*corev1.Node)) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "n1"}}}
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "n1"}},
+		}
 		change(n)
 		return n
 	}
 	bundle := func(signer, text string, finalizers ...string) *certificatesv1.ClusterTrustBundle {
-		return &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "b", Finalizers: finalizers}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: text}}
+		return &certificatesv1.ClusterTrustBundle{
+			ObjectMeta: metav1.ObjectMeta{Name: "b", Finalizers: finalizers},
+			Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: text},
+		}
 	}
 	on := func(name string) *corev1.Pod {
 		return pod(func(p *corev1.Pod) { p.Name, p.Spec.NodeName = "x", name })
@@ -163,39 +245,44 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		write *api.Admission
 		error string
 	}{
-		"missing namespace":     {write(root, "CREATE", ":configmaps", "nope", "x", &corev1.ConfigMap{}, nil), `namespaces "nope" not found`},
-		"pod there":             {write(root, "CREATE", ":pods", "nope", "p", pod(nil), nil), `namespaces "nope" not found`},
-		"namespace going":       {write(root, "CREATE", ":configmaps", "going", "x", &corev1.ConfigMap{}, nil), `configmaps "x" is forbidden: unable to create new content in namespace going because it is being terminated`},
-		"default namespace":     {write(root, "DELETE", ":namespaces", "", "default", nil, nil), `namespaces "default" is forbidden: this namespace may not be deleted`},
-		"other namespace":       {write(root, "DELETE", ":namespaces", "", "shop", nil, nil), ""},
-		"no account":            {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "ghost" }), nil), `pods "p" is forbidden: error looking up service account shop/ghost: serviceaccount "ghost" not found`},
-		"unknown priority":      {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "x" }), nil), `pods "p" is forbidden: no PriorityClass with name x was found`},
-		"priority by number":    {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.PriorityClassName, p.Spec.Priority = "high", &number }), nil), `pods "p" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 1000 from the given PriorityClass name`},
-		"other policy":          {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.PriorityClassName, p.Spec.PreemptionPolicy = "high", &policy }), nil), `the string value of PreemptionPolicy (Never) must not be provided in pod spec`},
-		"second default class":  {write(root, "CREATE", "scheduling.k8s.io:priorityclasses", "", "x", &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "x"}, GlobalDefault: true}, nil), `PriorityClass usual is already marked as default. Only one default can exist`},
-		"above the limit":       {write(root, "CREATE", ":pods", "limited", "p", pod(cpu("2", "2")), nil), `pods "p" is forbidden: maximum cpu usage per Container is 1, but limit is 2`},
-		"below the limit":       {write(root, "CREATE", ":pods", "limited", "p", pod(cpu("10m", "")), nil), `pods "p" is forbidden: minimum cpu usage per Container is 50m, but request is 10m`},
-		"quota of cpu":          {write(root, "CREATE", ":pods", "bounded", "p", pod(cpu("500m", "")), nil), `pods "p" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=600m, limited: requests.cpu=1`},
-		"within quota":          {write(root, "CREATE", ":pods", "bounded", "p", pod(cpu("400m", "")), nil), ""},
-		"nothing asked":         {write(root, "CREATE", ":pods", "bounded", "p", pod(nil), nil), `pods "p" is forbidden: failed quota: q: must specify requests.cpu for: c`},
-		"quota of objects":      {write(root, "CREATE", ":configmaps", "bounded", "x", &corev1.ConfigMap{}, nil), `configmaps "x" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1`},
-		"insecure pod":          {write(root, "CREATE", ":pods", "secure", "p", pod(nil), nil), `pods "p" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]), runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true), seccompProfile (pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")`},
-		"mirror with account":   {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { mirrorOf("n1")(p); p.Spec.ServiceAccountName = "default" }), nil), `a mirror pod may not reference service accounts`},
-		"no runtime class":      {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new(string); *p.Spec.RuntimeClassName = "x" }), nil), `pods "p" is forbidden: pod rejected: RuntimeClass "x" not found`},
-		"masters certificate":   {write(root, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Request: mastersRequest(t)}}, nil), `use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`},
-		"attest without right":  {write(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), nil), `clustertrustbundles.certificates.k8s.io "b" is forbidden: user not permitted to attest for signerName "example.com/s"`},
-		"attest":                {write(root, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), nil), ""},
-		"bundle of no signer":   {write(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("", "a"), nil), ""},
-		"change of a bundle":    {write(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), bundle("example.com/s", "b")), `user not permitted to attest for signerName "example.com/s"`},
-		"collected bundle":      {write(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a", "finalizer"), bundle("example.com/s", "a")), ""},
-		"bundle goes":           {write(node1, "DELETE", "certificates.k8s.io:clustertrustbundles", "", "b", nil, bundle("example.com/s", "a")), ""},
+		"missing namespace":    {write(root, "CREATE", ":configmaps", "nope", "x", &corev1.ConfigMap{}, nil), `namespaces "nope" not found`},
+		"pod there":            {write(root, "CREATE", ":pods", "nope", "p", pod(nil), nil), `namespaces "nope" not found`},
+		"namespace going":      {write(root, "CREATE", ":configmaps", "going", "x", &corev1.ConfigMap{}, nil), `configmaps "x" is forbidden: unable to create new content in namespace going because it is being terminated`},
+		"default namespace":    {write(root, "DELETE", ":namespaces", "", "default", nil, nil), `namespaces "default" is forbidden: this namespace may not be deleted`},
+		"other namespace":      {write(root, "DELETE", ":namespaces", "", "shop", nil, nil), ""},
+		"no account":           {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "ghost" }), nil), `pods "p" is forbidden: error looking up service account shop/ghost: serviceaccount "ghost" not found`},
+		"unknown priority":     {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "x" }), nil), `pods "p" is forbidden: no PriorityClass with name x was found`},
+		"priority by number":   {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.PriorityClassName, p.Spec.Priority = "high", &number }), nil), `pods "p" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 1000 from the given PriorityClass name`},
+		"other policy":         {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.PriorityClassName, p.Spec.PreemptionPolicy = "high", &policy }), nil), `the string value of PreemptionPolicy (Never) must not be provided in pod spec`},
+		"second default class": {write(root, "CREATE", "scheduling.k8s.io:priorityclasses", "", "x", &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "x"}, GlobalDefault: true}, nil), `PriorityClass usual is already marked as default. Only one default can exist`},
+		"above the limit":      {write(root, "CREATE", ":pods", "limited", "p", pod(cpu("2", "2")), nil), `pods "p" is forbidden: maximum cpu usage per Container is 1, but limit is 2`},
+		"below the limit":      {write(root, "CREATE", ":pods", "limited", "p", pod(cpu("10m", "")), nil), `pods "p" is forbidden: minimum cpu usage per Container is 50m, but request is 10m`},
+		"quota of cpu":         {write(root, "CREATE", ":pods", "bounded", "p", pod(cpu("500m", "")), nil), `pods "p" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=600m, limited: requests.cpu=1`},
+		"within quota":         {write(root, "CREATE", ":pods", "bounded", "p", pod(cpu("400m", "")), nil), ""},
+		"nothing asked":        {write(root, "CREATE", ":pods", "bounded", "p", pod(nil), nil), `pods "p" is forbidden: failed quota: q: must specify requests.cpu for: c`},
+		"quota of objects":     {write(root, "CREATE", ":configmaps", "bounded", "x", &corev1.ConfigMap{}, nil), `configmaps "x" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1`},
+		"insecure pod":         {write(root, "CREATE", ":pods", "secure", "p", pod(nil), nil), `pods "p" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]), runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true), seccompProfile (pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")`},
+		"mirror with account":  {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { mirrorOf("n1")(p); p.Spec.ServiceAccountName = "default" }), nil), `a mirror pod may not reference service accounts`},
+		"no runtime class":     {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new(string); *p.Spec.RuntimeClassName = "x" }), nil), `pods "p" is forbidden: pod rejected: RuntimeClass "x" not found`},
+		"masters certificate":  {write(root, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Request: mastersRequest(t)}}, nil), `use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`},
+		"attest without right": {write(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), nil), `clustertrustbundles.certificates.k8s.io "b" is forbidden: user not permitted to attest for signerName "example.com/s"`},
+		"attest": {write(root, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b",
+			bundle("example.com/s", "a"), nil), ""},
+		"bundle of no signer": {write(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b",
+			bundle("", "a"), nil), ""},
+		"change of a bundle": {write(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), bundle("example.com/s", "b")), `user not permitted to attest for signerName "example.com/s"`},
+		"collected bundle": {write(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b",
+			bundle("example.com/s", "a", "finalizer"), bundle("example.com/s", "a")), ""},
+		"bundle goes": {write(node1, "DELETE", "certificates.k8s.io:clustertrustbundles", "", "b", nil,
+			bundle("example.com/s", "a")), ""},
 		"approve without right": {write(node1, "UPDATE", "certificates.k8s.io:certificatesigningrequests/approval", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/s"}}, &certificatesv1.CertificateSigningRequest{}), `user not permitted to approve requests with signerName "example.com/s"`},
 
 		"node makes a pod":       {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nil), `pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods`},
 		"node mirrors elsewhere": {write(node1, "CREATE", ":pods", "shop", "p", pod(mirrorOf("n2")), nil), `node "n1" can only create pods with spec.nodeName set to itself`},
 		"node mirrors with a secret": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
-			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "crown"}}}}}
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A",
+				ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "crown"}}}}}
 		}), nil), `a mirror pod may not reference secrets`},
 		"node mirrors with a pull secret": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
@@ -221,13 +308,16 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		"node taints":                {write(node1, "UPDATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: "NoSchedule"}} }), node(func(*corev1.Node) {})), `node "n1" is not allowed to modify taints`},
 		"node labels":                {write(node1, "UPDATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Labels["node-restriction.kubernetes.io/a"] = "b" }), node(func(*corev1.Node) {})), `is not allowed to modify labels: node-restriction.kubernetes.io/a`},
 		"node role at registration":  {write(node1, "CREATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }), nil), `node "n1" is not allowed to set the following labels: node-role.kubernetes.io/control-plane`},
-		"node's own labels":          {write(node1, "UPDATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Labels["topology.kubernetes.io/zone"] = "a"; n.Labels["example.com/x"] = "y" }), node(func(*corev1.Node) {})), ""},
-		"other lease":                {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-node-lease", "n2", &coordinationv1.Lease{}, nil), `can only access node lease with the same name as the requesting node`},
-		"lease elsewhere":            {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-system", "n1", &coordinationv1.Lease{}, nil), `can only access leases in the "kube-node-lease" system namespace`},
-		"token unbound":              {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(nil), nil), `node requested token not bound to a pod`},
-		"token of none":              {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "none", UID: "u"}), nil), `pods "none" not found`},
-		"token of another's":         {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "theirs", UID: "u"}), nil), `node requested token bound to a pod scheduled on a different node`},
-		"token":                      {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "mine", UID: "u"}), nil), ""},
+		"node's own labels": {write(node1, "UPDATE", ":nodes", "", "n1",
+			node(func(n *corev1.Node) { n.Labels["topology.kubernetes.io/zone"] = "a"; n.Labels["example.com/x"] = "y" }), node(func(*corev1.Node) {})), ""},
+		"other lease":        {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-node-lease", "n2", &coordinationv1.Lease{}, nil), `can only access node lease with the same name as the requesting node`},
+		"lease elsewhere":    {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-system", "n1", &coordinationv1.Lease{}, nil), `can only access leases in the "kube-node-lease" system namespace`},
+		"token unbound":      {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(nil), nil), `node requested token not bound to a pod`},
+		"token of none":      {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "none", UID: "u"}), nil), `pods "none" not found`},
+		"token of another's": {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "theirs", UID: "u"}), nil), `node requested token bound to a pod scheduled on a different node`},
+		"token": {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default",
+			token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "mine", UID: "u"}), nil),
+			""},
 	} {
 		err := admit(t, cluster(), c.write)
 		switch {
@@ -251,18 +341,24 @@ func TestAPodIsCompletedOnCreation(t *testing.T) {
 	if p.Spec.ServiceAccountName != "default" || p.Spec.DeprecatedServiceAccount != "default" {
 		t.Errorf("service account is %q, %q", p.Spec.ServiceAccountName, p.Spec.DeprecatedServiceAccount)
 	}
-	if p.Spec.Priority == nil || *p.Spec.Priority != 7 || p.Spec.PriorityClassName != "usual" || *p.Spec.PreemptionPolicy != corev1.PreemptLowerPriority {
+	if p.Spec.Priority == nil || *p.Spec.Priority != 7 || p.Spec.PriorityClassName != "usual" ||
+		*p.Spec.PreemptionPolicy != corev1.PreemptLowerPriority {
 		t.Errorf("priority is %v of class %q", p.Spec.Priority, p.Spec.PriorityClassName)
 	}
-	if len(p.Spec.Tolerations) != 2 || p.Spec.Tolerations[0].Key != corev1.TaintNodeNotReady || *p.Spec.Tolerations[1].TolerationSeconds != 300 {
+	if len(p.Spec.Tolerations) != 2 || p.Spec.Tolerations[0].Key != corev1.TaintNodeNotReady ||
+		*p.Spec.Tolerations[1].TolerationSeconds != 300 {
 		t.Errorf("tolerations are %v", p.Spec.Tolerations)
 	}
 	mount := p.Spec.Containers[0].VolumeMounts[0]
-	if mount.MountPath != "/var/run/secrets/kubernetes.io/serviceaccount" || !mount.ReadOnly || !strings.HasPrefix(mount.Name, "kube-api-access-") || len(mount.Name) != len("kube-api-access-")+5 {
+	if mount.MountPath != "/var/run/secrets/kubernetes.io/serviceaccount" || !mount.ReadOnly ||
+		!strings.HasPrefix(mount.Name, "kube-api-access-") ||
+		len(mount.Name) != len("kube-api-access-")+5 {
 		t.Errorf("mount is %+v", mount)
 	}
 	sources := p.Spec.Volumes[0].Projected.Sources
-	if p.Spec.Volumes[0].Name != mount.Name || *sources[0].ServiceAccountToken.ExpirationSeconds != 3607 || sources[1].ConfigMap.Name != "kube-root-ca.crt" || sources[2].DownwardAPI.Items[0].FieldRef.FieldPath != "metadata.namespace" {
+	if p.Spec.Volumes[0].Name != mount.Name || *sources[0].ServiceAccountToken.ExpirationSeconds != 3607 ||
+		sources[1].ConfigMap.Name != "kube-root-ca.crt" ||
+		sources[2].DownwardAPI.Items[0].FieldRef.FieldPath != "metadata.namespace" {
 		t.Errorf("volume is %+v", p.Spec.Volumes[0])
 	}
 
@@ -271,7 +367,11 @@ func TestAPodIsCompletedOnCreation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(p.Spec.Volumes) != 0 || len(p.Spec.ImagePullSecrets) != 1 {
-		t.Errorf("an account without automount gave volumes %v, pull secrets %v", p.Spec.Volumes, p.Spec.ImagePullSecrets)
+		t.Errorf(
+			"an account without automount gave volumes %v, pull secrets %v",
+			p.Spec.Volumes,
+			p.Spec.ImagePullSecrets,
+		)
 	}
 
 	p = pod(nil)
@@ -282,7 +382,8 @@ func TestAPodIsCompletedOnCreation(t *testing.T) {
 	if r.Requests.Cpu().String() != "100m" || r.Limits.Cpu().String() != "500m" {
 		t.Errorf("defaults of the limit range: %v", r)
 	}
-	if want := "LimitRanger plugin set: cpu request for container c; cpu limit for container c"; p.Annotations["kubernetes.io/limit-ranger"] != want {
+	if want := "LimitRanger plugin set: cpu request for container c; cpu limit for container " +
+		"c"; p.Annotations["kubernetes.io/limit-ranger"] != want {
 		t.Errorf("annotation %q, want %q", p.Annotations["kubernetes.io/limit-ranger"], want)
 	}
 }
@@ -296,14 +397,18 @@ func TestOthersAreCompletedToo(t *testing.T) {
 		t.Errorf("a new node's taints: %v", n.Spec.Taints)
 	}
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := admit(t, cluster(), write(root, "CREATE", ":persistentvolumeclaims", "shop", "c", claim, nil)); err != nil {
+	if err := admit(t, cluster(),
+		write(root, "CREATE", ":persistentvolumeclaims", "shop", "c", claim, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != "fast" {
 		t.Errorf("storage class: %v", claim.Spec.StorageClassName)
 	}
-	csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Username: "forged", SignerName: "example.com/s"}}
-	if err := admit(t, cluster(), write(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", csr, nil)); err != nil {
+	csr := &certificatesv1.CertificateSigningRequest{
+		Spec: certificatesv1.CertificateSigningRequestSpec{Username: "forged", SignerName: "example.com/s"},
+	}
+	if err := admit(t, cluster(),
+		write(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", csr, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if csr.Spec.Username != "system:node:n1" {
@@ -313,7 +418,12 @@ func TestOthersAreCompletedToo(t *testing.T) {
 
 func TestTheFirstPodOfANamespaceWaitsForItsAccount(t *testing.T) {
 	o := cluster()
-	o.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fresh"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}})
+	o.Put(
+		&corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: "fresh"},
+			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+		},
+	)
 	done := make(chan error, 1)
 	go func() { done <- admit(t, o, write(root, "CREATE", ":pods", "fresh", "p", pod(nil), nil)) }()
 	timer := time.AfterFunc(20*time.Millisecond, func() {

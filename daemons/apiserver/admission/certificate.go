@@ -17,7 +17,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// certificate notes who asks for a certificate. That only those approve and sign who may do so for the signer is for the plugins below.
+// certificate notes who asks for a certificate. That only those approve and sign who may do so for the signer is for
+// the plugins below.
 type certificate struct{}
 
 var certificateRequestsGR = resource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
@@ -48,7 +49,10 @@ func (certificate) Admit(_ context.Context, a *api.Admission) error {
 }
 
 // decided are the conditions that approve or deny.
-var decided = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
+var decided = []certificatesv1.RequestConditionType{
+	certificatesv1.CertificateApproved,
+	certificatesv1.CertificateDenied,
+}
 
 func instances(c *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) (at []int) {
 	for i, cond := range c.Status.Conditions {
@@ -82,7 +86,10 @@ func (certificateSubjectRestriction) Validate(_ context.Context, a *api.Admissio
 		return nil
 	}
 	if c.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName && asksFor(c.Spec.Request, api.GroupMasters) {
-		return forbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", c.Spec.SignerName, api.GroupMasters))
+		return forbidden(
+			a,
+			fmt.Errorf("use of %s signer with %s group is not allowed", c.Spec.SignerName, api.GroupMasters),
+		)
 	}
 	return nil
 }
@@ -114,8 +121,15 @@ func (p *certificateSigning) Validate(ctx context.Context, a *api.Admission) err
 	}
 	for _, t := range decided {
 		if len(instances(c, t)) > len(instances(old, t)) {
-			return apierrors.NewInvalid(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest").GroupKind(), a.Name, field.ErrorList{
-				field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", t))})
+			return apierrors.NewInvalid(
+				certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest").GroupKind(),
+				a.Name,
+				field.ErrorList{
+					field.Forbidden(
+						field.NewPath("status", "conditions"),
+						fmt.Sprintf("updates may not add a condition of type %q", t),
+					)},
+			)
 		}
 	}
 	if equality.Semantic.DeepEqual(c.Status, old.Status) {
@@ -133,7 +147,11 @@ func onSigner(ctx context.Context, may api.Authorizer, a *api.Admission, verb, n
 	for _, n := range []string{name, domain + "/*"} {
 		d, _, err := may.Authorize(ctx, a.User, api.Request{
 			Verb: verb, Resource: true, Name: n,
-			GroupVersionResource: schema.GroupVersionResource{Group: certificatesv1.GroupName, Version: "*", Resource: "signers"},
+			GroupVersionResource: schema.GroupVersionResource{
+				Group:    certificatesv1.GroupName,
+				Version:  "*",
+				Resource: "signers",
+			},
 		})
 		if err == nil && d == api.Allow {
 			return true

@@ -32,9 +32,16 @@ func (p *claimResize) Validate(_ context.Context, a *api.Admission) error {
 	}
 	if name != "" {
 		obj, _ := p.objects.Get(resource{Group: storagev1.GroupName, Resource: "storageclasses"}, "", name)
-		if class, ok := obj.(*storagev1.StorageClass); ok && class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion {
+		if class, ok := obj.(*storagev1.StorageClass); ok && class.AllowVolumeExpansion != nil &&
+			*class.AllowVolumeExpansion {
 			return nil
 		}
 	}
-	return forbidden(a, errors.New("only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"))
+	return forbidden(
+		a,
+		errors.New(
+			"only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "+
+				"support resize",
+		),
+	)
 }

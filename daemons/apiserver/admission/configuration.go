@@ -17,8 +17,8 @@ import (
 // podSecurityName is the name of the one plugin that is configured by a file.
 const podSecurityName = "PodSecurity"
 
-// configured returns what the AdmissionConfiguration in a file, which may have none, says of pod security: what holds in
-// namespaces without labels, and whom and what it does not concern.
+// configured returns what the AdmissionConfiguration in a file, which may have none, says of pod security: what holds
+// in namespaces without labels, and whom and what it does not concern.
 func configured(file string) (*securityconfig.PodSecurityConfiguration, error) {
 	if file == "" {
 		return load.LoadFromData(nil)
@@ -52,7 +52,11 @@ func read(file string) (*securityconfig.PodSecurityConfiguration, error) {
 		case slices.Contains(seen, p.Name):
 			return nil, fmt.Errorf("it configures %s twice", p.Name)
 		case p.Name != podSecurityName:
-			return nil, fmt.Errorf("it configures %q: the one plugin that takes a configuration is %s", p.Name, podSecurityName)
+			return nil, fmt.Errorf(
+				"it configures %q: the one plugin that takes a configuration is %s",
+				p.Name,
+				podSecurityName,
+			)
 		case p.Configuration != nil:
 			inner = p.Configuration.Raw
 		case p.Path != "":

@@ -30,19 +30,39 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 	if a.Origin != nil {
 		verb = a.Origin.Verb()
 	}
-	if !equality.Semantic.DeepEqual(claim.Status.Allocation, old.Status.Allocation) || !equality.Semantic.DeepEqual(claim.Status.ReservedFor, old.Status.ReservedFor) {
+	if !equality.Semantic.DeepEqual(claim.Status.Allocation, old.Status.Allocation) ||
+		!equality.Semantic.DeepEqual(claim.Status.ReservedFor, old.Status.ReservedFor) {
 		if !p.allowed(ctx, a, verb, resourcev1.SubresourceBinding, a.Name) {
-			return forbidden(a, fmt.Errorf("changing status.allocation or status.reservedFor requires %s permission on resourceclaims/%s", verb, resourcev1.SubresourceBinding))
+			return forbidden(
+				a,
+				fmt.Errorf(
+					"changing status.allocation or status.reservedFor requires %s permission on resourceclaims/%s",
+					verb,
+					resourcev1.SubresourceBinding,
+				),
+			)
 		}
 	}
 	for _, driver := range reporting(claim, old) {
 		// Who runs on the claim's own node needs the smaller right.
-		if onNodeOf(a.User, claim) && p.allowed(ctx, a, resourcev1.VerbPrefixAssociatedNode+verb, resourcev1.SubresourceDriver, driver) {
+		if onNodeOf(a.User, claim) &&
+			p.allowed(ctx, a, resourcev1.VerbPrefixAssociatedNode+verb, resourcev1.SubresourceDriver, driver) {
 			continue
 		}
 		if !p.allowed(ctx, a, resourcev1.VerbPrefixArbitraryNode+verb, resourcev1.SubresourceDriver, driver) {
-			return forbidden(a, fmt.Errorf("changing status.devices of driver %s requires %s%s permission on resourceclaims/%s, or %s%s permission on the node that the claim is allocated to",
-				driver, resourcev1.VerbPrefixArbitraryNode, verb, resourcev1.SubresourceDriver, resourcev1.VerbPrefixAssociatedNode, verb))
+			return forbidden(
+				a,
+				fmt.Errorf(
+					"changing status.devices of driver %s requires %s%s permission on resourceclaims/%s, or %s%s "+
+						"permission on the node that the claim is allocated to",
+					driver,
+					resourcev1.VerbPrefixArbitraryNode,
+					verb,
+					resourcev1.SubresourceDriver,
+					resourcev1.VerbPrefixAssociatedNode,
+					verb,
+				),
+			)
 		}
 	}
 	return nil
@@ -51,7 +71,11 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 func (p *deviceStatus) allowed(ctx context.Context, a *api.Admission, verb, subresource, name string) bool {
 	d, _, err := p.may.Authorize(ctx, a.User, api.Request{
 		Verb: verb, Resource: true, Namespace: a.Namespace, Name: name, Subresource: subresource,
-		GroupVersionResource: schema.GroupVersionResource{Group: resourcev1.GroupName, Version: "v1", Resource: "resourceclaims"},
+		GroupVersionResource: schema.GroupVersionResource{
+			Group:    resourcev1.GroupName,
+			Version:  "v1",
+			Resource: "resourceclaims",
+		},
 	})
 	return err == nil && d == api.Allow
 }
@@ -85,6 +109,7 @@ func onNodeOf(u api.User, claim *resourcev1.ResourceClaim) bool {
 		return false
 	}
 	return slices.ContainsFunc(terms[0].MatchFields, func(r corev1.NodeSelectorRequirement) bool {
-		return r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 && r.Values[0] == node[0]
+		return r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 &&
+			r.Values[0] == node[0]
 	})
 }

@@ -38,18 +38,28 @@ func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {
 	claim := func(node string, reserved int, devices ...resourcev1.AllocatedDeviceStatus) *resourcev1.ResourceClaim {
 		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "shop"}}
 		if node != "" {
-			c.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}
+			c.Status.Allocation = &resourcev1.AllocationResult{
+				NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchFields: []corev1.NodeSelectorRequirement{
+						{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+					}}}},
+			}
 		}
 		c.Status.ReservedFor = make([]resourcev1.ResourceClaimConsumerReference, reserved)
 		c.Status.Devices = devices
 		return c
 	}
 	device := func(driver, state string) resourcev1.AllocatedDeviceStatus {
-		return resourcev1.AllocatedDeviceStatus{Driver: driver, Conditions: []metav1.Condition{{Type: "Ready", Reason: state}}}
+		return resourcev1.AllocatedDeviceStatus{
+			Driver:     driver,
+			Conditions: []metav1.Condition{{Type: "Ready", Reason: state}},
+		}
 	}
 	on := func(node string) api.User {
-		return api.User{Name: "system:serviceaccount:gpu:driver", Extra: map[string][]string{"authentication.kubernetes.io/node-name": {node}}}
+		return api.User{
+			Name:  "system:serviceaccount:gpu:driver",
+			Extra: map[string][]string{"authentication.kubernetes.io/node-name": {node}},
+		}
 	}
 	local, anywhere := rights{"associated-node:update driver a"}, rights{"arbitrary-node:update driver a"}
 	const binding, driver = "resourceclaims/binding", "resourceclaims/driver"
@@ -60,28 +70,44 @@ func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {
 		verb    string
 		refusal string
 	}{
-		"nothing":                        {api.User{}, nil, claim("n", 1, device("a", "x")), claim("n", 1, device("a", "x")), "update", ""},
-		"allocates without":              {api.User{}, local, claim("n", 0), claim("", 0), "update", binding},
-		"reserves without":               {api.User{}, anywhere, claim("n", 1), claim("n", 0), "update", binding},
-		"allocates":                      {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), "update", ""},
-		"allocates by a patch without":   {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), "patch", "patch permission on " + binding},
-		"allocates by a patch":           {api.User{}, rights{"patch binding c"}, claim("n", 1), claim("", 0), "patch", ""},
-		"reports without":                {on("n"), rights{"update binding c"}, claim("n", 0, device("a", "x")), claim("n", 0), "update", driver},
-		"reports from its node":          {on("n"), local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), "update", ""},
-		"reports from another":           {on("m"), local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), "update", driver},
-		"reports from nowhere":           {api.User{}, local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), "update", driver},
-		"reports from anywhere":          {api.User{}, anywhere, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), "update", ""},
-		"takes back what it said":        {on("n"), local, claim("n", 0), claim("n", 0, device("a", "x")), "update", ""},
-		"takes back what another said":   {on("n"), local, claim("n", 0, device("a", "x")), claim("n", 0, device("a", "x"), device("b", "x")), "update", "driver b"},
-		"reports for another as well":    {on("n"), local, claim("n", 0, device("a", "y"), device("b", "y")), claim("n", 0, device("b", "x")), "update", "driver b"},
-		"reports beside another":         {on("n"), local, claim("n", 0, device("b", "x"), device("a", "y")), claim("n", 0, device("a", "x"), device("b", "x")), "update", ""},
-		"may allocate and reports":       {on("n"), rights{"update binding c"}, claim("n", 1, device("a", "x")), claim("n", 0), "update", driver},
-		"reports for a claim of no node": {on("n"), local, claim("", 0, device("a", "x")), claim("", 0), "update", driver},
+		"nothing": {api.User{}, nil, claim("n", 1, device("a", "x")),
+			claim("n", 1, device("a", "x")), "update", ""},
+		"allocates without": {api.User{}, local, claim("n", 0), claim("", 0), "update", binding},
+		"reserves without":  {api.User{}, anywhere, claim("n", 1), claim("n", 0), "update", binding},
+		"allocates": {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0),
+			"update", ""},
+		"allocates by a patch without": {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), "patch",
+			"patch permission on " + binding},
+		"allocates by a patch": {api.User{}, rights{"patch binding c"}, claim("n", 1), claim("", 0), "patch",
+			""},
+		"reports without": {on("n"), rights{"update binding c"}, claim("n", 0, device("a", "x")),
+			claim("n", 0), "update", driver},
+		"reports from its node": {on("n"), local, claim("n", 0, device("a", "y")),
+			claim("n", 0, device("a", "x")), "update", ""},
+		"reports from another": {on("m"), local, claim("n", 0, device("a", "y")),
+			claim("n", 0, device("a", "x")), "update", driver},
+		"reports from nowhere": {api.User{}, local, claim("n", 0, device("a", "y")),
+			claim("n", 0, device("a", "x")), "update", driver},
+		"reports from anywhere": {api.User{}, anywhere, claim("n", 0, device("a", "y")),
+			claim("n", 0, device("a", "x")), "update", ""},
+		"takes back what it said": {on("n"), local, claim("n", 0), claim("n", 0, device("a", "x")), "update",
+			""},
+		"takes back what another said": {on("n"), local, claim("n", 0, device("a", "x")),
+			claim("n", 0, device("a", "x"), device("b", "x")), "update", "driver b"},
+		"reports for another as well": {on("n"), local, claim("n", 0, device("a", "y"), device("b", "y")),
+			claim("n", 0, device("b", "x")), "update", "driver b"},
+		"reports beside another": {on("n"), local, claim("n", 0, device("b", "x"), device("a", "y")),
+			claim("n", 0, device("a", "x"), device("b", "x")), "update", ""},
+		"may allocate and reports": {on("n"), rights{"update binding c"}, claim("n", 1, device("a", "x")),
+			claim("n", 0), "update", driver},
+		"reports for a claim of no node": {on("n"), local, claim("", 0, device("a", "x")), claim("", 0), "update",
+			driver},
 	} {
 		a := write(c.user, "UPDATE", "resource.k8s.io:resourceclaims/status", "shop", "c", c.is, c.was)
 		a.Origin = sent(c.verb)
 		err := (&deviceStatus{c.may}).Validate(t.Context(), a)
-		if c.refusal == "" && err != nil || c.refusal != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refusal)) {
+		if c.refusal == "" && err != nil ||
+			c.refusal != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refusal)
 		}
 	}

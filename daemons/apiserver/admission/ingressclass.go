@@ -31,7 +31,8 @@ func (p *defaultIngressClass) Admit(_ context.Context, a *api.Admission) error {
 		if !ok || c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true" {
 			continue
 		}
-		if best == nil || best.CreationTimestamp.Before(&c.CreationTimestamp) || best.CreationTimestamp.Equal(&c.CreationTimestamp) && c.Name < best.Name {
+		if best == nil || best.CreationTimestamp.Before(&c.CreationTimestamp) ||
+			best.CreationTimestamp.Equal(&c.CreationTimestamp) && c.Name < best.Name {
 			best = c
 		}
 	}

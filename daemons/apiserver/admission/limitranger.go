@@ -97,7 +97,8 @@ func fill(c *corev1.Container, limit corev1.LimitRangeItem, noun string) []strin
 func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 	var errs []error
 	switch {
-	case is(a, "CREATE", podsGR), a.Operation == "UPDATE" && a.Subresource == "resize" && a.Resource.GroupResource() == podsGR:
+	case is(a, "CREATE", podsGR),
+		a.Operation == "UPDATE" && a.Subresource == "resize" && a.Resource.GroupResource() == podsGR:
 		pod, ok := a.Object.(*corev1.Pod)
 		if !ok {
 			return nil
@@ -134,9 +135,21 @@ func claimed(limit corev1.LimitRangeItem, requests corev1.ResourceList) []error 
 		top := limit.Max[name]
 		switch request, ok := requests[name]; {
 		case !ok:
-			errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s.  No request is specified", name, noun, top.String()))
+			errs = append(
+				errs,
+				fmt.Errorf("maximum %s usage per %s is %s.  No request is specified", name, noun, top.String()),
+			)
 		case request.Cmp(top) > 0:
-			errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s, but request is %s", name, noun, top.String(), request.String()))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"maximum %s usage per %s is %s, but request is %s",
+					name,
+					noun,
+					top.String(),
+					request.String(),
+				),
+			)
 		}
 	}
 	return errs
@@ -150,8 +163,15 @@ func bounds(pod *corev1.Pod, limit corev1.LimitRangeItem) []error {
 			errs = append(errs, between(string(limit.Type), limit, c.Resources.Requests, c.Resources.Limits)...)
 		}
 	case corev1.LimitTypePod:
-		errs = between(string(limit.Type), limit,
-			resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}), resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}))
+		errs = between(
+			string(limit.Type),
+			limit,
+			resourcehelper.PodRequests(
+				pod,
+				resourcehelper.PodResourcesOptions{},
+			),
+			resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}),
+		)
 	}
 	return errs
 }
@@ -191,12 +211,30 @@ func between(noun string, limit corev1.LimitRangeItem, requests, limits corev1.R
 		request, most := requests[name], limits[name]
 		switch {
 		case request.IsZero():
-			refuse("%s max limit to request ratio per %s is %s, but no request is specified or request is 0", name, noun, ratio.String())
+			refuse(
+				"%s max limit to request ratio per %s is %s, but no request is specified or request is 0",
+				name,
+				noun,
+				ratio.String(),
+			)
 		case most.IsZero():
-			refuse("%s max limit to request ratio per %s is %s, but no limit is specified or limit is 0", name, noun, ratio.String())
+			refuse(
+				"%s max limit to request ratio per %s is %s, but no limit is specified or limit is 0",
+				name,
+				noun,
+				ratio.String(),
+			)
 		default:
-			if got := float64(most.MilliValue()) / float64(request.MilliValue()); got > float64(ratio.MilliValue())/1000 {
-				refuse("%s max limit to request ratio per %s is %s, but provided ratio is %f", name, noun, ratio.String(), got)
+			if got := float64(most.MilliValue()) / float64(request.MilliValue()); got > float64(
+				ratio.MilliValue(),
+			)/1000 {
+				refuse(
+					"%s max limit to request ratio per %s is %s, but provided ratio is %f",
+					name,
+					noun,
+					ratio.String(),
+					got,
+				)
 			}
 		}
 	}

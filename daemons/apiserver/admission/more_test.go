@@ -21,7 +21,13 @@ import (
 
 func TestAnIngressGetsTheNewestDefaultClass(t *testing.T) {
 	class := func(name, isDefault string, at int64) *networkingv1.IngressClass {
-		return &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(at, 0), Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: isDefault}}}
+		return &networkingv1.IngressClass{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:              name,
+				CreationTimestamp: metav1.Unix(at, 0),
+				Annotations:       map[string]string{networkingv1.AnnotationIsDefaultIngressClass: isDefault},
+			},
+		}
 	}
 	p := &defaultIngressClass{apifake.New(class("old", "true", 1), class("new", "true", 2), class("other", "false", 3))}
 	own := "own"
@@ -49,7 +55,12 @@ func TestAnIngressGetsTheNewestDefaultClass(t *testing.T) {
 
 func TestAClaimGrowsWhereItsClassSays(t *testing.T) {
 	yes := true
-	p := &claimResize{apifake.New(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "grows"}, AllowVolumeExpansion: &yes}, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}})}
+	p := &claimResize{
+		apifake.New(
+			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "grows"}, AllowVolumeExpansion: &yes},
+			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}},
+		),
+	}
 	claim := func(class, size string, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
 		c := &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}
 		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: quantity.MustParse(size)}
@@ -69,8 +80,14 @@ func TestAClaimGrowsWhereItsClassSays(t *testing.T) {
 		"no class":  {"", "2Gi", corev1.ClaimBound, "must support resize"},
 		"not bound": {"grows", "2Gi", corev1.ClaimPending, "only bound persistent volume claims"},
 	} {
-		a := &api.Admission{Operation: "UPDATE", Resource: claimsGR.WithVersion("v1"), Object: claim(c.class, c.size, c.phase), Old: claim(c.class, "1Gi", c.phase)}
-		if err := p.Validate(context.Background(), a); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		a := &api.Admission{
+			Operation: "UPDATE",
+			Resource:  claimsGR.WithVersion("v1"),
+			Object:    claim(c.class, c.size, c.phase),
+			Old:       claim(c.class, "1Gi", c.phase),
+		}
+		if err := p.Validate(context.Background(), a); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -93,7 +110,9 @@ func (g granted) Authorize(_ context.Context, _ api.User, r api.Request) (api.De
 func TestOwnersAreSetByThoseWhoMayDeleteAndFinalize(t *testing.T) {
 	block := true
 	ref := func(kind string, block *bool) []metav1.OwnerReference {
-		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: "1", BlockOwnerDeletion: block}}
+		return []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: "1", BlockOwnerDeletion: block},
+		}
 	}
 	pod := func(refs []metav1.OwnerReference) runtime.Object {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", OwnerReferences: refs}}
@@ -103,21 +122,30 @@ func TestOwnersAreSetByThoseWhoMayDeleteAndFinalize(t *testing.T) {
 		old, now runtime.Object
 		want     string
 	}{
-		"made without":           {granted{}, nil, pod(nil), ""},
-		"made with":              {granted{}, nil, pod(ref("ReplicaSet", nil)), ""},
-		"made blocking":          {granted{}, nil, pod(ref("ReplicaSet", &block)), "you can't set finalizers on"},
-		"made blocking, and may": {granted{"update replicasets/finalizers": true}, nil, pod(ref("ReplicaSet", &block)), ""},
-		"of no kind":             {granted{}, nil, pod(ref("Nothing", &block)), "no kind Nothing"},
-		"changed":                {granted{}, pod(nil), pod(ref("ReplicaSet", nil)), "you can't delete"},
-		"changed, and may":       {granted{"delete pods": true}, pod(nil), pod(ref("ReplicaSet", nil)), ""},
-		"taken away":             {granted{}, pod(ref("ReplicaSet", nil)), pod(nil), "you can't delete"},
-		"left alone":             {granted{}, pod(ref("ReplicaSet", &block)), pod(ref("ReplicaSet", &block)), ""},
+		"made without":  {granted{}, nil, pod(nil), ""},
+		"made with":     {granted{}, nil, pod(ref("ReplicaSet", nil)), ""},
+		"made blocking": {granted{}, nil, pod(ref("ReplicaSet", &block)), "you can't set finalizers on"},
+		"made blocking, and may": {granted{"update replicasets/finalizers": true}, nil, pod(ref("ReplicaSet", &block)),
+			""},
+		"of no kind":       {granted{}, nil, pod(ref("Nothing", &block)), "no kind Nothing"},
+		"changed":          {granted{}, pod(nil), pod(ref("ReplicaSet", nil)), "you can't delete"},
+		"changed, and may": {granted{"delete pods": true}, pod(nil), pod(ref("ReplicaSet", nil)), ""},
+		"taken away":       {granted{}, pod(ref("ReplicaSet", nil)), pod(nil), "you can't delete"},
+		"left alone":       {granted{}, pod(ref("ReplicaSet", &block)), pod(ref("ReplicaSet", &block)), ""},
 	} {
-		a := &api.Admission{Operation: "CREATE", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "p", Object: c.now}
+		a := &api.Admission{
+			Operation: "CREATE",
+			Resource:  schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+			Namespace: "shop",
+			Name:      "p",
+			Object:    c.now,
+		}
 		if c.old != nil {
 			a.Operation, a.Old = "UPDATE", c.old
 		}
-		if err := newOwnerReferences(apifake.New(), c.may).Validate(context.Background(), a); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := newOwnerReferences(apifake.New(), c.may).Validate(context.Background(),
+			a); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -126,7 +154,8 @@ func TestOwnersAreSetByThoseWhoMayDeleteAndFinalize(t *testing.T) {
 		if plugins != "" {
 			cfg.EnableAdmissionPlugins = []string{plugins}
 		}
-		if _, _, err := All(cfg, apifake.New(), granted{}, prometheus.NewRegistry()); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if _, _, err := All(cfg, apifake.New(), granted{}, prometheus.NewRegistry()); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("with %q: %v", plugins, err)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// mountableSecrets is the annotation of a service account whose pods may use those secrets alone that the account names.
+// mountableSecrets is the annotation of a service account whose pods may use those secrets alone that the account
+// names.
 const mountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 
 // mountable refuses a pod that uses what its account does not name.
@@ -34,12 +35,27 @@ func (p *serviceAccount) mountable(a *api.Admission, pod *corev1.Pod) error {
 	uses := func(what, container string, env []corev1.EnvVar, from []corev1.EnvFromSource) error {
 		for _, e := range env {
 			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil && !named(e.ValueFrom.SecretKeyRef.Name) {
-				return fmt.Errorf("%s %s with envVar %s referencing secret.secretName=%q "+because, what, container, e.Name, e.ValueFrom.SecretKeyRef.Name, account.Name, "secret")
+				return fmt.Errorf(
+					"%s %s with envVar %s referencing secret.secretName=%q "+because,
+					what,
+					container,
+					e.Name,
+					e.ValueFrom.SecretKeyRef.Name,
+					account.Name,
+					"secret",
+				)
 			}
 		}
 		for _, f := range from {
 			if f.SecretRef != nil && !named(f.SecretRef.Name) {
-				return fmt.Errorf("%s %s with envFrom referencing secret.secretName=%q "+because, what, container, f.SecretRef.Name, account.Name, "secret")
+				return fmt.Errorf(
+					"%s %s with envFrom referencing secret.secretName=%q "+because,
+					what,
+					container,
+					f.SecretRef.Name,
+					account.Name,
+					"secret",
+				)
 			}
 		}
 		return nil
@@ -60,7 +76,10 @@ func (p *serviceAccount) mountable(a *api.Admission, pod *corev1.Pod) error {
 		}
 	}
 	for _, s := range pod.Spec.ImagePullSecrets {
-		if !slices.ContainsFunc(account.ImagePullSecrets, func(r corev1.LocalObjectReference) bool { return r.Name == s.Name }) {
+		if !slices.ContainsFunc(
+			account.ImagePullSecrets,
+			func(r corev1.LocalObjectReference) bool { return r.Name == s.Name },
+		) {
 			return fmt.Errorf("imagePullSecret %q "+because, s.Name, account.Name, "imagePullSecret")
 		}
 	}

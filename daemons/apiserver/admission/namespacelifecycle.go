@@ -23,12 +23,16 @@ type namespaceLifecycle struct {
 	missed map[string]time.Time // namespaces that were waited for in vain
 }
 
-var immortal = map[string]bool{metav1.NamespaceDefault: true, metav1.NamespaceSystem: true, metav1.NamespacePublic: true}
+var immortal = map[string]bool{
+	metav1.NamespaceDefault: true,
+	metav1.NamespaceSystem:  true,
+	metav1.NamespacePublic:  true,
+}
 
 const namespacePatience = 200 * time.Millisecond
 
-// A plan tries many objects whose namespace it is going to make. One dry run waits for that namespace; those that follow within
-// missedFor do not.
+// A plan tries many objects whose namespace it is going to make. One dry run waits for that namespace; those that
+// follow within missedFor do not.
 const (
 	missedFor  = 5 * time.Second
 	mostMissed = 100
@@ -69,7 +73,8 @@ func (p *namespaceLifecycle) Admit(ctx context.Context, a *api.Admission) error 
 		}
 		return nil
 	}
-	if a.Operation != "CREATE" || a.Namespace == "" || a.Resource.GroupResource() == (resource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}) {
+	if a.Operation != "CREATE" || a.Namespace == "" ||
+		a.Resource.GroupResource() == (resource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}) {
 		return nil
 	}
 	obj, ok := p.objects.Get(namespacesGR, "", a.Namespace)
@@ -83,9 +88,14 @@ func (p *namespaceLifecycle) Admit(ctx context.Context, a *api.Admission) error 
 	if ns := obj.(*corev1.Namespace); ns.Status.Phase != corev1.NamespaceTerminating && ns.DeletionTimestamp == nil {
 		return nil
 	}
-	err := apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace))
+	err := apierrors.NewForbidden(
+		a.Resource.GroupResource(),
+		a.Name,
+		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace),
+	)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", a.Namespace), Field: "metadata.namespace",
+		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being "+
+			"terminated", a.Namespace), Field: "metadata.namespace",
 	})
 	return err
 }

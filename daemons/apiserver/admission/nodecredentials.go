@@ -27,7 +27,12 @@ const audienceVerb = "request-serviceaccounts-token-audience"
 
 // audience holds a kubelet to tokens for those that its pod speaks with: a node that was broken into has no tokens
 // that other systems believe.
-func (p *nodeRestriction) audience(ctx context.Context, a *api.Admission, req *authenticationv1.TokenRequest, pod *corev1.Pod) error {
+func (p *nodeRestriction) audience(
+	ctx context.Context,
+	a *api.Admission,
+	req *authenticationv1.TokenRequest,
+	pod *corev1.Pod,
+) error {
 	asked := ""
 	switch len(req.Spec.Audiences) {
 	case 0:
@@ -100,7 +105,8 @@ func (p *nodeRestriction) request(node string, a *api.Admission) error {
 	if !ok {
 		return fmt.Errorf("unexpected type %T", a.Object)
 	}
-	if s := r.Spec.SignerName; s != certificatesv1.KubeletServingSignerName && s != certificatesv1.KubeAPIServerClientKubeletSignerName {
+	if s := r.Spec.SignerName; s != certificatesv1.KubeletServingSignerName &&
+		s != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return nil
 	}
 	block, _ := pem.Decode(r.Spec.Request)

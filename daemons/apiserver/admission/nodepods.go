@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/apiserver/authz"
 )
 
-// mirrorPod lets a kubelet show its static pods and make no others: a mirror belongs to the node as it is registered now,
-// and refers to nothing, for what a pod refers to its node may read.
+// mirrorPod lets a kubelet show its static pods and make no others: a mirror belongs to the node as it is registered
+// now, and refers to nothing, for what a pod refers to its node may read.
 func (p *nodeRestriction) mirrorPod(ctx context.Context, node string, a *api.Admission) error {
 	pod, ok := a.Object.(*corev1.Pod)
 	if !ok {
@@ -19,7 +19,11 @@ func (p *nodeRestriction) mirrorPod(ctx context.Context, node string, a *api.Adm
 	}
 	switch {
 	case !mirror(pod):
-		return fmt.Errorf("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
+		return fmt.Errorf(
+			"pod does not have %q annotation, node %q can only create mirror pods",
+			corev1.MirrorPodAnnotationKey,
+			node,
+		)
 	case pod.Spec.NodeName != node:
 		return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
 	}

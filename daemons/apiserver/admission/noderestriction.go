@@ -82,7 +82,8 @@ func (p *nodeRestriction) pod(ctx context.Context, node string, a *api.Admission
 			return fmt.Errorf("node %q cannot update labels through pod status", node)
 		case !equality.Semantic.DeepEqual(pod.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses):
 			return fmt.Errorf("node %q cannot update resource claim statuses", node)
-		case !equality.Semantic.DeepEqual(pod.Status.ExtendedResourceClaimStatus, old.Status.ExtendedResourceClaimStatus):
+		case !equality.Semantic.DeepEqual(pod.Status.ExtendedResourceClaimStatus,
+			old.Status.ExtendedResourceClaimStatus):
 			return fmt.Errorf("node %q cannot update extended resource claim status", node)
 		}
 		return nil
@@ -204,7 +205,11 @@ func (p *nodeRestriction) token(ctx context.Context, node string, a *api.Admissi
 	}
 	switch pod := obj.(*corev1.Pod); {
 	case pod.UID != to.UID:
-		return fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", to.UID)
+		return fmt.Errorf(
+			"the UID in the bound object reference (%s) does not match the UID in record. The object might have been "+
+				"deleted and then recreated",
+			to.UID,
+		)
 	case pod.Spec.NodeName != node:
 		return fmt.Errorf("node requested token bound to a pod scheduled on a different node")
 	default:

@@ -55,7 +55,13 @@ func (p *ownerReferences) Validate(ctx context.Context, a *api.Admission) error 
 		return nil
 	}
 	if a.Operation == "UPDATE" {
-		right := api.Request{Verb: "delete", Resource: true, GroupVersionResource: a.Resource, Namespace: a.Namespace, Name: a.Name}
+		right := api.Request{
+			Verb:                 "delete",
+			Resource:             true,
+			GroupVersionResource: a.Resource,
+			Namespace:            a.Namespace,
+			Name:                 a.Name,
+		}
 		if !p.allowed(ctx, a.User, right) {
 			return forbidden(a, errors.New("cannot set an ownerRef on a resource you can't delete"))
 		}
@@ -66,7 +72,13 @@ func (p *ownerReferences) Validate(ctx context.Context, a *api.Admission) error 
 			return forbidden(a, fmt.Errorf("cannot set blockOwnerDeletion in this case: %w", err))
 		}
 		if !p.allowed(ctx, a.User, right) {
-			return forbidden(a, errors.New("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"))
+			return forbidden(
+				a,
+				errors.New(
+					"cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set "+
+						"finalizers on",
+				),
+			)
 		}
 	}
 	return nil
@@ -111,7 +123,13 @@ func (p *ownerReferences) finalizing(a *api.Admission, ref metav1.OwnerReference
 			return api.Request{}, fmt.Errorf("no kind %s of %s is served", ref.Kind, ref.APIVersion)
 		}
 	}
-	r := api.Request{Verb: "update", Resource: true, GroupVersionResource: gv.WithResource(k.Resource), Subresource: "finalizers", Name: ref.Name}
+	r := api.Request{
+		Verb:                 "update",
+		Resource:             true,
+		GroupVersionResource: gv.WithResource(k.Resource),
+		Subresource:          "finalizers",
+		Name:                 ref.Name,
+	}
 	if k.Namespaced {
 		r.Namespace = a.Namespace
 	}
@@ -120,9 +138,14 @@ func (p *ownerReferences) finalizing(a *api.Admission, ref metav1.OwnerReference
 
 // declared finds a kind that a CustomResourceDefinition declares.
 func (p *ownerReferences) declared(group, kind string) (kinds.Kind, bool) {
-	for _, obj := range p.objects.List(resource{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}, "") {
-		if d, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok && d.Spec.Group == group && d.Status.AcceptedNames.Kind == kind {
-			return kinds.Kind{Resource: d.Status.AcceptedNames.Plural, Namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped}, true
+	for _, obj := range p.objects.List(resource{Group: apiextensionsv1.GroupName,
+		Resource: "customresourcedefinitions"}, "") {
+		if d, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok && d.Spec.Group == group &&
+			d.Status.AcceptedNames.Kind == kind {
+			return kinds.Kind{
+				Resource:   d.Status.AcceptedNames.Plural,
+				Namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped,
+			}, true
 		}
 	}
 	return kinds.Kind{}, false

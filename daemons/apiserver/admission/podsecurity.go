@@ -32,7 +32,11 @@ type podSecurity struct {
 	counts  *securityCounts
 }
 
-func newPodSecurity(objects api.Objects, c *securityconfig.PodSecurityConfiguration, counts prometheus.Registerer) (*podSecurity, error) {
+func newPodSecurity(
+	objects api.Objects,
+	c *securityconfig.PodSecurityConfiguration,
+	counts prometheus.Registerer,
+) (*podSecurity, error) {
 	checks, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
@@ -135,9 +139,15 @@ func (p *podSecurity) maker(a *api.Admission) error {
 
 // evaluate checks a pod against a namespace's policy. mistake is the error of the namespace's labels, nil for none.
 func (p *podSecurity) evaluate(
-	a *api.Admission, demanded securityapi.Policy, mistake error, meta *metav1.ObjectMeta, spec *corev1.PodSpec, enforce bool,
+	a *api.Admission,
+	demanded securityapi.Policy,
+	mistake error,
+	meta *metav1.ObjectMeta,
+	spec *corev1.PodSpec,
+	enforce bool,
 ) error {
-	if spec.RuntimeClassName != nil && *spec.RuntimeClassName != "" && slices.Contains(p.exempt.RuntimeClasses, *spec.RuntimeClassName) {
+	if spec.RuntimeClassName != nil && *spec.RuntimeClassName != "" &&
+		slices.Contains(p.exempt.RuntimeClasses, *spec.RuntimeClassName) {
 		p.exemption(a, "runtimeClass")
 		return nil
 	}
@@ -159,7 +169,8 @@ func (p *podSecurity) evaluate(
 			p.counts.evaluated("allow", demanded.Enforce, "enforce", a)
 		} else {
 			p.counts.evaluated("deny", demanded.Enforce, "enforce", a)
-			refused = forbidden(a, fmt.Errorf("violates PodSecurity %q: %s", demanded.Enforce.String(), r.ForbiddenDetail()))
+			refused = forbidden(a,
+				fmt.Errorf("violates PodSecurity %q: %s", demanded.Enforce.String(), r.ForbiddenDetail()))
 		}
 	}
 	if r := against(demanded.Audit); !r.Allowed {

@@ -17,7 +17,14 @@ func TestWhatPodSecurityDecidesIsCountedS12(t *testing.T) {
 	o, counts := cluster(), prometheus.NewRegistry()
 	o.Put(labelled("enforce", "baseline", "enforce-version", "v1.30", "warn", "restricted", "warn-version", "v1.999"))
 	p, err := newPodSecurity(o, &securityconfig.PodSecurityConfiguration{
-		Defaults:   securityconfig.PodSecurityDefaults{Enforce: "privileged", EnforceVersion: "latest", Audit: "privileged", AuditVersion: "latest", Warn: "privileged", WarnVersion: "latest"},
+		Defaults: securityconfig.PodSecurityDefaults{
+			Enforce:        "privileged",
+			EnforceVersion: "latest",
+			Audit:          "privileged",
+			AuditVersion:   "latest",
+			Warn:           "privileged",
+			WarnVersion:    "latest",
+		},
 		Exemptions: securityconfig.PodSecurityExemptions{Usernames: []string{"root"}},
 	}, counts)
 	if err != nil {
@@ -44,7 +51,8 @@ pod_security_evaluations_total{decision="deny",mode="warn",policy_level="restric
 # TYPE pod_security_exemptions_total counter
 pod_security_exemptions_total{request_operation="create",resource="pod",subresource=""} 1
 `
-	if err := testutil.GatherAndCompare(counts, strings.NewReader(want), "pod_security_evaluations_total", "pod_security_exemptions_total", "pod_security_errors_total"); err != nil {
+	if err := testutil.GatherAndCompare(counts, strings.NewReader(want), "pod_security_evaluations_total",
+		"pod_security_exemptions_total", "pod_security_errors_total"); err != nil {
 		t.Error(err)
 	}
 }

@@ -146,7 +146,8 @@ func (p *podSecurity) pods(namespace string) []*corev1.Pod {
 	seen := map[types.UID]bool{}
 	for _, obj := range p.objects.List(podsGR, namespace) {
 		pod, ok := obj.(*corev1.Pod)
-		if !ok || pod.Spec.RuntimeClassName != nil && slices.Contains(p.exempt.RuntimeClasses, *pod.Spec.RuntimeClassName) {
+		if !ok ||
+			pod.Spec.RuntimeClassName != nil && slices.Contains(p.exempt.RuntimeClasses, *pod.Spec.RuntimeClassName) {
 			continue
 		}
 		owner := metav1.GetControllerOfNoCopy(pod)

@@ -58,21 +58,28 @@ func labelled(pairs ...string) *corev1.Namespace {
 // S12: labels that mean nothing are refused, and who demands more of a namespace hears which of its pods have less.
 func TestLevelsOfNamespacesAreCheckedS12(t *testing.T) {
 	o := cluster()
-	o.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "levels", Name: "old"}, Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "c"}}}})
+	o.Put(
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "levels", Name: "old"},
+			Spec:       corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "c"}}},
+		},
+	)
 	p := securedBy(t, o, "")
 	for what, c := range map[string]struct {
 		is, was *corev1.Namespace
 		refused string
 		warned  []string
 	}{
-		"a level that there is":       {is: labelled("enforce", "baseline", "warn", "restricted", "audit-version", "v1.30")},
+		"a level that there is": {is: labelled("enforce", "baseline", "warn", "restricted", "audit-version",
+			"v1.30")},
 		"a level that there is not":   {is: labelled("enforce", "bad"), refused: `metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "bad": must be one of privileged, baseline, restricted`},
 		"a version that there is not": {is: labelled("warn-version", "v0"), refused: `metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: "v0"`},
 		"a change to no level":        {is: labelled("enforce", "bad"), was: labelled(), refused: "Invalid value"},
 		"what meant nothing before":   {is: labelled("enforce", "bad"), was: labelled("enforce", "bad")},
 		"more than its pods have":     {is: labelled("enforce", "baseline"), was: labelled(), warned: []string{`existing pods in namespace "levels" violate the new PodSecurity enforce level "baseline:latest"`, "old: host namespaces"}},
 		"less than before":            {is: labelled("enforce", "baseline"), was: labelled("enforce", "restricted")},
-		"as before":                   {is: labelled("enforce", "restricted", "warn", "baseline"), was: labelled("enforce", "restricted")},
+		"as before": {is: labelled("enforce", "restricted", "warn", "baseline"),
+			was: labelled("enforce", "restricted")},
 	} {
 		a := write(root, "CREATE", ":namespaces", "", "levels", c.is, nil)
 		if c.was != nil {
@@ -82,7 +89,8 @@ func TestLevelsOfNamespacesAreCheckedS12(t *testing.T) {
 		var warned []string
 		a.Warn = func(text string) { warned = append(warned, text) }
 		err := p.Validate(t.Context(), a)
-		if (err == nil) != (c.refused == "") || err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.refused)) {
+		if (err == nil) != (c.refused == "") ||
+			err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", what, err, c.refused)
 		}
 		if !slices.Equal(warned, c.warned) {
@@ -111,26 +119,35 @@ plugins:
 	old.Namespace = "bounded"
 	newer := old.DeepCopy()
 	newer.Spec.Containers[0].Image = "other"
-	enforced, violated, reason := securityapi.AuditAnnotationPrefix+"enforce-policy", securityapi.AuditAnnotationPrefix+"audit-violations", securityapi.AuditAnnotationPrefix+"exempt"
+	enforced, violated, reason := securityapi.AuditAnnotationPrefix+"enforce-policy", securityapi.AuditAnnotationPrefix+
+		"audit-violations", securityapi.AuditAnnotationPrefix+"exempt"
 	for what, c := range map[string]struct {
 		config  string
 		write   *api.Admission
 		refused string
 		noted   map[string]string
 	}{
-		"no labels":           {"", write(someone, "CREATE", ":pods", "bounded", "p", pod(private), nil), "", noted{enforced: "privileged:latest"}},
-		"a default":           {exempt, write(someone, "CREATE", ":pods", "bounded", "p", pod(private), nil), `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`, noted{enforced: "baseline:latest", violated: `would violate PodSecurity "restricted:latest"`}},
-		"another image":       {exempt, write(someone, "UPDATE", ":pods", "bounded", "p", newer, old), "violates PodSecurity", noted{enforced: "baseline:latest", violated: ""}},
+		"no labels": {"", write(someone, "CREATE", ":pods", "bounded", "p", pod(private), nil), "",
+			noted{enforced: "privileged:latest"}},
+		"a default": {exempt, write(someone, "CREATE", ":pods", "bounded", "p", pod(private), nil), `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`, noted{enforced: "baseline:latest", violated: `would violate PodSecurity "restricted:latest"`}},
+		"another image": {exempt, write(someone, "UPDATE", ":pods", "bounded", "p", newer, old),
+			"violates PodSecurity", noted{enforced: "baseline:latest", violated: ""}},
 		"nothing that counts": {exempt, write(someone, "UPDATE", ":pods", "bounded", "p", old, old), "", nil},
 		"status":              {exempt, write(someone, "UPDATE", ":pods/status", "bounded", "p", newer, old), "", nil},
-		"an exempt user":      {exempt, write(root, "CREATE", ":pods", "bounded", "p", pod(private), nil), "", noted{reason: "user"}},
-		"an exempt namespace": {exempt, write(someone, "CREATE", ":pods", "shop", "p", pod(private), nil), "", noted{reason: "namespace"}},
-		"an exempt runtime":   {exempt, write(someone, "CREATE", ":pods", "bounded", "p", pod(func(p *corev1.Pod) { private(p); p.Spec.RuntimeClassName = &boxed }), nil), "", noted{reason: "runtimeClass"}},
+		"an exempt user": {exempt, write(root, "CREATE", ":pods", "bounded", "p", pod(private), nil), "",
+			noted{reason: "user"}},
+		"an exempt namespace": {exempt, write(someone, "CREATE", ":pods", "shop", "p", pod(private), nil), "",
+			noted{reason: "namespace"}},
+		"an exempt runtime": {exempt,
+			write(someone, "CREATE", ":pods", "bounded", "p",
+				pod(func(p *corev1.Pod) { private(p); p.Spec.RuntimeClassName = &boxed }), nil), "",
+			noted{reason: "runtimeClass"}},
 	} {
 		got := noted{}
 		c.write.Origin = got
 		err := securedBy(t, cluster(), c.config).Validate(t.Context(), c.write)
-		if (err == nil) != (c.refused == "") || err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refused)) {
+		if (err == nil) != (c.refused == "") ||
+			err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", what, err, c.refused)
 		}
 		if !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(c.noted))) {
@@ -149,15 +166,17 @@ func TestAnAdmissionConfigurationThatIsNoneIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"nonsense":                        "couldn't get version/kind",
 		head + "- name: EventRateLimit\n": `it configures "EventRateLimit": the one plugin that takes a configuration is PodSecurity`,
-		head + "- name: PodSecurity\n- name: PodSecurity\n":                          "it configures PodSecurity twice",
-		head + "- {name: PodSecurity, path: missing.yaml}\n":                         "missing.yaml: no such file or directory",
+		head + "- name: PodSecurity\n- name: PodSecurity\n": "it configures PodSecurity twice",
+		head + "- {name: PodSecurity, path: missing.yaml}\n": "missing.yaml: no such file or " +
+			"directory",
 		head + "- name: PodSecurity\n  configuration: {apiVersion: v1, kind: Pod}\n": "no kind \"Pod\" is registered",
 	} {
 		file := filepath.Join(t.TempDir(), "admission.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := configured(file); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file) {
+		if _, err := configured(file); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), file) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

@@ -42,7 +42,10 @@ func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
 	for _, x := range p.about(a, now) {
 		if pod, ok := a.Object.(*corev1.Pod); ok && x.enters {
 			if missing := quota.Missing(x.quota, pod); len(missing) > 0 {
-				return forbidden(a, fmt.Errorf("failed quota: %s: must specify %s", x.quota.Name, strings.Join(missing, "; ")))
+				return forbidden(
+					a,
+					fmt.Errorf("failed quota: %s: must specify %s", x.quota.Name, strings.Join(missing, "; ")),
+				)
 			}
 		}
 		if len(x.more) == 0 {
@@ -61,7 +64,9 @@ func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
 // usage of a pod. A claim's status can also change its usage.
 func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 	_, volume := a.Object.(*corev1.PersistentVolumeClaim)
-	changed := a.Operation == "UPDATE" && (a.Subresource == "" || a.Subresource == "resize" || volume && a.Subresource == "status") && a.Old != nil
+	changed := a.Operation == "UPDATE" &&
+		(a.Subresource == "" || a.Subresource == "resize" || volume && a.Subresource == "status") &&
+		a.Old != nil
 	if a.Namespace == "" || a.Object == nil || !changed && (a.Operation != "CREATE" || a.Subresource != "") {
 		return nil
 	}

@@ -48,7 +48,15 @@ func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 	}
 	obj, ok := await(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, patience)
 	if !ok {
-		return forbidden(a, fmt.Errorf("error looking up service account %s/%s: serviceaccount %q not found", a.Namespace, pod.Spec.ServiceAccountName, pod.Spec.ServiceAccountName))
+		return forbidden(
+			a,
+			fmt.Errorf(
+				"error looking up service account %s/%s: serviceaccount %q not found",
+				a.Namespace,
+				pod.Spec.ServiceAccountName,
+				pod.Spec.ServiceAccountName,
+			),
+		)
 	}
 	account := obj.(*corev1.ServiceAccount)
 	if wantsToken(pod, account) {
@@ -63,7 +71,8 @@ func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 // Validate refuses mirror pods that use the API's objects: they are no secret to
 // whoever writes the manifest on the machine. Other pods use no secrets that their account does not let them.
 func (p *serviceAccount) Validate(_ context.Context, a *api.Admission) error {
-	debugged := a.Resource.GroupResource() == podsGR && a.Operation == "UPDATE" && a.Subresource == "ephemeralcontainers"
+	debugged := a.Resource.GroupResource() == podsGR && a.Operation == "UPDATE" &&
+		a.Subresource == "ephemeralcontainers"
 	if !is(a, "CREATE", podsGR) && !debugged {
 		return nil
 	}
@@ -127,14 +136,20 @@ func mountToken(pod *corev1.Pod) {
 			if mountsAt(&list[i], tokenMountPath) {
 				continue
 			}
-			list[i].VolumeMounts = append(list[i].VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenMountPath})
+			list[i].VolumeMounts = append(
+				list[i].VolumeMounts,
+				corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenMountPath},
+			)
 			mounted = true
 		}
 	}
 	mount(pod.Spec.InitContainers)
 	mount(pod.Spec.Containers)
 	if fresh && mounted {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenFiles()}})
+		pod.Spec.Volumes = append(
+			pod.Spec.Volumes,
+			corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenFiles()}},
+		)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// storageProtection has claims, volumes and classes of volumes' attributes held from their beginning, so that none goes while
-// it is in use. The controllers let them go.
+// storageProtection has claims, volumes and classes of volumes' attributes held from their beginning, so that none goes
+// while it is in use. The controllers let them go.
 type storageProtection struct{}
 
 // Admit adds the finalizer of the kind.

@@ -15,7 +15,8 @@ const defaultTolerationSeconds = int64(300)
 
 // Admit adds what the pod does not say itself.
 func (tolerations) Admit(_ context.Context, a *api.Admission) error {
-	if a.Resource.GroupResource() != podsGR || a.Subresource != "" || a.Operation != "CREATE" && a.Operation != "UPDATE" {
+	if a.Resource.GroupResource() != podsGR || a.Subresource != "" ||
+		a.Operation != "CREATE" && a.Operation != "UPDATE" {
 		return nil
 	}
 	pod, ok := a.Object.(*corev1.Pod)
@@ -28,7 +29,8 @@ func (tolerations) Admit(_ context.Context, a *api.Admission) error {
 		}
 		seconds := defaultTolerationSeconds
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
-			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: &seconds,
 		})
 	}
 	return nil
@@ -60,6 +62,9 @@ func (taintNodes) Admit(_ context.Context, a *api.Admission) error {
 			return nil
 		}
 	}
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	node.Spec.Taints = append(
+		node.Spec.Taints,
+		corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule},
+	)
 	return nil
 }

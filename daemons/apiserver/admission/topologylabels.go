@@ -8,10 +8,12 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// topologyLabels gives pods the zone and the region of their node as labels, so that their containers can be told where they run.
+// topologyLabels gives pods the zone and the region of their node as labels, so that their containers can be told where
+// they run.
 type topologyLabels struct{ objects api.Objects }
 
-// Admit looks at pods that are created on a node and at those that are bound to one. What the pod said of itself there is overwritten.
+// Admit looks at pods that are created on a node and at those that are bound to one. What the pod said of itself there
+// is overwritten.
 func (p *topologyLabels) Admit(_ context.Context, a *api.Admission) error {
 	if a.Resource.GroupResource() != podsGR || a.Subresource != "binding" && !is(a, "CREATE", podsGR) {
 		return nil

@@ -23,7 +23,8 @@ func (p *trustBundle) Validate(ctx context.Context, a *api.Admission) error {
 	// The garbage collector is no signer's.
 	if old, ok := a.Old.(*certificatesv1.ClusterTrustBundle); ok {
 		collected := b.DeepCopy()
-		collected.OwnerReferences, collected.Finalizers, collected.ManagedFields = old.OwnerReferences, old.Finalizers, old.ManagedFields
+		collected.OwnerReferences, collected.Finalizers, collected.ManagedFields = old.OwnerReferences, old.Finalizers,
+			old.ManagedFields
 		collected.ResourceVersion, collected.TypeMeta = old.ResourceVersion, old.TypeMeta
 		if equality.Semantic.DeepEqual(collected, old) {
 			return nil

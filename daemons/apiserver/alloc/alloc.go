@@ -49,8 +49,14 @@ var portKind = &kinds.Kind{Resource: "servicenodeports", StorageKey: "ranges/ser
 // NewServices returns an allocator over networks (CIDRs) and a range of node ports
 // (first-last).
 func NewServices(c *cache.Cache, cidrs []string, ports string) (*Services, error) {
-	a := &Services{cache: c, addresses: c.Resource(addressesGR), services: c.Resource(servicesGR), rangesOf: c.Resource(rangesGR),
-		low: 30000, high: 32767}
+	a := &Services{
+		cache:     c,
+		addresses: c.Resource(addressesGR),
+		services:  c.Resource(servicesGR),
+		rangesOf:  c.Resource(rangesGR),
+		low:       30000,
+		high:      32767,
+	}
 	for _, cidr := range cidrs {
 		p, err := netip.ParsePrefix(cidr)
 		if err != nil {
@@ -157,19 +163,29 @@ func (a *Services) families(svc *corev1.Service) ([]corev1.IPFamily, error) {
 		want = want[:1]
 	}
 	if policy == corev1.IPFamilyPolicyRequireDualStack && len(want) < 2 {
-		return nil, invalid(svc, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), policy, "this cluster is not configured for dual-stack services"))
+		return nil, invalid(
+			svc,
+			field.Invalid(
+				field.NewPath("spec", "ipFamilyPolicy"),
+				policy,
+				"this cluster is not configured for dual-stack services",
+			),
+		)
 	}
 	for _, f := range want {
 		if !slices.Contains(order, f) {
-			return nil, invalid(svc, field.Invalid(field.NewPath("spec", "ipFamilies"), f, "not configured on this cluster"))
+			return nil, invalid(
+				svc,
+				field.Invalid(field.NewPath("spec", "ipFamilies"), f, "not configured on this cluster"),
+			)
 		}
 	}
 	svc.Spec.IPFamilies, svc.Spec.IPFamilyPolicy = want, &policy
 	return want, nil
 }
 
-// anyFamilies settles the families of a service that has neither addresses nor a selector: its endpoints are written by somebody,
-// whatever this cluster has, so that it is of both families unless it says otherwise.
+// anyFamilies settles the families of a service that has neither addresses nor a selector: its endpoints are written by
+// somebody, whatever this cluster has, so that it is of both families unless it says otherwise.
 func (a *Services) anyFamilies(svc *corev1.Service) {
 	if svc.Spec.IPFamilyPolicy == nil {
 		policy := corev1.IPFamilyPolicyRequireDualStack
@@ -261,7 +277,10 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 // asked checks an address that a Service wants.
 func (a *Services) asked(svc *corev1.Service, text string, ranges []addressRange) (string, addressRange, error) {
 	refuse := func(value any, format string, args ...any) (string, addressRange, error) {
-		return "", addressRange{}, invalid(svc, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), value, fmt.Sprintf(format, args...)))
+		return "", addressRange{}, invalid(
+			svc,
+			field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), value, fmt.Sprintf(format, args...)),
+		)
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -269,8 +288,13 @@ func (a *Services) asked(svc *corev1.Service, text string, ranges []addressRange
 	}
 	in := slices.IndexFunc(ranges, func(r addressRange) bool { return r.network.Contains(addr) })
 	if in < 0 {
-		return refuse(svc.Spec.ClusterIPs, "failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s",
-			text, text, texts(ranges))
+		return refuse(
+			svc.Spec.ClusterIPs,
+			"failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s",
+			text,
+			text,
+			texts(ranges),
+		)
 	}
 	taken, err := a.takenBy(addr.String(), svc)
 	if err != nil {
@@ -299,7 +323,9 @@ func (a *Services) takenBy(ip string, svc *corev1.Service) (bool, error) {
 		return false, err
 	}
 	claim, ok := obj.(*networkingv1.IPAddress)
-	return ok && (claim.Spec.ParentRef == nil || claim.Spec.ParentRef.Namespace != svc.Namespace || claim.Spec.ParentRef.Name != svc.Name), nil
+	return ok &&
+		(claim.Spec.ParentRef == nil || claim.Spec.ParentRef.Namespace != svc.Namespace ||
+			claim.Spec.ParentRef.Name != svc.Name), nil
 }
 
 // tries is how many random addresses are looked at before all are, in order.
@@ -319,8 +345,8 @@ func (a *Services) free(ranges []addressRange) (string, addressRange, error) {
 	return "", addressRange{}, apierrors.NewInternalError(why)
 }
 
-// freeIn finds an address at random, so that servers seldom pick the same; "" if there is none. The first sixteenth (at most 256)
-// is left to those who ask for one by name, as upstream does.
+// freeIn finds an address at random, so that servers seldom pick the same; "" if there is none. The first sixteenth (at
+// most 256) is left to those who ask for one by name, as upstream does.
 func (a *Services) freeIn(network netip.Prefix) string {
 	bits := network.Addr().BitLen() - network.Bits()
 	size := uint64(1) << min(bits, 32)
@@ -387,9 +413,14 @@ func (a *Services) claimAddress(svc *corev1.Service, ip string, of addressRange,
 		TypeMeta: metav1.TypeMeta{APIVersion: addressKind.GroupVersion().String(), Kind: addressKind.Kind},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: ip, UID: uuid.NewUUID(), CreationTimestamp: metav1.Now(),
-			Labels: map[string]string{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: managedBy},
+			Labels: map[string]string{
+				networkingv1.LabelIPAddressFamily: string(family),
+				networkingv1.LabelManagedBy:       managedBy,
+			},
 		},
-		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name}},
+		Spec: networkingv1.IPAddressSpec{
+			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name},
+		},
 	}
 	data, err := json.Marshal(claim)
 	if err != nil {

@@ -61,7 +61,18 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 	take := func(want *int32, path *field.Path, may bool) error {
 		switch {
 		case *want != 0 && (int(*want) < a.low || int(*want) > a.high):
-			return invalid(svc, field.Invalid(path, *want, fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", a.low, a.high)))
+			return invalid(
+				svc,
+				field.Invalid(
+					path,
+					*want,
+					fmt.Sprintf(
+						"provided port is not in the valid range. The range of valid ports is %d-%d",
+						a.low,
+						a.high,
+					),
+				),
+			)
 		case *want != 0 && used[*want] != "":
 			return invalid(svc, field.Invalid(path, *want, "provided port is already allocated"))
 		case *want == 0 && !may:
@@ -103,7 +114,8 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 			return err
 		}
 	}
-	local := svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	local := svc.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	if local {
 		if svc.Spec.HealthCheckNodePort == 0 && old != nil {
 			svc.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
@@ -144,5 +156,7 @@ func (a *Services) freePort(used map[int32]string, mine, had map[int32]bool) (in
 			return port, nil
 		}
 	}
-	return 0, apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: range %d-%d is full", a.low, a.high))
+	return 0, apierrors.NewInternalError(
+		fmt.Errorf("failed to allocate a nodePort: range %d-%d is full", a.low, a.high),
+	)
 }

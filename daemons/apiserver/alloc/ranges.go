@@ -21,16 +21,16 @@ var rangesGR = schema.GroupResource{Group: "networking.k8s.io", Resource: "servi
 // DefaultRange is the name of the ServiceCIDR that has the server's own networks.
 const DefaultRange = "kubernetes"
 
-// addressRange is a network that addresses are given of. An address is claimed under the condition that the ServiceCIDR that
-// the network is of has not changed, so that nobody gets one of a range that is being deleted.
+// addressRange is a network that addresses are given of. An address is claimed under the condition that the ServiceCIDR
+// that the network is of has not changed, so that nobody gets one of a range that is being deleted.
 type addressRange struct {
 	name    string
 	network netip.Prefix
 	guard   store.Guard // no key: a network of the server's own, for which there is no object yet
 }
 
-// ranges returns the networks of a family that addresses are given of: those of ServiceCIDRs that are ready and are not being deleted, the
-// server's own first. Before there is any ServiceCIDR, the server's own count.
+// ranges returns the networks of a family that addresses are given of: those of ServiceCIDRs that are ready and are not
+// being deleted, the server's own first. Before there is any ServiceCIDR, the server's own count.
 func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
 	if a.rangesOf == nil || a.rangesOf.Len() == 0 {
 		return a.own(family), nil
@@ -52,7 +52,14 @@ func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
 		}
 		for _, cidr := range c.Spec.CIDRs {
 			if p, err := netip.ParsePrefix(cidr); err == nil && familyOf(p.Addr()) == family {
-				list = append(list, addressRange{name: c.Name, network: p.Masked(), guard: store.Guard{Key: a.cache.Key(a.rangesOf.Kind, e.Key), Revision: e.Revision}})
+				list = append(
+					list,
+					addressRange{
+						name:    c.Name,
+						network: p.Masked(),
+						guard:   store.Guard{Key: a.cache.Key(a.rangesOf.Kind, e.Key), Revision: e.Revision},
+					},
+				)
 			}
 		}
 		return true
@@ -72,8 +79,8 @@ func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
 	return list, nil
 }
 
-// serves reports whether addresses are given of a range. A server makes its own one and says a moment later that it is ready: nothing is refused
-// in between.
+// serves reports whether addresses are given of a range. A server makes its own one and says a moment later that it is
+// ready: nothing is refused in between.
 func serves(c *networkingv1.ServiceCIDR) bool {
 	ready := meta.FindStatusCondition(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 	return ready != nil && ready.Status == metav1.ConditionTrue || ready == nil && c.Name == DefaultRange

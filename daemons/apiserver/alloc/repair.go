@@ -27,9 +27,9 @@ type Trouble struct {
 	Message string
 }
 
-// Repair claims addresses anew whose IPAddress somebody has deleted, before they are given to another Service, and gives claims
-// back whose Service is gone. It begins with what the store has when it is called. It changes nothing about a Service that it cannot
-// read, and nothing that has changed since it was looked at.
+// Repair claims addresses anew whose IPAddress somebody has deleted, before they are given to another Service, and
+// gives claims back whose Service is gone. It begins with what the store has when it is called. It changes nothing
+// about a Service that it cannot read, and nothing that has changed since it was looked at.
 func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]Trouble, error) {
 	if a.addresses == nil || a.services == nil {
 		return nil, nil
@@ -75,10 +75,20 @@ func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]
 }
 
 // claimAgain claims an address that a Service has and that nobody has claimed, if the Service still is as it was seen.
-func (a *Services) claimAgain(ctx context.Context, s store.Store, svc *corev1.Service, revision int64, ip string) (Trouble, error) {
+func (a *Services) claimAgain(
+	ctx context.Context,
+	s store.Store,
+	svc *corev1.Service,
+	revision int64,
+	ip string,
+) (Trouble, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
-		return Trouble{svc, "ClusterIPNotValid", fmt.Sprintf("Cluster IP %s is not a valid IP; please recreate service", ip)}, nil
+		return Trouble{
+			svc,
+			"ClusterIPNotValid",
+			fmt.Sprintf("Cluster IP %s is not a valid IP; please recreate service", ip),
+		}, nil
 	}
 	if err := a.addresses.Unread(ip); err != nil {
 		return Trouble{}, err
@@ -86,11 +96,21 @@ func (a *Services) claimAgain(ctx context.Context, s store.Store, svc *corev1.Se
 	if a.addresses.Get(ip) != nil {
 		taken, err := a.takenBy(ip, svc)
 		if taken {
-			return Trouble{svc, "ClusterIPAlreadyAllocated", fmt.Sprintf("Cluster IP [%s]: %s was assigned to multiple services; please recreate service", familyOf(addr), ip)}, err
+			return Trouble{
+				svc,
+				"ClusterIPAlreadyAllocated",
+				fmt.Sprintf(
+					"Cluster IP [%s]: %s was assigned to multiple services; please recreate service",
+					familyOf(addr),
+					ip,
+				),
+			}, err
 		}
 		return Trouble{}, err
 	}
-	txn := store.Txn{Guards: []store.Guard{{Key: a.cache.Key(a.services.Kind, svc.Namespace+"/"+svc.Name), Revision: revision}}}
+	txn := store.Txn{
+		Guards: []store.Guard{{Key: a.cache.Key(a.services.Kind, svc.Namespace+"/"+svc.Name), Revision: revision}},
+	}
 	if err := a.claimAddress(svc, ip, addressRange{}, &txn); err != nil {
 		return Trouble{}, err
 	}
@@ -98,7 +118,11 @@ func (a *Services) claimAgain(ctx context.Context, s store.Store, svc *corev1.Se
 	if err != nil || !r.Done {
 		return Trouble{}, err // what has changed is looked at the next time
 	}
-	return Trouble{svc, "ClusterIPNotAllocated", fmt.Sprintf("Cluster IP [%s]: %s is not allocated; repairing", familyOf(addr), ip)}, nil
+	return Trouble{
+		svc,
+		"ClusterIPNotAllocated",
+		fmt.Sprintf("Cluster IP [%s]: %s is not allocated; repairing", familyOf(addr), ip),
+	}, nil
 }
 
 // giveBack removes a claim of this allocator's for a Service that is not there, if that still holds when it is removed.
@@ -108,7 +132,8 @@ func (a *Services) giveBack(ctx context.Context, s store.Store, e *cache.Entry, 
 		return nil // it stays; others report that it cannot be read
 	}
 	claim, ok := obj.(*networkingv1.IPAddress)
-	if !ok || claim.Labels[networkingv1.LabelManagedBy] != managedBy || claim.Spec.ParentRef == nil || now.Sub(claim.CreationTimestamp.Time) < unclaimedAge {
+	if !ok || claim.Labels[networkingv1.LabelManagedBy] != managedBy || claim.Spec.ParentRef == nil ||
+		now.Sub(claim.CreationTimestamp.Time) < unclaimedAge {
 		return nil
 	}
 	ref := claim.Spec.ParentRef
@@ -121,7 +146,10 @@ func (a *Services) giveBack(ctx context.Context, s store.Store, e *cache.Entry, 
 		service.Revision = have.Revision
 	}
 	own := a.addressKey(e.Key)
-	_, err = s.Commit(ctx, store.Txn{Guards: []store.Guard{service, {Key: own, Revision: e.Revision}}, Deletes: []string{own}})
+	_, err = s.Commit(
+		ctx,
+		store.Txn{Guards: []store.Guard{service, {Key: own, Revision: e.Revision}}, Deletes: []string{own}},
+	)
 	if err != nil {
 		return fmt.Errorf("give back the address %s of %s, which is gone: %w", e.Key, key, err)
 	}

@@ -24,7 +24,8 @@ import (
 // Auditor takes events and hands them to where they are kept.
 type Auditor struct {
 	Policy *Policy
-	// Webhook is the kubeconfig of the server that events are sent to; nil: there is none. Who runs the auditor runs it, too.
+	// Webhook is the kubeconfig of the server that events are sent to; nil: there is none. Who runs the auditor runs
+	// it, too.
 	Webhook *settings.File[*receiver]
 
 	sinks  []*sink
@@ -61,11 +62,26 @@ func New(cfg config.APIServer, env run.Env) (*Auditor, error) {
 	}
 	a := &Auditor{
 		Policy: policy,
-		events: prometheus.NewCounter(prometheus.CounterOpts{Name: "apiserver_audit_event_total", Help: "Audit events that were made."}),
-		levels: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_audit_level_total", Help: "Requests by the level that the audit policy gives them."}, []string{"level"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_audit_error_total", Help: "Audit events that were lost, by where they should have gone."}, []string{"plugin"}),
+		events: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "apiserver_audit_event_total", Help: "Audit events that were made."},
+		),
+		levels: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "apiserver_audit_level_total",
+				Help: "Requests by the level that the audit policy gives them.",
+			},
+			[]string{"level"},
+		),
+		errors: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "apiserver_audit_error_total",
+				Help: "Audit events that were lost, by where they should have gone.",
+			},
+			[]string{"plugin"},
+		),
 	}
-	if err := errors.Join(env.Metrics.Register(a.events), env.Metrics.Register(a.levels), env.Metrics.Register(a.errors)); err != nil {
+	if err := errors.Join(env.Metrics.Register(a.events), env.Metrics.Register(a.levels),
+		env.Metrics.Register(a.errors)); err != nil {
 		return nil, fmt.Errorf("register the audit log's metrics: %w", err)
 	}
 	if cfg.AuditLogPath != "" {
@@ -73,7 +89,17 @@ func New(cfg config.APIServer, env run.Env) (*Auditor, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.add(&sink{name: "log", queue: make(chan *auditv1.Event, 10000), most: 256, write: file.write, close: file.Close, log: env.Log, patient: time.Second})
+		a.add(
+			&sink{
+				name:    "log",
+				queue:   make(chan *auditv1.Event, 10000),
+				most:    256,
+				write:   file.write,
+				close:   file.Close,
+				log:     env.Log,
+				patient: time.Second,
+			},
+		)
 	}
 	if cfg.AuditWebhookConfigFile != "" {
 		hook, err := newWebhook(cfg, env.Log)
@@ -81,8 +107,17 @@ func New(cfg config.APIServer, env run.Env) (*Auditor, error) {
 			return nil, err
 		}
 		a.Webhook = hook.file
-		a.add(&sink{name: "webhook", queue: make(chan *auditv1.Event, max(cfg.AuditWebhookBatchBufferSize, 1)), most: max(cfg.AuditWebhookBatchMaxSize, 1), wait: cfg.AuditWebhookBatchMaxWait,
-			write: hook.write, close: func() error { return nil }, log: env.Log})
+		a.add(
+			&sink{
+				name:  "webhook",
+				queue: make(chan *auditv1.Event, max(cfg.AuditWebhookBatchBufferSize, 1)),
+				most:  max(cfg.AuditWebhookBatchMaxSize, 1),
+				wait:  cfg.AuditWebhookBatchMaxWait,
+				write: hook.write,
+				close: func() error { return nil },
+				log:   env.Log,
+			},
+		)
 	}
 	return a, nil
 }

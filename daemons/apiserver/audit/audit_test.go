@@ -28,7 +28,14 @@ import (
 
 func resource(verb, group, name, namespace, object string) api.Request {
 	name, sub, _ := strings.Cut(name, "/")
-	return api.Request{Verb: verb, Resource: true, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, Subresource: sub, Namespace: namespace, Name: object}
+	return api.Request{
+		Verb:                 verb,
+		Resource:             true,
+		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name},
+		Subresource:          sub,
+		Namespace:            namespace,
+		Name:                 object,
+	}
 }
 
 func TestTheFirstRuleThatMatchesDecides(t *testing.T) {
@@ -55,27 +62,40 @@ rules:
 		r    api.Request
 		want auditv1.Level
 	}{
-		"health":                   {api.User{}, api.Request{Verb: "get", Path: "/healthz/etcd"}, auditv1.LevelNone},
-		"not quite the version":    {api.User{}, api.Request{Verb: "get", Path: "/version/"}, auditv1.LevelMetadata},
-		"a proxy's watch":          {api.User{Name: "system:kube-proxy"}, resource("watch", "", "services", "", ""), auditv1.LevelNone},
-		"a proxy's write":          {api.User{Name: "system:kube-proxy"}, resource("create", "", "services", "shop", ""), auditv1.LevelMetadata},
-		"a secret":                 {api.User{Groups: []string{"auditors"}}, resource("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
-		"all of a group":           {api.User{}, resource("create", "authentication.k8s.io", "tokenreviews", "", ""), auditv1.LevelMetadata},
-		"a group's member":         {api.User{Groups: []string{"x", "auditors"}}, resource("get", "", "pods", "shop", "a"), auditv1.LevelRequestResponse},
-		"the object":               {api.User{}, resource("update", "apps", "deployments", "shop", "web"), auditv1.LevelRequest},
-		"another object":           {api.User{}, resource("update", "apps", "deployments", "shop", "other"), auditv1.LevelMetadata},
-		"another namespace":        {api.User{}, resource("update", "apps", "deployments", "else", "web"), auditv1.LevelMetadata},
-		"its subresource":          {api.User{}, resource("update", "apps", "deployments/status", "shop", "web"), auditv1.LevelMetadata},
-		"any subresource of pods":  {api.User{}, resource("create", "", "pods/exec", "shop", "a"), auditv1.LevelRequest},
-		"a subresource everywhere": {api.User{}, resource("update", "apps", "deployments/scale", "else", "a"), auditv1.LevelRequest},
-		"without a namespace":      {api.User{}, resource("list", "", "nodes", "", ""), auditv1.LevelNone},
+		"health":                {api.User{}, api.Request{Verb: "get", Path: "/healthz/etcd"}, auditv1.LevelNone},
+		"not quite the version": {api.User{}, api.Request{Verb: "get", Path: "/version/"}, auditv1.LevelMetadata},
+		"a proxy's watch": {api.User{Name: "system:kube-proxy"}, resource("watch", "", "services", "", ""),
+			auditv1.LevelNone},
+		"a proxy's write": {api.User{Name: "system:kube-proxy"},
+			resource("create", "", "services", "shop", ""), auditv1.LevelMetadata},
+		"a secret": {api.User{Groups: []string{"auditors"}},
+			resource("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
+		"all of a group": {api.User{}, resource("create", "authentication.k8s.io", "tokenreviews", "", ""),
+			auditv1.LevelMetadata},
+		"a group's member": {api.User{Groups: []string{"x", "auditors"}},
+			resource("get", "", "pods", "shop", "a"), auditv1.LevelRequestResponse},
+		"the object": {api.User{}, resource("update", "apps", "deployments", "shop", "web"),
+			auditv1.LevelRequest},
+		"another object": {api.User{}, resource("update", "apps", "deployments", "shop", "other"),
+			auditv1.LevelMetadata},
+		"another namespace": {api.User{}, resource("update", "apps", "deployments", "else", "web"),
+			auditv1.LevelMetadata},
+		"its subresource": {api.User{}, resource("update", "apps", "deployments/status", "shop", "web"),
+			auditv1.LevelMetadata},
+		"any subresource of pods": {api.User{}, resource("create", "", "pods/exec", "shop", "a"),
+			auditv1.LevelRequest},
+		"a subresource everywhere": {api.User{}, resource("update", "apps", "deployments/scale", "else", "a"),
+			auditv1.LevelRequest},
+		"without a namespace": {api.User{}, resource("list", "", "nodes", "", ""), auditv1.LevelNone},
 	} {
 		if d := p.Decide(c.user, c.r); d.Level != c.want {
 			t.Errorf("%s: %s, want %s", name, d.Level, c.want)
 		}
 	}
 	d := p.Decide(api.User{Groups: []string{"auditors"}}, resource("get", "", "pods", "shop", "a"))
-	if d.Keeps(auditv1.StageRequestReceived) || d.Keeps(auditv1.StageResponseStarted) || !d.Keeps(auditv1.StageResponseComplete) || d.OmitManagedFields {
+	if d.Keeps(auditv1.StageRequestReceived) || d.Keeps(auditv1.StageResponseStarted) ||
+		!d.Keeps(auditv1.StageResponseComplete) ||
+		d.OmitManagedFields {
 		t.Errorf("of stages and fields it says %+v", d)
 	}
 }
@@ -94,17 +114,20 @@ func TestTheDefaultPolicyKeepsWhatMatters(t *testing.T) {
 		r    api.Request
 		want auditv1.Level
 	}{
-		"a secret that is read":         {ann, resource("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
-		"a kubelet reading a secret":    {kubelet, resource("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
-		"exec":                          {ann, resource("create", "", "pods/exec", "shop", "a"), auditv1.LevelMetadata},
-		"a change":                      {ann, resource("patch", "apps", "deployments", "shop", "a"), auditv1.LevelMetadata},
-		"a controller's change":         {manager, resource("create", "", "pods", "shop", "a"), auditv1.LevelMetadata},
-		"a kubelet deleting a pod":      {kubelet, resource("delete", "", "pods", "shop", "a"), auditv1.LevelMetadata},
-		"a list of pods":                {ann, resource("list", "", "pods", "", ""), auditv1.LevelNone},
-		"a controller's watch":          {manager, resource("watch", "", "secrets", "", ""), auditv1.LevelNone},
-		"a kubelet's status":            {kubelet, resource("patch", "", "nodes/status", "", "a"), auditv1.LevelNone},
-		"a lease":                       {kubelet, resource("update", "coordination.k8s.io", "leases", "kube-node-lease", "a"), auditv1.LevelNone},
-		"health":                        {api.User{}, api.Request{Verb: "get", Path: "/readyz/etcd"}, auditv1.LevelNone},
+		"a secret that is read":      {ann, resource("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
+		"a kubelet reading a secret": {kubelet, resource("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
+		"exec":                       {ann, resource("create", "", "pods/exec", "shop", "a"), auditv1.LevelMetadata},
+		"a change": {ann, resource("patch", "apps", "deployments", "shop", "a"),
+			auditv1.LevelMetadata},
+		"a controller's change":    {manager, resource("create", "", "pods", "shop", "a"), auditv1.LevelMetadata},
+		"a kubelet deleting a pod": {kubelet, resource("delete", "", "pods", "shop", "a"), auditv1.LevelMetadata},
+		"a list of pods":           {ann, resource("list", "", "pods", "", ""), auditv1.LevelNone},
+		"a controller's watch":     {manager, resource("watch", "", "secrets", "", ""), auditv1.LevelNone},
+		"a kubelet's status":       {kubelet, resource("patch", "", "nodes/status", "", "a"), auditv1.LevelNone},
+		"a lease": {kubelet,
+			resource("update", "coordination.k8s.io", "leases", "kube-node-lease", "a"), auditv1.LevelNone},
+		"health": {api.User{}, api.Request{Verb: "get", Path: "/readyz/etcd"},
+			auditv1.LevelNone},
 		"a path that is not documented": {ann, api.Request{Verb: "get", Path: "/debug/pprof/heap"}, auditv1.LevelNone},
 		"what changes something there":  {ann, api.Request{Verb: "post", Path: "/debug/flags"}, auditv1.LevelMetadata},
 	} {
@@ -136,7 +159,15 @@ func TestAPolicyThatCannotBeMeantIsRefused(t *testing.T) {
 
 func events(n int) (list []*auditv1.Event) {
 	for i := range n {
-		list = append(list, &auditv1.Event{AuditID: types.UID(fmt.Sprint(i)), Level: auditv1.LevelMetadata, Stage: auditv1.StageResponseComplete, RequestURI: "/" + strings.Repeat("x", 1000)})
+		list = append(
+			list,
+			&auditv1.Event{
+				AuditID:    types.UID(fmt.Sprint(i)),
+				Level:      auditv1.LevelMetadata,
+				Stage:      auditv1.StageResponseComplete,
+				RequestURI: "/" + strings.Repeat("x", 1000),
+			},
+		)
 	}
 	return list
 }
@@ -286,11 +317,13 @@ func TestTheWebhookGetsBatchesAgainUntilItTakesThem(t *testing.T) {
 	defer server.Close()
 	a := auditor(t, func(dir string, cfg *config.APIServer) {
 		cfg.AuditWebhookConfigFile = filepath.Join(dir, "hook.conf")
-		text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: " + server.URL + "}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"
+		text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: " + server.URL +
+			"}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"
 		if err := os.WriteFile(cfg.AuditWebhookConfigFile, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg.AuditWebhookBatchMaxSize, cfg.AuditWebhookBatchMaxWait, cfg.AuditWebhookInitialBackoff = 10, time.Hour, time.Millisecond
+		cfg.AuditWebhookBatchMaxSize, cfg.AuditWebhookBatchMaxWait, cfg.AuditWebhookInitialBackoff = 10, time.Hour,
+			time.Millisecond
 	})
 	for _, e := range events(25) {
 		a.Keep(e)
@@ -340,7 +373,10 @@ func TestEventsGoWhereTheKubeconfigLeadsByThen(t *testing.T) {
 	}))
 	defer takes.Close()
 	leads := func(to string) []byte {
-		return []byte("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: " + to + "}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n")
+		return []byte(
+			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: " + to + "}}]\ncontexts: [{name: " +
+				"a, context: {cluster: a}}]\ncurrent-context: a\n",
+		)
 	}
 	var path string
 	a := auditor(t, func(dir string, cfg *config.APIServer) {

@@ -104,7 +104,8 @@ func (l *logFile) rotate() error {
 	if l.file != nil {
 		_ = l.file.Close() // what was written was answered for
 		l.file = nil
-		if err := os.Rename(l.path, l.prefix()+l.now().UTC().Format(stamp)+filepath.Ext(l.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Rename(l.path, l.prefix()+l.now().UTC().Format(stamp)+filepath.Ext(l.path)); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("rotate the audit log: %w", err)
 		}
 	}

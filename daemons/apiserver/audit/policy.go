@@ -64,7 +64,8 @@ func (r *rule) matches(u *api.User, q *api.Request) bool {
 	case len(r.Namespaces) > 0 && !(q.Resource && slices.Contains(r.Namespaces, q.Namespace)):
 		return false
 	case len(r.Resources) > 0:
-		return q.Resource && slices.ContainsFunc(r.Resources, func(g auditv1.GroupResources) bool { return names(&g, q) })
+		return q.Resource &&
+			slices.ContainsFunc(r.Resources, func(g auditv1.GroupResources) bool { return names(&g, q) })
 	case len(r.NonResourceURLs) > 0:
 		return !q.Resource && slices.ContainsFunc(r.NonResourceURLs, func(url string) bool {
 			prefix, wild := strings.CutSuffix(url, "*")
@@ -119,7 +120,12 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		return nil, err
 	}
 	if in.Kind != "Policy" || in.APIVersion != auditv1.SchemeGroupVersion.String() {
-		return nil, fmt.Errorf("it is a %s of %s, and not a Policy of %s", in.Kind, in.APIVersion, auditv1.SchemeGroupVersion)
+		return nil, fmt.Errorf(
+			"it is a %s of %s, and not a Policy of %s",
+			in.Kind,
+			in.APIVersion,
+			auditv1.SchemeGroupVersion,
+		)
 	}
 	if len(in.Rules) == 0 {
 		return nil, errors.New("rules are missing")
@@ -132,7 +138,11 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		if err := check(&r); err != nil {
 			return nil, fmt.Errorf("rules[%d]: %w", i, err)
 		}
-		d := Decision{Level: r.Level, OmitManagedFields: in.OmitManagedFields, omitted: slices.Concat(in.OmitStages, r.OmitStages)}
+		d := Decision{
+			Level:             r.Level,
+			OmitManagedFields: in.OmitManagedFields,
+			omitted:           slices.Concat(in.OmitStages, r.OmitStages),
+		}
 		if r.OmitManagedFields != nil {
 			d.OmitManagedFields = *r.OmitManagedFields
 		}
@@ -143,7 +153,15 @@ func ParsePolicy(text []byte) (*Policy, error) {
 
 func stages(list []auditv1.Stage) error {
 	for _, s := range list {
-		if !slices.Contains([]auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted, auditv1.StageResponseComplete, auditv1.StagePanic}, s) {
+		if !slices.Contains(
+			[]auditv1.Stage{
+				auditv1.StageRequestReceived,
+				auditv1.StageResponseStarted,
+				auditv1.StageResponseComplete,
+				auditv1.StagePanic,
+			},
+			s,
+		) {
 			return fmt.Errorf("omitStages: there is no stage %q", s)
 		}
 	}

@@ -41,15 +41,22 @@ const (
 // is to it.
 func newWebhook(cfg config.APIServer, log *slog.Logger) (*webhook, error) {
 	path := cfg.AuditWebhookConfigFile
-	file, err := settings.Open("configuration of the audit webhook", path, func(text []byte, other func(string) ([]byte, error)) (*receiver, error) {
-		url, client, err := remote.Client(text, path, webhookTimeout, other)
-		return &receiver{url, client}, err
-	}, log)
+	file, err := settings.Open(
+		"configuration of the audit webhook",
+		path,
+		func(text []byte, other func(string) ([]byte, error)) (*receiver, error) {
+			url, client, err := remote.Client(text, path, webhookTimeout, other)
+			return &receiver{url, client}, err
+		},
+		log,
+	)
 	return &webhook{file: file, pause: max(cfg.AuditWebhookInitialBackoff, time.Millisecond)}, err
 }
 
 func (h *webhook) write(ctx context.Context, events []*auditv1.Event) error {
-	list := auditv1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "EventList"}}
+	list := auditv1.EventList{
+		TypeMeta: metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "EventList"},
+	}
 	for _, e := range events {
 		list.Items = append(list.Items, *e)
 	}
@@ -91,5 +98,10 @@ func (h *webhook) post(ctx context.Context, text []byte) (again bool, err error)
 	if answer.StatusCode/100 == 2 {
 		return false, nil
 	}
-	return answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500, fmt.Errorf("send audit events to %s: it answers %s", to.url, answer.Status)
+	return answer.StatusCode == http.StatusTooManyRequests ||
+			answer.StatusCode >= 500, fmt.Errorf(
+			"send audit events to %s: it answers %s",
+			to.url,
+			answer.Status,
+		)
 }

@@ -92,9 +92,14 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 	}
 	a.anonymous = newAnonymous(cfg.AnonymousAuth, nil)
 	if cfg.AuthenticationConfig != "" {
-		file, err := settings.Open("authentication configuration", cfg.AuthenticationConfig, func(text []byte, _ func(string) ([]byte, error)) (configured, error) {
-			return configure(cfg, text, audiences, now)
-		}, log)
+		file, err := settings.Open(
+			"authentication configuration",
+			cfg.AuthenticationConfig,
+			func(text []byte, _ func(string) ([]byte, error)) (configured, error) {
+				return configure(cfg, text, audiences, now)
+			},
+			log,
+		)
 		if err != nil {
 			return err
 		}
@@ -103,14 +108,22 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 	}
 	if cfg.AuthenticationTokenWebhookConfigFile != "" {
 		path := cfg.AuthenticationTokenWebhookConfigFile
-		file, err := settings.Open("configuration of the token webhook", path, func(text []byte, other func(string) ([]byte, error)) (*remote.Server, error) {
-			return remote.New(text, path, webhookTimeout, other)
-		}, log)
+		file, err := settings.Open(
+			"configuration of the token webhook",
+			path,
+			func(text []byte, other func(string) ([]byte, error)) (*remote.Server, error) {
+				return remote.New(text, path, webhookTimeout, other)
+			},
+			log,
+		)
 		if err != nil {
 			return err
 		}
 		a.Webhook = file
-		a.bearer.ways = append(a.bearer.ways, &webhook{server: file, audiences: audiences, ttl: cfg.AuthenticationTokenWebhookCacheTTL, now: now})
+		a.bearer.ways = append(
+			a.bearer.ways,
+			&webhook{server: file, audiences: audiences, ttl: cfg.AuthenticationTokenWebhookCacheTTL, now: now},
+		)
 	}
 	if len(a.bearer.ways) > 0 {
 		a.chain = append(a.chain, a.bearer)
@@ -170,13 +183,14 @@ func (a *Authn) AuthenticatePromptly(r *http.Request) (u api.User, ok, waits boo
 	return api.User{}, false, false
 }
 
-// While returns a context that ends when the certificate is revoked that a user was known by, or that a front proxy vouched for
-// him with: what a watch or a stream lasts for at most.
+// While returns a context that ends when the certificate is revoked that a user was known by, or that a front proxy
+// vouched for him with: what a watch or a stream lasts for at most.
 func (a *Authn) While(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return ctx, func() {}
 	}
-	// What a proxy says of the user says nothing about how the proxy was known. So its certificate counts on whatever it brings.
+	// What a proxy says of the user says nothing about how the proxy was known. So its certificate counts on whatever
+	// it brings.
 	if !byCertificate(user) && (a.proxies == nil || a.proxies.verify(r.TLS.PeerCertificates) != nil) {
 		return ctx, func() {}
 	}

@@ -51,7 +51,10 @@ func newWorld(t *testing.T) *world {
 	w.objects = apifake.New(
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "sa-1"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other", UID: "sa-2"}},
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "pod-1"}, Spec: corev1.PodSpec{ServiceAccountName: "web", NodeName: "n1"}},
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "pod-1"},
+			Spec:       corev1.PodSpec{ServiceAccountName: "web", NodeName: "n1"},
+		},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-1"}},
 	)
 	w.build()
@@ -61,7 +64,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) build() {
 	w.t.Helper()
 	var err error
-	if w.authn, err = New(w.cfg, w.objects, func() time.Time { return w.at }, slog.New(slog.DiscardHandler)); err != nil {
+	if w.authn, err = New(w.cfg, w.objects, func() time.Time { return w.at },
+		slog.New(slog.DiscardHandler)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -112,13 +116,15 @@ func request(leaf *x509.Certificate, headers ...string) *http.Request {
 func TestCertificatesTellUserAndGroupsS12(t *testing.T) {
 	w := newWorld(t)
 	u, ok, err := w.authn.Authenticate(request(w.leaf(w.ca, certs.Node("n1"))))
-	if err != nil || !ok || u.Name != "system:node:n1" || !slices.Equal(u.Groups, []string{"system:nodes", "system:authenticated"}) {
+	if err != nil || !ok || u.Name != "system:node:n1" ||
+		!slices.Equal(u.Groups, []string{"system:nodes", "system:authenticated"}) {
 		t.Errorf("%+v %v %v", u, ok, err)
 	}
 	if _, ok, err := w.authn.Authenticate(request(nil)); ok || err != nil {
 		t.Errorf("without credentials: %v %v", ok, err)
 	}
-	if _, ok, err := w.authn.Authenticate(request(w.leaf(w.newCA("stranger"), certs.Admin()))); ok || err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+	if _, ok, err := w.authn.Authenticate(request(w.leaf(w.newCA("stranger"), certs.Admin()))); ok || err == nil ||
+		!strings.Contains(err.Error(), "certificate signed by unknown authority") {
 		t.Errorf("a stranger's certificate: %v %v", ok, err)
 	}
 	if _, ok, err := w.authn.Authenticate(request(w.leaf(w.ca, certs.DaemonServer("x", nil)))); ok || err == nil {
@@ -161,10 +167,20 @@ func TestAFrontProxySpeaksForOthers(t *testing.T) {
 	w.cfg.RequestheaderClientCAFile = w.file(t.TempDir(), "front.crt", front.Cert)
 	w.cfg.RequestheaderAllowedNames = []string{"front-proxy-client"}
 	w.build()
-	headers := []string{"X-Remote-User", "ann", "X-Remote-Group", "a", "X-Remote-Group", "b", "X-Remote-Extra-Scopes", "s"}
+	headers := []string{
+		"X-Remote-User",
+		"ann",
+		"X-Remote-Group",
+		"a",
+		"X-Remote-Group",
+		"b",
+		"X-Remote-Extra-Scopes",
+		"s",
+	}
 	r := request(w.leaf(front, certs.FrontProxyClient()), headers...)
 	u, ok, err := w.authn.Authenticate(r)
-	if err != nil || !ok || u.Name != "ann" || !slices.Equal(u.Groups, []string{"a", "b", api.GroupAuthenticated}) || u.Extra["scopes"][0] != "s" {
+	if err != nil || !ok || u.Name != "ann" || !slices.Equal(u.Groups, []string{"a", "b", api.GroupAuthenticated}) ||
+		u.Extra["scopes"][0] != "s" {
 		t.Errorf("%+v %v %v", u, ok, err)
 	}
 	if r.Header.Get("X-Remote-User") != "" {
@@ -194,7 +210,12 @@ func (w *world) issue(change func(*authenticationv1.TokenRequest)) (string, erro
 
 func bindTo(kind, name, uid string) func(*authenticationv1.TokenRequest) {
 	return func(r *authenticationv1.TokenRequest) {
-		r.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID(uid)}
+		r.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
+			APIVersion: "v1",
+			Kind:       kind,
+			Name:       name,
+			UID:        types.UID(uid),
+		}
 	}
 }
 
@@ -212,10 +233,15 @@ func TestTokensAreOfAccountsAndWhatTheyAreBoundToS09(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatal(err)
 	}
-	if u.Name != "system:serviceaccount:shop:web" || u.UID != "sa-1" || !slices.Equal(u.Groups, []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}) {
+	if u.Name != "system:serviceaccount:shop:web" || u.UID != "sa-1" ||
+		!slices.Equal(
+			u.Groups,
+			[]string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"},
+		) {
 		t.Errorf("%+v", u)
 	}
-	for key, want := range map[string]string{extraPodName: "p", extraPodUID: "pod-1", extraNodeName: "n1", extraNodeUID: "node-1"} {
+	for key, want := range map[string]string{extraPodName: "p", extraPodUID: "pod-1", extraNodeName: "n1",
+		extraNodeUID: "node-1"} {
 		if got := u.Extra[key]; len(got) != 1 || got[0] != want {
 			t.Errorf("extra %s is %v", key, got)
 		}
@@ -271,7 +297,9 @@ func TestBadTokensAreRefused(t *testing.T) {
 			t.Errorf("%s: %v %v", name, ok, err)
 		}
 	}
-	if u, audiences, err := w.authn.Tokens().Verify(elsewhere, []string{"vault", "x"}); err != nil || !slices.Equal(audiences, []string{"vault"}) || u.UID != "sa-1" {
+	if u, audiences, err := w.authn.Tokens().Verify(elsewhere, []string{"vault", "x"}); err != nil ||
+		!slices.Equal(audiences, []string{"vault"}) ||
+		u.UID != "sa-1" {
 		t.Errorf("for whom it is meant: %v %v %v", u, audiences, err)
 	}
 	w.at = w.at.Add(2 * time.Hour)
@@ -285,16 +313,23 @@ func TestTokenRequestsAreChecked(t *testing.T) {
 	seconds := func(n int64) func(*authenticationv1.TokenRequest) {
 		return func(r *authenticationv1.TokenRequest) { r.Spec.ExpirationSeconds = &n }
 	}
-	w.objects.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q", UID: "q"}, Spec: corev1.PodSpec{ServiceAccountName: "other"}})
+	w.objects.Put(
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q", UID: "q"},
+			Spec:       corev1.PodSpec{ServiceAccountName: "other"},
+		},
+	)
 	for name, c := range map[string]struct {
 		change func(*authenticationv1.TokenRequest)
 		error  string
 	}{
-		"too short":       {seconds(60), "spec.expirationSeconds: Invalid value: 60: may not specify a duration less than 10 minutes"},
-		"too long":        {seconds(1 << 40), "may not specify a duration larger than 2^32 seconds"},
-		"no such pod":     {bindTo("Pod", "x", ""), `pods "x" not found`},
-		"another's pod":   {bindTo("Pod", "q", ""), `cannot bind token for serviceaccount "web" to pod running with different serviceaccount name.`},
-		"other uid":       {bindTo("Pod", "p", "pod-9"), "the UID in the bound object reference (pod-9) does not match the UID in record"},
+		"too short": {seconds(60), "spec.expirationSeconds: Invalid value: 60: may not specify a duration less " +
+			"than 10 minutes"},
+		"too long":      {seconds(1 << 40), "may not specify a duration larger than 2^32 seconds"},
+		"no such pod":   {bindTo("Pod", "x", ""), `pods "x" not found`},
+		"another's pod": {bindTo("Pod", "q", ""), `cannot bind token for serviceaccount "web" to pod running with different serviceaccount name.`},
+		"other uid": {bindTo("Pod", "p", "pod-9"), "the UID in the bound object reference (pod-9) does not " +
+			"match the UID in record"},
 		"to a service":    {bindTo("Service", "p", ""), "cannot bind token to object of type /v1, Kind=Service"},
 		"to a node":       {bindTo("Node", "n1", "node-1"), ""},
 		"ten minutes":     {seconds(600), ""},
@@ -318,7 +353,8 @@ func TestOthersCanVerifyTokens(t *testing.T) {
 		}
 		return out
 	}
-	if d := get("/.well-known/openid-configuration"); d["issuer"] != w.cfg.ServiceAccountIssuer || d["jwks_uri"] != w.cfg.ServiceAccountIssuer+"/openid/v1/jwks" {
+	if d := get("/.well-known/openid-configuration"); d["issuer"] != w.cfg.ServiceAccountIssuer ||
+		d["jwks_uri"] != w.cfg.ServiceAccountIssuer+"/openid/v1/jwks" {
 		t.Errorf("%v", d)
 	}
 	keys, _ := get("/openid/v1/jwks")["keys"].([]any)

@@ -45,8 +45,8 @@ func (b *bearer) Authenticate(r *http.Request) (api.User, bool, error) {
 	return user, true, nil
 }
 
-// AuthenticatePromptly knows only that there is no token: it may be a webhook that knows whose one is, and a token is taken away
-// from the request.
+// AuthenticatePromptly knows only that there is no token: it may be a webhook that knows whose one is, and a token is
+// taken away from the request.
 func (b *bearer) AuthenticatePromptly(r *http.Request) (api.User, bool, bool) {
 	return api.User{}, false, len(r.Header["Authorization"]) > 0 || len(r.Header["Upgrade"]) > 0
 }
@@ -85,7 +85,8 @@ func bearerToken(r *http.Request) (token string, websocket bool) {
 		encoded, ok := strings.CutPrefix(p, socketToken)
 		if !ok {
 			rest = append(rest, p)
-		} else if text, err := base64.RawURLEncoding.DecodeString(encoded); err == nil && utf8.Valid(text) && token == "" {
+		} else if text, err := base64.RawURLEncoding.DecodeString(encoded); err == nil && utf8.Valid(text) &&
+			token == "" {
 			token = string(text)
 		}
 	}

@@ -50,8 +50,10 @@ func (b *bootstrap) verify(_ context.Context, token string, wanted []string) (ap
 		return api.User{}, nil, errToken
 	}
 	s, ok := obj.(*corev1.Secret)
-	if !ok || s.DeletionTimestamp != nil || s.Type != "bootstrap.kubernetes.io/token" || string(s.Data["token-id"]) != id ||
-		subtle.ConstantTimeCompare(s.Data["token-secret"], []byte(secret)) != 1 || string(s.Data["usage-bootstrap-authentication"]) != "true" {
+	if !ok || s.DeletionTimestamp != nil || s.Type != "bootstrap.kubernetes.io/token" ||
+		string(s.Data["token-id"]) != id ||
+		subtle.ConstantTimeCompare(s.Data["token-secret"], []byte(secret)) != 1 ||
+		string(s.Data["usage-bootstrap-authentication"]) != "true" {
 		return api.User{}, nil, errToken
 	}
 	if text := string(s.Data["expiration"]); text != "" {
@@ -65,7 +67,13 @@ func (b *bootstrap) verify(_ context.Context, token string, wanted []string) (ap
 			continue
 		}
 		if !bootstrapGroups().MatchString(g) {
-			return api.User{}, nil, fmt.Errorf("%w: the bootstrap token %s names the group %q, which does not begin with %q", errToken, id, g, bootstrapGroup+":")
+			return api.User{}, nil, fmt.Errorf(
+				"%w: the bootstrap token %s names the group %q, which does not begin with %q",
+				errToken,
+				id,
+				g,
+				bootstrapGroup+":",
+			)
 		}
 		groups = append(groups, g)
 	}

@@ -74,7 +74,8 @@ func (p *pool) load() error {
 	if !roots.AppendCertsFromPEM(text) {
 		return fmt.Errorf("read the client CA %s: no certificate in it", p.file)
 	}
-	p.roots, p.modified, p.verified, p.users = roots, info.ModTime(), map[digest]time.Time{}, map[*x509.Certificate]standing{}
+	p.roots, p.modified, p.verified, p.users = roots, info.ModTime(), map[digest]time.Time{},
+		map[*x509.Certificate]standing{}
 	return nil
 }
 
@@ -121,7 +122,13 @@ func (p *pool) identify(chain []*x509.Certificate) (proof, error) {
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return proof{}, fmt.Errorf("verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w", leaf.SerialNumber, leaf.SubjectKeyId, leaf.AuthorityKeyId, err)
+		return proof{}, fmt.Errorf(
+			"verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w",
+			leaf.SerialNumber,
+			leaf.SubjectKeyId,
+			leaf.AuthorityKeyId,
+			err,
+		)
 	}
 	until = leaf.NotAfter
 	for _, c := range chains[0] {
@@ -201,7 +208,8 @@ func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 	return user, true, nil
 }
 
-// AuthenticatePromptly is Authenticate: a certificate is judged by what is on this machine. Why one is not good, that says.
+// AuthenticatePromptly is Authenticate: a certificate is judged by what is on this machine. Why one is not good, that
+// says.
 func (c *clientCert) AuthenticatePromptly(r *http.Request) (api.User, bool, bool) {
 	user, ok, err := c.Authenticate(r)
 	return user, ok, err != nil

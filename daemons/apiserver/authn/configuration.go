@@ -56,7 +56,12 @@ func (i issuers) verify(ctx context.Context, token string, wanted []string) (api
 }
 
 // externals are the issuers that a configuration names.
-func externals(c *apiserver.AuthenticationConfiguration, own string, audiences []string, now func() time.Time) (ways []tokenWay, err error) {
+func externals(
+	c *apiserver.AuthenticationConfiguration,
+	own string,
+	audiences []string,
+	now func() time.Time,
+) (ways []tokenWay, err error) {
 	if len(c.JWT) == 0 {
 		return nil, nil
 	}

@@ -44,7 +44,9 @@ func newProvider(t *testing.T) *provider {
 			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": p.server.URL, "jwks_uri": p.server.URL + "/keys"})
 		case "/keys":
 			p.asked.Add(1)
-			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: p.id, Algorithm: "ES256", Use: "sig"}}})
+			_ = json.NewEncoder(w).
+				Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: p.id, Algorithm: "ES256",
+					Use: "sig"}}})
 		default:
 			http.NotFound(w, r)
 		}
@@ -63,7 +65,10 @@ func (p *provider) rotate(id string) {
 
 func (p *provider) token(claims map[string]any) string {
 	p.t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: p.id}}, nil)
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: p.id}},
+		nil,
+	)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -118,7 +123,17 @@ jwt:
 `)
 	now := w.at.Unix()
 	claims := func(change map[string]any) map[string]any {
-		c := map[string]any{"iss": p.server.URL, "aud": "cluster", "sub": "ann", "exp": now + 3600, "iat": now, "hd": "example.com", "roles": "devs,ops", "tenant": []string{"t1", "t2"}, "jti": "x"}
+		c := map[string]any{
+			"iss":    p.server.URL,
+			"aud":    "cluster",
+			"sub":    "ann",
+			"exp":    now + 3600,
+			"iat":    now,
+			"hd":     "example.com",
+			"roles":  "devs,ops",
+			"tenant": []string{"t1", "t2"},
+			"jti":    "x",
+		}
 		for k, v := range change {
 			if c[k] = v; v == nil {
 				delete(c, k)
@@ -127,8 +142,10 @@ jwt:
 		return c
 	}
 	user, ok, err := w.authn.Authenticate(bearing(p.token(claims(nil))))
-	if err != nil || !ok || user.Name != "corp:ann" || user.UID != "ann" || strings.Join(user.Groups, " ") != "devs ops system:authenticated" ||
-		strings.Join(user.Extra["example.com/tenant"], " ") != "t1 t2" || user.Extra[credentialID][0] != "JTI=x" {
+	if err != nil || !ok || user.Name != "corp:ann" || user.UID != "ann" ||
+		strings.Join(user.Groups, " ") != "devs ops system:authenticated" ||
+		strings.Join(user.Extra["example.com/tenant"], " ") != "t1 t2" ||
+		user.Extra[credentialID][0] != "JTI=x" {
 		t.Fatalf("%+v %v %v", user, ok, err)
 	}
 	for name, c := range map[string]struct {
@@ -147,7 +164,8 @@ jwt:
 		"its group":         {map[string]any{"roles": "system:masters"}, "nor its groups"},
 		"another issuer":    {map[string]any{"iss": "https://else.example"}, "invalid bearer token"},
 	} {
-		if _, ok, err := w.authn.Authenticate(bearing(p.token(claims(c.change)))); ok || err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, ok, err := w.authn.Authenticate(bearing(p.token(claims(c.change)))); ok || err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v %v, want %q", name, ok, err, c.want)
 		}
 	}
@@ -188,13 +206,20 @@ jwt:
     username: {claim: email, prefix: "oidc:"}
     groups: {claim: groups, prefix: "oidc:"}
 `)
-	claims := map[string]any{"iss": p.server.URL, "aud": "cluster", "exp": w.at.Unix() + 60, "email": "ann@example.com", "groups": "devs"}
+	claims := map[string]any{
+		"iss":    p.server.URL,
+		"aud":    "cluster",
+		"exp":    w.at.Unix() + 60,
+		"email":  "ann@example.com",
+		"groups": "devs",
+	}
 	user, ok, err := w.authn.Authenticate(bearing(p.token(claims)))
 	if !ok || user.Name != "oidc:ann@example.com" || user.Groups[0] != "oidc:devs" {
 		t.Errorf("%+v %v", user, err)
 	}
 	claims["email_verified"] = false
-	if _, ok, err := w.authn.Authenticate(bearing(p.token(claims))); ok || !strings.Contains(err.Error(), "email not verified") {
+	if _, ok, err := w.authn.Authenticate(bearing(p.token(claims))); ok ||
+		!strings.Contains(err.Error(), "email not verified") {
 		t.Errorf("an address that is not confirmed: %v", err)
 	}
 }
@@ -204,10 +229,14 @@ func TestAnAuthenticationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 	for text, want := range map[string]string{
 		"apiVersion: v1\nkind: Secret\n": "no kind",
-		head + "jwt: [{issuer: {url: 'http://a', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ''}}}]":                                     "URL scheme must be https",
-		head + "jwt: [{issuer: {url: 'https://a', audiences: []}, claimMappings: {username: {claim: sub, prefix: ''}}}]":                                     "at least one issuer.audiences is required",
-		head + "jwt: [{issuer: {url: 'https://a', audiences: [a]}, claimMappings: {username: {expression: 'claims.'}}}]":                                     "compilation failed",
-		head + "jwt: [{issuer: {url: 'https://kubernetes.default.svc.cluster.local', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ''}}}]": "must not overlap with disallowed issuers",
+		head + "jwt: [{issuer: {url: 'http://a', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: " +
+			"''}}}]": "URL scheme must be https",
+		head + "jwt: [{issuer: {url: 'https://a', audiences: []}, claimMappings: {username: {claim: sub, prefix: " +
+			"''}}}]": "at least one issuer.audiences is required",
+		head + "jwt: [{issuer: {url: 'https://a', audiences: [a]}, claimMappings: {username: {expression: " +
+			"'claims.'}}}]": "compilation failed",
+		head + "jwt: [{issuer: {url: 'https://kubernetes.default.svc.cluster.local', audiences: [a]}, claimMappings: " +
+			"{username: {claim: sub, prefix: ''}}}]": "must not overlap with disallowed issuers",
 		head + "jwts: []": "unknown field",
 	} {
 		w.cfg.AuthenticationConfig = w.file(t.TempDir(), "a.yaml", []byte(text))
@@ -240,10 +269,18 @@ func TestAnonymousMayWhatTheConfigurationSays(t *testing.T) {
 func TestMachinesJoinWithBootstrapTokens(t *testing.T) {
 	w := newWorld(t)
 	token := func(change map[string]string) *corev1.Secret {
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"}, Type: "bootstrap.kubernetes.io/token", Data: map[string][]byte{
-			"token-id": []byte("abcdef"), "token-secret": []byte("0123456789abcdef"), "usage-bootstrap-authentication": []byte("true"),
-			"auth-extra-groups": []byte("system:bootstrappers:kubeadm:default-node-token"), "expiration": []byte(w.at.Add(time.Hour).Format(time.RFC3339)),
-		}}
+		s := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"},
+			Type:       "bootstrap.kubernetes.io/token",
+			Data: map[string][]byte{
+				"token-id": []byte(
+					"abcdef",
+				), "token-secret": []byte("0123456789abcdef"), "usage-bootstrap-authentication": []byte("true"),
+				"auth-extra-groups": []byte(
+					"system:bootstrappers:kubeadm:default-node-token",
+				), "expiration": []byte(w.at.Add(time.Hour).Format(time.RFC3339)),
+			},
+		}
 		for k, v := range change {
 			s.Data[k] = []byte(v)
 		}
@@ -254,22 +291,27 @@ func TestMachinesJoinWithBootstrapTokens(t *testing.T) {
 		change map[string]string
 		good   bool
 	}{
-		"good":               {"abcdef.0123456789abcdef", nil, true},
-		"for ever":           {"abcdef.0123456789abcdef", map[string]string{"expiration": ""}, true},
-		"another secret":     {"abcdef.0123456789abcdee", nil, false},
-		"another id":         {"abcdee.0123456789abcdef", nil, false},
-		"not for that":       {"abcdef.0123456789abcdef", map[string]string{"usage-bootstrap-authentication": "false"}, false},
-		"expired":            {"abcdef.0123456789abcdef", map[string]string{"expiration": "2020-01-01T00:00:00Z"}, false},
+		"good":           {"abcdef.0123456789abcdef", nil, true},
+		"for ever":       {"abcdef.0123456789abcdef", map[string]string{"expiration": ""}, true},
+		"another secret": {"abcdef.0123456789abcdee", nil, false},
+		"another id":     {"abcdee.0123456789abcdef", nil, false},
+		"not for that": {"abcdef.0123456789abcdef", map[string]string{"usage-bootstrap-authentication": "false"},
+			false},
+		"expired": {"abcdef.0123456789abcdef", map[string]string{"expiration": "2020-01-01T00:00:00Z"},
+			false},
 		"an end of nonsense": {"abcdef.0123456789abcdef", map[string]string{"expiration": "soon"}, false},
-		"a group too much":   {"abcdef.0123456789abcdef", map[string]string{"auth-extra-groups": "system:masters"}, false},
-		"no token at all":    {"abcdef", nil, false},
+		"a group too much": {"abcdef.0123456789abcdef", map[string]string{"auth-extra-groups": "system:masters"},
+			false},
+		"no token at all": {"abcdef", nil, false},
 	} {
 		w.objects = apifake.New(token(c.change))
 		w.build()
 		user, ok, err := w.authn.Authenticate(bearing(c.token))
 		if ok != c.good || (err == nil) != c.good {
 			t.Errorf("%s: %v %v", name, ok, err)
-		} else if ok && (user.Name != "system:bootstrap:abcdef" || strings.Join(user.Groups, " ") != "system:bootstrappers system:bootstrappers:kubeadm:default-node-token system:authenticated") {
+		} else if ok && (user.Name != "system:bootstrap:abcdef" ||
+			strings.Join(user.Groups, " ") != "system:bootstrappers system:bootstrappers:kubeadm:default-node-token "+
+				"system:authenticated") {
 			t.Errorf("%s: %+v", name, user)
 		}
 	}
@@ -290,26 +332,48 @@ func TestAWebhookIsAskedOnceForEachTokenAndAudience(t *testing.T) {
 		}
 		review.Status.Error = "never heard of it"
 		if review.Spec.Token == "good" {
-			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: review.Spec.Audiences, User: authenticationv1.UserInfo{Username: "ann", Groups: []string{"devs"}, Extra: map[string]authenticationv1.ExtraValue{"K": {"v"}}}}
+			review.Status = authenticationv1.TokenReviewStatus{
+				Authenticated: true,
+				Audiences:     review.Spec.Audiences,
+				User: authenticationv1.UserInfo{
+					Username: "ann",
+					Groups:   []string{"devs"},
+					Extra:    map[string]authenticationv1.ExtraValue{"K": {"v"}},
+				},
+			}
 		}
 		_ = json.NewEncoder(rw).Encode(review)
 	}))
 	defer server.Close()
 	w := newWorld(t)
-	w.cfg.AuthenticationTokenWebhookConfigFile = w.file(t.TempDir(), "hook.conf", []byte(fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL)))
+	w.cfg.AuthenticationTokenWebhookConfigFile = w.file(
+		t.TempDir(),
+		"hook.conf",
+		[]byte(
+			fmt.Sprintf(
+				"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
+					"context: {cluster: a}}]\ncurrent-context: a\n",
+				server.URL,
+			),
+		),
+	)
 	w.build()
 	for range 3 {
-		if user, ok, err := w.authn.Authenticate(bearing("good")); !ok || user.Name != "ann" || user.Extra["k"][0] != "v" {
+		if user, ok, err := w.authn.Authenticate(bearing("good")); !ok || user.Name != "ann" ||
+			user.Extra["k"][0] != "v" {
 			t.Fatalf("%+v %v", user, err)
 		}
-		if _, ok, err := w.authn.Authenticate(bearing("bad")); ok || err == nil || !strings.Contains(err.Error(), "never heard of it") {
+		if _, ok, err := w.authn.Authenticate(bearing("bad")); ok || err == nil ||
+			!strings.Contains(err.Error(), "never heard of it") {
 			t.Fatal(err)
 		}
 	}
 	if asked.Load() != 2 {
 		t.Errorf("it was asked %d times, want twice", asked.Load())
 	}
-	if _, audiences, err := w.authn.Verify(context.Background(), "good", []string{"vault"}); err != nil || audiences[0] != "vault" || asked.Load() != 3 {
+	if _, audiences, err := w.authn.Verify(context.Background(), "good", []string{"vault"}); err != nil ||
+		audiences[0] != "vault" ||
+		asked.Load() != 3 {
 		t.Errorf("%v %v, asked %d times", audiences, err, asked.Load())
 	}
 	w.at = w.at.Add(w.cfg.AuthenticationTokenWebhookCacheTTL)
@@ -326,7 +390,10 @@ func TestAWebhookIsAskedOnceForEachTokenAndAudience(t *testing.T) {
 func TestABrowserSendsItsTokenAsAProtocol(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/exec", nil)
 	r.Header.Set("Upgrade", "websocket")
-	r.Header.Set("Sec-WebSocket-Protocol", "v5.channel.k8s.io, "+socketToken+base64.RawURLEncoding.EncodeToString([]byte("token")))
+	r.Header.Set(
+		"Sec-WebSocket-Protocol",
+		"v5.channel.k8s.io, "+socketToken+base64.RawURLEncoding.EncodeToString([]byte("token")),
+	)
 	if token, _ := bearerToken(r); token != "token" || r.Header.Get("Sec-WebSocket-Protocol") != "v5.channel.k8s.io" {
 		t.Errorf("%q, and left is %q", token, r.Header.Get("Sec-WebSocket-Protocol"))
 	}

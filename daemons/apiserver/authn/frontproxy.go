@@ -58,7 +58,8 @@ func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
 	}
 	// What was said for the proxy's sake must not be taken for something else further in.
 	for header := range r.Header {
-		if header == headerUser || header == headerUID || header == headerGroup || strings.HasPrefix(header, headerExtraPrefix) {
+		if header == headerUser || header == headerUID || header == headerGroup ||
+			strings.HasPrefix(header, headerExtraPrefix) {
 			r.Header.Del(header)
 		}
 	}

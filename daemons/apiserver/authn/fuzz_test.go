@@ -51,7 +51,10 @@ func FuzzToken(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}}, nil)
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}},
+		nil,
+	)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -68,7 +71,12 @@ func FuzzToken(f *testing.F) {
 		return path
 	}
 	cfg := config.DefaultAPIServer()
-	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{file("sa.pub", public)}, file("sa.key", private)
+	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{
+		file("sa.pub", public),
+	}, file(
+		"sa.key",
+		private,
+	)
 	cfg.AuthenticationConfig = file("authentication.yaml", []byte(fuzzAuthentication))
 	now := time.Now()
 	a, err := New(cfg, apifake.New(), func() time.Time { return now }, slog.New(slog.DiscardHandler))
@@ -93,7 +101,8 @@ func FuzzToken(f *testing.F) {
 			r := httptest.NewRequest(http.MethodGet, "/api", nil)
 			r.Header["Authorization"] = []string{header}
 			user, ok, err := a.Authenticate(r)
-			if !ok && err == nil && r.Header.Get("Authorization") == "Bearer x" || ok && (user.Name == "" || user.InGroup(api.GroupMasters)) {
+			if !ok && err == nil && r.Header.Get("Authorization") == "Bearer x" ||
+				ok && (user.Name == "" || user.InGroup(api.GroupMasters)) {
 				t.Errorf("%q is %+v, %v", header, user, err)
 			}
 			if err != nil && !errors.Is(err, errToken) {

@@ -36,15 +36,19 @@ const (
 	refetchAfter = 10 * time.Second
 	// keysLast is after how long they are fetched anyway, since an issuer may have withdrawn some.
 	keysLast = time.Hour
-	// keysRetried is how long they go on being believed after that was tried in vain, and refreshTimeout is how long the
-	// one who tries waits.
+	// keysRetried is how long they go on being believed after that was tried in vain, and refreshTimeout is how long
+	// the one who tries waits.
 	keysRetried    = time.Minute
 	refreshTimeout = 2 * time.Second
 	largestAnswer  = 1 << 20
 )
 
 func newIssuer(url, discovery, ca string, now func() time.Time) (*issuer, error) {
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, IdleConnTimeout: time.Minute}
+	transport := &http.Transport{
+		Proxy:           http.ProxyFromEnvironment,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
+		IdleConnTimeout: time.Minute,
+	}
 	if ca != "" {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(ca)) {
@@ -54,11 +58,16 @@ func newIssuer(url, discovery, ca string, now func() time.Time) (*issuer, error)
 	if discovery == "" {
 		discovery = strings.TrimSuffix(url, "/") + "/.well-known/openid-configuration"
 	}
-	return &issuer{url: url, discovery: discovery, client: &http.Client{Transport: transport, Timeout: issuerTimeout}, now: now}, nil
+	return &issuer{
+		url:       url,
+		discovery: discovery,
+		client:    &http.Client{Transport: transport, Timeout: issuerTimeout},
+		now:       now,
+	}, nil
 }
 
-// key returns the keys that a token with the key id may be signed with. Who comes with a key that is known never waits for
-// an issuer that does not answer, but for the one who looks whether the key still is.
+// key returns the keys that a token with the key id may be signed with. Who comes with a key that is known never waits
+// for an issuer that does not answer, but for the one who looks whether the key still is.
 func (i *issuer) key(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	for {
 		i.mu.Lock()

@@ -26,13 +26,22 @@ type external struct {
 	now       func() time.Time
 }
 
-func newExternal(compiler authenticationcel.Compiler, cfg apiserver.JWTAuthenticator, own string, audiences []string, now func() time.Time) (*external, error) {
+func newExternal(
+	compiler authenticationcel.Compiler,
+	cfg apiserver.JWTAuthenticator,
+	own string,
+	audiences []string,
+	now func() time.Time,
+) (*external, error) {
 	compiled, errs := validation.CompileAndValidateJWTAuthenticator(compiler, cfg, []string{own})
 	if err := errs.ToAggregate(); err != nil {
 		return nil, fmt.Errorf("issuer %s: %w", cfg.Issuer.URL, err)
 	}
 	if cfg.Issuer.EgressSelectorType != "" {
-		return nil, fmt.Errorf("issuer %s: there are no egress selectors here: leave egressSelectorType out", cfg.Issuer.URL)
+		return nil, fmt.Errorf(
+			"issuer %s: there are no egress selectors here: leave egressSelectorType out",
+			cfg.Issuer.URL,
+		)
 	}
 	i, err := newIssuer(cfg.Issuer.URL, cfg.Issuer.DiscoveryURL, cfg.Issuer.CertificateAuthority, now)
 	if err != nil {
@@ -67,11 +76,17 @@ func (e *external) verify(ctx context.Context, token string, wanted []string) (a
 		return api.User{}, nil, fmt.Errorf("%w: read its claims: %w", errToken, err)
 	}
 	now := e.now()
-	if says.Expiry == nil || !now.Before(says.Expiry.Time()) || says.NotBefore != nil && now.Add(jwt.DefaultLeeway).Before(says.NotBefore.Time()) {
+	if says.Expiry == nil || !now.Before(says.Expiry.Time()) ||
+		says.NotBefore != nil && now.Add(jwt.DefaultLeeway).Before(says.NotBefore.Time()) {
 		return api.User{}, nil, fmt.Errorf("%w: %w", errToken, errExpired)
 	}
 	if !slices.ContainsFunc(e.cfg.Issuer.Audiences, says.Audience.Contains) {
-		return api.User{}, nil, fmt.Errorf("%w: expected audience in %q got %q", errToken, e.cfg.Issuer.Audiences, []string(says.Audience))
+		return api.User{}, nil, fmt.Errorf(
+			"%w: expected audience in %q got %q",
+			errToken,
+			e.cfg.Issuer.Audiences,
+			[]string(says.Audience),
+		)
 	}
 	claims := map[string]any{}
 	if err := json.Unmarshal(raw, &claims); err != nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// keyFiles are the keys of service-account tokens in files that are read again when they change: keys are rotated without a
-// restart, and what a key that is taken away has signed is not believed any more. Files that make no sense leave the last good ones
-// in force.
+// keyFiles are the keys of service-account tokens in files that are read again when they change: keys are rotated
+// without a restart, and what a key that is taken away has signed is not believed any more. Files that make no sense
+// leave the last good ones in force.
 type keyFiles struct {
 	public  []string
 	signing string

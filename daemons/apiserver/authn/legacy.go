@@ -16,14 +16,16 @@ const invalidSince = "kubernetes.io/legacy-token-invalid-since"
 // lies says whose token it is, if it lies in its Secret still: to take it out there is how it is revoked.
 func (t *Tokens) lies(token string, c *claims, wanted []string) (api.User, []string, error) {
 	l := c.LegacyClaims
-	if l.Namespace == "" || l.Secret == "" || l.AccountName == "" || l.AccountUID == "" || c.Subject != accountName(l.Namespace, l.AccountName) {
+	if l.Namespace == "" || l.Secret == "" || l.AccountName == "" || l.AccountUID == "" ||
+		c.Subject != accountName(l.Namespace, l.AccountName) {
 		return api.User{}, nil, errToken
 	}
 	audiences, err := audiencesOf(t.audiences, wanted, t.audiences)
 	if err != nil {
 		return api.User{}, nil, err
 	}
-	if err := t.exists("serviceaccounts", "service account", l.Namespace, &ref{Name: l.AccountName, UID: l.AccountUID}); err != nil {
+	if err := t.exists("serviceaccounts", "service account", l.Namespace,
+		&ref{Name: l.AccountName, UID: l.AccountUID}); err != nil {
 		return api.User{}, nil, err
 	}
 	obj, ok := t.objects.Get(schema.GroupResource{Resource: "secrets"}, l.Namespace, l.Secret)
@@ -36,8 +38,16 @@ func (t *Tokens) lies(token string, c *claims, wanted []string) (api.User, []str
 	case secret.Labels[invalidSince] != "":
 		t.uses.invalid.Inc()
 		t.uses.note(secret, t.now())
-		return api.User{}, nil, fmt.Errorf("%w: the token in secret %s/%s for service account %s/%s has been marked invalid: remove the label %s to let it be used again",
-			errToken, l.Namespace, l.Secret, l.Namespace, l.AccountName, invalidSince)
+		return api.User{}, nil, fmt.Errorf(
+			"%w: the token in secret %s/%s for service account %s/%s has been marked invalid: remove the label %s to "+
+				"let it be used again",
+			errToken,
+			l.Namespace,
+			l.Secret,
+			l.Namespace,
+			l.AccountName,
+			invalidSince,
+		)
 	}
 	if obj, ok := t.objects.Get(schema.GroupResource{Resource: "serviceaccounts"}, l.Namespace, l.AccountName); ok {
 		if account, is := obj.(*corev1.ServiceAccount); is {

@@ -151,7 +151,8 @@ func (m *mapping) rules(ctx context.Context, claims map[string]any, mapper trait
 		}
 	}
 	if m.cel.UserValidationRules != nil {
-		user, ok := types.DefaultTypeAdapter.NativeToValue(map[string]any{"username": u.Name, "uid": u.UID, "groups": u.Groups, "extra": u.Extra}).(traits.Mapper)
+		user, ok := types.DefaultTypeAdapter.NativeToValue(map[string]any{"username": u.Name, "uid": u.UID,
+			"groups": u.Groups, "extra": u.Extra}).(traits.Mapper)
 		if !ok {
 			return errors.New("the user cannot be looked at by expressions")
 		}

@@ -15,7 +15,8 @@ func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
 	p, w := newProvider(t), newWorld(t)
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 	issuer := func(prefix string) string {
-		return head + "jwt:\n- issuer:\n    url: " + p.server.URL + "\n    audiences: [cluster]\n    certificateAuthority: |\n" + p.ca() +
+		return head + "jwt:\n- issuer:\n    url: " + p.server.URL + "\n    audiences: [cluster]\n    " +
+			"certificateAuthority: |\n" + p.ca() +
 			"\n  claimMappings:\n    username: {claim: sub, prefix: '" + prefix + "'}\n"
 	}
 	w.configure(head)
@@ -25,13 +26,15 @@ func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
 		{"named", issuer("a:"), "a:ann", ""},
 		{"with another prefix", issuer("b:"), "b:ann", ""},
 		{"nonsense", head + "jwt: 1", "b:ann", "cannot unmarshal"},
-		{"an expression of nonsense", strings.Replace(issuer(""), "{claim: sub, prefix: ''}", "{expression: 'claims.'}", 1), "b:ann", "compilation failed"},
+		{"an expression of nonsense", strings.Replace(issuer(""), "{claim: sub, prefix: "+
+			"''}", "{expression: 'claims.'}", 1), "b:ann", "compilation failed"},
 		{"gone", head + "anonymous: {enabled: false}", "", ""},
 	} {
 		if err := os.WriteFile(w.cfg.AuthenticationConfig, []byte(step.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.authn.File.Reload(); (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+		if err := w.authn.File.Reload(); (err == nil) != (step.err == "") ||
+			err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("%s: %v, want %q", step.name, err, step.err)
 		}
 		user, ok, _ := w.authn.Authenticate(bearing(token))
@@ -44,8 +47,9 @@ func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
 	}
 }
 
-// S12: keys of service-account tokens are rotated while the server runs: a new one signs, the former one is believed for as long as
-// its file says so, and what it signed is nobody's after that, also where it was found good before. Nonsense changes nothing.
+// S12: keys of service-account tokens are rotated while the server runs: a new one signs, the former one is believed
+// for as long as its file says so, and what it signed is nobody's after that, also where it was found good before.
+// Nonsense changes nothing.
 func TestServiceAccountKeysAreReadAgain(t *testing.T) {
 	w := newWorld(t)
 	next, nextPublic, err := certs.NewKey()

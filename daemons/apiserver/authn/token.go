@@ -78,7 +78,15 @@ func newTokens(keys *keyFiles, issuer string, audiences []string, objects api.Ob
 	if len(audiences) == 0 {
 		audiences = []string{issuer}
 	}
-	return &Tokens{keys: keys, issuer: issuer, audiences: audiences, objects: objects, now: now, uses: newUses(), remembered: map[[sha256.Size]byte]*claims{}}
+	return &Tokens{
+		keys:       keys,
+		issuer:     issuer,
+		audiences:  audiences,
+		objects:    objects,
+		now:        now,
+		uses:       newUses(),
+		remembered: map[[sha256.Size]byte]*claims{},
+	}
 }
 
 // Verify returns whose token it is and for which of the wanted audiences; none

@@ -88,11 +88,20 @@ func (u *uses) counted(account *corev1.ServiceAccount, secret string) {
 
 // Count registers how often tokens that lie in Secrets are used.
 func (t *Tokens) Count(to prometheus.Registerer) error {
-	return errors.Join(to.Register(t.uses.all), to.Register(t.uses.auto), to.Register(t.uses.manual), to.Register(t.uses.invalid))
+	return errors.Join(
+		to.Register(t.uses.all),
+		to.Register(t.uses.auto),
+		to.Register(t.uses.manual),
+		to.Register(t.uses.invalid),
+	)
 }
 
 // KeepUses has label write on Secrets the day on which their tokens were used, until ctx ends.
-func (t *Tokens) KeepUses(ctx context.Context, label func(ctx context.Context, namespace, name, key, day string) error, log *slog.Logger) error {
+func (t *Tokens) KeepUses(
+	ctx context.Context,
+	label func(ctx context.Context, namespace, name, key, day string) error,
+	log *slog.Logger,
+) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -26,7 +26,10 @@ func TestUsesOfTokensInSecretsAreNotedS12(t *testing.T) {
 		t.Fatal(err)
 	}
 	claims := accountkey.LegacyClaims{Namespace: "shop", Secret: "s", AccountName: "web", AccountUID: "sa-1"}
-	token, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: accountkey.LegacyIssuer, Subject: "system:serviceaccount:shop:web"}).Claims(claims).Serialize()
+	token, err := jwt.Signed(signer).
+		Claims(jwt.Claims{Issuer: accountkey.LegacyIssuer, Subject: "system:serviceaccount:shop:web"}).
+		Claims(claims).
+		Serialize()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +38,12 @@ func TestUsesOfTokensInSecretsAreNotedS12(t *testing.T) {
 		t.Fatal(err)
 	}
 	use := func(labels map[string]string) {
-		w.objects.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s", Labels: labels}, Data: map[string][]byte{"token": []byte(token)}})
+		w.objects.Put(
+			&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s", Labels: labels},
+				Data:       map[string][]byte{"token": []byte(token)},
+			},
+		)
 		_, _, err := w.authn.Verify(t.Context(), token, nil)
 		if (err == nil) != (labels[invalidSince] == "") {
 			t.Errorf("%v: %v", labels, err)
@@ -63,7 +71,12 @@ func TestUsesOfTokensInSecretsAreNotedS12(t *testing.T) {
 	w.at = w.at.Add(2 * time.Hour)
 	use(map[string]string{lastUsed: "2026-03-04", invalidSince: "2026-03-03"})
 	must("2026-03-05")
-	w.objects.Put(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "sa-1"}, Secrets: []corev1.ObjectReference{{Name: "s"}}})
+	w.objects.Put(
+		&corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "sa-1"},
+			Secrets:    []corev1.ObjectReference{{Name: "s"}},
+		},
+	)
 	use(map[string]string{lastUsed: "2026-03-05"})
 	cancel()
 	if err := <-done; err != nil {
@@ -79,7 +92,10 @@ func TestUsesOfTokensInSecretsAreNotedS12(t *testing.T) {
 		{"legacy_manual_token_uses_total", "Uses of those whose Secret it does not list.", "4"},
 		{"legacy_tokens_total", "Uses of service accounts' tokens that lie in Secrets.", "5"},
 	} {
-		want.WriteString("# HELP serviceaccount_" + c.name + " " + c.help + "\n# TYPE serviceaccount_" + c.name + " counter\nserviceaccount_" + c.name + " " + c.n + "\n")
+		want.WriteString(
+			"# HELP serviceaccount_" + c.name + " " + c.help + "\n# TYPE serviceaccount_" + c.name +
+				" counter\nserviceaccount_" + c.name + " " + c.n + "\n",
+		)
 	}
 	if err := testutil.GatherAndCompare(counts, strings.NewReader(want.String())); err != nil {
 		t.Error(err)

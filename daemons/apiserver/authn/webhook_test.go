@@ -19,11 +19,18 @@ func TestAnotherWebhookIsAskedWhenItsKubeconfigIsThere(t *testing.T) {
 			if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 				t.Error(err)
 			}
-			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: name}}
+			review.Status = authenticationv1.TokenReviewStatus{
+				Authenticated: true,
+				User:          authenticationv1.UserInfo{Username: name},
+			}
 			_ = json.NewEncoder(rw).Encode(review)
 		}))
 		t.Cleanup(server.Close)
-		return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL)
+		return fmt.Sprintf(
+			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
+				"context: {cluster: a}}]\ncurrent-context: a\n",
+			server.URL,
+		)
 	}
 	w := newWorld(t)
 	w.cfg.AuthenticationTokenWebhookConfigFile = w.file(t.TempDir(), "hook.conf", []byte(knows("ann")))

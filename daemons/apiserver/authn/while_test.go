@@ -11,8 +11,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S12: what a user does with a certificate that is revoked is over; a token shown beside such a certificate is as good as
-// before, since it is what the user was known by.
+// S12: what a user does with a certificate that is revoked is over; a token shown beside such a certificate is as good
+// as before, since it is what the user was known by.
 func TestWhatLastsIsBoundToWhatTheUserWasKnownBy(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.ClientCRLFile = filepath.Join(filepath.Dir(w.cfg.ClientCAFile), "ca.crl")
@@ -56,8 +56,8 @@ func TestWhatLastsIsBoundToWhatTheUserWasKnownBy(t *testing.T) {
 	}
 }
 
-// S12: what came by way of a front proxy ends with the proxy's certificate, whoever the proxy says the user is and whatever it
-// says the user was known by.
+// S12: what came by way of a front proxy ends with the proxy's certificate, whoever the proxy says the user is and
+// whatever it says the user was known by.
 func TestWhatAFrontProxyBringsEndsWithItsCertificate(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.ClientCRLFile = filepath.Join(filepath.Dir(w.cfg.ClientCAFile), "ca.crl")

@@ -1,7 +1,6 @@
-// Package authz decides whether a user may do what a request asks: by roles and
-// bindings (RBAC), for kubelets by what their own pods refer to, for the group
-// system:masters by membership alone, and by webhooks where a configuration names some. It holds the roles that every cluster begins
-// with, too. Who the user is, package authn has found out.
+// Package authz decides whether a user may do what a request asks: by roles and bindings (RBAC), for kubelets by what
+// their own pods refer to, for the group system:masters by membership alone, and by webhooks where a configuration
+// names some. It holds the roles that every cluster begins with, too. Who the user is, package authn has found out.
 package authz
 
 import (
@@ -40,7 +39,11 @@ func mode(name string, objects api.Objects) (api.Authorizer, error) {
 	case "AlwaysDeny":
 		return always(api.Deny), nil
 	}
-	return nil, fmt.Errorf("authorization mode %q is not one of Node, RBAC, AlwaysAllow, AlwaysDeny; webhooks are named by --authorization-config", name)
+	return nil, fmt.Errorf(
+		"authorization mode %q is not one of Node, RBAC, AlwaysAllow, AlwaysDeny; webhooks are named by "+
+			"--authorization-config",
+		name,
+	)
 }
 
 // Chain asks each authorizer in turn until one has an opinion.

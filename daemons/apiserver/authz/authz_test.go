@@ -28,7 +28,11 @@ func ask(text string) api.Request {
 	r.Resource = true
 	group, rest, _ := strings.Cut(parts[1], ":")
 	resource, sub, _ := strings.Cut(rest, "/")
-	r.GroupVersionResource, r.Subresource = schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, sub
+	r.GroupVersionResource, r.Subresource = schema.GroupVersionResource{
+		Group:    group,
+		Version:  "v1",
+		Resource: resource,
+	}, sub
 	for _, p := range parts[2:] {
 		if fields, ok := strings.CutPrefix(p, "?"); ok {
 			r.FieldSelector = fields
@@ -55,20 +59,56 @@ var (
 
 func objects() *apifake.Objects {
 	o := apifake.New(Defaults()...)
-	o.Put(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}, Subjects: []rbacv1.Subject{group("readers")}})
-	o.Put(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deploy"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "deployer"}}})
+	o.Put(
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "readers"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+			Subjects:   []rbacv1.Subject{group("readers")},
+		},
+	)
+	o.Put(
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deploy"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "deployer"}},
+		},
+	)
 	o.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}, Spec: corev1.PodSpec{
 		NodeName: "n1", ServiceAccountName: "web", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}},
 		Volumes: []corev1.Volume{
 			{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "tls"}}},
-			{Name: "b", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+			{
+				Name: "b",
+				VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+				},
+			},
 		},
-		Containers: []corev1.Container{{Env: []corev1.EnvVar{{ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}}},
+		Containers: []corev1.Container{
+			{
+				Env: []corev1.EnvVar{
+					{
+						ValueFrom: &corev1.EnvVarSource{
+							ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+								LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+							},
+						},
+					},
+				},
+			},
+		},
 	}})
 	o.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other", UID: "2"}, Spec: corev1.PodSpec{
-		NodeName: "n2", ServiceAccountName: "other", Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "theirs"}}}},
+		NodeName: "n2", ServiceAccountName: "other",
+		Volumes: []corev1.Volume{{Name: "a",
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "theirs"}}}},
 	}})
-	o.Put(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv1"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}}})
+	o.Put(
+		&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv1"},
+			Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}},
+		},
+	)
 	return o
 }
 
@@ -141,15 +181,23 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 		{replicaOf("kube-dns", "a"), "patch :nodes n1", false},
 		{api.User{Name: "system:kube-proxy"}, "list discovery.k8s.io:endpointslices", true},
 		{api.User{Name: "system:kube-proxy"}, "watch :nodes", true},
-		{api.User{Name: "system:serviceaccount:kube-system:endpointslicemirroring-controller"}, "create discovery.k8s.io:endpointslices shop/", true},
-		{api.User{Name: "system:serviceaccount:kube-system:endpointslicemirroring-controller"}, "get :endpoints shop/db", true},
-		{api.User{Name: "system:serviceaccount:kube-system:networkpolicy-controller"}, "create discovery.k8s.io:endpointslices kube-system/", true},
-		{api.User{Name: "system:serviceaccount:kube-system:networkpolicy-controller"}, "list networking.k8s.io:networkpolicies", true},
-		{api.User{Name: "system:serviceaccount:kube-system:networkpolicy-controller"}, "update networking.k8s.io:networkpolicies shop/web", false},
-		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "patch :services/status shop/web", true},
+		{api.User{Name: "system:serviceaccount:kube-system:endpointslicemirroring-controller"},
+			"create discovery.k8s.io:endpointslices shop/", true},
+		{api.User{Name: "system:serviceaccount:kube-system:endpointslicemirroring-controller"}, "get :endpoints " +
+			"shop/db", true},
+		{api.User{Name: "system:serviceaccount:kube-system:networkpolicy-controller"},
+			"create discovery.k8s.io:endpointslices kube-system/", true},
+		{api.User{Name: "system:serviceaccount:kube-system:networkpolicy-controller"},
+			"list networking.k8s.io:networkpolicies", true},
+		{api.User{Name: "system:serviceaccount:kube-system:networkpolicy-controller"},
+			"update networking.k8s.io:networkpolicies shop/web", false},
+		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "patch :services/status " +
+			"shop/web", true},
 		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "update :services shop/web", false},
-		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "watch :configmaps kube-system/load-balancer-pools", true},
-		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "get :configmaps kube-system/other", false},
+		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "watch :configmaps " +
+			"kube-system/load-balancer-pools", true},
+		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "get :configmaps " +
+			"kube-system/other", false},
 		{cloudNode, "watch :configmaps kube-system/machine-inventory", true},
 		{cloudNode, "update :configmaps kube-system/machine-inventory", false},
 		{cloudNode, "get :configmaps kube-system/other", false},
@@ -163,9 +211,11 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 		{cloudNode, "list :pods", false},
 		{cloudNode, "delete :pods shop/web", false},
 		{cloudNode, "get :secrets kube-system/x", false},
-		{api.User{Name: "system:serviceaccount:kube-system:node-controller"}, "get :configmaps kube-system/machine-inventory", false},
+		{api.User{Name: "system:serviceaccount:kube-system:node-controller"}, "get :configmaps " +
+			"kube-system/machine-inventory", false},
 		{api.User{Name: "system:kube-controller-manager"}, "update :endpoints/finalizers shop/db", true},
-		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create apps:replicasets shop/", true},
+		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create apps:replicasets " +
+			"shop/", true},
 		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create :pods shop/", false},
 	} {
 		d, reason, err := chain.Authorize(context.Background(), c.user, ask(c.asks))
@@ -175,34 +225,77 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 	}
 }
 
-// devices puts what pods have besides secrets and configuration, and with it those secrets that only their volumes name.
+// devices puts what pods have besides secrets and configuration, and with it those secrets that only their volumes
+// name.
 func devices(o *apifake.Objects) {
 	ours, theirs, made := "n1", "n2", "made"
 	obj, _ := o.Get(schema.GroupResource{Resource: "pods"}, "shop", "web")
 	web := obj.(*corev1.Pod).DeepCopy()
-	web.Spec.Volumes = append(web.Spec.Volumes, corev1.Volume{Name: "c", VolumeSource: corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{SecretRef: &corev1.LocalObjectReference{Name: "ceph"}}}})
+	web.Spec.Volumes = append(
+		web.Spec.Volumes,
+		corev1.Volume{
+			Name: "c",
+			VolumeSource: corev1.VolumeSource{
+				CephFS: &corev1.CephFSVolumeSource{SecretRef: &corev1.LocalObjectReference{Name: "ceph"}},
+			},
+		},
+	)
 	named := "named"
-	web.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a", ResourceClaimName: &named}, {Name: "b", ResourceClaimTemplateName: &named}}
+	web.Spec.ResourceClaims = []corev1.PodResourceClaim{
+		{Name: "a", ResourceClaimName: &named},
+		{Name: "b", ResourceClaimTemplateName: &named},
+	}
 	web.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "b", ResourceClaimName: &made}}
 	o.Put(web)
 	volume := func(name, claim string, csi *corev1.CSIPersistentVolumeSource) *corev1.PersistentVolume {
 		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
-			ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: claim}, PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: csi}}}
+			ClaimRef: &corev1.ObjectReference{
+				Namespace: "shop",
+				Name:      claim,
+			}, PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: csi}}}
 	}
 	in := func(ns, name string) *corev1.SecretReference {
 		return &corev1.SecretReference{Namespace: ns, Name: name}
 	}
 	o.Put(volume("pv1", "data", &corev1.CSIPersistentVolumeSource{
-		NodeStageSecretRef: in("vault", "stage"), NodePublishSecretRef: in("", "publish"), ControllerPublishSecretRef: in("vault", "attach")}))
+		NodeStageSecretRef: in(
+			"vault",
+			"stage",
+		), NodePublishSecretRef: in("", "publish"), ControllerPublishSecretRef: in("vault", "attach")}))
 	o.Put(volume("pv3", "elsewhere", &corev1.CSIPersistentVolumeSource{NodeStageSecretRef: in("vault", "foreign")}))
 	for name, node := range map[string]string{"mine": ours, "theirs": theirs} {
-		o.Put(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.VolumeAttachmentSpec{NodeName: node}})
+		o.Put(
+			&storagev1.VolumeAttachment{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       storagev1.VolumeAttachmentSpec{NodeName: node},
+			},
+		)
 	}
-	o.Put(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: resourcev1.ResourceSliceSpec{NodeName: &ours}})
-	o.Put(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: resourcev1.ResourceSliceSpec{NodeName: &theirs}})
+	o.Put(
+		&resourcev1.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: "mine"},
+			Spec:       resourcev1.ResourceSliceSpec{NodeName: &ours},
+		},
+	)
+	o.Put(
+		&resourcev1.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: "theirs"},
+			Spec:       resourcev1.ResourceSliceSpec{NodeName: &theirs},
+		},
+	)
 	o.Put(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "everybodys"}})
-	o.Put(&certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "mine"}, Spec: certificatesv1.PodCertificateRequestSpec{NodeName: "n1"}})
-	o.Put(&certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs"}, Spec: certificatesv1.PodCertificateRequestSpec{NodeName: "n2"}})
+	o.Put(
+		&certificatesv1.PodCertificateRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "mine"},
+			Spec:       certificatesv1.PodCertificateRequestSpec{NodeName: "n1"},
+		},
+	)
+	o.Put(
+		&certificatesv1.PodCertificateRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs"},
+			Spec:       certificatesv1.PodCertificateRequestSpec{NodeName: "n2"},
+		},
+	)
 }
 
 func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
@@ -250,8 +343,10 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 		{"watch :pods shop/other", "no relationship found between node 'n1' and this object"},
 		{"get :pods shop/other", "no relationship found between node 'n1' and this object"},
 		{"update coordination.k8s.io:leases kube-node-lease/n1", ""},
-		{"update coordination.k8s.io:leases kube-node-lease/n2", "can only access node lease with the same name as the requesting node"},
-		{"list coordination.k8s.io:leases kube-node-lease/", "can only get, create, update, patch, or delete a node lease"},
+		{"update coordination.k8s.io:leases kube-node-lease/n2", "can only access node lease with the same name as " +
+			"the requesting node"},
+		{"list coordination.k8s.io:leases kube-node-lease/", "can only get, create, update, patch, or delete a node " +
+			"lease"},
 		{"update coordination.k8s.io:leases kube-system/n1", `can only access leases in the "kube-node-lease" system namespace`},
 		{"create :events shop/", ""},
 		{"list :services", ""},
@@ -270,14 +365,19 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 		{"delete resource.k8s.io:resourceslices theirs", "no relationship found between node 'n1' and this object"},
 		{"get resource.k8s.io:resourceslices everybodys", "no relationship found between node 'n1' and this object"},
 		{"watch resource.k8s.io:resourceslices ?spec.nodeName=n1", ""},
-		{"deletecollection resource.k8s.io:resourceslices ?spec.nodeName=n2", "can only list/watch/deletecollection resourceslices with nodeName field selector"},
-		{"list resource.k8s.io:resourceslices", "can only list/watch/deletecollection resourceslices with nodeName field selector"},
+		{"deletecollection resource.k8s.io:resourceslices ?spec.nodeName=n2", "can only list/watch/deletecollection " +
+			"resourceslices with nodeName field selector"},
+		{"list resource.k8s.io:resourceslices", "can only list/watch/deletecollection resourceslices with nodeName " +
+			"field selector"},
 		{"create certificates.k8s.io:podcertificaterequests shop/", ""},
 		{"get certificates.k8s.io:podcertificaterequests shop/mine", ""},
-		{"get certificates.k8s.io:podcertificaterequests shop/theirs", "no relationship found between node 'n1' and this object"},
+		{"get certificates.k8s.io:podcertificaterequests shop/theirs", "no relationship found between node 'n1' and " +
+			"this object"},
 		{"watch certificates.k8s.io:podcertificaterequests ?spec.nodeName=n1", ""},
-		{"list certificates.k8s.io:podcertificaterequests", "can only list/watch podcertificaterequests with spec.nodeName field selector"},
-		{"update certificates.k8s.io:podcertificaterequests/status shop/mine", "cannot authorize PodCertificateRequest subresources"},
+		{"list certificates.k8s.io:podcertificaterequests", "can only list/watch podcertificaterequests with " +
+			"spec.nodeName field selector"},
+		{"update certificates.k8s.io:podcertificaterequests/status shop/mine", "cannot authorize " +
+			"PodCertificateRequest subresources"},
 	} {
 		d, reason, err := n.Authorize(context.Background(), node1, ask(c.asks))
 		if err != nil || (d == api.Allow) != (c.reason == "") || reason != c.reason {
@@ -290,7 +390,8 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 	if d, _, _ := n.Authorize(context.Background(), node1, ask("get :secrets shop/tls")); d == api.Allow {
 		t.Error("the node still reads a secret of a pod that is gone")
 	}
-	if d, _, _ := n.Authorize(context.Background(), api.User{Name: "system:node:n1"}, ask("get :nodes n1")); d == api.Allow {
+	if d, _, _ := n.Authorize(context.Background(), api.User{Name: "system:node:n1"},
+		ask("get :nodes n1")); d == api.Allow {
 		t.Error("a node's name without its group is taken for a node")
 	}
 }
@@ -324,20 +425,37 @@ func TestNobodyGrantsMoreThanTheyHaveS12(t *testing.T) {
 	}
 	plugin := NewEscalation(o, may)
 	localAdmin := api.User{Name: "boss"}
-	o.Put(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "boss"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}, Subjects: []rbacv1.Subject{user("boss")}})
+	o.Put(
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "boss"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+			Subjects:   []rbacv1.Subject{user("boss")},
+		},
+	)
 	for name, c := range map[string]struct {
 		user  api.User
 		obj   any
 		error string
 	}{
-		"what one has": {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "pods", "get")}}, ""},
-		"more":         {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "nodes", "get")}}, `user "boss" (groups=[]) is attempting to grant RBAC permissions not currently held:` + "\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}`},
-		"many more": {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "nodes", "list"), rule("", "nodes", "get"), rule("apps", "other", "get")}},
+		"what one has": {localAdmin,
+			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "pods", "get")}},
+			""},
+		"more": {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "nodes", "get")}}, `user "boss" (groups=[]) is attempting to grant RBAC permissions not currently held:` + "\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}`},
+		"many more": {localAdmin,
+			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"},
+				Rules: []rbacv1.PolicyRule{rule("", "nodes", "list"), rule("", "nodes", "get"),
+					rule("apps", "other", "get")}},
 			"not currently held:\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["list" "get"]}` + "\n" + `{APIGroups:["apps"], Resources:["other"], Verbs:["get"]}`},
-		"bind own role":  {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "edit"}}, ""},
-		"bind more":      {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"}}, "not currently held"},
+		"bind own role": {localAdmin,
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"},
+				RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "edit"}}, ""},
+		"bind more": {localAdmin,
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"},
+				RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"}}, "not currently held"},
 		"bind to nobody": {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "none"}}, `roles.rbac.authorization.k8s.io "none" not found`},
-		"master":         {master, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"}}, ""},
+		"master": {master,
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"},
+				RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"}}, ""},
 	} {
 		a := &api.Admission{Operation: "CREATE", User: c.user, Namespace: "shop"}
 		switch obj := c.obj.(type) {

@@ -36,9 +36,14 @@ func Open(file string, objects api.Objects, now func() time.Time, log *slog.Logg
 	}
 	// What they have learnt of the objects holds for all configurations.
 	own := map[string]api.Authorizer{}
-	f, err := settings.Open("authorization configuration", file, func(text []byte, other func(string) ([]byte, error)) (Chain, error) {
-		return configured(text, other, own, objects, now)
-	}, log)
+	f, err := settings.Open(
+		"authorization configuration",
+		file,
+		func(text []byte, other func(string) ([]byte, error)) (Chain, error) {
+			return configured(text, other, own, objects, now)
+		},
+		log,
+	)
 	return &Configured{f}, err
 }
 
@@ -52,7 +57,13 @@ func (c *Configured) AuthorizePromptly(u api.User, r api.Request) (api.Decision,
 	return c.Get().AuthorizePromptly(u, r)
 }
 
-func configured(text []byte, other func(path string) ([]byte, error), own map[string]api.Authorizer, objects api.Objects, now func() time.Time) (Chain, error) {
+func configured(
+	text []byte,
+	other func(path string) ([]byte, error),
+	own map[string]api.Authorizer,
+	objects api.Objects,
+	now func() time.Time,
+) (Chain, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	obj, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), text)
@@ -65,7 +76,8 @@ func configured(text []byte, other func(path string) ([]byte, error), own map[st
 	}
 	compiler := authorizationcel.NewDefaultCompiler()
 	known := sets.New("Node", "RBAC", "AlwaysAllow", "AlwaysDeny", modeWebhook)
-	if err := validation.ValidateAuthorizationConfiguration(compiler, nil, c, known, sets.New(modeWebhook)).ToAggregate(); err != nil {
+	if err := validation.ValidateAuthorizationConfiguration(compiler, nil, c, known,
+		sets.New(modeWebhook)).ToAggregate(); err != nil {
 		return nil, err
 	}
 	chain := Chain{masters{}}

@@ -21,8 +21,10 @@ const (
 )
 
 // errTooComplex is returned for rules that cannot be compared within maxSteps.
-var errTooComplex = errors.New("the rules have too many combinations to be compared with the permissions of the user; " +
-	"grant them in several roles, or with fewer resources and verbs in a rule")
+var errTooComplex = errors.New(
+	"the rules have too many combinations to be compared with the permissions of the user; " +
+		"grant them in several roles, or with fewer resources and verbs in a rule",
+)
 
 // bits is a set of held rules, by their index.
 type bits []uint64
@@ -198,7 +200,12 @@ func (h *held) resourceRule(r *rbacv1.PolicyRule) [][]class {
 	if len(r.ResourceNames) > 0 {
 		names = h.classes(r.ResourceNames, h.find(&h.name))
 	}
-	return [][]class{h.classes(r.APIGroups, h.find(&h.groups)), h.classes(r.Resources, h.findResource), names, h.classes(r.Verbs, h.find(&h.verbs))}
+	return [][]class{
+		h.classes(r.APIGroups, h.find(&h.groups)),
+		h.classes(r.Resources, h.findResource),
+		names,
+		h.classes(r.Verbs, h.find(&h.verbs)),
+	}
 }
 
 // pathRule returns the dimensions of a rule's paths: paths, verbs.

@@ -30,7 +30,19 @@ func rulesOf(most int) *rapid.Generator[[]rbacv1.PolicyRule] {
 			}
 			if rapid.Bool().Draw(t, "resource") {
 				r.APIGroups = some(t, "groups", 0, "", "apps", "batch", "*")
-				r.Resources = some(t, "resources", 0, "pods", "pods/log", "jobs", "jobs/scale", "*/scale", "*/log", "*", "*/")
+				r.Resources = some(
+					t,
+					"resources",
+					0,
+					"pods",
+					"pods/log",
+					"jobs",
+					"jobs/scale",
+					"*/scale",
+					"*/log",
+					"*",
+					"*/",
+				)
 			}
 			if rapid.IntRange(0, 2).Draw(t, "named") == 0 {
 				r.ResourceNames = some(t, "names", 1, "a", "b", "c")
@@ -79,7 +91,12 @@ func TestShortRolesWithManyGrantsAreCheap(t *testing.T) {
 		}
 		return values
 	}
-	bomb := rbacv1.PolicyRule{APIGroups: list("g", 400), Resources: list("r", 400), Verbs: list("v", 400), ResourceNames: list("n", 400)}
+	bomb := rbacv1.PolicyRule{
+		APIGroups:     list("g", 400),
+		Resources:     list("r", 400),
+		Verbs:         list("v", 400),
+		ResourceNames: list("n", 400),
+	}
 	holds := func(rules ...rbacv1.PolicyRule) []rbacv1.PolicyRule { return rules }
 	var scattered, lattice []rbacv1.PolicyRule
 	for i := range 400 {
@@ -93,20 +110,38 @@ func TestShortRolesWithManyGrantsAreCheap(t *testing.T) {
 		own  []rbacv1.PolicyRule
 		want string // part of the error; none: it is covered
 	}{
-		"nothing is held":           {nil, "not currently held"},
-		"everything is held":        {everything, ""},
-		"the same is held":          {holds(bomb), ""},
-		"half of the verbs":         {holds(rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: list("v", 200)}), "not currently held"},
-		"two halves":                {holds(rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: list("v", 200)}, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: list("v", 400)[200:]}), ""},
+		"nothing is held":    {nil, "not currently held"},
+		"everything is held": {everything, ""},
+		"the same is held":   {holds(bomb), ""},
+		"half of the verbs": {holds(rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"},
+			Verbs: list("v", 200)}), "not currently held"},
+		"two halves": {holds(rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"},
+			Verbs: list("v", 200)},
+			rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: list("v", 400)[200:]}), ""},
 		"scattered grants":          {scattered, "not currently held"},
 		"more classes than allowed": {lattice, "too many combinations"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := objects()
 			o.Put(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Rules: c.own})
-			o.Put(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "own"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "own"}, Subjects: []rbacv1.Subject{user("jane")}})
-			role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bomb"}, Rules: []rbacv1.PolicyRule{bomb}}
-			a := &api.Admission{Operation: "CREATE", User: api.User{Name: "jane"}, Object: role, Namespace: "shop", Resource: rbacv1.SchemeGroupVersion.WithResource("roles")}
+			o.Put(
+				&rbacv1.ClusterRoleBinding{
+					ObjectMeta: metav1.ObjectMeta{Name: "own"},
+					RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: "own"},
+					Subjects:   []rbacv1.Subject{user("jane")},
+				},
+			)
+			role := &rbacv1.Role{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bomb"},
+				Rules:      []rbacv1.PolicyRule{bomb},
+			}
+			a := &api.Admission{
+				Operation: "CREATE",
+				User:      api.User{Name: "jane"},
+				Object:    role,
+				Namespace: "shop",
+				Resource:  rbacv1.SchemeGroupVersion.WithResource("roles"),
+			}
 			plugin := NewEscalation(o, refuseAll{})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

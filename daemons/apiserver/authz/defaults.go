@@ -46,7 +46,10 @@ func Defaults() []runtime.Object {
 	bound("system:cluster-trust-bundle-discovery", group("system:serviceaccounts"))
 	bound("system:monitoring", group("system:monitoring"))
 	bound("system:kube-scheduler", user("system:kube-scheduler"))
-	out = append(out, clusterBinding("system:volume-scheduler", "system:volume-scheduler", user("system:kube-scheduler")))
+	out = append(
+		out,
+		clusterBinding("system:volume-scheduler", "system:volume-scheduler", user("system:kube-scheduler")),
+	)
 	bound("system:kube-controller-manager", user("system:kube-controller-manager"))
 	bound("system:node-proxier", user("system:kube-proxy"))
 	for _, daemon := range replica.All() {
@@ -59,7 +62,16 @@ func Defaults() []runtime.Object {
 	for _, c := range controllerRoles() {
 		role := clusterRole("system:controller:"+c.name, c.rules...)
 		// The controllers may run under accounts of their own or all as one user.
-		out = append(out, &role, clusterBinding(role.Name, role.Name, account("kube-system", c.name), user("system:kube-controller-manager")))
+		out = append(
+			out,
+			&role,
+			clusterBinding(
+				role.Name,
+				role.Name,
+				account("kube-system", c.name),
+				user("system:kube-controller-manager"),
+			),
+		)
 	}
 	return append(out, namespacedDefaults()...)
 }
@@ -68,13 +80,30 @@ func Defaults() []runtime.Object {
 func namespacedDefaults() []runtime.Object {
 	var out []runtime.Object
 	add := func(namespace, name string, rules []rbacv1.PolicyRule, subjects ...rbacv1.Subject) {
-		meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: bootstrapLabels, Annotations: bootstrapAnnotations}
-		out = append(out,
+		meta := metav1.ObjectMeta{
+			Namespace:   namespace,
+			Name:        name,
+			Labels:      bootstrapLabels,
+			Annotations: bootstrapAnnotations,
+		}
+		out = append(
+			out,
 			&rbacv1.Role{ObjectMeta: meta, Rules: rules},
-			&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}})
+			&rbacv1.RoleBinding{
+				ObjectMeta: meta,
+				Subjects:   subjects,
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			},
+		)
 	}
 	authentication := named(rule("", "configmaps", read), "extension-apiserver-authentication")
-	add("kube-system", "extension-apiserver-authentication-reader", []rbacv1.PolicyRule{authentication}, user("system:kube-controller-manager"), user("system:kube-scheduler"))
+	add(
+		"kube-system",
+		"extension-apiserver-authentication-reader",
+		[]rbacv1.PolicyRule{authentication},
+		user("system:kube-controller-manager"),
+		user("system:kube-scheduler"),
+	)
 	for _, leader := range []string{"kube-controller-manager", "kube-scheduler"} {
 		add("kube-system", "system::leader-locking-"+leader, []rbacv1.PolicyRule{
 			rule("coordination.k8s.io", "leases", "create"),
@@ -89,13 +118,28 @@ func namespacedDefaults() []runtime.Object {
 		[]rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName, inventory.Name)},
 		group(replica.Group(replica.Network)))
 	// What addresses there are for services.
-	add("kube-system", "system:controller:service-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName)},
-		account("kube-system", "service-controller"), user("system:kube-controller-manager"))
+	add(
+		"kube-system",
+		"system:controller:service-controller",
+		[]rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName)},
+		account("kube-system", "service-controller"),
+		user("system:kube-controller-manager"),
+	)
 	// What machines there are.
-	add("kube-system", "system:controller:cloud-node-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", read), inventory.Name)},
-		account("kube-system", "cloud-node-controller"), user("system:kube-controller-manager"))
-	add("kube-system", "system:controller:certificate-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", "get"), inventory.Name)},
-		account("kube-system", "certificate-controller"), user("system:kube-controller-manager"))
+	add(
+		"kube-system",
+		"system:controller:cloud-node-controller",
+		[]rbacv1.PolicyRule{named(rule("", "configmaps", read), inventory.Name)},
+		account("kube-system", "cloud-node-controller"),
+		user("system:kube-controller-manager"),
+	)
+	add(
+		"kube-system",
+		"system:controller:certificate-controller",
+		[]rbacv1.PolicyRule{named(rule("", "configmaps", "get"), inventory.Name)},
+		account("kube-system", "certificate-controller"),
+		user("system:kube-controller-manager"),
+	)
 	// The metrics servers maintain their own Service.
 	add("kube-system", "system:replica:metrics-server",
 		[]rbacv1.PolicyRule{named(rule("", "services", "get create patch"), "metrics-server")},
@@ -110,8 +154,20 @@ func namespacedDefaults() []runtime.Object {
 		rule("coordination.k8s.io", "leases", "create"),
 		named(rule("coordination.k8s.io", "leases", "get update"), "kube-address"),
 	}, user("system:kube-address"))
-	add("kube-system", "system:controller:bootstrap-signer", []rbacv1.PolicyRule{rule("", "secrets", read)}, account("kube-system", "bootstrap-signer"), user("system:kube-controller-manager"))
-	add("kube-system", "system:controller:token-cleaner", append([]rbacv1.PolicyRule{rule("", "secrets", "delete get list watch")}, events()...), account("kube-system", "token-cleaner"), user("system:kube-controller-manager"))
+	add(
+		"kube-system",
+		"system:controller:bootstrap-signer",
+		[]rbacv1.PolicyRule{rule("", "secrets", read)},
+		account("kube-system", "bootstrap-signer"),
+		user("system:kube-controller-manager"),
+	)
+	add(
+		"kube-system",
+		"system:controller:token-cleaner",
+		append([]rbacv1.PolicyRule{rule("", "secrets", "delete get list watch")}, events()...),
+		account("kube-system", "token-cleaner"),
+		user("system:kube-controller-manager"),
+	)
 	add("kube-public", "system:controller:bootstrap-signer", append([]rbacv1.PolicyRule{
 		rule("", "configmaps", read), named(rule("", "configmaps", "update"), "cluster-info"),
 	}, events()...), account("kube-system", "bootstrap-signer"), user("system:kube-controller-manager"))
@@ -120,7 +176,11 @@ func namespacedDefaults() []runtime.Object {
 
 func clusterRole(name string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
 	return rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: bootstrapLabels, Annotations: bootstrapAnnotations}, Rules: rules,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Labels:      bootstrapLabels,
+			Annotations: bootstrapAnnotations,
+		}, Rules: rules,
 	}
 }
 
@@ -182,5 +242,8 @@ func paths(verbs string, urls ...string) rbacv1.PolicyRule {
 }
 
 func events() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{rule("", "events", "create patch update"), rule("events.k8s.io", "events", "create patch update")}
+	return []rbacv1.PolicyRule{
+		rule("", "events", "create patch update"),
+		rule("events.k8s.io", "events", "create patch update"),
+	}
 }

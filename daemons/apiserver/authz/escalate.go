@@ -32,7 +32,8 @@ func NewEscalation(objects api.Objects, may api.Authorizer) *Escalation {
 
 // Validate refuses a write of roles or bindings that would grant too much.
 func (e *Escalation) Validate(ctx context.Context, a *api.Admission) error {
-	if a.Resource.Group != rbacv1.GroupName || a.Subresource != "" || a.Operation != "CREATE" && a.Operation != "UPDATE" {
+	if a.Resource.Group != rbacv1.GroupName || a.Subresource != "" ||
+		a.Operation != "CREATE" && a.Operation != "UPDATE" {
 		return nil
 	}
 	if a.User.InGroup(api.GroupMasters) {
@@ -56,8 +57,8 @@ func (e *Escalation) Validate(ctx context.Context, a *api.Admission) error {
 
 func gr(a *api.Admission) schema.GroupResource { return a.Resource.GroupResource() }
 
-// finishesDeletion says whether an update changes nothing but what the garbage collector needs changed for an object to go in
-// the end: its finalizers and its owners.
+// finishesDeletion says whether an update changes nothing but what the garbage collector needs changed for an object to
+// go in the end: its finalizers and its owners.
 func finishesDeletion(a *api.Admission) bool {
 	if a.Operation != "UPDATE" || a.Old == nil {
 		return false
@@ -83,8 +84,8 @@ var everything = []rbacv1.PolicyRule{
 	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
 }
 
-// clusterRole demands all rules of a role whatever is changed of it, since its labels grant as well: a role that comes to be
-// labelled for an aggregated one gives its rules to everybody who has that.
+// clusterRole demands all rules of a role whatever is changed of it, since its labels grant as well: a role that comes
+// to be labelled for an aggregated one gives its rules to everybody who has that.
 func (e *Escalation) clusterRole(ctx context.Context, a *api.Admission, r *rbacv1.ClusterRole) error {
 	if e.escalates(ctx, a, r.Name) {
 		return nil
@@ -98,7 +99,11 @@ func (e *Escalation) clusterRole(ctx context.Context, a *api.Admission, r *rbacv
 	}
 	// Whoever lets a role gather others may grant whatever comes to be labelled.
 	if e.covered(a, r.Name, everything) != nil {
-		return apierrors.NewForbidden(gr(a), r.Name, errors.New("must have cluster-admin privileges to use the aggregationRule"))
+		return apierrors.NewForbidden(
+			gr(a),
+			r.Name,
+			errors.New("must have cluster-admin privileges to use the aggregationRule"),
+		)
 	}
 	return nil
 }
@@ -122,8 +127,8 @@ func (e *Escalation) role(ctx context.Context, a *api.Admission, name string, ru
 	return e.covered(a, name, rules)
 }
 
-// escalates says whether the user may write more into a role than he has himself. A POST names no object in its path, so that
-// the right to do that to roles of some names does not include it, as with upstream.
+// escalates says whether the user may write more into a role than he has himself. A POST names no object in its path,
+// so that the right to do that to roles of some names does not include it, as with upstream.
 func (e *Escalation) escalates(ctx context.Context, a *api.Admission, name string) bool {
 	if a.Origin != nil && a.Origin.Verb() == "create" {
 		name = ""
@@ -163,8 +168,12 @@ func (e *Escalation) covered(a *api.Admission, name string, rules []rbacv1.Polic
 	} else if len(missing) >= maxMissing {
 		text += "\n..."
 	}
-	return apierrors.NewForbidden(gr(a), name, fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
-		a.User.Name, a.User.Groups, text))
+	return apierrors.NewForbidden(
+		gr(a),
+		name,
+		fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+			a.User.Name, a.User.Groups, text),
+	)
 }
 
 // maxRefusal bounds the list of missing permissions in an error, in bytes.

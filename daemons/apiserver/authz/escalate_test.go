@@ -13,20 +13,41 @@ import (
 )
 
 func TestEveryChangeOfARoleTakesAllItsRulesS12(t *testing.T) {
-	strong := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "strong", Labels: map[string]string{}}, Rules: everything}
-	weak := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "weak"}, Rules: []rbacv1.PolicyRule{rule("", "pods", "get")}}
-	gathers := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "gathers"}, AggregationRule: &rbacv1.AggregationRule{
-		ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"to": "gathers"}}}}}
-	secrets := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "secrets"}, Rules: []rbacv1.PolicyRule{rule("", "nodes", "*")}}
-	bound := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "bound"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "strong"}}
+	strong := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "strong", Labels: map[string]string{}},
+		Rules:      everything,
+	}
+	weak := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "weak"},
+		Rules:      []rbacv1.PolicyRule{rule("", "pods", "get")},
+	}
+	gathers := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "gathers"},
+		AggregationRule: &rbacv1.AggregationRule{
+			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"to": "gathers"}}}},
+	}
+	secrets := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "secrets"},
+		Rules:      []rbacv1.PolicyRule{rule("", "nodes", "*")},
+	}
+	bound := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "bound"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "strong"},
+	}
 
 	o := objects()
 	for _, obj := range []runtime.Object{strong, weak, gathers, secrets, bound,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "editor"}, Rules: []rbacv1.PolicyRule{
-			rule(rbacv1.GroupName, "clusterroles roles clusterrolebindings", "create update patch"), rule("", "pods", "get")}},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "escalator"}, Rules: []rbacv1.PolicyRule{named(rule(rbacv1.GroupName, "clusterroles", "escalate"), "strong", "gathers")}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "editor"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "editor"}, Subjects: []rbacv1.Subject{user("editor"), user("escalator")}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "escalator"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "escalator"}, Subjects: []rbacv1.Subject{user("escalator")}},
+			rule(rbacv1.GroupName, "clusterroles roles clusterrolebindings", "create update patch"),
+			rule("", "pods", "get")}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "escalator"},
+			Rules: []rbacv1.PolicyRule{named(rule(rbacv1.GroupName, "clusterroles", "escalate"), "strong", "gathers")}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "editor"},
+			RoleRef:  rbacv1.RoleRef{Kind: "ClusterRole", Name: "editor"},
+			Subjects: []rbacv1.Subject{user("editor"), user("escalator")}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "escalator"},
+			RoleRef:  rbacv1.RoleRef{Kind: "ClusterRole", Name: "escalator"},
+			Subjects: []rbacv1.Subject{user("escalator")}},
 	} {
 		o.Put(obj)
 	}
@@ -48,28 +69,47 @@ func TestEveryChangeOfARoleTakesAllItsRulesS12(t *testing.T) {
 		to    func(obj runtime.Object)
 		error string
 	}{
-		"a label on a strong role":       {"editor", strong, func(o runtime.Object) { labelled(&o.(*rbacv1.ClusterRole).ObjectMeta) }, lacks},
-		"an annotation on a strong role": {"editor", strong, func(o runtime.Object) { o.(*rbacv1.ClusterRole).Annotations = map[string]string{"a": "b"} }, lacks},
-		"fewer rules of a strong role":   {"editor", strong, func(o runtime.Object) { o.(*rbacv1.ClusterRole).Rules = everything[:1] }, lacks},
-		"a strong role's owner":          {"editor", strong, func(o runtime.Object) { released(&o.(*rbacv1.ClusterRole).ObjectMeta) }, ""},
-		"a strong role unchanged":        {"editor", strong, func(runtime.Object) {}, ""},
-		"a label on a role that one has": {"editor", weak, func(o runtime.Object) { labelled(&o.(*rbacv1.ClusterRole).ObjectMeta) }, ""},
-		"a weak role comes to aggregate": {"editor", weak, func(o runtime.Object) { o.(*rbacv1.ClusterRole).AggregationRule = gathers.AggregationRule }, notAll},
+		"a label on a strong role": {"editor", strong,
+			func(o runtime.Object) { labelled(&o.(*rbacv1.ClusterRole).ObjectMeta) }, lacks},
+		"an annotation on a strong role": {"editor", strong,
+			func(o runtime.Object) { o.(*rbacv1.ClusterRole).Annotations = map[string]string{"a": "b"} }, lacks},
+		"fewer rules of a strong role": {"editor", strong,
+			func(o runtime.Object) { o.(*rbacv1.ClusterRole).Rules = everything[:1] }, lacks},
+		"a strong role's owner": {"editor", strong,
+			func(o runtime.Object) { released(&o.(*rbacv1.ClusterRole).ObjectMeta) }, ""},
+		"a strong role unchanged": {"editor", strong, func(runtime.Object) {}, ""},
+		"a label on a role that one has": {"editor", weak,
+			func(o runtime.Object) { labelled(&o.(*rbacv1.ClusterRole).ObjectMeta) }, ""},
+		"a weak role comes to aggregate": {"editor", weak,
+			func(o runtime.Object) { o.(*rbacv1.ClusterRole).AggregationRule = gathers.AggregationRule }, notAll},
 		"other selectors of an aggregate": {"editor", gathers, func(o runtime.Object) {
 			o.(*rbacv1.ClusterRole).AggregationRule.ClusterRoleSelectors[0].MatchLabels["to"] = "all"
 		}, notAll},
-		"an aggregate ceases to be one": {"editor", gathers, func(o runtime.Object) { o.(*rbacv1.ClusterRole).AggregationRule = nil }, notAll},
-		"a label on an aggregate":       {"editor", gathers, func(o runtime.Object) { labelled(&o.(*rbacv1.ClusterRole).ObjectMeta) }, notAll},
+		"an aggregate ceases to be one": {"editor", gathers,
+			func(o runtime.Object) { o.(*rbacv1.ClusterRole).AggregationRule = nil }, notAll},
+		"a label on an aggregate": {"editor", gathers,
+			func(o runtime.Object) { labelled(&o.(*rbacv1.ClusterRole).ObjectMeta) }, notAll},
 		"other selectors, with escalate": {"escalator", gathers, func(o runtime.Object) {
 			o.(*rbacv1.ClusterRole).AggregationRule.ClusterRoleSelectors[0].MatchLabels["to"] = "all"
 		}, ""},
-		"a label, with escalate":           {"escalator", strong, func(o runtime.Object) { labelled(&o.(*rbacv1.ClusterRole).ObjectMeta) }, ""},
-		"a namespace's role is relabelled": {"editor", secrets, func(o runtime.Object) { labelled(&o.(*rbacv1.Role).ObjectMeta) }, lacks},
-		"a namespace's role is let go":     {"editor", secrets, func(o runtime.Object) { released(&o.(*rbacv1.Role).ObjectMeta) }, ""},
-		"another subject":                  {"editor", bound, func(o runtime.Object) { o.(*rbacv1.ClusterRoleBinding).Subjects = []rbacv1.Subject{user("editor")} }, lacks},
-		"a binding is let go":              {"editor", bound, func(o runtime.Object) { released(&o.(*rbacv1.ClusterRoleBinding).ObjectMeta) }, ""},
+		"a label, with escalate": {"escalator", strong,
+			func(o runtime.Object) { labelled(&o.(*rbacv1.ClusterRole).ObjectMeta) }, ""},
+		"a namespace's role is relabelled": {"editor", secrets,
+			func(o runtime.Object) { labelled(&o.(*rbacv1.Role).ObjectMeta) }, lacks},
+		"a namespace's role is let go": {"editor", secrets,
+			func(o runtime.Object) { released(&o.(*rbacv1.Role).ObjectMeta) }, ""},
+		"another subject": {"editor", bound,
+			func(o runtime.Object) { o.(*rbacv1.ClusterRoleBinding).Subjects = []rbacv1.Subject{user("editor")} },
+			lacks},
+		"a binding is let go": {"editor", bound,
+			func(o runtime.Object) { released(&o.(*rbacv1.ClusterRoleBinding).ObjectMeta) }, ""},
 	} {
-		a := &api.Admission{Operation: "UPDATE", User: api.User{Name: c.user}, Old: c.old, Object: c.old.DeepCopyObject()}
+		a := &api.Admission{
+			Operation: "UPDATE",
+			User:      api.User{Name: c.user},
+			Old:       c.old,
+			Object:    c.old.DeepCopyObject(),
+		}
 		c.to(a.Object)
 		switch c.old.(type) {
 		case *rbacv1.ClusterRole:

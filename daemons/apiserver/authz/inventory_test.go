@@ -12,19 +12,35 @@ func TestNobodyInTheClusterWritesTheInventoryOfMachinesS22(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	users := []api.User{scheduler, cloudNode, editor, viewer, someone, anonymous, {Name: "system:node:n1", Groups: []string{"system:nodes", "system:authenticated"}},
-		{Name: "system:serviceaccount:kube-system:service-controller"}, {Name: "system:serviceaccount:kube-system:node-controller"}}
-	for _, name := range []string{"kube-proxy", "kube-network", "kube-dns", "kube-ingress", "kube-address", "metrics-server"} {
+	users := []api.User{
+		scheduler,
+		cloudNode,
+		editor,
+		viewer,
+		someone,
+		anonymous,
+		{Name: "system:node:n1", Groups: []string{"system:nodes", "system:authenticated"}},
+		{
+			Name: "system:serviceaccount:kube-system:service-controller",
+		},
+		{Name: "system:serviceaccount:kube-system:node-controller"},
+	}
+	for _, name := range []string{"kube-proxy", "kube-network", "kube-dns", "kube-ingress", "kube-address",
+		"metrics-server"} {
 		users = append(users, api.User{Name: "system:" + name})
 	}
 	for _, user := range users {
 		for _, verb := range []string{"create", "update", "patch", "delete"} {
-			if d, reason, err := chain.Authorize(t.Context(), user, ask(verb+" :configmaps kube-system/machine-inventory")); d == api.Allow || err != nil {
+			if d, reason, err := chain.Authorize(t.Context(), user, ask(verb+" :configmaps "+
+				"kube-system/machine-inventory")); d == api.Allow ||
+				err != nil {
 				t.Errorf("%s may %s it: %s (%v)", user.Name, verb, reason, err)
 			}
 		}
 	}
-	if d, _, err := chain.Authorize(t.Context(), admin, ask("patch :configmaps kube-system/machine-inventory")); d != api.Allow || err != nil {
+	if d, _, err := chain.Authorize(t.Context(), admin, ask("patch :configmaps "+
+		"kube-system/machine-inventory")); d != api.Allow ||
+		err != nil {
 		t.Errorf("clusterctl may not: %v", err)
 	}
 }

@@ -47,7 +47,8 @@ func (n *Node) linked(node, resource, namespace, name string) bool {
 	reason, ok := n.known.at[key]
 	n.known.mu.Unlock()
 	if ok {
-		if pod, found := n.pod(reason.namespace, reason.name); found && pod.UID == reason.uid && pod.Spec.NodeName == node {
+		if pod, found := n.pod(reason.namespace, reason.name); found && pod.UID == reason.uid &&
+			pod.Spec.NodeName == node {
 			return true
 		}
 	}
@@ -67,8 +68,8 @@ func (n *Node) linked(node, resource, namespace, name string) bool {
 	return resource == "secrets" && n.throughVolume(node, namespace, name)
 }
 
-// refers says whether a pod needs the object in its namespace. A mirror pod needs none: its manifest is on the machine, and a
-// kubelet writes what it likes into the mirror.
+// refers says whether a pod needs the object in its namespace. A mirror pod needs none: its manifest is on the machine,
+// and a kubelet writes what it likes into the mirror.
 func refers(pod *corev1.Pod, resource, name string) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
@@ -81,8 +82,8 @@ func refers(pod *corev1.Pod, resource, name string) bool {
 	return resource == "resourceclaims" && claims(pod, name)
 }
 
-// claims says whether a claim was made for the pod, by a template that it names or for devices that it asks for as it does
-// for memory.
+// claims says whether a claim was made for the pod, by a template that it names or for devices that it asks for as it
+// does for memory.
 func claims(pod *corev1.Pod, name string) bool {
 	if e := pod.Status.ExtendedResourceClaimStatus; e != nil && e.ResourceClaimName == name {
 		return true
@@ -119,7 +120,11 @@ func References(pod *corev1.Pod) iter.Seq2[string, string] {
 			}
 		}
 		for i := range pod.Spec.EphemeralContainers {
-			if !environmentReferences(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom, yield) {
+			if !environmentReferences(
+				pod.Spec.EphemeralContainers[i].Env,
+				pod.Spec.EphemeralContainers[i].EnvFrom,
+				yield,
+			) {
 				return
 			}
 		}
@@ -127,7 +132,8 @@ func References(pod *corev1.Pod) iter.Seq2[string, string] {
 			if claim.ResourceClaimName != nil && !yield("resourceclaims", *claim.ResourceClaimName) {
 				return
 			}
-			if claim.ResourceClaimTemplateName != nil && !yield("resourceclaimtemplates", *claim.ResourceClaimTemplateName) {
+			if claim.ResourceClaimTemplateName != nil &&
+				!yield("resourceclaimtemplates", *claim.ResourceClaimTemplateName) {
 				return
 			}
 		}
@@ -147,7 +153,8 @@ func volumeReferences(pod *corev1.Pod, v *corev1.Volume, yield func(resource, na
 		return yield("configmaps", v.ConfigMap.Name)
 	case v.Projected != nil:
 		for _, s := range v.Projected.Sources {
-			if s.Secret != nil && !yield("secrets", s.Secret.Name) || s.ConfigMap != nil && !yield("configmaps", s.ConfigMap.Name) {
+			if s.Secret != nil && !yield("secrets", s.Secret.Name) ||
+				s.ConfigMap != nil && !yield("configmaps", s.ConfigMap.Name) {
 				return false
 			}
 		}
@@ -155,7 +162,11 @@ func volumeReferences(pod *corev1.Pod, v *corev1.Volume, yield func(resource, na
 	return true
 }
 
-func environmentReferences(env []corev1.EnvVar, from []corev1.EnvFromSource, yield func(resource, name string) bool) bool {
+func environmentReferences(
+	env []corev1.EnvVar,
+	from []corev1.EnvFromSource,
+	yield func(resource, name string) bool,
+) bool {
 	for _, e := range env {
 		if e.ValueFrom == nil {
 			continue
@@ -168,7 +179,8 @@ func environmentReferences(env []corev1.EnvVar, from []corev1.EnvFromSource, yie
 		}
 	}
 	for _, f := range from {
-		if f.SecretRef != nil && !yield("secrets", f.SecretRef.Name) || f.ConfigMapRef != nil && !yield("configmaps", f.ConfigMapRef.Name) {
+		if f.SecretRef != nil && !yield("secrets", f.SecretRef.Name) ||
+			f.ConfigMapRef != nil && !yield("configmaps", f.ConfigMapRef.Name) {
 			return false
 		}
 	}

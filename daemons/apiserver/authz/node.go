@@ -75,7 +75,8 @@ func (n *Node) special(node string, r *api.Request) (reason string, special bool
 			return n.status(node, r), true
 		}
 		return n.get(node, r), true
-	case schema.GroupResource{Resource: "persistentvolumes"}, schema.GroupResource{Group: "storage.k8s.io", Resource: "volumeattachments"},
+	case schema.GroupResource{Resource: "persistentvolumes"},
+		schema.GroupResource{Group: "storage.k8s.io", Resource: "volumeattachments"},
 		schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}:
 		return n.get(node, r), true
 	case schema.GroupResource{Resource: "serviceaccounts"}:
@@ -160,5 +161,9 @@ func nodeRules() []rbacv1.PolicyRule {
 
 // rule reads words, as one writes them down.
 func rule(group, resources, verbs string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Fields(resources), Verbs: strings.Fields(verbs)}
+	return rbacv1.PolicyRule{
+		APIGroups: []string{group},
+		Resources: strings.Fields(resources),
+		Verbs:     strings.Fields(verbs),
+	}
 }

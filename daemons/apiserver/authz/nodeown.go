@@ -60,11 +60,12 @@ func (n *Node) ownSlices(node string, r *api.Request) string {
 		}
 		return ""
 	}
-	return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection"
+	return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, " +
+		"delete, deletecollection"
 }
 
-// ownRequests allows a kubelet to ask for certificates of the pods on it, and to see what becomes of that. For whom a new
-// request asks, admission sees.
+// ownRequests allows a kubelet to ask for certificates of the pods on it, and to see what becomes of that. For whom a
+// new request asks, admission sees.
 func (n *Node) ownRequests(node string, r *api.Request) string {
 	switch {
 	case r.Subresource != "":
@@ -108,7 +109,8 @@ func selects(r *api.Request, name, value string) bool {
 func (n *Node) throughVolume(node, namespace, name string) bool {
 	const volumes = "persistentvolumes"
 	for _, obj := range n.objects.List(schema.GroupResource{Resource: volumes}, "") {
-		if volume := persistent(obj); volume != nil && mountsWith(volume, namespace, name) && n.linked(node, volumes, "", volume.Name) {
+		if volume := persistent(obj); volume != nil && mountsWith(volume, namespace, name) &&
+			n.linked(node, volumes, "", volume.Name) {
 			return true
 		}
 	}

@@ -2,7 +2,8 @@ package authz
 
 import "clusterctl/daemons/api"
 
-// read allows a kubelet single objects of a namespace that a pod on the node refers to, and to be told when they change.
+// read allows a kubelet single objects of a namespace that a pod on the node refers to, and to be told when they
+// change.
 func (n *Node) read(node string, r *api.Request) string {
 	switch {
 	case !has([]string{"get", "list", "watch"}, r.Verb):
@@ -26,7 +27,8 @@ func (n *Node) get(node string, r *api.Request) string {
 	return n.related(node, r)
 }
 
-// status allows a kubelet to write the status of what a pod on the node refers to. That it may not get that is upstream's, too.
+// status allows a kubelet to write the status of what a pod on the node refers to. That it may not get that is
+// upstream's, too.
 func (n *Node) status(node string, r *api.Request) string {
 	if !has([]string{"update", "patch"}, r.Verb) {
 		return "can only get/update/patch this type"
@@ -34,8 +36,8 @@ func (n *Node) status(node string, r *api.Request) string {
 	return n.related(node, r)
 }
 
-// account allows a kubelet to see the service accounts of pods on the node and to have tokens of them. For whom a token is, admission
-// sees.
+// account allows a kubelet to see the service accounts of pods on the node and to have tokens of them. For whom a token
+// is, admission sees.
 func (n *Node) account(node string, r *api.Request) string {
 	switch {
 	case r.Verb == "get" && r.Subresource == "":

@@ -13,7 +13,8 @@ import (
 // S12: the authorizers are those that the file names now, and those that were before while it
 // makes no sense.
 func TestAuthorizersFollowTheirFile(t *testing.T) {
-	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n"
+	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, " +
+		"name: node}\n- {type: RBAC, name: rbac}\n"
 	path := put(t, "authorization.yaml", head)
 	may, err := Open(path, apifake.New(), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -36,10 +37,12 @@ func TestAuthorizersFollowTheirFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte(step.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := may.Reload(); (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+		if err := may.Reload(); (err == nil) != (step.err == "") ||
+			err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("%s: %v, want %q", step.name, err, step.err)
 		}
-		if d, _, _ := may.Authorize(t.Context(), api.User{Name: "ann"}, api.Request{Verb: "get", Path: "/x"}); d != step.want {
+		if d, _, _ := may.Authorize(t.Context(), api.User{Name: "ann"},
+			api.Request{Verb: "get", Path: "/x"}); d != step.want {
 			t.Errorf("%s: %v, want %v", step.name, d, step.want)
 		}
 	}

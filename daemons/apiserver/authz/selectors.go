@@ -12,7 +12,9 @@ import (
 
 // selectorsOf tells a webhook to which selection of objects a request is limited, for the verbs that heed selectors.
 // What of them cannot be told is left out: that asks for more than the request does, never for less.
-func selectorsOf(r api.Request) (f *authorizationv1.FieldSelectorAttributes, l *authorizationv1.LabelSelectorAttributes) {
+func selectorsOf(
+	r api.Request,
+) (f *authorizationv1.FieldSelectorAttributes, l *authorizationv1.LabelSelectorAttributes) {
 	switch r.Verb {
 	case "list", "watch", "deletecollection":
 	default:
@@ -23,9 +25,23 @@ func selectorsOf(r api.Request) (f *authorizationv1.FieldSelectorAttributes, l *
 		for _, q := range s.Requirements() {
 			switch q.Operator {
 			case selection.Equals, selection.DoubleEquals:
-				list = append(list, metav1.FieldSelectorRequirement{Key: q.Field, Operator: metav1.FieldSelectorOpIn, Values: []string{q.Value}})
+				list = append(
+					list,
+					metav1.FieldSelectorRequirement{
+						Key:      q.Field,
+						Operator: metav1.FieldSelectorOpIn,
+						Values:   []string{q.Value},
+					},
+				)
 			case selection.NotEquals:
-				list = append(list, metav1.FieldSelectorRequirement{Key: q.Field, Operator: metav1.FieldSelectorOpNotIn, Values: []string{q.Value}})
+				list = append(
+					list,
+					metav1.FieldSelectorRequirement{
+						Key:      q.Field,
+						Operator: metav1.FieldSelectorOpNotIn,
+						Values:   []string{q.Value},
+					},
+				)
 			}
 		}
 		if len(list) > 0 {

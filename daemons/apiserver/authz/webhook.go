@@ -40,9 +40,20 @@ type answer struct {
 
 const maxAnswers = 8192
 
-func newWebhook(name string, c *apiserver.WebhookConfiguration, matcher *authorizationcel.CELMatcher, other func(path string) ([]byte, error), now func() time.Time) (*webhook, error) {
-	if c.ConnectionInfo.Type != apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile || c.ConnectionInfo.KubeConfigFile == nil {
-		return nil, fmt.Errorf("authorizer %s: connectionInfo must be of type %s", name, apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile)
+func newWebhook(
+	name string,
+	c *apiserver.WebhookConfiguration,
+	matcher *authorizationcel.CELMatcher,
+	other func(path string) ([]byte, error),
+	now func() time.Time,
+) (*webhook, error) {
+	if c.ConnectionInfo.Type != apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile ||
+		c.ConnectionInfo.KubeConfigFile == nil {
+		return nil, fmt.Errorf(
+			"authorizer %s: connectionInfo must be of type %s",
+			name,
+			apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile,
+		)
 	}
 	path := *c.ConnectionInfo.KubeConfigFile
 	text, err := other(path)

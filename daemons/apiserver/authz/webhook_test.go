@@ -52,7 +52,15 @@ func TestWebhooksDecideWhereTheirConditionsMatch(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(review)
 	}))
 	defer server.Close()
-	kubeconfig := put(t, "hook.conf", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL))
+	kubeconfig := put(
+		t,
+		"hook.conf",
+		fmt.Sprintf(
+			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
+				"context: {cluster: a}}]\ncurrent-context: a\n",
+			server.URL,
+		),
+	)
 	now := time.Now()
 	may, err := Open(put(t, "authorization.yaml", `
 apiVersion: apiserver.config.k8s.io/v1
@@ -106,7 +114,9 @@ authorizers:
 		r     api.Request
 		group string
 		want  api.Decision
-	}{{"ann", pods, "x", api.NoOpinion}, {"ann", secret("a"), "system:nodes", api.NoOpinion}, {"eve", secret("a"), api.GroupMasters, api.Allow}, {"eve", api.Request{Verb: "get", Path: "/x"}, "x", api.NoOpinion}} {
+	}{{"ann", pods, "x", api.NoOpinion}, {"ann", secret("a"), "system:nodes", api.NoOpinion},
+		{"eve", secret("a"), api.GroupMasters, api.Allow},
+		{"eve", api.Request{Verb: "get", Path: "/x"}, "x", api.NoOpinion}} {
 		if d, _, err := ask(c.user, c.r, c.group); d != c.want || err != nil {
 			t.Errorf("%s of %s: %v %v, want %v", c.user, c.group, d, err, c.want)
 		}
@@ -127,7 +137,8 @@ authorizers:
 	}
 }
 
-// S12: who may see a selection alone can be told from who may see all, where selectors count and as far as they can be told.
+// S12: who may see a selection alone can be told from who may see all, where selectors count and as far as they can be
+// told.
 func TestWebhooksAreToldOfSelectorsS12(t *testing.T) {
 	for _, c := range []struct{ verb, fields, labels, want string }{
 		{"list", "spec.nodeName=n1,status.phase!=Failed", "", `{"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n1"]},{"key":"status.phase","operator":"NotIn","values":["Failed"]}]},"verb":"list"}`},
@@ -137,10 +148,14 @@ func TestWebhooksAreToldOfSelectorsS12(t *testing.T) {
 		{"list", "=,", "((", `{"verb":"list"}`},
 		{"list", "", "", `{"verb":"list"}`},
 	} {
-		got := reviewOf(api.User{Name: "ann"}, api.Request{Resource: true, Verb: c.verb, FieldSelector: c.fields, LabelSelector: c.labels})
+		got := reviewOf(
+			api.User{Name: "ann"},
+			api.Request{Resource: true, Verb: c.verb, FieldSelector: c.fields, LabelSelector: c.labels},
+		)
 		text, err := json.Marshal(got.Spec.ResourceAttributes)
 		var is, want any
-		if err != nil || json.Unmarshal(text, &is) != nil || json.Unmarshal([]byte(c.want), &want) != nil || !reflect.DeepEqual(is, want) {
+		if err != nil || json.Unmarshal(text, &is) != nil || json.Unmarshal([]byte(c.want), &want) != nil ||
+			!reflect.DeepEqual(is, want) {
 			t.Errorf("%s %q %q:\n got %s\nwant %s", c.verb, c.fields, c.labels, text, c.want)
 		}
 	}
@@ -155,7 +170,8 @@ func TestAnAuthorizationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
 		head + "authorizers: [{type: Webhook, name: a}]":                     "Required value",
 		head + "authorizer: []":                                              "unknown field",
 	} {
-		if _, err := Open(put(t, "a.yaml", text), apifake.New(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Open(put(t, "a.yaml", text), apifake.New(), nil, slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -165,10 +181,15 @@ func TestAnAuthorizationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
 func TestAnAuthorizersKubeconfigIsReadAgain(t *testing.T) {
 	says := func(reason string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: reason}})
+			_ = json.NewEncoder(w).
+				Encode(authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: reason}})
 		}))
 		t.Cleanup(server.Close)
-		return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL)
+		return fmt.Sprintf(
+			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
+				"context: {cluster: a}}]\ncurrent-context: a\n",
+			server.URL,
+		)
 	}
 	kubeconfig := put(t, "hook.conf", says("one"))
 	may, err := Open(put(t, "authorization.yaml", `
@@ -199,7 +220,9 @@ authorizers:
 				t.Errorf("%q: %v", step.text, err)
 			}
 		}
-		if _, reason, err := may.Authorize(t.Context(), api.User{Name: "ann"}, api.Request{Verb: "get", Path: "/x"}); reason != step.reason || err != nil {
+		if _, reason, err := may.Authorize(t.Context(), api.User{Name: "ann"},
+			api.Request{Verb: "get", Path: "/x"}); reason != step.reason ||
+			err != nil {
 			t.Errorf("%q, %v; want %q", reason, err, step.reason)
 		}
 	}

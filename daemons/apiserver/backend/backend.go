@@ -116,7 +116,12 @@ func (r *Reach) Own(t Target) (http.RoundTripper, error) {
 }
 
 func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, InsecureSkipVerify: t.Insecure, GetClientCertificate: t.Certificate} //nolint:gosec // as the APIService says
+	config := &tls.Config{
+		MinVersion:           tls.VersionTLS12,
+		ServerName:           host,
+		InsecureSkipVerify:   t.Insecure,
+		GetClientCertificate: t.Certificate,
+	} //nolint:gosec // as the APIService says
 	if len(t.CABundle) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(t.CABundle) {
@@ -171,7 +176,9 @@ func (b *balanced) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 		answer, err := b.transport.RoundTrip(one)
 		var op *net.OpError
-		if err == nil || i+1 >= min(attempts, len(hosts)) || !errors.As(err, &op) || op.Op != "dial" || q.Body != nil && q.GetBody == nil || q.Context().Err() != nil {
+		if err == nil || i+1 >= min(attempts, len(hosts)) || !errors.As(err, &op) || op.Op != "dial" ||
+			q.Body != nil && q.GetBody == nil ||
+			q.Context().Err() != nil {
 			return answer, err
 		}
 	}
@@ -198,8 +205,10 @@ func (r *Reach) Endpoints(t Target) ([]string, error) {
 		return nil, fmt.Errorf("service %q has no port %d", t.Service, t.Port)
 	}
 	var hosts []string
-	for _, obj := range r.objects.List(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}, t.Namespace) {
-		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && slice.Labels[discoveryv1.LabelServiceName] == t.Service {
+	for _, obj := range r.objects.List(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"},
+		t.Namespace) {
+		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok &&
+			slice.Labels[discoveryv1.LabelServiceName] == t.Service {
 			hosts = append(hosts, listening(slice, name)...)
 		}
 	}

@@ -57,10 +57,15 @@ func TestAServiceIsReachedAtAnEndpointThatIsReadyS12(t *testing.T) {
 	defer server.Close()
 	// Nobody listens at the second endpoint, which shares the port.
 	c := cluster{
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "n"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "web", Port: 443}}}},
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "n"},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "web", Port: 443}}},
+		},
 		&discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "s"}},
-			Ports:      []discoveryv1.EndpointPort{{Name: new("web"), Port: new(port(t, server.Listener.Addr().String()))}},
+			Ports: []discoveryv1.EndpointPort{
+				{Name: new("web"), Port: new(port(t, server.Listener.Addr().String()))},
+			},
 			Endpoints: []discoveryv1.Endpoint{
 				{Addresses: []string{"127.0.0.1"}}, {Addresses: []string{"127.0.0.2"}},
 				{Addresses: []string{"127.0.0.3"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}},
@@ -73,17 +78,25 @@ func TestAServiceIsReachedAtAnEndpointThatIsReadyS12(t *testing.T) {
 		t.Fatalf("%v, %v", hosts, err)
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	to, err := backend.NewWebhook(admissionregistrationv1.WebhookClientConfig{CABundle: ca, Service: &admissionregistrationv1.ServiceReference{Namespace: "n", Name: "s", Path: new("/look")}})
+	to, err := backend.NewWebhook(
+		admissionregistrationv1.WebhookClientConfig{
+			CABundle: ca,
+			Service:  &admissionregistrationv1.ServiceReference{Namespace: "n", Name: "s", Path: new("/look")},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var answer struct{ Path, Host string }
-	if err := reach.Call(context.Background(), to, 5*time.Second, "", &answer); err == nil || !strings.Contains(err.Error(), "s.n.svc") {
+	if err := reach.Call(context.Background(), to, 5*time.Second, "", &answer); err == nil ||
+		!strings.Contains(err.Error(), "s.n.svc") {
 		t.Errorf("a certificate of another name: %v", err)
 	}
 	to.Target.CABundle, to.Target.Insecure = nil, true
 	for range 20 {
-		if err := reach.Call(context.Background(), to, 5*time.Second, "", &answer); err != nil || answer.Path != "/look?timeout=5s" || answer.Host != "s.n.svc:443" {
+		if err := reach.Call(context.Background(), to, 5*time.Second, "", &answer); err != nil ||
+			answer.Path != "/look?timeout=5s" ||
+			answer.Host != "s.n.svc:443" {
 			t.Fatalf("%+v, %v", answer, err)
 		}
 	}
@@ -97,7 +110,8 @@ func TestAServiceIsReachedAtAnEndpointThatIsReadyS12(t *testing.T) {
 	}
 	c.slice.Endpoints = c.slice.Endpoints[2:]
 	to.Target.Insecure = true
-	if err := reach.Call(context.Background(), to, 5*time.Second, "", &answer); err == nil || !strings.Contains(err.Error(), `no endpoints available for service "s"`) {
+	if err := reach.Call(context.Background(), to, 5*time.Second, "", &answer); err == nil ||
+		!strings.Contains(err.Error(), `no endpoints available for service "s"`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -82,7 +82,10 @@ func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, o
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("Accept", "application/json")
 	q.Header.Set("User-Agent", "kube-apiserver-admission")
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	answer, err := client.Do(q)
 	if err != nil {
 		return err
@@ -102,7 +105,11 @@ func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, o
 		return fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
 	}
 	if len(body) == 0 {
-		return fmt.Errorf("0-length response with status code: %d and content type: %s", answer.StatusCode, answer.Header.Get("Content-Type"))
+		return fmt.Errorf(
+			"0-length response with status code: %d and content type: %s",
+			answer.StatusCode,
+			answer.Header.Get("Content-Type"),
+		)
 	}
 	if err := json.Unmarshal(body, out); err != nil {
 		return fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
@@ -124,5 +131,13 @@ func refused(answer *http.Response, body []byte) error {
 	case kind == "" || strings.HasPrefix(kind, "text/"):
 		text = strings.TrimSpace(string(body[:min(len(body), most)]))
 	}
-	return apierrors.NewGenericServerResponse(answer.StatusCode, http.MethodPost, schema.GroupResource{}, "", text, 0, true)
+	return apierrors.NewGenericServerResponse(
+		answer.StatusCode,
+		http.MethodPost,
+		schema.GroupResource{},
+		"",
+		text,
+		0,
+		true,
+	)
 }

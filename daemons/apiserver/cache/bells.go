@@ -25,10 +25,10 @@ func (b *Bell) Hear() { b.log.bells.hear(b, 1) }
 // Leave takes one of them away.
 func (b *Bell) Leave() { b.log.bells.hear(b, -1) }
 
-// bells are those who want to hear of what comes into a log. A few are called at once, always. A crowd, to which every event
-// costs a wake-up, a record and a system call for each of its connections, is called at once after a rest; while
-// events keep coming it hears of those that came within a moment together, and so costs a fraction for each. The price is that
-// an event which hundreds are told of may wait that moment.
+// bells are those who want to hear of what comes into a log. A few are called at once, always. A crowd, to which every
+// event costs a wake-up, a record and a system call for each of its connections, is called at once after a rest; while
+// events keep coming it hears of those that came within a moment together, and so costs a fraction for each. The price
+// is that an event which hundreds are told of may wait that moment.
 type bells struct {
 	mu      sync.Mutex
 	list    []*Bell // in no order

@@ -17,11 +17,15 @@ func TestACrowdHearsTogetherOfWhatComesCloselyS4(t *testing.T) {
 		calls     []time.Duration
 	}{
 		{"a few are called for each", crowd, []time.Duration{0, 1, 2}, []time.Duration{0, 1, 2}},
-		{"a crowd is called at once after a rest", crowd + 1, []time.Duration{0, moment, 3 * moment}, []time.Duration{0, moment, 3 * moment}},
-		{"what comes closely waits for more, a moment at most", crowd + 1, []time.Duration{0, 1, 2, moment}, []time.Duration{0, moment + 1}},
-		{"a call that was late is no rest", crowd + 1, []time.Duration{0, 1, moment + 2}, []time.Duration{0, moment + 1, 2*moment + 2}},
+		{"a crowd is called at once after a rest", crowd + 1, []time.Duration{0, moment, 3 * moment},
+			[]time.Duration{0, moment, 3 * moment}},
+		{"what comes closely waits for more, a moment at most", crowd + 1, []time.Duration{0, 1, 2, moment},
+			[]time.Duration{0, moment + 1}},
+		{"a call that was late is no rest", crowd + 1, []time.Duration{0, 1, moment + 2},
+			[]time.Duration{0, moment + 1, 2*moment + 2}},
 		{"twenty events a second go two by two", crowd + 1, every(50*time.Millisecond, 7),
-			[]time.Duration{0, 50*time.Millisecond + moment, 150*time.Millisecond + moment, 250*time.Millisecond + moment}},
+			[]time.Duration{0, 50*time.Millisecond + moment, 150*time.Millisecond + moment, 250*time.Millisecond +
+				moment}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

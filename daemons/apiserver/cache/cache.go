@@ -51,7 +51,8 @@ type Cache struct {
 // New returns an empty cache over what is below prefix. Run fills it.
 func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Cache {
 	c := &Cache{
-		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log, names: map[string]*Names{}, restored: make(chan struct{}, 1),
+		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log, names: map[string]*Names{},
+		restored: make(chan struct{}, 1),
 	}
 	t := &tables{byKey: map[string]*Resource{}, byName: map[schema.GroupResource]*Resource{}}
 	for _, k := range list {

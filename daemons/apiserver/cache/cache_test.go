@@ -27,7 +27,8 @@ import (
 func podKind() *kinds.Kind {
 	return &kinds.Kind{
 		GVK: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Namespaced: true,
-		New: func() runtime.Object { return &corev1.Pod{} }, NewList: func() runtime.Object { return &corev1.PodList{} },
+		New:     func() runtime.Object { return &corev1.Pod{} },
+		NewList: func() runtime.Object { return &corev1.PodList{} },
 		Fields: func(obj runtime.Object) fields.Set {
 			return fields.Set{"spec.nodeName": obj.(*corev1.Pod).Spec.NodeName}
 		},
@@ -37,7 +38,10 @@ func podKind() *kinds.Kind {
 
 func makeEntry(t interface{ Fatal(...any) }, k *kinds.Kind, key, node string, revision int64) *Entry {
 	namespace, name, _ := strings.Cut(key, "/")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{NodeName: node}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}
 	data, err := Encode(k, pod)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +81,8 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 		var readers []*reader
 		for revision := int64(1); revision <= int64(rapid.IntRange(1, 40).Draw(t, "revisions")); revision++ {
 			if rapid.Bool().Draw(t, "watch") {
-				topic := rapid.SampledFrom([]Topic{{}, {Namespace: "a"}, {Key: "b/x"}, {Field: 1, Value: "n1"}}).Draw(t, "topic")
+				topic := rapid.SampledFrom([]Topic{{}, {Namespace: "a"}, {Key: "b/x"}, {Field: 1, Value: "n1"}}).
+					Draw(t, "topic")
 				c, err := r.Watch(topic, revision-1)
 				if err != nil {
 					t.Fatal(err)
@@ -101,8 +106,10 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 			}
 			past[revision] = maps.Clone(model)
 			for _, rd := range readers {
-				concerned := rd.topic == Topic{} || rd.topic.Namespace != "" && strings.HasPrefix(key, rd.topic.Namespace+"/") ||
-					rd.topic.Key == key || rd.topic.Field == 1 && (node == "n1" || had && before[1] == "n1")
+				concerned := rd.topic == Topic{} || rd.topic.Namespace != "" &&
+					strings.HasPrefix(key, rd.topic.Namespace+"/") ||
+					rd.topic.Key == key ||
+					rd.topic.Field == 1 && (node == "n1" || had && before[1] == "n1")
 				if concerned {
 					rd.want = append(rd.want, revision)
 				}
@@ -210,7 +217,8 @@ func TestTheResourceVersionIsSplicedIn(t *testing.T) {
 	k := podKind()
 	e := makeEntry(t, k, "a/x", "n", 42)
 	var pod corev1.Pod
-	if err := json.Unmarshal(e.AppendJSON(nil), &pod); err != nil || pod.ResourceVersion != "42" || pod.Name != "x" || pod.Spec.NodeName != "n" {
+	if err := json.Unmarshal(e.AppendJSON(nil), &pod); err != nil || pod.ResourceVersion != "42" || pod.Name != "x" ||
+		pod.Spec.NodeName != "n" {
 		t.Errorf("ours: %s, %v", e.AppendJSON(nil), err)
 	}
 	foreign := `{ "metadata" : {"resourceVersion":"7","name":"x","namespace":"a","annotations":{"q":"a\"}{"}}, "kind":"Pod","apiVersion":"v1"}`
@@ -218,11 +226,13 @@ func TestTheResourceVersionIsSplicedIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(e.AppendJSON(nil), &pod); err != nil || pod.ResourceVersion != "43" || pod.Annotations["q"] != `a"}{` {
+	if err := json.Unmarshal(e.AppendJSON(nil), &pod); err != nil || pod.ResourceVersion != "43" ||
+		pod.Annotations["q"] != `a"}{` {
 		t.Errorf("foreign: %s, %v", e.AppendJSON(nil), err)
 	}
 	var meta metav1.ObjectMeta
-	if err := json.Unmarshal(e.AppendMetadata(nil), &meta); err != nil || meta.ResourceVersion != "43" || meta.Annotations["q"] != `a"}{` {
+	if err := json.Unmarshal(e.AppendMetadata(nil), &meta); err != nil || meta.ResourceVersion != "43" ||
+		meta.Annotations["q"] != `a"}{` {
 		t.Errorf("metadata: %s, %v", e.AppendMetadata(nil), err)
 	}
 }
@@ -245,7 +255,8 @@ func TestAReadSeesEveryWriteBeforeIt(t *testing.T) {
 	for i := range 200 {
 		key := fmt.Sprintf("a/p%d", i)
 		data := makeEntry(t, k, key, "", 0).JSON()
-		if _, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: c.Key(k, key), Value: data}, {Key: "/elsewhere"}}}); err != nil {
+		if _, err := s.Commit(ctx,
+			store.Txn{Puts: []store.Put{{Key: c.Key(k, key), Value: data}, {Key: "/elsewhere"}}}); err != nil {
 			t.Fatal(err)
 		}
 		if i%3 == 0 { // a revision that the cache's watch is not told of by itself

@@ -143,8 +143,8 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 	return e, nil
 }
 
-// meant refuses what was stored as something else: decoded regardless, it would be an object without fields, whose uid is not
-// the one that others name as their owner's.
+// meant refuses what was stored as something else: decoded regardless, it would be an object without fields, whose uid
+// is not the one that others name as their owner's.
 func (e *Entry) meant(obj runtime.Object) error {
 	is, want := obj.GetObjectKind().GroupVersionKind(), e.kind.GVK
 	if is.GroupKind() != want.GroupKind() || e.kind.Untyped == nil && is.Version != want.Version {
@@ -384,7 +384,8 @@ func (s selectable) Get(name string) string {
 func (e *Entry) at(revision int64) *Entry {
 	left := &Entry{
 		Key: e.Key, Namespace: e.Namespace, Name: e.Name, Revision: revision,
-		Labels: e.Labels, json: e.json, parcel: e.parcel, place: e.place, splice: e.splice, kind: e.kind, values: e.values,
+		Labels: e.Labels, json: e.json, parcel: e.parcel, place: e.place, splice: e.splice, kind: e.kind,
+		values: e.values,
 	}
 	left.past.Store(true)
 	return left

@@ -12,9 +12,13 @@ import (
 )
 
 // errWentBack is that the store holds another past than the one that was followed: it has been restored.
-var errWentBack = fmt.Errorf("%w: it has gone back to an earlier revision, as when it is restored", store.ErrUnavailable)
+var errWentBack = fmt.Errorf(
+	"%w: it has gone back to an earlier revision, as when it is restored",
+	store.ErrUnavailable,
+)
 
-// wentBack asks a store whose watch has ended whether it still is where it was. One that does not answer is not asked twice.
+// wentBack asks a store whose watch has ended whether it still is where it was. One that does not answer is not asked
+// twice.
 func (c *Cache) wentBack(ctx context.Context, reached int64) error {
 	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
 	defer cancel()

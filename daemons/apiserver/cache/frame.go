@@ -18,8 +18,8 @@ type frame struct {
 // mostFrames is how many encodings of one event are shared. Who wants yet another makes it for himself.
 const mostFrames = 8
 
-// Frame returns what is sent of the event to those who want the same, which key says; make makes it for the first of them.
-// It must not be changed.
+// Frame returns what is sent of the event to those who want the same, which key says; make makes it for the first of
+// them. It must not be changed.
 func (e *Event) Frame(key any, make func() ([]byte, error)) ([]byte, error) {
 	first, n := e.frames.first.Load(), 0
 	for f := first; f != nil; f = f.next {

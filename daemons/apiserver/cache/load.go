@@ -13,7 +13,11 @@ const decoders = 4
 func (c *Cache) load(ctx context.Context) (int64, error) {
 	c.feed.Lock()
 	defer c.feed.Unlock()
-	all := loaded{entries: map[*Resource][]*Entry{}, unread: map[*Resource]map[string]error{}, names: map[*Names][]string{}}
+	all := loaded{
+		entries: map[*Resource][]*Entry{},
+		unread:  map[*Resource]map[string]error{},
+		names:   map[*Names][]string{},
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	busy := make(chan struct{}, decoders)

@@ -65,9 +65,9 @@ func (e *Event) cost() int {
 	return eventCost
 }
 
-// append adds events and drops the oldest of more than room bytes, and what is not
-// newer than floor; a room of MaxInt leaves it to the floor. Dropped events are only let go in bulk, so appending stays cheap;
-// readers keep what they hold, since no element is ever overwritten.
+// append adds events and drops the oldest of more than room bytes, and what is not newer than floor; a room of MaxInt
+// leaves it to the floor. Dropped events are only let go in bulk, so appending stays cheap; readers keep what they
+// hold, since no element is ever overwritten.
 func (l *eventLog) append(events []*Event, room int, floor int64) {
 	l.add(events, room, floor)
 	l.bells.ring()

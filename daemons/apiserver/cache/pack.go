@@ -2,8 +2,8 @@ package cache
 
 import "strings"
 
-// Rest packs what the logs alone still have: the events of a time of much work, which lie scattered among what that work
-// has left behind, so that each of them keeps a page from being given back. It is called when there is nothing
+// Rest packs what the logs alone still have: the events of a time of much work, which lie scattered among what that
+// work has left behind, so that each of them keeps a page from being given back. It is called when there is nothing
 // else to do, and changes nothing for those who read.
 func (c *Cache) Rest() {
 	for _, r := range c.Resources() {
@@ -62,7 +62,8 @@ type packer struct {
 func (p *packer) gather(events []*Event) {
 	for _, event := range events {
 		for _, e := range []*Entry{event.Prev, event.Entry} {
-			if e == nil || e.parcel != nil || !e.past.Load() || e.versions.Load() != nil || len(e.json) > scattered || p.entries[e] != nil {
+			if e == nil || e.parcel != nil || !e.past.Load() || e.versions.Load() != nil || len(e.json) > scattered ||
+				p.entries[e] != nil {
 				continue
 			}
 			p.entries[e] = e

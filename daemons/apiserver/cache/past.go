@@ -29,7 +29,13 @@ func (c *Cache) Keeps(revision int64) bool { return revision >= c.compacted.Load
 
 // Past reads from the store what there was of a resource at a revision, after a key and at most so many, and returns
 // where that ends and how many there were from there on. What cannot be read is an error.
-func (c *Cache) Past(ctx context.Context, r *Resource, prefix, after string, revision int64, limit int) (entries []*Entry, last string, count int64, err error) {
+func (c *Cache) Past(
+	ctx context.Context,
+	r *Resource,
+	prefix, after string,
+	revision int64,
+	limit int,
+) (entries []*Entry, last string, count int64, err error) {
 	base := c.Key(r.Kind, "")
 	if after != "" {
 		after = base + after

@@ -27,13 +27,27 @@ func TestFieldsAreFoundWhereTheyAreWritten(t *testing.T) {
 	k := realPods(t)
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.SampledFrom([]string{"", "", "n1", `a"b`, `back\slash`, "ü<&>", "null", " "})
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": text.Draw(t, "label")}}}
-		pod.Spec = corev1.PodSpec{
-			NodeName: text.Draw(t, "node"), RestartPolicy: corev1.RestartPolicy(text.Draw(t, "restart")), SchedulerName: text.Draw(t, "scheduler"),
-			ServiceAccountName: text.Draw(t, "account"), HostNetwork: rapid.Bool().Draw(t, "host"), Hostname: "spec.nodeName",
-			NodeSelector: map[string]string{"nodeName": "other"}, Containers: []corev1.Container{{Name: "phase", Command: []string{"[", "}"}}},
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": text.Draw(t, "label")}},
 		}
-		pod.Status = corev1.PodStatus{Phase: corev1.PodPhase(text.Draw(t, "phase")), NominatedNodeName: text.Draw(t, "nominated"), PodIP: text.Draw(t, "ip")}
+		pod.Spec = corev1.PodSpec{
+			NodeName: text.Draw(
+				t,
+				"node",
+			), RestartPolicy: corev1.RestartPolicy(text.Draw(t, "restart")), SchedulerName: text.Draw(t, "scheduler"),
+			ServiceAccountName: text.Draw(
+				t,
+				"account",
+			), HostNetwork: rapid.Bool().Draw(t, "host"), Hostname: "spec.nodeName",
+			NodeSelector: map[string]string{
+				"nodeName": "other",
+			}, Containers: []corev1.Container{{Name: "phase", Command: []string{"[", "}"}}},
+		}
+		pod.Status = corev1.PodStatus{
+			Phase:             corev1.PodPhase(text.Draw(t, "phase")),
+			NominatedNodeName: text.Draw(t, "nominated"),
+			PodIP:             text.Draw(t, "ip"),
+		}
 		for range rapid.IntRange(0, 2).Draw(t, "addresses") {
 			pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: text.Draw(t, "address")})
 		}

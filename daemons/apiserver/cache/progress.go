@@ -72,8 +72,8 @@ type look struct {
 	err      error
 }
 
-// gather is how long a look waits for as many readers as the one before has served: it costs as much as several
-// reads, and readers that were answered together are likely to come again together, to be read from, decided and answered
+// gather is how long a look waits for as many readers as the one before has served: it costs as much as several reads,
+// and readers that were answered together are likely to come again together, to be read from, decided and answered
 // together once more. Who reads alone is not held up.
 const gather = 2 * time.Millisecond
 

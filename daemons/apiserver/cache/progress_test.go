@@ -32,7 +32,8 @@ type told struct {
 func (t *told) Current(why error) { t.why <- why }
 func (t *told) Others()           { t.others.Done() }
 
-// Who asks while a look is under way is served by the next one, together with all others, whether they wait or are told.
+// Who asks while a look is under way is served by the next one, together with all others, whether they wait or are
+// told.
 func TestALookServesThoseWhoCameBeforeIt(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)

@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// The events of a kind stay readable until the store forgets them, as long as there is room: logRoom is that for one kind, in
-// bytes, and leastRoom what each has where those of all kinds together keep more than allRoom.
+// The events of a kind stay readable until the store forgets them, as long as there is room: logRoom is that for one
+// kind, in bytes, and leastRoom what each has where those of all kinds together keep more than allRoom.
 const (
 	logRoom   = 32 << 20
 	leastRoom = 4 << 20

@@ -61,7 +61,9 @@ func TestAStoreThatWentBackIsLoadedAnew(t *testing.T) {
 				t.Cleanup(s.Close)
 				for _, name := range names {
 					text := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"a","name":%q}}`, name)
-					if _, err := s.Commit(t.Context(), store.Txn{Puts: []store.Put{{Key: "/registry/pods/a/" + name, Value: []byte(text)}}}); err != nil {
+					if _, err := s.Commit(t.Context(),
+						store.Txn{Puts: []store.Put{{Key: "/registry/pods/a/" + name,
+							Value: []byte(text)}}}); err != nil {
 						t.Fatal(err)
 					}
 				}

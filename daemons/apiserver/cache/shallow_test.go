@@ -83,8 +83,18 @@ func TestLookingOverAnObjectFindsWhatDecodingItDoes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !maps.Equal(over.Labels, deep.Labels) || !slices.Equal(over.values, deep.values) || over.splice != deep.splice || over.kind != deep.kind {
-				t.Errorf("%s, full %v: looked over %v %v, decoded %v %v", k.GR(), full, over.Labels, over.values, deep.Labels, deep.values)
+			if !maps.Equal(over.Labels, deep.Labels) || !slices.Equal(over.values, deep.values) ||
+				over.splice != deep.splice ||
+				over.kind != deep.kind {
+				t.Errorf(
+					"%s, full %v: looked over %v %v, decoded %v %v",
+					k.GR(),
+					full,
+					over.Labels,
+					over.values,
+					deep.Labels,
+					deep.values,
+				)
 			}
 			a, errA := over.Object()
 			b, errB := deep.Object()

@@ -96,12 +96,15 @@ func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry)
 		if indexed != name || i >= len(s.index) {
 			continue
 		}
-		s.index[i].AscendGreaterOrEqual(&Entry{Key: max(prefix, after), values: []string{name, value}}, func(e *Entry) bool {
-			if v, _ := e.Field(name); v != value || !strings.HasPrefix(e.Key, prefix) {
-				return false
-			}
-			return e.Key == after || f(e)
-		})
+		s.index[i].AscendGreaterOrEqual(
+			&Entry{Key: max(prefix, after), values: []string{name, value}},
+			func(e *Entry) bool {
+				if v, _ := e.Field(name); v != value || !strings.HasPrefix(e.Key, prefix) {
+					return false
+				}
+				return e.Key == after || f(e)
+			},
+		)
 		return true
 	}
 	return false

@@ -83,7 +83,11 @@ func (c *Cache) change(f func(*tables)) {
 }
 
 // read reads what the store holds of one kind, once.
-func (c *Cache) read(ctx context.Context, r *Resource, key string) (entries []*Entry, unread map[string]error, revision int64, err error) {
+func (c *Cache) read(
+	ctx context.Context,
+	r *Resource,
+	key string,
+) (entries []*Entry, unread map[string]error, revision int64, err error) {
 	prefix := c.prefix + key + "/"
 	revision, err = c.store.All(ctx, prefix, func(kvs []store.KV) error {
 		for _, kv := range kvs {

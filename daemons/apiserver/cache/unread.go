@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// unread are the objects of a resource whose values the store has and that cannot be read: what encrypts them is not to be
-// had, or what is stored is no object. They are neither missing nor as they were before.
+// unread are the objects of a resource whose values the store has and that cannot be read: what encrypts them is not to
+// be had, or what is stored is no object. They are neither missing nor as they were before.
 type unread struct {
 	some atomic.Bool // whether there are any: most of the time there are none
 	mu   sync.RWMutex
@@ -136,10 +136,16 @@ func (r *Resource) undecodable(key string, revision int64, err error) error {
 	return err
 }
 
-// tell logs that what the store holds cannot be read, and does so for good: what will pass is counted, and may be everything.
+// tell logs that what the store holds cannot be read, and does so for good: what will pass is counted, and may be
+// everything.
 func (r *Resource) tell(err error) {
 	if why := (*store.Unreadable)(nil); errors.As(err, &why) && !why.Passing {
-		r.logger.Error("a stored object cannot be read: restore it or its key, or delete it with ignoreStoreReadErrorWithClusterBreakingPotential", "err", err)
+		r.logger.Error(
+			"a stored object cannot be read: restore it or its key, or delete it with "+
+				"ignoreStoreReadErrorWithClusterBreakingPotential",
+			"err",
+			err,
+		)
 	}
 }
 

@@ -17,7 +17,13 @@ func TestWhatCannotBeReadIsToldUntilItCan(t *testing.T) {
 	}
 	r := newResource(secrets, &budget{})
 	entry := func(key string, revision int64) *Entry {
-		e, err := NewEntry(secrets, key, []byte(`{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"a","name":"b"}}`), revision, nil)
+		e, err := NewEntry(
+			secrets,
+			key,
+			[]byte(`{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"a","name":"b"}}`),
+			revision,
+			nil,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

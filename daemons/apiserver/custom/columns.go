@@ -16,7 +16,9 @@ import (
 
 // printed returns the columns after the name that a version declares, and how their
 // cells are made; nothing for none, which shows the age.
-func printed(list []apiextensionsv1.CustomResourceColumnDefinition) ([]metav1.TableColumnDefinition, func(runtime.Object) []any) {
+func printed(
+	list []apiextensionsv1.CustomResourceColumnDefinition,
+) ([]metav1.TableColumnDefinition, func(runtime.Object) []any) {
 	if len(list) == 0 {
 		return nil, nil
 	}

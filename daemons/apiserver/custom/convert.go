@@ -44,9 +44,17 @@ func newConverter(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*co
 		return nil, errors.New("it names no webhook that could be called")
 	}
 	c := &converter{call: call}
-	client := admissionregistrationv1.WebhookClientConfig{URL: hook.ClientConfig.URL, CABundle: hook.ClientConfig.CABundle}
+	client := admissionregistrationv1.WebhookClientConfig{
+		URL:      hook.ClientConfig.URL,
+		CABundle: hook.ClientConfig.CABundle,
+	}
 	if s := hook.ClientConfig.Service; s != nil {
-		client.Service = &admissionregistrationv1.ServiceReference{Namespace: s.Namespace, Name: s.Name, Path: s.Path, Port: s.Port}
+		client.Service = &admissionregistrationv1.ServiceReference{
+			Namespace: s.Namespace,
+			Name:      s.Name,
+			Path:      s.Path,
+			Port:      s.Port,
+		}
 	}
 	var err error
 	if c.to, err = backend.NewWebhook(client); err != nil {
@@ -60,7 +68,11 @@ func newConverter(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*co
 	return c, nil
 }
 
-func (c *converter) convert(ctx context.Context, objs []*unstructured.Unstructured, to *kinds.Kind) ([]*unstructured.Unstructured, error) {
+func (c *converter) convert(
+	ctx context.Context,
+	objs []*unstructured.Unstructured,
+	to *kinds.Kind,
+) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, 0, len(objs))
 	for some := range slices.Chunk(objs, maxConverted) {
 		made, err := c.ask(ctx, some, to)
@@ -72,7 +84,11 @@ func (c *converter) convert(ctx context.Context, objs []*unstructured.Unstructur
 	return out, nil
 }
 
-func (c *converter) ask(ctx context.Context, objs []*unstructured.Unstructured, to *kinds.Kind) ([]*unstructured.Unstructured, error) {
+func (c *converter) ask(
+	ctx context.Context,
+	objs []*unstructured.Unstructured,
+	to *kinds.Kind,
+) ([]*unstructured.Unstructured, error) {
 	sent := &apiextensionsv1.ConversionReview{Request: &apiextensionsv1.ConversionRequest{
 		UID: uuid.NewUUID(), DesiredAPIVersion: to.GVK.GroupVersion().String(),
 	}}
@@ -93,7 +109,13 @@ func (c *converter) ask(ctx context.Context, objs []*unstructured.Unstructured, 
 	case r == nil:
 		return nil, errors.New("no response provided")
 	case c.version == "v1" && (answer.APIVersion != sent.APIVersion || answer.Kind != sent.Kind):
-		return nil, fmt.Errorf("expected %s, Kind=%s, got %s, Kind=%s", sent.APIVersion, sent.Kind, answer.APIVersion, answer.Kind)
+		return nil, fmt.Errorf(
+			"expected %s, Kind=%s, got %s, Kind=%s",
+			sent.APIVersion,
+			sent.Kind,
+			answer.APIVersion,
+			answer.Kind,
+		)
 	case c.version == "v1" && r.UID != sent.Request.UID:
 		return nil, fmt.Errorf("expected response.uid=%q, got %q", sent.Request.UID, r.UID)
 	case r.Result.Status != metav1.StatusSuccess && r.Result.Message == "":
@@ -124,7 +146,8 @@ func restore(made, from *unstructured.Unstructured, to *kinds.Kind) error {
 		return fmt.Errorf("expected %s, got %s", to.GVK, is)
 	}
 	for _, c := range []struct{ what, is, was string }{
-		{"name", made.GetName(), from.GetName()}, {"namespace", made.GetNamespace(), from.GetNamespace()}, {"uid", string(made.GetUID()), string(from.GetUID())},
+		{"name", made.GetName(), from.GetName()}, {"namespace", made.GetNamespace(), from.GetNamespace()},
+		{"uid", string(made.GetUID()), string(from.GetUID())},
 	} {
 		if c.is != c.was {
 			return fmt.Errorf("metadata.%s must not change: it was %q and is %q", c.what, c.was, c.is)

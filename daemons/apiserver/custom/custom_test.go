@@ -19,14 +19,20 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-func definition(uid types.UID, names apiextensionsv1.CustomResourceDefinitionNames) *apiextensionsv1.CustomResourceDefinition {
+func definition(
+	uid types.UID,
+	names apiextensionsv1.CustomResourceDefinitionNames,
+) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: names.Plural + ".example.com", UID: uid},
 		Spec:       apiextensionsv1.CustomResourceDefinitionSpec{Group: "example.com", Names: names},
 	}
 }
 
-func conditionOf(s apiextensionsv1.CustomResourceDefinitionStatus, of apiextensionsv1.CustomResourceDefinitionConditionType) (status, reason, message string) {
+func conditionOf(
+	s apiextensionsv1.CustomResourceDefinitionStatus,
+	of apiextensionsv1.CustomResourceDefinitionConditionType,
+) (status, reason, message string) {
 	for _, c := range s.Conditions {
 		if c.Type == of {
 			return string(c.Status), c.Reason, c.Message
@@ -38,16 +44,27 @@ func conditionOf(s apiextensionsv1.CustomResourceDefinitionStatus, of apiextensi
 // S12: names belong to the definition of a group that had them first.
 func TestNamesAreAcceptedOnce(t *testing.T) {
 	now := time.Now()
-	first := definition("1", apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList", ShortNames: []string{"wi"}})
+	first := definition(
+		"1",
+		apiextensionsv1.CustomResourceDefinitionNames{
+			Plural:     "widgets",
+			Singular:   "widget",
+			Kind:       "Widget",
+			ListKind:   "WidgetList",
+			ShortNames: []string{"wi"},
+		},
+	)
 	first.Status = Judge(first, nil, now)
-	if status, _, _ := conditionOf(first.Status, apiextensionsv1.Established); status != "True" || first.Status.AcceptedNames.Plural != "widgets" {
+	if status, _, _ := conditionOf(first.Status, apiextensionsv1.Established); status != "True" ||
+		first.Status.AcceptedNames.Plural != "widgets" {
 		t.Fatalf("%+v", first.Status)
 	}
 	for name, c := range map[string]struct {
 		names           apiextensionsv1.CustomResourceDefinitionNames
 		reason, message string
 	}{
-		"others":           {apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "gadget", Kind: "Gadget", ListKind: "GadgetList"}, "NoConflicts", "no conflicts found"},
+		"others": {apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "gadget",
+			Kind: "Gadget", ListKind: "GadgetList"}, "NoConflicts", "no conflicts found"},
 		"the kind":         {apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "gadget", Kind: "Widget", ListKind: "GadgetList"}, "KindConflict", `"Widget" is already in use`},
 		"the list's kind":  {apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "gadget", Kind: "Gadget", ListKind: "WidgetList"}, "ListKindConflict", `"WidgetList" is already in use`},
 		"a short name":     {apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "gadget", Kind: "Gadget", ListKind: "GadgetList", ShortNames: []string{"g", "wi"}}, "ShortNamesConflict", `"wi" is already in use`},
@@ -62,7 +79,8 @@ func TestNamesAreAcceptedOnce(t *testing.T) {
 			t.Errorf("%s: %s %q, established %s; want %s %q", name, reason, message, established, c.reason, c.message)
 		}
 		second.Spec.Group = "else.example.com"
-		if _, reason, _ := conditionOf(Judge(second, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first}), now), apiextensionsv1.NamesAccepted); reason != "NoConflicts" {
+		if _, reason, _ := conditionOf(Judge(second, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first}), now),
+			apiextensionsv1.NamesAccepted); reason != "NoConflicts" {
 			t.Errorf("%s: %s in another group", name, reason)
 		}
 	}
@@ -81,15 +99,27 @@ func TestDefinitionsInProtectedGroupsSayWhoAgreed(t *testing.T) {
 		"nonsense":                                             {"False", "InvalidAnnotation"},
 		"":                                                     {"False", "MissingAnnotation"},
 	} {
-		d := definition("1", apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"})
-		if status, _, _ := conditionOf(Judge(d, nil, time.Now()), apiextensionsv1.KubernetesAPIApprovalPolicyConformant); status != "" {
+		d := definition(
+			"1",
+			apiextensionsv1.CustomResourceDefinitionNames{
+				Plural:   "widgets",
+				Singular: "widget",
+				Kind:     "Widget",
+				ListKind: "WidgetList",
+			},
+		)
+		if status, _, _ := conditionOf(Judge(d, nil, time.Now()),
+			apiextensionsv1.KubernetesAPIApprovalPolicyConformant); status != "" {
 			t.Errorf("a group that nobody protects: %s", status)
 		}
 		d.Spec.Group = "foo.k8s.io"
 		if annotation != "" {
 			d.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: annotation}
 		}
-		status, reason, message := conditionOf(Judge(d, nil, time.Now()), apiextensionsv1.KubernetesAPIApprovalPolicyConformant)
+		status, reason, message := conditionOf(
+			Judge(d, nil, time.Now()),
+			apiextensionsv1.KubernetesAPIApprovalPolicyConformant,
+		)
 		if status != want[0] || reason != want[1] || message == "" {
 			t.Errorf("%q: %s %s %q, want %v", annotation, status, reason, message, want)
 		}
@@ -99,15 +129,25 @@ func TestDefinitionsInProtectedGroupsSayWhoAgreed(t *testing.T) {
 // S12: a column shows what its path leads to, in the form of its type, and else nothing.
 func TestColumnsShowWhatTheirPathsLeadTo(t *testing.T) {
 	object := map[string]any{
-		"spec":   map[string]any{"n": int64(3), "f": 2.5, "yes": true, "text": "a", "list": []any{"x", "y"}, "when": "nonsense", "large": 1e300},
+		"spec": map[string]any{
+			"n":     int64(3),
+			"f":     2.5,
+			"yes":   true,
+			"text":  "a",
+			"list":  []any{"x", "y"},
+			"when":  "nonsense",
+			"large": 1e300,
+		},
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "False"}}},
 	}
 	for _, c := range []struct {
 		path, kind string
 		want       any
 	}{
-		{".spec.n", "integer", int64(3)}, {".spec.f", "integer", int64(2)}, {".spec.n", "number", 3.0}, {".spec.text", "integer", nil}, {".spec.yes", "boolean", true},
-		{".spec.text", "string", "a"}, {".spec.n", "string", "3"}, {".spec.list[1]", "string", "y"}, {".spec.none", "string", nil}, {".spec.when", "date", "<invalid>"}, {".spec.n", "date", nil},
+		{".spec.n", "integer", int64(3)}, {".spec.f", "integer", int64(2)}, {".spec.n", "number", 3.0},
+		{".spec.text", "integer", nil}, {".spec.yes", "boolean", true},
+		{".spec.text", "string", "a"}, {".spec.n", "string", "3"}, {".spec.list[1]", "string", "y"},
+		{".spec.none", "string", nil}, {".spec.when", "date", "<invalid>"}, {".spec.n", "date", nil},
 		{`.status.conditions[?(@.type=="Ready")].status`, "string", "False"}, {".spec[", "string", nil}, {".spec.text", "boolean", nil},
 	} {
 		show := cell(apiextensionsv1.CustomResourceColumnDefinition{Name: "A", JSONPath: c.path, Type: c.kind})
@@ -128,9 +168,14 @@ func (f answers) Call(_ context.Context, _ backend.Webhook, _ time.Duration, in,
 func TestConversionsThatAreNotWholeAreRefused(t *testing.T) {
 	url := "https://a.example.com/"
 	d := definition("1", apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"})
-	d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
-		ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &url}, ConversionReviewVersions: []string{"v2", "v1"},
-	}}
+	d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig: &apiextensionsv1.WebhookClientConfig{
+				URL: &url,
+			}, ConversionReviewVersions: []string{"v2", "v1"},
+		},
+	}
 	to := &kinds.Kind{GVK: schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}}
 	made := func(change ...string) []byte {
 		text := `{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"w","uid":"u","labels":{"new":"x"}},"spec":{"size":1}}`
@@ -139,9 +184,15 @@ func TestConversionsThatAreNotWholeAreRefused(t *testing.T) {
 	whole := func(objects ...[]byte) answers {
 		return func(sent, answer *apiextensionsv1.ConversionReview) error {
 			answer.TypeMeta = sent.TypeMeta
-			answer.Response = &apiextensionsv1.ConversionResponse{UID: sent.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+			answer.Response = &apiextensionsv1.ConversionResponse{
+				UID:    sent.Request.UID,
+				Result: metav1.Status{Status: metav1.StatusSuccess},
+			}
 			for _, o := range objects {
-				answer.Response.ConvertedObjects = append(answer.Response.ConvertedObjects, runtime.RawExtension{Raw: o})
+				answer.Response.ConvertedObjects = append(
+					answer.Response.ConvertedObjects,
+					runtime.RawExtension{Raw: o},
+				)
 			}
 			return nil
 		}
@@ -161,13 +212,20 @@ func TestConversionsThatAreNotWholeAreRefused(t *testing.T) {
 		"no answer": {func(*apiextensionsv1.ConversionReview, *apiextensionsv1.ConversionReview) error {
 			return errors.New("refused")
 		}, "refused"},
-		"nothing in it": {func(*apiextensionsv1.ConversionReview, *apiextensionsv1.ConversionReview) error { return nil }, "no response provided"},
-		"another's":     {and(whole(made()), func(r *apiextensionsv1.ConversionReview) { r.Response.UID = "x" }), "expected response.uid"},
-		"another kind":  {and(whole(made()), func(r *apiextensionsv1.ConversionReview) { r.Kind = "Other" }), "Kind=Other"},
+		"nothing in it": {func(*apiextensionsv1.ConversionReview,
+			*apiextensionsv1.ConversionReview) error {
+			return nil
+		}, "no response provided"},
+		"another's": {and(whole(made()), func(r *apiextensionsv1.ConversionReview) { r.Response.UID = "x" }),
+			"expected response.uid"},
+		"another kind": {and(whole(made()), func(r *apiextensionsv1.ConversionReview) { r.Kind = "Other" }),
+			"Kind=Other"},
 		"failed": {and(whole(), func(r *apiextensionsv1.ConversionReview) {
 			r.Response.Result = metav1.Status{Status: "Failure", Message: "too old"}
 		}), "too old"},
-		"failed in silence":  {and(whole(), func(r *apiextensionsv1.ConversionReview) { r.Response.Result = metav1.Status{Status: "Failure"} }), "without an explanation"},
+		"failed in silence": {and(whole(),
+			func(r *apiextensionsv1.ConversionReview) { r.Response.Result = metav1.Status{Status: "Failure"} }),
+			"without an explanation"},
 		"too few":            {whole(), "returned 0 objects, expected 1"},
 		"another version":    {whole(made("/v2", "/v3")), "expected example.com/v2"},
 		"another name":       {whole(made(`"w"`, `"z"`)), "metadata.name must not change"},
@@ -188,7 +246,8 @@ func TestConversionsThatAreNotWholeAreRefused(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if err == nil && (out[0].GetResourceVersion() != "7" || out[0].GetLabels()["old"] != "" || len(out[0].GetFinalizers()) > 0) {
+		if err == nil &&
+			(out[0].GetResourceVersion() != "7" || out[0].GetLabels()["old"] != "" || len(out[0].GetFinalizers()) > 0) {
 			t.Errorf("%s: %v", name, out[0].Object)
 		}
 	}

@@ -27,8 +27,8 @@ func (a answering) Call(_ context.Context, _ backend.Webhook, _ time.Duration, i
 	return nil
 }
 
-// FuzzConversion takes what a conversion webhook answers, whatever that is: an error, or the objects that it was given in the
-// other version, each with its name and what metadata no version changes.
+// FuzzConversion takes what a conversion webhook answers, whatever that is: an error, or the objects that it was given
+// in the other version, each with its name and what metadata no version changes.
 func FuzzConversion(f *testing.F) {
 	const head = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"","result":{"status":"Success"},"convertedObjects":[`
 	for _, converted := range []string{
@@ -39,12 +39,22 @@ func FuzzConversion(f *testing.F) {
 		f.Add([]byte(head + converted + `]}}`))
 	}
 	f.Add([]byte(`{"response":{"result":{"status":"Failure","message":"no"}}}`))
-	f.Add([]byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview","response":{"convertedObjects":[]}}`))
-	to := &kinds.Kind{GVK: schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, Resource: "widgets"}
+	f.Add(
+		[]byte(
+			`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview","response":{"convertedObjects":[]}}`,
+		),
+	)
+	to := &kinds.Kind{
+		GVK:      schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"},
+		Resource: "widgets",
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, version := range []string{"v1", "v1beta1"} {
-			for _, metadata := range []map[string]any{{"name": "a", "namespace": "n", "uid": "u", "generation": int64(3), "labels": map[string]any{"old": "x"}}, nil} {
-				from := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"}}
+			for _, metadata := range []map[string]any{{"name": "a", "namespace": "n", "uid": "u",
+				"generation": int64(3), "labels": map[string]any{"old": "x"}}, nil} {
+				from := &unstructured.Unstructured{
+					Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"},
+				}
 				if metadata != nil {
 					from.Object["metadata"] = metadata
 				}
@@ -53,13 +63,16 @@ func FuzzConversion(f *testing.F) {
 				if err != nil {
 					continue
 				}
-				if len(out) != 1 || out[0].GroupVersionKind() != to.GVK || out[0].GetName() != from.GetName() || out[0].GetUID() != from.GetUID() || out[0].GetGeneration() != from.GetGeneration() {
+				if len(out) != 1 || out[0].GroupVersionKind() != to.GVK || out[0].GetName() != from.GetName() ||
+					out[0].GetUID() != from.GetUID() ||
+					out[0].GetGeneration() != from.GetGeneration() {
 					t.Errorf("converted to %v", out)
 				}
 				if _, err := out[0].MarshalJSON(); err != nil {
 					t.Errorf("what was converted cannot be written: %v", err)
 				}
-				if from.GetAPIVersion() != "example.com/v1" || from.GetLabels()["old"] != map[bool]string{true: "x"}[metadata != nil] {
+				if from.GetAPIVersion() != "example.com/v1" ||
+					from.GetLabels()["old"] != map[bool]string{true: "x"}[metadata != nil] {
 					t.Errorf("what was to be converted has changed: %v", from)
 				}
 			}

@@ -14,9 +14,16 @@ import (
 // FuzzDefinition makes kinds of definitions that are accepted, and objects of those.
 func FuzzDefinition(f *testing.F) {
 	const head = `{"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},"versions":[{"name":"v1","served":true,"storage":true,`
-	f.Add([]byte(head+`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-validations":[{"rule":"self.a > 1"}],"properties":{"a":{"type":"integer","default":2,"minimum":1}}}}}},"subresources":{"status":{},"scale":{"specReplicasPath":".spec.a","statusReplicasPath":".status.a"}},"additionalPrinterColumns":[{"name":"A","type":"integer","jsonPath":".spec.a"}]}]}}`),
-		[]byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"a":3,"b":4}}`))
-	f.Add([]byte(head+`"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`), []byte(`{"x":[1,{"y":null}]}`))
+	f.Add(
+		[]byte(
+			head+`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-validations":[{"rule":"self.a > 1"}],"properties":{"a":{"type":"integer","default":2,"minimum":1}}}}}},"subresources":{"status":{},"scale":{"specReplicasPath":".spec.a","statusReplicasPath":".status.a"}},"additionalPrinterColumns":[{"name":"A","type":"integer","jsonPath":".spec.a"}]}]}}`,
+		),
+		[]byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"a":3,"b":4}}`),
+	)
+	f.Add(
+		[]byte(head+`"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`),
+		[]byte(`{"x":[1,{"y":null}]}`),
+	)
 	var definitions *kinds.Kind
 	for _, k := range kinds.All() {
 		if k.GVK.Kind == "CustomResourceDefinition" {

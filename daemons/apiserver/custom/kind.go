@@ -172,7 +172,8 @@ func selectable(v *apiextensionsv1.CustomResourceDefinitionVersion) func(runtime
 			if !ok {
 				continue
 			}
-			if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found && value != nil {
+			if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found &&
+				value != nil {
 				set[name] = fmt.Sprint(value)
 			}
 		}
@@ -181,7 +182,10 @@ func selectable(v *apiextensionsv1.CustomResourceDefinitionVersion) func(runtime
 }
 
 // deprecation is what whoever uses a version is warned of; empty: nothing.
-func deprecation(d *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion) string {
+func deprecation(
+	d *apiextensionsv1.CustomResourceDefinition,
+	v *apiextensionsv1.CustomResourceDefinitionVersion,
+) string {
 	switch {
 	case !v.Deprecated:
 		return ""
@@ -204,7 +208,14 @@ func finalizerDoubts(obj runtime.Object) []string {
 			continue
 		}
 		if !strings.Contains(f, "/") {
-			out = append(out, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers", f))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"metadata.finalizers: %q: prefer a domain-qualified finalizer name including a path (/) to avoid "+
+						"accidental conflicts with other finalizer writers",
+					f,
+				),
+			)
 		}
 	}
 	return out

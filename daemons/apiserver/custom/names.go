@@ -28,7 +28,10 @@ func NamesOf(all []*apiextensionsv1.CustomResourceDefinition) Names {
 }
 
 // Accept adds those that a definition has from now on.
-func (n Names) Accept(d *apiextensionsv1.CustomResourceDefinition, names apiextensionsv1.CustomResourceDefinitionNames) {
+func (n Names) Accept(
+	d *apiextensionsv1.CustomResourceDefinition,
+	names apiextensionsv1.CustomResourceDefinitionNames,
+) {
 	for _, name := range append([]string{names.Plural, names.Singular}, names.ShortNames...) {
 		n.add(named{d.Spec.Group, name, false}, d.UID)
 	}
@@ -55,14 +58,19 @@ func (n Names) taken(d *apiextensionsv1.CustomResourceDefinition, name named) bo
 // Judge returns a definition's status as the names of all definitions let it be:
 // names that another one of the group has accepted before are not accepted, and a
 // definition whose names are all accepted is established for good.
-func Judge(d *apiextensionsv1.CustomResourceDefinition, all Names, now time.Time) apiextensionsv1.CustomResourceDefinitionStatus {
+func Judge(
+	d *apiextensionsv1.CustomResourceDefinition,
+	all Names,
+	now time.Time,
+) apiextensionsv1.CustomResourceDefinitionStatus {
 	// Its schemas are large, and no part of this.
 	out := &apiextensionsv1.CustomResourceDefinition{Status: *d.Status.DeepCopy()}
 	resources := func(name string) bool { return all.taken(d, named{d.Spec.Group, name, false}) }
 	taken := func(name string) bool { return all.taken(d, named{d.Spec.Group, name, true}) }
 	asked, accepted := d.Spec.Names, &out.Status.AcceptedNames
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{
-		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts", Message: "no conflicts found",
+		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts",
+		Message: "no conflicts found",
 	}
 	refuse := func(reason, name string) {
 		condition.Status, condition.Reason, condition.Message = apiextensionsv1.ConditionFalse, reason, `"`+name+`" is already in use`
@@ -76,7 +84,8 @@ func Judge(d *apiextensionsv1.CustomResourceDefinition, all Names, now time.Time
 	}
 	settle(&accepted.Plural, asked.Plural, "PluralConflict", resources)
 	settle(&accepted.Singular, asked.Singular, "SingularConflict", resources)
-	if i := slices.IndexFunc(asked.ShortNames, func(n string) bool { return resources(n) && !slices.Contains(accepted.ShortNames, n) }); i >= 0 {
+	if i := slices.IndexFunc(asked.ShortNames,
+		func(n string) bool { return resources(n) && !slices.Contains(accepted.ShortNames, n) }); i >= 0 {
 		refuse("ShortNamesConflict", asked.ShortNames[i])
 	} else {
 		accepted.ShortNames = slices.Clone(asked.ShortNames)
@@ -119,9 +128,11 @@ func Judge(d *apiextensionsv1.CustomResourceDefinition, all Names, now time.Time
 	return out.Status
 }
 
-// approval says of a definition in a group of Kubernetes' own whether those who keep its API have agreed, as the definition's
-// annotation tells.
-func approval(d *apiextensionsv1.CustomResourceDefinition) (c apiextensionsv1.CustomResourceDefinitionCondition, protected bool) {
+// approval says of a definition in a group of Kubernetes' own whether those who keep its API have agreed, as the
+// definition's annotation tells.
+func approval(
+	d *apiextensionsv1.CustomResourceDefinition,
+) (c apiextensionsv1.CustomResourceDefinitionCondition, protected bool) {
 	if !apihelpers.IsProtectedCommunityGroup(d.Spec.Group) {
 		return c, false
 	}

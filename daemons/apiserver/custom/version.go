@@ -40,7 +40,10 @@ type version struct {
 	rules func() *cel.Validator
 }
 
-func newVersion(d *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.CustomResourceDefinitionVersion) (*version, error) {
+func newVersion(
+	d *apiextensionsv1.CustomResourceDefinition,
+	spec *apiextensionsv1.CustomResourceDefinitionVersion,
+) (*version, error) {
 	v := &version{
 		spec: spec, preserve: d.Spec.PreserveUnknownFields,
 		gvk: schema.GroupVersionKind{Group: d.Spec.Group, Version: spec.Name, Kind: d.Status.AcceptedNames.Kind},
@@ -76,7 +79,10 @@ func newVersion(d *apiextensionsv1.CustomResourceDefinition, spec *apiextensions
 
 // accept brings what a client sent into shape and returns the fields that it dropped.
 func (v *version) accept(u *unstructured.Unstructured) (unknown []string, err error) {
-	m, found, odd, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	m, found, odd, err := objectmeta.GetObjectMetaWithOptions(
+		u.Object,
+		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -85,13 +91,26 @@ func (v *version) accept(u *unstructured.Unstructured) (unknown []string, err er
 			return nil, err
 		}
 	}
-	wrong, inner := objectmeta.CoerceWithOptions(nil, u.Object, v.shape, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	wrong, inner := objectmeta.CoerceWithOptions(
+		nil,
+		u.Object,
+		v.shape,
+		false,
+		objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true},
+	)
 	if wrong != nil {
 		return nil, wrong
 	}
 	unknown = append(odd, inner...)
 	if !v.preserve {
-		unknown = append(unknown, pruning.PruneWithOptions(u.Object, v.shape, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+		unknown = append(
+			unknown,
+			pruning.PruneWithOptions(
+				u.Object,
+				v.shape,
+				true,
+				structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true},
+			)...)
 	}
 	v.fill(u)
 	return unknown, nil
@@ -119,7 +138,8 @@ func hasDefaults(s *structural.Structural) bool {
 			return true
 		}
 	}
-	return s.Default.Object != nil || hasDefaults(s.Items) || s.AdditionalProperties != nil && hasDefaults(s.AdditionalProperties.Structural)
+	return s.Default.Object != nil || hasDefaults(s.Items) ||
+		s.AdditionalProperties != nil && hasDefaults(s.AdditionalProperties.Structural)
 }
 
 // complete returns the object with the defaults of its status. A create drops the status that it was sent with, those
@@ -178,9 +198,11 @@ func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorLis
 		celOptions = append(celOptions, cel.WithRatcheting(correlated))
 		before = was.Object
 		if !statusOnly {
-			errs = validation.ValidateCustomResourceUpdate(nil, u.Object, was.Object, v.schema, validation.WithRatcheting(correlated))
+			errs = validation.ValidateCustomResourceUpdate(nil, u.Object, was.Object, v.schema,
+				validation.WithRatcheting(correlated))
 		} else if status, there := u.Object["status"]; there && v.status != nil {
-			errs = validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, was.Object["status"], v.status, validation.WithRatcheting(correlated.Key("status")))
+			errs = validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, was.Object["status"],
+				v.status, validation.WithRatcheting(correlated.Key("status")))
 		}
 	}
 	errs = append(errs, v.checkScale(u)...)
@@ -193,7 +215,15 @@ func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorLis
 		return errs
 	}
 	if blocks(errs) {
-		return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
+		return append(
+			errs,
+			field.Invalid(
+				nil,
+				nil,
+				"some validation rules were not checked because the object was invalid; correct the existing errors "+
+					"to complete validation",
+			),
+		)
 	}
 	broken, _ := rules.Validate(ctx, nil, v.shape, u.Object, before, celconfig.RuntimeCELCostBudget, celOptions...)
 	return append(errs, broken...)
@@ -203,7 +233,11 @@ func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorLis
 func blocks(errs field.ErrorList) bool {
 	for _, e := range errs {
 		switch e.Type {
-		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		case field.ErrorTypeNotSupported,
+			field.ErrorTypeRequired,
+			field.ErrorTypeTooLong,
+			field.ErrorTypeTooMany,
+			field.ErrorTypeTypeInvalid:
 			return true
 		}
 	}

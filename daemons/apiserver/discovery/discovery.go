@@ -79,8 +79,8 @@ func tagged(data []byte) document {
 	return document{data, fmt.Sprintf(`"%X"`, sum.Sum64())}
 }
 
-// New returns the discovery of a list of kinds, and of what other servers serve. Groups that are as they were before are shared
-// with was, which may be nil.
+// New returns the discovery of a list of kinds, and of what other servers serve. Groups that are as they were before
+// are shared with was, which may be nil.
 func New(was *Handler, list []*kinds.Kind, others ...Other) *Handler {
 	h := &Handler{documents: map[string]document{}, whole: map[string]document{}, shown: map[string]shown{}}
 	members, order := membersOf(list, others)
@@ -162,7 +162,8 @@ func wantsAggregated(r *http.Request) bool {
 	for clause := range header.Elements(r.Header, "Accept") {
 		clause = strings.ReplaceAll(clause, " ", "")
 		switch {
-		case strings.Contains(clause, "as=APIGroupDiscoveryList") && strings.Contains(clause, "v=v2") && !strings.Contains(clause, "v=v2beta1"):
+		case strings.Contains(clause, "as=APIGroupDiscoveryList") && strings.Contains(clause, "v=v2") &&
+			!strings.Contains(clause, "v=v2beta1"):
 			return strings.HasPrefix(clause, runtime.ContentTypeJSON)
 		case strings.Contains(clause, "as="):
 		case clause == runtime.ContentTypeJSON || strings.HasPrefix(clause, "*/*"):

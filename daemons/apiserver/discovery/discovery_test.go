@@ -15,16 +15,34 @@ import (
 )
 
 func declared(group, version, kind string) *kinds.Kind {
-	return &kinds.Kind{GVK: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Resource: kind + "s", Singular: kind, Namespaced: true, Untyped: &kinds.Untyped{}}
+	return &kinds.Kind{
+		GVK:        schema.GroupVersionKind{Group: group, Version: version, Kind: kind},
+		Resource:   kind + "s",
+		Singular:   kind,
+		Namespaced: true,
+		Untyped:    &kinds.Untyped{},
+	}
 }
 
-// What is put together of parts is what the types encode to, and what follows from nothing is the same as what follows from before.
+// What is put together of parts is what the types encode to, and what follows from nothing is the same as what follows
+// from before.
 func TestDocumentsAreTheSameHoweverTheyCameAbout(t *testing.T) {
-	others := []Other{{GroupVersion: schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}, Resources: []metav1.APIResource{{Name: "pods", Kind: "PodMetrics", Namespaced: true, Verbs: metav1.Verbs{"get"}}}}}
+	others := []Other{
+		{
+			GroupVersion: schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"},
+			Resources: []metav1.APIResource{
+				{Name: "pods", Kind: "PodMetrics", Namespaced: true, Verbs: metav1.Verbs{"get"}},
+			},
+		},
+	}
 	list := kinds.All()
 	var was *Handler
 	for i := range 5 {
-		list = append(list, declared(fmt.Sprintf("g%d.example.com", i/2), "v1beta1", fmt.Sprint("thing", i)), declared(fmt.Sprintf("g%d.example.com", i/2), "v1", fmt.Sprint("thing", i)))
+		list = append(
+			list,
+			declared(fmt.Sprintf("g%d.example.com", i/2), "v1beta1", fmt.Sprint("thing", i)),
+			declared(fmt.Sprintf("g%d.example.com", i/2), "v1", fmt.Sprint("thing", i)),
+		)
 		grown, fresh := New(was, list, others...), New(nil, list, others...)
 		for path, d := range fresh.documents {
 			if string(grown.documents[path].data) != string(d.data) || grown.documents[path].tag != d.tag {
@@ -42,7 +60,8 @@ func TestDocumentsAreTheSameHoweverTheyCameAbout(t *testing.T) {
 		was = grown
 	}
 	for path, into := range map[string]any{"/apis": &metav1.APIGroupList{}, "/api": &metav1.APIVersions{}} {
-		if err := json.Unmarshal(was.documents[path].data, into); err != nil || string(encode(into)) != string(was.documents[path].data) {
+		if err := json.Unmarshal(was.documents[path].data, into); err != nil ||
+			string(encode(into)) != string(was.documents[path].data) {
 			t.Errorf("%s: %v\n%s\nis not\n%s", path, err, was.documents[path].data, encode(into))
 		}
 	}

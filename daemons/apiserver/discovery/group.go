@@ -84,7 +84,12 @@ func (v *version) add(gvk schema.GroupVersionKind, resource string, k *kinds.Kin
 		if !ok {
 			continue
 		}
-		shown := metav1.APIResource{Name: resource + "/" + name, Namespaced: k.Namespaced, Kind: gvk.Kind, Verbs: sub.verbs}
+		shown := metav1.APIResource{
+			Name:       resource + "/" + name,
+			Namespaced: k.Namespaced,
+			Kind:       gvk.Kind,
+			Verbs:      sub.verbs,
+		}
 		kind := metav1.GroupVersionKind(gvk)
 		if !sub.kind.Empty() {
 			kind = metav1.GroupVersionKind(sub.kind)
@@ -94,7 +99,10 @@ func (v *version) add(gvk schema.GroupVersionKind, resource string, k *kinds.Kin
 			}
 		}
 		v.plain = append(v.plain, shown)
-		whole.Subresources = append(whole.Subresources, apidiscovery.APISubresourceDiscovery{Subresource: name, ResponseKind: &kind, Verbs: sub.verbs})
+		whole.Subresources = append(
+			whole.Subresources,
+			apidiscovery.APISubresourceDiscovery{Subresource: name, ResponseKind: &kind, Verbs: sub.verbs},
+		)
 	}
 	v.whole = append(v.whole, whole)
 }
@@ -117,7 +125,10 @@ func (g *group) aggregated() apidiscovery.APIGroupDiscovery {
 		if v.stale {
 			fresh = apidiscovery.DiscoveryFreshnessStale
 		}
-		out.Versions = append(out.Versions, apidiscovery.APIVersionDiscovery{Version: v.name, Resources: v.whole, Freshness: fresh})
+		out.Versions = append(
+			out.Versions,
+			apidiscovery.APIVersionDiscovery{Version: v.name, Resources: v.whole, Freshness: fresh},
+		)
 	}
 	return out
 }

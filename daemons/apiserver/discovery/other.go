@@ -40,7 +40,8 @@ func whole(o Other) []apidiscovery.APIResourceDiscovery {
 				Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories,
 			})
 		} else if i, ok := at[name]; ok {
-			out[i].Subresources = append(out[i].Subresources, apidiscovery.APISubresourceDiscovery{Subresource: sub, ResponseKind: kind(r), Verbs: r.Verbs})
+			out[i].Subresources = append(out[i].Subresources,
+				apidiscovery.APISubresourceDiscovery{Subresource: sub, ResponseKind: kind(r), Verbs: r.Verbs})
 		}
 	}
 	return out

@@ -70,7 +70,8 @@ func (m members) group(name string) *group {
 	g := &group{name: name}
 	sorted := len(m.others) > 0
 	for _, k := range m.kinds {
-		sorted = sorted || k.kind.Untyped != nil // several definitions make up a group: its versions are in the order of their names
+		sorted = sorted ||
+			k.kind.Untyped != nil // several definitions make up a group: its versions are in the order of their names
 		i := slices.IndexFunc(g.versions, func(v *version) bool { return v.name == k.gvk.Version })
 		if i < 0 {
 			g.versions = append(g.versions, &version{name: k.gvk.Version})
@@ -79,10 +80,16 @@ func (m members) group(name string) *group {
 		g.versions[i].add(k.gvk, k.resource, k.kind)
 	}
 	for _, o := range m.others {
-		g.versions = append(g.versions, &version{name: o.GroupVersion.Version, plain: o.Resources, whole: whole(o), stale: o.Stale})
+		g.versions = append(
+			g.versions,
+			&version{name: o.GroupVersion.Version, plain: o.Resources, whole: whole(o), stale: o.Stale},
+		)
 	}
 	if sorted {
-		slices.SortFunc(g.versions, func(a, b *version) int { return apiversion.CompareKubeAwareVersionStrings(b.name, a.name) })
+		slices.SortFunc(
+			g.versions,
+			func(a, b *version) int { return apiversion.CompareKubeAwareVersionStrings(b.name, a.name) },
+		)
 	}
 	return g
 }

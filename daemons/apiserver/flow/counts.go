@@ -24,7 +24,8 @@ type tally struct {
 	dispatched, executing, seats, waiting atomic.Int64
 	rejected                              [len(reasons)]atomic.Int64
 	waited                                [2]histogram // in a queue: of those that were refused, and of the others
-	executed                              [2]histogram // of all but watches, and of watches until they have sent what there is
+	// of all but watches, and of watches until they have sent what there is
+	executed [2]histogram
 }
 
 // begin counts a request that has its seats.
@@ -51,8 +52,8 @@ func (s *Schema) Executed(d time.Duration, watch bool) {
 // idle says whether nobody is counted as being there.
 func (t *tally) idle() bool { return t.executing.Load() == 0 && t.waiting.Load() == 0 }
 
-// counts are upstream's metrics of priority and fairness. Everything is read when somebody asks. Levels and schemas are the only
-// labels that are not fixed, and who may make those is trusted with more.
+// counts are upstream's metrics of priority and fairness. Everything is read when somebody asks. Levels and schemas are
+// the only labels that are not fixed, and who may make those is trusted with more.
 type counts struct {
 	c                                                                       *Controller
 	dispatched, executing, seats, queued, rejected, waited, executed, bytes *prometheus.Desc
@@ -71,19 +72,32 @@ func newCounts(c *Controller) counts {
 		executing:  desc("current_executing_requests", "Requests that have a seat.", level, schema),
 		seats:      desc("current_executing_seats", "Seats that are taken.", level, schema),
 		queued:     desc("current_inqueue_requests", "Requests that wait for a seat.", level, schema),
-		waited:     desc("request_wait_duration_seconds", "How long requests waited in a queue.", level, schema, "execute"),
-		executed:   desc("request_execution_seconds", "How long requests took once they had a seat; watches until they had sent what there was.", level, schema, "type"),
-		nominal:    desc("nominal_limit_seats", "Seats of a priority level.", level),
-		lower:      desc("lower_limit_seats", "Seats of a priority level that it never lends.", level),
-		upper:      desc("upper_limit_seats", "Seats of a priority level with what it may borrow.", level),
-		current:    desc("current_limit_seats", "Seats that a priority level could use now.", level),
-		bytes:      desc("list_bytes", "Bytes of lists that are being answered."),
+		waited: desc(
+			"request_wait_duration_seconds",
+			"How long requests waited in a queue.",
+			level,
+			schema,
+			"execute",
+		),
+		executed: desc(
+			"request_execution_seconds",
+			"How long requests took once they had a seat; watches until they had sent what there was.",
+			level,
+			schema,
+			"type",
+		),
+		nominal: desc("nominal_limit_seats", "Seats of a priority level.", level),
+		lower:   desc("lower_limit_seats", "Seats of a priority level that it never lends.", level),
+		upper:   desc("upper_limit_seats", "Seats of a priority level with what it may borrow.", level),
+		current: desc("current_limit_seats", "Seats that a priority level could use now.", level),
+		bytes:   desc("list_bytes", "Bytes of lists that are being answered."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (n counts) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{n.dispatched, n.rejected, n.executing, n.seats, n.queued, n.waited, n.executed, n.nominal, n.lower, n.upper, n.current, n.bytes} {
+	for _, d := range []*prometheus.Desc{n.dispatched, n.rejected, n.executing, n.seats, n.queued, n.waited, n.executed,
+		n.nominal, n.lower, n.upper, n.current, n.bytes} {
 		to <- d
 	}
 }
@@ -127,7 +141,8 @@ func (n counts) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// limit is how many seats a level could use now: those that it never lends, and of the others what nobody uses or may claim.
+// limit is how many seats a level could use now: those that it never lends, and of the others what nobody uses or may
+// claim.
 func (c *Controller) limit(l *level) int {
 	if l.exempt {
 		return c.Seats

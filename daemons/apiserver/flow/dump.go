@@ -64,8 +64,10 @@ func (c *Controller) byName() []*level {
 }
 
 func (c *Controller) dumpLevels(*http.Request) [][]any {
-	table := [][]any{{"PriorityLevelName", "ActiveQueues", "IsIdle", "IsQuiescing", "WaitingRequests", "ExecutingRequests",
-		"DispatchedRequests", "RejectedRequests", "TimedoutRequests", "CancelledRequests"}}
+	table := [][]any{
+		{"PriorityLevelName", "ActiveQueues", "IsIdle", "IsQuiescing", "WaitingRequests", "ExecutingRequests",
+			"DispatchedRequests", "RejectedRequests", "TimedoutRequests", "CancelledRequests"},
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.byName() {
@@ -95,23 +97,48 @@ func (c *Controller) dumpLevels(*http.Request) [][]any {
 }
 
 func (c *Controller) dumpQueues(*http.Request) [][]any {
-	table := [][]any{{"PriorityLevelName", "Index", "PendingRequests", "ExecutingRequests", "SeatsInUse", "NextDispatchR",
-		"InitialSeatsSum", "MaxSeatsSum", "TotalWorkSum"}}
+	table := [][]any{
+		{"PriorityLevelName", "Index", "PendingRequests", "ExecutingRequests", "SeatsInUse", "NextDispatchR",
+			"InitialSeatsSum", "MaxSeatsSum", "TotalWorkSum"},
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.byName() {
 		for _, i := range slices.Sorted(maps.Keys(l.queues)) {
 			q := l.queues[i]
 			// Seats belong to a level: which queue a running request came from is not kept.
-			table = append(table, []any{l.name, i, len(q.waiters), 0, 0, fmt.Sprintf("%.8fss", q.start), q.seats, q.seats, fmt.Sprintf("%.8fss", float64(q.seats))})
+			table = append(
+				table,
+				[]any{
+					l.name,
+					i,
+					len(q.waiters),
+					0,
+					0,
+					fmt.Sprintf("%.8fss", q.start),
+					q.seats,
+					q.seats,
+					fmt.Sprintf("%.8fss", float64(q.seats)),
+				},
+			)
 		}
 	}
 	return table
 }
 
 func (c *Controller) dumpRequests(r *http.Request) [][]any {
-	head := []any{"PriorityLevelName", "FlowSchemaName", "QueueIndex", "RequestIndexInQueue", "FlowDistingsher", "ArriveTime",
-		"InitialSeats", "FinalSeats", "AdditionalLatency", "StartTime"}
+	head := []any{
+		"PriorityLevelName",
+		"FlowSchemaName",
+		"QueueIndex",
+		"RequestIndexInQueue",
+		"FlowDistingsher",
+		"ArriveTime",
+		"InitialSeats",
+		"FinalSeats",
+		"AdditionalLatency",
+		"StartTime",
+	}
 	details := r.URL.Query().Get("includeRequestDetails") != ""
 	if details {
 		head = append(head, "UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource")
@@ -122,10 +149,30 @@ func (c *Controller) dumpRequests(r *http.Request) [][]any {
 	for _, l := range c.byName() {
 		for _, i := range slices.Sorted(maps.Keys(l.queues)) {
 			for k, w := range l.queues[i].waiters {
-				row := []any{l.name, w.schema.Name, i, k, plain(w.flow), w.came.UTC().Format(time.RFC3339Nano), w.work.Seats, 0, "0s", "<none>"}
+				row := []any{
+					l.name,
+					w.schema.Name,
+					i,
+					k,
+					plain(w.flow),
+					w.came.UTC().Format(time.RFC3339Nano),
+					w.work.Seats,
+					0,
+					"0s",
+					"<none>",
+				}
 				if q := w.request; details && q.Resource {
-					row = append(row, plain(w.user), q.Verb, plain(q.Path), plain(q.Namespace), plain(q.Name), q.GroupVersion().String(),
-						plain(q.GroupVersionResource.Resource), plain(q.Subresource))
+					row = append(
+						row,
+						plain(w.user),
+						q.Verb,
+						plain(q.Path),
+						plain(q.Namespace),
+						plain(q.Name),
+						q.GroupVersion().String(),
+						plain(q.GroupVersionResource.Resource),
+						plain(q.Subresource),
+					)
 				} else if details {
 					row = append(row, plain(w.user), q.Verb, plain(q.Path), "", "", "", "", "")
 				}

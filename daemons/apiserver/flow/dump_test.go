@@ -43,7 +43,8 @@ func TestWhoWaitsIsShown(t *testing.T) {
 	}()
 	waitFor(t, c, 1)
 	levels := dumped(t, c, "dump_priority_levels")
-	if got := strings.Join(levels[0], " "); got != "PriorityLevelName ActiveQueues IsIdle IsQuiescing WaitingRequests ExecutingRequests DispatchedRequests RejectedRequests TimedoutRequests CancelledRequests" {
+	if got := strings.Join(levels[0], " "); got != "PriorityLevelName ActiveQueues IsIdle IsQuiescing "+
+		"WaitingRequests ExecutingRequests DispatchedRequests RejectedRequests TimedoutRequests CancelledRequests" {
 		t.Errorf("columns: %s", got)
 	}
 	if got := strings.Join(find(levels, "a"), " "); got != "a 1 false false 1 1 0 0 0 0" {
@@ -65,7 +66,10 @@ func TestWhoWaitsIsShown(t *testing.T) {
 	if len(request) != 10 || request[1] != "a" || request[3] != "0" || request[4] != "shop_ 5_x" || request[6] != "1" {
 		t.Errorf("request: %q", request)
 	}
-	if detailed := find(dumped(t, c, "dump_requests?includeRequestDetails=1"), "a"); len(detailed) != 18 || detailed[10] != "a" || detailed[11] != "get" || detailed[16] != "pods" {
+	if detailed := find(dumped(t, c, "dump_requests?includeRequestDetails=1"), "a"); len(detailed) != 18 ||
+		detailed[10] != "a" ||
+		detailed[11] != "get" ||
+		detailed[16] != "pods" {
 		t.Errorf("request with details: %q", detailed)
 	}
 	cancel()

@@ -71,7 +71,12 @@ var (
 
 // New returns a controller with the objects that every cluster has, until Run finds others.
 func New(c Config) (*Controller, error) {
-	f := &Controller{Config: c, levels: map[string]*level{}, tallies: map[[2]string]*tally{}, revision: [2]int64{-1, -1}}
+	f := &Controller{
+		Config:   c,
+		levels:   map[string]*level{},
+		tallies:  map[[2]string]*tally{},
+		revision: [2]int64{-1, -1},
+	}
 	if err := c.Env.Metrics.Register(newCounts(f)); err != nil {
 		return nil, fmt.Errorf("register the metrics of priority and fairness: %w", err)
 	}
@@ -124,7 +129,8 @@ func (c *Controller) look() {
 			schemas[s.Name] = s
 		}
 	}
-	mandatoryLevels, suggestedLevels := bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations
+	mandatoryLevels, suggestedLevels := bootstrap.MandatoryPriorityLevelConfigurations,
+		bootstrap.SuggestedPriorityLevelConfigurations
 	if len(levels) > 0 {
 		suggestedLevels = nil
 	}
@@ -136,7 +142,10 @@ func (c *Controller) look() {
 	c.take(schemas, levels)
 }
 
-func (c *Controller) take(schemas map[string]*flowcontrolv1.FlowSchema, levels map[string]*flowcontrolv1.PriorityLevelConfiguration) {
+func (c *Controller) take(
+	schemas map[string]*flowcontrolv1.FlowSchema,
+	levels map[string]*flowcontrolv1.PriorityLevelConfiguration,
+) {
 	shares := int32(0)
 	for _, l := range levels {
 		if l.Spec.Limited != nil && l.Spec.Limited.NominalConcurrencyShares != nil {
@@ -219,7 +228,15 @@ func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.R
 		c.mu.Unlock()
 		return t, nil
 	}
-	w := &waiter{schema: s, work: work, flow: s.flowOf(u, r), request: r, user: u.Name, came: time.Now(), granted: make(chan struct{})}
+	w := &waiter{
+		schema:  s,
+		work:    work,
+		flow:    s.flowOf(u, r),
+		request: r,
+		user:    u.Name,
+		came:    time.Now(),
+		granted: make(chan struct{}),
+	}
 	queued := l.enqueue(w, hash(s.Name, w.flow))
 	if queued {
 		c.waiting++
@@ -291,7 +308,8 @@ func (c *Controller) refuse(s *Schema, reason int) error {
 	return ErrRefused
 }
 
-// Begin counts that the request goes on, after it has waited. A request that is turned back before, to come another way, is not counted.
+// Begin counts that the request goes on, after it has waited. A request that is turned back before, to come another
+// way, is not counted.
 func (t Ticket) Begin(waited time.Duration) {
 	if t.s != nil {
 		t.s.tally.dispatched.Add(1)

@@ -50,7 +50,15 @@ func (o *objects) set(schemas, levels []runtime.Object) {
 
 func controller(t testing.TB, o *objects, seats int) *Controller {
 	t.Helper()
-	c, err := New(Config{Objects: o, Seats: seats, Bytes: 1000, Wait: 10 * time.Second, Env: run.NewEnv(slog.New(slog.DiscardHandler))})
+	c, err := New(
+		Config{
+			Objects: o,
+			Seats:   seats,
+			Bytes:   1000,
+			Wait:    10 * time.Second,
+			Env:     run.NewEnv(slog.New(slog.DiscardHandler)),
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +66,12 @@ func controller(t testing.TB, o *objects, seats int) *Controller {
 }
 
 func of(verb, group, name, namespace string) api.Request {
-	return api.Request{Verb: verb, Resource: true, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, Namespace: namespace}
+	return api.Request{
+		Verb:                 verb,
+		Resource:             true,
+		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name},
+		Namespace:            namespace,
+	}
 }
 
 func TestRequestsAreClassifiedAsUpstreamDoes(t *testing.T) {
@@ -73,16 +86,23 @@ func TestRequestsAreClassifiedAsUpstreamDoes(t *testing.T) {
 		schema string
 		level  string
 	}{
-		"an administrator":         {authenticated("admin", api.GroupMasters), of("list", "", "pods", ""), "exempt", "exempt"},
-		"a probe":                  {api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}, api.Request{Verb: "get", Path: "/readyz"}, "probes", "exempt"},
-		"a node's heartbeat":       {kubelet, of("update", "coordination.k8s.io", "leases", "kube-node-lease"), "system-node-high", "node-high"},
-		"a node's other requests":  {kubelet, of("list", "", "pods", ""), "system-nodes", "system"},
-		"a leader's lease":         {authenticated("system:kube-scheduler"), of("update", "coordination.k8s.io", "leases", "kube-system"), "system-leader-election", "leader-election"},
-		"the scheduler":            {authenticated("system:kube-scheduler"), of("create", "", "pods", "shop"), "kube-scheduler", "workload-high"},
-		"an account of the system": {authenticated("system:serviceaccount:kube-system:x", "system:serviceaccounts"), of("get", "", "pods", "shop"), "kube-system-service-accounts", "workload-high"},
-		"another account":          {authenticated("system:serviceaccount:shop:x", "system:serviceaccounts"), of("get", "", "pods", "shop"), "service-accounts", "workload-low"},
-		"a person":                 {authenticated("ann"), of("get", "", "pods", "shop"), "global-default", "global-default"},
-		"nobody":                   {api.User{Name: "none"}, of("get", "", "pods", "shop"), "catch-all", "catch-all"},
+		"an administrator": {authenticated("admin", api.GroupMasters), of("list", "", "pods", ""), "exempt",
+			"exempt"},
+		"a probe": {api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}},
+			api.Request{Verb: "get", Path: "/readyz"}, "probes", "exempt"},
+		"a node's heartbeat": {kubelet, of("update", "coordination.k8s.io", "leases", "kube-node-lease"),
+			"system-node-high", "node-high"},
+		"a node's other requests": {kubelet, of("list", "", "pods", ""), "system-nodes", "system"},
+		"a leader's lease": {authenticated("system:kube-scheduler"),
+			of("update", "coordination.k8s.io", "leases", "kube-system"), "system-leader-election", "leader-election"},
+		"the scheduler": {authenticated("system:kube-scheduler"), of("create", "", "pods", "shop"),
+			"kube-scheduler", "workload-high"},
+		"an account of the system": {authenticated("system:serviceaccount:kube-system:x", "system:serviceaccounts"),
+			of("get", "", "pods", "shop"), "kube-system-service-accounts", "workload-high"},
+		"another account": {authenticated("system:serviceaccount:shop:x", "system:serviceaccounts"),
+			of("get", "", "pods", "shop"), "service-accounts", "workload-low"},
+		"a person": {authenticated("ann"), of("get", "", "pods", "shop"), "global-default", "global-default"},
+		"nobody":   {api.User{Name: "none"}, of("get", "", "pods", "shop"), "catch-all", "catch-all"},
 	} {
 		if s := c.Classify(&k.user, &k.r); s.Name != k.schema || s.level.name != k.level {
 			t.Errorf("%s: schema %s of level %s, want %s of %s", name, s.Name, s.level.name, k.schema, k.level)
@@ -99,11 +119,25 @@ func custom(levels ...*flowcontrolv1.PriorityLevelConfiguration) *objects {
 		schemas = append(schemas, &flowcontrolv1.FlowSchema{
 			ObjectMeta: metav1.ObjectMeta{Name: l.Name, UID: "s"},
 			Spec: flowcontrolv1.FlowSchemaSpec{
-				MatchingPrecedence: int32(100 + i), PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: l.Name},
-				DistinguisherMethod: &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByNamespaceType},
+				MatchingPrecedence: int32(
+					100 + i,
+				), PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: l.Name},
+				DistinguisherMethod: &flowcontrolv1.FlowDistinguisherMethod{
+					Type: flowcontrolv1.FlowDistinguisherMethodByNamespaceType,
+				},
 				Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-					Subjects:      []flowcontrolv1.Subject{{Kind: "User", User: &flowcontrolv1.UserSubject{Name: l.Name}}},
-					ResourceRules: []flowcontrolv1.ResourcePolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}, ClusterScope: true, Namespaces: []string{"*"}}},
+					Subjects: []flowcontrolv1.Subject{
+						{Kind: "User", User: &flowcontrolv1.UserSubject{Name: l.Name}},
+					},
+					ResourceRules: []flowcontrolv1.ResourcePolicyRule{
+						{
+							Verbs:        []string{"*"},
+							APIGroups:    []string{"*"},
+							Resources:    []string{"*"},
+							ClusterScope: true,
+							Namespaces:   []string{"*"},
+						},
+					},
 				}},
 			},
 		})
@@ -112,13 +146,25 @@ func custom(levels ...*flowcontrolv1.PriorityLevelConfiguration) *objects {
 	return o
 }
 
-func limited(name string, shares, lendable int32, borrowing *int32, queuing *flowcontrolv1.QueuingConfiguration) *flowcontrolv1.PriorityLevelConfiguration {
+func limited(
+	name string,
+	shares, lendable int32,
+	borrowing *int32,
+	queuing *flowcontrolv1.QueuingConfiguration,
+) *flowcontrolv1.PriorityLevelConfiguration {
 	l := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "l"}}
 	l.Spec.Type = flowcontrolv1.PriorityLevelEnablementLimited
-	l.Spec.Limited = &flowcontrolv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &shares, LendablePercent: &lendable, BorrowingLimitPercent: borrowing}
+	l.Spec.Limited = &flowcontrolv1.LimitedPriorityLevelConfiguration{
+		NominalConcurrencyShares: &shares,
+		LendablePercent:          &lendable,
+		BorrowingLimitPercent:    borrowing,
+	}
 	l.Spec.Limited.LimitResponse.Type = flowcontrolv1.LimitResponseTypeReject
 	if queuing != nil {
-		l.Spec.Limited.LimitResponse = flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeQueue, Queuing: queuing}
+		l.Spec.Limited.LimitResponse = flowcontrolv1.LimitResponse{
+			Type:    flowcontrolv1.LimitResponseTypeQueue,
+			Queuing: queuing,
+		}
 	}
 	return l
 }
@@ -212,7 +258,8 @@ func TestWideRequestsTakeMoreSeatsAndNeverMoreThanThereAre(t *testing.T) {
 	refused(t, c, "a")
 	wide.Leave()
 	must(t, c, "a", 8)
-	if _, err := enter(t.Context(), controller(t, custom(limited("a", 5, 0, &none, nil)), 20), "a", "", Work{Seats: 1000}); err != nil {
+	if _, err := enter(t.Context(), controller(t, custom(limited("a", 5, 0, &none, nil)), 20), "a", "",
+		Work{Seats: 1000}); err != nil {
 		t.Errorf("a request that wants more seats than there are never goes on: %v", err)
 	}
 }
@@ -358,7 +405,11 @@ func TestNewObjectsAreTakenInWhileRequestsRun(t *testing.T) {
 
 // However requests come and go, no more seats are taken than there are, and none is lost.
 func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
-	c := controller(t, custom(limited("a", 20, 50, nil, queues(8, 2, 1000)), limited("b", 10, 20, nil, queues(8, 2, 1000))), 20)
+	c := controller(
+		t,
+		custom(limited("a", 20, 50, nil, queues(8, 2, 1000)), limited("b", 10, 20, nil, queues(8, 2, 1000))),
+		20,
+	)
 	var wg sync.WaitGroup
 	var used, most atomic.Int64
 	for i := range 16 {
@@ -387,7 +438,13 @@ func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 		least += l.least
 	}
 	if c.reserved != least || c.waiting != 0 || most.Load() > 20+int64(len(c.order)) {
-		t.Errorf("%d seats of 20 were taken; %d reserved, want %d; %d waiting", most.Load(), c.reserved, least, c.waiting)
+		t.Errorf(
+			"%d seats of 20 were taken; %d reserved, want %d; %d waiting",
+			most.Load(),
+			c.reserved,
+			least,
+			c.waiting,
+		)
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bounds are the histograms' upper bounds in seconds, which are upstream's: what did not wait at all has a bucket of its own.
+// bounds are the histograms' upper bounds in seconds, which are upstream's: what did not wait at all has a bucket of
+// its own.
 var bounds = [...]float64{0, .005, .02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30}
 
 // histogram counts durations. Every request is counted in one or two: an addition costs less than the library's.

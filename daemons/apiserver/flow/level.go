@@ -24,7 +24,8 @@ type level struct {
 	used    int
 
 	queuing *flowcontrolv1.QueuingConfiguration // nil: nobody waits
-	queues  map[int]*queue                      // those that somebody waits in, or did a while ago: a level may have millions
+	// those that somebody waits in, or did a while ago: a level may have millions
+	queues  map[int]*queue
 	waiting int
 	clock   float64 // virtual time: what has been started
 }

@@ -70,7 +70,10 @@ func compile(o *flowcontrolv1.FlowSchema, l *level, t *tally) *Schema {
 			case subject.ServiceAccount != nil && subject.ServiceAccount.Name == "*":
 				own.prefixes = append(own.prefixes, "system:serviceaccount:"+subject.ServiceAccount.Namespace+":")
 			case subject.ServiceAccount != nil:
-				own.users = append(own.users, "system:serviceaccount:"+subject.ServiceAccount.Namespace+":"+subject.ServiceAccount.Name)
+				own.users = append(
+					own.users,
+					"system:serviceaccount:"+subject.ServiceAccount.Namespace+":"+subject.ServiceAccount.Name,
+				)
 			}
 		}
 		s.rules = append(s.rules, own)
@@ -118,7 +121,8 @@ func (r *rule) to(q *api.Request) bool {
 	}
 	for i := range r.resources {
 		res := &r.resources[i]
-		if has(res.Verbs, q.Verb) && has(res.APIGroups, q.Group) && names(res.Resources, q) && within(res, q.Namespace) {
+		if has(res.Verbs, q.Verb) && has(res.APIGroups, q.Group) && names(res.Resources, q) &&
+			within(res, q.Namespace) {
 			return true
 		}
 	}

@@ -22,7 +22,8 @@ type body struct {
 	deadline  time.Time // of reading
 }
 
-// eagerBody is how much of an announced body has its place before it comes. More is taken as it comes: what is announced costs the client nothing.
+// eagerBody is how much of an announced body has its place before it comes. More is taken as it comes: what is
+// announced costs the client nothing.
 const eagerBody = 4 << 10
 
 // credit is a window that the client may fill. What was taken out of it is given back in large pieces.

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// bounded is what frames are read from. A block of headers is read as one frame, however many CONTINUATION frames it comes
-// in: what that takes from the wire is bounded here, so that a block without an end ends the connection.
+// bounded is what frames are read from. A block of headers is read as one frame, however many CONTINUATION frames it
+// comes in: what that takes from the wire is bounded here, so that a block without an end ends the connection.
 type bounded struct {
 	*bufio.Reader
 	left int    // bytes that the frame that is being read may still take

@@ -2,9 +2,9 @@ package h2
 
 import "golang.org/x/net/http2"
 
-// Addresses with long selectors are legitimate, and so the headers of a request may have up to a MiB. Those of ordinary requests
-// are small, and as many as there may be streams are kept without counting; what is large is counted, from when it is
-// read until its handler has ended, and a connection may have a few of them at a time.
+// Addresses with long selectors are legitimate, and so the headers of a request may have up to a MiB. Those of ordinary
+// requests are small, and as many as there may be streams are kept without counting; what is large is counted, from
+// when it is read until its handler has ended, and a connection may have a few of them at a time.
 
 const (
 	// ordinary is how large headers are that are not counted.

@@ -59,7 +59,16 @@ type Conn struct {
 }
 
 func newConn(s *Server, nc *tls.Conn, h http.Handler, limit uint32) *Conn {
-	c := &Conn{s: s, nc: nc, handler: h, limit: limit, tls: nc.ConnectionState(), remote: nc.RemoteAddr().String(), streams: map[uint32]*stream{}, rested: time.Now()}
+	c := &Conn{
+		s:       s,
+		nc:      nc,
+		handler: h,
+		limit:   limit,
+		tls:     nc.ConnectionState(),
+		remote:  nc.RemoteAddr().String(),
+		streams: map[uint32]*stream{},
+		rested:  time.Now(),
+	}
 	c.gather = gathererOf(nc)
 	c.out.window, c.out.initial, c.out.maxFrame = 65535, 65535, 16384
 	c.in = credit{left: visitorWindow, size: visitorWindow}

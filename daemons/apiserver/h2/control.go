@@ -6,20 +6,22 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Frames that carry no request and no body cost the client nine bytes and the server a look at its streams, an answer, or
-// both. A connection has an allowance for them. What it is sent adds to the allowance, since clients answer data with window
-// updates and pings; a connection that has used it up is closed with ENHANCE_YOUR_CALM.
+// Frames that carry no request and no body cost the client nine bytes and the server a look at its streams, an answer,
+// or both. A connection has an allowance for them. What it is sent adds to the allowance, since clients answer data
+// with window updates and pings; a connection that has used it up is closed with ENHANCE_YOUR_CALM.
 
 const (
 	// controlBurst is how many control frames a connection may send at once.
 	controlBurst = 10_000
 	// controlRate is how many more it may send per second.
 	controlRate = 1_000
-	// controlPerWrite is how many more it may send for each piece of data that it was sent, and controlPerKiB for its length: clients
-	// give back what they have read in steps of some KiB, each by a frame for the stream and one for the connection.
+	// controlPerWrite is how many more it may send for each piece of data that it was sent, and controlPerKiB for its
+	// length: clients give back what they have read in steps of some KiB, each by a frame for the stream and one for
+	// the connection.
 	controlPerWrite = 4
 	controlPerKiB   = 1
-	// controlMost is how many it may have left: what may still be on its way to a client that reads many answers at once.
+	// controlMost is how many it may have left: what may still be on its way to a client that reads many answers at
+	// once.
 	controlMost = 200_000
 	// settingsCost is what a SETTINGS frame counts: it may change the window of every stream.
 	settingsCost = 20

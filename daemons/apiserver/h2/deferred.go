@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Deferred is an answer that may come later, and from any goroutine: none waits for it. It is an http.ResponseWriter that keeps
-// what is written until Send.
+// Deferred is an answer that may come later, and from any goroutine: none waits for it. It is an http.ResponseWriter
+// that keeps what is written until Send.
 type Deferred struct {
 	st   *stream
 	code int
@@ -95,7 +95,8 @@ func (st *stream) mayDefer() bool {
 	return st.c.s.Prompt != nil && st.body.ended && st.req.Method == http.MethodGet && st.res.instead == 0
 }
 
-// offer offers a request to Prompt, and has a handler begin when that does not take it. The lock is held, and let go meanwhile.
+// offer offers a request to Prompt, and has a handler begin when that does not take it. The lock is held, and let go
+// meanwhile.
 func (c *Conn) offer(st *stream) error {
 	if c.busy >= maxStreams {
 		return c.begin(st)
@@ -117,7 +118,15 @@ func (c *Conn) offer(st *stream) error {
 func (c *Conn) prompt(st *stream) (taken bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.Log.Error("a request could not be answered promptly", "path", st.req.URL.Path, "reason", p, "stack", string(debug.Stack()))
+			c.s.Log.Error(
+				"a request could not be answered promptly",
+				"path",
+				st.req.URL.Path,
+				"reason",
+				p,
+				"stack",
+				string(debug.Stack()),
+			)
 			taken = false
 		}
 	}()

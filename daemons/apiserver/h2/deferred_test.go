@@ -11,9 +11,14 @@ import (
 	"clusterctl/daemons/apiserver/h2"
 )
 
-// What is answered later is what a handler would have answered, whatever its size, and what is not taken a handler answers.
+// What is answered later is what a handler would have answered, whatever its size, and what is not taken a handler
+// answers.
 func TestAnAnswerMayComeLater(t *testing.T) {
-	bodies := map[string][]byte{"/none": nil, "/small": []byte("small"), "/large": bytes.Repeat([]byte("large "), 100000)}
+	bodies := map[string][]byte{
+		"/none":  nil,
+		"/small": []byte("small"),
+		"/large": bytes.Repeat([]byte("large "), 100000),
+	}
 	later := make(chan func(), 1)
 	own := &h2.Server{Prompt: func(d *h2.Deferred, r *http.Request) bool {
 		body, known := bodies[r.URL.Path]
@@ -64,7 +69,8 @@ func TestAnAnswerMayComeLater(t *testing.T) {
 				(<-later)()
 				close(done)
 			}()
-			if code, header, got := get(path); code != http.StatusAccepted || header != "yes" || !bytes.Equal(got, want) {
+			if code, header, got := get(path); code != http.StatusAccepted || header != "yes" ||
+				!bytes.Equal(got, want) {
 				t.Errorf("%s: %d %q, %d bytes", path, code, header, len(got))
 			}
 			<-done

@@ -35,7 +35,8 @@ func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
 		var out bytes.Buffer
 		enc := hpack.NewEncoder(&out)
 		for i := 0; i < len(fields); i += 2 {
-			if err := enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true}); err != nil {
+			if err := enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1],
+				Sensitive: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -43,7 +44,9 @@ func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
 	}
 	post := block(":method", "POST", ":scheme", "https", ":authority", "x", ":path", "/")
 	open := frameOf(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, post...)
-	closed := append(frameOf(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, post...), frameOf(http2.FrameRSTStream, 0, 1, 0, 0, 0, 8)...)
+	closed := append(
+		frameOf(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, post...),
+		frameOf(http2.FrameRSTStream, 0, 1, 0, 0, 0, 8)...)
 	unfinished := frameOf(http2.FrameHeaders, 0, 1, post...)
 	setting := func(id http2.SettingID, value uint32) []byte {
 		return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, uint16(id)), value)
@@ -56,23 +59,40 @@ func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
 		first, again []byte
 		code         http2.ErrCode
 	}{
-		"SETTINGS that change windows":       {open, frameOf(http2.FrameSettings, 0, 0, setting(http2.SettingInitialWindowSize, 70000)...), http2.ErrCodeEnhanceYourCalm},
-		"SETTINGS with thousands of entries": {nil, frameOf(http2.FrameSettings, 0, 0, many...), http2.ErrCodeEnhanceYourCalm},
-		"SETTINGS that acknowledge":          {nil, frameOf(http2.FrameSettings, http2.FlagSettingsAck, 0), http2.ErrCodeEnhanceYourCalm},
-		"PING":                               {nil, frameOf(http2.FramePing, 0, 0, make([]byte, 8)...), http2.ErrCodeEnhanceYourCalm},
-		"PING that answers":                  {nil, frameOf(http2.FramePing, http2.FlagPingAck, 0, make([]byte, 8)...), http2.ErrCodeEnhanceYourCalm},
-		"PRIORITY":                           {nil, frameOf(http2.FramePriority, 0, 3, 0, 0, 0, 0, 1), http2.ErrCodeEnhanceYourCalm},
-		"WINDOW_UPDATE of the connection":    {nil, frameOf(http2.FrameWindowUpdate, 0, 0, 0, 0, 0, 1), http2.ErrCodeEnhanceYourCalm},
-		"WINDOW_UPDATE of a stream":          {open, frameOf(http2.FrameWindowUpdate, 0, 1, 0, 0, 0, 1), http2.ErrCodeEnhanceYourCalm},
-		"WINDOW_UPDATE of a closed stream":   {closed, frameOf(http2.FrameWindowUpdate, 0, 1, 0, 0, 0, 1), http2.ErrCodeEnhanceYourCalm},
-		"RST_STREAM of a closed stream":      {closed, frameOf(http2.FrameRSTStream, 0, 1, 0, 0, 0, 8), http2.ErrCodeEnhanceYourCalm},
-		"DATA without data":                  {open, frameOf(http2.FrameData, 0, 1), http2.ErrCodeEnhanceYourCalm},
-		"DATA that is padding":               {open, frameOf(http2.FrameData, http2.FlagDataPadded, 1, append([]byte{20}, make([]byte, 20)...)...), http2.ErrCodeEnhanceYourCalm},
-		"CONTINUATION without end":           {unfinished, frameOf(http2.FrameContinuation, 0, 1), http2.ErrCodeEnhanceYourCalm},
-		"CONTINUATION that is large":         {unfinished, frameOf(http2.FrameContinuation, 0, 1, block("x", strings.Repeat("y", 4000))...), http2.ErrCodeProtocol},
-		"frames of a kind that nobody knows": {nil, frameOf(0x77, 0, 0, make([]byte, 100)...), http2.ErrCodeEnhanceYourCalm},
-		"GOAWAY":                             {open, frameOf(http2.FrameGoAway, 0, 0, make([]byte, 8)...), http2.ErrCodeEnhanceYourCalm},
-		"PUSH_PROMISE":                       {nil, frameOf(http2.FramePushPromise, http2.FlagPushPromiseEndHeaders, 1, append([]byte{0, 0, 0, 2}, post...)...), http2.ErrCodeProtocol},
+		"SETTINGS that change windows": {open,
+			frameOf(http2.FrameSettings, 0, 0, setting(http2.SettingInitialWindowSize, 70000)...),
+			http2.ErrCodeEnhanceYourCalm},
+		"SETTINGS with thousands of entries": {nil, frameOf(http2.FrameSettings, 0, 0, many...),
+			http2.ErrCodeEnhanceYourCalm},
+		"SETTINGS that acknowledge": {nil, frameOf(http2.FrameSettings, http2.FlagSettingsAck, 0),
+			http2.ErrCodeEnhanceYourCalm},
+		"PING": {nil, frameOf(http2.FramePing, 0, 0, make([]byte, 8)...),
+			http2.ErrCodeEnhanceYourCalm},
+		"PING that answers": {nil, frameOf(http2.FramePing, http2.FlagPingAck, 0, make([]byte, 8)...),
+			http2.ErrCodeEnhanceYourCalm},
+		"PRIORITY": {nil, frameOf(http2.FramePriority, 0, 3, 0, 0, 0, 0, 1),
+			http2.ErrCodeEnhanceYourCalm},
+		"WINDOW_UPDATE of the connection": {nil, frameOf(http2.FrameWindowUpdate, 0, 0, 0, 0, 0, 1),
+			http2.ErrCodeEnhanceYourCalm},
+		"WINDOW_UPDATE of a stream": {open, frameOf(http2.FrameWindowUpdate, 0, 1, 0, 0, 0, 1),
+			http2.ErrCodeEnhanceYourCalm},
+		"WINDOW_UPDATE of a closed stream": {closed, frameOf(http2.FrameWindowUpdate, 0, 1, 0, 0, 0, 1),
+			http2.ErrCodeEnhanceYourCalm},
+		"RST_STREAM of a closed stream": {closed, frameOf(http2.FrameRSTStream, 0, 1, 0, 0, 0, 8),
+			http2.ErrCodeEnhanceYourCalm},
+		"DATA without data": {open, frameOf(http2.FrameData, 0, 1), http2.ErrCodeEnhanceYourCalm},
+		"DATA that is padding": {open,
+			frameOf(http2.FrameData, http2.FlagDataPadded, 1, append([]byte{20}, make([]byte, 20)...)...),
+			http2.ErrCodeEnhanceYourCalm},
+		"CONTINUATION without end": {unfinished, frameOf(http2.FrameContinuation, 0, 1),
+			http2.ErrCodeEnhanceYourCalm},
+		"CONTINUATION that is large": {unfinished,
+			frameOf(http2.FrameContinuation, 0, 1, block("x", strings.Repeat("y", 4000))...), http2.ErrCodeProtocol},
+		"frames of a kind that nobody knows": {nil, frameOf(0x77, 0, 0, make([]byte, 100)...),
+			http2.ErrCodeEnhanceYourCalm},
+		"GOAWAY": {open, frameOf(http2.FrameGoAway, 0, 0, make([]byte, 8)...), http2.ErrCodeEnhanceYourCalm},
+		"PUSH_PROMISE": {nil, frameOf(http2.FramePushPromise, http2.FlagPushPromiseEndHeaders, 1,
+			append([]byte{0, 0, 0, 2}, post...)...), http2.ErrCodeProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
 			release := make(chan struct{})
@@ -100,8 +120,8 @@ func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
 	}
 }
 
-// untilGoAway reads frames until the server says goodbye with a code. A reset of the connection says the same less politely:
-// the goodbye is lost if it crosses with what the client still sends.
+// untilGoAway reads frames until the server says goodbye with a code. A reset of the connection says the same less
+// politely: the goodbye is lost if it crosses with what the client still sends.
 func (c *raw) untilGoAway(code http2.ErrCode) {
 	c.t.Helper()
 	for {
@@ -157,12 +177,17 @@ func TestBodiesThatAreAnnouncedAndDoNotComeTakeLittleMemory(t *testing.T) {
 // visitors serves connections that are counted until somebody is identified, who sends a name.
 func visitors(t *testing.T, h http.HandlerFunc) (address string, config *tls.Config) {
 	t.Helper()
-	address, config, _ = serveOn(t, new(run.Unidentified).Listen, &h2.Server{MaxHeaderBytes: 1 << 20}, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("name") != "" {
-			run.VisitorOf(r.Context()).Identify()
-		}
-		h(w, r)
-	})
+	address, config, _ = serveOn(
+		t,
+		new(run.Unidentified).Listen,
+		&h2.Server{MaxHeaderBytes: 1 << 20},
+		func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("name") != "" {
+				run.VisitorOf(r.Context()).Identify()
+			}
+			h(w, r)
+		},
+	)
 	return address, config
 }
 
@@ -204,7 +229,8 @@ func TestUnidentifiedClientsHaveFewStreamsAndIdentifiedOnesWaitForNobody(t *test
 	let()
 }
 
-// S12: a stranger has a connection wait for him once, not with every stream: meanwhile nothing is read, not even that he has left.
+// S12: a stranger has a connection wait for him once, not with every stream: meanwhile nothing is read, not even that
+// he has left.
 func TestAConnectionWaitsForAnUnidentifiedClientOnce(t *testing.T) {
 	release := make(chan struct{})
 	address, config := visitors(t, func(http.ResponseWriter, *http.Request) { <-release })
@@ -229,7 +255,12 @@ func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testi
 	for _, name := range []string{"me", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address, bytes.NewReader(make([]byte, length)))
+		request, err := http.NewRequestWithContext(
+			ctx,
+			http.MethodPost,
+			"https://"+address,
+			bytes.NewReader(make([]byte, length)),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +273,8 @@ func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testi
 	}
 }
 
-// S12: a client that reads much answers with many window updates, as Go's does two for every 4 KiB, and is not taken for a flood.
+// S12: a client that reads much answers with many window updates, as Go's does two for every 4 KiB, and is not taken
+// for a flood.
 func TestAClientThatReadsMuchIsNoFlood(t *testing.T) {
 	page := make([]byte, 16<<20)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })

@@ -58,13 +58,17 @@ func (c *raw) ask(id uint32, method string, end bool, more ...string) {
 
 func (c *raw) tryAsk(id uint32, method string, end bool, more ...string) error {
 	c.block.Reset()
-	fields := append([]string{":method", method, ":scheme", "https", ":authority", "x", ":path", fmt.Sprint("/", id)}, more...)
+	fields := append(
+		[]string{":method", method, ":scheme", "https", ":authority", "x", ":path", fmt.Sprint("/", id)},
+		more...)
 	for i := 0; i < len(fields); i += 2 {
 		if err := c.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
 			return err
 		}
 	}
-	return c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.block.Bytes(), EndStream: end, EndHeaders: true})
+	return c.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: id, BlockFragment: c.block.Bytes(), EndStream: end, EndHeaders: true},
+	)
 }
 
 // until reads frames until one is what is waited for.
@@ -150,7 +154,8 @@ func TestWhoAsksAndTakesNoAnswersIsNotServedFurther(t *testing.T) {
 	}
 }
 
-// S07: what is sent on a stream that its client has ended is an error, though it had been answered before and the rest of its body was not wanted.
+// S07: what is sent on a stream that its client has ended is an error, though it had been answered before and the rest
+// of its body was not wanted.
 func TestAStreamThatTheClientHasEndedIsClosed(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) {})
 	c := dial(t, address, config)
@@ -267,7 +272,8 @@ func (c *raw) askLong(id uint32, name, value string) {
 	c.t.Helper()
 	c.block.Reset()
 	for _, f := range []hpack.HeaderField{
-		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: "/"}, {Name: name, Value: value, Sensitive: true},
+		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"},
+		{Name: ":path", Value: "/"}, {Name: name, Value: value, Sensitive: true},
 	} {
 		if err := c.enc.WriteField(f); err != nil {
 			c.t.Fatal(err)
@@ -275,7 +281,9 @@ func (c *raw) askLong(id uint32, name, value string) {
 	}
 	const most = 16 << 10
 	first := c.block.Next(most)
-	err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: true, EndHeaders: c.block.Len() == 0})
+	err := c.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: true, EndHeaders: c.block.Len() == 0},
+	)
 	for err == nil && c.block.Len() > 0 {
 		next := c.block.Next(most)
 		err = c.WriteContinuation(id, c.block.Len() == 0, next)

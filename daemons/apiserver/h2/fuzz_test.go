@@ -21,7 +21,8 @@ func FuzzFrames(f *testing.F) {
 	as := func(method string, write func(*http2.Framer, []byte)) []byte {
 		var block, out bytes.Buffer
 		enc := hpack.NewEncoder(&block)
-		for _, h := range []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: "/a"}} {
+		for _, h := range []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"},
+			{Name: ":authority", Value: "x"}, {Name: ":path", Value: "/a"}} {
 			if err := enc.WriteField(h); err != nil {
 				f.Fatal(err)
 			}
@@ -49,7 +50,11 @@ func FuzzFrames(f *testing.F) {
 	}))
 	f.Add(frames(func(w *http2.Framer, _ []byte) { check(w.WritePing(false, [8]byte{1})) }))
 	f.Add(as(http.MethodGet, func(w *http2.Framer, block []byte) {
-		check(w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true, EndStream: true}))
+		check(
+			w.WriteHeaders(
+				http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true, EndStream: true},
+			),
+		)
 		check(w.WriteRSTStream(1, http2.ErrCodeCancel))
 	}))
 	// Half of what can be answered later is, in pairs.
@@ -75,10 +80,14 @@ func FuzzFrames(f *testing.F) {
 			return false
 		}
 	}
-	address, config, _ := serve(f, &h2.Server{Log: slog.New(slog.DiscardHandler), Prompt: prompt}, func(w http.ResponseWriter, r *http.Request) {
-		n, err := io.Copy(io.Discard, r.Body)
-		fmt.Fprintln(w, n, err)
-	})
+	address, config, _ := serve(
+		f,
+		&h2.Server{Log: slog.New(slog.DiscardHandler), Prompt: prompt},
+		func(w http.ResponseWriter, r *http.Request) {
+			n, err := io.Copy(io.Discard, r.Body)
+			fmt.Fprintln(w, n, err)
+		},
+	)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		conn, err := tls.Dial("tcp", address, config)
 		if err != nil {

@@ -23,13 +23,24 @@ import (
 )
 
 // serve serves h until the test ends, and returns where and how to connect.
-func serve(t testing.TB, own *h2.Server, h http.HandlerFunc, set ...func(*http.Server)) (address string, config *tls.Config, server *http.Server) {
+func serve(
+	t testing.TB,
+	own *h2.Server,
+	h http.HandlerFunc,
+	set ...func(*http.Server),
+) (address string, config *tls.Config, server *http.Server) {
 	t.Helper()
 	return serveOn(t, func(ln net.Listener) net.Listener { return ln }, own, h, set...)
 }
 
 // serveOn is serve on a listener that counts, or whatever else it does.
-func serveOn(t testing.TB, listen func(net.Listener) net.Listener, own *h2.Server, h http.HandlerFunc, set ...func(*http.Server)) (
+func serveOn(
+	t testing.TB,
+	listen func(net.Listener) net.Listener,
+	own *h2.Server,
+	h http.HandlerFunc,
+	set ...func(*http.Server),
+) (
 	address string, config *tls.Config, server *http.Server,
 ) {
 	t.Helper()
@@ -43,7 +54,11 @@ func serveOn(t testing.TB, listen func(net.Listener) net.Listener, own *h2.Serve
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.Cert)
-	server = run.NewServer(h, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}, slog.New(slog.DiscardHandler))
+	server = run.NewServer(
+		h,
+		&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13},
+		slog.New(slog.DiscardHandler),
+	)
 	server.MaxHeaderBytes = 16 << 10
 	for _, f := range set {
 		f(server)
@@ -64,7 +79,14 @@ func serveOn(t testing.TB, listen func(net.Listener) net.Listener, own *h2.Serve
 		own.Close()
 	})
 	// That the certificate is the CA's own, and names nobody, is not what is tested.
-	return ln.Addr().String(), &tls.Config{InsecureSkipVerify: true, RootCAs: roots, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13}, server //nolint:gosec
+	return ln.Addr().
+			String(),
+		&tls.Config{
+			InsecureSkipVerify: true,
+			RootCAs:            roots,
+			NextProtos:         []string{"h2"},
+			MinVersion:         tls.VersionTLS13,
+		}, server //nolint:gosec
 }
 
 func client(t *testing.T, config *tls.Config) *http.Client {
@@ -151,7 +173,8 @@ func TestAnswersAreWhatHandlersSay(t *testing.T) {
 	}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		answer, text, err := get(method, "/length")
-		if err != nil || answer.ContentLength != 5 || len(answer.Header.Get("X-Odd")) != 500 || answer.Header.Get("Date") == "" {
+		if err != nil || answer.ContentLength != 5 || len(answer.Header.Get("X-Odd")) != 500 ||
+			answer.Header.Get("Date") == "" {
 			t.Errorf("%s: %v, %v", method, answer, err)
 		}
 		if want := map[string]string{http.MethodGet: "12345"}[method]; text != want {
@@ -167,11 +190,16 @@ func TestAnswersAreWhatHandlersSay(t *testing.T) {
 	if _, _, err := get(http.MethodGet, "/panic"); err == nil {
 		t.Error("a handler that panics has answered")
 	}
-	if answer, _, err := get(http.MethodGet, "/sniffed"); err != nil || !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
+	if answer, _, err := get(http.MethodGet, "/sniffed"); err != nil ||
+		!strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
 		t.Errorf("an answer without a type: %v, %v", answer, err)
 	}
 
-	r, err := http.NewRequest(http.MethodPost, "https://"+address+"/trailers", io.MultiReader(strings.NewReader("body")))
+	r, err := http.NewRequest(
+		http.MethodPost,
+		"https://"+address+"/trailers",
+		io.MultiReader(strings.NewReader("body")),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,15 +209,19 @@ func TestAnswersAreWhatHandlersSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if _, err := io.ReadAll(answer.Body); err != nil || answer.Trailer.Get("After") != "along" || answer.Trailer.Get("Unannounced") != "too" {
+	if _, err := io.ReadAll(answer.Body); err != nil || answer.Trailer.Get("After") != "along" ||
+		answer.Trailer.Get("Unannounced") != "too" {
 		t.Errorf("trailers: %v, %v", answer.Trailer, err)
 	}
 
 	var link string
-	traced := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
-		link = header.Get("Link")
-		return nil
-	}})
+	traced := httptrace.WithClientTrace(
+		context.Background(),
+		&httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+			link = header.Get("Link")
+			return nil
+		}},
+	)
 	if r, err = http.NewRequestWithContext(traced, http.MethodGet, "https://"+address+"/hints", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +240,10 @@ func TestAClientThatWaitsToBeToldSendsItsBodyThen(t *testing.T) {
 	transport := client(t, config).Transport.(*http.Transport)
 	transport.ExpectContinueTimeout = time.Hour
 	told := false
-	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { told = true }})
+	ctx := httptrace.WithClientTrace(
+		context.Background(),
+		&httptrace.ClientTrace{Got100Continue: func() { told = true }},
+	)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address, strings.NewReader("body"))
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +349,11 @@ func TestShutdownLetsRequestsFinishAndBeginsNoMore(t *testing.T) {
 }
 
 func TestAConnectionWithoutRequestsIsEnded(t *testing.T) {
-	address, config, _ := serve(t, &h2.Server{IdleTimeout: 20 * time.Millisecond}, func(http.ResponseWriter, *http.Request) {})
+	address, config, _ := serve(
+		t,
+		&h2.Server{IdleTimeout: 20 * time.Millisecond},
+		func(http.ResponseWriter, *http.Request) {},
+	)
 	c := dial(t, address, config)
 	c.until("goodbye", func(f any) bool { return c.isGoAway(f, 0) })
 }

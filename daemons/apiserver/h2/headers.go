@@ -56,7 +56,8 @@ func appendHeader(to []byte, header http.Header, provisional bool) []byte {
 
 var lowered = func() map[string]string {
 	keys := map[string]string{}
-	for _, key := range []string{"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Location", "Retry-After", "Vary", "Warning",
+	for _, key := range []string{"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type",
+		"Date", "Etag", "Location", "Retry-After", "Vary", "Warning",
 		"X-Content-Type-Options", "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"} {
 		keys[key] = strings.ToLower(key)
 	}

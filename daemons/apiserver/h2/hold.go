@@ -2,8 +2,8 @@ package h2
 
 import "time"
 
-// A request's body comes right after its headers as a rule. Its handler begins with both, rather than being woken for the
-// headers, waiting, and being woken again.
+// A request's body comes right after its headers as a rule. Its handler begins with both, rather than being woken for
+// the headers, waiting, and being woken again.
 
 const (
 	// mostAwaited is how large a body may be that is waited for.

@@ -204,8 +204,10 @@ func canonical(name string) string {
 var common = func() map[string]string {
 	keys := map[string]string{}
 	for _, key := range []string{
-		"Accept", "Accept-Encoding", "Authorization", "Content-Encoding", "Content-Length", "Content-Type", "Cookie", "Host", "If-None-Match",
-		"Impersonate-User", "Impersonate-Group", "Kubectl-Command", "Kubectl-Session", "Te", "Traceparent", "User-Agent", "X-Forwarded-For",
+		"Accept", "Accept-Encoding", "Authorization", "Content-Encoding", "Content-Length", "Content-Type", "Cookie",
+		"Host", "If-None-Match",
+		"Impersonate-User", "Impersonate-Group", "Kubectl-Command", "Kubectl-Session", "Te", "Traceparent",
+		"User-Agent", "X-Forwarded-For",
 	} {
 		keys[strings.ToLower(key)] = key
 	}

@@ -125,8 +125,8 @@ func (r *response) Write(p []byte) (int, error) {
 		if done == len(p) {
 			return done, nil
 		}
-		// Nothing goes without what is there already: the client may be waiting for it. The lock is let go meanwhile, and
-		// who changed something then has woken nobody.
+		// Nothing goes without what is there already: the client may be waiting for it. The lock is let go meanwhile,
+		// and who changed something then has woken nobody.
 		c.flushLocked()
 		if st.gone != nil || c.failed != nil || st.window > 0 && !st.blocked {
 			continue

@@ -21,11 +21,11 @@ import (
 type Server struct {
 	Log         *slog.Logger  // required
 	IdleTimeout time.Duration // of connections without streams; zero means two minutes
-	// MaxHeaderBytes is how large the headers of an identified client's request may be; zero means as large as those that the
-	// http.Server takes.
+	// MaxHeaderBytes is how large the headers of an identified client's request may be; zero means as large as those
+	// that the http.Server takes.
 	MaxHeaderBytes int
-	// Prompt, when set, is offered each GET before a handler is, on the goroutine that reads the connection: it must not wait, and the
-	// request's context has ended. It says whether it answers.
+	// Prompt, when set, is offered each GET before a handler is, on the goroutine that reads the connection: it must
+	// not wait, and the request's context has ended. It says whether it answers.
 	Prompt func(*Deferred, *http.Request) bool
 
 	workers workers

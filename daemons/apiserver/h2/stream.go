@@ -117,7 +117,17 @@ func (c *Conn) handle(st *stream) (well bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			if p != http.ErrAbortHandler { //nolint:errorlint // it is a value, as net/http has it
-				c.s.Log.Error("a request's handler panicked", "method", st.req.Method, "path", st.req.URL.Path, "reason", p, "stack", string(debug.Stack()))
+				c.s.Log.Error(
+					"a request's handler panicked",
+					"method",
+					st.req.Method,
+					"path",
+					st.req.URL.Path,
+					"reason",
+					p,
+					"stack",
+					string(debug.Stack()),
+				)
 			}
 			_ = c.refuse(st.id, http2.ErrCodeInternal) // only a connection that has ended refuses this
 		}
@@ -212,7 +222,8 @@ func Of(w http.ResponseWriter) *Stream {
 func (s *Stream) Conn() *Conn { return s.st.c }
 
 // Offer takes as much of data as can be sent without waiting, after the headers have been written. It is sent when the
-// connection is flushed. When not all was taken, onRoom is called once there may be room; it must not wait, or call back.
+// connection is flushed. When not all was taken, onRoom is called once there may be room; it must not wait, or call
+// back.
 func (s *Stream) Offer(data []byte, onRoom func()) (int, error) {
 	st := s.st
 	st.c.mu.Lock()

@@ -38,20 +38,26 @@ func (g gatedConn) Write(p []byte) (int, error) {
 	return g.Conn.Write(p)
 }
 
-// A stream that ends while its answer is on the way to the network, before the answer begins to wait for room, ends its handler.
+// A stream that ends while its answer is on the way to the network, before the answer begins to wait for room, ends its
+// handler.
 func TestAStreamThatEndsDuringAWriteEndsItsHandler(t *testing.T) {
 	var gate atomic.Pointer[chan struct{}]
 	closed, begun, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	address, config, _ := serveOn(t, func(ln net.Listener) net.Listener { return gated{ln, &gate} }, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
-		gate.Store(&closed)
-		close(begun)
-		go func() {
-			<-r.Context().Done() // the client's end of the stream has been read
-			close(closed)
-		}()
-		_, err := w.Write(make([]byte, 1000)) // the headers go, and the client takes no byte of this
-		ended <- err
-	})
+	address, config, _ := serveOn(
+		t,
+		func(ln net.Listener) net.Listener { return gated{ln, &gate} },
+		&h2.Server{},
+		func(w http.ResponseWriter, r *http.Request) {
+			gate.Store(&closed)
+			close(begun)
+			go func() {
+				<-r.Context().Done() // the client's end of the stream has been read
+				close(closed)
+			}()
+			_, err := w.Write(make([]byte, 1000)) // the headers go, and the client takes no byte of this
+			ended <- err
+		},
+	)
 	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	c.until("the acknowledgement of the settings, which nobody else is to be sending", func(f any) bool {
 		settings, ok := f.(*http2.SettingsFrame)

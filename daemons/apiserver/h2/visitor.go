@@ -2,8 +2,8 @@ package h2
 
 import "time"
 
-// A connection on which nobody has been identified yet takes little memory, whatever is sent on it: a few streams with small
-// headers, and a little of their bodies. The first request with credentials lifts that.
+// A connection on which nobody has been identified yet takes little memory, whatever is sent on it: a few streams with
+// small headers, and a little of their bodies. The first request with credentials lifts that.
 
 const (
 	// visitorStreams is how many streams such a connection may have open.
@@ -12,8 +12,9 @@ const (
 	visitorHeaders = 64 << 10
 	// visitorWindow is how much of requests' bodies may be sent ahead: what HTTP/2 begins with.
 	visitorWindow = 65535
-	// introduction is how long a connection waits, once, for its client to be identified before it refuses further streams. Clients
-	// send many requests at once when they have connected. Meanwhile nothing is read, and so nothing heard of a client that has left.
+	// introduction is how long a connection waits, once, for its client to be identified before it refuses further
+	// streams. Clients send many requests at once when they have connected. Meanwhile nothing is read, and so nothing
+	// heard of a client that has left.
 	introduction = time.Second
 )
 

@@ -30,7 +30,10 @@ func Apply(patch Patch, document []byte) ([]byte, error) {
 		// The library takes the value for given when it compares the whole document.
 		if _, given := op["value"]; !given && op.Kind() == "test" {
 			if path, err := op.Path(); err == nil && path == "" {
-				return nil, fmt.Errorf("testing the whole document failed: the operation has no value: %w", library.ErrTestFailed)
+				return nil, fmt.Errorf(
+					"testing the whole document failed: the operation has no value: %w",
+					library.ErrTestFailed,
+				)
 			}
 		}
 	}

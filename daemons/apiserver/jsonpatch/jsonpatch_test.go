@@ -23,7 +23,8 @@ func TestPatchesAreBoundedAndDoNotFail(t *testing.T) {
 			t.Errorf("%.60s: %v", patch, err)
 			continue
 		}
-		if _, err = Apply(operations, []byte(`{"a":"`+text+`"}`)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if _, err = Apply(operations, []byte(`{"a":"`+text+`"}`)); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %.200v, want %q", patch, err, want)
 		}
 	}

@@ -184,7 +184,9 @@ func seconds(t *metav1.Time) int64 {
 // Same says whether two accounts are the same but for their times.
 func Same(a, b []metav1.ManagedFieldsEntry) bool {
 	return slices.EqualFunc(a, b, func(x, y metav1.ManagedFieldsEntry) bool {
-		return x.Manager == y.Manager && x.Operation == y.Operation && x.APIVersion == y.APIVersion && x.FieldsType == y.FieldsType &&
-			x.Subresource == y.Subresource && (x.FieldsV1 == nil) == (y.FieldsV1 == nil) && (x.FieldsV1 == nil || bytes.Equal(x.FieldsV1.Raw, y.FieldsV1.Raw))
+		return x.Manager == y.Manager && x.Operation == y.Operation && x.APIVersion == y.APIVersion &&
+			x.FieldsType == y.FieldsType &&
+			x.Subresource == y.Subresource && (x.FieldsV1 == nil) == (y.FieldsV1 == nil) &&
+			(x.FieldsV1 == nil || bytes.Equal(x.FieldsV1.Raw, y.FieldsV1.Raw))
 	})
 }

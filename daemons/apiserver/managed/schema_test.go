@@ -36,7 +36,9 @@ func TestTheSchemaIsClientGos(t *testing.T) {
 		}
 		use(types, used, name)
 	}
-	served := schema.Schema{Types: slices.DeleteFunc(slices.Clone(all.Types), func(def schema.TypeDef) bool { return !used[def.Name] })}
+	served := schema.Schema{
+		Types: slices.DeleteFunc(slices.Clone(all.Types), func(def schema.TypeDef) bool { return !used[def.Name] }),
+	}
 	text, err := yaml.Marshal(&served)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +75,8 @@ func TestTheSchemaIsClientGos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"io.k8s.api.core.v1.Pod", "io.k8s.api.apps.v1.Deployment", "io.k8s.api.resource.v1.ResourceClaim"} {
+	for _, name := range []string{"io.k8s.api.core.v1.Pod", "io.k8s.api.apps.v1.Deployment",
+		"io.k8s.api.resource.v1.ResourceClaim"} {
 		if kind := parser.Type(name); !kind.IsValid() {
 			t.Errorf("%s is missing", name)
 		}

@@ -28,7 +28,11 @@ type Criteria struct {
 }
 
 // New reads criteria. What is nil is not restricted by.
-func New(rules, exclude []Rule, policy *admissionregistrationv1.MatchPolicyType, namespaces, objects *metav1.LabelSelector) (*Criteria, error) {
+func New(
+	rules, exclude []Rule,
+	policy *admissionregistrationv1.MatchPolicyType,
+	namespaces, objects *metav1.LabelSelector,
+) (*Criteria, error) {
 	c := &Criteria{rules: rules, exclude: exclude, exact: policy != nil && *policy == admissionregistrationv1.Exact}
 	var err error
 	if c.namespaces, err = Selector(namespaces); err != nil {
@@ -60,14 +64,16 @@ func Selector(s *metav1.LabelSelector) (labels.Selector, error) {
 // configurations are never put to webhooks or policies, which could lock everybody out.
 var configurations = []string{
 	"validatingwebhookconfigurations", "mutatingwebhookconfigurations",
-	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies",
+	"mutatingadmissionpolicybindings",
 }
 
 // Exempt says whether a write is not put to webhooks or policies: that of a
 // configuration of theirs, the server's own bookkeeping (what is down must not keep it
 // from ever being ready), and what they see in another form.
 func Exempt(a *api.Admission) bool {
-	return a.Presented || a.Internal || a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(configurations, a.Resource.Resource)
+	return a.Presented || a.Internal ||
+		a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(configurations, a.Resource.Resource)
 }
 
 // Match says whether a write is meant, and in which version it is to be seen. The
@@ -126,8 +132,10 @@ func operates(r Rule, a *api.Admission) bool {
 
 func means(rules []Rule, a *api.Admission, gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool {
-		return oneOf(r.APIGroups, gvr.Group) && oneOf(r.APIVersions, gvr.Version) && resources(r.Resources, gvr.Resource, a.Subresource) &&
-			operates(r, a) && scope(r.Scope, a) && (len(r.ResourceNames) == 0 || a.Name != "" && slices.Contains(r.ResourceNames, a.Name))
+		return oneOf(r.APIGroups, gvr.Group) && oneOf(r.APIVersions, gvr.Version) &&
+			resources(r.Resources, gvr.Resource, a.Subresource) &&
+			operates(r, a) && scope(r.Scope, a) &&
+			(len(r.ResourceNames) == 0 || a.Name != "" && slices.Contains(r.ResourceNames, a.Name))
 	})
 }
 

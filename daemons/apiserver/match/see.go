@@ -56,8 +56,19 @@ func See(ctx context.Context, a *api.Admission, v api.Version) (*admission.Versi
 	if old != nil {
 		seen.VersionedOldObject.Set(old)
 	}
-	seen.Attributes = admission.NewAttributesRecord(object, old, chosen.Kind, namespace, a.Name, chosen.Resource, a.Subresource,
-		admission.Operation(a.Operation), options, a.DryRun, info(a.User))
+	seen.Attributes = admission.NewAttributesRecord(
+		object,
+		old,
+		chosen.Kind,
+		namespace,
+		a.Name,
+		chosen.Resource,
+		a.Subresource,
+		admission.Operation(a.Operation),
+		options,
+		a.DryRun,
+		info(a.User),
+	)
 	return seen, nil
 }
 
@@ -67,13 +78,30 @@ func info(u api.User) user.Info {
 
 // Holds says whether all conditions hold. One that does not decides before one that
 // cannot be evaluated, whose error is returned otherwise.
-func Holds(ctx context.Context, conditions plugincel.ConditionEvaluator, seen *admission.VersionedAttributes, v api.Version,
-	bindings plugincel.OptionalVariableBindings, namespace *corev1.Namespace) (bool, error) {
+func Holds(
+	ctx context.Context,
+	conditions plugincel.ConditionEvaluator,
+	seen *admission.VersionedAttributes,
+	v api.Version,
+	bindings plugincel.OptionalVariableBindings,
+	namespace *corev1.Namespace,
+) (bool, error) {
 	if conditions == nil {
 		return true, nil
 	}
-	request := plugincel.CreateAdmissionRequest(seen.Attributes, metav1.GroupVersionResource(v.Resource), metav1.GroupVersionKind(v.Kind))
-	results, _, err := conditions.ForInput(ctx, seen, request, bindings, namespace, celconfig.RuntimeCELCostBudgetMatchConditions)
+	request := plugincel.CreateAdmissionRequest(
+		seen.Attributes,
+		metav1.GroupVersionResource(v.Resource),
+		metav1.GroupVersionKind(v.Kind),
+	)
+	results, _, err := conditions.ForInput(
+		ctx,
+		seen,
+		request,
+		bindings,
+		namespace,
+		celconfig.RuntimeCELCostBudgetMatchConditions,
+	)
 	if err != nil {
 		return false, fmt.Errorf("evaluate the match conditions: %w", err)
 	}
@@ -86,7 +114,14 @@ func Holds(ctx context.Context, conditions plugincel.ConditionEvaluator, seen *a
 		case r.EvalResult.Value() == false:
 			return false, nil
 		case r.EvalResult.Value() != true:
-			failed = append(failed, fmt.Errorf("the match condition %q came to %v", r.ExpressionAccessor.GetExpression(), r.EvalResult.Value()))
+			failed = append(
+				failed,
+				fmt.Errorf(
+					"the match condition %q came to %v",
+					r.ExpressionAccessor.GetExpression(),
+					r.EvalResult.Value(),
+				),
+			)
 		}
 	}
 	return len(failed) == 0, errors.Join(failed...)
@@ -126,14 +161,23 @@ type asked struct{ may api.Authorizer }
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (w asked) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	who := api.User{Name: a.GetUser().GetName(), UID: a.GetUser().GetUID(), Groups: a.GetUser().GetGroups(), Extra: a.GetUser().GetExtra()}
+	who := api.User{
+		Name:   a.GetUser().GetName(),
+		UID:    a.GetUser().GetUID(),
+		Groups: a.GetUser().GetGroups(),
+		Extra:  a.GetUser().GetExtra(),
+	}
 	r := api.Request{
 		Verb: a.GetVerb(), Path: a.GetPath(), Resource: a.IsResourceRequest(),
 		Subresource: a.GetSubresource(), Namespace: a.GetNamespace(), Name: a.GetName(),
 	}
-	r.Group, r.GroupVersionResource.Version, r.GroupVersionResource.Resource = a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource()
+	r.Group, r.GroupVersionResource.Version, r.GroupVersionResource.Resource = a.GetAPIGroup(), a.GetAPIVersion(),
+		a.GetResource()
 	if chosen, err := a.GetFieldSelector(); err == nil {
-		r.FieldSelector = join(chosen, func(q fields.Requirement) string { return q.Field + string(q.Operator) + q.Value })
+		r.FieldSelector = join(
+			chosen,
+			func(q fields.Requirement) string { return q.Field + string(q.Operator) + q.Value },
+		)
 	}
 	if chosen, err := a.GetLabelSelector(); err == nil {
 		r.LabelSelector = join(chosen, func(q labels.Requirement) string { return q.String() })

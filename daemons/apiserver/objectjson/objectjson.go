@@ -1,7 +1,8 @@
-// Package objectjson encodes and reads objects as encoding/json does, at half the cost or less. What is encoded is the same to the byte, but
-// that <, > and & stay what they are, since what is escaped takes six bytes of a store that has room for one and a half times what an object
-// may be. An object's type is looked at once, and what it takes to encode and to read it is laid down as a list of steps over the object's
-// memory; encoding/json looks at every value anew. Whatever is not usual in the API's types, or in a text that is read, is left to encoding/json.
+// Package objectjson encodes and reads objects as encoding/json does, at half the cost or less. What is encoded is the
+// same to the byte, but that <, > and & stay what they are, since what is escaped takes six bytes of a store that has
+// room for one and a half times what an object may be. An object's type is looked at once, and what it takes to encode
+// and to read it is laid down as a list of steps over the object's memory; encoding/json looks at every value anew.
+// Whatever is not usual in the API's types, or in a text that is read, is left to encoding/json.
 package objectjson
 
 import (

@@ -32,7 +32,8 @@ func compare(t *testing.T, obj any) {
 	}
 }
 
-// filler fills objects with what their bytes say. Text is of all sorts; what says itself how it is encoded has something to say.
+// filler fills objects with what their bytes say. Text is of all sorts; what says itself how it is encoded has
+// something to say.
 func filler(data []byte) *randfill.Filler {
 	return randfill.NewFromGoFuzz(data).NilChance(.3).NumElements(0, 3).MaxDepth(12).Funcs(
 		func(t *metav1.Time, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 0) },
@@ -55,7 +56,9 @@ func TestEveryKindIsEncodedAsTheStandardLibraryDoes(t *testing.T) {
 				func(t *metav1.Time, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 0) },
 				func(t *metav1.MicroTime, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 123456000) },
 				func(f *metav1.FieldsV1, c randfill.Continue) {
-					f.Raw = []byte([]string{`{ "f:a<b>" : {} }`, `{"f:a b":{}}`, `{"f:a":{".":{}}}`, `{"f:a\"b":{}}`}[c.Intn(4)])
+					f.Raw = []byte(
+						[]string{`{ "f:a<b>" : {} }`, `{"f:a b":{}}`, `{"f:a":{".":{}}}`, `{"f:a\"b":{}}`}[c.Intn(4)],
+					)
 				},
 				func(r *runtime.RawExtension, c randfill.Continue) { r.Raw, r.Object = []byte(`{"a":1}`), nil },
 			).Fill(obj)
@@ -101,9 +104,12 @@ type list struct {
 func TestWhatIsUnusualIsEncodedAsTheStandardLibraryDoes(t *testing.T) {
 	now := time.Now()
 	for _, obj := range []any{
-		&odd{}, &odd{Text: "\u2028\u2029\b\f\n\r\t\x01\x1f日本<&>\x00\xff\"\\\u007fé", Untold: -3, Never: "n", Quoted: 7, Real: 1e30, Any: map[string]any{"a": 1}, Array: [2]bool{true},
+		&odd{}, &odd{Text: "\u2028\u2029\b\f\n\r\t\x01\x1f日本<&>\x00\xff\"\\\u007fé", Untold: -3, Never: "n", Quoted: 7,
+			Real: 1e30, Any: map[string]any{"a": 1}, Array: [2]bool{true},
 			Numbers: map[int]string{2: "b", 1: "a"}, When: &now, hidden: "h"},
-		&twice{Inner{"a"}, "b"}, &list{}, &list{Self: &list{Items: []list{}}, Items: []list{{}, {Small: []int16{-1, 2}}}, Named: map[string]*list{"b": nil, "a\n": {}}, Raw: json.RawMessage("1")},
+		&twice{Inner{"a"}, "b"}, &list{},
+		&list{Self: &list{Items: []list{}}, Items: []list{{}, {Small: []int16{-1, 2}}},
+			Named: map[string]*list{"b": nil, "a\n": {}}, Raw: json.RawMessage("1")},
 		&list{Raw: json.RawMessage(`["<b>&amp;", "\u003c\u003C\\u003c\\\u003e\u0026\u0001\u2028\u00e9\u00"]`)}, &list{Raw: json.RawMessage("[\"\u2028\u2029<\",1]")},
 		&list{Raw: json.RawMessage("{")}, odd{}, (*list)(nil), nil, map[string]int{"a": 1}, new(int),
 	} {

@@ -7,11 +7,13 @@ import (
 	"unsafe"
 )
 
-// Read reads what JSON says into what obj points to, as json.Unmarshal does into a new object; what obj held before is forgotten. What
-// is not usual in the texts of the API's objects is left to encoding/json, which reads the whole text then and says what is wrong with it.
+// Read reads what JSON says into what obj points to, as json.Unmarshal does into a new object; what obj held before is
+// forgotten. What is not usual in the texts of the API's objects is left to encoding/json, which reads the whole text
+// then and says what is wrong with it.
 func Read(data []byte, obj any) error {
 	v := reflect.ValueOf(obj)
-	if _, own := obj.(json.Unmarshaler); own || v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+	if _, own := obj.(json.Unmarshaler); own || v.Kind() != reflect.Pointer || v.IsNil() ||
+		v.Elem().Kind() != reflect.Struct {
 		return json.Unmarshal(data, obj)
 	}
 	v.Elem().SetZero()
@@ -24,12 +26,14 @@ func Read(data []byte, obj any) error {
 	return json.Unmarshal(data, obj)
 }
 
-// reader reads a value into an address, whose type it was made for and where a zero value is. It returns false for what it leaves to encoding/json.
+// reader reads a value into an address, whose type it was made for and where a zero value is. It returns false for what
+// it leaves to encoding/json.
 type reader func(t *text, at unsafe.Pointer) bool
 
 var readers sync.Map // reader by reflect.Type
 
-// readerOf returns a type's reader. Types may contain themselves: such a one is found by its type when it comes to that.
+// readerOf returns a type's reader. Types may contain themselves: such a one is found by its type when it comes to
+// that.
 func readerOf(t reflect.Type) reader {
 	if r, ok := readers.Load(t); ok {
 		return r.(reader)
@@ -237,7 +241,8 @@ func (m *readerMaker) structure(t reflect.Type) reader {
 	}
 }
 
-// find finds a member by name, and those that follow the one before first: objects are mostly written in their members' order.
+// find finds a member by name, and those that follow the one before first: objects are mostly written in their members'
+// order.
 func find(places []place, next int, name []byte) int {
 	for i := next; i < len(places); i++ {
 		if places[i].name == string(name) {

@@ -91,7 +91,9 @@ func TestWhatIsUnusualIsReadAsTheStandardLibraryDoes(t *testing.T) {
 
 func TestWhatAnObjectHeldIsForgotten(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "before", Labels: map[string]string{"a": "b"}}
-	if err := objectjson.Read([]byte(`{"namespace":"n"}`), &meta); err != nil || meta.Name != "" || meta.Labels != nil || meta.Namespace != "n" {
+	if err := objectjson.Read([]byte(`{"namespace":"n"}`), &meta); err != nil || meta.Name != "" ||
+		meta.Labels != nil ||
+		meta.Namespace != "n" {
 		t.Errorf("read %+v, %v", meta, err)
 	}
 }
@@ -118,7 +120,12 @@ func FuzzRead(f *testing.F) {
 	all := kinds.All()
 	for i, k := range all {
 		obj := k.New()
-		filler([]byte("some bytes that say what an object of every kind is filled with, and that are long enough for most of them")).Fill(obj)
+		filler(
+			[]byte(
+				"some bytes that say what an object of every kind is filled with, and that are long enough for most " +
+					"of them",
+			),
+		).Fill(obj)
 		if text, err := json.Marshal(obj); err == nil {
 			f.Add(uint8(i), text)
 		}

@@ -28,7 +28,8 @@ func specialReader(t reflect.Type) reader {
 	case reflect.TypeFor[resource.Quantity]():
 		return readQuantity
 	}
-	for _, own := range []reflect.Type{reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()} {
+	for _, own := range []reflect.Type{reflect.TypeFor[json.Unmarshaler](),
+		reflect.TypeFor[encoding.TextUnmarshaler]()} {
 		if t.Implements(own) || reflect.PointerTo(t).Implements(own) {
 			return standardReader(t)
 		}

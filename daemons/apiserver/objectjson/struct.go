@@ -36,7 +36,8 @@ func appendFieldsOf(to []field, t reflect.Type, offset uintptr) ([]field, bool) 
 		}
 		name, options, _ := strings.Cut(tag, ",")
 		if f.Anonymous && name == "" {
-			if f.Type.Kind() != reflect.Struct || special(f.Type) != nil || specialReader(f.Type) != nil || !f.IsExported() {
+			if f.Type.Kind() != reflect.Struct || special(f.Type) != nil || specialReader(f.Type) != nil ||
+				!f.IsExported() {
 				return nil, false
 			}
 			var ok bool
@@ -80,7 +81,12 @@ func (m *maker) structure(t reflect.Type) step {
 	}
 	members := make([]member, len(fields))
 	for i, f := range fields {
-		members[i] = member{name: f.name, quoted: string(appendString(nil, f.name)) + ":", offset: f.offset, step: m.make(f.of)}
+		members[i] = member{
+			name:   f.name,
+			quoted: string(appendString(nil, f.name)) + ":",
+			offset: f.offset,
+			step:   m.make(f.of),
+		}
 		for option := range strings.SplitSeq(f.options, ",") {
 			switch option {
 			case "omitempty":
@@ -156,7 +162,8 @@ type zeroer interface{ IsZero() bool }
 
 // isZero is what omitzero leaves out of a type.
 func isZero(t reflect.Type) func(unsafe.Pointer) bool {
-	if t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && reflect.PointerTo(t).Implements(reflect.TypeFor[zeroer]()) {
+	if t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface &&
+		reflect.PointerTo(t).Implements(reflect.TypeFor[zeroer]()) {
 		return func(at unsafe.Pointer) bool { return reflect.NewAt(t, at).Interface().(zeroer).IsZero() }
 	}
 	if t.Implements(reflect.TypeFor[zeroer]()) {

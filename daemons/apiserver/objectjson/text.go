@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// text is JSON that is read from its start to its end. Its methods step over white space before what they are asked for.
+// text is JSON that is read from its start to its end. Its methods step over white space before what they are asked
+// for.
 type text struct {
 	data  []byte
 	at    int
@@ -39,7 +40,8 @@ func (w *words) of(b []byte) string {
 	return *known
 }
 
-// deepest is how deep objects and lists may lie within each other; encoding/json takes deeper ones, at the price of a larger stack.
+// deepest is how deep objects and lists may lie within each other; encoding/json takes deeper ones, at the price of a
+// larger stack.
 const deepest = 500
 
 // space steps over white space.
@@ -96,7 +98,8 @@ func (t *text) word(w string) bool {
 
 func (t *text) null() bool { return t.word("null") }
 
-// quoted steps over a string, and returns what is between the quotation marks and whether it is what it says: nothing in it is escaped.
+// quoted steps over a string, and returns what is between the quotation marks and whether it is what it says: nothing
+// in it is escaped.
 func (t *text) quoted() (inner []byte, literal, ok bool) {
 	if !t.is('"') {
 		return nil, false, false

@@ -73,7 +73,8 @@ var plain = func() (plain [256]bool) {
 
 const hexadecimal = "0123456789abcdef"
 
-// appendString quotes a string. What ends a line in JavaScript and YAML, and not in JSON, does not stand in it as it is.
+// appendString quotes a string. What ends a line in JavaScript and YAML, and not in JSON, does not stand in it as it
+// is.
 func appendString(to []byte, s string) []byte {
 	to = append(to, '"')
 	done := 0 // up to where it is written

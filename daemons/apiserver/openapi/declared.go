@@ -61,7 +61,9 @@ func (s *schemas) declare(r resource) error {
 		}
 	}
 	whole := func() object {
-		return heads(refer(reflect.TypeFor[metav1.ObjectMeta](), metav1.PartialObjectMetadata{}.SwaggerDoc()["metadata"]))
+		return heads(
+			refer(reflect.TypeFor[metav1.ObjectMeta](), metav1.PartialObjectMetadata{}.SwaggerDoc()["metadata"]),
+		)
 	}
 	if properties, ok := own["properties"].(map[string]any); ok {
 		for _, inner := range properties {
@@ -72,19 +74,31 @@ func (s *schemas) declare(r resource) error {
 	own[extension] = []object{gvk(r.gvk)}
 	name := declaredName(r)
 	s.all[name] = own
-	list := heads(refer(reflect.TypeFor[metav1.ListMeta](), metav1.PartialObjectMetadataList{}.SwaggerDoc()["metadata"]))
-	list["items"] = object{"type": "array", "items": object{"$ref": s.prefix + name}, "description": "List of " + r.name + ". More info: " + conventions}
+	list := heads(
+		refer(reflect.TypeFor[metav1.ListMeta](), metav1.PartialObjectMetadataList{}.SwaggerDoc()["metadata"]),
+	)
+	list["items"] = object{
+		"type":        "array",
+		"items":       object{"$ref": s.prefix + name},
+		"description": "List of " + r.name + ". More info: " + conventions,
+	}
 	listKind := r.gvk
 	listKind.Kind = r.kind.NewList().GetObjectKind().GroupVersionKind().Kind
-	s.all[name+"List"] = object{"type": "object", "description": listKind.Kind + " is a list of " + r.gvk.Kind, "required": []string{"items"}, "properties": list, extension: []object{gvk(listKind)}}
+	s.all[name+"List"] = object{
+		"type":        "object",
+		"description": listKind.Kind + " is a list of " + r.gvk.Kind,
+		"required":    []string{"items"},
+		"properties":  list,
+		extension:     []object{gvk(listKind)},
+	}
 	return nil
 }
 
 // conventions is where upstream's documents send who wants to know more.
 const conventions = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 
-// embed gives what every object has to the schemas of whole objects within v. Version 2 leaves those open that take unknown
-// fields: kubectl would refuse these otherwise.
+// embed gives what every object has to the schemas of whole objects within v. Version 2 leaves those open that take
+// unknown fields: kubectl would refuse these otherwise.
 func (s *schemas) embed(v any, whole func() object) {
 	schema, ok := v.(map[string]any)
 	if !ok {
@@ -96,7 +110,8 @@ func (s *schemas) embed(v any, whole func() object) {
 	}
 	s.embed(schema["items"], whole)
 	s.embed(schema["additionalProperties"], whole)
-	if schema["x-kubernetes-embedded-resource"] != true || !s.v3 && schema["x-kubernetes-preserve-unknown-fields"] == true {
+	if schema["x-kubernetes-embedded-resource"] != true ||
+		!s.v3 && schema["x-kubernetes-preserve-unknown-fields"] == true {
 		return
 	}
 	if properties == nil {

@@ -122,14 +122,20 @@ func parameterEncoder(schema encoder) encoder {
 			first = 6
 		}
 		m := &message{extensions: first + 17, members: primitive(first)}
-		maps.Copy(m.members, map[string]member{"required": boolean(1), "in": text(2), "description": text(3), "name": text(4)})
+		maps.Copy(
+			m.members,
+			map[string]member{"required": boolean(1), "in": text(2), "description": text(3), "name": text(4)},
+		)
 		if emptyValue {
 			m.members["allowEmptyValue"] = boolean(5)
 		}
 		return m.encode
 	}
 	places := map[any]member{
-		"header": one(1, plain(false)), "formData": one(2, plain(true)), "query": one(3, plain(true)), "path": one(4, plain(false)),
+		"header": one(
+			1,
+			plain(false),
+		), "formData": one(2, plain(true)), "query": one(3, plain(true)), "path": one(4, plain(false)),
 	}
 	return func(b []byte, v any) []byte {
 		o, _ := v.(map[string]any)
@@ -216,7 +222,9 @@ func encodeSecurity(b []byte, v any) []byte {
 		return b
 	case flow == "implicit":
 		m := &message{extensions: 6, members: map[string]member{
-			"type": text(1), "flow": text(2), "scopes": one(3, scopes), "authorizationUrl": text(4), "description": text(5),
+			"type": text(
+				1,
+			), "flow": text(2), "scopes": one(3, scopes), "authorizationUrl": text(4), "description": text(5),
 		}}
 		return one(3, m.encode)(b, v)
 	case flow == "password", flow == "application":

@@ -74,7 +74,12 @@ func (h *Handler) with(was *Handler, more []resource, elsewhere []Elsewhere) *Ha
 	if was == nil {
 		was = h
 	}
-	next := &Handler{v3: maps.Clone(h.v3), all: slices.Concat(h.all, more), elsewhere: elsewhere, parts: map[*kinds.Kind]func() (part, error){}}
+	next := &Handler{
+		v3:        maps.Clone(h.v3),
+		all:       slices.Concat(h.all, more),
+		elsewhere: elsewhere,
+		parts:     map[*kinds.Kind]func() (part, error){},
+	}
 	if next.v3 == nil {
 		next.v3 = map[string]described{}
 	}

@@ -61,13 +61,15 @@ func TestDocumentsDescribeEveryKind(t *testing.T) {
 		t.Error("no Quantity")
 	}
 	var doc openapi_v2.Document
-	if err := proto.Unmarshal(fetch(t, h, "/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf").Body.Bytes(), &doc); err != nil {
+	if err := proto.Unmarshal(fetch(t, h, "/openapi/v2",
+		"application/com.github.proto-openapi.spec.v2@v1.0+protobuf").Body.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
 	var index struct {
 		Paths map[string]struct{ ServerRelativeURL string }
 	}
-	if err := json.Unmarshal(fetch(t, h, "/openapi/v3", "*/*").Body.Bytes(), &index); err != nil || len(index.Paths) < 10 {
+	if err := json.Unmarshal(fetch(t, h, "/openapi/v3", "*/*").Body.Bytes(), &index); err != nil ||
+		len(index.Paths) < 10 {
 		t.Fatalf("%+v, %v", index, err)
 	}
 	for _, p := range index.Paths {
@@ -86,15 +88,31 @@ func declaredKind(group, kind, field string) *kinds.Kind {
 			return u
 		},
 		Untyped: &kinds.Untyped{Schema: func(bool) (map[string]any, error) {
-			return map[string]any{"type": "object", "properties": map[string]any{field: map[string]any{"type": "string"}}}, nil
+			return map[string]any{
+				"type":       "object",
+				"properties": map[string]any{field: map[string]any{"type": "string"}},
+			}, nil
 		}},
 	}
 }
 
-// A change of one definition makes the documents anew that it is in, and they say what they would if all were made from nothing.
+// A change of one definition makes the documents anew that it is in, and they say what they would if all were made from
+// nothing.
 func TestAChangedDefinitionCostsItsOwnDocuments(t *testing.T) {
 	always := New(kinds.All())
-	a, b, c := declaredKind("a.example.com", "A", "x"), declaredKind("b.example.com", "B", "x"), declaredKind("a.example.com", "C", "x")
+	a, b, c := declaredKind(
+		"a.example.com",
+		"A",
+		"x",
+	), declaredKind(
+		"b.example.com",
+		"B",
+		"x",
+	), declaredKind(
+		"a.example.com",
+		"C",
+		"x",
+	)
 	changed := declaredKind("a.example.com", "A", "y")
 	var was *Handler
 	for i, list := range [][]*kinds.Kind{{a}, {a, b}, {a, b, c}, {changed, b, c}, {changed, c}} {
@@ -107,10 +125,15 @@ func TestAChangedDefinitionCostsItsOwnDocuments(t *testing.T) {
 			}
 		}
 		now := always.With(was, list)
-		for _, path := range []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/apis/a.example.com/v1", "/openapi/v3/apis/apps/v1"} {
+		for _, path := range []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/apis/a.example.com/v1",
+			"/openapi/v3/apis/apps/v1"} {
 			got := fetch(t, now, path, "application/json").Body.String()
 			own := made
-			if fresh := fetch(t, always.With(nil, list), path, "application/json").Body.String(); !sameJSON(t, got, fresh) {
+			if fresh := fetch(t, always.With(nil, list), path, "application/json").Body.String(); !sameJSON(
+				t,
+				got,
+				fresh,
+			) {
 				t.Errorf("%d: %s is\n%.300s\nand from nothing\n%.300s", i, path, got, fresh)
 			}
 			made = own

@@ -121,13 +121,41 @@ type operation struct {
 var (
 	writes     = []string{"dryRun", "fieldManager", "fieldValidation"}
 	operations = []operation{
-		{verb: "list", method: "get", action: "list", collection: true, query: []string{"labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch", "watch", "allowWatchBookmarks", "sendInitialEvents", "timeoutSeconds"}},
+		{
+			verb:       "list",
+			method:     "get",
+			action:     "list",
+			collection: true,
+			query: []string{
+				"labelSelector",
+				"fieldSelector",
+				"limit",
+				"continue",
+				"resourceVersion",
+				"resourceVersionMatch",
+				"watch",
+				"allowWatchBookmarks",
+				"sendInitialEvents",
+				"timeoutSeconds",
+			},
+		},
 		{verb: "create", method: "post", action: "post", collection: true, body: true, query: writes},
-		{verb: "deletecollection", method: "delete", action: "deletecollection", collection: true, query: []string{"labelSelector", "fieldSelector", "dryRun", "propagationPolicy", "gracePeriodSeconds"}},
+		{
+			verb:       "deletecollection",
+			method:     "delete",
+			action:     "deletecollection",
+			collection: true,
+			query:      []string{"labelSelector", "fieldSelector", "dryRun", "propagationPolicy", "gracePeriodSeconds"},
+		},
 		{verb: "get", method: "get", action: "get", query: []string{"resourceVersion"}},
 		{verb: "update", method: "put", action: "put", body: true, query: writes},
 		{verb: "patch", method: "patch", action: "patch", body: true, query: append([]string{"force"}, writes...)},
-		{verb: "delete", method: "delete", action: "delete", query: []string{"dryRun", "propagationPolicy", "gracePeriodSeconds"}},
+		{
+			verb:   "delete",
+			method: "delete",
+			action: "delete",
+			query:  []string{"dryRun", "propagationPolicy", "gracePeriodSeconds"},
+		},
 	}
 )
 
@@ -181,7 +209,8 @@ func (s *schemas) operation(o operation, r resource, ref, answer string) object 
 			body := object{anyJSON: object{"schema": schemaOf(ref)}}
 			if o.verb == "patch" {
 				body = object{}
-				for _, kind := range []string{"application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"} {
+				for _, kind := range []string{"application/apply-patch+yaml", "application/json-patch+json",
+					"application/merge-patch+json", "application/strategic-merge-patch+json"} {
 					if r.kind.Untyped != nil && kind == "application/strategic-merge-patch+json" {
 						continue
 					}
@@ -190,7 +219,9 @@ func (s *schemas) operation(o operation, r resource, ref, answer string) object 
 			}
 			out["requestBody"] = object{"content": body}
 		}
-		out["responses"] = object{"200": object{"description": "OK", "content": object{anyJSON: object{"schema": schemaOf(answer)}}}}
+		out["responses"] = object{
+			"200": object{"description": "OK", "content": object{anyJSON: object{"schema": schemaOf(answer)}}},
+		}
 	} else {
 		if o.body {
 			body := object{"name": "body", "in": "body", "required": true, "schema": schemaOf(ref)}

@@ -13,7 +13,10 @@ import (
 
 // What of every object's metadata is managed as a whole, and how its lists merge, is in comments of the types alone.
 var (
-	atomic  = map[reflect.Type]bool{reflect.TypeFor[metav1.OwnerReference](): true, reflect.TypeFor[metav1.LabelSelector](): true}
+	atomic = map[reflect.Type]bool{
+		reflect.TypeFor[metav1.OwnerReference](): true,
+		reflect.TypeFor[metav1.LabelSelector]():  true,
+	}
 	merging = map[reflect.Type]map[string]object{reflect.TypeFor[metav1.ObjectMeta](): {
 		"ownerReferences": {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []string{"uid"}},
 		"finalizers":      {"x-kubernetes-list-type": "set"},

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Version 2 is one document of everything, which is large with many definitions. It is put together of parts that are encoded
-// once each: what is always there together with what other servers describe, and one for each declared kind.
+// Version 2 is one document of everything, which is large with many definitions. It is put together of parts that are
+// encoded once each: what is always there together with what other servers describe, and one for each declared kind.
 
 // part is members of the document's paths and definitions, encoded, without the braces around them.
 type part struct{ paths, definitions []byte }
@@ -88,7 +88,11 @@ func (h *Handler) version2(was *Handler) func() (document, error) {
 	return sync.OnceValues(func() (document, error) { return assemble(core, declared, parts) })
 }
 
-func assemble(core func() (part, error), declared []resource, parts map[*kinds.Kind]func() (part, error)) (document, error) {
+func assemble(
+	core func() (part, error),
+	declared []resource,
+	parts map[*kinds.Kind]func() (part, error),
+) (document, error) {
 	var paths, definitions [][]byte
 	add := func(get func() (part, error)) error {
 		p, err := get()

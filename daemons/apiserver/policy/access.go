@@ -24,8 +24,10 @@ func NewAccess(o Options) *Access { return &Access{o} }
 
 // Validate refuses policies and bindings that read more than their author may.
 func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
-	if a.Resource.Group != admissionregistrationv1.GroupName || a.Subresource != "" || a.Operation != "CREATE" && a.Operation != "UPDATE" ||
-		p.o.May == nil || a.User.InGroup(api.GroupMasters) {
+	if a.Resource.Group != admissionregistrationv1.GroupName || a.Subresource != "" ||
+		a.Operation != "CREATE" && a.Operation != "UPDATE" ||
+		p.o.May == nil ||
+		a.User.InGroup(api.GroupMasters) {
 		return nil
 	}
 	kind, ref, policies, ok := reads(a.Object)
@@ -34,7 +36,8 @@ func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
 	}
 	if a.Operation == "UPDATE" {
 		oldKind, oldRef, oldPolicies, _ := reads(a.Old)
-		if equality.Semantic.DeepEqual(kind, oldKind) && equality.Semantic.DeepEqual(ref, oldRef) && policies == oldPolicies {
+		if equality.Semantic.DeepEqual(kind, oldKind) && equality.Semantic.DeepEqual(ref, oldRef) &&
+			policies == oldPolicies {
 			return nil
 		}
 	}
@@ -51,8 +54,16 @@ func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
 		return nil
 	}
 	if !p.may(ctx, a, api.Request{Verb: "get", GroupVersionResource: p.resource(kind)}) {
-		return refusedField(a, field.NewPath("spec", "paramKind"),
-			fmt.Sprintf(`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`, a.User.Name, kind.Kind, kind.APIVersion))
+		return refusedField(
+			a,
+			field.NewPath("spec", "paramKind"),
+			fmt.Sprintf(
+				`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`,
+				a.User.Name,
+				kind.Kind,
+				kind.APIVersion,
+			),
+		)
 	}
 	return nil
 }
@@ -64,7 +75,9 @@ type of struct {
 }
 
 // reads is what a policy or a binding takes parameters from.
-func reads(obj runtime.Object) (kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef, policy of, ok bool) {
+func reads(
+	obj runtime.Object,
+) (kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef, policy of, ok bool) {
 	named := func(resource, name string) of {
 		return of{schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: resource}, name}
 	}
@@ -83,12 +96,21 @@ func reads(obj runtime.Object) (kind *admissionregistrationv1.ParamKind, ref *ad
 
 // object checks the right to the objects that a binding names. If the policy is not there
 // or its kind is not known, it takes the right to everything.
-func (p *Access) object(ctx context.Context, a *api.Admission, kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef) error {
+func (p *Access) object(
+	ctx context.Context,
+	a *api.Admission,
+	kind *admissionregistrationv1.ParamKind,
+	ref *admissionregistrationv1.ParamRef,
+) error {
 	verb := "get"
 	if ref.Name == "" {
 		verb = "list"
 	}
-	if p.may(ctx, a, api.Request{Verb: verb, Namespace: ref.Namespace, Name: ref.Name, GroupVersionResource: p.resource(kind)}) {
+	if p.may(
+		ctx,
+		a,
+		api.Request{Verb: verb, Namespace: ref.Namespace, Name: ref.Name, GroupVersionResource: p.resource(kind)},
+	) {
 		return nil
 	}
 	return refusedField(a, field.NewPath("spec", "paramRef"),

@@ -48,32 +48,45 @@ func TestParametersAreReadByThoseWhoMay(t *testing.T) {
 		}
 		return p
 	}
-	binding := func(policy string, ref *admissionregistrationv1.ParamRef) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
-		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy, ParamRef: ref}}
+	binding := func(policy string,
+		ref *admissionregistrationv1.ParamRef) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy, ParamRef: ref},
+		}
 	}
-	named, chosen := &admissionregistrationv1.ParamRef{Name: "c", Namespace: "n"}, &admissionregistrationv1.ParamRef{Namespace: "n", Selector: &metav1.LabelSelector{}}
-	mutating := &admissionregistrationv1.MutatingAdmissionPolicy{Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{ParamKind: policy("ConfigMap").Spec.ParamKind}}
+	named, chosen := &admissionregistrationv1.ParamRef{
+		Name:      "c",
+		Namespace: "n",
+	}, &admissionregistrationv1.ParamRef{
+		Namespace: "n",
+		Selector:  &metav1.LabelSelector{},
+	}
+	mutating := &admissionregistrationv1.MutatingAdmissionPolicy{
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{ParamKind: policy("ConfigMap").Spec.ParamKind},
+	}
 	for name, c := range map[string]struct {
 		obj, old runtime.Object
 		may      rights
 		groups   []string
 		refused  string
 	}{
-		"without parameters":          {obj: policy("")},
-		"a kind":                      {obj: policy("ConfigMap"), may: "get configmaps /"},
-		"a kind without the right":    {obj: policy("ConfigMap"), may: "list configmaps /", refused: `spec.paramKind: Forbidden: user jane must have "get" permission on all objects of the referenced paramKind (kind=ConfigMap, apiVersion=v1)`},
-		"a mutating policy":           {obj: mutating, refused: "spec.paramKind: Forbidden"},
-		"an unknown kind":             {obj: policy("Widget"), may: "get * /"},
-		"the same kind as before":     {obj: policy("ConfigMap"), old: policy("ConfigMap")},
-		"another kind than before":    {obj: policy("ConfigMap"), old: policy("Widget"), refused: "spec.paramKind"},
-		"by a master":                 {obj: policy("ConfigMap"), groups: []string{api.GroupMasters}},
-		"an object":                   {obj: binding("stored", named), may: "get configmaps n/c"},
-		"an object without right":     {obj: binding("stored", named), may: "get configmaps n/d", refused: `spec.paramRef: Forbidden: user jane does not have "get" permission on the object referenced by paramRef`},
-		"chosen objects":              {obj: binding("stored", chosen), may: "list configmaps n/"},
-		"an object of an unknown":     {obj: binding("nothing", named), may: "get configmaps n/c", refused: "spec.paramRef"},
-		"no object":                   {obj: binding("stored", nil)},
-		"the same object as before":   {obj: binding("stored", named), old: binding("stored", named)},
-		"that object for another one": {obj: binding("stored", named), old: binding("nothing", named), refused: "spec.paramRef"},
+		"without parameters":       {obj: policy("")},
+		"a kind":                   {obj: policy("ConfigMap"), may: "get configmaps /"},
+		"a kind without the right": {obj: policy("ConfigMap"), may: "list configmaps /", refused: `spec.paramKind: Forbidden: user jane must have "get" permission on all objects of the referenced paramKind (kind=ConfigMap, apiVersion=v1)`},
+		"a mutating policy":        {obj: mutating, refused: "spec.paramKind: Forbidden"},
+		"an unknown kind":          {obj: policy("Widget"), may: "get * /"},
+		"the same kind as before":  {obj: policy("ConfigMap"), old: policy("ConfigMap")},
+		"another kind than before": {obj: policy("ConfigMap"), old: policy("Widget"), refused: "spec.paramKind"},
+		"by a master":              {obj: policy("ConfigMap"), groups: []string{api.GroupMasters}},
+		"an object":                {obj: binding("stored", named), may: "get configmaps n/c"},
+		"an object without right":  {obj: binding("stored", named), may: "get configmaps n/d", refused: `spec.paramRef: Forbidden: user jane does not have "get" permission on the object referenced by paramRef`},
+		"chosen objects":           {obj: binding("stored", chosen), may: "list configmaps n/"},
+		"an object of an unknown": {obj: binding("nothing", named), may: "get configmaps n/c",
+			refused: "spec.paramRef"},
+		"no object":                 {obj: binding("stored", nil)},
+		"the same object as before": {obj: binding("stored", named), old: binding("stored", named)},
+		"that object for another one": {obj: binding("stored", named), old: binding("nothing", named),
+			refused: "spec.paramRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := policy("ConfigMap")

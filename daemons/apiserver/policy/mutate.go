@@ -43,9 +43,17 @@ func (r *rule) compileMutating(spec *admissionregistrationv1.MutatingAdmissionPo
 	for _, one := range spec.Mutations {
 		switch {
 		case one.JSONPatch != nil:
-			m.patches = append(m.patches, patch.NewJSONPatcher(scope.Mutation(&patch.JSONPatchCondition{Expression: one.JSONPatch.Expression})))
+			m.patches = append(
+				m.patches,
+				patch.NewJSONPatcher(scope.Mutation(&patch.JSONPatchCondition{Expression: one.JSONPatch.Expression})),
+			)
 		case one.ApplyConfiguration != nil:
-			m.patches = append(m.patches, patch.NewApplyConfigurationPatcher(scope.Mutation(&patch.ApplyConfigurationCondition{Expression: one.ApplyConfiguration.Expression})))
+			m.patches = append(
+				m.patches,
+				patch.NewApplyConfigurationPatcher(
+					scope.Mutation(&patch.ApplyConfigurationCondition{Expression: one.ApplyConfiguration.Expression}),
+				),
+			)
 		}
 	}
 	r.mutating = m
@@ -60,7 +68,10 @@ type Mutating struct{ set }
 func NewMutating(o Options) *Mutating {
 	return &Mutating{set{o: o,
 		policies: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "mutatingadmissionpolicies"},
-		bindings: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "mutatingadmissionpolicybindings"},
+		bindings: schema.GroupResource{
+			Group:    admissionregistrationv1.GroupName,
+			Resource: "mutatingadmissionpolicybindings",
+		},
 	}}
 }
 
@@ -71,8 +82,8 @@ type rounds struct {
 	left  runtime.Object
 }
 
-// Admit asks the policies that are concerned by the write as it comes, whatever the first of them make of it. In the second
-// round it asks those that want to be asked again and have not seen what the object has become. One that fails
+// Admit asks the policies that are concerned by the write as it comes, whatever the first of them make of it. In the
+// second round it asks those that want to be asked again and have not seen what the object has become. One that fails
 // does not keep the others from being asked.
 func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 	rules := p.rules()
@@ -163,8 +174,8 @@ func (p *Mutating) against(d *denials, c about, err error, reason metav1.StatusR
 	d.causes = append(d.causes, metav1.StatusCause{Message: sayer + " denied request: " + err.Error()})
 }
 
-// refusal is the error that tells them all, by the words of the first; nil if there are none. As with upstream, its code is that of
-// what is forbidden whatever its reason.
+// refusal is the error that tells them all, by the words of the first; nil if there are none. As with upstream, its
+// code is that of what is forbidden whatever its reason.
 func (d denials) refusal(a *api.Admission) error {
 	if len(d.causes) == 0 {
 		return nil
@@ -188,8 +199,8 @@ func remember(a *api.Admission) *rounds {
 	return fresh
 }
 
-// change applies the mutations of one policy, also those after one that failed. It returns what failed, and as an error what answers
-// the write whatever the policy says of failures: an object that is none.
+// change applies the mutations of one policy, also those after one that failed. It returns what failed, and as an error
+// what answers the write whatever the policy says of failures: an object that is none.
 func (p *Mutating) change(ctx context.Context, c about, a *api.Admission) (failed []error, err error) {
 	if c.broken != nil {
 		return []error{c.broken}, nil
@@ -230,11 +241,18 @@ func (p *Mutating) change(ctx context.Context, c about, a *api.Admission) (faile
 }
 
 // patched returns the object as one mutation makes it.
-func (p *Mutating) patched(ctx context.Context, c about, one patch.Patcher, types managedfields.TypeConverter) (runtime.Object, error) {
+func (p *Mutating) patched(
+	ctx context.Context,
+	c about,
+	one patch.Patcher,
+	types managedfields.TypeConverter,
+) (runtime.Object, error) {
 	// Variables are evaluated anew: they may depend on what was changed.
 	made, err := one.Patch(c.mutating.scope.CreateContext(ctx), patch.Request{
 		MatchedResource: c.version.Resource, VersionedAttributes: c.seen, ObjectInterfaces: p.o.Interfaces,
-		OptionalVariables: p.bindingsOf(c), Namespace: plugincel.CreateNamespaceObject(c.namespace), TypeConverter: types,
+		OptionalVariables: p.bindingsOf(
+			c,
+		), Namespace: plugincel.CreateNamespaceObject(c.namespace), TypeConverter: types,
 	}, celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		return nil, err

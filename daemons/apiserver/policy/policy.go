@@ -47,7 +47,12 @@ type Params interface {
 	// Param returns one; nil when there is none.
 	Param(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (runtime.Object, error)
 	// Select returns those in a namespace, or in all.
-	Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, s labels.Selector) ([]runtime.Object, error)
+	Select(
+		ctx context.Context,
+		gvk schema.GroupVersionKind,
+		namespace string,
+		s labels.Selector,
+	) ([]runtime.Object, error)
 }
 
 // rule is one policy, ready to be asked, with its bindings.
@@ -158,7 +163,11 @@ func criteria(m *admissionregistrationv1.MatchResources) (*match.Criteria, error
 	if len(rules) == 0 {
 		rules = []match.Rule{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups:   []string{"*"},
+				APIVersions: []string{"*"},
+				Resources:   []string{"*/*"},
+			},
 		}}}
 	}
 	return match.New(rules, m.ExcludeResourceRules, m.MatchPolicy, m.NamespaceSelector, m.ObjectSelector)
@@ -182,7 +191,12 @@ func newRule(obj runtime.Object) *rule {
 	return nil
 }
 
-func heads(name string, failure *admissionregistrationv1.FailurePolicyType, param *admissionregistrationv1.ParamKind, m *admissionregistrationv1.MatchResources) *rule {
+func heads(
+	name string,
+	failure *admissionregistrationv1.FailurePolicyType,
+	param *admissionregistrationv1.ParamKind,
+	m *admissionregistrationv1.MatchResources,
+) *rule {
 	r := &rule{name: name, fail: failure == nil || *failure == admissionregistrationv1.Fail}
 	if m == nil {
 		m = &admissionregistrationv1.MatchResources{}
@@ -256,7 +270,13 @@ func (s *set) concerned(ctx context.Context, r *rule, a *api.Admission, f func(a
 }
 
 // bound returns the parameters with which a binding is about a write; none if it is not.
-func (s *set) bound(ctx context.Context, r *rule, b *binding, a *api.Admission, namespaced bool) ([]runtime.Object, error) {
+func (s *set) bound(
+	ctx context.Context,
+	r *rule,
+	b *binding,
+	a *api.Admission,
+	namespaced bool,
+) ([]runtime.Object, error) {
 	if b.broken != nil {
 		return nil, b.broken
 	}
@@ -270,7 +290,13 @@ func (s *set) bound(ctx context.Context, r *rule, b *binding, a *api.Admission, 
 
 // params returns the parameters of a binding for a write: one that is nil where there
 // are none to be had, none where there should be some and a write may go on without.
-func (s *set) params(ctx context.Context, r *rule, b *binding, a *api.Admission, namespaced bool) ([]runtime.Object, error) {
+func (s *set) params(
+	ctx context.Context,
+	r *rule,
+	b *binding,
+	a *api.Admission,
+	namespaced bool,
+) ([]runtime.Object, error) {
 	if r.param == nil || b.ref == nil {
 		return []runtime.Object{nil}, nil
 	}
@@ -282,7 +308,9 @@ func (s *set) params(ctx context.Context, r *rule, b *binding, a *api.Admission,
 		namespace = b.ref.Namespace
 	case namespaced:
 		if namespace = a.Namespace; namespace == "" {
-			return nil, errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+			return nil, errors.New(
+				"cannot use namespaced paramRef in policy binding that matches cluster-scoped resources",
+			)
 		}
 	}
 	var found []runtime.Object
@@ -300,7 +328,8 @@ func (s *set) params(ctx context.Context, r *rule, b *binding, a *api.Admission,
 			found = append(found, one)
 		}
 	}
-	if len(found) == 0 && (b.ref.ParameterNotFoundAction == nil || *b.ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction) {
+	if len(found) == 0 &&
+		(b.ref.ParameterNotFoundAction == nil || *b.ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction) {
 		return nil, errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 	}
 	return found, nil
@@ -308,7 +337,14 @@ func (s *set) params(ctx context.Context, r *rule, b *binding, a *api.Admission,
 
 // holds says whether the match conditions hold.
 func (s *set) holds(ctx context.Context, c about) (bool, error) {
-	return match.Holds(ctx, c.conditions, c.seen, c.version, s.bindingsOf(c), plugincel.CreateNamespaceObject(c.namespace))
+	return match.Holds(
+		ctx,
+		c.conditions,
+		c.seen,
+		c.version,
+		s.bindingsOf(c),
+		plugincel.CreateNamespaceObject(c.namespace),
+	)
 }
 
 func (s *set) bindingsOf(c about) plugincel.OptionalVariableBindings {

@@ -49,9 +49,21 @@ func (r *rule) compileValidating(spec *admissionregistrationv1.ValidatingAdmissi
 		messages = append(messages, &expression.Text{Expression: one.MessageExpression, Types: expression.String})
 	}
 	for _, one := range spec.AuditAnnotations {
-		values = append(values, &expression.Text{Name: one.Key, Expression: one.ValueExpression, Types: expression.StringOrNull})
+		values = append(
+			values,
+			&expression.Text{Name: one.Key, Expression: one.ValueExpression, Types: expression.StringOrNull},
+		)
 	}
-	v.expressions, v.messages, v.annotations = scope.Evaluator(rules, true), scope.Evaluator(messages, false), scope.Evaluator(values, false)
+	v.expressions, v.messages, v.annotations = scope.Evaluator(
+		rules,
+		true,
+	), scope.Evaluator(
+		messages,
+		false,
+	), scope.Evaluator(
+		values,
+		false,
+	)
 	r.validating = v
 	return nil
 }
@@ -74,8 +86,14 @@ type Validating struct{ set }
 // NewValidating returns the plugin.
 func NewValidating(o Options) *Validating {
 	return &Validating{set{o: o,
-		policies: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"},
-		bindings: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicybindings"},
+		policies: schema.GroupResource{
+			Group:    admissionregistrationv1.GroupName,
+			Resource: "validatingadmissionpolicies",
+		},
+		bindings: schema.GroupResource{
+			Group:    admissionregistrationv1.GroupName,
+			Resource: "validatingadmissionpolicybindings",
+		},
 	}}
 }
 
@@ -124,13 +142,20 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 }
 
 // judge returns what a policy has against a write.
-func (p *Validating) judge(ctx context.Context, c about, misconfigured error, annotations map[string][]string) []failure {
+func (p *Validating) judge(
+	ctx context.Context,
+	c about,
+	misconfigured error,
+	annotations map[string][]string,
+) []failure {
 	failed := func(index int, always bool, err error) []failure {
 		if !c.fail {
 			p.o.Log.Warn("a policy failed that may be ignored", "policy", c.name, "err", err)
 			return nil
 		}
-		return []failure{{about: c, message: err.Error(), reason: metav1.StatusReasonInvalid, index: index, always: always}}
+		return []failure{
+			{about: c, message: err.Error(), reason: metav1.StatusReasonInvalid, index: index, always: always},
+		}
 	}
 	if misconfigured != nil {
 		return failed(0, true, misconfigured)
@@ -144,7 +169,11 @@ func (p *Validating) judge(ctx context.Context, c about, misconfigured error, an
 		return nil
 	}
 	v, bindings := c.validating, p.bindingsOf(c)
-	request := plugincel.CreateAdmissionRequest(c.seen.Attributes, metav1.GroupVersionResource(c.version.Resource), metav1.GroupVersionKind(c.version.Kind))
+	request := plugincel.CreateAdmissionRequest(
+		c.seen.Attributes,
+		metav1.GroupVersionResource(c.version.Resource),
+		metav1.GroupVersionKind(c.version.Kind),
+	)
 	ns := plugincel.CreateNamespaceObject(c.namespace)
 	results, budget, err := v.expressions.ForInput(ctx, c.seen, request, bindings, ns, celconfig.RuntimeCELCostBudget)
 	if err != nil {
@@ -157,7 +186,8 @@ func (p *Validating) judge(ctx context.Context, c about, misconfigured error, an
 		switch {
 		case result.Error != nil:
 			failures = append(failures, failed(i, false, result.Error)...)
-		case errors.Is(messagesFailed, apiservercel.ErrInternal), errors.Is(messagesFailed, apiservercel.ErrOutOfBudget):
+		case errors.Is(messagesFailed, apiservercel.ErrInternal),
+			errors.Is(messagesFailed, apiservercel.ErrOutOfBudget):
 			failures = append(failures, failed(i, false, fmt.Errorf("failed messageExpression: %w", messagesFailed))...)
 		case result.EvalResult == celtypes.True:
 		default:
@@ -167,7 +197,8 @@ func (p *Validating) judge(ctx context.Context, c about, misconfigured error, an
 				f.reason = *one.Reason
 			}
 			if messagesFailed == nil && messages[i].Error == nil && messages[i].EvalResult != nil {
-				if text, ok := messages[i].EvalResult.Value().(string); ok && len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes {
+				if text, ok := messages[i].EvalResult.Value().(string); ok &&
+					len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes {
 					f.message = oneLine(text)
 				}
 			}
@@ -196,7 +227,8 @@ func (p *Validating) judge(ctx context.Context, c about, misconfigured error, an
 	return failures
 }
 
-// longestAnnotation bounds a value of an annotation that a policy adds to an audit event, and mostNoted how many failures one tells of.
+// longestAnnotation bounds a value of an annotation that a policy adds to an audit event, and mostNoted how many
+// failures one tells of.
 const (
 	longestAnnotation = 10 << 10
 	mostNoted         = 50

@@ -24,8 +24,8 @@ type Server struct {
 	attempts int
 }
 
-// New returns the server that a kubeconfig's text says, which lies at path. timeout bounds one attempt. What other files it names
-// is read with other, so that who follows the kubeconfig follows them, too.
+// New returns the server that a kubeconfig's text says, which lies at path. timeout bounds one attempt. What other
+// files it names is read with other, so that who follows the kubeconfig follows them, too.
 func New(text []byte, path string, timeout time.Duration, other func(path string) ([]byte, error)) (*Server, error) {
 	url, client, err := Client(text, path, timeout, other)
 	if err != nil {
@@ -34,9 +34,15 @@ func New(text []byte, path string, timeout time.Duration, other func(path string
 	return &Server{url: url, client: client, attempts: 3}, nil
 }
 
-// Client is how a kubeconfig's server is reached: its cluster is the server, and its user is who the API server
-// is to it. Files that it names are taken from where it lies and read with other; a token's file is read again by the client itself.
-func Client(text []byte, path string, timeout time.Duration, other func(path string) ([]byte, error)) (url string, client *http.Client, err error) {
+// Client is how a kubeconfig's server is reached: its cluster is the server, and its user is who the API server is to
+// it. Files that it names are taken from where it lies and read with other; a token's file is read again by the client
+// itself.
+func Client(
+	text []byte,
+	path string,
+	timeout time.Duration,
+	other func(path string) ([]byte, error),
+) (url string, client *http.Client, err error) {
 	says, err := clientcmd.Load(text)
 	if err != nil {
 		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
@@ -56,7 +62,8 @@ func Client(text []byte, path string, timeout time.Duration, other func(path str
 		}
 	}
 	for _, user := range says.AuthInfos {
-		if err := errors.Join(inline(&user.ClientCertificate, &user.ClientCertificateData, other), inline(&user.ClientKey, &user.ClientKeyData, other)); err != nil {
+		if err := errors.Join(inline(&user.ClientCertificate, &user.ClientCertificateData, other),
+			inline(&user.ClientKey, &user.ClientKeyData, other)); err != nil {
 			return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 		}
 	}
@@ -135,7 +142,12 @@ func (s *Server) ask(ctx context.Context, text []byte, review any) (again bool, 
 		return true, fmt.Errorf("read the answer of %s: %w", s.url, err)
 	}
 	if answer.StatusCode/100 != 2 {
-		return answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500, fmt.Errorf("ask %s: it answers %s", s.url, answer.Status)
+		return answer.StatusCode == http.StatusTooManyRequests ||
+				answer.StatusCode >= 500, fmt.Errorf(
+				"ask %s: it answers %s",
+				s.url,
+				answer.Status,
+			)
 	}
 	if err := json.Unmarshal(body, review); err != nil {
 		return false, fmt.Errorf("read the answer of %s: %w", s.url, err)

@@ -25,11 +25,13 @@ func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "ca.crt"),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "hook.conf")
-	text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {certificate-authority: ca.crt, server: '" + server.URL + "/ask'}}]\nusers: [{name: u, user: {tokenFile: token}}]\n" +
+	text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {certificate-authority: ca.crt, server: " +
+		"'" + server.URL + "/ask'}}]\nusers: [{name: u, user: {tokenFile: token}}]\n" +
 		"contexts: [{name: a, context: {cluster: a, user: u}}]\ncurrent-context: a\n"
 	s, err := New([]byte(text), path, 5*time.Second, os.ReadFile)
 	if err != nil {
@@ -40,15 +42,20 @@ func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
 		t.Errorf("%+v, %v", review, err)
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"no YAML":           {"a: [", "read the webhook's configuration " + path},
-		"nothing":           {"", "read the webhook's configuration " + path},
-		"no such context":   {strings.Replace(text, "current-context: a", "current-context: b", 1), "context was not found for specified context: b"},
-		"no server":         {strings.Replace(text, "server: '"+server.URL+"/ask'", "server: ''", 1), "read the webhook's configuration " + path},
-		"no URL":            {strings.Replace(text, server.URL+"/ask", "::", 1), "read the webhook's configuration " + path},
-		"no certificate":    {strings.Replace(text, "certificate-authority: ca.crt", "certificate-authority-data: bm9uZQ==", 1), "set up the webhook of " + path},
-		"no file of a user": {strings.Replace(text, "tokenFile: token", "client-certificate: c.crt, client-key: c.key", 1), "read the webhook's configuration " + path},
+		"no YAML": {"a: [", "read the webhook's configuration " + path},
+		"nothing": {"", "read the webhook's configuration " + path},
+		"no such context": {strings.Replace(text, "current-context: a", "current-context: b", 1), "context was not " +
+			"found for specified context: b"},
+		"no server": {strings.Replace(text, "server: '"+server.URL+"/ask'", "server: ''", 1), "read the webhook's " +
+			"configuration " + path},
+		"no URL": {strings.Replace(text, server.URL+"/ask", "::", 1), "read the webhook's configuration " + path},
+		"no certificate": {strings.Replace(text, "certificate-authority: "+
+			"ca.crt", "certificate-authority-data: bm9uZQ==", 1), "set up the webhook of " + path},
+		"no file of a user": {strings.Replace(text, "tokenFile: token", "client-certificate: c.crt, client-key: "+
+			"c.key", 1), "read the webhook's configuration " + path},
 	} {
-		if _, err := New([]byte(c.text), path, time.Second, os.ReadFile); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := New([]byte(c.text), path, time.Second, os.ReadFile); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -58,13 +65,20 @@ func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
 func TestFilesThatAKubeconfigNamesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "hook.conf")
-	text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {certificate-authority: ca.crt, server: 'https://example.com'}}]\n" +
-		"users: [{name: u, user: {client-certificate: c.crt, client-key: c.key}}]\ncontexts: [{name: a, context: {cluster: a, user: u}}]\ncurrent-context: a\n"
+	text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {certificate-authority: ca.crt, server: " +
+		"'https://example.com'}}]\n" +
+		"users: [{name: u, user: {client-certificate: c.crt, client-key: c.key}}]\ncontexts: [{name: a, context: " +
+		"{cluster: a, user: u}}]\ncurrent-context: a\n"
 	var read []string
-	_, _ = New([]byte(text), path, time.Second, func(file string) ([]byte, error) { // that they make no sense is not what it is about
-		read = append(read, filepath.Base(file))
-		return []byte("x"), nil
-	})
+	_, _ = New(
+		[]byte(text),
+		path,
+		time.Second,
+		func(file string) ([]byte, error) { // that they make no sense is not what it is about
+			read = append(read, filepath.Base(file))
+			return []byte("x"), nil
+		},
+	)
 	if strings.Join(read, " ") != "ca.crt c.crt c.key" {
 		t.Errorf("read are %q", read)
 	}

@@ -30,10 +30,24 @@ func localSubjectAccess(may api.Authorizer) Handler {
 		errs := validateSubject(&r.Spec)
 		path := field.NewPath("spec")
 		if r.Spec.NonResourceAttributes != nil {
-			errs = append(errs, field.Invalid(path.Child("nonResourceAttributes"), r.Spec.NonResourceAttributes, "disallowed on this kind of request"))
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("nonResourceAttributes"),
+					r.Spec.NonResourceAttributes,
+					"disallowed on this kind of request",
+				),
+			)
 		}
 		if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
-			errs = append(errs, field.Invalid(path.Child("resourceAttributes", "namespace"), a.Namespace, "must match metadata.namespace"))
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("resourceAttributes", "namespace"),
+					a.Namespace,
+					"must match metadata.namespace",
+				),
+			)
 		}
 		if len(errs) > 0 {
 			return nil, invalid("LocalSubjectAccessReview", errs)
@@ -61,18 +75,32 @@ func invalid(kind string, errs field.ErrorList) error {
 func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
 	errs := validateAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
 	if spec.User == "" && len(spec.Groups) == 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User, "at least one of user or group must be specified"))
+		errs = append(
+			errs,
+			field.Invalid(field.NewPath("spec", "user"), spec.User, "at least one of user or group must be specified"),
+		)
 	}
 	return errs
 }
 
-func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) field.ErrorList {
+func validateAttributes(
+	r *authorizationv1.ResourceAttributes,
+	n *authorizationv1.NonResourceAttributes,
+) field.ErrorList {
 	path := field.NewPath("spec", "resourceAttributes")
 	switch {
 	case r != nil && n != nil:
-		return field.ErrorList{field.Invalid(field.NewPath("spec", "nonResourceAttributes"), n, "cannot be specified in combination with resourceAttributes")}
+		return field.ErrorList{
+			field.Invalid(
+				field.NewPath("spec", "nonResourceAttributes"),
+				n,
+				"cannot be specified in combination with resourceAttributes",
+			),
+		}
 	case r == nil && n == nil:
-		return field.ErrorList{field.Invalid(path, n, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
+		return field.ErrorList{
+			field.Invalid(path, n, "exactly one of nonResourceAttributes or resourceAttributes must be specified"),
+		}
 	case r != nil:
 		return validateSelectors(r, path)
 	}
@@ -90,7 +118,13 @@ func subject(spec *authorizationv1.SubjectAccessReviewSpec) api.User {
 	return u
 }
 
-func decide(ctx context.Context, may api.Authorizer, u api.User, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+func decide(
+	ctx context.Context,
+	may api.Authorizer,
+	u api.User,
+	r *authorizationv1.ResourceAttributes,
+	n *authorizationv1.NonResourceAttributes,
+) authorizationv1.SubjectAccessReviewStatus {
 	request := api.Request{}
 	if r != nil {
 		request = api.Request{
@@ -120,15 +154,20 @@ func selfSubjectRules(rules Ruler) Handler {
 		}
 		for _, rule := range rules.Rules(u, r.Spec.Namespace) {
 			if len(rule.NonResourceURLs) > 0 {
-				r.Status.NonResourceRules = append(r.Status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs})
+				r.Status.NonResourceRules = append(
+					r.Status.NonResourceRules,
+					authorizationv1.NonResourceRule{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs},
+				)
 			} else {
 				r.Status.ResourceRules = append(r.Status.ResourceRules, authorizationv1.ResourceRule{
-					Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,
+					Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources,
+					ResourceNames: rule.ResourceNames,
 				})
 			}
 		}
 		if _, node := u.Extra["authentication.kubernetes.io/node-name"]; node || u.InGroup(api.GroupNodes) {
-			r.Status.Incomplete, r.Status.EvaluationError = true, "node authorizer does not support user rule resolution"
+			r.Status.Incomplete, r.Status.EvaluationError = true, "node authorizer does not support user rule "+
+				"resolution"
 		}
 		return r, nil
 	}

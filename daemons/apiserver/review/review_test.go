@@ -24,21 +24,32 @@ func (judge) Authorize(_ context.Context, u api.User, r api.Request) (api.Decisi
 	if u.Name == "broken" {
 		return api.NoOpinion, "", errors.New("no answer")
 	}
-	if u.Name == "ann" && (r.Resource && r.GroupVersionResource.Resource == "pods" && r.Namespace == "shop" && r.Verb == "get" || !r.Resource && r.Path == "/healthz") {
+	if u.Name == "ann" &&
+		(r.Resource && r.GroupVersionResource.Resource == "pods" && r.Namespace == "shop" && r.Verb == "get" ||
+			!r.Resource && r.Path == "/healthz") {
 		return api.Allow, "because", nil
 	}
 	return api.NoOpinion, "", nil
 }
 
 func (judge) Rules(api.User, string) []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}, {Verbs: []string{"get"}, NonResourceURLs: []string{"/healthz"}}}
+	return []rbacv1.PolicyRule{
+		{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}},
+		{Verbs: []string{"get"}, NonResourceURLs: []string{"/healthz"}},
+	}
 }
 
 func (judge) Verify(_ context.Context, token string, audiences []string) (api.User, []string, error) {
 	if token != "good" {
 		return api.User{}, nil, errors.New("invalid bearer token")
 	}
-	return api.User{Name: "ann", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}, append([]string{"api"}, audiences...), nil
+	return api.User{
+			Name:   "ann",
+			Groups: []string{"g"},
+			Extra:  map[string][]string{"k": {"v"}},
+		}, append(
+			[]string{"api"},
+			audiences...), nil
 }
 
 func ask(t *testing.T, u api.User, resource string, obj runtime.Object) (runtime.Object, error) {
@@ -58,7 +69,8 @@ func pods(ns string) *authorizationv1.ResourceAttributes {
 
 func TestAccessReviewsAskTheAuthorizer(t *testing.T) {
 	path := &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/healthz"}
-	spec := func(user string, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
+	spec := func(user string, r *authorizationv1.ResourceAttributes,
+		n *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
 		return authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: r, NonResourceAttributes: n}
 	}
 	for name, c := range map[string]struct {
@@ -70,9 +82,11 @@ func TestAccessReviewsAskTheAuthorizer(t *testing.T) {
 		"path":    {spec("ann", nil, path), true, ""},
 		"may not": {spec("ann", pods("other"), nil), false, ""},
 		"another": {spec("bob", pods("shop"), nil), false, ""},
-		"both":    {spec("ann", pods("shop"), path), false, "cannot be specified in combination with resourceAttributes"},
-		"neither": {spec("ann", nil, nil), false, "exactly one of nonResourceAttributes or resourceAttributes must be specified"},
-		"nobody":  {spec("", pods("shop"), nil), false, "at least one of user or group must be specified"},
+		"both": {spec("ann", pods("shop"), path), false, "cannot be specified in combination with " +
+			"resourceAttributes"},
+		"neither": {spec("ann", nil, nil), false, "exactly one of nonResourceAttributes or resourceAttributes must " +
+			"be specified"},
+		"nobody": {spec("", pods("shop"), nil), false, "at least one of user or group must be specified"},
 	} {
 		out, err := ask(t, api.User{}, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: c.spec})
 		if (err == nil) != (c.error == "") || err != nil && !strings.Contains(err.Error(), c.error) {
@@ -81,26 +95,53 @@ func TestAccessReviewsAskTheAuthorizer(t *testing.T) {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}
-	out, err := ask(t, api.User{Name: "ann"}, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods("shop")}})
+	out, err := ask(
+		t,
+		api.User{Name: "ann"},
+		"selfsubjectaccessreviews",
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods("shop")},
+		},
+	)
 	if err != nil || !out.(*authorizationv1.SelfSubjectAccessReview).Status.Allowed {
 		t.Errorf("of oneself: %v %v", out, err)
 	}
-	_, err = ask(t, api.User{}, "localsubjectaccessreviews", &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: spec("ann", pods("other"), nil)})
+	_, err = ask(
+		t,
+		api.User{},
+		"localsubjectaccessreviews",
+		&authorizationv1.LocalSubjectAccessReview{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop"},
+			Spec:       spec("ann", pods("other"), nil),
+		},
+	)
 	if err == nil || !strings.Contains(err.Error(), "must match metadata.namespace") {
 		t.Errorf("in another namespace: %v", err)
 	}
-	out, err = ask(t, api.User{}, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: spec("broken", pods("shop"), nil)})
+	out, err = ask(
+		t,
+		api.User{},
+		"subjectaccessreviews",
+		&authorizationv1.SubjectAccessReview{Spec: spec("broken", pods("shop"), nil)},
+	)
 	if err != nil || out.(*authorizationv1.SubjectAccessReview).Status.EvaluationError != "no answer" {
 		t.Errorf("when the authorizer fails: %v %v", out, err)
 	}
 }
 
 func TestRulesAreListed(t *testing.T) {
-	out, err := ask(t, api.User{Name: "ann"}, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "shop"}})
+	out, err := ask(
+		t,
+		api.User{Name: "ann"},
+		"selfsubjectrulesreviews",
+		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "shop"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := out.(*authorizationv1.SelfSubjectRulesReview).Status; len(s.ResourceRules) != 1 || len(s.NonResourceRules) != 1 || s.Incomplete {
+	if s := out.(*authorizationv1.SelfSubjectRulesReview).Status; len(s.ResourceRules) != 1 ||
+		len(s.NonResourceRules) != 1 ||
+		s.Incomplete {
 		t.Errorf("%+v", s)
 	}
 	if _, err := ask(t, api.User{}, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}); err == nil {
@@ -111,13 +152,19 @@ func TestRulesAreListed(t *testing.T) {
 func TestTokensAndSelvesAreReviewed(t *testing.T) {
 	review := func(token string) authenticationv1.TokenReviewStatus {
 		t.Helper()
-		out, err := ask(t, api.User{}, "tokenreviews", &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}})
+		out, err := ask(
+			t,
+			api.User{},
+			"tokenreviews",
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out.(*authenticationv1.TokenReview).Status
 	}
-	if s := review("good"); !s.Authenticated || s.User.Username != "ann" || s.User.Extra["k"][0] != "v" || s.Audiences[0] != "api" {
+	if s := review("good"); !s.Authenticated || s.User.Username != "ann" || s.User.Extra["k"][0] != "v" ||
+		s.Audiences[0] != "api" {
 		t.Errorf("%+v", s)
 	}
 	if s := review("bad"); s.Authenticated || s.Error != "invalid bearer token" {
@@ -140,13 +187,22 @@ func TestSelectorsOfReviewsAreChecked(t *testing.T) {
 		"both": {attributes: authorizationv1.ResourceAttributes{FieldSelector: &authorizationv1.FieldSelectorAttributes{RawSelector: "a=b", Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "Exists"}}}},
 			refused: "spec.resourceAttributes.fieldSelector.rawSelector: Invalid value"},
 		"neither": {attributes: authorizationv1.ResourceAttributes{LabelSelector: &authorizationv1.LabelSelectorAttributes{}},
-			refused: "when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required"},
+			refused: "when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is " +
+				"required"},
 		"no values": {attributes: authorizationv1.ResourceAttributes{FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "In"}}}},
 			refused: "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value"},
 		"what is none": {attributes: authorizationv1.ResourceAttributes{LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a b c"}},
 			ignore: "spec.resourceAttributes.labelSelector partially ignored due to parse error"},
 	} {
-		out, err := subjectAccess(judge{})(t.Context(), api.User{}, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "a", ResourceAttributes: &c.attributes}})
+		out, err := subjectAccess(
+			judge{},
+		)(
+			t.Context(),
+			api.User{},
+			&authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: "a", ResourceAttributes: &c.attributes},
+			},
+		)
 		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 			t.Errorf("%s: %v, want %q", what, err, c.refused)
 		}
@@ -159,14 +215,19 @@ func TestSelectorsOfReviewsAreChecked(t *testing.T) {
 // S12: a review costs about what its bytes cost. Any account may ask for one of itself.
 func TestReviewsOfManyRequirementsAreAnsweredSoon(t *testing.T) {
 	const many = 20_000
-	for _, requirement := range []metav1.LabelSelectorRequirement{{}, {Key: "k", Operator: metav1.LabelSelectorOpExists}} {
-		r := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			LabelSelector: &authorizationv1.LabelSelectorAttributes{Requirements: slices.Repeat([]metav1.LabelSelectorRequirement{requirement}, many)},
-		}}}
+	for _, requirement := range []metav1.LabelSelectorRequirement{{},
+		{Key: "k", Operator: metav1.LabelSelectorOpExists}} {
+		r := &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				LabelSelector: &authorizationv1.LabelSelectorAttributes{
+					Requirements: slices.Repeat([]metav1.LabelSelectorRequirement{requirement}, many),
+				},
+			}},
+		}
 		before := totalAllocated()
 		_, err := ask(t, api.User{Name: "ann"}, "selfsubjectaccessreviews", r)
-		// The race detector has regular expressions make anew what they otherwise keep: a few hundred megabytes. What grows with the
-		// square of the requirements is many times that.
+		// The race detector has regular expressions make anew what they otherwise keep: a few hundred megabytes. What
+		// grows with the square of the requirements is many times that.
 		if spent := totalAllocated() - before; spent > 1<<30 {
 			t.Errorf("a review of %d requirements %+v took %d MiB in all", many, requirement, spent>>20)
 		}

@@ -65,7 +65,15 @@ func (f *File[T]) Reload() error {
 		f.log.Info("a configuration has changed and is in use", "what", f.what, "file", f.path)
 	case err != nil && (f.digest != before || failed == nil):
 		f.counts.note("failure")
-		f.log.Error("a configuration has changed and cannot be used; the former one stays in force", "what", f.what, "file", f.path, "err", err)
+		f.log.Error(
+			"a configuration has changed and cannot be used; the former one stays in force",
+			"what",
+			f.what,
+			"file",
+			f.path,
+			"err",
+			err,
+		)
 	}
 	return err
 }
@@ -147,7 +155,8 @@ func (f *File[T]) Count(prefix string, to prometheus.Registerer) error {
 			Name: prefix + "_automatic_reloads_total", Help: "Changes of the file, by whether they could be used.",
 		}, []string{"status"}),
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: prefix + "_automatic_reload_last_timestamp_seconds", Help: "When the file last changed, by whether it could be used.",
+			Name: prefix + "_automatic_reload_last_timestamp_seconds", Help: "When the file last changed, by whether " +
+				"it could be used.",
 		}, []string{"status"}),
 	}
 	f.mu.Lock()

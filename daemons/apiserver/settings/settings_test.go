@@ -30,11 +30,13 @@ func TestAFileThatChangesIsReadAgainAndAGoodOneStaysInForce(t *testing.T) {
 		}
 		return string(text), nil
 	}
-	if _, err := Open("thing", path, read, slog.New(slog.DiscardHandler)); err == nil || !errors.Is(err, os.ErrNotExist) {
+	if _, err := Open("thing", path, read, slog.New(slog.DiscardHandler)); err == nil ||
+		!errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("a file that is not there: %v", err)
 	}
 	write("bad")
-	if _, err := Open("thing", path, read, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), path+": it makes no sense") {
+	if _, err := Open("thing", path, read, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), path+": it makes no sense") {
 		t.Fatal(err)
 	}
 	write("one")
@@ -70,8 +72,18 @@ func TestAFileThatChangesIsReadAgainAndAGoodOneStaysInForce(t *testing.T) {
 			write(step.text)
 		}
 		err := f.Reload()
-		if got := f.Get(); got != step.holds || reads != step.reads || (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
-			t.Errorf("%s: %q holds after %d reads, %v; want %q after %d, %q", step.name, got, reads, err, step.holds, step.reads, step.err)
+		if got := f.Get(); got != step.holds || reads != step.reads || (err == nil) != (step.err == "") ||
+			err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf(
+				"%s: %q holds after %d reads, %v; want %q after %d, %q",
+				step.name,
+				got,
+				reads,
+				err,
+				step.holds,
+				step.reads,
+				step.err,
+			)
 		}
 	}
 	want := `
@@ -80,7 +92,8 @@ func TestAFileThatChangesIsReadAgainAndAGoodOneStaysInForce(t *testing.T) {
 apiserver_thing_automatic_reloads_total{status="failure"} 3
 apiserver_thing_automatic_reloads_total{status="success"} 4
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "apiserver_thing_automatic_reloads_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"apiserver_thing_automatic_reloads_total"); err != nil {
 		t.Error(err)
 	}
 }
@@ -127,8 +140,18 @@ func TestAChangeOfAFileThatTheTextNamesIsTakenIn(t *testing.T) {
 		reads = 0
 		write(step.file, step.text)
 		err := f.Reload()
-		if got := f.Get(); got != step.holds || reads != step.reads || (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
-			t.Errorf("%s: %q holds after %d reads, %v; want %q after %d, %q", step.name, got, reads, err, step.holds, step.reads, step.err)
+		if got := f.Get(); got != step.holds || reads != step.reads || (err == nil) != (step.err == "") ||
+			err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf(
+				"%s: %q holds after %d reads, %v; want %q after %d, %q",
+				step.name,
+				got,
+				reads,
+				err,
+				step.holds,
+				step.reads,
+				step.err,
+			)
 		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// Counts are upstream's metrics of webhooks. Their labels are names of webhooks that the cluster configures, and closed sets.
+// Counts are upstream's metrics of webhooks. Their labels are names of webhooks that the cluster configures, and closed
+// sets.
 type Counts struct {
 	duration             *prometheus.HistogramVec
 	requests, rejections *prometheus.CounterVec
@@ -29,16 +30,24 @@ func NewCounts(metrics prometheus.Registerer) (*Counts, error) {
 			Buckets: []float64{.005, .025, .1, .5, 1, 2.5, 10, 25},
 		}, []string{"name", "type", "operation", "rejected"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_admission_webhook_request_total", Help: "Calls of webhooks by the status that they gave, 0 where they gave none.",
+			Name: "apiserver_admission_webhook_request_total", Help: "Calls of webhooks by the status that they " +
+				"gave, 0 where they gave none.",
 		}, []string{"name", "type", "operation", "code", "rejected"}),
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_admission_webhook_rejection_count", Help: "Writes that were refused by a webhook, or because it failed.",
+			Name: "apiserver_admission_webhook_rejection_count", Help: "Writes that were refused by a webhook, or " +
+				"because it failed.",
 		}, []string{"name", "type", "operation", "error_type", "rejection_code"}),
 		failOpen: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_admission_webhook_fail_open_count", Help: "Writes that went on although a webhook failed, as its configuration says.",
+			Name: "apiserver_admission_webhook_fail_open_count", Help: "Writes that went on although a webhook " +
+				"failed, as its configuration says.",
 		}, []string{"name", "type"}),
 	}
-	return c, errors.Join(metrics.Register(c.duration), metrics.Register(c.requests), metrics.Register(c.rejections), metrics.Register(c.failOpen))
+	return c, errors.Join(
+		metrics.Register(c.duration),
+		metrics.Register(c.requests),
+		metrics.Register(c.rejections),
+		metrics.Register(c.failOpen),
+	)
 }
 
 // kindOf is the type of webhooks as labels have it.

@@ -21,13 +21,21 @@ func FuzzAnswer(f *testing.F) {
 		`[{"op":"test","path":"","value":null},{"op":"remove","path":"/metadata/name"}]`, `[{"op":"replace","path":"/kind","value":7}]`, `{}`, `[{"op":"add","path":"/a/-","value":1}]`,
 	} {
 		kind := admissionv1.PatchTypeJSONPatch
-		text, err := json.Marshal(admissionv1.AdmissionReview{Response: &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(patch), PatchType: &kind}})
+		text, err := json.Marshal(
+			admissionv1.AdmissionReview{
+				Response: &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(patch), PatchType: &kind},
+			},
+		)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(text)
 	}
-	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":false,"status":{"code":700,"reason":"A","message":"b","details":{"causes":[{}]}},"warnings":["\u0000"]}}`))
+	f.Add(
+		[]byte(
+			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":false,"status":{"code":700,"reason":"A","message":"b","details":{"causes":[{}]}},"warnings":["\u0000"]}}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		answer := &admissionv1.AdmissionReview{}
 		if json.Unmarshal(text, answer) != nil || answer.Response == nil {
@@ -45,8 +53,10 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		for _, before := range []runtime.Object{
-			&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"a": "b"}},
-			&unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "A", "metadata": map[string]any{"name": "a"}, "data": map[string]any{"a": "b"}}},
+			&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+				ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"a": "b"}},
+			&unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "A",
+				"metadata": map[string]any{"name": "a"}, "data": map[string]any{"a": "b"}}},
 		} {
 			after, err := patched(before, operations)
 			if err == nil {

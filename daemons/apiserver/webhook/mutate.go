@@ -22,7 +22,9 @@ type Mutating struct{ set }
 
 // NewMutating returns the plugin.
 func NewMutating(o Options) *Mutating {
-	return &Mutating{set{o: o, resource: schema.GroupResource{Group: admissionGroup, Resource: "mutatingwebhookconfigurations"}}}
+	return &Mutating{
+		set{o: o, resource: schema.GroupResource{Group: admissionGroup, Resource: "mutatingwebhookconfigurations"}},
+	}
 }
 
 // rounds is what is remembered of the webhooks from the first round to the second.
@@ -125,10 +127,23 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 	}
 	before := w.seen.VersionedObject.Object()
 	if before == nil {
-		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", w.name))
+		return false, apierrors.NewInternalError(
+			fmt.Errorf(
+				"admission webhook %q attempted to modify the object, which is not supported for this operation",
+				w.name,
+			),
+		)
 	}
 	if r.PatchType != nil && *r.PatchType != admissionv1.PatchTypeJSONPatch && w.hook.version == "v1" {
-		return false, p.failed(ctx, w.hook, a, "mutation", round, index, fmt.Errorf("unsupported patch type %q", *r.PatchType))
+		return false, p.failed(
+			ctx,
+			w.hook,
+			a,
+			"mutation",
+			round,
+			index,
+			fmt.Errorf("unsupported patch type %q", *r.PatchType),
+		)
 	}
 	after, err := patched(before, operations)
 	if err != nil {

@@ -20,7 +20,12 @@ import (
 
 // ask puts a write to a webhook and returns what it answers, which is whole. The two
 // versions of a review differ in how much an answer may leave out.
-func (s *set) ask(ctx context.Context, w *asked, a *api.Admission, mutating bool) (*admissionv1.AdmissionResponse, error) {
+func (s *set) ask(
+	ctx context.Context,
+	w *asked,
+	a *api.Admission,
+	mutating bool,
+) (*admissionv1.AdmissionResponse, error) {
 	if w.broken != nil {
 		return nil, w.broken
 	}
@@ -43,10 +48,20 @@ func (s *set) ask(ctx context.Context, w *asked, a *api.Admission, mutating bool
 	}
 	if w.hook.version == "v1" {
 		if answer.APIVersion != sent.APIVersion || answer.Kind != sent.Kind {
-			return nil, fmt.Errorf("received invalid webhook response: expected webhook response of %s, Kind=%s, got %s, Kind=%s", sent.APIVersion, sent.Kind, answer.APIVersion, answer.Kind)
+			return nil, fmt.Errorf(
+				"received invalid webhook response: expected webhook response of %s, Kind=%s, got %s, Kind=%s",
+				sent.APIVersion,
+				sent.Kind,
+				answer.APIVersion,
+				answer.Kind,
+			)
 		}
 		if r.UID != request.UID {
-			return nil, fmt.Errorf("received invalid webhook response: expected response.uid=%q, got %q", request.UID, r.UID)
+			return nil, fmt.Errorf(
+				"received invalid webhook response: expected response.uid=%q, got %q",
+				request.UID,
+				r.UID,
+			)
 		}
 	}
 	if err := patchIsWhole(r, w.hook.version == "v1", mutating); err != nil {
@@ -96,10 +111,16 @@ func reviewed(w *asked, a *api.Admission) (*admissionv1.AdmissionRequest, error)
 		}
 		who.Extra[key] = value
 	}
-	kind, resource := metav1.GroupVersionKind(attributes.GetKind()), metav1.GroupVersionResource(attributes.GetResource())
+	kind, resource := metav1.GroupVersionKind(
+		attributes.GetKind(),
+	), metav1.GroupVersionResource(
+		attributes.GetResource(),
+	)
 	r := &admissionv1.AdmissionRequest{
-		UID:  uuid.NewUUID(),
-		Kind: metav1.GroupVersionKind(w.version.Kind), Resource: metav1.GroupVersionResource(w.version.Resource), SubResource: a.Subresource,
+		UID: uuid.NewUUID(),
+		Kind: metav1.GroupVersionKind(
+			w.version.Kind,
+		), Resource: metav1.GroupVersionResource(w.version.Resource), SubResource: a.Subresource,
 		RequestKind: &kind, RequestResource: &resource, RequestSubResource: a.Subresource,
 		Name: a.Name, Namespace: attributes.GetNamespace(), Operation: admissionv1.Operation(a.Operation),
 		UserInfo: who, DryRun: &a.DryRun,
@@ -108,7 +129,8 @@ func reviewed(w *asked, a *api.Admission) (*admissionv1.AdmissionRequest, error)
 		to  *runtime.RawExtension
 		obj runtime.Object
 	}{
-		{&r.Object, w.seen.VersionedObject.Object()}, {&r.OldObject, w.seen.VersionedOldObject.Object()}, {&r.Options, attributes.GetOperationOptions()},
+		{&r.Object, w.seen.VersionedObject.Object()}, {&r.OldObject, w.seen.VersionedOldObject.Object()},
+		{&r.Options, attributes.GetOperationOptions()},
 	} {
 		if part.obj == nil {
 			continue

@@ -18,7 +18,9 @@ type Validating struct{ set }
 
 // NewValidating returns the plugin.
 func NewValidating(o Options) *Validating {
-	return &Validating{set{o: o, resource: schema.GroupResource{Group: admissionGroup, Resource: "validatingwebhookconfigurations"}}}
+	return &Validating{
+		set{o: o, resource: schema.GroupResource{Group: admissionGroup, Resource: "validatingwebhookconfigurations"}},
+	}
 }
 
 // Validate asks all webhooks that are concerned at once; the first in order that refuses

@@ -98,9 +98,11 @@ func compile(obj runtime.Object) []*hook {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
 		for i, h := range c.Webhooks {
 			all = append(all, newHook(c.Name, i, &admissionregistrationv1.MutatingWebhook{
-				Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
+				Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy,
+				MatchPolicy:       h.MatchPolicy,
 				NamespaceSelector: h.NamespaceSelector, ObjectSelector: h.ObjectSelector,
-				TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions, MatchConditions: h.MatchConditions,
+				TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions,
+				MatchConditions: h.MatchConditions,
 			}))
 		}
 	}
@@ -108,7 +110,12 @@ func compile(obj runtime.Object) []*hook {
 }
 
 func newHook(configuration string, i int, w *admissionregistrationv1.MutatingWebhook) *hook {
-	h := &hook{name: w.Name, of: configuration, id: configuration + "/" + w.Name + "/" + strconv.Itoa(i), timeout: 10 * time.Second}
+	h := &hook{
+		name:    w.Name,
+		of:      configuration,
+		id:      configuration + "/" + w.Name + "/" + strconv.Itoa(i),
+		timeout: 10 * time.Second,
+	}
 	h.fail = w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail
 	h.again = w.ReinvocationPolicy != nil && *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
 	if w.TimeoutSeconds != nil {
@@ -119,7 +126,8 @@ func newHook(configuration string, i int, w *admissionregistrationv1.MutatingWeb
 			h.version = v
 		}
 	}
-	if h.criteria, h.broken = match.New(match.Unnamed(w.Rules), nil, w.MatchPolicy, w.NamespaceSelector, w.ObjectSelector); h.broken != nil {
+	if h.criteria, h.broken = match.New(match.Unnamed(w.Rules), nil, w.MatchPolicy, w.NamespaceSelector,
+		w.ObjectSelector); h.broken != nil {
 		// It was refused when it was written, by servers that know how: nothing is let by.
 		h.criteria, _ = match.New(match.Unnamed(w.Rules), nil, w.MatchPolicy, nil, nil)
 		return h
@@ -170,14 +178,20 @@ func (s *set) concerns(ctx context.Context, h *hook, a *api.Admission) (*asked, 
 // it goes on.
 func (s *set) failed(ctx context.Context, h *hook, a *api.Admission, kind string, round, index int, err error) error {
 	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled {
-		return apierrors.NewTimeoutError("the request was given up before webhook "+strconv.Quote(h.name)+" answered", 0)
+		return apierrors.NewTimeoutError(
+			"the request was given up before webhook "+strconv.Quote(h.name)+" answered",
+			0,
+		)
 	}
 	if h.fail {
 		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: %w", h.name, err))
 	}
 	s.o.Log.Warn("a webhook failed that may be ignored", "webhook", h.name, "err", err)
 	if a.Origin != nil {
-		a.Origin.Annotate(fmt.Sprintf("failed-open.%s.webhook.admission.k8s.io/round_%d_index_%d", kind, round, index), h.name)
+		a.Origin.Annotate(
+			fmt.Sprintf("failed-open.%s.webhook.admission.k8s.io/round_%d_index_%d", kind, round, index),
+			h.name,
+		)
 	}
 	return nil
 }

@@ -37,7 +37,14 @@ func (m Media) plain() Media {
 
 // AppendEvent appends a watch event about an entry. headings says whether a table
 // carries its columns: the first one of a stream does.
-func (m Media) AppendEvent(to []byte, t watch.EventType, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy, headings bool) ([]byte, error) {
+func (m Media) AppendEvent(
+	to []byte,
+	t watch.EventType,
+	s Served,
+	e *cache.Entry,
+	rows metav1.IncludeObjectPolicy,
+	headings bool,
+) ([]byte, error) {
 	if m.Format == Protobuf {
 		object, err := m.AppendEntry(nil, s, e, rows, headings)
 		if err != nil {
@@ -67,7 +74,11 @@ func (m Media) AppendStatus(to []byte, status metav1.Status) ([]byte, error) {
 		if err != nil {
 			return to, err
 		}
-		return appendFrame(to, watch.Error, appendEnvelope(nil, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, raw))
+		return appendFrame(
+			to,
+			watch.Error,
+			appendEnvelope(nil, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, raw),
+		)
 	}
 	event := append(appendValue([]byte(`{"type":"ERROR","object":`), status), "}\n"...)
 	if m.Format == CBOR {

@@ -40,13 +40,19 @@ type Media struct {
 }
 
 // types are the content types by format.
-var types = [...]string{runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR}
+var types = [...]string{
+	runtime.ContentTypeJSON,
+	runtime.ContentTypeYAML,
+	runtime.ContentTypeProtobuf,
+	runtime.ContentTypeCBOR,
+}
 
 // ContentType is the answer's header.
 func (m Media) ContentType() string { return types[m.Format] }
 
 // Negotiate finds the media type of the Accept header that the client likes best of those that can be sent. Whole
-// objects of kinds without a protobuf form cannot be sent in it, and what is answered and has no columns not as a table.
+// objects of kinds without a protobuf form cannot be sent in it, and what is answered and has no columns not as a
+// table.
 func Negotiate(r *http.Request, protobuf, tables bool) (Media, error) {
 	m := Media{Pretty: wantsPretty(r), Codings: header.Joined(r.Header, "Accept-Encoding")}
 	accept := header.Joined(r.Header, "Accept")
@@ -88,7 +94,8 @@ func wantsPretty(r *http.Request) bool {
 		}
 	}
 	agent := r.UserAgent()
-	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") ||
+		strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
 // liked is a media type of a header, and how much it is liked.
@@ -125,7 +132,11 @@ func (m Media) Streamed() error {
 	if m.Format != YAML {
 		return nil
 	}
-	offered := []string{types[JSON] + ";stream=watch", types[Protobuf] + ";stream=watch", runtime.ContentTypeCBORSequence}
+	offered := []string{
+		types[JSON] + ";stream=watch",
+		types[Protobuf] + ";stream=watch",
+		runtime.ContentTypeCBORSequence,
+	}
 	return notAcceptable("only the following media types are accepted: " + strings.Join(offered, ", "))
 }
 

@@ -22,10 +22,15 @@ func TestTheBestLikedMediaTypeIsSentS11(t *testing.T) {
 		"application/json;as=Table;v=v1;g=meta.k8s.io, application/json": "application/json Table",
 		"application/json;as=Table;v=v9;g=meta.k8s.io,application/json":  "application/json",
 		"application/json;q=x,application/yaml":                          "application/yaml",
-		"text/html":                                                      "406 application/json, application/yaml, " + protobuf + ", application/cbor",
-		"application/cbor-seq":                                           "406 application/json, application/yaml, " + protobuf + ", application/cbor",
+		"text/html": "406 application/json, application/yaml, " +
+			protobuf + ", application/cbor",
+		"application/cbor-seq": "406 application/json, application/yaml, " + protobuf + ", application/cbor",
 	} {
-		m, err := Negotiate(&http.Request{Header: http.Header{"Accept": {accept}}, URL: &url.URL{Path: "/api/v1/pods"}}, true, true)
+		m, err := Negotiate(
+			&http.Request{Header: http.Header{"Accept": {accept}}, URL: &url.URL{Path: "/api/v1/pods"}},
+			true,
+			true,
+		)
 		got := strings.TrimSpace(m.ContentType() + " " + m.As)
 		if err != nil {
 			got = strings.Replace(err.Error(), "only the following media types are accepted:", "406", 1)
@@ -34,7 +39,11 @@ func TestTheBestLikedMediaTypeIsSentS11(t *testing.T) {
 			t.Errorf("Accept: %s\n got %s\nwant %s", accept, got, want)
 		}
 	}
-	m, err := Negotiate(&http.Request{Header: http.Header{"Accept": {protobuf + ", text/html"}}, URL: &url.URL{Path: "/api/v1/pods"}}, false, true)
+	m, err := Negotiate(
+		&http.Request{Header: http.Header{"Accept": {protobuf + ", text/html"}}, URL: &url.URL{Path: "/api/v1/pods"}},
+		false,
+		true,
+	)
 	if err == nil || strings.Contains(err.Error(), protobuf) {
 		t.Errorf("what has no protobuf is sent as %s: %v", m.ContentType(), err)
 	}
@@ -50,12 +59,19 @@ func TestWhoeverReadsItGetsItIndented(t *testing.T) {
 		agent, query, accept string
 		want                 bool
 	}{
-		{agent: "curl/8.0", want: true}, {agent: "Wget/1.2", want: true}, {agent: "Mozilla/5.0 (X11)", want: true}, {agent: "kubectl/v1.37"}, {agent: ""},
-		{agent: "curl/8.0", query: "pretty=false"}, {agent: "curl/8.0", query: "pretty=x"}, {agent: "curl/8.0", query: "pretty=", want: true},
-		{query: "pretty=True", want: true}, {query: "limit=1&pretty=t", want: true}, {query: "pretty=2"}, {query: "labelSelector=pretty"},
-		{accept: "application/json;pretty=1", want: true}, {accept: "application/json;pretty=true"}, {accept: "text/html;pretty=1,application/json"},
+		{agent: "curl/8.0", want: true}, {agent: "Wget/1.2", want: true}, {agent: "Mozilla/5.0 (X11)", want: true},
+		{agent: "kubectl/v1.37"}, {agent: ""},
+		{agent: "curl/8.0", query: "pretty=false"}, {agent: "curl/8.0", query: "pretty=x"},
+		{agent: "curl/8.0", query: "pretty=", want: true},
+		{query: "pretty=True", want: true}, {query: "limit=1&pretty=t", want: true}, {query: "pretty=2"},
+		{query: "labelSelector=pretty"},
+		{accept: "application/json;pretty=1", want: true}, {accept: "application/json;pretty=true"},
+		{accept: "text/html;pretty=1,application/json"},
 	} {
-		r := &http.Request{Header: http.Header{"Accept": {c.accept}, "User-Agent": {c.agent}}, URL: &url.URL{Path: "/api/v1/pods", RawQuery: c.query}}
+		r := &http.Request{
+			Header: http.Header{"Accept": {c.accept}, "User-Agent": {c.agent}},
+			URL:    &url.URL{Path: "/api/v1/pods", RawQuery: c.query},
+		}
 		if m, err := Negotiate(r, true, true); err != nil || m.Pretty != c.want {
 			t.Errorf("%+v: %v, %v", c, m.Pretty, err)
 		}

@@ -30,7 +30,13 @@ func (m Media) partialKind(list bool) schema.GroupVersionKind {
 
 // AppendEntry appends one object as the client wants it. rows says how much of the
 // object a table's rows carry.
-func (m Media) AppendEntry(to []byte, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy, headings bool) ([]byte, error) {
+func (m Media) AppendEntry(
+	to []byte,
+	s Served,
+	e *cache.Entry,
+	rows metav1.IncludeObjectPolicy,
+	headings bool,
+) ([]byte, error) {
 	switch {
 	case m.As == "Table":
 		to = m.appendTableHead(to, s, strconv.FormatInt(e.Revision, 10), "", nil, headings)
@@ -57,7 +63,13 @@ func (m Media) appendPartial(to []byte, e *cache.Entry) []byte {
 }
 
 // WriteEntry answers with one object.
-func (m Media) WriteEntry(w http.ResponseWriter, code int, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy) error {
+func (m Media) WriteEntry(
+	w http.ResponseWriter,
+	code int,
+	s Served,
+	e *cache.Entry,
+	rows metav1.IncludeObjectPolicy,
+) error {
 	if m.Format == Protobuf && m.As == "" && !s.HasProtobuf() {
 		m.Format = JSON
 	}
@@ -97,7 +109,14 @@ func (m Media) WriteObject(w http.ResponseWriter, code int, gvk schema.GroupVers
 
 // WriteRow answers with an object that is not in the cache, or with its one row where
 // a table is asked for.
-func (m Media) WriteRow(w http.ResponseWriter, code int, gvk schema.GroupVersionKind, obj runtime.Object, columns []metav1.TableColumnDefinition, cells ...[]any) error {
+func (m Media) WriteRow(
+	w http.ResponseWriter,
+	code int,
+	gvk schema.GroupVersionKind,
+	obj runtime.Object,
+	columns []metav1.TableColumnDefinition,
+	cells ...[]any,
+) error {
 	switch m.As {
 	case "Table":
 	case "":
@@ -120,7 +139,13 @@ func (m Media) WriteRow(w http.ResponseWriter, code int, gvk schema.GroupVersion
 // writePartial answers with the metadata of an object, or of those of a list, that are not in the cache.
 func (m Media) writePartial(w http.ResponseWriter, code int, obj runtime.Object) error {
 	only := func(o metav1.Object) (p metav1.PartialObjectMetadata) {
-		p.ObjectMeta = metav1.ObjectMeta{Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), CreationTimestamp: o.GetCreationTimestamp()}
+		p.ObjectMeta = metav1.ObjectMeta{
+			Name:              o.GetName(),
+			Namespace:         o.GetNamespace(),
+			UID:               o.GetUID(),
+			ResourceVersion:   o.GetResourceVersion(),
+			CreationTimestamp: o.GetCreationTimestamp(),
+		}
 		p.SetGroupVersionKind(m.partialKind(false))
 		return p
 	}

@@ -38,7 +38,8 @@ func appendEnvelope(to []byte, gvk schema.GroupVersionKind, raw []byte) []byte {
 	return append(to, trail...)
 }
 
-// Open returns what an envelope says of its message, after the four bytes, and the message, which shares the envelope's.
+// Open returns what an envelope says of its message, after the four bytes, and the message, which shares the
+// envelope's.
 func Open(envelope []byte) (is runtime.TypeMeta, message []byte, err error) {
 	for len(envelope) > 0 {
 		field, kind, size := protowire.ConsumeTag(envelope)

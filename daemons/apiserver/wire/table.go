@@ -16,7 +16,11 @@ var nameColumn = metav1.TableColumnDefinition{
 	Description: "Name is unique within a namespace, or in the cluster for kinds without one.",
 }
 
-var ageColumn = metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: "Time since the object was created."}
+var ageColumn = metav1.TableColumnDefinition{
+	Name:        "Age",
+	Type:        "string",
+	Description: "Time since the object was created.",
+}
 
 func columns(s Served) []metav1.TableColumnDefinition {
 	list := []metav1.TableColumnDefinition{nameColumn}

@@ -22,7 +22,8 @@ const (
 	refillPerSec = 1. / 300.
 )
 
-// correlator says what becomes of events. It knows those of before by hashes: with all that is the same in them, thousands of objects took megabytes.
+// correlator says what becomes of events. It knows those of before by hashes: with all that is the same in them,
+// thousands of objects took megabytes.
 type correlator struct {
 	clock   clock.Clock
 	seed    maphash.Seed
@@ -32,7 +33,13 @@ type correlator struct {
 }
 
 func newCorrelator(c clock.Clock) *correlator {
-	return &correlator{clock: c, seed: maphash.MakeSeed(), similar: lru.New(remembered), seen: lru.New(remembered), budgets: lru.New(remembered)}
+	return &correlator{
+		clock:   c,
+		seed:    maphash.MakeSeed(),
+		similar: lru.New(remembered),
+		seen:    lru.New(remembered),
+		budgets: lru.New(remembered),
+	}
 }
 
 // talker is who tells something about whom, warnings or else.
@@ -68,11 +75,20 @@ type occurrence struct {
 	name  string
 }
 
-// event returns what is to be written of an event, and whether it is there already and only its count has changed. It returns false where
-// nothing is to be written. What it was given stays as it is.
+// event returns what is to be written of an event, and whether it is there already and only its count has changed. It
+// returns false where nothing is to be written. What it was given stays as it is.
 func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written bool) {
 	about := told.InvolvedObject
-	from := talker{told.Source.Component, told.Source.Host, told.Type, about.Kind, about.Namespace, about.Name, about.APIVersion, about.UID}
+	from := talker{
+		told.Source.Component,
+		told.Source.Host,
+		told.Type,
+		about.Kind,
+		about.Namespace,
+		about.Name,
+		about.APIVersion,
+		about.UID,
+	}
 	alike := similarity{from, told.Reason, told.ReportingController, told.ReportingInstance}
 	same := identity{alike, about.FieldPath, told.Message, false}
 	now := c.clock.Now()
@@ -98,10 +114,18 @@ func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written 
 
 	e := *told
 	if combined {
-		e = corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: told.Namespace}, InvolvedObject: about, LastTimestamp: metav1.NewTime(now),
-			Message: "(combined from similar events): " + told.Message, Type: told.Type, Reason: told.Reason, Source: told.Source}
+		e = corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: told.Namespace},
+			InvolvedObject: about,
+			LastTimestamp:  metav1.NewTime(now),
+			Message:        "(combined from similar events): " + told.Message,
+			Type:           told.Type,
+			Reason:         told.Reason,
+			Source:         told.Source,
+		}
 		if told.Action != "" { // which upstream's recorder, whose way of combining this is, has never said
-			e.EventTime, e.Action, e.ReportingController, e.ReportingInstance = told.EventTime, told.Action, told.ReportingController, told.ReportingInstance
+			e.EventTime, e.Action, e.ReportingController, e.ReportingInstance = told.EventTime, told.Action,
+				told.ReportingController, told.ReportingInstance
 		}
 	}
 	e.Name, e.Count, e.FirstTimestamp = occurred.name, occurred.count, occurred.first

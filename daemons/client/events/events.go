@@ -1,6 +1,7 @@
-// Package events writes what daemons tell about objects into the API, as upstream's recorder does: an event that comes again is counted in the
-// one that is there, many that differ in their message alone become one, and what is told about one object beyond a burst is not written. It
-// decides that before it makes anything of an event: a Deployment of a thousand pods is told of a thousand times, and written of 25 times.
+// Package events writes what daemons tell about objects into the API, as upstream's recorder does: an event that comes
+// again is counted in the one that is there, many that differ in their message alone become one, and what is told about
+// one object beyond a burst is not written. It decides that before it makes anything of an event: a Deployment of a
+// thousand pods is told of a thousand times, and written of 25 times.
 package events
 
 import (
@@ -38,7 +39,8 @@ const (
 	most  = 256 // events that wait to be written, beside those that the broadcaster keeps
 )
 
-// NewBroadcaster returns what recorders are made of, whose events are written through the client until ctx ends or it is shut down.
+// NewBroadcaster returns what recorders are made of, whose events are written through the client until ctx ends or it
+// is shut down.
 func NewBroadcaster(ctx context.Context, client kubernetes.Interface) record.EventBroadcaster {
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	w := newWriter(api{client}, pause)
@@ -88,7 +90,13 @@ type entry struct {
 }
 
 func newWriter(to destination, pause time.Duration) *writer {
-	return &writer{to: to, correlate: newCorrelator(clock.RealClock{}), pause: pause, seed: maphash.MakeSeed(), room: make(chan struct{}, most)}
+	return &writer{
+		to:        to,
+		correlate: newCorrelator(clock.RealClock{}),
+		pause:     pause,
+		seed:      maphash.MakeSeed(),
+		room:      make(chan struct{}, most),
+	}
 }
 
 // tell has an event written, if it is to be. It waits while too many are under way. One caller at a time.
@@ -142,7 +150,9 @@ func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
 		if err == nil {
 			return
 		}
-		log := klog.FromContext(ctx).WithValues("about", klog.KRef(e.InvolvedObject.Namespace, e.InvolvedObject.Name), "reason", e.Reason, "message", e.Message)
+		log := klog.FromContext(ctx).
+			WithValues("about", klog.KRef(e.InvolvedObject.Namespace, e.InvolvedObject.Name), "reason", e.Reason,
+				"message", e.Message)
 		var construction *rest.RequestConstructionError
 		var refused *apierrors.StatusError
 		switch {

@@ -26,14 +26,22 @@ import (
 
 func told(now time.Time, about, reason, message string) *corev1.Event {
 	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", about, now.UnixNano()), Namespace: "default"},
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: about, UID: types.UID(about), APIVersion: "v1"},
-		Reason:         reason, Message: message, Type: corev1.EventTypeNormal, Count: 1, FirstTimestamp: metav1.NewTime(now), LastTimestamp: metav1.NewTime(now),
-		Source: corev1.EventSource{Component: "controller"}, ReportingController: "controller",
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", about, now.UnixNano()), Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{
+			Kind:       "Pod",
+			Namespace:  "default",
+			Name:       about,
+			UID:        types.UID(about),
+			APIVersion: "v1",
+		},
+		Reason: reason, Message: message, Type: corev1.EventTypeNormal, Count: 1, FirstTimestamp: metav1.NewTime(now),
+		LastTimestamp: metav1.NewTime(now),
+		Source:        corev1.EventSource{Component: "controller"}, ReportingController: "controller",
 	}
 }
 
-// TestEventsAreWrittenAsUpstreamWrites holds what is written to what client-go's correlator writes of the same events, at any distance in time.
+// TestEventsAreWrittenAsUpstreamWrites holds what is written to what client-go's correlator writes of the same events,
+// at any distance in time.
 func TestEventsAreWrittenAsUpstreamWrites(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -59,7 +67,15 @@ func TestEventsAreWrittenAsUpstreamWrites(t *testing.T) {
 				t.Fatalf("seed %d, event %d: what was told has been changed", seed, i)
 			}
 			if written == want.Skip {
-				t.Fatalf("seed %d, event %d, %s %s: written: %t, upstream: %t", seed, i, reason, message, written, !want.Skip)
+				t.Fatalf(
+					"seed %d, event %d, %s %s: written: %t, upstream: %t",
+					seed,
+					i,
+					reason,
+					message,
+					written,
+					!want.Skip,
+				)
 			}
 			if !written {
 				continue
@@ -132,13 +148,15 @@ func TestAnEventIsTriedAgainWhileNobodyAnswersAndNotWhenItIsRefused(t *testing.T
 		created, patched int
 		twice            bool
 	}{
-		"written":                    {created: 1},
-		"counted":                    {twice: true, created: 1, patched: 1},
-		"nobody answers at first":    {errs: []error{silent, silent}, created: 3},
-		"nobody answers at all":      {errs: []error{silent, silent, silent, silent, silent, silent, silent, silent, silent, silent, silent, silent, silent}, created: tries},
-		"refused":                    {errs: []error{refused}, created: 1},
-		"there already":              {errs: []error{apierrors.NewAlreadyExists(gr, "a")}, created: 1},
-		"counted, but has run out":   {twice: true, errs: []error{nil, apierrors.NewNotFound(gr, "a")}, created: 2, patched: 1},
+		"written":                 {created: 1},
+		"counted":                 {twice: true, created: 1, patched: 1},
+		"nobody answers at first": {errs: []error{silent, silent}, created: 3},
+		"nobody answers at all": {errs: []error{silent, silent, silent, silent, silent, silent, silent, silent,
+			silent, silent, silent, silent, silent}, created: tries},
+		"refused":       {errs: []error{refused}, created: 1},
+		"there already": {errs: []error{apierrors.NewAlreadyExists(gr, "a")}, created: 1},
+		"counted, but has run out": {twice: true, errs: []error{nil, apierrors.NewNotFound(gr, "a")}, created: 2,
+			patched: 1},
 		"counted, nobody is there":   {twice: true, errs: []error{nil, silent}, created: 1, patched: 2},
 		"counted, and it is refused": {twice: true, errs: []error{nil, refused}, created: 1, patched: 1},
 	} {
@@ -151,7 +169,13 @@ func TestAnEventIsTriedAgainWhileNobodyAnswersAndNotWhenItIsRefused(t *testing.T
 			}
 			w.finish()
 			if len(s.created) != c.created || s.patched != c.patched {
-				t.Errorf("created %d times and patched %d, want %d and %d", len(s.created), s.patched, c.created, c.patched)
+				t.Errorf(
+					"created %d times and patched %d, want %d and %d",
+					len(s.created),
+					s.patched,
+					c.created,
+					c.patched,
+				)
 			}
 			for i := range s.created {
 				if s.created[i].Name != s.created[0].Name {

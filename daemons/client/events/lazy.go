@@ -12,8 +12,8 @@ import (
 	"clusterctl/kube/scheme"
 )
 
-// Lazy is a recorder whose broadcaster is made by its first event. Most of a process's controllers never tell anything, and a broadcaster has
-// room for a thousand events.
+// Lazy is a recorder whose broadcaster is made by its first event. Most of a process's controllers never tell anything,
+// and a broadcaster has room for a thousand events.
 type Lazy struct {
 	make func() record.EventBroadcaster
 	from corev1.EventSource
@@ -26,9 +26,13 @@ type Lazy struct {
 
 var _ record.EventRecorder = (*Lazy)(nil)
 
-// NewLazy returns a recorder of a component, whose events are written through the client until ctx ends or it is shut down.
+// NewLazy returns a recorder of a component, whose events are written through the client until ctx ends or it is shut
+// down.
 func NewLazy(ctx context.Context, client kubernetes.Interface, component string) *Lazy {
-	return &Lazy{from: corev1.EventSource{Component: component}, make: func() record.EventBroadcaster { return NewBroadcaster(ctx, client) }}
+	return &Lazy{
+		from: corev1.EventSource{Component: component},
+		make: func() record.EventBroadcaster { return NewBroadcaster(ctx, client) },
+	}
 }
 
 // recorder is what events go to, nil when they are not taken any more.
@@ -57,7 +61,12 @@ func (l *Lazy) Eventf(object runtime.Object, kind, reason, format string, args .
 }
 
 // AnnotatedEventf implements record.EventRecorder.
-func (l *Lazy) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+func (l *Lazy) AnnotatedEventf(
+	object runtime.Object,
+	annotations map[string]string,
+	kind, reason, format string,
+	args ...any,
+) {
 	if to := l.recorder(); to != nil {
 		to.AnnotatedEventf(object, annotations, kind, reason, format, args...)
 	}

@@ -10,7 +10,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A recorder that tells nothing makes nothing; what it is told is written, from the first event on until it is shut down.
+// A recorder that tells nothing makes nothing; what it is told is written, from the first event on until it is shut
+// down.
 func TestALazyRecorderMakesItsBroadcasterWithTheFirstEvent(t *testing.T) {
 	clients := fake.NewClientset()
 	about := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "p"}}
@@ -37,7 +38,8 @@ func TestALazyRecorderMakesItsBroadcasterWithTheFirstEvent(t *testing.T) {
 	} {
 		tell(r)
 		e := (<-watch.ResultChan()).Object.(*corev1.Event)
-		if e.Reason != string(rune('A'+i)) || e.Message != "it is 1" || e.Source.Component != "talker" || e.InvolvedObject.Name != "p" {
+		if e.Reason != string(rune('A'+i)) || e.Message != "it is 1" || e.Source.Component != "talker" ||
+			e.InvolvedObject.Name != "p" {
 			t.Errorf("event %d is %+v", i, e)
 		}
 	}

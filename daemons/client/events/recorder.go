@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Recorder tells of objects as upstream does in events.k8s.io: also what was being done, what else it is about, and which process tells. A nil
-// one tells nobody.
+// Recorder tells of objects as upstream does in events.k8s.io: also what was being done, what else it is about, and
+// which process tells. A nil one tells nobody.
 type Recorder struct {
 	to                   broadcaster
 	controller, instance string
@@ -43,11 +43,16 @@ func NewRecorder(from record.EventBroadcaster, controller string) (*Recorder, er
 	}
 	instance := controller + "-" + host
 	vague := len(validation.IsQualifiedName(controller)) > 0
-	return &Recorder{to: to, controller: controller, instance: instance[:min(len(instance), longestWord)], vague: vague}, nil
+	return &Recorder{
+		to:         to,
+		controller: controller,
+		instance:   instance[:min(len(instance), longestWord)],
+		vague:      vague,
+	}, nil
 }
 
-// Tell tells of an object; related is another one that it is about, or nil. kind is Normal or Warning, action what was being done, and
-// reason what came of it. Where too many events wait to be written, it is not written.
+// Tell tells of an object; related is another one that it is about, or nil. kind is Normal or Warning, action what was
+// being done, and reason what came of it. Where too many events wait to be written, it is not written.
 func (r *Recorder) Tell(about, related *corev1.ObjectReference, kind, reason, action, message string) {
 	if r == nil {
 		return
@@ -58,9 +63,14 @@ func (r *Recorder) Tell(about, related *corev1.ObjectReference, kind, reason, ac
 		precise = metav1.MicroTime{}
 	}
 	_, _ = r.to.ActionOrDrop(watch.Added, &corev1.Event{ // of which the error is that it has been shut down
-		ObjectMeta:     metav1.ObjectMeta{Name: about.Name + "." + strconv.FormatInt(now.UnixNano(), 16), Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault)},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      about.Name + "." + strconv.FormatInt(now.UnixNano(), 16),
+			Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault),
+		},
 		InvolvedObject: *about, Related: related, Type: kind, Reason: reason, Action: action, Message: message,
 		EventTime: precise, FirstTimestamp: at, LastTimestamp: at, Count: 1,
-		Source: corev1.EventSource{Component: r.controller}, ReportingController: r.controller, ReportingInstance: r.instance,
+		Source: corev1.EventSource{
+			Component: r.controller,
+		}, ReportingController: r.controller, ReportingInstance: r.instance,
 	})
 }

@@ -26,16 +26,31 @@ func TestARecorderSaysWhatWasBeingDoneAndWhoTellsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	about, related := &corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "victim"}, &corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "important"}
+	about, related := &corev1.ObjectReference{
+		Kind:      "Pod",
+		Namespace: "n",
+		Name:      "victim",
+	}, &corev1.ObjectReference{
+		Kind:      "Pod",
+		Namespace: "n",
+		Name:      "important",
+	}
 	r.Tell(about, related, corev1.EventTypeNormal, "Preempted", "Preempting", "it goes")
 	e := <-got
-	if e.Action != "Preempting" || e.Reason != "Preempted" || e.Message != "it goes" || e.Type != corev1.EventTypeNormal || e.InvolvedObject != *about || e.Related == nil || *e.Related != *related {
+	if e.Action != "Preempting" || e.Reason != "Preempted" || e.Message != "it goes" ||
+		e.Type != corev1.EventTypeNormal ||
+		e.InvolvedObject != *about ||
+		e.Related == nil ||
+		*e.Related != *related {
 		t.Errorf("it says %+v", e)
 	}
-	if e.ReportingController != "scheduler" || e.ReportingInstance != "scheduler-"+host || e.Source.Component != "scheduler" {
+	if e.ReportingController != "scheduler" || e.ReportingInstance != "scheduler-"+host ||
+		e.Source.Component != "scheduler" {
 		t.Errorf("it is told by %q, %q, %q", e.ReportingController, e.ReportingInstance, e.Source.Component)
 	}
-	if e.Namespace != "n" || !strings.HasPrefix(e.Name, "victim.") || e.Count != 1 || e.FirstTimestamp.IsZero() || !e.LastTimestamp.Equal(&e.FirstTimestamp) || e.EventTime.IsZero() {
+	if e.Namespace != "n" || !strings.HasPrefix(e.Name, "victim.") || e.Count != 1 || e.FirstTimestamp.IsZero() ||
+		!e.LastTimestamp.Equal(&e.FirstTimestamp) ||
+		e.EventTime.IsZero() {
 		t.Errorf("it is %+v", e)
 	}
 	if r, err = NewRecorder(b, strings.Repeat("long.", 20)+"scheduler"); err != nil {
@@ -59,8 +74,10 @@ func TestCombinedEventsSayWhatWasBeingDone(t *testing.T) {
 		e.Action, e.ReportingInstance, e.EventTime = "Scheduling", "scheduler-host", metav1.NewMicroTime(c.Now())
 		last, _, _ = ours.event(e)
 	}
-	if last == nil || !strings.HasPrefix(last.Message, "(combined") || last.Action != "Scheduling" || last.ReportingInstance != "scheduler-host" ||
-		last.ReportingController != "controller" || last.EventTime.IsZero() {
+	if last == nil || !strings.HasPrefix(last.Message, "(combined") || last.Action != "Scheduling" ||
+		last.ReportingInstance != "scheduler-host" ||
+		last.ReportingController != "controller" ||
+		last.EventTime.IsZero() {
 		t.Errorf("it is %+v", last)
 	}
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// window is how much of an answer the server may send ahead of who reads it, and connWindow of all of them together: what comes is put
-	// where it belongs at once, so that this bounds nothing but what is under way.
+	// window is how much of an answer the server may send ahead of who reads it, and connWindow of all of them
+	// together: what comes is put where it belongs at once, so that this bounds nothing but what is under way.
 	window     = 1 << 20
 	connWindow = 1 << 30
 	// stuck is how long the server may take nothing of what is written.
@@ -123,7 +123,8 @@ func (c *conn) hasRoom() bool {
 // takes says whether a further request may be made. The lock is held.
 func (c *conn) takes() bool { return !c.going && c.failed == nil && uint32(len(c.streams)) < c.most }
 
-// begin sends a request, or the beginning of one; it returns nil if the connection takes none any more. small is the body, if that was read.
+// begin sends a request, or the beginning of one; it returns nil if the connection takes none any more. small is the
+// body, if that was read.
 func (c *conn) begin(r *http.Request, body io.ReadCloser, small []byte) (*stream, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,8 +196,8 @@ func (c *conn) data(s *stream, part []byte, last bool) {
 	}
 }
 
-// flush writes what there is, unless somebody is at it: who adds something leaves it to that one. The lock is held, and let
-// go while writing. together has others who are about to say something say it first.
+// flush writes what there is, unless somebody is at it: who adds something leaves it to that one. The lock is held, and
+// let go while writing. together has others who are about to say something say it first.
 func (c *conn) flush(together bool) {
 	if c.flushing || len(c.out) == 0 || c.failed != nil || c.mute != nil {
 		return
@@ -253,7 +254,8 @@ func (c *conn) watch(in time.Duration) {
 	c.timer.Reset(in)
 }
 
-// look asks a server that owes answers and says nothing whether it is there, and ends a connection on which nothing is asked.
+// look asks a server that owes answers and says nothing whether it is there, and ends a connection on which nothing is
+// asked.
 func (c *conn) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -333,7 +335,8 @@ func (c *conn) retire() {
 	}
 }
 
-// Lost is the end of a connection before an answer was complete. Whether the server has carried the request out is not known.
+// Lost is the end of a connection before an answer was complete. Whether the server has carried the request out is not
+// known.
 type Lost struct{ Why error }
 
 // Error says so in the words by which clients tell whether to ask again.

@@ -17,28 +17,34 @@ import (
 	"clusterctl/daemons/client/h2"
 )
 
-// against sends a request to a server that says what it is given to say once it has been asked, and ends. The request must end, too.
+// against sends a request to a server that says what it is given to say once it has been asked, and ends. The request
+// must end, too.
 func against(t *testing.T, body io.Reader, says []byte) (status int, text string, err error) {
 	t.Helper()
-	tr := &h2.Transport{Silence: time.Minute, Grace: time.Minute, Idle: time.Minute, Dial: func(context.Context) (net.Conn, error) {
-		client, server := net.Pipe()
-		go func() {
-			defer server.Close()
-			if _, err := io.ReadFull(server, make([]byte, len(http2.ClientPreface))); err != nil {
-				return
-			}
-			for asked, in := false, http2.NewFramer(io.Discard, server); !asked; {
-				f, err := in.ReadFrame()
-				if err != nil {
+	tr := &h2.Transport{
+		Silence: time.Minute,
+		Grace:   time.Minute,
+		Idle:    time.Minute,
+		Dial: func(context.Context) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() {
+				defer server.Close()
+				if _, err := io.ReadFull(server, make([]byte, len(http2.ClientPreface))); err != nil {
 					return
 				}
-				asked = f.Header().Type == http2.FrameHeaders
-			}
-			go func() { _, _ = io.Copy(io.Discard, server) }()
-			_, _ = server.Write(says)
-		}()
-		return client, nil
-	}}
+				for asked, in := false, http2.NewFramer(io.Discard, server); !asked; {
+					f, err := in.ReadFrame()
+					if err != nil {
+						return
+					}
+					asked = f.Header().Type == http2.FrameHeaders
+				}
+				go func() { _, _ = io.Copy(io.Discard, server) }()
+				_, _ = server.Write(says)
+			}()
+			return client, nil
+		},
+	}
 	defer tr.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -85,7 +91,9 @@ func block(fields ...string) []byte {
 
 func TestAServerThatMisbehavesIsNotBelieved(t *testing.T) {
 	headers := func(f *frames, ended bool, fields ...string) {
-		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block(fields...), EndStream: ended, EndHeaders: true})
+		_ = f.WriteHeaders(
+			http2.HeadersFrameParam{StreamID: 1, BlockFragment: block(fields...), EndStream: ended, EndHeaders: true},
+		)
 	}
 	for name, c := range map[string]struct {
 		say    func(*frames)
@@ -93,9 +101,17 @@ func TestAServerThatMisbehavesIsNotBelieved(t *testing.T) {
 		text   string
 		broken bool // the body is
 	}{
-		"nothing":                  {say: func(f *frames) {}},
-		"an answer":                {say: func(f *frames) { headers(f, false, ":status", "200"); _ = f.WriteData(1, true, []byte("ok")) }, status: 200, text: "ok"},
-		"an answer after a notice": {say: func(f *frames) { headers(f, false, ":status", "103"); headers(f, true, ":status", "204") }, status: 204},
+		"nothing": {say: func(f *frames) {}},
+		"an answer": {say: func(f *frames) {
+			headers(f, false, ":status", "200")
+			_ = f.WriteData(1,
+				true, []byte("ok"))
+		}, status: 200, text: "ok"},
+		"an answer after a notice": {say: func(f *frames) {
+			headers(f, false, ":status", "103")
+			headers(f, true,
+				":status", "204")
+		}, status: 204},
 		"an answer with trailers": {say: func(f *frames) {
 			headers(f, false, ":status", "200")
 			_ = f.WriteData(1, false, []byte("ok"))
@@ -110,7 +126,11 @@ func TestAServerThatMisbehavesIsNotBelieved(t *testing.T) {
 			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: all[:2], EndStream: true})
 			_ = f.WriteContinuation(1, true, all[2:])
 		}, status: 200},
-		"a part": {say: func(f *frames) { headers(f, false, ":status", "200"); _ = f.WriteData(1, false, []byte("ok")) }, status: 200, text: "ok", broken: true},
+		"a part": {say: func(f *frames) {
+			headers(f, false, ":status", "200")
+			_ = f.WriteData(1, false,
+				[]byte("ok"))
+		}, status: 200, text: "ok", broken: true},
 		"too little": {say: func(f *frames) {
 			headers(f, false, ":status", "200", "content-length", "5")
 			_ = f.WriteData(1, true, []byte("ok"))
@@ -119,26 +139,40 @@ func TestAServerThatMisbehavesIsNotBelieved(t *testing.T) {
 			headers(f, false, ":status", "200", "content-length", "1")
 			_ = f.WriteData(1, true, []byte("ok"))
 		}, status: 200, broken: true},
-		"a length of nonsense":    {say: func(f *frames) { headers(f, false, ":status", "200", "content-length", "-1") }},
+		"a length of nonsense": {say: func(f *frames) {
+			headers(f, false, ":status", "200", "content-length",
+				"-1")
+		}},
 		"no status":               {say: func(f *frames) { headers(f, true, "content-length", "0") }},
 		"no number":               {say: func(f *frames) { headers(f, true, ":status", "ok") }},
 		"nothing but a notice":    {say: func(f *frames) { headers(f, true, ":status", "100") }},
 		"another protocol":        {say: func(f *frames) { headers(f, false, ":status", "101") }},
 		"a body before an answer": {say: func(f *frames) { _ = f.WriteData(1, true, []byte("ok")) }},
 		"an answer to nobody": {say: func(f *frames) {
-			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 99, BlockFragment: block(":status", "200"), EndHeaders: true})
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 99, BlockFragment: block(":status", "200"),
+				EndHeaders: true})
 		}},
 		"headers that are none": {say: func(f *frames) {
-			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, EndHeaders: true})
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1,
+				BlockFragment: []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, EndHeaders: true})
 		}},
 		"a push": {say: func(f *frames) {
-			_ = f.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, BlockFragment: block(":method", "GET"), EndHeaders: true})
+			_ = f.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2,
+				BlockFragment: block(":method", "GET"), EndHeaders: true})
 		}},
-		"a window that overflows":  {say: func(f *frames) { _ = f.WriteWindowUpdate(0, 1<<31-1); _ = f.WriteWindowUpdate(0, 1<<31-1) }},
-		"a reset":                  {say: func(f *frames) { _ = f.WriteRSTStream(1, http2.ErrCodeInternal) }},
-		"a reset within an answer": {say: func(f *frames) { headers(f, false, ":status", "200"); _ = f.WriteRSTStream(1, http2.ErrCodeInternal) }, status: 200, broken: true},
-		"no room ever":             {say: func(f *frames) { _ = f.WriteGoAway(0, http2.ErrCodeNo, nil) }},
-		"refusal ever":             {say: func(f *frames) { _ = f.WriteRSTStream(1, http2.ErrCodeRefusedStream) }},
+		"a window that overflows": {say: func(f *frames) {
+			_ = f.WriteWindowUpdate(0,
+				1<<31-1)
+			_ = f.WriteWindowUpdate(0, 1<<31-1)
+		}},
+		"a reset": {say: func(f *frames) { _ = f.WriteRSTStream(1, http2.ErrCodeInternal) }},
+		"a reset within an answer": {say: func(f *frames) {
+			headers(f, false, ":status", "200")
+			_ = f.WriteRSTStream(1,
+				http2.ErrCodeInternal)
+		}, status: 200, broken: true},
+		"no room ever": {say: func(f *frames) { _ = f.WriteGoAway(0, http2.ErrCodeNo, nil) }},
+		"refusal ever": {say: func(f *frames) { _ = f.WriteRSTStream(1, http2.ErrCodeRefusedStream) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFrames()
@@ -163,7 +197,13 @@ func TestAServerThatMisbehavesIsNotBelieved(t *testing.T) {
 func FuzzServer(f *testing.F) {
 	seed := newFrames()
 	_ = seed.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
-	_ = seed.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block(":status", "200", "content-type", "text/plain"), EndHeaders: true})
+	_ = seed.WriteHeaders(
+		http2.HeadersFrameParam{
+			StreamID:      1,
+			BlockFragment: block(":status", "200", "content-type", "text/plain"),
+			EndHeaders:    true,
+		},
+	)
 	_ = seed.WriteData(1, true, []byte("text"))
 	_ = seed.WriteWindowUpdate(3, 5)
 	_ = seed.WritePing(false, [8]byte{1})

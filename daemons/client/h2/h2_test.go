@@ -45,7 +45,12 @@ func serve(t testing.TB, settings *http.HTTP2Config, h http.HandlerFunc) *server
 	return s
 }
 
-func (s *server) do(ctx context.Context, method, path string, body io.Reader, headers ...string) (*http.Response, error) {
+func (s *server) do(
+	ctx context.Context,
+	method, path string,
+	body io.Reader,
+	headers ...string,
+) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "https://example.com"+path, body)
 	if err != nil {
 		return nil, err
@@ -89,18 +94,21 @@ func TestRequestsAndAnswersAreThoseOfTheStandardLibrary(t *testing.T) {
 		body         func() io.Reader
 		headers      []string
 	}{
-		"get":                   {"GET", "/a?b=c&d=%20e", nil, nil},
-		"head":                  {"HEAD", "/", nil, nil},
-		"delete":                {"DELETE", "/a", nil, nil},
-		"delete with a body":    {"DELETE", "/a", func() io.Reader { return strings.NewReader("options") }, nil},
-		"post nothing":          {"POST", "/", nil, nil},
-		"post an empty text":    {"POST", "/", func() io.Reader { return strings.NewReader("") }, nil},
-		"post a text":           {"POST", "/", func() io.Reader { return strings.NewReader("text") }, []string{"Content-Type", "text/plain"}},
+		"get":                {"GET", "/a?b=c&d=%20e", nil, nil},
+		"head":               {"HEAD", "/", nil, nil},
+		"delete":             {"DELETE", "/a", nil, nil},
+		"delete with a body": {"DELETE", "/a", func() io.Reader { return strings.NewReader("options") }, nil},
+		"post nothing":       {"POST", "/", nil, nil},
+		"post an empty text": {"POST", "/", func() io.Reader { return strings.NewReader("") }, nil},
+		"post a text": {"POST", "/", func() io.Reader { return strings.NewReader("text") },
+			[]string{"Content-Type", "text/plain"}},
 		"post some":             {"PUT", "/", func() io.Reader { return bytes.NewReader(large[:60<<10]) }, nil},
 		"post much":             {"PATCH", "/", func() io.Reader { return bytes.NewReader(large) }, nil},
 		"post without a length": {"POST", "/", func() io.Reader { return unknown{bytes.NewReader(large)} }, nil},
-		"headers":               {"GET", "/", nil, []string{"Authorization", "Bearer " + strings.Repeat("t", 30000), "Accept", "a", "Accept", "b", "User-Agent", "me", "x-lower", "é"}},
-		"a long path":           {"GET", "/" + strings.Repeat("p", 20000), nil, nil},
+		"headers": {"GET", "/", nil,
+			[]string{"Authorization", "Bearer " + strings.Repeat("t", 30000), "Accept", "a", "Accept", "b",
+				"User-Agent", "me", "x-lower", "é"}},
+		"a long path": {"GET", "/" + strings.Repeat("p", 20000), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ask := func(over http.RoundTripper) (string, []byte) {
@@ -127,7 +135,16 @@ func TestRequestsAndAnswersAreThoseOfTheStandardLibrary(t *testing.T) {
 					t.Fatal(err)
 				}
 				answer.Header.Del("Date")
-				return fmt.Sprint(answer.Status, answer.StatusCode, answer.Proto, answer.ProtoMajor, answer.ProtoMinor, answer.ContentLength, answer.Header, answer.Request != nil), text
+				return fmt.Sprint(
+					answer.Status,
+					answer.StatusCode,
+					answer.Proto,
+					answer.ProtoMajor,
+					answer.ProtoMinor,
+					answer.ContentLength,
+					answer.Header,
+					answer.Request != nil,
+				), text
 			}
 			standard := s.Client().Transport.(*http.Transport).Clone()
 			standard.DisableCompression, standard.ForceAttemptHTTP2 = true, true
@@ -136,7 +153,13 @@ func TestRequestsAndAnswersAreThoseOfTheStandardLibrary(t *testing.T) {
 				got, text := ask(s.Transport)
 				want, wantText := ask(standard)
 				if got != want || !bytes.Equal(text, wantText) {
-					t.Errorf("it is answered\n%s and %d bytes, over net/http\n%s and %d", got, len(text), want, len(wantText))
+					t.Errorf(
+						"it is answered\n%s and %d bytes, over net/http\n%s and %d",
+						got,
+						len(text),
+						want,
+						len(wantText),
+					)
 				}
 			}
 		})
@@ -312,7 +335,8 @@ func (e *endless) Close() error               { close(e.closed); return nil }
 func TestABodyOfAnotherLengthThanSaidIsNotSent(t *testing.T) {
 	s := serve(t, nil, echo)
 	for name, body := range map[string]io.ReadCloser{
-		"shorter": io.NopCloser(strings.NewReader("abc")), "longer": io.NopCloser(strings.NewReader("abcdef")), "broken": io.NopCloser(io.MultiReader(strings.NewReader("a"), broken{})),
+		"shorter": io.NopCloser(strings.NewReader("abc")), "longer": io.NopCloser(strings.NewReader("abcdef")),
+		"broken": io.NopCloser(io.MultiReader(strings.NewReader("a"), broken{})),
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.com/", nil)
 		if err != nil {
@@ -333,7 +357,8 @@ func (broken) Read([]byte) (int, error) { return 0, errors.New("broken") }
 func TestWhatCannotBeSentIsRefused(t *testing.T) {
 	s := serve(t, nil, echo)
 	for _, spoil := range []func(*http.Request){
-		func(r *http.Request) { r.Header.Set("A", "b\r\nc: d") }, func(r *http.Request) { r.Header["a b"] = []string{"c"} },
+		func(r *http.Request) { r.Header.Set("A", "b\r\nc: d") },
+		func(r *http.Request) { r.Header["a b"] = []string{"c"} },
 		func(r *http.Request) { r.Host = "a\nb" }, func(r *http.Request) { r.URL.Opaque = "no path" },
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", "https://example.com/", nil)
@@ -399,7 +424,8 @@ func TestWhenTheConnectionEndsEveryoneIsTold(t *testing.T) {
 	}
 }
 
-// TestRequestsGoOnAtAServerThatEndsItsConnections as ours do when they are to stop: with a farewell, after which what was begun is answered.
+// TestRequestsGoOnAtAServerThatEndsItsConnections as ours do when they are to stop: with a farewell, after which what
+// was begun is answered.
 func TestRequestsGoOnAtAServerThatEndsItsConnections(t *testing.T) {
 	var served atomic.Int32
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
@@ -493,7 +519,12 @@ func BenchmarkRequest(b *testing.B) {
 			b.SetParallelism(8)
 			b.RunParallel(func(pb *testing.PB) {
 				for i := 0; pb.Next(); i++ {
-					r, err := http.NewRequestWithContext(b.Context(), "DELETE", fmt.Sprintf("https://%s/api/v1/namespaces/default/pods/web-%d", s.Listener.Addr(), i), strings.NewReader("options"))
+					r, err := http.NewRequestWithContext(
+						b.Context(),
+						"DELETE",
+						fmt.Sprintf("https://%s/api/v1/namespaces/default/pods/web-%d", s.Listener.Addr(), i),
+						strings.NewReader("options"),
+					)
 					if err != nil {
 						b.Error(err)
 						return

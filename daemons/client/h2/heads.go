@@ -12,7 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// heads encodes what requests begin with. The server remembers the fields of one for the next, but for those that are another's each time.
+// heads encodes what requests begin with. The server remembers the fields of one for the next, but for those that are
+// another's each time.
 type heads struct {
 	block   bytes.Buffer
 	encoder *hpack.Encoder
@@ -42,7 +43,9 @@ func (h *heads) of(r *http.Request, hasBody bool) ([]byte, error) {
 	if authority == "" {
 		authority = r.URL.Host
 	}
-	if !httpguts.ValidHostHeader(authority) || !httpguts.ValidHeaderFieldValue(path) || strings.ContainsAny(path, " \t") || !strings.HasPrefix(path, "/") && path != "*" {
+	if !httpguts.ValidHostHeader(authority) || !httpguts.ValidHeaderFieldValue(path) ||
+		strings.ContainsAny(path, " \t") ||
+		!strings.HasPrefix(path, "/") && path != "*" {
 		return nil, fmt.Errorf("the request's address %q cannot be sent", r.URL.Redacted())
 	}
 	for name, values := range r.Header {

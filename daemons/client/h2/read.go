@@ -154,8 +154,16 @@ func (c *conn) response(s *stream) (*http.Response, error) {
 			}
 		}
 	}
-	response := &http.Response{Status: status + " " + http.StatusText(code), StatusCode: code, Proto: "HTTP/2.0", ProtoMajor: 2, Header: header,
-		ContentLength: length, Request: s.request, Body: body{s}}
+	response := &http.Response{
+		Status:        status + " " + http.StatusText(code),
+		StatusCode:    code,
+		Proto:         "HTTP/2.0",
+		ProtoMajor:    2,
+		Header:        header,
+		ContentLength: length,
+		Request:       s.request,
+		Body:          body{s},
+	}
 	switch {
 	case !c.ended:
 		if s.expects = length; s.request.Method == http.MethodHead {
@@ -189,7 +197,11 @@ func (c *conn) onData(f *http2.DataFrame) {
 		c.abort(s, http2.ErrCodeProtocol, errors.New("the server sends what it may not"))
 		return
 	case s.expects >= 0 && (s.got > s.expects || f.StreamEnded() && s.got < s.expects):
-		c.abort(s, http2.ErrCodeProtocol, fmt.Errorf("the server's answer has %d bytes instead of %d", s.got, s.expects))
+		c.abort(
+			s,
+			http2.ErrCodeProtocol,
+			fmt.Errorf("the server's answer has %d bytes instead of %d", s.got, s.expects),
+		)
 		return
 	}
 	s.taken += n - len(data)

@@ -95,8 +95,9 @@ func (s *stream) cancel(why error) {
 	s.c.flush(false)
 }
 
-// texts are buffers of bodies that have been read, of up to twice the window, which is what growing to one comes to: a watch that is told of a large
-// cluster would make such a one again and again. The collector of garbage takes those that nobody uses again.
+// texts are buffers of bodies that have been read, of up to twice the window, which is what growing to one comes to: a
+// watch that is told of a large cluster would make such a one again and again. The collector of garbage takes those
+// that nobody uses again.
 var texts = sync.Pool{New: func() any { return new([]byte) }}
 
 // buffer keeps a part of the answer's body until it is read. The lock is held.
@@ -104,7 +105,8 @@ func (s *stream) buffer(part []byte) {
 	switch left := len(s.text) - s.read; {
 	case s.text == nil:
 		s.text = (*texts.Get().(*[]byte))[:0]
-	case left <= s.read: // what has been read makes room: a reader that is always behind would have all of a long answer kept
+	case left <= s.read:
+		// what has been read makes room: a reader that is always behind would have all of a long answer kept
 		s.text, s.read = s.text[:copy(s.text, s.text[s.read:])], 0
 	}
 	s.text = append(s.text, part...)
@@ -123,7 +125,8 @@ type body struct{ s *stream }
 
 var errClosed = errors.New("the answer's body has been closed")
 
-// Read returns what has come. A body that is not complete ends with io.ErrUnexpectedEOF, or with the error of the request's context.
+// Read returns what has come. A body that is not complete ends with io.ErrUnexpectedEOF, or with the error of the
+// request's context.
 func (b body) Read(p []byte) (int, error) {
 	s, c := b.s, b.s.c
 	for {
@@ -145,7 +148,10 @@ func (b body) Read(p []byte) (int, error) {
 		switch {
 		case ended == nil:
 			<-s.change
-		case errors.Is(ended, io.EOF), errors.Is(ended, errClosed), errors.Is(ended, context.Canceled), errors.Is(ended, context.DeadlineExceeded):
+		case errors.Is(ended, io.EOF),
+			errors.Is(ended, errClosed),
+			errors.Is(ended, context.Canceled),
+			errors.Is(ended, context.DeadlineExceeded):
 			return 0, ended
 		default:
 			return 0, io.ErrUnexpectedEOF

@@ -1,7 +1,7 @@
-// Package h2 is the client's side of HTTP/2 (RFC 9113), in place of net/http's, for daemons that have many small requests and long watches
-// on one connection to their API server. A request costs no goroutine: who makes it puts it into the connection's buffer, and what several have
-// to say at one time goes out in one record. Frames are read by golang.org/x/net/http2. Answers are not asked for compressed, and nothing is
-// upgraded.
+// Package h2 is the client's side of HTTP/2 (RFC 9113), in place of net/http's, for daemons that have many small
+// requests and long watches on one connection to their API server. A request costs no goroutine: who makes it puts it
+// into the connection's buffer, and what several have to say at one time goes out in one record. Frames are read by
+// golang.org/x/net/http2. Answers are not asked for compressed, and nothing is upgraded.
 package h2
 
 import (
@@ -21,8 +21,8 @@ import (
 type Transport struct {
 	// Dial returns a connection on which the other end speaks HTTP/2. Required.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Silence is how long the server may say nothing while it owes an answer, before it is asked whether it is there; Grace is how long it
-	// may take to say so, before the connection is given up. Zero Silence: it is never asked.
+	// Silence is how long the server may say nothing while it owes an answer, before it is asked whether it is there;
+	// Grace is how long it may take to say so, before the connection is given up. Zero Silence: it is never asked.
 	Silence, Grace time.Duration
 	// Idle is how long a connection is kept on which nothing is asked. Zero: for ever.
 	Idle time.Duration
@@ -40,8 +40,8 @@ type dialing struct {
 	cancel  context.CancelFunc
 }
 
-// retries is how often a request is sent again that a server has said it did not begin: at once the first time, as on a connection that
-// ended just then, and after longer and longer waits when the server has no room.
+// retries is how often a request is sent again that a server has said it did not begin: at once the first time, as on a
+// connection that ended just then, and after longer and longer waits when the server has no room.
 const (
 	retries   = 6
 	firstWait = 50 * time.Millisecond
@@ -80,7 +80,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// once sends a request on some connection. The body is closed when it is no longer needed, at the latest when the answer has ended.
+// once sends a request on some connection. The body is closed when it is no longer needed, at the latest when the
+// answer has ended.
 func (t *Transport) once(r *http.Request, body io.ReadCloser) (*http.Response, error) {
 	ctx := r.Context()
 	small, err := whole(r, body)

@@ -1,6 +1,6 @@
-// Package informers has the shared caches of the kinds that the daemons watch. It stands in for client-go's package of the
-// same name. That one is generated for every kind and version with type parameters, and each package that mentions its
-// factory compiles two thousand functions for them.
+// Package informers has the shared caches of the kinds that the daemons watch. It stands in for client-go's package of
+// the same name. That one is generated for every kind and version with type parameters, and each package that mentions
+// its factory compiles two thousand functions for them.
 package informers
 
 import (
@@ -64,7 +64,8 @@ func New(client kubernetes.Interface, options ...Option) *Factory {
 	return f
 }
 
-// StartWithContext runs, until ctx ends, the informers that were asked for and do not run yet. It does not wait for them.
+// StartWithContext runs, until ctx ends, the informers that were asked for and do not run yet. It does not wait for
+// them.
 func (f *Factory) StartWithContext(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,8 +80,8 @@ func (f *Factory) StartWithContext(ctx context.Context) {
 	}
 }
 
-// WaitForCacheSync waits until all informers that were started have their caches filled, or until stop is closed. It reports
-// of each, by the type of its objects, whether its cache is filled.
+// WaitForCacheSync waits until all informers that were started have their caches filled, or until stop is closed. It
+// reports of each, by the type of its objects, whether its cache is filled.
 func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 	f.mu.Lock()
 	running := maps.Clone(f.informers)
@@ -93,8 +94,8 @@ func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 	return filled
 }
 
-// Shutdown waits until all informers have ended, which they do when the contexts end that they were started with. None can be
-// started any more.
+// Shutdown waits until all informers have ended, which they do when the contexts end that they were started with. None
+// can be started any more.
 func (f *Factory) Shutdown() {
 	f.mu.Lock()
 	f.closed = true
@@ -183,7 +184,8 @@ func typed[L runtime.Object](client interface {
 	}}
 }
 
-// Of is the informer of one kind, with a lister of its cache. A factory runs it only when one of its methods was called.
+// Of is the informer of one kind, with a lister of its cache. A factory runs it only when one of its methods was
+// called.
 type Of[L any] struct {
 	factory *Factory
 	kind    kind

@@ -21,8 +21,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Publisher keeps a server's endpoints in a service: endpoint slices of its own, one for each family, so that servers on several machines
-// do not meet in one object.
+// Publisher keeps a server's endpoints in a service: endpoint slices of its own, one for each family, so that servers
+// on several machines do not meet in one object.
 type Publisher struct {
 	Client             kubernetes.Interface
 	Log                *slog.Logger
@@ -62,7 +62,9 @@ func (p *Publisher) remove(ctx context.Context, but []*discoveryv1.EndpointSlice
 		if slices.ContainsFunc(but, func(s *discoveryv1.EndpointSlice) bool { return s.Name == name }) {
 			continue
 		}
-		if e := p.Client.DiscoveryV1().EndpointSlices(p.Namespace).Delete(ctx, name, metav1.DeleteOptions{}); e != nil && !apierrors.IsNotFound(e) {
+		if e := p.Client.DiscoveryV1().EndpointSlices(p.Namespace).Delete(ctx, name,
+			metav1.DeleteOptions{}); e != nil &&
+			!apierrors.IsNotFound(e) {
 			err = errors.Join(err, fmt.Errorf("remove the endpoint slice %s/%s: %w", p.Namespace, name, e))
 		}
 	}
@@ -96,7 +98,8 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 	p.left = true
 	err := p.remove(stop, nil)
-	if e := p.Client.CoordinationV1().Leases(p.Namespace).Delete(stop, p.Name(), metav1.DeleteOptions{}); e != nil && !apierrors.IsNotFound(e) {
+	if e := p.Client.CoordinationV1().Leases(p.Namespace).Delete(stop, p.Name(), metav1.DeleteOptions{}); e != nil &&
+		!apierrors.IsNotFound(e) {
 		err = errors.Join(err, fmt.Errorf("remove the lease %s/%s: %w", p.Namespace, p.Name(), e))
 	}
 	if err != nil {
@@ -106,7 +109,9 @@ func (p *Publisher) Run(ctx context.Context) {
 
 // last reports whether the service has no other endpoint that is ready.
 func (p *Publisher) last(ctx context.Context) bool {
-	found, err := p.Client.DiscoveryV1().EndpointSlices(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.Service})
+	found, err := p.Client.DiscoveryV1().
+		EndpointSlices(p.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.Service})
 	if err != nil {
 		return true // nobody knows of others
 	}
@@ -179,7 +184,8 @@ func (p *Publisher) keep(ctx context.Context, want *discoveryv1.EndpointSlice) e
 	case err == nil && have.AddressType != want.AddressType:
 		// An address type cannot be changed: the next round makes it anew.
 		err = client.Delete(ctx, want.Name, metav1.DeleteOptions{})
-	case err == nil && !(equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) && equality.Semantic.DeepEqual(have.Ports, want.Ports) &&
+	case err == nil && !(equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
+		equality.Semantic.DeepEqual(have.Ports, want.Ports) &&
 		have.Labels[discoveryv1.LabelServiceName] == p.Service):
 		have = have.DeepCopy()
 		have.Endpoints, have.Ports = want.Endpoints, want.Ports

@@ -24,8 +24,15 @@ func server(client kubernetes.Interface, node string, addrs ...string) *Publishe
 	for _, a := range addrs {
 		list = append(list, netip.MustParseAddr(a))
 	}
-	return &Publisher{Client: client, Log: slog.New(slog.DiscardHandler), Namespace: "kube-system", Service: "kube-dns", Manager: "dns.clusterctl",
-		Node: node, Addrs: list}
+	return &Publisher{
+		Client:    client,
+		Log:       slog.New(slog.DiscardHandler),
+		Namespace: "kube-system",
+		Service:   "kube-dns",
+		Manager:   "dns.clusterctl",
+		Node:      node,
+		Addrs:     list,
+	}
 }
 
 func TestAServerPublishesItselfAndLeavesNothing(t *testing.T) { // S31
@@ -97,7 +104,8 @@ func TestAServerHasAnEndpointOfEachFamily(t *testing.T) {
 	// A node's name may be whatever a slice's may be, too.
 	others := []string{"ipv4-a", "ipv6-a", "a-ipv6", "a.ipv6", "a.ipv4"}
 	for i, name := range others {
-		if err := server(client, name, fmt.Sprintf("10.0.1.%d", i), fmt.Sprintf("fd00:1::%d", i+1)).publish(ctx); err != nil {
+		if err := server(client, name, fmt.Sprintf("10.0.1.%d", i),
+			fmt.Sprintf("fd00:1::%d", i+1)).publish(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +173,9 @@ func TestAServerThatIsNotToBeAskedSaysSo(t *testing.T) {
 		if err := p.publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		slice, err := client.DiscoveryV1().EndpointSlices("kube-system").Get(t.Context(), "kube-dns-a", metav1.GetOptions{})
+		slice, err := client.DiscoveryV1().
+			EndpointSlices("kube-system").
+			Get(t.Context(), "kube-dns-a", metav1.GetOptions{})
 		if err != nil || *slice.Endpoints[0].Conditions.Ready != want || !*slice.Endpoints[0].Conditions.Serving {
 			t.Errorf("want ready %v: %+v, %v", want, slice, err)
 		}

@@ -1,4 +1,5 @@
-// Package configtest finds values for daemons' settings, so that tests reach every setting that there is, those of tomorrow too.
+// Package configtest finds values for daemons' settings, so that tests reach every setting that there is, those of
+// tomorrow too.
 package configtest
 
 import (
@@ -14,21 +15,25 @@ import (
 
 // candidates are values of which every setting takes some.
 var candidates = []any{
-	"0.0.0.0", "0.0.0.0:10999", "/etc/other", "25Mi", "sequential", "", "least_connections", "1.3", "kube-system/balancer",
+	"0.0.0.0", "0.0.0.0:10999", "/etc/other", "25Mi", "sequential", "", "least_connections", "1.3",
+	"kube-system/balancer",
 	true, false, new(true),
 	1, 2, 25, 60, 90, 600, 4000,
 	0.25, 2.5,
 	30 * time.Second, 20 * time.Minute, time.Millisecond, 5 * time.Second,
 	metav1.Duration{Duration: 30 * time.Second}, metav1.Duration{Duration: 20 * time.Minute},
 	[]string{"*", "-job"}, []string{"10.0.0.0/24", "10.1.0.0/16"}, []string{"10.0.0.53", "10.0.0.54:5353"},
-	map[string]string{"memory.available": "200Mi", "nodefs.available": "7%"}, map[string]string{"cpu": "100m", "memory": "200Mi"},
+	map[string]string{
+		"memory.available": "200Mi",
+		"nodefs.available": "7%",
+	}, map[string]string{"cpu": "100m", "memory": "200Mi"},
 	"load_balancer", "21000-21099", config.VerifyAll, config.ReserveTiered,
 	[]string{"registry.example/team/*", "registry.example:5000/web"},
 	map[string]string{"db.corp.example": "10.0.0.53 fd00::53", "x.example": "10.0.0.54"},
 }
 
-// Others are the values, of those that are tried, that a setting may have in the configuration that cfg points to and does not have there.
-// Where there is none, they are those that it may have together with another setting.
+// Others are the values, of those that are tried, that a setting may have in the configuration that cfg points to and
+// does not have there. Where there is none, they are those that it may have together with another setting.
 func Others(cfg any, s config.Setting) (list []any) {
 	var together []any
 	for _, value := range candidates {

@@ -1,5 +1,6 @@
-// Package inventory is the list of a cluster's machines as clusterctl apply writes it into the cluster, in a ConfigMap of kube-system, and
-// as the cloud node controller reads it. Nothing of it is secret. What follows from it for Nodes is the controller's.
+// Package inventory is the list of a cluster's machines as clusterctl apply writes it into the cluster, in a ConfigMap
+// of kube-system, and as the cloud node controller reads it. Nothing of it is secret. What follows from it for Nodes is
+// the controller's.
 package inventory
 
 import (
@@ -38,7 +39,8 @@ type Machine struct {
 // Inventory is the machines by name.
 type Inventory map[string]Machine
 
-// ProviderID returns the provider ID of an installation, whose identity is of any form. It is empty for one that is not known.
+// ProviderID returns the provider ID of an installation, whose identity is of any form. It is empty for one that is not
+// known.
 func ProviderID(cluster, identity string) string {
 	if identity == "" {
 		return ""
@@ -60,8 +62,8 @@ func (i Inventory) Encode() (map[string]string, error) {
 	return data, nil
 }
 
-// Decode reads what the ConfigMap holds. Nothing is returned when something of it is wrong, or when it is empty: Nodes of machines that are
-// missing from it are deleted, and a cluster has a machine at least.
+// Decode reads what the ConfigMap holds. Nothing is returned when something of it is wrong, or when it is empty: Nodes
+// of machines that are missing from it are deleted, and a cluster has a machine at least.
 func Decode(data map[string]string) (Inventory, error) {
 	if len(data) == 0 {
 		return nil, errors.New("it is empty")

@@ -10,7 +10,14 @@ import (
 
 func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	want := Inventory{
-		"n1": {ProviderID: ProviderID("demo", "a"), Roles: []string{"node"}, Addresses: []string{"10.0.0.1", "fd00::1"}, External: []string{"203.0.113.1"}, Region: "eu", Zone: "a"},
+		"n1": {
+			ProviderID: ProviderID("demo", "a"),
+			Roles:      []string{"node"},
+			Addresses:  []string{"10.0.0.1", "fd00::1"},
+			External:   []string{"203.0.113.1"},
+			Region:     "eu",
+			Zone:       "a",
+		},
 		"n2": {Roles: []string{"control-plane", "node"}, Addresses: []string{"10.0.0.2"}},
 	}
 	data, err := want.Encode()
@@ -53,8 +60,17 @@ func TestThreeThousandMachinesFit(t *testing.T) {
 	list := Inventory{}
 	for i := range 3000 {
 		name := fmt.Sprintf("machine-%04d.rack-12.example.org", i)
-		list[name] = Machine{ProviderID: ProviderID("production", name), Roles: []string{"node"}, External: []string{"203.0.113.100"},
-			Addresses: []string{"192.168.100.100", "fd00:100:100:100::100"}, Region: "europe-north", Zone: "stockholm-1"}
+		list[name] = Machine{
+			ProviderID: ProviderID("production", name),
+			Roles:      []string{"node"},
+			External:   []string{"203.0.113.100"},
+			Addresses: []string{
+				"192.168.100.100",
+				"fd00:100:100:100::100",
+			},
+			Region: "europe-north",
+			Zone:   "stockholm-1",
+		}
 	}
 	data, err := list.Encode()
 	if err != nil {

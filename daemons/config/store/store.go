@@ -1,5 +1,5 @@
-// Package store has what the program etcd is asked about the store, besides being a member of it, and what it answers; and the settings of snapshots.
-// Provisioning asks, on machines, through their agents.
+// Package store has what the program etcd is asked about the store, besides being a member of it, and what it answers;
+// and the settings of snapshots. Provisioning asks, on machines, through their agents.
 package store
 
 import (
@@ -66,7 +66,8 @@ type Answer struct {
 	Members   []Member   `json:"members,omitempty"`
 	Revision  int64      `json:"revision,omitempty"`
 	Snapshots []Snapshot `json:"snapshots,omitempty"`
-	Notes     []string   `json:"notes,omitempty"` // what could not be done besides, and does not matter to what was asked
+	// what could not be done besides, and does not matter to what was asked
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Member is how a member is.
@@ -105,12 +106,14 @@ type Snapshot struct {
 	Keys     int       `json:"keys"`
 	Size     int64     `json:"size"`
 	SHA256   string    `json:"sha256"` // of the whole file
-	// Encryption has the keys that values are encrypted with, as PROVIDER:VERSION:NAME, and the resources of these values.
+	// Encryption has the keys that values are encrypted with, as PROVIDER:VERSION:NAME, and the resources of these
+	// values.
 	Encryption map[string][]string `json:"encryption,omitempty"`
 	In         []string            `json:"in,omitempty"` // local, s3
 }
 
-// IsName reports whether a text can be a snapshot's name, which is that of files on machines and on the operator's computer: it stays in its folder.
+// IsName reports whether a text can be a snapshot's name, which is that of files on machines and on the operator's
+// computer: it stays in its folder.
 func IsName(name string) bool {
 	return name != "" && len(name) <= 200 && name[0] != '.' && filepath.IsLocal(name) &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) })
@@ -138,8 +141,8 @@ type Settings struct {
 	S3        *S3           `json:"s3,omitempty"`
 }
 
-// Directory is where snapshots are when nothing else is declared, and KeepUndeclared how many of those that are taken before a
-// change a machine keeps for which no snapshots are declared.
+// Directory is where snapshots are when nothing else is declared, and KeepUndeclared how many of those that are taken
+// before a change a machine keeps for which no snapshots are declared.
 const (
 	Directory      = "/var/lib/etcd-snapshots"
 	KeepUndeclared = 5

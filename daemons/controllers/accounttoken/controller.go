@@ -1,6 +1,7 @@
-// Package accounttoken fills Secrets of the type kubernetes.io/service-account-token: whoever makes one by hand, for something
-// outside of the cluster that knows no other way, finds a token for the service account in it that holds until the Secret or the
-// account goes. What runs in pods has tokens of its own; whether a token is good is the API server's to say.
+// Package accounttoken fills Secrets of the type kubernetes.io/service-account-token: whoever makes one by hand, for
+// something outside of the cluster that knows no other way, finds a token for the service account in it that holds
+// until the Secret or the account goes. What runs in pods has tokens of its own; whether a token is good is the API
+// server's to say.
 package accounttoken
 
 import (
@@ -34,8 +35,14 @@ func New(c loop.Context) loop.Controller {
 	}))
 	secrets, accounts := informers.Secrets(own), informers.ServiceAccounts(c.Informers)
 	t := &controller{Context: c, own: own, secrets: secrets.Lister(), accounts: accounts.Lister()}
-	t.Loop = loop.Loop{Name: "serviceaccount-token", Counted: "serviceaccount_tokens_secret", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{
-		secrets.Informer().HasSynced, accounts.Informer().HasSynced}}
+	t.Loop = loop.Loop{
+		Name:    "serviceaccount-token",
+		Counted: "serviceaccount_tokens_secret",
+		Context: c,
+		Sync:    t.sync,
+		Synced: []cache.InformerSynced{
+			secrets.Informer().HasSynced, accounts.Informer().HasSynced},
+	}
 	loop.On(secrets.Informer(), t.Add)
 	c.On(accounts.Informer(), t.wake)
 	return t
@@ -79,7 +86,10 @@ func (t *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if account == nil {
-		err := t.Client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}})
+		err := t.Client.CoreV1().
+			Secrets(namespace).
+			Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID,
+				ResourceVersion: &secret.ResourceVersion}})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -92,11 +102,18 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	filled, err := fill(secret, account, ca, func() (string, error) { return sign(t.Config.ServiceAccountPrivateKeyFile, secret, account) })
+	filled, err := fill(
+		secret,
+		account,
+		ca,
+		func() (string, error) { return sign(t.Config.ServiceAccountPrivateKeyFile, secret, account) },
+	)
 	if err != nil || filled == nil {
 		return err
 	}
-	if _, err = t.Client.CoreV1().Secrets(namespace).Update(ctx, filled, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+	if _, err = t.Client.CoreV1().Secrets(namespace).Update(ctx, filled, metav1.UpdateOptions{}); apierrors.IsNotFound(
+		err,
+	) {
 		return nil
 	}
 	return err

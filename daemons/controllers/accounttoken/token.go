@@ -10,11 +10,15 @@ import (
 	"clusterctl/daemons/api/accountkey"
 )
 
-// fill returns a Secret with all that it should have: a CA bundle that is the newest, a token and a namespace unless somebody
-// put others there. Nil: nothing is missing.
+// fill returns a Secret with all that it should have: a CA bundle that is the newest, a token and a namespace unless
+// somebody put others there. Nil: nothing is missing.
 func fill(s *corev1.Secret, a *corev1.ServiceAccount, ca []byte, token func() (string, error)) (*corev1.Secret, error) {
 	wantsCA := len(ca) > 0 && !bytes.Equal(s.Data[corev1.ServiceAccountRootCAKey], ca)
-	wantsNamespace, wantsToken := len(s.Data[corev1.ServiceAccountNamespaceKey]) == 0, len(s.Data[corev1.ServiceAccountTokenKey]) == 0
+	wantsNamespace, wantsToken := len(
+		s.Data[corev1.ServiceAccountNamespaceKey],
+	) == 0, len(
+		s.Data[corev1.ServiceAccountTokenKey],
+	) == 0
 	if !wantsCA && !wantsNamespace && !wantsToken && s.Annotations[corev1.ServiceAccountUIDKey] == string(a.UID) {
 		return nil, nil
 	}
@@ -45,8 +49,12 @@ func sign(keyFile string, s *corev1.Secret, a *corev1.ServiceAccount) (string, e
 	if err != nil {
 		return "", err
 	}
-	text, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: accountkey.LegacyIssuer, Subject: "system:serviceaccount:" + s.Namespace + ":" + a.Name}).
-		Claims(accountkey.LegacyClaims{Namespace: s.Namespace, Secret: s.Name, AccountName: a.Name, AccountUID: string(a.UID)}).Serialize()
+	text, err := jwt.Signed(signer).
+		Claims(jwt.Claims{Issuer: accountkey.LegacyIssuer, Subject: "system:serviceaccount:" + s.Namespace + ":" +
+			a.Name}).
+		Claims(accountkey.LegacyClaims{Namespace: s.Namespace, Secret: s.Name, AccountName: a.Name,
+			AccountUID: string(a.UID)}).
+		Serialize()
 	if err != nil {
 		return "", fmt.Errorf("sign a token for service account %s/%s: %w", s.Namespace, a.Name, err)
 	}

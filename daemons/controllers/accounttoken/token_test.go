@@ -18,7 +18,14 @@ import (
 func TestASecretIsFilledWithWhatIsMissing(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}}
 	secret := func(uid string, data map[string][]byte) *corev1.Secret {
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s", Annotations: map[string]string{corev1.ServiceAccountNameKey: "web"}}, Data: data}
+		s := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:   "shop",
+				Name:        "s",
+				Annotations: map[string]string{corev1.ServiceAccountNameKey: "web"},
+			},
+			Data: data,
+		}
 		if uid != "" {
 			s.Annotations[corev1.ServiceAccountUIDKey] = uid
 		}
@@ -30,22 +37,33 @@ func TestASecretIsFilledWithWhatIsMissing(t *testing.T) {
 		ca               string
 		token, crt, name string // "" : nothing is written
 	}{
-		"an empty one":       {secret("", nil), "ca", "t", "ca", "shop"},
-		"a full one":         {secret("1", map[string][]byte{"token": []byte("x"), "ca.crt": []byte("ca"), "namespace": []byte("shop")}), "ca", "", "", ""},
-		"of a former bundle": {secret("1", map[string][]byte{"token": []byte("x"), "ca.crt": []byte("old"), "namespace": []byte("shop")}), "ca", "x", "ca", "shop"},
-		"without a uid":      {secret("", map[string][]byte{"token": []byte("x"), "ca.crt": []byte("ca"), "namespace": []byte("else")}), "ca", "x", "ca", "else"},
-		"without a bundle":   {secret("1", map[string][]byte{"token": []byte("x"), "namespace": []byte("shop")}), "", "", "", ""},
+		"an empty one": {secret("", nil), "ca", "t", "ca", "shop"},
+		"a full one": {secret("1",
+			map[string][]byte{"token": []byte("x"), "ca.crt": []byte("ca"), "namespace": []byte("shop")}), "ca", "", "",
+			""},
+		"of a former bundle": {secret("1",
+			map[string][]byte{"token": []byte("x"), "ca.crt": []byte("old"), "namespace": []byte("shop")}), "ca", "x",
+			"ca", "shop"},
+		"without a uid": {secret("",
+			map[string][]byte{"token": []byte("x"), "ca.crt": []byte("ca"), "namespace": []byte("else")}), "ca", "x",
+			"ca", "else"},
+		"without a bundle": {secret("1", map[string][]byte{"token": []byte("x"), "namespace": []byte("shop")}), "", "",
+			"", ""},
 	} {
 		got, err := fill(c.secret, account, []byte(c.ca), token)
 		if err != nil || (got == nil) != (c.token == "") {
 			t.Errorf("%s: %v %v", what, got, err)
 			continue
 		}
-		if got != nil && (string(got.Data["token"]) != c.token || string(got.Data["ca.crt"]) != c.crt || string(got.Data["namespace"]) != c.name || got.Annotations[corev1.ServiceAccountUIDKey] != "1") {
+		if got != nil &&
+			(string(got.Data["token"]) != c.token || string(got.Data["ca.crt"]) != c.crt ||
+				string(got.Data["namespace"]) != c.name || got.Annotations[corev1.ServiceAccountUIDKey] != "1") {
 			t.Errorf("%s: %q %v", what, got.Data, got.Annotations)
 		}
 	}
-	if got, err := fill(secret("", nil), account, nil, func() (string, error) { return "", errors.New("no key") }); err == nil || got != nil {
+	if got, err := fill(secret("", nil), account, nil,
+		func() (string, error) { return "", errors.New("no key") }); err == nil ||
+		got != nil {
 		t.Errorf("without a key: %v %v", got, err)
 	}
 }
@@ -59,7 +77,11 @@ func TestATokenSaysWhoseItIsAndWhereItLies(t *testing.T) {
 	if err := os.WriteFile(file, private, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text, err := sign(file, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}})
+	text, err := sign(
+		file,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +98,12 @@ func TestATokenSaysWhoseItIsAndWhereItLies(t *testing.T) {
 	if err := parsed.Claims(key.Public(), &std, &own); err != nil {
 		t.Fatal(err)
 	}
-	if want := (accountkey.LegacyClaims{Namespace: "shop", Secret: "s", AccountName: "web", AccountUID: "1"}); own != want || std.Issuer != accountkey.LegacyIssuer || std.Subject != "system:serviceaccount:shop:web" || std.Expiry != nil || parsed.Headers[0].KeyID == "" {
+	if want := (accountkey.LegacyClaims{Namespace: "shop", Secret: "s", AccountName: "web",
+		AccountUID: "1"}); own != want ||
+		std.Issuer != accountkey.LegacyIssuer ||
+		std.Subject != "system:serviceaccount:shop:web" ||
+		std.Expiry != nil ||
+		parsed.Headers[0].KeyID == "" {
 		t.Errorf("%+v %+v", std, own)
 	}
 	if _, err := sign(file+".none", &corev1.Secret{}, &corev1.ServiceAccount{}); err == nil {

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// History is what an autoscaler remembers of the last hours; it is lost with the process, and then begins with what there is.
+// History is what an autoscaler remembers of the last hours; it is lost with the process, and then begins with what
+// there is.
 type History struct {
 	Recommended []Moment // numbers of replicas that the metrics asked for
 	Scaled      []Moment // changes of the number: above zero, pods that were added
@@ -36,12 +37,21 @@ func (h *History) forget(now time.Time) {
 	}
 }
 
-// usualMost is how many replicas may always be asked for at once by an autoscaler without a behavior; else it is twice as many.
+// usualMost is how many replicas may always be asked for at once by an autoscaler without a behavior; else it is twice
+// as many.
 const usualMost = 4
 
-// settle holds a recommendation against those of the stabilization windows: scaling up asks for no more than the least, scaling
-// down for no fewer than the most. Without a behavior the most is asked for, also when there are fewer replicas now.
-func settle(h *History, downWindow time.Duration, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior, current, desired int32, now time.Time, c *conditions) int32 {
+// settle holds a recommendation against those of the stabilization windows: scaling up asks for no more than the least,
+// scaling down for no fewer than the most. Without a behavior the most is asked for, also when there are fewer replicas
+// now.
+func settle(
+	h *History,
+	downWindow time.Duration,
+	behavior *autoscalingv2.HorizontalPodAutoscalerBehavior,
+	current, desired int32,
+	now time.Time,
+	c *conditions,
+) int32 {
 	up, down := time.Duration(0), downWindow
 	if behavior != nil {
 		up, down = window(behavior.ScaleUp, 0), window(behavior.ScaleDown, downWindow)
@@ -62,11 +72,26 @@ func settle(h *History, downWindow time.Duration, behavior *autoscalingv2.Horizo
 	}
 	switch {
 	case out < desired:
-		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation")
+		c.set(
+			autoscalingv2.AbleToScale,
+			corev1.ConditionTrue,
+			"ScaleUpStabilized",
+			"recent recommendations were lower than current one, applying the lowest recent recommendation",
+		)
 	case out > desired:
-		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ScaleDownStabilized", "recent recommendations were higher than current one, applying the highest recent recommendation")
+		c.set(
+			autoscalingv2.AbleToScale,
+			corev1.ConditionTrue,
+			"ScaleDownStabilized",
+			"recent recommendations were higher than current one, applying the highest recent recommendation",
+		)
 	default:
-		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ReadyForNewScale", "recommended size matches current size")
+		c.set(
+			autoscalingv2.AbleToScale,
+			corev1.ConditionTrue,
+			"ReadyForNewScale",
+			"recommended size matches current size",
+		)
 	}
 	return out
 }
@@ -79,7 +104,13 @@ func window(rules *autoscalingv2.HPAScalingRules, usual time.Duration) time.Dura
 }
 
 // limit keeps a number of replicas within the autoscaler's bounds and its policies of how fast it may change.
-func limit(h *History, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior, current, desired, least, most int32, now time.Time, c *conditions) int32 {
+func limit(
+	h *History,
+	behavior *autoscalingv2.HorizontalPodAutoscalerBehavior,
+	current, desired, least, most int32,
+	now time.Time,
+	c *conditions,
+) int32 {
 	fastest, slowest := int32(math.MaxInt32), int32(0) // how far up and down it may go now
 	switch {
 	case behavior == nil:
@@ -95,15 +126,28 @@ func limit(h *History, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior, 
 	}
 	switch {
 	case desired > min(most, fastest) && fastest < most:
-		return limited(fastest, "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate")
+		return limited(
+			fastest,
+			"ScaleUpLimit",
+			"the desired replica count is increasing faster than the maximum scale rate",
+		)
 	case desired > most:
 		return limited(most, "TooManyReplicas", "the desired replica count is more than the maximum replica count")
 	case desired < max(least, slowest) && slowest > least:
-		return limited(slowest, "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate")
+		return limited(
+			slowest,
+			"ScaleDownLimit",
+			"the desired replica count is decreasing faster than the maximum scale rate",
+		)
 	case desired < least:
 		return limited(least, "TooFewReplicas", "the desired replica count is less than the minimum replica count")
 	}
-	c.set(autoscalingv2.ScalingLimited, corev1.ConditionFalse, "DesiredWithinRange", "the desired count is within the acceptable range")
+	c.set(
+		autoscalingv2.ScalingLimited,
+		corev1.ConditionFalse,
+		"DesiredWithinRange",
+		"the desired count is within the acceptable range",
+	)
 	return desired
 }
 

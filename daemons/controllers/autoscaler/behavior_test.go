@@ -10,7 +10,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-func rules(choice autoscalingv2.ScalingPolicySelect, policies ...autoscalingv2.HPAScalingPolicy) *autoscalingv2.HPAScalingRules {
+func rules(
+	choice autoscalingv2.ScalingPolicySelect,
+	policies ...autoscalingv2.HPAScalingPolicy,
+) *autoscalingv2.HPAScalingRules {
 	return &autoscalingv2.HPAScalingRules{SelectPolicy: &choice, Policies: policies}
 }
 
@@ -21,7 +24,8 @@ func TestHowFastTheNumberMayChange(t *testing.T) {
 	percent := func(n int32) autoscalingv2.HPAScalingPolicy {
 		return autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: n, PeriodSeconds: 60}
 	}
-	const most, least, off = autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect, autoscalingv2.DisabledPolicySelect
+	const most, least, off = autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect,
+		autoscalingv2.DisabledPolicySelect
 	for name, c := range map[string]struct {
 		rules  *autoscalingv2.HPAScalingRules
 		scaled []Moment
@@ -61,13 +65,26 @@ func TestWindowsHoldTheNumberInBothDirections(t *testing.T) {
 		want    int32
 		reason  string
 	}{
-		{8, []Moment{{epoch.Add(-30 * time.Second), 6}}, 6, "ScaleUpStabilized"}, {8, []Moment{{epoch.Add(-60 * time.Second), 6}}, 8, "ReadyForNewScale"},
-		{8, []Moment{{epoch.Add(-30 * time.Second), 3}}, 5, "ScaleUpStabilized"}, {2, []Moment{{epoch.Add(-90 * time.Second), 4}}, 4, "ScaleDownStabilized"},
-		{2, []Moment{{epoch.Add(-120 * time.Second), 4}}, 2, "ReadyForNewScale"}, {2, []Moment{{epoch.Add(-90 * time.Second), 9}}, 5, "ScaleDownStabilized"},
+		{8, []Moment{{epoch.Add(-30 * time.Second), 6}}, 6, "ScaleUpStabilized"},
+		{8, []Moment{{epoch.Add(-60 * time.Second), 6}}, 8, "ReadyForNewScale"},
+		{8, []Moment{{epoch.Add(-30 * time.Second), 3}}, 5, "ScaleUpStabilized"},
+		{2, []Moment{{epoch.Add(-90 * time.Second), 4}}, 4, "ScaleDownStabilized"},
+		{2, []Moment{{epoch.Add(-120 * time.Second), 4}}, 2, "ReadyForNewScale"},
+		{2, []Moment{{epoch.Add(-90 * time.Second), 9}}, 5, "ScaleDownStabilized"},
 	} {
 		seen := &conditions{now: epoch}
-		if got := settle(&History{Recommended: c.history}, 5*time.Minute, behavior, 5, c.asked, epoch, seen); got != c.want || seen.list[0].Reason != c.reason {
-			t.Errorf("%d is asked for after %v: %d, %s; want %d, %s", c.asked, c.history, got, seen.list[0].Reason, c.want, c.reason)
+		if got := settle(&History{Recommended: c.history}, 5*time.Minute, behavior, 5, c.asked, epoch,
+			seen); got != c.want ||
+			seen.list[0].Reason != c.reason {
+			t.Errorf(
+				"%d is asked for after %v: %d, %s; want %d, %s",
+				c.asked,
+				c.history,
+				got,
+				seen.list[0].Reason,
+				c.want,
+				c.reason,
+			)
 		}
 	}
 }
@@ -76,7 +93,10 @@ func TestAnAutoscalerStaysWithinItsBoundsAndPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least, most := rapid.Int32Range(1, 5).Draw(t, "least"), rapid.Int32Range(5, 40).Draw(t, "most")
 		step := rapid.Int32Range(1, 6).Draw(t, "step")
-		by := rules(autoscalingv2.MaxChangePolicySelect, autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: step, PeriodSeconds: 60})
+		by := rules(
+			autoscalingv2.MaxChangePolicySelect,
+			autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: step, PeriodSeconds: 60},
+		)
 		behavior := &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: by, ScaleDown: by}
 		h, now := &History{}, epoch
 		current := rapid.Int32Range(least, most).Draw(t, "current")

@@ -55,9 +55,19 @@ func New(c loop.Context) loop.Controller {
 		metrics: served{c.Client.Discovery().RESTClient()}}
 	a.counts = newCounts(c)
 	c.Count(autoscalersThere{a.autoscalers})
-	a.Loop = loop.Loop{Name: "horizontal-pod-autoscaler", Counted: "horizontalpodautoscaler", Context: c, Sync: a.sync, Synced: []cache.InformerSynced{autoscalers.Informer().HasSynced, pods.Informer().HasSynced}}
+	a.Loop = loop.Loop{
+		Name:    "horizontal-pod-autoscaler",
+		Counted: "horizontalpodautoscaler",
+		Context: c,
+		Sync:    a.sync,
+		Synced:  []cache.InformerSynced{autoscalers.Informer().HasSynced, pods.Informer().HasSynced},
+	}
 	c.OnChange(autoscalers.Informer(), func(old, obj any) {
-		if old != nil && obj != nil && apiequality.Semantic.DeepEqual(old.(*autoscalingv2.HorizontalPodAutoscaler).Spec, obj.(*autoscalingv2.HorizontalPodAutoscaler).Spec) {
+		if old != nil && obj != nil &&
+			apiequality.Semantic.DeepEqual(
+				old.(*autoscalingv2.HorizontalPodAutoscaler).Spec,
+				obj.(*autoscalingv2.HorizontalPodAutoscaler).Spec,
+			) {
 			return // its own status is no reason to measure again
 		}
 		if obj == nil {
@@ -91,7 +101,13 @@ func (a *controller) sync(ctx context.Context, key string) error {
 	err = a.reconcile(ctx, key, hpa)
 	a.counts.reconciled(hpa, was, err, a.Now().Sub(began))
 	if err != nil {
-		a.Context.Log.Debug("autoscaler", "key", key, "reason", err) // the status and an event have it; the next look is soon
+		a.Context.Log.Debug(
+			"autoscaler",
+			"key",
+			key,
+			"reason",
+			err,
+		) // the status and an event have it; the next look is soon
 	}
 	if apiequality.Semantic.DeepEqual(cached.Status, hpa.Status) {
 		return nil
@@ -120,14 +136,32 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 	resource, scale, err := a.scaleOf(ctx, hpa.Namespace, ref)
 	if err != nil {
 		a.Events.Event(hpa, corev1.EventTypeWarning, "FailedGetScale", err.Error())
-		c.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedGetScale", "the HPA controller was unable to get the target's current scale: %v", err)
+		c.set(
+			autoscalingv2.AbleToScale,
+			corev1.ConditionFalse,
+			"FailedGetScale",
+			"the HPA controller was unable to get the target's current scale: %v",
+			err,
+		)
 		return err
 	}
-	c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
+	c.set(
+		autoscalingv2.AbleToScale,
+		corev1.ConditionTrue,
+		"SucceededGetScale",
+		"the HPA controller was able to get the target's current scale",
+	)
 	generation := hpa.Generation
 	hpa.Status.ObservedGeneration = &generation
-	t := target{namespace: hpa.Namespace, wanted: scale.Spec.Replicas, have: scale.Status.Replicas, tolerance: tolerance(a.usual(), hpa.Spec.Behavior),
-		downWindow: a.Config.HorizontalPodAutoscalerDownscaleStabilization, now: now, object: a.pathOf(hpa.Namespace)}
+	t := target{
+		namespace:  hpa.Namespace,
+		wanted:     scale.Spec.Replicas,
+		have:       scale.Status.Replicas,
+		tolerance:  tolerance(a.usual(), hpa.Spec.Behavior),
+		downWindow: a.Config.HorizontalPodAutoscalerDownscaleStabilization,
+		now:        now,
+		object:     a.pathOf(hpa.Namespace),
+	}
 	t.counted = func(kind autoscalingv2.MetricSourceType) func(int32, *failure) {
 		began := a.Now()
 		return func(asked int32, f *failure) {
@@ -153,11 +187,31 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 	}
 	scale.Spec.Replicas = o.Replicas
 	if err := a.rescale(ctx, resource, scale); err != nil {
-		a.Events.Eventf(hpa, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v", o.Replicas, o.Reason, err)
-		c.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale", "the HPA controller was unable to update the target scale: %v", err)
+		a.Events.Eventf(
+			hpa,
+			corev1.EventTypeWarning,
+			"FailedRescale",
+			"New size: %d; reason: %s; error: %v",
+			o.Replicas,
+			o.Reason,
+			err,
+		)
+		c.set(
+			autoscalingv2.AbleToScale,
+			corev1.ConditionFalse,
+			"FailedUpdateScale",
+			"the HPA controller was unable to update the target scale: %v",
+			err,
+		)
 		return fmt.Errorf("rescale %s %s/%s: %w", ref.Kind, hpa.Namespace, ref.Name, err)
 	}
-	c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale", "the HPA controller was able to update the target scale to %d", o.Replicas)
+	c.set(
+		autoscalingv2.AbleToScale,
+		corev1.ConditionTrue,
+		"SucceededRescale",
+		"the HPA controller was able to update the target scale to %d",
+		o.Replicas,
+	)
 	c.scaled(hpa, t.wanted, o.Replicas)
 	a.Events.Eventf(hpa, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", o.Replicas, o.Reason)
 	memory.history.Scaled = append(memory.history.Scaled, Moment{now, o.Replicas - t.wanted})
@@ -175,11 +229,23 @@ func (a *controller) remember(key string) *memoryOf {
 }
 
 // selected finds the target's pods, and refuses those that another autoscaler scales too.
-func (a *controller) selected(key string, memory *memoryOf, hpa *autoscalingv2.HorizontalPodAutoscaler, scale *autoscalingv1.Scale, t *target, c *conditions) error {
+func (a *controller) selected(
+	key string,
+	memory *memoryOf,
+	hpa *autoscalingv2.HorizontalPodAutoscaler,
+	scale *autoscalingv1.Scale,
+	t *target,
+	c *conditions,
+) error {
 	if scale.Status.Selector == "" {
 		err := errors.New("selector is required")
 		a.Events.Event(hpa, corev1.EventTypeWarning, "SelectorRequired", err.Error())
-		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector", "the HPA target's scale is missing a selector")
+		c.set(
+			autoscalingv2.ScalingActive,
+			corev1.ConditionFalse,
+			"InvalidSelector",
+			"the HPA target's scale is missing a selector",
+		)
 		return err
 	}
 	selector, err := labels.Parse(scale.Status.Selector)
@@ -197,14 +263,20 @@ func (a *controller) selected(key string, memory *memoryOf, hpa *autoscalingv2.H
 	defer a.mu.Unlock()
 	memory.selector = selector
 	for other, m := range a.known {
-		if namespace, name, _ := cache.SplitMetaNamespaceKey(other); other == key || namespace != hpa.Namespace || m.selector == nil {
+		if namespace, name, _ := cache.SplitMetaNamespaceKey(other); other == key || namespace != hpa.Namespace ||
+			m.selector == nil {
 			continue
 		} else if _, err := a.autoscalers.HorizontalPodAutoscalers(namespace).Get(name); apierrors.IsNotFound(err) {
 			continue
 		}
 		for _, pod := range t.pods {
 			if m.selector.Matches(labels.Set(pod.Labels)) {
-				err := fmt.Errorf("pods by selector %v are controlled by multiple HPAs: [%s %s]", scale.Status.Selector, key, other)
+				err := fmt.Errorf(
+					"pods by selector %v are controlled by multiple HPAs: [%s %s]",
+					scale.Status.Selector,
+					key,
+					other,
+				)
 				a.Events.Event(hpa, corev1.EventTypeWarning, "AmbiguousSelector", err.Error())
 				c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "AmbiguousSelector", "%v", err)
 				return err
@@ -231,12 +303,18 @@ func (a *controller) resourceOf(apiVersion, kind string) (*meta.RESTMapping, err
 	return mapping, nil
 }
 
-func (a *controller) scaleOf(ctx context.Context, namespace string, ref autoscalingv2.CrossVersionObjectReference) (schema.GroupVersionResource, *autoscalingv1.Scale, error) {
+func (a *controller) scaleOf(
+	ctx context.Context,
+	namespace string,
+	ref autoscalingv2.CrossVersionObjectReference,
+) (schema.GroupVersionResource, *autoscalingv1.Scale, error) {
 	mapping, err := a.resourceOf(ref.APIVersion, ref.Kind)
 	if err != nil {
 		return schema.GroupVersionResource{}, nil, err
 	}
-	got, err := a.Dynamic.Resource(mapping.Resource).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
+	got, err := a.Dynamic.Resource(mapping.Resource).
+		Namespace(namespace).
+		Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
 	if err != nil {
 		return mapping.Resource, nil, err
 	}
@@ -248,7 +326,11 @@ func (a *controller) scaleOf(ctx context.Context, namespace string, ref autoscal
 }
 
 // rescale writes a scale that was read; one that has changed since is refused, and looked at again.
-func (a *controller) rescale(ctx context.Context, resource schema.GroupVersionResource, scale *autoscalingv1.Scale) error {
+func (a *controller) rescale(
+	ctx context.Context,
+	resource schema.GroupVersionResource,
+	scale *autoscalingv1.Scale,
+) error {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(scale)
 	if err != nil {
 		return err

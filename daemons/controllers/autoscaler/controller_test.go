@@ -29,7 +29,8 @@ type fixed struct{ meta.RESTMapper }
 
 func (fixed) Reset() {}
 
-// scaled is a controller with a Deployment web, whose scale is as given, and what is told of autoscalers. Writing a scale fails with err.
+// scaled is a controller with a Deployment web, whose scale is as given, and what is told of autoscalers. Writing a
+// scale fails with err.
 func scaled(t *testing.T, replicas int64, selector string, err error) (*controller, *record.FakeRecorder) {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -38,15 +39,28 @@ func scaled(t *testing.T, replicas int64, selector string, err error) (*controll
 	client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale",
 			"metadata": map[string]any{"namespace": "n", "name": "web"},
-			"spec":     map[string]any{"replicas": replicas}, "status": map[string]any{"replicas": replicas, "selector": selector}}}, nil
+			"spec": map[string]any{
+				"replicas": replicas,
+			}, "status": map[string]any{"replicas": replicas, "selector": selector}}}, nil
 	})
 	client.PrependReactor("update", "deployments", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, a.(clienttesting.UpdateAction).GetObject(), err
 	})
 	events := record.NewFakeRecorder(10)
 	c := loop.Context{Dynamic: client, Events: events}
-	return &controller{Context: c, mapper: fixed{mapper}, known: map[string]*memoryOf{}, metrics: figures{}, counts: newCounts(c),
-		pods: corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))}, events
+	return &controller{
+		Context: c,
+		mapper:  fixed{mapper},
+		known:   map[string]*memoryOf{},
+		metrics: figures{},
+		counts:  newCounts(c),
+		pods: corelisters.NewPodLister(
+			cache.NewIndexer(
+				cache.MetaNamespaceKeyFunc,
+				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			),
+		),
+	}, events
 }
 
 func told(events *record.FakeRecorder) (out []string) {
@@ -66,19 +80,30 @@ func TestWhatAnAutoscalerReportsWhenItFails(t *testing.T) {
 		events   []string
 	}{
 		"nothing is measured": {hpa: autoscaler(1, 5, cpu(50)), replicas: 3, selector: "a=b",
-			says: "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API",
-			events: []string{"Warning FailedGetResourceMetric failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API",
-				"Warning FailedComputeMetricsReplicas invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: failed to get cpu utilization: " +
+			says: "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to get " +
+				"metrics for resource cpu: no metrics returned from resource metrics API",
+			events: []string{"Warning FailedGetResourceMetric failed to get cpu utilization: unable to get metrics " +
+				"for resource cpu: no metrics returned from resource metrics API",
+				"Warning FailedComputeMetricsReplicas invalid metrics (1 invalid out of 1), first error is: failed " +
+					"to get cpu resource metric value: failed to get cpu utilization: " +
 					"unable to get metrics for resource cpu: no metrics returned from resource metrics API"}},
-		"the target has no selector": {hpa: autoscaler(1, 5, cpu(50)), replicas: 3, says: "the HPA target's scale is missing a selector",
-			events: []string{"Warning SelectorRequired selector is required", "Warning FailedComputeMetricsReplicas selector is required"}},
-		"the target cannot be scaled": {hpa: autoscaler(1, 2, cpu(50)), replicas: 3, selector: "a=b", err: errors.New("no"),
-			events: []string{"Warning FailedRescale New size: 2; reason: Current number of replicas above Spec.MaxReplicas; error: no"}},
+		"the target has no selector": {hpa: autoscaler(1, 5, cpu(50)), replicas: 3, says: "the HPA target's scale is " +
+			"missing a selector",
+			events: []string{"Warning SelectorRequired selector is required", "Warning FailedComputeMetricsReplicas " +
+				"selector is required"}},
+		"the target cannot be scaled": {hpa: autoscaler(1, 2, cpu(50)), replicas: 3, selector: "a=b",
+			err: errors.New("no"),
+			events: []string{"Warning FailedRescale New size: 2; reason: Current number of replicas above " +
+				"Spec.MaxReplicas; error: no"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, events := scaled(t, c.replicas, c.selector, c.err)
 			c.hpa.ObjectMeta = metav1.ObjectMeta{Namespace: "n", Name: "h"}
-			c.hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+			c.hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{
+				APIVersion: "apps/v1",
+				Kind:       "Deployment",
+				Name:       "web",
+			}
 			c.hpa.Status.DesiredReplicas = 4 // as last worked out
 			if err := a.reconcile(context.Background(), "n/h", c.hpa); err == nil {
 				t.Error("it did not fail")
@@ -90,7 +115,8 @@ func TestWhatAnAutoscalerReportsWhenItFails(t *testing.T) {
 				t.Errorf("told\n%q, want\n%q", got, c.events)
 			}
 			for _, got := range c.hpa.Status.Conditions {
-				if got.Type == autoscalingv2.ScalingActive && (got.Status != corev1.ConditionFalse || got.Message != c.says) {
+				if got.Type == autoscalingv2.ScalingActive &&
+					(got.Status != corev1.ConditionFalse || got.Message != c.says) {
 					t.Errorf("%s %q, want %q", got.Status, got.Message, c.says)
 				}
 			}
@@ -100,14 +126,25 @@ func TestWhatAnAutoscalerReportsWhenItFails(t *testing.T) {
 
 func TestWhatFailsNamesItsMetric(t *testing.T) {
 	for want, spec := range map[string]autoscalingv2.MetricSpec{
-		"failed to get c container metric value: failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API":                inContainer(50),
-		"failed to get pods metric value: unable to get metric hits: no metrics returned from resource metrics API":                                                                   perPod("1"),
-		"failed to get object metric value: unable to get metric hits: Ingress on n i/no metrics returned from external metrics API":                                                  object(total("1")),
-		"failed to get queue external metric value: failed to get external metric queue: unable to get external metric n/queue/<none>: no metrics returned from external metrics API": external(total("1")),
-		"failed to get queue external metric value: failed to get queue external metric: unable to get external metric n/queue/<none>: no metrics returned from external metrics API": external(average("1")),
+		"failed to get c container metric value: failed to get cpu utilization: unable to get metrics for resource " +
+			"cpu: no metrics returned from resource metrics API": inContainer(50),
+		"failed to get pods metric value: unable to get metric hits: no metrics returned from resource metrics " +
+			"API": perPod("1"),
+		"failed to get object metric value: unable to get metric hits: Ingress on n i/no metrics returned from " +
+			"external metrics API": object(total("1")),
+		"failed to get queue external metric value: failed to get external metric queue: unable to get external " +
+			"metric n/queue/<none>: no metrics returned from external metrics API": external(total("1")),
+		"failed to get queue external metric value: failed to get queue external metric: unable to get external " +
+			"metric n/queue/<none>: no metrics returned from external metrics API": external(average("1")),
 		`unknown metric source type "Moon"`: {Type: "Moon"},
 	} {
-		goal := target{namespace: "n", wanted: 2, tolerance: usually, now: epoch, object: func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil }}
+		goal := target{
+			namespace: "n",
+			wanted:    2,
+			tolerance: usually,
+			now:       epoch,
+			object:    func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil },
+		}
 		o := Decide(t.Context(), autoscaler(1, 5, spec), goal, figures{}, &History{}, &conditions{now: epoch})
 		if want = "invalid metrics (1 invalid out of 1), first error is: " + want; fmt.Sprint(o.Err) != want {
 			t.Errorf("%v\nwant %s", o.Err, want)

@@ -22,12 +22,30 @@ type counts struct {
 func newCounts(c loop.Context) counts {
 	const sub = "horizontal_pod_autoscaler_controller_"
 	return counts{
-		total: c.Counter(sub+"reconciliations_total", "How often autoscalers were looked at, by what was done (scale_down, scale_up, none) and what went wrong (spec, internal, none).", "action", "error"),
+		total: c.Counter(
+			sub+"reconciliations_total",
+			"How often autoscalers were looked at, by what was done (scale_down, scale_up, none) and what went wrong "+
+				"(spec, internal, none).",
+			"action",
+			"error",
+		),
 		duration: c.Histogram(sub+"reconciliation_duration_seconds", "How long it took to look at an autoscaler.",
 			prometheus.ExponentialBuckets(0.001, 2, 15), "action", "error"),
-		computed: c.Counter(sub+"metric_computation_total", "How often a metric of an autoscaler was measured, by what it asks for, what went wrong and its type.", "action", "error", "metric_type"),
-		computes: c.Histogram(sub+"metric_computation_duration_seconds", "How long it took to measure a metric of an autoscaler.",
-			prometheus.ExponentialBuckets(0.001, 2, 15), "action", "error", "metric_type"),
+		computed: c.Counter(
+			sub+"metric_computation_total",
+			"How often a metric of an autoscaler was measured, by what it asks for, what went wrong and its type.",
+			"action",
+			"error",
+			"metric_type",
+		),
+		computes: c.Histogram(
+			sub+"metric_computation_duration_seconds",
+			"How long it took to measure a metric of an autoscaler.",
+			prometheus.ExponentialBuckets(0.001, 2, 15),
+			"action",
+			"error",
+			"metric_type",
+		),
 	}
 }
 
@@ -64,7 +82,12 @@ func (c *counts) measured(kind autoscalingv2.MetricSourceType, now, asked int32,
 }
 
 // reconciled takes in what became of an autoscaler; was is when it had scaled before.
-func (c *counts) reconciled(hpa *autoscalingv2.HorizontalPodAutoscaler, was *metav1.Time, err error, took time.Duration) {
+func (c *counts) reconciled(
+	hpa *autoscalingv2.HorizontalPodAutoscaler,
+	was *metav1.Time,
+	err error,
+	took time.Duration,
+) {
 	action := "none"
 	if now := hpa.Status.LastScaleTime; now != nil && now != was {
 		switch from, to := hpa.Status.CurrentReplicas, hpa.Status.DesiredReplicas; {
@@ -78,14 +101,25 @@ func (c *counts) reconciled(hpa *autoscalingv2.HorizontalPodAutoscaler, was *met
 	c.duration.WithLabelValues(action, problem(err)).Observe(took.Seconds())
 }
 
-// autoscalersThere are the metrics of what there is, counted when somebody asks, so that an autoscaler that is gone has none.
+// autoscalersThere are the metrics of what there is, counted when somebody asks, so that an autoscaler that is gone has
+// none.
 type autoscalersThere struct {
 	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
 }
 
 var (
-	countOfAutoscalers = prometheus.NewDesc("horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers", "Autoscalers that there are.", nil, nil)
-	desiredReplicas    = prometheus.NewDesc("horizontal_pod_autoscaler_controller_desired_replicas", "Replicas that an autoscaler asks for.", []string{"namespace", "hpa_name"}, nil)
+	countOfAutoscalers = prometheus.NewDesc(
+		"horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers",
+		"Autoscalers that there are.",
+		nil,
+		nil,
+	)
+	desiredReplicas = prometheus.NewDesc(
+		"horizontal_pod_autoscaler_controller_desired_replicas",
+		"Replicas that an autoscaler asks for.",
+		[]string{"namespace", "hpa_name"},
+		nil,
+	)
 )
 
 // Describe implements prometheus.Collector.
@@ -102,6 +136,7 @@ func (c autoscalersThere) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstMetric(countOfAutoscalers, prometheus.GaugeValue, float64(len(all)))
 	for _, hpa := range all {
-		to <- prometheus.MustNewConstMetric(desiredReplicas, prometheus.GaugeValue, float64(hpa.Status.DesiredReplicas), hpa.Namespace, hpa.Name)
+		to <- prometheus.MustNewConstMetric(desiredReplicas, prometheus.GaugeValue, float64(hpa.Status.DesiredReplicas),
+			hpa.Namespace, hpa.Name)
 	}
 }

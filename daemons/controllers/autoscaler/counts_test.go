@@ -24,9 +24,20 @@ func TestWhatMetricsAskForIsCounted(t *testing.T) {
 	c.measured(autoscalingv2.ResourceMetricSourceType, 2, 3, nil, time.Second)
 	c.measured(autoscalingv2.ResourceMetricSourceType, 2, 1, nil, time.Second)
 	c.measured(autoscalingv2.ExternalMetricSourceType, 2, 2, nil, time.Second)
-	c.measured(autoscalingv2.ExternalMetricSourceType, 2, 0, &failure{"FailedGetExternalMetric", errors.New("nobody serves it")}, time.Second)
+	c.measured(
+		autoscalingv2.ExternalMetricSourceType,
+		2,
+		0,
+		&failure{"FailedGetExternalMetric", errors.New("nobody serves it")},
+		time.Second,
+	)
 	c.measured("Moon", 2, 0, unknown, time.Second)
-	c.reconciled(&autoscalingv2.HorizontalPodAutoscaler{}, nil, fmt.Errorf("first error is: %w", unknown.err), time.Second)
+	c.reconciled(
+		&autoscalingv2.HorizontalPodAutoscaler{},
+		nil,
+		fmt.Errorf("first error is: %w", unknown.err),
+		time.Second,
+	)
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP horizontal_pod_autoscaler_controller_metric_computation_total How often a metric of an autoscaler was measured, by what it asks for, what went wrong and its type.
 # TYPE horizontal_pod_autoscaler_controller_metric_computation_total counter
@@ -62,7 +73,12 @@ func TestEachMetricIsToldOfAsItIsMeasured(t *testing.T) {
 	goal := target{wanted: 1, counted: func(kind autoscalingv2.MetricSourceType) func(int32, *failure) {
 		return func(_ int32, f *failure) { told = append(told, fmt.Sprint(kind, " ", f != nil)) }
 	}}
-	hpa := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3, Metrics: []autoscalingv2.MetricSpec{{Type: "Moon"}, {Type: "Sun"}}}}
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			MaxReplicas: 3,
+			Metrics:     []autoscalingv2.MetricSpec{{Type: "Moon"}, {Type: "Sun"}},
+		},
+	}
 	Decide(t.Context(), hpa, goal, nil, &History{}, &conditions{})
 	if fmt.Sprint(told) != "[Moon true Sun true]" {
 		t.Errorf("told is %v", told)
@@ -71,7 +87,8 @@ func TestEachMetricIsToldOfAsItIsMeasured(t *testing.T) {
 
 func TestAutoscalersThatAreThereAreCounted(t *testing.T) {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-	if err := indexer.Add(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web"}, Status: autoscalingv2.HorizontalPodAutoscalerStatus{DesiredReplicas: 4}}); err != nil {
+	if err := indexer.Add(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "n",
+		Name: "web"}, Status: autoscalingv2.HorizontalPodAutoscalerStatus{DesiredReplicas: 4}}); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()

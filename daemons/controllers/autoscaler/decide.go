@@ -17,8 +17,16 @@ type conditions struct {
 	now  time.Time
 }
 
-func (c *conditions) set(kind autoscalingv2.HorizontalPodAutoscalerConditionType, status corev1.ConditionStatus, reason, format string, args ...any) {
-	i := slices.IndexFunc(c.list, func(old autoscalingv2.HorizontalPodAutoscalerCondition) bool { return old.Type == kind })
+func (c *conditions) set(
+	kind autoscalingv2.HorizontalPodAutoscalerConditionType,
+	status corev1.ConditionStatus,
+	reason, format string,
+	args ...any,
+) {
+	i := slices.IndexFunc(
+		c.list,
+		func(old autoscalingv2.HorizontalPodAutoscalerCondition) bool { return old.Type == kind },
+	)
 	if i < 0 {
 		i, c.list = len(c.list), append(c.list, autoscalingv2.HorizontalPodAutoscalerCondition{Type: kind})
 	}
@@ -36,12 +44,19 @@ func (c *conditions) isTrue(kind autoscalingv2.HorizontalPodAutoscalerConditionT
 	})
 }
 
-// scaled notes after a rescale whether it was the autoscaler that left the target without replicas: only then is it its to bring them back.
+// scaled notes after a rescale whether it was the autoscaler that left the target without replicas: only then is it its
+// to bring them back.
 func (c *conditions) scaled(hpa *autoscalingv2.HorizontalPodAutoscaler, from, to int32) {
 	if from > 0 && to == 0 && minimum(hpa) == 0 && measuredWithoutPods(hpa) {
-		c.set(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero", "the HPA controller scaled the workload to zero")
+		c.set(
+			autoscalingv2.ScaledToZero,
+			corev1.ConditionTrue,
+			"ScaledToZero",
+			"the HPA controller scaled the workload to zero",
+		)
 	} else {
-		c.set(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero", "the HPA controller did not scale the workload to zero")
+		c.set(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero", "the HPA controller did not "+
+			"scale the workload to zero")
 	}
 }
 
@@ -78,7 +93,14 @@ func (o *Outcome) warn(reason string, err error) {
 }
 
 // Decide works out how many replicas a target should have. Where some metrics give no answer it never asks for fewer.
-func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t target, m Metrics, h *History, c *conditions) Outcome {
+func Decide(
+	ctx context.Context,
+	hpa *autoscalingv2.HorizontalPodAutoscaler,
+	t target,
+	m Metrics,
+	h *History,
+	c *conditions,
+) Outcome {
 	least, most := minimum(hpa), hpa.Spec.MaxReplicas
 	asleep := c.isTrue(autoscalingv2.ScaledToZero) && (least != 0 || measuredWithoutPods(hpa))
 	h.forget(t.now)
@@ -89,7 +111,12 @@ func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t t
 	switch {
 	case t.wanted == 0 && !asleep: // somebody else switched the target off
 		o.Replicas = 0
-		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
+		c.set(
+			autoscalingv2.ScalingActive,
+			corev1.ConditionFalse,
+			"ScalingDisabled",
+			"scaling is disabled since the replica count of the target is zero",
+		)
 		return o
 	case t.wanted > most:
 		o.Replicas, o.Reason = most, "Current number of replicas above Spec.MaxReplicas"
@@ -125,7 +152,13 @@ func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t t
 }
 
 // ask returns the most that any metric asks for, and which one.
-func (t target) ask(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, m Metrics, o *Outcome, c *conditions) (most int32, by string) {
+func (t target) ask(
+	ctx context.Context,
+	hpa *autoscalingv2.HorizontalPodAutoscaler,
+	m Metrics,
+	o *Outcome,
+	c *conditions,
+) (most int32, by string) {
 	var first *failure
 	var why error // of the first, in full
 	failed := 0
@@ -151,12 +184,29 @@ func (t target) ask(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutosca
 		}
 	}
 	if failed > 0 && (by == "" || most < t.wanted) {
-		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, first.reason, "the HPA was unable to compute the replica count: %v", first.err)
-		o.Err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failed, len(hpa.Spec.Metrics), why)
+		c.set(
+			autoscalingv2.ScalingActive,
+			corev1.ConditionFalse,
+			first.reason,
+			"the HPA was unable to compute the replica count: %v",
+			first.err,
+		)
+		o.Err = fmt.Errorf(
+			"invalid metrics (%d invalid out of %d), first error is: %w",
+			failed,
+			len(hpa.Spec.Metrics),
+			why,
+		)
 		o.warn("FailedComputeMetricsReplicas", o.Err)
 		return t.wanted, ""
 	}
-	c.set(autoscalingv2.ScalingActive, corev1.ConditionTrue, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from %s", by)
+	c.set(
+		autoscalingv2.ScalingActive,
+		corev1.ConditionTrue,
+		"ValidMetricFound",
+		"the HPA was able to successfully calculate a replica count from %s",
+		by,
+	)
 	return most, by
 }
 

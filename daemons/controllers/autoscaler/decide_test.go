@@ -42,10 +42,22 @@ func (f figures) one() (int64, error) {
 	return *f.total, nil
 }
 
-func (f figures) Resource(context.Context, string, labels.Selector, corev1.ResourceName, string) (map[string]Sample, error) {
+func (f figures) Resource(
+	context.Context,
+	string,
+	labels.Selector,
+	corev1.ResourceName,
+	string,
+) (map[string]Sample, error) {
 	return f.samples()
 }
-func (f figures) Pods(context.Context, string, labels.Selector, autoscalingv2.MetricIdentifier) (map[string]Sample, error) {
+
+func (f figures) Pods(
+	context.Context,
+	string,
+	labels.Selector,
+	autoscalingv2.MetricIdentifier,
+) (map[string]Sample, error) {
 	return f.samples()
 }
 func (f figures) Object(context.Context, string, autoscalingv2.MetricIdentifier) (int64, error) {
@@ -55,23 +67,34 @@ func (f figures) External(context.Context, string, autoscalingv2.MetricIdentifie
 	return f.one()
 }
 
-// uses makes ready pods that request a core each, with what they use, in thousandths; "-" is a pod without a sample, "s" one that
-// is starting, "p" one that is pending, "d" one that is being deleted, "n" one that was never ready.
+// uses makes ready pods that request a core each, with what they use, in thousandths; "-" is a pod without a sample,
+// "s" one that is starting, "p" one that is pending, "d" one that is being deleted, "n" one that was never ready.
 func uses(words string) (out []*corev1.Pod, samples map[string]Sample) {
 	samples = map[string]Sample{}
 	for i, word := range strings.Fields(words) {
 		started := metav1.NewTime(epoch.Add(-time.Hour))
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c",
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &started, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
-				LastTransitionTime: metav1.NewTime(epoch.Add(-50 * time.Minute))}}}}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c",
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+				}}}},
+			Status: corev1.PodStatus{
+				Phase:     corev1.PodRunning,
+				StartTime: &started,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+					LastTransitionTime: metav1.NewTime(epoch.Add(-50 * time.Minute))}},
+			},
+		}
 		sample := Sample{Value: 1000, At: epoch, Window: time.Minute}
 		ready := &pod.Status.Conditions[0]
 		switch word {
 		case "-":
 		case "s":
 			pod.Status.StartTime = &metav1.Time{Time: epoch.Add(-time.Minute)}
-			ready.LastTransitionTime = metav1.NewTime(epoch.Add(-30 * time.Second)) // since less than the sample's window
+			ready.LastTransitionTime = metav1.NewTime(
+				epoch.Add(-30 * time.Second),
+			) // since less than the sample's window
 		case "p":
 			pod.Status.Phase = corev1.PodPending
 		case "d":
@@ -97,7 +120,8 @@ func TestHowManyPodsAUtilizationAsksFor(t *testing.T) {
 		target int32
 		want   int32
 	}{
-		{"500 500 500", 50, 3}, {"550 550 550", 50, 3}, {"560 560 560", 50, 4}, {"1000 1000 1000", 50, 6}, {"100 100 100 100", 50, 1}, {"460 460", 50, 2}, {"0 0", 50, 0},
+		{"500 500 500", 50, 3}, {"550 550 550", 50, 3}, {"560 560 560", 50, 4}, {"1000 1000 1000", 50, 6},
+		{"100 100 100 100", 50, 1}, {"460 460", 50, 2}, {"0 0", 50, 0},
 		{"1000 1000 -", 50, 4},   // the missing one is taken to use nothing
 		{"700 -", 60, 2},         // which turns the direction
 		{"100 100 100 -", 50, 3}, // the missing one is taken to use all that it requests
@@ -130,19 +154,23 @@ func TestAUtilizationIsNeverNegative(t *testing.T) {
 }
 
 func TestWhatCannotBeToldIsAnError(t *testing.T) {
-	for words, want := range map[string]string{"": "no pods returned by selector while calculating replica count", "s p": "did not receive metrics for targeted pods (pods might be unready)",
+	for words, want := range map[string]string{"": "no pods returned by selector while calculating replica " +
+		"count", "s p": "did not receive metrics for targeted pods (pods might be unready)",
 		"- -": "did not receive metrics for targeted pods (pods might be unready)"} {
 		pods, samples := uses(words)
-		if _, err := byUtilization(2, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch); err == nil || err.Error() != want {
+		if _, err := byUtilization(2, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch); err == nil ||
+			err.Error() != want {
 			t.Errorf("%q: %v, want %s", words, err, want)
 		}
 	}
 	pods, samples := uses("100")
 	pods[0].Spec.Containers[0].Resources.Requests = nil
-	if _, err := byUtilization(1, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch); err == nil || err.Error() != "missing request for cpu in container c of Pod p0" {
+	if _, err := byUtilization(1, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch); err == nil ||
+		err.Error() != "missing request for cpu in container c of Pod p0" {
 		t.Errorf("without a request: %v", err)
 	}
-	if _, err := requested(pods[0], corev1.ResourceCPU, "x"); err == nil || err.Error() != "container x not found in Pod p0" {
+	if _, err := requested(pods[0], corev1.ResourceCPU, "x"); err == nil ||
+		err.Error() != "container x not found in Pod p0" {
 		t.Errorf("another container: %v", err)
 	}
 }
@@ -152,7 +180,8 @@ func TestHowManyPodsAnAverageAsksFor(t *testing.T) {
 		pods   string
 		target int64
 		want   int32
-	}{{"500 500", 500, 2}, {"1000 1000", 500, 4}, {"100 100", 500, 1}, {"1000 1000 -", 500, 4}, {"100 100 100 -", 500, 2}, {"1000 1000 p", 500, 4}, {"1000 1000 s", 1000, 3}} {
+	}{{"500 500", 500, 2}, {"1000 1000", 500, 4}, {"100 100", 500, 1}, {"1000 1000 -", 500, 4},
+		{"100 100 100 -", 500, 2}, {"1000 1000 p", 500, 4}, {"1000 1000 s", 1000, 3}} {
 		pods, samples := uses(c.pods)
 		got, err := byAverage(int32(len(pods)), c.target, pods, samples, "", usually, epoch)
 		if err != nil || got.Replicas != c.want {
@@ -162,29 +191,55 @@ func TestHowManyPodsAnAverageAsksFor(t *testing.T) {
 }
 
 func autoscaler(least, most int32, metrics ...autoscalingv2.MetricSpec) *autoscalingv2.HorizontalPodAutoscaler {
-	return &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: &least, MaxReplicas: most, Metrics: metrics}}
+	return &autoscalingv2.HorizontalPodAutoscaler{
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: &least, MaxReplicas: most, Metrics: metrics},
+	}
 }
 
 func cpu(percent int32) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU,
-		Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent}}}
+	return autoscalingv2.MetricSpec{
+		Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU,
+			Target: autoscalingv2.MetricTarget{
+				Type:               autoscalingv2.UtilizationMetricType,
+				AverageUtilization: &percent,
+			}},
+	}
 }
 
 func external(target autoscalingv2.MetricTarget) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "queue"}, Target: target}}
+	return autoscalingv2.MetricSpec{
+		Type: autoscalingv2.ExternalMetricSourceType,
+		External: &autoscalingv2.ExternalMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: "queue"},
+			Target: target,
+		},
+	}
 }
 
 func object(target autoscalingv2.MetricTarget) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "hits"},
-		DescribedObject: autoscalingv2.CrossVersionObjectReference{Kind: "Ingress", Name: "i"}, Target: target}}
+	return autoscalingv2.MetricSpec{
+		Type: autoscalingv2.ObjectMetricSourceType,
+		Object: &autoscalingv2.ObjectMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "hits"},
+			DescribedObject: autoscalingv2.CrossVersionObjectReference{Kind: "Ingress", Name: "i"}, Target: target},
+	}
 }
 
 func perPod(quantity string) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "hits"}, Target: average(quantity)}}
+	return autoscalingv2.MetricSpec{
+		Type: autoscalingv2.PodsMetricSourceType,
+		Pods: &autoscalingv2.PodsMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: "hits"},
+			Target: average(quantity),
+		},
+	}
 }
 
 func average(quantity string) autoscalingv2.MetricTarget {
-	return autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: ptr.To(resource.MustParse(quantity))}
+	return autoscalingv2.MetricTarget{
+		Type:         autoscalingv2.AverageValueMetricType,
+		AverageValue: ptr.To(resource.MustParse(quantity)),
+	}
 }
 
 func total(quantity string) autoscalingv2.MetricTarget {
@@ -192,13 +247,23 @@ func total(quantity string) autoscalingv2.MetricTarget {
 }
 
 func inContainer(percent int32) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: corev1.ResourceCPU, Container: "c",
-		Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent}}}
+	return autoscalingv2.MetricSpec{
+		Type: autoscalingv2.ContainerResourceMetricSourceType,
+		ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: corev1.ResourceCPU, Container: "c",
+			Target: autoscalingv2.MetricTarget{
+				Type:               autoscalingv2.UtilizationMetricType,
+				AverageUtilization: &percent,
+			}},
+	}
 }
 
 func TestWhatAnAutoscalerDecides(t *testing.T) {
-	fast := &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To[int32](0),
-		Policies: []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}}}
+	fast := &autoscalingv2.HorizontalPodAutoscalerBehavior{
+		ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To[int32](0),
+			Policies: []autoscalingv2.HPAScalingPolicy{
+				{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15},
+			}},
+	}
 	for name, c := range map[string]struct {
 		hpa     *autoscalingv2.HorizontalPodAutoscaler
 		change  func(*autoscalingv2.HorizontalPodAutoscaler)
@@ -213,41 +278,93 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 		says    string // reasons of AbleToScale, ScalingActive, ScalingLimited
 		events  string
 	}{
-		"on target":         {hpa: autoscaler(1, 10, cpu(50)), pods: "500 500", want: 2, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"more load":         {hpa: autoscaler(1, 10, cpu(50)), pods: "1000 1000", want: 4, reason: "cpu resource utilization (percentage of request) above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"one container":     {hpa: autoscaler(1, 10, inContainer(50)), pods: "1000 1000", want: 4, reason: "cpu container resource utilization (percentage of request) above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"per pod":           {hpa: autoscaler(1, 10, perPod("500m")), pods: "1000 1000", want: 4, reason: "pods metric hits above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"an object":         {hpa: autoscaler(1, 10, object(total("10"))), pods: "1 1", total: ptr.To[int64](15000), want: 3, reason: "Ingress metric hits above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"an object's share": {hpa: autoscaler(1, 10, object(average("10"))), pods: "1 1", total: ptr.To[int64](31000), want: 4, reason: "Ingress metric hits above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"a queue":           {hpa: autoscaler(1, 10, external(total("10"))), pods: "1 1", total: ptr.To[int64](20000), want: 4, reason: "external metric queue(nil) above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"none, and a queue": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, pods: "", total: ptr.To[int64](20000), want: 2, reason: "external metric queue(nil) above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"none, and more in the queue than four pods at once are for": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, total: ptr.To[int64](90000), want: 4, reason: "external metric queue(nil) above target", says: "ReadyForNewScale ValidMetricFound ScaleUpLimit"},
-		"none, and an empty queue":                                   {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, total: ptr.To[int64](0), want: 0, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"none, and nobody knows the queue":                           {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, want: 0, says: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
-		"none, by somebody's hand":                                   {hpa: autoscaler(0, 10, external(total("10"))), total: ptr.To[int64](20000), want: 0, says: "- ScalingDisabled -"},
-		"none, and the minimum is three by now":                      {hpa: autoscaler(3, 10, external(total("10"))), asleep: true, total: ptr.To[int64](0), want: 3, reason: "Current number of replicas below Spec.MinReplicas", says: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
-		"none, and no such metric by now":                            {hpa: autoscaler(0, 10, cpu(50)), asleep: true, want: 0, says: "- ScalingDisabled -"},
-		"an empty queue": {hpa: autoscaler(0, 10, external(total("10"))), change: func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.Behavior = fast }, pods: "1 1", total: ptr.To[int64](0),
-			history: History{Recommended: []Moment{{epoch.Add(-time.Hour), 2}}}, want: 0, reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"the most of all":                                   {hpa: autoscaler(1, 10, cpu(50), external(average("1"))), pods: "1000 1000", total: ptr.To[int64](4500), want: 4, says: "ReadyForNewScale ValidMetricFound ScaleUpLimit", reason: "external metric queue(nil) above target"},
-		"less load, a moment ago":                           {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100", want: 3, reason: "All metrics below target", says: "ScaleDownStabilized ValidMetricFound DesiredWithinRange"},
-		"less load for long":                                {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100", history: History{Recommended: []Moment{{epoch.Add(-299 * time.Second), 1}}}, want: 1, reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"less than the minimum":                             {hpa: autoscaler(2, 10, cpu(50)), pods: "1 1 1", history: History{Recommended: []Moment{{epoch.Add(-299 * time.Second), 0}}}, want: 2, reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
-		"more than the maximum":                             {hpa: autoscaler(1, 3, cpu(50)), pods: "1000 1000", want: 3, reason: "cpu resource utilization (percentage of request) above target", says: "ReadyForNewScale ValidMetricFound TooManyReplicas"},
-		"much more load":                                    {hpa: autoscaler(1, 100, cpu(10)), pods: "1000 1000 1000", want: 6, reason: "cpu resource utilization (percentage of request) above target", says: "ReadyForNewScale ValidMetricFound ScaleUpLimit"},
-		"a queue, and pods that are yet to come":            {hpa: autoscaler(1, 10, external(total("10"))), wanted: 5, total: ptr.To[int64](50000), want: 5, says: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
-		"an object, and pods that are yet to come":          {hpa: autoscaler(1, 10, object(total("10"))), wanted: 5, total: ptr.To[int64](50000), want: 5, says: "- FailedGetObjectMetric -", events: "FailedGetObjectMetric FailedComputeMetricsReplicas"},
-		"less load, and more than the maximum a moment ago": {hpa: autoscaler(1, 3, cpu(50)), pods: "100 100 100", history: History{Recommended: []Moment{{epoch.Add(-time.Minute), 8}}}, want: 3, reason: "All metrics below target", says: "ScaleDownStabilized ValidMetricFound TooManyReplicas"},
-		"fewer by hand than were asked for a moment ago":    {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100", history: History{Recommended: []Moment{{epoch.Add(-time.Minute), 5}}}, want: 5, reason: "All metrics below target", says: "ScaleDownStabilized ValidMetricFound DesiredWithinRange"},
-		"above the bounds":                                  {hpa: autoscaler(1, 3, cpu(50)), wanted: 5, want: 3, reason: "Current number of replicas above Spec.MaxReplicas", says: "- - -"},
-		"below the bounds":                                  {hpa: autoscaler(3, 5, cpu(50)), wanted: 1, want: 3, reason: "Current number of replicas below Spec.MinReplicas", says: "- - -"},
-		"switched off":                                      {hpa: autoscaler(1, 5, cpu(50)), want: 0, says: "- ScalingDisabled -"},
-		"nothing measured":                                  {hpa: autoscaler(1, 5, cpu(50)), wanted: 3, silent: true, want: 3, says: "- FailedGetResourceMetric -", events: "FailedGetResourceMetric FailedComputeMetricsReplicas"},
-		"one of two says fewer":                             {hpa: autoscaler(1, 5, cpu(50), external(average("1"))), pods: "100 100", want: 2, says: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
-		"one of two says more":                              {hpa: autoscaler(1, 5, cpu(50), external(average("1"))), pods: "1000 1000", want: 4, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange", events: "FailedGetExternalMetric", reason: "cpu resource utilization (percentage of request) above target"},
-		"within its own tolerance": {hpa: autoscaler(1, 10, cpu(50)), change: func(h *autoscalingv2.HorizontalPodAutoscaler) {
-			h.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: &autoscalingv2.HPAScalingRules{Tolerance: ptr.To(resource.MustParse("0.5"))}}
-		}, pods: "700 700", want: 2, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"on target": {hpa: autoscaler(1, 10, cpu(50)), pods: "500 500", want: 2, says: "ReadyForNewScale " +
+			"ValidMetricFound DesiredWithinRange"},
+		"more load": {hpa: autoscaler(1, 10, cpu(50)), pods: "1000 1000", want: 4, reason: "cpu resource " +
+			"utilization (percentage of request) above target", says: "ReadyForNewScale ValidMetricFound " +
+			"DesiredWithinRange"},
+		"one container": {hpa: autoscaler(1, 10, inContainer(50)), pods: "1000 1000", want: 4,
+			reason: "cpu container resource utilization (percentage of request) above " +
+				"target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"per pod": {hpa: autoscaler(1, 10, perPod("500m")), pods: "1000 1000", want: 4,
+			reason: "pods metric hits above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"an object": {hpa: autoscaler(1, 10, object(total("10"))), pods: "1 1", total: ptr.To[int64](15000),
+			want: 3, reason: "Ingress metric hits above target", says: "ReadyForNewScale ValidMetricFound " +
+				"DesiredWithinRange"},
+		"an object's share": {hpa: autoscaler(1, 10, object(average("10"))), pods: "1 1", total: ptr.To[int64](31000),
+			want: 4, reason: "Ingress metric hits above target", says: "ReadyForNewScale ValidMetricFound " +
+				"DesiredWithinRange"},
+		"a queue": {hpa: autoscaler(1, 10, external(total("10"))), pods: "1 1", total: ptr.To[int64](20000),
+			want: 4, reason: "external metric queue(nil) above target", says: "ReadyForNewScale ValidMetricFound " +
+				"DesiredWithinRange"},
+		"none, and a queue": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, pods: "",
+			total: ptr.To[int64](20000), want: 2, reason: "external metric queue(nil) above " +
+				"target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"none, and more in the queue than four pods at once are for": {hpa: autoscaler(0, 10, external(total("10"))),
+			asleep: true, total: ptr.To[int64](90000), want: 4, reason: "external metric queue(nil) above " +
+				"target", says: "ReadyForNewScale ValidMetricFound ScaleUpLimit"},
+		"none, and an empty queue": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true,
+			total: ptr.To[int64](0), want: 0, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"none, and nobody knows the queue": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, want: 0,
+			says: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
+		"none, by somebody's hand": {hpa: autoscaler(0, 10, external(total("10"))),
+			total: ptr.To[int64](20000), want: 0, says: "- ScalingDisabled -"},
+		"none, and the minimum is three by now": {hpa: autoscaler(3, 10, external(total("10"))), asleep: true,
+			total: ptr.To[int64](0), want: 3, reason: "Current number of replicas below " +
+				"Spec.MinReplicas", says: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
+		"none, and no such metric by now": {hpa: autoscaler(0, 10, cpu(50)), asleep: true, want: 0,
+			says: "- ScalingDisabled -"},
+		"an empty queue": {hpa: autoscaler(0, 10, external(total("10"))),
+			change: func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.Behavior = fast }, pods: "1 1",
+			total:   ptr.To[int64](0),
+			history: History{Recommended: []Moment{{epoch.Add(-time.Hour), 2}}}, want: 0, reason: "All metrics below " +
+				"target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"the most of all": {hpa: autoscaler(1, 10, cpu(50), external(average("1"))),
+			pods: "1000 1000", total: ptr.To[int64](4500), want: 4, says: "ReadyForNewScale ValidMetricFound " +
+				"ScaleUpLimit", reason: "external metric queue(nil) above target"},
+		"less load, a moment ago": {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100",
+			want: 3, reason: "All metrics below target", says: "ScaleDownStabilized ValidMetricFound " +
+				"DesiredWithinRange"},
+		"less load for long": {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100",
+			history: History{Recommended: []Moment{{epoch.Add(-299 * time.Second), 1}}}, want: 1,
+			reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"less than the minimum": {hpa: autoscaler(2, 10, cpu(50)), pods: "1 1 1",
+			history: History{Recommended: []Moment{{epoch.Add(-299 * time.Second), 0}}}, want: 2,
+			reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
+		"more than the maximum": {hpa: autoscaler(1, 3, cpu(50)), pods: "1000 1000",
+			want: 3, reason: "cpu resource utilization (percentage of request) above " +
+				"target", says: "ReadyForNewScale ValidMetricFound TooManyReplicas"},
+		"much more load": {hpa: autoscaler(1, 100, cpu(10)), pods: "1000 1000 1000",
+			want: 6, reason: "cpu resource utilization (percentage of request) above " +
+				"target", says: "ReadyForNewScale ValidMetricFound ScaleUpLimit"},
+		"a queue, and pods that are yet to come": {hpa: autoscaler(1, 10, external(total("10"))), wanted: 5,
+			total: ptr.To[int64](50000), want: 5, says: "- FailedGetExternalMetric " +
+				"-", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
+		"an object, and pods that are yet to come": {hpa: autoscaler(1, 10, object(total("10"))), wanted: 5,
+			total: ptr.To[int64](50000), want: 5, says: "- FailedGetObjectMetric " +
+				"-", events: "FailedGetObjectMetric FailedComputeMetricsReplicas"},
+		"less load, and more than the maximum a moment ago": {hpa: autoscaler(1, 3, cpu(50)), pods: "100 100 100",
+			history: History{Recommended: []Moment{{epoch.Add(-time.Minute), 8}}}, want: 3, reason: "All metrics " +
+				"below target", says: "ScaleDownStabilized ValidMetricFound TooManyReplicas"},
+		"fewer by hand than were asked for a moment ago": {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100",
+			history: History{Recommended: []Moment{{epoch.Add(-time.Minute), 5}}}, want: 5, reason: "All metrics " +
+				"below target", says: "ScaleDownStabilized ValidMetricFound DesiredWithinRange"},
+		"above the bounds": {hpa: autoscaler(1, 3, cpu(50)), wanted: 5, want: 3, reason: "Current number of " +
+			"replicas above Spec.MaxReplicas", says: "- - -"},
+		"below the bounds": {hpa: autoscaler(3, 5, cpu(50)), wanted: 1, want: 3, reason: "Current number of " +
+			"replicas below Spec.MinReplicas", says: "- - -"},
+		"switched off": {hpa: autoscaler(1, 5, cpu(50)), want: 0, says: "- ScalingDisabled -"},
+		"nothing measured": {hpa: autoscaler(1, 5, cpu(50)), wanted: 3, silent: true, want: 3,
+			says: "- FailedGetResourceMetric -", events: "FailedGetResourceMetric FailedComputeMetricsReplicas"},
+		"one of two says fewer": {hpa: autoscaler(1, 5, cpu(50), external(average("1"))), pods: "100 100", want: 2,
+			says: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
+		"one of two says more": {hpa: autoscaler(1, 5, cpu(50), external(average("1"))), pods: "1000 1000", want: 4,
+			says: "ReadyForNewScale ValidMetricFound DesiredWithinRange", events: "FailedGetExternalMetric",
+			reason: "cpu resource utilization (percentage of request) above target"},
+		"within its own tolerance": {hpa: autoscaler(1, 10, cpu(50)),
+			change: func(h *autoscalingv2.HorizontalPodAutoscaler) {
+				h.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: &autoscalingv2.HPAScalingRules{Tolerance: ptr.To(resource.MustParse("0.5"))}}
+			}, pods: "700 700", want: 2, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods, samples := uses(c.pods)
@@ -261,15 +378,29 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 			if wanted == 0 {
 				wanted = int32(len(pods))
 			}
-			goal := target{pods: pods, wanted: wanted, have: int32(len(pods)), tolerance: tolerance(usually, c.hpa.Spec.Behavior), downWindow: 5 * time.Minute, now: epoch,
-				object: func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil }}
+			goal := target{
+				pods:       pods,
+				wanted:     wanted,
+				have:       int32(len(pods)),
+				tolerance:  tolerance(usually, c.hpa.Spec.Behavior),
+				downWindow: 5 * time.Minute,
+				now:        epoch,
+				object:     func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil },
+			}
 			seen := &conditions{now: epoch}
 			if c.asleep {
 				seen.scaled(autoscaler(0, 10, external(total("10"))), 1, 0)
 			}
 			o := Decide(t.Context(), c.hpa, goal, figures{samples, c.total}, &c.history, seen)
 			if o.Replicas != c.want || o.Reason != c.reason || o.Rescale != (c.want != wanted) {
-				t.Errorf("%d replicas for %q, rescale %t; want %d for %q", o.Replicas, o.Reason, o.Rescale, c.want, c.reason)
+				t.Errorf(
+					"%d replicas for %q, rescale %t; want %d for %q",
+					o.Replicas,
+					o.Reason,
+					o.Rescale,
+					c.want,
+					c.reason,
+				)
 			}
 			if got := said(seen); got != c.says {
 				t.Errorf("says %q, want %q", got, c.says)
@@ -292,15 +423,21 @@ func TestAnAutoscalerRemembersThatItScaledToZero(t *testing.T) {
 		from, to int32
 		want     string
 	}{
-		"to zero":                        {autoscaler(0, 5, queue), 2, 0, "True ScaledToZero the HPA controller scaled the workload to zero"},
-		"from zero":                      {autoscaler(0, 5, queue), 0, 2, "False NotScaledToZero the HPA controller did not scale the workload to zero"},
-		"to less":                        {autoscaler(0, 5, queue), 3, 2, "False NotScaledToZero the HPA controller did not scale the workload to zero"},
-		"one that may not go to zero":    {autoscaler(1, 5, queue), 2, 1, "False NotScaledToZero the HPA controller did not scale the workload to zero"},
-		"without such a metric, somehow": {autoscaler(0, 5, cpu(50)), 2, 0, "False NotScaledToZero the HPA controller did not scale the workload to zero"},
+		"to zero": {autoscaler(0, 5, queue), 2, 0, "True ScaledToZero the HPA controller " +
+			"scaled the workload to zero"},
+		"from zero": {autoscaler(0, 5, queue), 0, 2, "False NotScaledToZero the HPA controller " +
+			"did not scale the workload to zero"},
+		"to less": {autoscaler(0, 5, queue), 3, 2, "False NotScaledToZero the HPA controller " +
+			"did not scale the workload to zero"},
+		"one that may not go to zero": {autoscaler(1, 5, queue), 2, 1, "False NotScaledToZero the HPA controller " +
+			"did not scale the workload to zero"},
+		"without such a metric, somehow": {autoscaler(0, 5, cpu(50)), 2, 0, "False NotScaledToZero the HPA " +
+			"controller did not scale the workload to zero"},
 	} {
 		seen := &conditions{now: epoch}
 		seen.scaled(c.hpa, c.from, c.to)
-		if got := seen.list[0]; len(seen.list) != 1 || got.Type != "ScaledToZero" || string(got.Status)+" "+got.Reason+" "+got.Message != c.want {
+		if got := seen.list[0]; len(seen.list) != 1 || got.Type != "ScaledToZero" ||
+			string(got.Status)+" "+got.Reason+" "+got.Message != c.want {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -309,7 +446,8 @@ func TestAnAutoscalerRemembersThatItScaledToZero(t *testing.T) {
 func said(c *conditions) string {
 	out := []string{"-", "-", "-"}
 	for _, got := range c.list {
-		for i, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.AbleToScale, autoscalingv2.ScalingActive, autoscalingv2.ScalingLimited} {
+		for i, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.AbleToScale,
+			autoscalingv2.ScalingActive, autoscalingv2.ScalingLimited} {
 			if got.Type == kind {
 				out[i] = got.Reason
 			}

@@ -21,8 +21,9 @@ type target struct {
 	tolerance    Tolerance
 	downWindow   time.Duration // of stabilization, where the autoscaler has none of its own
 	now          time.Time
-	find         func(*target) error                                             // has the selector and the pods filled in, or says why there are none; nil where they are
-	object       func(autoscalingv2.CrossVersionObjectReference) (string, error) // path of an object for Metrics.Object
+	// has the selector and the pods filled in, or says why there are none; nil where they are
+	find   func(*target) error
+	object func(autoscalingv2.CrossVersionObjectReference) (string, error) // path of an object for Metrics.Object
 	// counted is told that a metric is being measured, and what came of it; nil: nobody is.
 	counted func(autoscalingv2.MetricSourceType) func(asked int32, f *failure)
 }
@@ -55,7 +56,11 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 		r := spec.ContainerResource
 		var current autoscalingv2.MetricValueStatus
 		a.replicas, a.name, current, err = t.resource(ctx, m, r.Name, r.Container, r.Target)
-		a.status.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{Name: r.Name, Container: r.Container, Current: current}
+		a.status.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{
+			Name:      r.Name,
+			Container: r.Container,
+			Current:   current,
+		}
 	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
 		a.name = "pods metric " + spec.Pods.Metric.Name
 		var samples map[string]Sample
@@ -66,7 +71,10 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 		var u Use
 		u, err = byAverage(t.wanted, value(spec.Pods.Target.AverageValue), t.pods, samples, "", t.tolerance, t.now)
 		a.replicas = u.Replicas
-		a.status.Pods = &autoscalingv2.PodsMetricStatus{Metric: spec.Pods.Metric, Current: autoscalingv2.MetricValueStatus{AverageValue: milli(u.Average)}}
+		a.status.Pods = &autoscalingv2.PodsMetricStatus{
+			Metric:  spec.Pods.Metric,
+			Current: autoscalingv2.MetricValueStatus{AverageValue: milli(u.Average)},
+		}
 	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
 		o := spec.Object
 		a.name = fmt.Sprintf("%s metric %s", o.DescribedObject.Kind, o.Metric.Name)
@@ -76,18 +84,35 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 			total, err = m.Object(ctx, at, o.Metric)
 		}
 		if err != nil {
-			err = fmt.Errorf("unable to get metric %s: %s on %s %s/%w", o.Metric.Name, o.DescribedObject.Kind, t.namespace, o.DescribedObject.Name, err)
+			err = fmt.Errorf(
+				"unable to get metric %s: %s on %s %s/%w",
+				o.Metric.Name,
+				o.DescribedObject.Kind,
+				t.namespace,
+				o.DescribedObject.Name,
+				err,
+			)
 			break
 		}
 		var current autoscalingv2.MetricValueStatus
 		a.replicas, current, err = t.figure(o.Target, total)
-		a.status.Object = &autoscalingv2.ObjectMetricStatus{DescribedObject: o.DescribedObject, Metric: o.Metric, Current: current}
+		a.status.Object = &autoscalingv2.ObjectMetricStatus{
+			DescribedObject: o.DescribedObject,
+			Metric:          o.Metric,
+			Current:         current,
+		}
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
 		e := spec.External
 		a.name = fmt.Sprintf("external metric %s(%+v)", e.Metric.Name, e.Metric.Selector)
 		var total int64
 		if total, err = m.External(ctx, t.namespace, e.Metric); err != nil {
-			err = fmt.Errorf("unable to get external metric %s/%s/%s: %w", t.namespace, e.Metric.Name, metav1.FormatLabelSelector(e.Metric.Selector), err)
+			err = fmt.Errorf(
+				"unable to get external metric %s/%s/%s: %w",
+				t.namespace,
+				e.Metric.Name,
+				metav1.FormatLabelSelector(e.Metric.Selector),
+				err,
+			)
 			break
 		}
 		var current autoscalingv2.MetricValueStatus
@@ -103,7 +128,13 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 }
 
 // resource answers a metric about what pods use, or one container of each.
-func (t target) resource(ctx context.Context, m Metrics, name corev1.ResourceName, container string, to autoscalingv2.MetricTarget) (
+func (t target) resource(
+	ctx context.Context,
+	m Metrics,
+	name corev1.ResourceName,
+	container string,
+	to autoscalingv2.MetricTarget,
+) (
 	replicas int32, metric string, current autoscalingv2.MetricValueStatus, err error) {
 	kind := "resource"
 	if container != "" {
@@ -126,7 +157,15 @@ func (t target) resource(ctx context.Context, m Metrics, name corev1.ResourceNam
 	if to.AverageValue != nil {
 		return u.Replicas, fmt.Sprintf("%s %s", name, kind), current, wrap(err, "failed to get %s usage: %w", name)
 	}
-	return u.Replicas, fmt.Sprintf("%s %s utilization (percentage of request)", name, kind), current, wrap(err, "failed to get %s utilization: %w", name)
+	return u.Replicas, fmt.Sprintf(
+			"%s %s utilization (percentage of request)",
+			name,
+			kind,
+		), current, wrap(
+			err,
+			"failed to get %s utilization: %w",
+			name,
+		)
 }
 
 // figure answers a metric that is one number for all pods.
@@ -149,13 +188,25 @@ func inFull(spec autoscalingv2.MetricSpec, err error) error {
 	case spec.Pods != nil:
 		return fmt.Errorf("failed to get pods metric value: %w", err)
 	case spec.Object != nil && spec.Object.Target.AverageValue != nil:
-		return fmt.Errorf("failed to get object metric value: failed to get %s object metric: %w", spec.Object.Metric.Name, err)
+		return fmt.Errorf(
+			"failed to get object metric value: failed to get %s object metric: %w",
+			spec.Object.Metric.Name,
+			err,
+		)
 	case spec.Object != nil:
 		return fmt.Errorf("failed to get object metric value: %w", err)
 	case spec.External != nil && spec.External.Target.AverageValue != nil:
-		return fmt.Errorf("failed to get %[1]s external metric value: failed to get %[1]s external metric: %[2]w", spec.External.Metric.Name, err)
+		return fmt.Errorf(
+			"failed to get %[1]s external metric value: failed to get %[1]s external metric: %[2]w",
+			spec.External.Metric.Name,
+			err,
+		)
 	case spec.External != nil:
-		return fmt.Errorf("failed to get %[1]s external metric value: failed to get external metric %[1]s: %[2]w", spec.External.Metric.Name, err)
+		return fmt.Errorf(
+			"failed to get %[1]s external metric value: failed to get external metric %[1]s: %[2]w",
+			spec.External.Metric.Name,
+			err,
+		)
 	}
 	return err
 }

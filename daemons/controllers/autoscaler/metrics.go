@@ -23,8 +23,19 @@ import (
 // Metrics are what a target's load is read from. Each answer is an error or complete: no samples is not no load.
 type Metrics interface {
 	// Resource returns what pods use, of a resource; of one container where it is named.
-	Resource(ctx context.Context, namespace string, selector labels.Selector, name corev1.ResourceName, container string) (map[string]Sample, error)
-	Pods(ctx context.Context, namespace string, selector labels.Selector, metric autoscalingv2.MetricIdentifier) (map[string]Sample, error)
+	Resource(
+		ctx context.Context,
+		namespace string,
+		selector labels.Selector,
+		name corev1.ResourceName,
+		container string,
+	) (map[string]Sample, error)
+	Pods(
+		ctx context.Context,
+		namespace string,
+		selector labels.Selector,
+		metric autoscalingv2.MetricIdentifier,
+	) (map[string]Sample, error)
 	// Object returns a figure about an object, whose path is as in the API: namespaces/n/RESOURCE.GROUP/NAME.
 	Object(ctx context.Context, path string, metric autoscalingv2.MetricIdentifier) (int64, error)
 	External(ctx context.Context, namespace string, metric autoscalingv2.MetricIdentifier) (int64, error)
@@ -36,7 +47,8 @@ type served struct{ client rest.Interface }
 // answerTimeout bounds one question, so that metrics of a server that hangs hold up nothing else.
 const answerTimeout = 10 * time.Second
 
-// podMetricsList and metricValueList are the parts of metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io that are read.
+// podMetricsList and metricValueList are the parts of metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io
+// that are read.
 type podMetricsList struct {
 	Items []struct {
 		Metadata   metav1.ObjectMeta `json:"metadata"`
@@ -109,10 +121,23 @@ const (
 	externalMetrics = "external.metrics.k8s.io"
 )
 
-func (s served) Resource(ctx context.Context, namespace string, selector labels.Selector, name corev1.ResourceName, container string) (map[string]Sample, error) {
+func (s served) Resource(
+	ctx context.Context,
+	namespace string,
+	selector labels.Selector,
+	name corev1.ResourceName,
+	container string,
+) (map[string]Sample, error) {
 	var list podMetricsList
-	err := s.get(ctx, &list, schema.GroupResource{Group: resourceMetrics, Resource: "pods"}, url.Values{"labelSelector": {selector.String()}},
-		resourceMetrics+"/v1beta1/namespaces", namespace, "pods")
+	err := s.get(
+		ctx,
+		&list,
+		schema.GroupResource{Group: resourceMetrics, Resource: "pods"},
+		url.Values{"labelSelector": {selector.String()}},
+		resourceMetrics+"/v1beta1/namespaces",
+		namespace,
+		"pods",
+	)
 	if err != nil {
 		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w", err)
 	}
@@ -142,14 +167,23 @@ pods:
 	return out, nil
 }
 
-func (s served) Pods(ctx context.Context, namespace string, selector labels.Selector, metric autoscalingv2.MetricIdentifier) (map[string]Sample, error) {
+func (s served) Pods(
+	ctx context.Context,
+	namespace string,
+	selector labels.Selector,
+	metric autoscalingv2.MetricIdentifier,
+) (map[string]Sample, error) {
 	var list metricValueList
-	query := url.Values{"labelSelector": {selector.String()}, "metricLabelSelector": {metav1.FormatLabelSelector(metric.Selector)}}
+	query := url.Values{
+		"labelSelector":       {selector.String()},
+		"metricLabelSelector": {metav1.FormatLabelSelector(metric.Selector)},
+	}
 	if metric.Selector == nil {
 		query.Del("metricLabelSelector")
 	}
 	of := schema.GroupResource{Group: customMetrics, Resource: "pods"}
-	if err := s.get(ctx, &list, of, query, customMetrics+"/v1beta2/namespaces", namespace, "pods/*", metric.Name); err != nil {
+	if err := s.get(ctx, &list, of, query, customMetrics+"/v1beta2/namespaces", namespace, "pods/*",
+		metric.Name); err != nil {
 		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
 	}
 	if len(list.Items) == 0 {

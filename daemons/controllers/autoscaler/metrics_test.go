@@ -58,26 +58,37 @@ func TestMetricsAreReadFromTheirAPIs(t *testing.T) {
 	})
 	web := labels.SelectorFromSet(labels.Set{"app": "web"})
 	all, err := s.Resource(t.Context(), "n", web, corev1.ResourceCPU, "")
-	if err != nil || len(all) != 1 || all["a"].Value != 1150 || all["a"].Window != 30*time.Second || !all["a"].At.Equal(epoch) {
+	if err != nil || len(all) != 1 || all["a"].Value != 1150 || all["a"].Window != 30*time.Second ||
+		!all["a"].At.Equal(epoch) {
 		t.Errorf("cpu of pods: %v, %v; the second pod's is not known whole", all, err)
 	}
 	one, err := s.Resource(t.Context(), "n", web, corev1.ResourceCPU, "c")
 	if err != nil || len(one) != 2 || one["a"].Value != 150 || one["b"].Value != 1000 {
 		t.Errorf("cpu of containers: %v, %v", one, err)
 	}
-	hits := autoscalingv2.MetricIdentifier{Name: "hits", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"verb": "GET"}}}
+	hits := autoscalingv2.MetricIdentifier{
+		Name:     "hits",
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"verb": "GET"}},
+	}
 	pods, err := s.Pods(t.Context(), "n", web, hits)
-	if err != nil || len(pods) != 2 || pods["a"].Value != 2500 || pods["a"].Window != 5*time.Second || pods["b"].Window != time.Minute {
+	if err != nil || len(pods) != 2 || pods["a"].Value != 2500 || pods["a"].Window != 5*time.Second ||
+		pods["b"].Window != time.Minute {
 		t.Errorf("hits of pods: %v, %v", pods, err)
 	}
-	if got, err := s.Object(t.Context(), "namespaces/n/ingresses.networking.k8s.io/i", autoscalingv2.MetricIdentifier{Name: "hits"}); err != nil || got != 7000 {
+	if got, err := s.Object(t.Context(), "namespaces/n/ingresses.networking.k8s.io/i",
+		autoscalingv2.MetricIdentifier{Name: "hits"}); err != nil ||
+		got != 7000 {
 		t.Errorf("hits of an object: %d, %v", got, err)
 	}
-	queue := autoscalingv2.MetricIdentifier{Name: "queue", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "q"}}}
+	queue := autoscalingv2.MetricIdentifier{
+		Name:     "queue",
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "q"}},
+	}
 	if got, err := s.External(t.Context(), "n", queue); err != nil || got != 7500 {
 		t.Errorf("queue: %d, %v", got, err)
 	}
-	if _, err := s.External(t.Context(), "n", autoscalingv2.MetricIdentifier{Name: "none"}); err == nil || !strings.Contains(err.Error(), "no metrics returned from external metrics API") {
+	if _, err := s.External(t.Context(), "n", autoscalingv2.MetricIdentifier{Name: "none"}); err == nil ||
+		!strings.Contains(err.Error(), "no metrics returned from external metrics API") {
 		t.Errorf("no answer: %v", err)
 	}
 }
@@ -90,15 +101,21 @@ func TestAnAPIThatIsMissingIsNamed(t *testing.T) {
 		resource, pods, object, queue string
 	}{
 		{404, "text/plain", "404 page not found\n",
-			"unable to fetch metrics from resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)",
+			"unable to fetch metrics from resource metrics API: the server could not find the requested resource " +
+				"(get pods.metrics.k8s.io)",
 			"unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered",
 			"unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered",
-			"unable to fetch metrics from external metrics API: the server could not find the requested resource (get queue.external.metrics.k8s.io)"},
+			"unable to fetch metrics from external metrics API: the server could not find the requested resource " +
+				"(get queue.external.metrics.k8s.io)"},
 		{503, "text/plain", "service unavailable\n",
-			"unable to fetch metrics from resource metrics API: the server is currently unable to handle the request (get pods.metrics.k8s.io)",
-			"unable to fetch metrics from custom metrics API: the server is currently unable to handle the request (get pods.custom.metrics.k8s.io)",
-			"unable to fetch metrics from custom metrics API: the server is currently unable to handle the request (get hits.custom.metrics.k8s.io)",
-			"unable to fetch metrics from external metrics API: the server is currently unable to handle the request (get queue.external.metrics.k8s.io)"},
+			"unable to fetch metrics from resource metrics API: the server is currently unable to handle the request " +
+				"(get pods.metrics.k8s.io)",
+			"unable to fetch metrics from custom metrics API: the server is currently unable to handle the request " +
+				"(get pods.custom.metrics.k8s.io)",
+			"unable to fetch metrics from custom metrics API: the server is currently unable to handle the request " +
+				"(get hits.custom.metrics.k8s.io)",
+			"unable to fetch metrics from external metrics API: the server is currently unable to handle the request " +
+				"(get queue.external.metrics.k8s.io)"},
 		{404, "application/json", `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "nothing measures that"}`,
 			"unable to fetch metrics from resource metrics API: nothing measures that",
 			"unable to fetch metrics from custom metrics API: nothing measures that",

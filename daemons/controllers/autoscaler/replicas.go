@@ -16,8 +16,8 @@ type Sample struct {
 	Window time.Duration // before At, over which Value is an average
 }
 
-// Tolerance is how far from one the ratio of use to target may be before anything is done, and how long the processor's use by pods
-// that start says little about the load.
+// Tolerance is how far from one the ratio of use to target may be before anything is done, and how long the processor's
+// use by pods that start says little about the load.
 type Tolerance struct {
 	Down, Up       float64
 	Initialization time.Duration // after a pod's start, samples from before it was ready do not count
@@ -32,7 +32,13 @@ type group struct {
 }
 
 // sortPods says which pods' samples count: not of those that end, nor, for the processor, of those that start.
-func sortPods(pods []*corev1.Pod, samples map[string]Sample, resource corev1.ResourceName, tolerance Tolerance, now time.Time) (g group) {
+func sortPods(
+	pods []*corev1.Pod,
+	samples map[string]Sample,
+	resource corev1.ResourceName,
+	tolerance Tolerance,
+	now time.Time,
+) (g group) {
 	for _, pod := range pods {
 		sample, found := samples[pod.Name]
 		switch {
@@ -72,8 +78,15 @@ type Use struct {
 }
 
 // byUtilization works out how many pods it takes for them to use target percent of what they request.
-func byUtilization(current, target int32, pods []*corev1.Pod, samples map[string]Sample, resource corev1.ResourceName, container string,
-	tolerance Tolerance, now time.Time) (Use, error) {
+func byUtilization(
+	current, target int32,
+	pods []*corev1.Pod,
+	samples map[string]Sample,
+	resource corev1.ResourceName,
+	container string,
+	tolerance Tolerance,
+	now time.Time,
+) (Use, error) {
 	if len(pods) == 0 {
 		return Use{}, errors.New("no pods returned by selector while calculating replica count")
 	}
@@ -111,7 +124,15 @@ func byUtilization(current, target int32, pods []*corev1.Pod, samples map[string
 }
 
 // byAverage works out how many pods it takes for each to use target.
-func byAverage(current int32, target int64, pods []*corev1.Pod, samples map[string]Sample, resource corev1.ResourceName, tolerance Tolerance, now time.Time) (Use, error) {
+func byAverage(
+	current int32,
+	target int64,
+	pods []*corev1.Pod,
+	samples map[string]Sample,
+	resource corev1.ResourceName,
+	tolerance Tolerance,
+	now time.Time,
+) (Use, error) {
 	if len(pods) == 0 {
 		return Use{}, errors.New("no pods returned by selector while calculating replica count")
 	}
@@ -135,9 +156,15 @@ func byAverage(current int32, target int64, pods []*corev1.Pod, samples map[stri
 	return u, nil
 }
 
-// replicas answers the ratio of use to target. Pods without a sample are taken to use what they should when it is about fewer, and
-// nothing when it is about more; those that start, nothing then. assume takes in one such pod and returns the ratio with it.
-func (g group) replicas(current int32, ratio float64, tolerance Tolerance, assume func(pod *corev1.Pod, full bool) float64) int32 {
+// replicas answers the ratio of use to target. Pods without a sample are taken to use what they should when it is about
+// fewer, and nothing when it is about more; those that start, nothing then. assume takes in one such pod and returns
+// the ratio with it.
+func (g group) replicas(
+	current int32,
+	ratio float64,
+	tolerance Tolerance,
+	assume func(pod *corev1.Pod, full bool) float64,
+) int32 {
 	startingCount := ratio > 1 && len(g.unready) > 0
 	if !startingCount && len(g.missing) == 0 {
 		if tolerance.holds(ratio) {
@@ -178,7 +205,9 @@ func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance T
 		return current, nil
 	}
 	if len(pods) == 0 {
-		return 0, errors.New("unable to calculate ready pods: no pods returned by selector while calculating replica count")
+		return 0, errors.New(
+			"unable to calculate ready pods: no pods returned by selector while calculating replica count",
+		)
 	}
 	ready := 0
 	for _, pod := range pods {
@@ -234,7 +263,8 @@ func requested(pod *corev1.Pod, resource corev1.ResourceName, container string) 
 		return nil
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			if err := add(c); err != nil {
 				return 0, err
 			}

@@ -1,5 +1,6 @@
-// Package binder binds claims to volumes and keeps the phases of both: which volume a claim gets, what becomes of a volume whose
-// claim is gone. It makes no volumes and removes none: provisioners do, and it tells them for which claims and volumes.
+// Package binder binds claims to volumes and keeps the phases of both: which volume a claim gets, what becomes of a
+// volume whose claim is gone. It makes no volumes and removes none: provisioners do, and it tells them for which claims
+// and volumes.
 package binder
 
 import (
@@ -55,15 +56,26 @@ func DecideClaim(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecis
 	case waits && !placed:
 		pending.Event = waiting(s.Waiting)
 	case storage.GetPersistentVolumeClaimClass(claim) == "":
-		pending.Event = &Event{corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set"}
+		pending.Event = &Event{
+			corev1.EventTypeNormal,
+			"FailedBinding",
+			"no persistent volumes available for this claim and no storage class is set",
+		}
 	case s.Class == nil:
-		pending.Event = failed(fmt.Sprintf("storageclass.storage.k8s.io %q not found", storage.GetPersistentVolumeClaimClass(claim)))
+		pending.Event = failed(
+			fmt.Sprintf("storageclass.storage.k8s.io %q not found", storage.GetPersistentVolumeClaimClass(claim)),
+		)
 	case strings.HasPrefix(s.Class.Provisioner, "kubernetes.io/"):
 		pending.Event = failed("no volume plugin matched name: " + s.Class.Provisioner)
 	default:
 		pending.Provisioner = s.Class.Provisioner
-		pending.Event = &Event{corev1.EventTypeNormal, "ExternalProvisioning", fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' or "+
-			"manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.", s.Class.Provisioner)}
+		pending.Event = &Event{
+			corev1.EventTypeNormal,
+			"ExternalProvisioning",
+			fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' or "+
+				"manually by the system administrator. If volume creation is delayed, please verify that the "+
+				"provisioner is running and correctly registered.", s.Class.Provisioner),
+		}
 	}
 	return pending
 }
@@ -75,11 +87,23 @@ func failed(message string) *Event {
 func waiting(pods []string) *Event {
 	switch len(pods) {
 	case 0:
-		return &Event{corev1.EventTypeNormal, "WaitForFirstConsumer", "waiting for first consumer to be created before binding"}
+		return &Event{
+			corev1.EventTypeNormal,
+			"WaitForFirstConsumer",
+			"waiting for first consumer to be created before binding",
+		}
 	case 1:
-		return &Event{corev1.EventTypeNormal, "WaitForPodScheduled", fmt.Sprintf("waiting for pod %s to be scheduled", pods[0])}
+		return &Event{
+			corev1.EventTypeNormal,
+			"WaitForPodScheduled",
+			fmt.Sprintf("waiting for pod %s to be scheduled", pods[0]),
+		}
 	}
-	return &Event{corev1.EventTypeNormal, "WaitForPodScheduled", fmt.Sprintf("waiting for pods %s to be scheduled", strings.Join(pods, ","))}
+	return &Event{
+		corev1.EventTypeNormal,
+		"WaitForPodScheduled",
+		fmt.Sprintf("waiting for pods %s to be scheduled", strings.Join(pods, ",")),
+	}
 }
 
 // take decides about a claim that asks for one volume. That may still have to come.
@@ -91,14 +115,22 @@ func take(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
 		return pending
 	case v.Spec.ClaimRef == nil:
 		if why := misfit(claim, v); why != "" {
-			pending.Event = &Event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why)}
+			pending.Event = &Event{
+				corev1.EventTypeWarning,
+				"VolumeMismatch",
+				fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why),
+			}
 			return pending
 		}
 		return ClaimDecision{Phase: corev1.ClaimBound, Bind: v}
 	case refersTo(v, claim):
 		return ClaimDecision{Phase: corev1.ClaimBound, Bind: v}
 	}
-	pending.Event = &Event{corev1.EventTypeWarning, "FailedBinding", fmt.Sprintf("volume %q already bound to a different claim.", v.Name)}
+	pending.Event = &Event{
+		corev1.EventTypeWarning,
+		"FailedBinding",
+		fmt.Sprintf("volume %q already bound to a different claim.", v.Name),
+	}
 	return pending
 }
 

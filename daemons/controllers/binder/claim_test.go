@@ -15,8 +15,11 @@ func ptr[T any](v T) *T { return &v }
 
 func claimed(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "u"},
-		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, StorageClassName: ptr(""),
-			Resources: corev1.VolumeResourceRequirements{Requests: size("5Gi")}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
+			StorageClassName: ptr(""),
+			Resources:        corev1.VolumeResourceRequirements{Requests: size("5Gi")},
+		},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}}
 	for _, f := range change {
 		f(c)
@@ -29,9 +32,14 @@ func size(s string) corev1.ResourceList {
 }
 
 func volume(name, capacity string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
-	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{Capacity: size(capacity),
-		AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain},
-		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable}}
+	v := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{Capacity: size(capacity),
+			AccessModes: []corev1.PersistentVolumeAccessMode{
+				"ReadWriteOnce",
+			}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+	}
 	for _, f := range change {
 		f(v)
 	}
@@ -55,30 +63,51 @@ func TestWhichVolumeAClaimGets(t *testing.T) {
 		waits   bool
 		want    string
 	}{
-		"the smallest that fits":             {claimed(), []*pv{volume("big", "20Gi"), volume("fits", "6Gi"), volume("small", "4Gi")}, false, "fits"},
+		"the smallest that fits": {claimed(),
+			[]*pv{volume("big", "20Gi"), volume("fits", "6Gi"), volume("small", "4Gi")}, false, "fits"},
 		"of the same size the first by name": {claimed(), []*pv{volume("b", "5Gi"), volume("a", "5Gi")}, false, "a"},
 		"none that is large enough":          {claimed(), []*pv{volume("small", "4Gi")}, false, ""},
-		"the fewest ways of access":          {claimed(), []*pv{volume("many", "5Gi", many), volume("once", "9Gi")}, false, "once"},
-		"all ways of access":                 {claimed(func(c *pvc) { c.Spec.AccessModes = append(c.Spec.AccessModes, corev1.ReadWriteMany) }), []*pv{volume("once", "5Gi"), volume("many", "9Gi", many)}, false, "many"},
-		"none of another class":              {claimed(), []*pv{volume("fast", "5Gi", func(v *pv) { v.Spec.StorageClassName = "fast" })}, false, ""},
-		"of its class":                       {claimed(func(c *pvc) { c.Spec.StorageClassName = ptr("fast") }), []*pv{volume("a", "5Gi"), volume("fast", "5Gi", func(v *pv) { v.Spec.StorageClassName = "fast" })}, false, "fast"},
+		"the fewest ways of access": {claimed(), []*pv{volume("many", "5Gi", many), volume("once", "9Gi")},
+			false, "once"},
+		"all ways of access": {claimed(func(c *pvc) {
+			c.Spec.AccessModes = append(c.Spec.AccessModes,
+				corev1.ReadWriteMany)
+		}), []*pv{volume("once", "5Gi"), volume("many", "9Gi", many)}, false, "many"},
+		"none of another class": {claimed(),
+			[]*pv{volume("fast", "5Gi", func(v *pv) { v.Spec.StorageClassName = "fast" })}, false, ""},
+		"of its class": {claimed(func(c *pvc) { c.Spec.StorageClassName = ptr("fast") }),
+			[]*pv{volume("a", "5Gi"), volume("fast", "5Gi", func(v *pv) { v.Spec.StorageClassName = "fast" })}, false,
+			"fast"},
 		"of the class by the old annotation": {claimed(func(c *pvc) {
 			c.Spec.StorageClassName = nil
 			c.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "fast"}
-		}), []*pv{volume("fast", "5Gi", func(v *pv) { v.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "fast"} })}, false, "fast"},
+		}), []*pv{volume("fast", "5Gi",
+			func(v *pv) { v.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "fast"} })}, false,
+			"fast"},
 		"what its selector selects": {claimed(func(c *pvc) { c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}} }),
-			[]*pv{volume("a", "5Gi"), volume("b", "5Gi", func(v *pv) { v.Labels = map[string]string{"a": "b"} })}, false, "b"},
-		"no block device":                 {claimed(), []*pv{volume("block", "5Gi", func(v *pv) { v.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) })}, false, ""},
-		"none with other attributes":      {claimed(func(c *pvc) { c.Spec.VolumeAttributesClassName = ptr("gold") }), []*pv{volume("a", "5Gi")}, false, ""},
-		"none that goes":                  {claimed(), []*pv{volume("a", "5Gi", func(v *pv) { v.DeletionTimestamp = &now })}, false, ""},
-		"none that is not free":           {claimed(), []*pv{volume("a", "5Gi", func(v *pv) { v.Status.Phase = corev1.VolumeReleased })}, false, ""},
-		"none reserved for another":       {claimed(), []*pv{volume("a", "5Gi", reserved("other", ""))}, false, ""},
-		"none of a former of its name":    {claimed(), []*pv{volume("a", "5Gi", reserved("c", "old"))}, false, ""},
-		"what is reserved for its name":   {claimed(), []*pv{volume("a", "5Gi"), volume("mine", "50Gi", reserved("c", ""))}, false, "mine"},
-		"what is bound to it already":     {claimed(), []*pv{volume("a", "5Gi"), volume("mine", "50Gi", reserved("c", "u"), func(v *pv) { v.Status.Phase = corev1.VolumeBound })}, false, "mine"},
-		"a reserved one that is large":    {claimed(), []*pv{volume("small", "1Gi", reserved("c", ""))}, false, ""},
-		"nothing free while it waits":     {claimed(), []*pv{volume("a", "5Gi")}, true, ""},
-		"what is reserved while it waits": {claimed(), []*pv{volume("a", "5Gi"), volume("mine", "5Gi", reserved("c", "u"))}, true, "mine"},
+			[]*pv{volume("a", "5Gi"), volume("b", "5Gi", func(v *pv) { v.Labels = map[string]string{"a": "b"} })},
+			false, "b"},
+		"no block device": {claimed(),
+			[]*pv{volume("block", "5Gi", func(v *pv) { v.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) })}, false,
+			""},
+		"none with other attributes": {claimed(func(c *pvc) { c.Spec.VolumeAttributesClassName = ptr("gold") }),
+			[]*pv{volume("a", "5Gi")}, false, ""},
+		"none that goes": {claimed(),
+			[]*pv{volume("a", "5Gi", func(v *pv) { v.DeletionTimestamp = &now })}, false, ""},
+		"none that is not free": {claimed(),
+			[]*pv{volume("a", "5Gi", func(v *pv) { v.Status.Phase = corev1.VolumeReleased })}, false, ""},
+		"none reserved for another":    {claimed(), []*pv{volume("a", "5Gi", reserved("other", ""))}, false, ""},
+		"none of a former of its name": {claimed(), []*pv{volume("a", "5Gi", reserved("c", "old"))}, false, ""},
+		"what is reserved for its name": {claimed(),
+			[]*pv{volume("a", "5Gi"), volume("mine", "50Gi", reserved("c", ""))}, false, "mine"},
+		"what is bound to it already": {claimed(),
+			[]*pv{volume("a", "5Gi"),
+				volume("mine", "50Gi", reserved("c", "u"), func(v *pv) { v.Status.Phase = corev1.VolumeBound })}, false,
+			"mine"},
+		"a reserved one that is large": {claimed(), []*pv{volume("small", "1Gi", reserved("c", ""))}, false, ""},
+		"nothing free while it waits":  {claimed(), []*pv{volume("a", "5Gi")}, true, ""},
+		"what is reserved while it waits": {claimed(),
+			[]*pv{volume("a", "5Gi"), volume("mine", "5Gi", reserved("c", "u"))}, true, "mine"},
 	} {
 		got := ""
 		if v := match(c.claim, c.volumes, c.waits); v != nil {
@@ -94,7 +123,11 @@ func TestWhatIsDecidedAboutAClaim(t *testing.T) {
 	type pvc = corev1.PersistentVolumeClaim
 	now := metav1.Now()
 	class := func(provisioner string, mode storagev1.VolumeBindingMode) *storagev1.StorageClass {
-		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "k"}, Provisioner: provisioner, VolumeBindingMode: &mode}
+		return &storagev1.StorageClass{
+			ObjectMeta:        metav1.ObjectMeta{Name: "k"},
+			Provisioner:       provisioner,
+			VolumeBindingMode: &mode,
+		}
 	}
 	ofClass := func(c *pvc) { c.Spec.StorageClassName = ptr("k") }
 	noClass := func(c *pvc) { c.Spec.StorageClassName = nil }
@@ -115,34 +148,67 @@ func TestWhatIsDecidedAboutAClaim(t *testing.T) {
 		reason string
 		text   string
 	}{
-		"nothing there":                    {claimed(), Surroundings{}, corev1.ClaimPending, "", "", "", "FailedBinding", "no persistent volumes available for this claim and no storage class is set"},
-		"a match":                          {claimed(), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "", ""},
-		"a match before the default class": {claimed(func(c *pvc) { c.Spec.StorageClassName = nil }), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}, Default: class("p", "Immediate")}, corev1.ClaimBound, "a", "", "", "", ""},
-		"the default class":                {claimed(noClass), Surroundings{Default: class("p", "Immediate")}, corev1.ClaimPending, "", "k", "", "", ""},
-		"the empty class stays":            {claimed(), Surroundings{Default: class("p", "Immediate")}, corev1.ClaimPending, "", "", "", "FailedBinding", "no persistent volumes available for this claim and no storage class is set"},
-		"a class that is not there":        {claimed(ofClass), Surroundings{}, corev1.ClaimPending, "", "", "", "ProvisioningFailed", `storageclass.storage.k8s.io "k" not found`},
-		"no provisioner":                   {claimed(ofClass), Surroundings{Class: class("kubernetes.io/no-provisioner", "Immediate")}, corev1.ClaimPending, "", "", "", "ProvisioningFailed", "no volume plugin matched name: kubernetes.io/no-provisioner"},
-		"a provisioner": {claimed(ofClass), Surroundings{Class: class("p.io/x", "Immediate")}, corev1.ClaimPending, "", "", "p.io/x", "ExternalProvisioning",
-			"Waiting for a volume to be created either by the external provisioner 'p.io/x' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."},
-		"no consumer yet":  {claimed(ofClass), Surroundings{Class: class("p", wait)}, corev1.ClaimPending, "", "", "", "WaitForFirstConsumer", "waiting for first consumer to be created before binding"},
-		"a consumer waits": {claimed(ofClass), Surroundings{Class: class("p", wait), Waiting: []string{"x"}}, corev1.ClaimPending, "", "", "", "WaitForPodScheduled", "waiting for pod x to be scheduled"},
-		"consumers wait":   {claimed(ofClass), Surroundings{Class: class("p", wait), Waiting: []string{"x", "y"}}, corev1.ClaimPending, "", "", "", "WaitForPodScheduled", "waiting for pods x,y to be scheduled"},
-		"a node is chosen": {claimed(ofClass, placed), Surroundings{Class: class("p.io/x", wait)}, corev1.ClaimPending, "", "", "p.io/x", "ExternalProvisioning", ""},
-		"one that goes":    {claimed(func(c *pvc) { c.DeletionTimestamp = &now }), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimPending, "", "", "", "", ""},
+		"nothing there": {claimed(), Surroundings{}, corev1.ClaimPending, "", "", "",
+			"FailedBinding", "no persistent volumes available for this claim and no storage class is set"},
+		"a match": {claimed(),
+			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "",
+			""},
+		"a match before the default class": {claimed(func(c *pvc) { c.Spec.StorageClassName = nil }),
+			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}, Default: class("p", "Immediate")},
+			corev1.ClaimBound, "a", "", "", "", ""},
+		"the default class": {claimed(noClass), Surroundings{Default: class("p", "Immediate")},
+			corev1.ClaimPending, "", "k", "", "", ""},
+		"the empty class stays": {claimed(), Surroundings{Default: class("p", "Immediate")}, corev1.ClaimPending,
+			"", "", "", "FailedBinding", "no persistent volumes available for this claim and no storage class is set"},
+		"a class that is not there": {claimed(ofClass), Surroundings{}, corev1.ClaimPending, "", "", "", "ProvisioningFailed", `storageclass.storage.k8s.io "k" not found`},
+		"no provisioner": {claimed(ofClass),
+			Surroundings{Class: class("kubernetes.io/no-provisioner", "Immediate")}, corev1.ClaimPending, "", "", "",
+			"ProvisioningFailed", "no volume plugin matched name: kubernetes.io/no-provisioner"},
+		"a provisioner": {claimed(ofClass), Surroundings{Class: class("p.io/x", "Immediate")}, corev1.ClaimPending, "",
+			"", "p.io/x", "ExternalProvisioning",
+			"Waiting for a volume to be created either by the external provisioner 'p.io/x' or manually by the " +
+				"system administrator. If volume creation is delayed, please verify that the provisioner is running " +
+				"and correctly registered."},
+		"no consumer yet": {claimed(ofClass), Surroundings{Class: class("p", wait)}, corev1.ClaimPending, "", "", "",
+			"WaitForFirstConsumer", "waiting for first consumer to be created before binding"},
+		"a consumer waits": {claimed(ofClass), Surroundings{Class: class("p", wait), Waiting: []string{"x"}},
+			corev1.ClaimPending, "", "", "", "WaitForPodScheduled", "waiting for pod x to be scheduled"},
+		"consumers wait": {claimed(ofClass), Surroundings{Class: class("p", wait), Waiting: []string{"x", "y"}},
+			corev1.ClaimPending, "", "", "", "WaitForPodScheduled", "waiting for pods x,y to be scheduled"},
+		"a node is chosen": {claimed(ofClass, placed), Surroundings{Class: class("p.io/x", wait)}, corev1.ClaimPending,
+			"", "", "p.io/x", "ExternalProvisioning", ""},
+		"one that goes": {claimed(func(c *pvc) { c.DeletionTimestamp = &now }),
+			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimPending, "", "", "", "",
+			""},
 
 		"names one that is yet to come": {claimed(names("a")), Surroundings{}, corev1.ClaimPending, "", "", "", "", ""},
-		"names one that is free":        {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "", ""},
-		"names one that is too small":   {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "1Gi")}}, corev1.ClaimPending, "", "", "", "VolumeMismatch", `Cannot bind to requested volume "a": requested PV is too small`},
-		"names one reserved for it":     {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "1Gi", reserved("c", ""))}}, corev1.ClaimBound, "a", "", "", "", ""},
-		"names another's":               {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("x", "x"))}}, corev1.ClaimPending, "", "", "", "FailedBinding", `volume "a" already bound to a different claim.`},
-		"names its former's":            {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("c", "old"))}}, corev1.ClaimPending, "", "", "", "FailedBinding", `volume "a" already bound to a different claim.`},
+		"names one that is free": {claimed(names("a")),
+			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "",
+			""},
+		"names one that is too small": {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "1Gi")}}, corev1.ClaimPending, "", "", "", "VolumeMismatch", `Cannot bind to requested volume "a": requested PV is too small`},
+		"names one reserved for it": {claimed(names("a")),
+			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "1Gi", reserved("c", ""))}}, corev1.ClaimBound,
+			"a", "", "", "", ""},
+		"names another's":    {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("x", "x"))}}, corev1.ClaimPending, "", "", "", "FailedBinding", `volume "a" already bound to a different claim.`},
+		"names its former's": {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("c", "old"))}}, corev1.ClaimPending, "", "", "", "FailedBinding", `volume "a" already bound to a different claim.`},
 
-		"stays bound":              {claimed(names("a"), completed), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("c", "u"))}}, corev1.ClaimBound, "a", "", "", "", ""},
-		"the volume forgot it":     {claimed(names("a"), completed), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "", ""},
-		"lost the volume's name":   {claimed(completed), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimLost, "", "", "", "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"},
-		"lost the volume":          {claimed(names("a"), completed), Surroundings{}, corev1.ClaimLost, "", "", "", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"},
-		"lost, which was said":     {claimed(names("a"), completed, func(c *pvc) { c.Status.Phase = corev1.ClaimLost }), Surroundings{}, corev1.ClaimLost, "", "", "", "", ""},
-		"says bound to a former's": {claimed(names("a"), completed), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("c", "old"))}}, corev1.ClaimLost, "", "", "", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"},
+		"stays bound": {claimed(names("a"), completed),
+			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("c", "u"))}},
+			corev1.ClaimBound, "a", "", "", "", ""},
+		"the volume forgot it": {claimed(names("a"), completed),
+			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "",
+			""},
+		"lost the volume's name": {claimed(completed),
+			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimLost, "", "", "",
+			"ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"},
+		"lost the volume": {claimed(names("a"), completed), Surroundings{}, corev1.ClaimLost, "", "", "",
+			"ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"},
+		"lost, which was said": {claimed(names("a"), completed, func(c *pvc) { c.Status.Phase = corev1.ClaimLost }),
+			Surroundings{}, corev1.ClaimLost, "", "", "", "", ""},
+		"says bound to a former's": {claimed(names("a"), completed),
+			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("c", "old"))}},
+			corev1.ClaimLost, "", "", "", "ClaimMisbound", "Two claims are bound to the same volume, this one is " +
+				"bound incorrectly"},
 	} {
 		d := DecideClaim(c.claim, c.s)
 		bind, reason, text := "", "", ""
@@ -152,7 +218,8 @@ func TestWhatIsDecidedAboutAClaim(t *testing.T) {
 		if d.Event != nil {
 			reason, text = d.Event.Reason, d.Event.Message
 		}
-		if d.Phase != c.phase || bind != c.bind || d.Class != c.class || d.Provisioner != c.by || reason != c.reason || c.text != "" && text != c.text {
+		if d.Phase != c.phase || bind != c.bind || d.Class != c.class || d.Provisioner != c.by || reason != c.reason ||
+			c.text != "" && text != c.text {
 			t.Errorf("%s: %+v, binds %q, says %s %q", name, d, bind, reason, text)
 		}
 	}
@@ -160,10 +227,17 @@ func TestWhatIsDecidedAboutAClaim(t *testing.T) {
 
 func TestTheDefaultClassIsTheNewest(t *testing.T) {
 	at := func(name string, minute int, marked string) *storagev1.StorageClass {
-		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(int64(60*minute), 0)),
-			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": marked}}}
+		return &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(int64(60*minute), 0)),
+				Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": marked}},
+		}
 	}
-	all := []*storagev1.StorageClass{at("old", 1, "true"), at("b", 2, "true"), at("a", 2, "true"), at("none", 3, "false")}
+	all := []*storagev1.StorageClass{
+		at("old", 1, "true"),
+		at("b", 2, "true"),
+		at("a", 2, "true"),
+		at("none", 3, "false"),
+	}
 	if got := defaultClass(all); got == nil || got.Name != "a" {
 		t.Errorf("it is %v", got)
 	}
@@ -183,7 +257,8 @@ func TestAClaimsStatusIsItsVolumes(t *testing.T) {
 	if s := claimStatus(bound, corev1.ClaimBound, v); s.Capacity.Storage().String() != "10Gi" {
 		t.Errorf("the capacity is who resizes', but became %v", s.Capacity)
 	}
-	if s := claimStatus(bound, corev1.ClaimLost, nil); s.Phase != corev1.ClaimLost || s.Capacity != nil || s.AccessModes != nil {
+	if s := claimStatus(bound, corev1.ClaimLost, nil); s.Phase != corev1.ClaimLost || s.Capacity != nil ||
+		s.AccessModes != nil {
 		t.Errorf("lost: %+v", s)
 	}
 }

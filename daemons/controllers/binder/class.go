@@ -15,7 +15,8 @@ func hasClass(claim *corev1.PersistentVolumeClaim) bool {
 
 // waitsForConsumer says whether claims of a class are bound only when a pod that uses them has been given a node.
 func waitsForConsumer(class *storagev1.StorageClass) bool {
-	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	return class != nil && class.VolumeBindingMode != nil &&
+		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 // defaultClass is the class of claims that name none: of several the newest, as the API server has it for new claims.
@@ -25,7 +26,8 @@ func defaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
 		if !isDefault(c) {
 			continue
 		}
-		if best == nil || best.CreationTimestamp.Before(&c.CreationTimestamp) || best.CreationTimestamp.Equal(&c.CreationTimestamp) && c.Name < best.Name {
+		if best == nil || best.CreationTimestamp.Before(&c.CreationTimestamp) ||
+			best.CreationTimestamp.Equal(&c.CreationTimestamp) && c.Name < best.Name {
 			best = c
 		}
 	}
@@ -33,5 +35,6 @@ func defaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
 }
 
 func isDefault(c *storagev1.StorageClass) bool {
-	return c.Annotations[kinds.DefaultClassAnnotation] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
+	return c.Annotations[kinds.DefaultClassAnnotation] == "true" ||
+		c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
 }

@@ -32,13 +32,32 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	claims, volumes, pods := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(c.Informers), informers.Pods(c.Informers)
+	claims, volumes, pods := informers.PersistentVolumeClaims(
+		c.Informers,
+	), informers.PersistentVolumes(
+		c.Informers,
+	), informers.Pods(
+		c.Informers,
+	)
 	classes := informers.StorageClasses(c.Informers)
-	b := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister(), pods: loop.PodsByOwner(pods.Informer())}
+	b := &controller{
+		Context: c,
+		claims:  claims.Lister(),
+		volumes: volumes.Lister(),
+		classes: classes.Lister(),
+		pods:    loop.PodsByOwner(pods.Informer()),
+	}
 	c.Count(volumeCount{b.volumes, b.claims})
 	b.index = newIndex(claims.Informer(), volumes.Informer())
-	b.Loop = loop.Loop{Name: "persistentvolume-binder", Counted: "claims", Context: c, Sync: b.sync, Synced: []cache.InformerSynced{
-		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced, pods.Informer().HasSynced}}
+	b.Loop = loop.Loop{
+		Name:    "persistentvolume-binder",
+		Counted: "claims",
+		Context: c,
+		Sync:    b.sync,
+		Synced: []cache.InformerSynced{
+			claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced,
+			pods.Informer().HasSynced},
+	}
 	c.On(claims.Informer(), b.claimChanged)
 	c.OnChange(volumes.Informer(), b.volumeChanged)
 	c.OnChange(classes.Informer(), b.classChanged)
@@ -58,7 +77,8 @@ func (b *controller) claimChanged(obj any) {
 	}
 }
 
-// volumeChanged looks at a volume, at the claims that it and that name each other and, when it is free, at those that could take it.
+// volumeChanged looks at a volume, at the claims that it and that name each other and, when it is free, at those that
+// could take it.
 func (b *controller) volumeChanged(old, obj any) {
 	for _, o := range []any{old, obj} {
 		v, ok := o.(*corev1.PersistentVolume)
@@ -71,7 +91,8 @@ func (b *controller) volumeChanged(old, obj any) {
 		}
 		b.wake(b.index.claimsOf(v.Name))
 	}
-	if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef == nil && v.Status.Phase == corev1.VolumeAvailable {
+	if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef == nil &&
+		v.Status.Phase == corev1.VolumeAvailable {
 		b.wake(b.index.unbound(storage.GetPersistentVolumeClass(v)))
 	}
 }
@@ -88,7 +109,8 @@ func (b *controller) classChanged(old, obj any) {
 	}
 }
 
-// podChanged looks at the claims without volumes of a pod that comes, goes or gets its node: what they wait for is told.
+// podChanged looks at the claims without volumes of a pod that comes, goes or gets its node: what they wait for is
+// told.
 func (b *controller) podChanged(old, obj any) {
 	before, _ := old.(*corev1.Pod)
 	after, _ := obj.(*corev1.Pod)
@@ -101,7 +123,8 @@ func (b *controller) podChanged(old, obj any) {
 	}
 	for i := range pod.Spec.Volumes {
 		if name := claimOf(pod, &pod.Spec.Volumes[i]); name != "" {
-			if claim, err := b.claims.PersistentVolumeClaims(pod.Namespace).Get(name); err == nil && claim.Spec.VolumeName == "" {
+			if claim, err := b.claims.PersistentVolumeClaims(pod.Namespace).Get(name); err == nil &&
+				claim.Spec.VolumeName == "" {
 				b.Add(claim)
 			}
 		}
@@ -169,8 +192,13 @@ func (b *controller) carryOut(ctx context.Context, claim *corev1.PersistentVolum
 			metav1.SetMetaDataAnnotation(&updated.ObjectMeta, key, d.Provisioner)
 		}
 	}
-	if d.Class != "" || d.Provisioner != "" && (claim.Annotations[storage.AnnStorageProvisioner] != d.Provisioner || claim.Annotations[storage.AnnBetaStorageProvisioner] != d.Provisioner) {
-		written, err := b.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, updated, metav1.UpdateOptions{})
+	if d.Class != "" ||
+		d.Provisioner != "" &&
+			(claim.Annotations[storage.AnnStorageProvisioner] != d.Provisioner ||
+				claim.Annotations[storage.AnnBetaStorageProvisioner] != d.Provisioner) {
+		written, err := b.Client.CoreV1().
+			PersistentVolumeClaims(claim.Namespace).
+			Update(ctx, updated, metav1.UpdateOptions{})
 		if err != nil {
 			return fmt.Errorf("prepare claim %s/%s for its provisioner: %w", claim.Namespace, claim.Name, err)
 		}
@@ -196,11 +224,16 @@ func (b *controller) surroundings(claim *corev1.PersistentVolumeClaim) (s Surrou
 		return s, err
 	}
 	s.Default = defaultClass(classes)
-	if i := slices.IndexFunc(classes, func(c *storagev1.StorageClass) bool { return c.Name == storage.GetPersistentVolumeClaimClass(claim) }); i >= 0 {
+	if i := slices.IndexFunc(classes,
+		func(c *storagev1.StorageClass) bool { return c.Name == storage.GetPersistentVolumeClaimClass(claim) }); i >= 0 {
 		s.Class = classes[i]
 	}
 	for _, pod := range b.pods.In(claim.Namespace) {
-		if pod.Spec.NodeName == "" && loop.Active(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return claimOf(pod, &v) == claim.Name }) {
+		if pod.Spec.NodeName == "" && loop.Active(pod) &&
+			slices.ContainsFunc(
+				pod.Spec.Volumes,
+				func(v corev1.Volume) bool { return claimOf(pod, &v) == claim.Name },
+			) {
 			s.Waiting = append(s.Waiting, pod.Name)
 		}
 	}

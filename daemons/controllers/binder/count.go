@@ -16,10 +16,25 @@ type volumeCount struct {
 }
 
 var (
-	ofClaims      = []string{"namespace", "storage_class", "volume_attributes_class"}
-	totalVolumes  = prometheus.NewDesc("pv_collector_total_pv_count", "Volumes.", []string{"plugin_name", "volume_mode"}, nil)
-	boundVolumes  = prometheus.NewDesc("pv_collector_bound_pv_count", "Volumes that are bound.", []string{"storage_class"}, nil)
-	freeVolumes   = prometheus.NewDesc("pv_collector_unbound_pv_count", "Volumes that are not bound.", []string{"storage_class"}, nil)
+	ofClaims     = []string{"namespace", "storage_class", "volume_attributes_class"}
+	totalVolumes = prometheus.NewDesc(
+		"pv_collector_total_pv_count",
+		"Volumes.",
+		[]string{"plugin_name", "volume_mode"},
+		nil,
+	)
+	boundVolumes = prometheus.NewDesc(
+		"pv_collector_bound_pv_count",
+		"Volumes that are bound.",
+		[]string{"storage_class"},
+		nil,
+	)
+	freeVolumes = prometheus.NewDesc(
+		"pv_collector_unbound_pv_count",
+		"Volumes that are not bound.",
+		[]string{"storage_class"},
+		nil,
+	)
 	boundClaims   = prometheus.NewDesc("pv_collector_bound_pvc_count", "Claims that are bound.", ofClaims, nil)
 	waitingClaims = prometheus.NewDesc("pv_collector_unbound_pvc_count", "Claims that are not bound.", ofClaims, nil)
 )
@@ -59,7 +74,8 @@ func (c volumeCount) Collect(to chan<- prometheus.Metric) {
 		if claim.Status.Phase == corev1.ClaimBound {
 			of = boundClaims
 		}
-		counts[series{of, [3]string{claim.Namespace, storage.GetPersistentVolumeClaimClass(claim), attributes(claim.Spec.VolumeAttributesClassName)}}]++
+		counts[series{of, [3]string{claim.Namespace, storage.GetPersistentVolumeClaimClass(claim),
+			attributes(claim.Spec.VolumeAttributesClassName)}}]++
 	}
 	many := map[*prometheus.Desc]int{totalVolumes: 2, boundVolumes: 1, freeVolumes: 1, boundClaims: 3, waitingClaims: 3}
 	for s, n := range counts {

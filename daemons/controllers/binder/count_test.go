@@ -12,7 +12,13 @@ import (
 )
 
 func TestVolumesAndClaimsAreCounted(t *testing.T) {
-	volumes, claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	volumes, claims := cache.NewIndexer(
+		cache.MetaNamespaceKeyFunc,
+		nil,
+	), cache.NewIndexer(
+		cache.MetaNamespaceKeyFunc,
+		nil,
+	)
 	add := func(to cache.Indexer, obj any) {
 		t.Helper()
 		if err := to.Add(obj); err != nil {
@@ -20,15 +26,31 @@ func TestVolumesAndClaimsAreCounted(t *testing.T) {
 		}
 	}
 	volume := func(name string, phase corev1.PersistentVolumePhase, source corev1.PersistentVolumeSource) {
-		add(volumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PersistentVolumeStatus{Phase: phase},
-			Spec: corev1.PersistentVolumeSpec{StorageClassName: "fast", PersistentVolumeSource: source}})
+		add(
+			volumes,
+			&corev1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Status:     corev1.PersistentVolumeStatus{Phase: phase},
+				Spec:       corev1.PersistentVolumeSpec{StorageClassName: "fast", PersistentVolumeSource: source},
+			},
+		)
 	}
 	volume("a", corev1.VolumeBound, corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{}})
 	volume("b", corev1.VolumeBound, corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}})
 	volume("c", corev1.VolumeReleased, corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{}})
-	for name, phase := range map[string]corev1.PersistentVolumeClaimPhase{"x": corev1.ClaimBound, "y": corev1.ClaimPending, "z": corev1.ClaimLost} {
-		add(claims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Status: corev1.PersistentVolumeClaimStatus{Phase: phase},
-			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr("fast"), VolumeAttributesClassName: ptr("gold")}})
+	for name, phase := range map[string]corev1.PersistentVolumeClaimPhase{"x": corev1.ClaimBound,
+		"y": corev1.ClaimPending, "z": corev1.ClaimLost} {
+		add(
+			claims,
+			&corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name},
+				Status:     corev1.PersistentVolumeClaimStatus{Phase: phase},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					StorageClassName:          ptr("fast"),
+					VolumeAttributesClassName: ptr("gold"),
+				},
+			},
+		)
 	}
 	const want = `
 # HELP pv_collector_bound_pv_count Volumes that are bound.
@@ -48,7 +70,8 @@ pv_collector_unbound_pv_count{storage_class="fast"} 1
 # TYPE pv_collector_unbound_pvc_count gauge
 pv_collector_unbound_pvc_count{namespace="n",storage_class="fast",volume_attributes_class="gold"} 2
 `
-	if err := testutil.CollectAndCompare(volumeCount{corelisters.NewPersistentVolumeLister(volumes), corelisters.NewPersistentVolumeClaimLister(claims)}, strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(volumeCount{corelisters.NewPersistentVolumeLister(volumes),
+		corelisters.NewPersistentVolumeClaimLister(claims)}, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }

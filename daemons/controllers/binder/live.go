@@ -11,7 +11,10 @@ import (
 )
 
 // liveClaim reads a claim and the volume that it names from the API server; nil for a claim that is gone or another.
-func (b *controller) liveClaim(ctx context.Context, was *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, []*corev1.PersistentVolume, error) {
+func (b *controller) liveClaim(
+	ctx context.Context,
+	was *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolumeClaim, []*corev1.PersistentVolume, error) {
 	claim, err := b.Client.CoreV1().PersistentVolumeClaims(was.Namespace).Get(ctx, was.Name, metav1.GetOptions{})
 	if loop.Absent(err, "persistentvolumeclaims", was.Name) || err == nil && claim.UID != was.UID {
 		return nil, nil, nil
@@ -31,7 +34,10 @@ func (b *controller) liveClaim(ctx context.Context, was *corev1.PersistentVolume
 }
 
 // liveVolume reads a volume and the claim that it names from the API server; nil for a volume that is gone or another.
-func (b *controller) liveVolume(ctx context.Context, was *corev1.PersistentVolume) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim, error) {
+func (b *controller) liveVolume(
+	ctx context.Context,
+	was *corev1.PersistentVolume,
+) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim, error) {
 	v, err := b.Client.CoreV1().PersistentVolumes().Get(ctx, was.Name, metav1.GetOptions{})
 	if loop.Absent(err, "persistentvolumes", was.Name) || err == nil && v.UID != was.UID {
 		return nil, nil, nil
@@ -41,7 +47,9 @@ func (b *controller) liveVolume(ctx context.Context, was *corev1.PersistentVolum
 	if v.Spec.ClaimRef == nil {
 		return v, nil, nil
 	}
-	claim, err := b.Client.CoreV1().PersistentVolumeClaims(v.Spec.ClaimRef.Namespace).Get(ctx, v.Spec.ClaimRef.Name, metav1.GetOptions{})
+	claim, err := b.Client.CoreV1().
+		PersistentVolumeClaims(v.Spec.ClaimRef.Namespace).
+		Get(ctx, v.Spec.ClaimRef.Name, metav1.GetOptions{})
 	if loop.Absent(err, "persistentvolumeclaims", v.Spec.ClaimRef.Name) {
 		return v, nil, nil
 	} else if err != nil {

@@ -12,10 +12,14 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// match returns the volume that a claim without one gets, nil when there is none. What is reserved for the claim comes first; then
-// what offers the fewest ways of access that it did not ask for, and of those the smallest. A claim that waits for its first
-// consumer gets only what is reserved for it: the rest is the scheduler's choice.
-func match(claim *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, waits bool) *corev1.PersistentVolume {
+// match returns the volume that a claim without one gets, nil when there is none. What is reserved for the claim comes
+// first; then what offers the fewest ways of access that it did not ask for, and of those the smallest. A claim that
+// waits for its first consumer gets only what is reserved for it: the rest is the scheduler's choice.
+func match(
+	claim *corev1.PersistentVolumeClaim,
+	volumes []*corev1.PersistentVolume,
+	waits bool,
+) *corev1.PersistentVolume {
 	selector := labels.Everything()
 	if claim.Spec.Selector != nil {
 		s, err := metav1.LabelSelectorAsSelector(claim.Spec.Selector)
@@ -29,11 +33,15 @@ func match(claim *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolu
 		if v.DeletionTimestamp != nil || v.Spec.ClaimRef != nil && !refersTo(v, claim) {
 			continue
 		}
-		if larger(claim, v) || otherMode(claim, v) || attributes(claim.Spec.VolumeAttributesClassName) != attributes(v.Spec.VolumeAttributesClassName) || !allows(v, claim) {
+		if larger(claim, v) || otherMode(claim, v) ||
+			attributes(claim.Spec.VolumeAttributesClassName) != attributes(v.Spec.VolumeAttributesClassName) ||
+			!allows(v, claim) {
 			continue
 		}
 		reserved := refersTo(v, claim)
-		if !reserved && (waits || v.Status.Phase != corev1.VolumeAvailable || !selector.Matches(labels.Set(v.Labels)) || storage.GetPersistentVolumeClass(v) != storage.GetPersistentVolumeClaimClass(claim)) {
+		if !reserved &&
+			(waits || v.Status.Phase != corev1.VolumeAvailable || !selector.Matches(labels.Set(v.Labels)) ||
+				storage.GetPersistentVolumeClass(v) != storage.GetPersistentVolumeClaimClass(claim)) {
 			continue
 		}
 		if best == nil || before(v, best, claim) {
@@ -76,10 +84,12 @@ func misfit(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) str
 	return ""
 }
 
-// refersTo says whether a volume is reserved for or bound to a claim: one that has no UID yet means whoever has the name.
+// refersTo says whether a volume is reserved for or bound to a claim: one that has no UID yet means whoever has the
+// name.
 func refersTo(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
-	return ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
+	return ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name &&
+		(ref.UID == "" || ref.UID == claim.UID)
 }
 
 // larger says whether a claim asks for more than a volume has.
@@ -98,7 +108,10 @@ func otherMode(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) 
 }
 
 func allows(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
-	return !slices.ContainsFunc(claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) })
+	return !slices.ContainsFunc(
+		claim.Spec.AccessModes,
+		func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) },
+	)
 }
 
 func attributes(name *string) string {

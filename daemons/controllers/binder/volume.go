@@ -31,9 +31,17 @@ func DecideVolume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 	case claim.Spec.VolumeName == "" && otherMode(claim, v):
 		return VolumeDecision{Phase: v.Status.Phase, Message: v.Status.Message,
 			Event: &Event{corev1.EventTypeWarning, "VolumeMismatch",
-				fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim %q due to incompatible volumeMode.", claim.Name)},
+				fmt.Sprintf(
+					"Cannot bind PersistentVolume to requested PersistentVolumeClaim %q due to incompatible "+
+						"volumeMode.",
+					claim.Name,
+				)},
 			ClaimEvent: &Event{corev1.EventTypeWarning, "VolumeMismatch",
-				fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible volumeMode.", v.Name)}}
+				fmt.Sprintf(
+					"Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible "+
+						"volumeMode.",
+					v.Name,
+				)}}
 	case claim.Spec.VolumeName == "":
 		return VolumeDecision{Phase: v.Status.Phase, Message: v.Status.Message, WakeClaim: true}
 	case claim.Spec.VolumeName == v.Name:
@@ -49,8 +57,8 @@ func orphaned(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) b
 	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != "" && (claim == nil || claim.UID != v.Spec.ClaimRef.UID)
 }
 
-// release decides about a volume whose claim is gone. Who provisioned it removes it when its policy says so; what has failed stays
-// so until that succeeds.
+// release decides about a volume whose claim is gone. Who provisioned it removes it when its policy says so; what has
+// failed stays so until that succeeds.
 func release(v *corev1.PersistentVolume) VolumeDecision {
 	d := VolumeDecision{Phase: corev1.VolumeReleased}
 	if v.Status.Phase == corev1.VolumeFailed {
@@ -58,7 +66,11 @@ func release(v *corev1.PersistentVolume) VolumeDecision {
 		return d
 	}
 	fails := func(reason, message string) VolumeDecision {
-		return VolumeDecision{Phase: corev1.VolumeFailed, Message: message, Event: &Event{corev1.EventTypeWarning, reason, message}}
+		return VolumeDecision{
+			Phase:   corev1.VolumeFailed,
+			Message: message,
+			Event:   &Event{corev1.EventTypeWarning, reason, message},
+		}
 	}
 	switch v.Spec.PersistentVolumeReclaimPolicy {
 	case corev1.PersistentVolumeReclaimRecycle:
@@ -69,7 +81,13 @@ func release(v *corev1.PersistentVolume) VolumeDecision {
 		case strings.HasPrefix(by, "kubernetes.io/"):
 			return fails("VolumeFailedDelete", "no volume plugin matched name: "+by)
 		case by == "":
-			return fails("VolumeFailedDelete", fmt.Sprintf("error getting deleter volume plugin for volume %q: no deletable volume plugin matched", v.Name))
+			return fails(
+				"VolumeFailedDelete",
+				fmt.Sprintf(
+					"error getting deleter volume plugin for volume %q: no deletable volume plugin matched",
+					v.Name,
+				),
+			)
 		}
 	}
 	return d

@@ -16,8 +16,8 @@ import (
 // yes is the value of upstream's annotations.
 const yes = "yes"
 
-// bind makes a claim and a volume point at each other. The volume comes first: as long as it does not name the claim, nobody
-// believes the claim. Whoever wrote meanwhile wins, and it is decided anew.
+// bind makes a claim and a volume point at each other. The volume comes first: as long as it does not name the claim,
+// nobody believes the claim. Whoever wrote meanwhile wins, and it is decided anew.
 func (b *controller) bind(ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) error {
 	v, err := b.nameClaim(ctx, claim, v)
 	if err != nil {
@@ -33,16 +33,21 @@ func (b *controller) bind(ctx context.Context, claim *corev1.PersistentVolumeCla
 	}
 	annotate(&updated.ObjectMeta, storage.AnnBindCompleted, yes)
 	if !apiequality.Semantic.DeepEqual(updated, claim) {
-		if claim, err = b.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
+		if claim, err = b.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, updated,
+			metav1.UpdateOptions{}); err != nil {
 			return fmt.Errorf("bind claim %s/%s: %w", updated.Namespace, updated.Name, err)
 		}
 	}
 	return b.setClaim(ctx, claim, corev1.ClaimBound, v)
 }
 
-// nameClaim has a volume name its claim. Before that is written, the claim is asked whether it is still there: a volume that named
-// one that is gone would be given up.
-func (b *controller) nameClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+// nameClaim has a volume name its claim. Before that is written, the claim is asked whether it is still there: a volume
+// that named one that is gone would be given up.
+func (b *controller) nameClaim(
+	ctx context.Context,
+	claim *corev1.PersistentVolumeClaim,
+	v *corev1.PersistentVolume,
+) (*corev1.PersistentVolume, error) {
 	updated := v.DeepCopy()
 	if !refersTo(v, claim) {
 		annotate(&updated.ObjectMeta, storage.AnnBoundByController, yes)
@@ -68,7 +73,8 @@ func (b *controller) nameClaim(ctx context.Context, claim *corev1.PersistentVolu
 	return updated, nil
 }
 
-// unbind takes back what bind wrote into a volume: all of it, or the UID where somebody else had reserved it for the name.
+// unbind takes back what bind wrote into a volume: all of it, or the UID where somebody else had reserved it for the
+// name.
 func (b *controller) unbind(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	updated := v.DeepCopy()
 	if _, ours := v.Annotations[storage.AnnBoundByController]; ours {
@@ -85,7 +91,12 @@ func (b *controller) unbind(ctx context.Context, v *corev1.PersistentVolume) (*c
 }
 
 // setPhase writes a volume's phase. When it came to it, the API server notes.
-func (b *controller) setPhase(ctx context.Context, v *corev1.PersistentVolume, phase corev1.PersistentVolumePhase, message string) (*corev1.PersistentVolume, error) {
+func (b *controller) setPhase(
+	ctx context.Context,
+	v *corev1.PersistentVolume,
+	phase corev1.PersistentVolumePhase,
+	message string,
+) (*corev1.PersistentVolume, error) {
 	if v.Status.Phase == phase && v.Status.Message == message {
 		return v, nil
 	}
@@ -99,22 +110,33 @@ func (b *controller) setPhase(ctx context.Context, v *corev1.PersistentVolume, p
 }
 
 // setClaim writes a claim's phase and what its volume offers. v is nil for a claim that has none.
-func (b *controller) setClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase, v *corev1.PersistentVolume) error {
+func (b *controller) setClaim(
+	ctx context.Context,
+	claim *corev1.PersistentVolumeClaim,
+	phase corev1.PersistentVolumeClaimPhase,
+	v *corev1.PersistentVolume,
+) error {
 	status := claimStatus(claim, phase, v)
 	if apiequality.Semantic.DeepEqual(status, claim.Status) {
 		return nil
 	}
 	updated := claim.DeepCopy()
 	updated.Status = status
-	if _, err := b.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := b.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the phase of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return nil
 }
 
-// claimStatus is what a claim's status becomes. The capacity is taken when the claim is bound, and afterwards is who resizes': the
-// file system may be smaller than the volume.
-func claimStatus(claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase, v *corev1.PersistentVolume) corev1.PersistentVolumeClaimStatus {
+// claimStatus is what a claim's status becomes. The capacity is taken when the claim is bound, and afterwards is who
+// resizes': the file system may be smaller than the volume.
+func claimStatus(
+	claim *corev1.PersistentVolumeClaim,
+	phase corev1.PersistentVolumeClaimPhase,
+	v *corev1.PersistentVolume,
+) corev1.PersistentVolumeClaimStatus {
 	status := *claim.Status.DeepCopy()
 	status.Phase = phase
 	if v == nil {

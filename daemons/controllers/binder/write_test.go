@@ -21,7 +21,8 @@ import (
 // said is what a claim and a volume say of each other, by fields and annotations.
 func said(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) (claim, volume string) {
 	marks := func(o metav1.ObjectMeta) (out string) {
-		for _, key := range []string{"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller", "volume.kubernetes.io/storage-provisioner",
+		for _, key := range []string{"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller",
+			"volume.kubernetes.io/storage-provisioner",
 			"volume.beta.kubernetes.io/storage-provisioner"} {
 			if value, ok := o.Annotations[key]; ok {
 				_, name, _ := strings.Cut(key, "/")
@@ -35,7 +36,15 @@ func said(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) (claim, v
 		if c.Spec.StorageClassName != nil {
 			class = fmt.Sprintf("%q", *c.Spec.StorageClassName)
 		}
-		claim = fmt.Sprintf("%s %q class %s %s %v%s", c.Status.Phase, c.Spec.VolumeName, class, c.Status.Capacity.Storage(), c.Status.AccessModes, marks(c.ObjectMeta))
+		claim = fmt.Sprintf(
+			"%s %q class %s %s %v%s",
+			c.Status.Phase,
+			c.Spec.VolumeName,
+			class,
+			c.Status.Capacity.Storage(),
+			c.Status.AccessModes,
+			marks(c.ObjectMeta),
+		)
 	}
 	if v != nil {
 		ref := "nobody"
@@ -55,13 +64,21 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 	names := func(v string) func(*pvc) { return func(c *pvc) { c.Spec.VolumeName = v } }
 	bound := func(c *pvc) {
 		c.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
-		c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("6Gi"), AccessModes: c.Spec.AccessModes}
+		c.Status = corev1.PersistentVolumeClaimStatus{
+			Phase:       corev1.ClaimBound,
+			Capacity:    size("6Gi"),
+			AccessModes: c.Spec.AccessModes,
+		}
 	}
 	kind := func(v *pv) { v.Spec.ClaimRef.APIVersion, v.Spec.ClaimRef.Kind = "v1", "PersistentVolumeClaim" }
 	is := func(phase corev1.PersistentVolumePhase) func(*pv) { return func(v *pv) { v.Status.Phase = phase } }
 	class := func(name, provisioner string, marked bool) *storagev1.StorageClass {
 		immediate := storagev1.VolumeBindingImmediate
-		c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: &immediate}
+		c := &storagev1.StorageClass{
+			ObjectMeta:        metav1.ObjectMeta{Name: name},
+			Provisioner:       provisioner,
+			VolumeBindingMode: &immediate,
+		}
 		if marked {
 			c.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
 		}
@@ -85,15 +102,19 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 		"none that is free":    {claimed(), volume("a", "6Gi", is("Released")), nil, `Pending "" class "" 0 []`, "Available nobody"},
 		"it is too small":      {claimed(names("a")), volume("a", "1Gi"), nil, `Pending "a" class "" 0 []`, "Available nobody"},
 		"a default class":      {claimed(func(c *pvc) { c.Spec.StorageClassName = nil }), nil, class("k", "p.io/x", true), `Pending "" class "k" 0 []`, ""},
-		"a provisioner": {claimed(func(c *pvc) { c.Spec.StorageClassName = ptr("k") }), nil, class("k", "p.io/x", false),
+		"a provisioner": {claimed(func(c *pvc) { c.Spec.StorageClassName = ptr("k") }), nil,
+			class("k", "p.io/x", false),
 			`Pending "" class "k" 0 [] storage-provisioner=p.io/x storage-provisioner=p.io/x`, ""},
 		"its volume is gone": {claimed(names("a"), bound), nil, nil, `Lost "a" class "" 0 [] bind-completed=yes`, ""},
 		"another has its volume": {claimed(names("a"), bound), volume("a", "6Gi", reserved("x", "x"), is("Bound")), nil,
 			`Lost "a" class "" 0 [] bind-completed=yes`, `Released   d/x "x"`},
-		"its claim is gone": {nil, volume("a", "6Gi", reserved("c", "u"), kind, is("Bound")), nil, "", "Released " + ref},
-		"its claim has another": {claimed(names("b"), bound), volume("a", "6Gi", reserved("c", "u"), kind, is("Bound"), byController), nil,
+		"its claim is gone": {nil, volume("a", "6Gi", reserved("c", "u"), kind, is("Bound")), nil, "", "Released " +
+			ref},
+		"its claim has another": {claimed(names("b"), bound),
+			volume("a", "6Gi", reserved("c", "u"), kind, is("Bound"), byController), nil,
 			`Lost "b" class "" 0 [] bind-completed=yes`, "Available nobody"},
-		"its claim has another, and it was reserved": {claimed(names("b"), bound), volume("a", "6Gi", reserved("c", "u"), kind, is("Bound")), nil,
+		"its claim has another, and it was reserved": {claimed(names("b"), bound),
+			volume("a", "6Gi", reserved("c", "u"), kind, is("Bound")), nil,
 			`Lost "b" class "" 0 [] bind-completed=yes`, `Available v1 PersistentVolumeClaim d/c ""`},
 	} {
 		client := fake.NewClientset()
@@ -106,7 +127,8 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(10), Log: slog.New(slog.DiscardHandler)}).(*controller)
+		b := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(10),
+			Log: slog.New(slog.DiscardHandler)}).(*controller)
 		if c.claim != nil {
 			put(c.claim, informers.PersistentVolumeClaims(factory).Informer())
 		}
@@ -121,7 +143,8 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 			if v, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
 				_ = informers.PersistentVolumes(factory).Informer().GetIndexer().Update(v)
 			}
-			if claim, err := client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c", metav1.GetOptions{}); err == nil {
+			if claim, err := client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c",
+				metav1.GetOptions{}); err == nil {
 				_ = informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Update(claim)
 			}
 			if err := b.sync(t.Context(), key); err != nil {
@@ -138,7 +161,14 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 		}
 		gotClaim, gotVolume := said(claim, v)
 		if gotClaim != c.wantClaim || gotVolume != c.wantVolume {
-			t.Errorf("%s:\nclaim  %s\nwant   %s\nvolume %s\nwant   %s", name, gotClaim, c.wantClaim, gotVolume, c.wantVolume)
+			t.Errorf(
+				"%s:\nclaim  %s\nwant   %s\nvolume %s\nwant   %s",
+				name,
+				gotClaim,
+				c.wantClaim,
+				gotVolume,
+				c.wantVolume,
+			)
 		}
 	}
 }

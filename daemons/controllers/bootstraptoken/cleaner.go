@@ -23,7 +23,14 @@ type cleaner struct {
 func NewCleaner(c loop.Context) loop.Controller {
 	secrets := informers.Secrets(c.Informers)
 	t := &cleaner{Context: c, secrets: secrets.Lister()}
-	t.Loop = loop.Loop{Name: "token-cleaner", Counted: "token_cleaner", Context: c, Workers: 1, Sync: t.sync, Synced: []cache.InformerSynced{secrets.Informer().HasSynced}}
+	t.Loop = loop.Loop{
+		Name:    "token-cleaner",
+		Counted: "token_cleaner",
+		Context: c,
+		Workers: 1,
+		Sync:    t.sync,
+		Synced:  []cache.InformerSynced{secrets.Informer().HasSynced},
+	}
 	c.On(secrets.Informer(), func(obj any) {
 		if isToken(obj.(*corev1.Secret)) {
 			t.Add(obj)
@@ -54,7 +61,8 @@ func (t *cleaner) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	// One whose time was extended meanwhile is another version.
-	if err := t.Client.CoreV1().Secrets(namespace).Delete(ctx, name, loop.AsSeen(s)); err != nil && !apierrors.IsNotFound(err) {
+	if err := t.Client.CoreV1().Secrets(namespace).Delete(ctx, name, loop.AsSeen(s)); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the expired bootstrap token %s: %w", name, err)
 	}
 	return nil

@@ -37,8 +37,15 @@ func NewSigner(c loop.Context) loop.Controller {
 		}))
 	secrets, configMaps := informers.Secrets(c.Informers), informers.ConfigMaps(own)
 	s := &signer{Context: c, own: own, secrets: secrets.Lister(), maps: configMaps.Lister()}
-	s.Loop = loop.Loop{Name: "bootstrap-signer", Counted: "bootstrap_signer_queue", Context: c, Workers: 1, Sync: s.sync, Synced: []cache.InformerSynced{
-		secrets.Informer().HasSynced, configMaps.Informer().HasSynced}}
+	s.Loop = loop.Loop{
+		Name:    "bootstrap-signer",
+		Counted: "bootstrap_signer_queue",
+		Context: c,
+		Workers: 1,
+		Sync:    s.sync,
+		Synced: []cache.InformerSynced{
+			secrets.Informer().HasSynced, configMaps.Informer().HasSynced},
+	}
 	c.On(secrets.Informer(), func(obj any) {
 		if isToken(obj.(*corev1.Secret)) {
 			s.Queue().Add(clusterInfo)
@@ -83,7 +90,9 @@ func (s *signer) sync(ctx context.Context, _ string) error {
 	}
 	updated := info.DeepCopy()
 	updated.Data = want
-	if _, err := s.Client.CoreV1().ConfigMaps(metav1.NamespacePublic).Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := s.Client.CoreV1().ConfigMaps(metav1.NamespacePublic).Update(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("sign cluster-info: %w", err)
 	}
 	return nil

@@ -1,5 +1,6 @@
-// Package bootstraptoken looks after the tokens with which machines join: it deletes those whose time is over, and signs with the
-// others what a machine may know of the cluster before it trusts it. Who may use a token is the API server's to say.
+// Package bootstraptoken looks after the tokens with which machines join: it deletes those whose time is over, and
+// signs with the others what a machine may know of the cluster before it trusts it. Who may use a token is the API
+// server's to say.
 package bootstraptoken
 
 import (
@@ -68,8 +69,8 @@ func sign(content, id, secret string) (string, error) {
 	return head + ".." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// signed returns what cluster-info holds when every token that signs has signed its kubeconfig, and no other. Without a kubeconfig
-// there is nothing to sign, and it stays as it is.
+// signed returns what cluster-info holds when every token that signs has signed its kubeconfig, and no other. Without a
+// kubeconfig there is nothing to sign, and it stays as it is.
 func signed(data map[string]string, secrets []*corev1.Secret, now time.Time) (map[string]string, error) {
 	content, ok := data["kubeconfig"]
 	if !ok {

@@ -16,8 +16,16 @@ import (
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func token(id, expiration, signs string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: secretPrefix + id}, Type: corev1.SecretTypeBootstrapToken,
-		Data: map[string][]byte{"token-id": []byte(id), "token-secret": []byte("0123456789abcdef"), "expiration": []byte(expiration), "usage-bootstrap-signing": []byte(signs)}}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: secretPrefix + id},
+		Type:       corev1.SecretTypeBootstrapToken,
+		Data: map[string][]byte{
+			"token-id":                []byte(id),
+			"token-secret":            []byte("0123456789abcdef"),
+			"expiration":              []byte(expiration),
+			"usage-bootstrap-signing": []byte(signs),
+		},
+	}
 }
 
 func TestWhenATokensTimeIsOver(t *testing.T) { // S12
@@ -44,8 +52,20 @@ func TestTheTokensThatMaySignDo(t *testing.T) { // S12
 	short.Data["token-secret"] = []byte("short")
 	opaque, elsewhere := token("opaque", "", "true"), token("elsewh", "", "true")
 	opaque.Type, elsewhere.Namespace = corev1.SecretTypeOpaque, "default"
-	secrets := []*corev1.Secret{token("abcdef", "2026-06-01T00:00:00Z", "true"), token("expire", "2026-04-01T00:00:00Z", "true"), token("nosign", "", "false"), wrong, short, opaque, elsewhere}
-	got, err := signed(map[string]string{"kubeconfig": "apiVersion: v1", "other": "kept", "jws-kubeconfig-former": "old"}, secrets, now)
+	secrets := []*corev1.Secret{
+		token("abcdef", "2026-06-01T00:00:00Z", "true"),
+		token("expire", "2026-04-01T00:00:00Z", "true"),
+		token("nosign", "", "false"),
+		wrong,
+		short,
+		opaque,
+		elsewhere,
+	}
+	got, err := signed(
+		map[string]string{"kubeconfig": "apiVersion: v1", "other": "kept", "jws-kubeconfig-former": "old"},
+		secrets,
+		now,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +81,8 @@ func TestTheTokensThatMaySignDo(t *testing.T) { // S12
 	head, signature, _ := strings.Cut(got["jws-kubeconfig-abcdef"], "..")
 	mac := hmac.New(sha256.New, []byte("0123456789abcdef"))
 	mac.Write([]byte(head + "." + base64.RawURLEncoding.EncodeToString([]byte("apiVersion: v1"))))
-	if header, err := base64.RawURLEncoding.DecodeString(head); err != nil || string(header) != `{"alg":"HS256","kid":"abcdef"}` {
+	if header, err := base64.RawURLEncoding.DecodeString(head); err != nil ||
+		string(header) != `{"alg":"HS256","kid":"abcdef"}` {
 		t.Errorf("header %s, %v", header, err)
 	}
 	if signature != base64.RawURLEncoding.EncodeToString(mac.Sum(nil)) {

@@ -21,12 +21,14 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// approver approves client certificates of nodes: a node's renewal, requested with its current certificate, and the first
-// certificate of a new node, requested with a bootstrap token. RBAC on the subresources nodeclient and selfnodeclient decides
-// who may request which. Serving certificates need a person's approval, because only the machine states its addresses.
+// approver approves client certificates of nodes: a node's renewal, requested with its current certificate, and the
+// first certificate of a new node, requested with a bootstrap token. RBAC on the subresources nodeclient and
+// selfnodeclient decides who may request which. Serving certificates need a person's approval, because only the machine
+// states its addresses.
 //
-// A first certificate is approved only for a name that is neither a Node nor a machine of the inventory. Otherwise every
-// holder of a bootstrap token could become an existing node. Such a request stays pending, for a person to decide.
+// A first certificate is approved only for a name that is neither a Node nor a machine of the inventory. Otherwise
+// every holder of a bootstrap token could become an existing node. Such a request stays pending, for a person to
+// decide.
 type approver struct {
 	loop.Context
 	loop.Loop
@@ -107,22 +109,47 @@ func (a *approver) sync(ctx context.Context, name string) error {
 				return err
 			}
 			if taken != "" {
-				a.Log.Warn("not approving a node's first certificate", "request", name, "user", request.Spec.Username, "reason", taken)
-				a.Events.Eventf(request, corev1.EventTypeWarning, "NodeNameTaken",
-					"Not approved automatically: %s. Approve it with kubectl certificate approve if %s is that machine.", taken, request.Spec.Username)
+				a.Log.Warn(
+					"not approving a node's first certificate",
+					"request",
+					name,
+					"user",
+					request.Spec.Username,
+					"reason",
+					taken,
+				)
+				a.Events.Eventf(
+					request,
+					corev1.EventTypeWarning,
+					"NodeNameTaken",
+					"Not approved automatically: %s. Approve it with kubectl certificate approve if %s is that "+
+						"machine.",
+					taken,
+					request.Spec.Username,
+				)
 				return nil
 			}
 		}
 		approved := request.DeepCopy()
-		approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: rule.message})
-		_, err = a.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, name, approved, metav1.UpdateOptions{})
+		approved.Status.Conditions = append(
+			approved.Status.Conditions,
+			certificatesv1.CertificateSigningRequestCondition{
+				Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved",
+				Message: rule.message},
+		)
+		_, err = a.Client.CertificatesV1().
+			CertificateSigningRequests().
+			UpdateApproval(ctx, name, approved, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return err
 	}
-	return fmt.Errorf("%s asks for a node's certificate and may not: neither nodeclient nor selfnodeclient of certificatesigningrequests is granted", request.Spec.Username)
+	return fmt.Errorf(
+		"%s asks for a node's certificate and may not: neither nodeclient nor selfnodeclient of "+
+			"certificatesigningrequests is granted",
+		request.Spec.Username,
+	)
 }
 
 // rule is a subresource of certificatesigningrequests that the requester needs the verb create on.
@@ -134,9 +161,15 @@ type rule struct {
 // rules returns the rules that allow a node's certificate, in order: a node's own renewal, and any new node's.
 func rules(username, name string) (list []rule) {
 	if name == username {
-		list = append(list, rule{"selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.", false})
+		list = append(
+			list,
+			rule{"selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.", false},
+		)
 	}
-	return append(list, rule{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", true})
+	return append(
+		list,
+		rule{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", true},
+	)
 }
 
 // nameTaken returns why a new node cannot have a name, or "" if it can. It reads the API server, not a cache.
@@ -163,7 +196,11 @@ func (a *approver) nameTaken(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-func (a *approver) allowed(ctx context.Context, request *certificatesv1.CertificateSigningRequest, subresource string) (bool, error) {
+func (a *approver) allowed(
+	ctx context.Context,
+	request *certificatesv1.CertificateSigningRequest,
+	subresource string,
+) (bool, error) {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for k, v := range request.Spec.Extra {
 		extra[k] = authorizationv1.ExtraValue(v)
@@ -172,7 +209,8 @@ func (a *approver) allowed(ctx context.Context, request *certificatesv1.Certific
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: request.Spec.Username, UID: request.Spec.UID, Groups: request.Spec.Groups, Extra: extra,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: certificatesv1.GroupName, Version: "*", Resource: "certificatesigningrequests", Verb: "create", Subresource: subresource,
+				Group: certificatesv1.GroupName, Version: "*", Resource: "certificatesigningrequests", Verb: "create",
+				Subresource: subresource,
 			},
 		},
 	}, metav1.CreateOptions{})

@@ -27,8 +27,10 @@ import (
 func TestNodeNamesAreApprovedOnce(t *testing.T) {
 	token, node := "system:bootstrap:abcdef", "system:node:a"
 	existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	machines := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: inventory.Name},
-		Data: map[string]string{"declared": `{"roles":["node"],"addresses":["10.0.0.1"]}`}}
+	machines := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: inventory.Name},
+		Data:       map[string]string{"declared": `{"roles":["node"],"addresses":["10.0.0.1"]}`},
+	}
 	broken := machines.DeepCopy()
 	broken.Data["other"] = "{"
 	for name, c := range map[string]struct {
@@ -39,18 +41,28 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 		event      string
 		err        string
 	}{
-		"a new node with a token":                {user: token, asks: "system:node:b", objects: []runtime.Object{existing, machines}, approved: true},
-		"a new node without an inventory":        {user: token, asks: "system:node:b", approved: true},
-		"an existing node with a token":          {user: token, asks: node, objects: []runtime.Object{existing}, event: "node a exists"},
-		"an existing node by itself":             {user: node, asks: node, objects: []runtime.Object{existing, machines}, approved: true},
-		"another existing node's certificate":    {user: "system:node:b", asks: node, objects: []runtime.Object{existing}, event: "node a exists"},
-		"a declared machine with a token":        {user: token, asks: "system:node:declared", objects: []runtime.Object{machines}, event: "machine declared is declared"},
-		"a declared machine, broken inventory":   {user: token, asks: "system:node:declared", objects: []runtime.Object{broken}, event: "machine declared is declared"},
-		"a declared machine by itself":           {user: "system:node:declared", asks: "system:node:declared", objects: []runtime.Object{machines}, approved: true},
-		"a name that no node can have":           {user: token, asks: "system:node:a/status", objects: []runtime.Object{existing}, event: "is not a node name"},
-		"an empty name":                          {user: token, asks: "system:node:", event: "is not a node name"},
-		"nodes that cannot be read":              {user: token, asks: "system:node:b", fails: "nodes", err: "look for node b"},
-		"an inventory that cannot be read":       {user: token, asks: "system:node:b", fails: "configmaps", err: "look for machine b"},
+		"a new node with a token": {user: token, asks: "system:node:b",
+			objects: []runtime.Object{existing, machines}, approved: true},
+		"a new node without an inventory": {user: token, asks: "system:node:b", approved: true},
+		"an existing node with a token": {user: token, asks: node, objects: []runtime.Object{existing},
+			event: "node a exists"},
+		"an existing node by itself": {user: node, asks: node,
+			objects: []runtime.Object{existing, machines}, approved: true},
+		"another existing node's certificate": {user: "system:node:b", asks: node,
+			objects: []runtime.Object{existing}, event: "node a exists"},
+		"a declared machine with a token": {user: token, asks: "system:node:declared",
+			objects: []runtime.Object{machines}, event: "machine declared is declared"},
+		"a declared machine, broken inventory": {user: token, asks: "system:node:declared",
+			objects: []runtime.Object{broken}, event: "machine declared is declared"},
+		"a declared machine by itself": {user: "system:node:declared", asks: "system:node:declared",
+			objects: []runtime.Object{machines}, approved: true},
+		"a name that no node can have": {user: token, asks: "system:node:a/status",
+			objects: []runtime.Object{existing}, event: "is not a node name"},
+		"an empty name": {user: token, asks: "system:node:", event: "is not a node name"},
+		"nodes that cannot be read": {user: token, asks: "system:node:b", fails: "nodes",
+			err: "look for node b"},
+		"an inventory that cannot be read": {user: token, asks: "system:node:b", fails: "configmaps",
+			err: "look for machine b"},
 		"unreadable nodes, a node's own renewal": {user: node, asks: node, fails: "nodes", approved: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,9 +71,15 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 				certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth)
 			r.Status, r.Spec.Username = certificatesv1.CertificateSigningRequestStatus{}, c.user
 			client := fake.NewClientset(append(c.objects, r)...)
-			client.PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, &authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
-			})
+			client.PrependReactor(
+				"create",
+				"subjectaccessreviews",
+				func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, &authorizationv1.SubjectAccessReview{
+						Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true},
+					}, nil
+				},
+			)
 			if c.fails != "" {
 				client.PrependReactor("get", c.fails, func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, nil, errors.New("unreadable")
@@ -69,7 +87,8 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 			}
 			events := record.NewFakeRecorder(10)
 			factory := informers.New(client)
-			a, ok := NewApprover(loop.Context{Client: client, Informers: factory, Events: events, Log: slog.New(slog.DiscardHandler)}).(*approver)
+			a, ok := NewApprover(loop.Context{Client: client, Informers: factory, Events: events,
+				Log: slog.New(slog.DiscardHandler)}).(*approver)
 			if !ok {
 				t.Fatal("NewApprover returned another controller")
 			}
@@ -97,15 +116,28 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 // TestDeletedNodesFreeTheirName checks that a request that waits for a node name is reconciled again when the Node is
 // deleted.
 func TestDeletedNodesFreeTheirName(t *testing.T) {
-	r := request(t, certificatesv1.KubeAPIServerClientKubeletSignerName,
-		x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:a", Organization: []string{"system:nodes"}}}, certificatesv1.UsageClientAuth)
+	r := request(
+		t,
+		certificatesv1.KubeAPIServerClientKubeletSignerName,
+		x509.CertificateRequest{
+			Subject: pkix.Name{CommonName: "system:node:a", Organization: []string{"system:nodes"}},
+		},
+		certificatesv1.UsageClientAuth,
+	)
 	r.Status = certificatesv1.CertificateSigningRequestStatus{}
-	other := request(t, certificatesv1.KubeAPIServerClientKubeletSignerName,
-		x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:b", Organization: []string{"system:nodes"}}}, certificatesv1.UsageClientAuth)
+	other := request(
+		t,
+		certificatesv1.KubeAPIServerClientKubeletSignerName,
+		x509.CertificateRequest{
+			Subject: pkix.Name{CommonName: "system:node:b", Organization: []string{"system:nodes"}},
+		},
+		certificatesv1.UsageClientAuth,
+	)
 	other.Name, other.Status = "other", certificatesv1.CertificateSigningRequestStatus{}
 	client := fake.NewClientset()
 	factory := informers.New(client)
-	a, ok := NewApprover(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler)}).(*approver)
+	a, ok := NewApprover(loop.Context{Client: client, Informers: factory,
+		Log: slog.New(slog.DiscardHandler)}).(*approver)
 	if !ok {
 		t.Fatal("NewApprover returned another controller")
 	}

@@ -39,7 +39,12 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	requests := informers.CertificateSigningRequests(c.Informers)
 	s := &controller{Context: c, requests: requests.Lister()}
-	s.Loop = loop.Loop{Name: "certificate", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
+	s.Loop = loop.Loop{
+		Name:    "certificate",
+		Context: c,
+		Sync:    s.sync,
+		Synced:  []cache.InformerSynced{requests.Informer().HasSynced},
+	}
 	c.OnChange(requests.Informer(), func(_, obj any) {
 		if obj != nil {
 			s.Add(obj)
@@ -65,20 +70,26 @@ func (s *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	if !has(request, certificatesv1.CertificateApproved) || has(request, certificatesv1.CertificateDenied) ||
-		has(request, certificatesv1.CertificateFailed) || len(request.Status.Certificate) > 0 || signers[request.Spec.SignerName] == nil {
+		has(
+			request,
+			certificatesv1.CertificateFailed,
+		) || len(request.Status.Certificate) > 0 || signers[request.Spec.SignerName] == nil {
 		return nil
 	}
 	updated := request.DeepCopy()
 	if cert, refused, err := s.sign(request); refused != nil {
 		updated.Status.Conditions = append(updated.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure",
-			Message: refused.Error(), LastUpdateTime: metav1.NewTime(s.Now()), LastTransitionTime: metav1.NewTime(s.Now())})
+			Message: refused.Error(), LastUpdateTime: metav1.NewTime(s.Now()),
+			LastTransitionTime: metav1.NewTime(s.Now())})
 	} else if err != nil {
 		return err
 	} else {
 		updated.Status.Certificate = cert
 	}
-	if _, err := s.Client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := s.Client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the certificate of request %s: %w", name, err)
 	}
 	return nil
@@ -106,7 +117,12 @@ func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (ce
 	if err := asked.CheckSignature(); err != nil {
 		return nil, nil, fmt.Errorf("check the signature of request %s: %w", request.Name, err)
 	}
-	der, err := certs.SignLeaf(ca, leaf(request, asked, s.Config.ClusterSigningDuration, s.Now()), asked.PublicKey, s.Now())
+	der, err := certs.SignLeaf(
+		ca,
+		leaf(request, asked, s.Config.ClusterSigningDuration, s.Now()),
+		asked.PublicKey,
+		s.Now(),
+	)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,7 +148,10 @@ func Expiry(request *certificatesv1.CertificateSigningRequest) time.Time {
 }
 
 func has(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
-	return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-		return c.Type == kind && c.Status == corev1.ConditionTrue
-	})
+	return slices.ContainsFunc(
+		request.Status.Conditions,
+		func(c certificatesv1.CertificateSigningRequestCondition) bool {
+			return c.Type == kind && c.Status == corev1.ConditionTrue
+		},
+	)
 }

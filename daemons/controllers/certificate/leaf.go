@@ -15,8 +15,9 @@ import (
 	"clusterctl/certs"
 )
 
-// Certificates begin a little before they are signed, for clocks that are behind. What counts as short-lived lasts as long as was asked for from
-// now on; all others from when they begin. Nobody gets a certificate that ends while he fetches it.
+// Certificates begin a little before they are signed, for clocks that are behind. What counts as short-lived lasts as
+// long as was asked for from now on; all others from when they begin. Nobody gets a certificate that ends while he
+// fetches it.
 const (
 	backdate  = 5 * time.Minute
 	shortLife = 8 * time.Hour
@@ -43,7 +44,8 @@ func parse(request *certificatesv1.CertificateSigningRequest) (*x509.Certificate
 	return asked, nil
 }
 
-// refusal is why a request's signer does not grant it; nil if it does. The words become the message of the condition Failed.
+// refusal is why a request's signer does not grant it; nil if it does. The words become the message of the condition
+// Failed.
 func refusal(request *certificatesv1.CertificateSigningRequest, asked *x509.CertificateRequest) error {
 	refuse := signers[request.Spec.SignerName]
 	if refuse == nil {
@@ -52,7 +54,8 @@ func refusal(request *certificatesv1.CertificateSigningRequest, asked *x509.Cert
 	return refuse(asked, request.Spec.Usages)
 }
 
-// refuseClient judges requests for clients of the API server: any subject and any alternative names, for who approves has read them.
+// refuseClient judges requests for clients of the API server: any subject and any alternative names, for who approves
+// has read them.
 func refuseClient(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
 	for _, usage := range usages {
 		switch usage {
@@ -117,8 +120,8 @@ const (
 	errURI      = unfit("URI subjectAltNames are not allowed")
 )
 
-// refuseUsages demands of a kubelet's request exactly the usages that it needs: to sign, and what the certificate is for. A key of RSA may also
-// encipher keys.
+// refuseUsages demands of a kubelet's request exactly the usages that it needs: to sign, and what the certificate is
+// for. A key of RSA may also encipher keys.
 func refuseUsages(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUsage) error {
 	all := []certificatesv1.KeyUsage{purpose, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment}
 	slices.Sort(all)
@@ -133,14 +136,21 @@ func refuseUsages(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUs
 	return nil
 }
 
-// leaf is the certificate of a request that is granted: its subject, its alternative names and its usages, and nothing else that it contains.
-func leaf(request *certificatesv1.CertificateSigningRequest, asked *x509.CertificateRequest, longest time.Duration, now time.Time) *x509.Certificate {
+// leaf is the certificate of a request that is granted: its subject, its alternative names and its usages, and nothing
+// else that it contains.
+func leaf(
+	request *certificatesv1.CertificateSigningRequest,
+	asked *x509.CertificateRequest,
+	longest time.Duration,
+	now time.Time,
+) *x509.Certificate {
 	lifetime := cmp.Or(longest, certs.LeafLifetime)
 	if s := request.Spec.ExpirationSeconds; s != nil {
 		lifetime = min(max(time.Duration(*s)*time.Second, leastLife), lifetime)
 	}
 	template := &x509.Certificate{
-		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses, EmailAddresses: asked.EmailAddresses, URIs: asked.URIs,
+		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses,
+		EmailAddresses: asked.EmailAddresses, URIs: asked.URIs,
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
 	}
 	if lifetime >= shortLife {

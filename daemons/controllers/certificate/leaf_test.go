@@ -30,7 +30,12 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func request(t *testing.T, signer string, template x509.CertificateRequest, usages ...certificatesv1.KeyUsage) *certificatesv1.CertificateSigningRequest {
+func request(
+	t *testing.T,
+	signer string,
+	template x509.CertificateRequest,
+	usages ...certificatesv1.KeyUsage,
+) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -43,29 +48,40 @@ func request(t *testing.T, signer string, template x509.CertificateRequest, usag
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "r", CreationTimestamp: metav1.NewTime(began)},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			SignerName: signer, Usages: usages, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})},
-		Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{{
-			Type: certificatesv1.CertificateApproved, Status: "True", Reason: "Test", LastUpdateTime: metav1.NewTime(began)}}},
+			SignerName: signer, Usages: usages,
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})},
+		Status: certificatesv1.CertificateSigningRequestStatus{
+			Conditions: []certificatesv1.CertificateSigningRequestCondition{{
+				Type: certificatesv1.CertificateApproved, Status: "True", Reason: "Test",
+				LastUpdateTime: metav1.NewTime(began)}},
+		},
 	}
 }
 
 var began = time.Unix(1_700_000_000, 0)
 
 // signer is the controller, with an authority and a request that is stored.
-func signer(t *testing.T, r *certificatesv1.CertificateSigningRequest, longest time.Duration) (*controller, *fake.Clientset) {
+func signer(
+	t *testing.T,
+	r *certificatesv1.CertificateSigningRequest,
+	longest time.Duration,
+) (*controller, *fake.Clientset) {
 	t.Helper()
 	ca, err := certs.NewCA("ca", 20*certs.LeafLifetime, began)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg, dir := config.DefaultControllerManager(), t.TempDir()
-	cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile, cfg.ClusterSigningDuration = dir+"/ca.crt", dir+"/ca.key", longest
-	if err := errors.Join(os.WriteFile(dir+"/ca.crt", ca.Cert, 0o600), os.WriteFile(dir+"/ca.key", ca.Key, 0o600)); err != nil {
+	cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile, cfg.ClusterSigningDuration = dir+"/ca.crt", dir+"/ca.key",
+		longest
+	if err := errors.Join(os.WriteFile(dir+"/ca.crt", ca.Cert, 0o600),
+		os.WriteFile(dir+"/ca.key", ca.Key, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	client := fake.NewClientset(r)
 	factory := informers.New(client)
-	s, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Config: cfg, Clock: clocktesting.NewFakeClock(began)}).(*controller)
+	s, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Config: cfg,
+		Clock: clocktesting.NewFakeClock(began)}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
 	}
@@ -85,7 +101,11 @@ func stored(t *testing.T, client *fake.Clientset, name string) *certificatesv1.C
 }
 
 // signed is what becomes of an approved request.
-func signed(t *testing.T, r *certificatesv1.CertificateSigningRequest, longest time.Duration) *certificatesv1.CertificateSigningRequest {
+func signed(
+	t *testing.T,
+	r *certificatesv1.CertificateSigningRequest,
+	longest time.Duration,
+) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	s, client := signer(t, r, longest)
 	if err := s.sync(t.Context(), r.Name); err != nil {
@@ -97,9 +117,12 @@ func signed(t *testing.T, r *certificatesv1.CertificateSigningRequest, longest t
 func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
 	const signature, encipher = certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment
 	const client, server = certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth
-	const clients, kubelets, servers = certificatesv1.KubeAPIServerClientSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName
+	const clients, kubelets, servers = certificatesv1.KubeAPIServerClientSignerName,
+		certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName
 	person := x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice", Organization: []string{"dev"}}}
-	node := x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}}
+	node := x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}},
+	}
 	with := func(r x509.CertificateRequest, change func(*x509.CertificateRequest)) x509.CertificateRequest {
 		change(&r)
 		return r
@@ -121,34 +144,62 @@ func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
 		usages  usages
 		refused string
 	}{
-		"a person":                                     {clients, person, usages{client}, ""},
-		"a person with all alternative names":          {clients, with(person, all), usages{client, signature, encipher}, ""},
-		"a server's usage from the clients' signer":    {clients, person, usages{client, server}, "invalid usage for client certificate: server auth"},
-		"a person for whatever":                        {clients, person, usages{signature}, "missing required usage for client certificate: client auth"},
-		"a node":                                       {kubelets, node, usages{client, signature}, ""},
-		"a node with a key of RSA":                     {kubelets, node, usages{encipher, client, signature}, ""},
-		"a node that does not sign":                    {kubelets, node, usages{client, encipher}, clientUsages},
-		"a node as a server":                           {kubelets, node, usages{client, signature, server}, clientUsages},
-		"a person as a node":                           {kubelets, person, usages{client, signature}, "subject organization is not system:nodes"},
-		"a node of more than one group":                {kubelets, with(node, func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:nodes", "system:masters"} }), usages{client, signature}, "subject organization is not system:nodes"},
-		"a node of another name":                       {kubelets, with(node, func(r *x509.CertificateRequest) { r.Subject.CommonName = "n1" }), usages{client, signature}, "subject common name does not begin with system:node:"},
-		"a node with a DNS name":                       {kubelets, with(node, dns), usages{client, signature}, "DNS subjectAltNames are not allowed"},
-		"a node with an address":                       {kubelets, with(node, ip), usages{client, signature}, "IP subjectAltNames are not allowed"},
-		"a node with a mail address":                   {kubelets, with(node, mail), usages{client, signature}, "Email subjectAltNames are not allowed"},
-		"a node with a URI":                            {kubelets, with(node, uri), usages{client, signature}, "URI subjectAltNames are not allowed"},
-		"a node's server":                              {servers, serving, usages{server, signature, encipher}, ""},
-		"a node's server by its address":               {servers, with(node, ip), usages{server, signature}, ""},
-		"a node's server for whatever":                 {servers, serving, usages{signature}, serverUsages},
-		"a node's server that is a client":             {servers, serving, usages{server, signature, client}, serverUsages},
-		"a node's server with a mail address":          {servers, with(serving, mail), usages{server, signature}, "Email subjectAltNames are not allowed"},
-		"a node's server with a URI":                   {servers, with(serving, uri), usages{server, signature}, "URI subjectAltNames are not allowed"},
-		"a node's server without a name":               {servers, node, usages{server, signature}, "DNS or IP subjectAltName is required"},
-		"a person's server":                            {servers, with(person, dns), usages{server, signature}, "subject organization is not system:nodes"},
-		"a server of the nodes' group of another name": {servers, with(serving, func(r *x509.CertificateRequest) { r.Subject.CommonName = "n1" }), usages{server, signature}, "subject common name does not begin with system:node:"},
+		"a person":                            {clients, person, usages{client}, ""},
+		"a person with all alternative names": {clients, with(person, all), usages{client, signature, encipher}, ""},
+		"a server's usage from the clients' signer": {clients, person, usages{client, server}, "invalid usage for " +
+			"client certificate: server auth"},
+		"a person for whatever": {clients, person, usages{signature}, "missing required usage " +
+			"for client certificate: client auth"},
+		"a node":                    {kubelets, node, usages{client, signature}, ""},
+		"a node with a key of RSA":  {kubelets, node, usages{encipher, client, signature}, ""},
+		"a node that does not sign": {kubelets, node, usages{client, encipher}, clientUsages},
+		"a node as a server": {kubelets, node, usages{client, signature, server},
+			clientUsages},
+		"a person as a node": {kubelets, person, usages{client, signature},
+			"subject organization is not system:nodes"},
+		"a node of more than one group": {kubelets,
+			with(node, func(r *x509.CertificateRequest) {
+				r.Subject.Organization = []string{"system:nodes",
+					"system:masters"}
+			}), usages{client, signature}, "subject organization is not system:nodes"},
+		"a node of another name": {kubelets,
+			with(node, func(r *x509.CertificateRequest) { r.Subject.CommonName = "n1" }), usages{client, signature},
+			"subject common name does not begin with system:node:"},
+		"a node with a DNS name": {kubelets, with(node, dns), usages{client, signature},
+			"DNS subjectAltNames are not allowed"},
+		"a node with an address": {kubelets, with(node, ip), usages{client, signature},
+			"IP subjectAltNames are not allowed"},
+		"a node with a mail address": {kubelets, with(node, mail), usages{client, signature},
+			"Email subjectAltNames are not allowed"},
+		"a node with a URI": {kubelets, with(node, uri), usages{client, signature},
+			"URI subjectAltNames are not allowed"},
+		"a node's server":                {servers, serving, usages{server, signature, encipher}, ""},
+		"a node's server by its address": {servers, with(node, ip), usages{server, signature}, ""},
+		"a node's server for whatever":   {servers, serving, usages{signature}, serverUsages},
+		"a node's server that is a client": {servers, serving, usages{server, signature, client},
+			serverUsages},
+		"a node's server with a mail address": {servers, with(serving, mail), usages{server, signature},
+			"Email subjectAltNames are not allowed"},
+		"a node's server with a URI": {servers, with(serving, uri), usages{server, signature},
+			"URI subjectAltNames are not allowed"},
+		"a node's server without a name": {servers, node, usages{server, signature},
+			"DNS or IP subjectAltName is required"},
+		"a person's server": {servers, with(person, dns), usages{server, signature},
+			"subject organization is not system:nodes"},
+		"a server of the nodes' group of another name": {servers,
+			with(serving, func(r *x509.CertificateRequest) { r.Subject.CommonName = "n1" }), usages{server, signature},
+			"subject common name does not begin with system:node:"},
 	} {
 		got := signed(t, request(t, c.signer, c.asked, c.usages...), time.Hour)
 		if c.refused != "" {
-			want := []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateFailed, Status: "True", Reason: "SignerValidationFailure", Message: c.refused}}
+			want := []certificatesv1.CertificateSigningRequestCondition{
+				{
+					Type:    certificatesv1.CertificateFailed,
+					Status:  "True",
+					Reason:  "SignerValidationFailure",
+					Message: c.refused,
+				},
+			}
 			had := got.Status.Conditions[1:]
 			for i := range had {
 				had[i].LastUpdateTime, had[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
@@ -163,9 +214,20 @@ func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
 			t.Errorf("%s: %v: %+v", name, err, got.Status.Conditions)
 			continue
 		}
-		if cert.Subject.String() != c.asked.Subject.String() || !slices.Equal(cert.DNSNames, c.asked.DNSNames) || fmt.Sprint(cert.IPAddresses) != fmt.Sprint(c.asked.IPAddresses) ||
-			!slices.Equal(cert.EmailAddresses, c.asked.EmailAddresses) || fmt.Sprint(cert.URIs) != fmt.Sprint(c.asked.URIs) || cert.IsCA {
-			t.Errorf("%s: the certificate is of %s for %v %v %v %v", name, cert.Subject, cert.DNSNames, cert.IPAddresses, cert.EmailAddresses, cert.URIs)
+		if cert.Subject.String() != c.asked.Subject.String() || !slices.Equal(cert.DNSNames, c.asked.DNSNames) ||
+			fmt.Sprint(cert.IPAddresses) != fmt.Sprint(c.asked.IPAddresses) ||
+			!slices.Equal(cert.EmailAddresses, c.asked.EmailAddresses) ||
+			fmt.Sprint(cert.URIs) != fmt.Sprint(c.asked.URIs) ||
+			cert.IsCA {
+			t.Errorf(
+				"%s: the certificate is of %s for %v %v %v %v",
+				name,
+				cert.Subject,
+				cert.DNSNames,
+				cert.IPAddresses,
+				cert.EmailAddresses,
+				cert.URIs,
+			)
 		}
 		if got := cert.KeyUsage&x509.KeyUsageKeyEncipherment != 0; got != slices.Contains(c.usages, encipher) {
 			t.Errorf("%s: may encipher keys: %v", name, got)
@@ -177,22 +239,44 @@ func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
 }
 
 func TestACertificateKeepsTheWholeSubjectOfItsRequest(t *testing.T) {
-	subject := pkix.Name{CommonName: "alice", Organization: []string{"dev", "ops"}, OrganizationalUnit: []string{"unit"}, Country: []string{"CH"}, Locality: []string{"Bern"}}
-	got := signed(t, request(t, certificatesv1.KubeAPIServerClientSignerName, x509.CertificateRequest{Subject: subject}, certificatesv1.UsageClientAuth), time.Hour)
+	subject := pkix.Name{
+		CommonName:         "alice",
+		Organization:       []string{"dev", "ops"},
+		OrganizationalUnit: []string{"unit"},
+		Country:            []string{"CH"},
+		Locality:           []string{"Bern"},
+	}
+	got := signed(
+		t,
+		request(
+			t,
+			certificatesv1.KubeAPIServerClientSignerName,
+			x509.CertificateRequest{Subject: subject},
+			certificatesv1.UsageClientAuth,
+		),
+		time.Hour,
+	)
 	cert, err := certs.ParseCert(got.Status.Certificate)
 	if err != nil || cert.Subject.String() != subject.String() {
 		t.Errorf("%v, %v; want %s", cert, err, subject)
 	}
 }
 
-// Who has made the request has not shown that the key is his. The request is left as it is, and tried again, as all that cannot be signed.
+// Who has made the request has not shown that the key is his. The request is left as it is, and tried again, as all
+// that cannot be signed.
 func TestARequestWithAFalseSignatureIsNotSigned(t *testing.T) {
-	r := request(t, certificatesv1.KubeAPIServerClientSignerName, x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice"}}, certificatesv1.UsageClientAuth)
+	r := request(
+		t,
+		certificatesv1.KubeAPIServerClientSignerName,
+		x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice"}},
+		certificatesv1.UsageClientAuth,
+	)
 	block, _ := pem.Decode(r.Spec.Request)
 	block.Bytes[len(block.Bytes)-1] ^= 1
 	r.Spec.Request = pem.EncodeToMemory(block)
 	s, client := signer(t, r, time.Hour)
-	if err := s.sync(t.Context(), r.Name); err == nil || !strings.Contains(err.Error(), "check the signature of request") {
+	if err := s.sync(t.Context(), r.Name); err == nil ||
+		!strings.Contains(err.Error(), "check the signature of request") {
 		t.Errorf("it says %v", err)
 	}
 	if got := stored(t, client, r.Name); len(got.Status.Certificate) > 0 || len(got.Status.Conditions) != 1 {
@@ -202,12 +286,16 @@ func TestARequestWithAFalseSignatureIsNotSigned(t *testing.T) {
 
 func TestRequestsAreDroppedInTime(t *testing.T) { // S21
 	made := time.Unix(1000, 0)
-	pending := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+	pending := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)},
+	}
 	if got := Expiry(pending); !got.Equal(made.Add(keepPending)) {
 		t.Errorf("pending: %v", got)
 	}
 	decided := pending.DeepCopy()
-	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{LastUpdateTime: metav1.NewTime(made.Add(time.Minute))}}
+	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+		{LastUpdateTime: metav1.NewTime(made.Add(time.Minute))},
+	}
 	if got := Expiry(decided); !got.Equal(made.Add(time.Minute + keepDecided)) {
 		t.Errorf("decided: %v", got)
 	}
@@ -234,7 +322,14 @@ func TestHowLongCertificatesLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := cert.NotAfter.Sub(began); got != c.want || !cert.NotBefore.Equal(began.Add(-5*time.Minute)) {
-			t.Errorf("asked for %s, at most %s: from %s for %s, want %s", c.asked, c.longest, cert.NotBefore.Sub(began), got, c.want)
+			t.Errorf(
+				"asked for %s, at most %s: from %s for %s, want %s",
+				c.asked,
+				c.longest,
+				cert.NotBefore.Sub(began),
+				got,
+				c.want,
+			)
 		}
 	}
 }
@@ -243,7 +338,14 @@ func TestHowLongRequestsAreKept(t *testing.T) {
 	made := time.Unix(1_000_000, 0)
 	said := func(kinds ...certificatesv1.RequestConditionType) (list []certificatesv1.CertificateSigningRequestCondition) {
 		for i, kind := range kinds {
-			list = append(list, certificatesv1.CertificateSigningRequestCondition{Type: kind, Status: "True", LastUpdateTime: metav1.NewTime(made.Add(time.Duration(i+1) * time.Minute))})
+			list = append(
+				list,
+				certificatesv1.CertificateSigningRequestCondition{
+					Type:           kind,
+					Status:         "True",
+					LastUpdateTime: metav1.NewTime(made.Add(time.Duration(i+1) * time.Minute)),
+				},
+			)
 		}
 		return list
 	}
@@ -260,14 +362,20 @@ func TestHowLongRequestsAreKept(t *testing.T) {
 		cert       []byte
 		want       time.Time
 	}{
-		"pending":                               {nil, nil, made.Add(24 * time.Hour)},
-		"approved":                              {said(certificatesv1.CertificateApproved), nil, made.Add(time.Hour + time.Minute)},
-		"denied":                                {said(certificatesv1.CertificateDenied), nil, made.Add(time.Hour + time.Minute)},
-		"failed":                                {said(certificatesv1.CertificateApproved, certificatesv1.CertificateFailed), nil, made.Add(time.Hour + 2*time.Minute)},
-		"its certificate ends before":           {said(certificatesv1.CertificateApproved), ca.Cert, short.NotAfter},
-		"its certificate is none that is known": {said(certificatesv1.CertificateApproved), []byte("text"), made.Add(time.Hour + time.Minute)},
+		"pending": {nil, nil, made.Add(24 * time.Hour)},
+		"approved": {said(certificatesv1.CertificateApproved), nil,
+			made.Add(time.Hour + time.Minute)},
+		"denied": {said(certificatesv1.CertificateDenied), nil,
+			made.Add(time.Hour + time.Minute)},
+		"failed": {said(certificatesv1.CertificateApproved,
+			certificatesv1.CertificateFailed), nil, made.Add(time.Hour + 2*time.Minute)},
+		"its certificate ends before": {said(certificatesv1.CertificateApproved), ca.Cert, short.NotAfter},
+		"its certificate is none that is known": {said(certificatesv1.CertificateApproved), []byte("text"),
+			made.Add(time.Hour + time.Minute)},
 	} {
-		r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+		r := &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)},
+		}
 		r.Status.Conditions, r.Status.Certificate = c.conditions, c.cert
 		if got := Expiry(r); !got.Equal(c.want) {
 			t.Errorf("%s: until %s, want %s", name, got, c.want)

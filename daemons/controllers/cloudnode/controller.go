@@ -1,6 +1,7 @@
-// Package cloudnode is the node controller of the bare-metal cloud, as upstream's cloud-node and cloud-node-lifecycle controllers are of
-// others: Nodes get the provider ID, external addresses, region and zone that the inventory has for their machines, and a Node that is not
-// ready and whose machine is not in the inventory any more is deleted. Whether machines are well is the node package's.
+// Package cloudnode is the node controller of the bare-metal cloud, as upstream's cloud-node and cloud-node-lifecycle
+// controllers are of others: Nodes get the provider ID, external addresses, region and zone that the inventory has for
+// their machines, and a Node that is not ready and whose machine is not in the inventory any more is deleted. Whether
+// machines are well is the node package's.
 package cloudnode
 
 import (
@@ -52,7 +53,15 @@ func New(c loop.Context) loop.Controller {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, inventory.Name).String()
 		}))
 	nodes, maps := informers.Nodes(c.Informers), informers.ConfigMaps(own)
-	n := &controller{Context: c, own: own, maps: maps.Lister(), nodes: nodes.Lister(), why: "it has not been read yet", warned: map[string]string{}, failed: failures()}
+	n := &controller{
+		Context: c,
+		own:     own,
+		maps:    maps.Lister(),
+		nodes:   nodes.Lister(),
+		why:     "it has not been read yet",
+		warned:  map[string]string{},
+		failed:  failures(),
+	}
 	c.Count(n.failed)
 	n.Loop = loop.Loop{Name: "cloud-node", Counted: "Nodes", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
 		nodes.Informer().HasSynced, maps.Informer().HasSynced}}
@@ -92,7 +101,11 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	n.mu.Unlock()
 	if list == nil {
 		if strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) && !ready(node) {
-			n.warn(node, "InventoryUnavailable", "Nothing is decided about the node's machine: the inventory of machines cannot be used: "+why)
+			n.warn(
+				node,
+				"InventoryUnavailable",
+				"Nothing is decided about the node's machine: the inventory of machines cannot be used: "+why,
+			)
 		}
 		return nil
 	}
@@ -118,7 +131,8 @@ func (n *controller) concerns(node *corev1.Node) bool {
 	return d.gone || d.change || d.warning != n.warned[node.Name]
 }
 
-// read takes the inventory in. One that is missing, cannot be read or is older than the latest is none: nothing follows from it.
+// read takes the inventory in. One that is missing, cannot be read or is older than the latest is none: nothing follows
+// from it.
 func (n *controller) read() error {
 	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
 	list, why, is := inventory.Inventory(nil), "", missing
@@ -147,7 +161,13 @@ func (n *controller) read() error {
 	n.mu.Unlock()
 	n.tell(is, why, news)
 	if list == nil {
-		n.Log.Info("the inventory of machines cannot be used; nodes stay as they are", "configMap", inventory.Name, "reason", why)
+		n.Log.Info(
+			"the inventory of machines cannot be used; nodes stay as they are",
+			"configMap",
+			inventory.Name,
+			"reason",
+			why,
+		)
 	} else {
 		n.Log.Debug("the inventory of machines was read", "machines", len(list))
 	}
@@ -196,14 +216,37 @@ func (n *controller) delete(ctx context.Context, node *corev1.Node) error {
 	if live.UID != node.UID || !decide(live, list).gone {
 		return nil // what has changed comes by the watch
 	}
-	n.Log.Info("deleting a node whose machine is not in the inventory", "node", live.Name, "providerID", live.Spec.ProviderID)
-	n.Events.Eventf(live, corev1.EventTypeNormal, "DeletingNode", "Deleting node %s because it does not exist in the cloud provider", live.Name)
-	err = n.Client.CoreV1().Nodes().Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}})
+	n.Log.Info(
+		"deleting a node whose machine is not in the inventory",
+		"node",
+		live.Name,
+		"providerID",
+		live.Spec.ProviderID,
+	)
+	n.Events.Eventf(
+		live,
+		corev1.EventTypeNormal,
+		"DeletingNode",
+		"Deleting node %s because it does not exist in the cloud provider",
+		live.Name,
+	)
+	err = n.Client.CoreV1().
+		Nodes().
+		Delete(ctx, live.Name,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID,
+				ResourceVersion: &live.ResourceVersion}})
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
 	if !apierrors.IsConflict(err) {
-		n.Events.Eventf(live, corev1.EventTypeWarning, "DeletingNodeFailed", "Failed deleting node %s: %v", live.Name, err)
+		n.Events.Eventf(
+			live,
+			corev1.EventTypeWarning,
+			"DeletingNodeFailed",
+			"Failed deleting node %s: %v",
+			live.Name,
+			err,
+		)
 	}
 	return fmt.Errorf("delete node %s: %w", live.Name, err)
 }
@@ -239,7 +282,12 @@ func (n *controller) write(ctx context.Context, node *corev1.Node, d decision) e
 	return nil
 }
 
-func (n *controller) patch(ctx context.Context, node *corev1.Node, change map[string]any, subresource ...string) (*corev1.Node, error) {
+func (n *controller) patch(
+	ctx context.Context,
+	node *corev1.Node,
+	change map[string]any,
+	subresource ...string,
+) (*corev1.Node, error) {
 	meta, _ := change["metadata"].(map[string]any)
 	if meta == nil {
 		meta = map[string]any{}
@@ -250,7 +298,9 @@ func (n *controller) patch(ctx context.Context, node *corev1.Node, change map[st
 	if err != nil {
 		return nil, err
 	}
-	written, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, text, metav1.PatchOptions{}, subresource...)
+	written, err := n.Client.CoreV1().
+		Nodes().
+		Patch(ctx, node.Name, types.MergePatchType, text, metav1.PatchOptions{}, subresource...)
 	if apierrors.IsNotFound(err) {
 		return node, nil // it is gone, and nothing is left to say of it
 	}

@@ -32,7 +32,12 @@ type world struct {
 func newWorld(t *testing.T, cached *corev1.ConfigMap, n *corev1.Node, live ...runtime.Object) *world {
 	t.Helper()
 	w := &world{Clientset: fake.NewClientset(live...), events: record.NewFakeRecorder(100)}
-	c := loop.Context{Client: w.Clientset, Informers: informers.New(w.Clientset), Events: w.events, Log: slog.New(slog.DiscardHandler)}
+	c := loop.Context{
+		Client:    w.Clientset,
+		Informers: informers.New(w.Clientset),
+		Events:    w.events,
+		Log:       slog.New(slog.DiscardHandler),
+	}
 	w.controller = New(c).(*controller)
 	if err := informers.Nodes(c.Informers).Informer().GetIndexer().Add(n); err != nil {
 		t.Fatal(err)
@@ -83,7 +88,14 @@ func stored(t *testing.T, version string, list inventory.Inventory) *corev1.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: inventory.Name, ResourceVersion: version}, Data: data}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       metav1.NamespaceSystem,
+			Name:            inventory.Name,
+			ResourceVersion: version,
+		},
+		Data: data,
+	}
 }
 
 func without(t *testing.T, version string) *corev1.ConfigMap {
@@ -101,7 +113,10 @@ func TestANodeWhoseMachineIsGoneIsDeletedWithAnEventS22(t *testing.T) {
 	if got := w.asked(); !slices.Equal(got, []string{"delete"}) {
 		t.Errorf("asked to %v", got)
 	}
-	if got := w.said(); !slices.Equal(got, []string{"Normal DeletingNode Deleting node n1 because it does not exist in the cloud provider"}) {
+	if got := w.said(); !slices.Equal(
+		got,
+		[]string{"Normal DeletingNode Deleting node n1 because it does not exist in the cloud provider"},
+	) {
 		t.Errorf("said %q", got)
 	}
 	for _, a := range w.Actions() {
@@ -113,7 +128,8 @@ func TestANodeWhoseMachineIsGoneIsDeletedWithAnEventS22(t *testing.T) {
 	}
 }
 
-// That an inventory, or a machine in it, is not there is no reason to delete anything unless the server itself says so now.
+// That an inventory, or a machine in it, is not there is no reason to delete anything unless the server itself says so
+// now.
 func TestAbsenceDeletesNothingS22(t *testing.T) {
 	silent, alive := node(own, corev1.ConditionUnknown), node(own, corev1.ConditionTrue)
 	another := node(own, corev1.ConditionUnknown, func(n *corev1.Node) { n.UID = "u2" })
@@ -133,8 +149,10 @@ func TestAbsenceDeletesNothingS22(t *testing.T) {
 		{"one that the server does not have", without(t, "9"), []runtime.Object{silent}, nil, "not found"},
 		{"one that is empty at the server", without(t, "9"), []runtime.Object{empty, silent}, nil, "it is empty"},
 		{"one that is older at the server", without(t, "9"), []runtime.Object{without(t, "8"), silent}, nil, "older"},
-		{"one that has the machine at the server", without(t, "9"), []runtime.Object{stored(t, "10", machines()), silent}, nil, ""},
-		{"a server that fails", without(t, "9"), []runtime.Object{without(t, "9"), silent}, apierrors.NewInternalError(errors.New("broken")), "broken"},
+		{"one that has the machine at the server", without(t, "9"),
+			[]runtime.Object{stored(t, "10", machines()), silent}, nil, ""},
+		{"a server that fails", without(t, "9"), []runtime.Object{without(t, "9"), silent},
+			apierrors.NewInternalError(errors.New("broken")), "broken"},
 		{"a server that does not find the kind", without(t, "9"), []runtime.Object{without(t, "9"), silent},
 			apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, inventory.Name), "not found"},
 		{"a node that lives at the server", without(t, "9"), []runtime.Object{without(t, "9"), alive}, nil, ""},
@@ -143,7 +161,11 @@ func TestAbsenceDeletesNothingS22(t *testing.T) {
 	} {
 		w := newWorld(t, c.cached, silent, c.live...)
 		if c.fails != nil {
-			w.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.fails })
+			w.PrependReactor(
+				"get",
+				"*",
+				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.fails },
+			)
 		}
 		err := w.look(t)
 		said := strings.Join(w.said(), "\n")
@@ -156,7 +178,8 @@ func TestAbsenceDeletesNothingS22(t *testing.T) {
 	}
 }
 
-// A cache that goes back to a former state, as after a list from a server that lags behind, decides nothing until it has caught up.
+// A cache that goes back to a former state, as after a list from a server that lags behind, decides nothing until it
+// has caught up.
 func TestAnInventoryFromBeforeDecidesNothingS22(t *testing.T) {
 	n := node(own, corev1.ConditionUnknown)
 	w := newWorld(t, stored(t, "9", machines()), n, without(t, "20"), n)
@@ -169,7 +192,8 @@ func TestAnInventoryFromBeforeDecidesNothingS22(t *testing.T) {
 			t.Errorf("by version %s: asked to %v", m.ResourceVersion, got)
 		}
 	}
-	if got := strings.Join(w.said(), "\n"); !strings.Contains(got, "InventoryUnavailable") || !strings.Contains(got, "older than one") {
+	if got := strings.Join(w.said(), "\n"); !strings.Contains(got, "InventoryUnavailable") ||
+		!strings.Contains(got, "older than one") {
 		t.Errorf("said %q", got)
 	}
 	w.see(t, without(t, "20"))
@@ -178,8 +202,8 @@ func TestAnInventoryFromBeforeDecidesNothingS22(t *testing.T) {
 	}
 }
 
-// Whoever watches over a cluster learns that nothing is decided about machines any more: from the ConfigMap's events and a metric. A cluster that
-// never had an inventory, as a development cluster, lacks none.
+// Whoever watches over a cluster learns that nothing is decided about machines any more: from the ConfigMap's events
+// and a metric. A cluster that never had an inventory, as a development cluster, lacks none.
 func TestAnInventoryThatCannotBeUsedIsToldOfS22(t *testing.T) {
 	broken := stored(t, "10", machines())
 	broken.Data["n2"] = "{"
@@ -196,7 +220,8 @@ func TestAnInventoryThatCannotBeUsedIsToldOfS22(t *testing.T) {
 		{"none, with Nodes that had one", node(own, corev1.ConditionTrue), []*corev1.ConfigMap{nil, nil}, "Missing", 1},
 		{"one that is deleted", foreign, []*corev1.ConfigMap{stored(t, "9", machines()), nil}, "Missing", 1},
 		{"one that is broken", foreign, []*corev1.ConfigMap{broken, broken}, "Invalid", 1},
-		{"one from before", foreign, []*corev1.ConfigMap{stored(t, "9", machines()), stored(t, "8", machines())}, "Older", 1},
+		{"one from before", foreign, []*corev1.ConfigMap{stored(t, "9", machines()), stored(t, "8", machines())},
+			"Older", 1},
 		{"one that was mended", foreign, []*corev1.ConfigMap{broken, stored(t, "11", machines())}, "", 1},
 	} {
 		w := newWorld(t, nil, c.node, c.node)
@@ -206,7 +231,8 @@ func TestAnInventoryThatCannotBeUsedIsToldOfS22(t *testing.T) {
 		for _, m := range c.caches {
 			if m != nil {
 				w.see(t, m)
-			} else if err := informers.ConfigMaps(w.own).Informer().GetIndexer().Delete(stored(t, "1", nil)); err != nil {
+			} else if err := informers.ConfigMaps(w.own).Informer().GetIndexer().Delete(stored(t, "1",
+				nil)); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.sync(t.Context(), inventoryKey); err != nil {
@@ -214,11 +240,13 @@ func TestAnInventoryThatCannotBeUsedIsToldOfS22(t *testing.T) {
 			}
 		}
 		said := w.said()
-		if len(said) != c.events || c.events > 0 && !strings.HasPrefix(said[0], "Warning InvalidInventory Nothing is decided about machines") {
+		if len(said) != c.events ||
+			c.events > 0 && !strings.HasPrefix(said[0], "Warning InvalidInventory Nothing is decided about machines") {
 			t.Errorf("%s: said %q", c.name, said)
 		}
 		found, err := registry.Gather()
-		if err != nil || len(found) != 1 || found[0].GetName() != "cloud_node_inventory_error" || len(found[0].GetMetric()) != len(reasons) {
+		if err != nil || len(found) != 1 || found[0].GetName() != "cloud_node_inventory_error" ||
+			len(found[0].GetMetric()) != len(reasons) {
 			t.Fatalf("%s: the metrics are %v (%v)", c.name, found, err)
 		}
 		for _, m := range found[0].GetMetric() {
@@ -241,7 +269,8 @@ func TestANodeIsWarnedAboutOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := w.said(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning MachineReplaced Machine "+former+" has been replaced by "+own) {
+	if got := w.said(); len(got) != 1 ||
+		!strings.HasPrefix(got[0], "Warning MachineReplaced Machine "+former+" has been replaced by "+own) {
 		t.Errorf("said %q", got)
 	}
 }

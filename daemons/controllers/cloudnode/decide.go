@@ -10,13 +10,15 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// uninitialized is the taint with which kubelets of --cloud-provider=external register, until their Nodes have what the cloud says of them.
+// uninitialized is the taint with which kubelets of --cloud-provider=external register, until their Nodes have what the
+// cloud says of them.
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
 // decision is what becomes of a Node.
 type decision struct {
 	change bool // the fields below are to be written
-	// providerID is empty where it stays as it is, addresses nil, labels are those that are added, and taints what is left of them.
+	// providerID is empty where it stays as it is, addresses nil, labels are those that are added, and taints what is
+	// left of them.
 	providerID  string
 	addresses   []corev1.NodeAddress
 	labels      map[string]string
@@ -28,8 +30,8 @@ type decision struct {
 	reason, warning string
 }
 
-// decide says what becomes of a Node by the inventory. Only a Node that had its provider ID from the inventory is ever deleted, and only
-// while it is not ready: others were made by hand, or by machines that joined with a token.
+// decide says what becomes of a Node by the inventory. Only a Node that had its provider ID from the inventory is ever
+// deleted, and only while it is not ready: others were made by hand, or by machines that joined with a token.
 func decide(node *corev1.Node, list inventory.Inventory) decision {
 	ours := strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme)
 	m, there := list[node.Name]
@@ -39,14 +41,25 @@ func decide(node *corev1.Node, list inventory.Inventory) decision {
 	case !there:
 		return decision{gone: !ready(node)}
 	case node.Spec.ProviderID != "" && !ours:
-		return decision{reason: "ForeignProviderID", warning: fmt.Sprintf("Provider ID %s is of another cloud: the inventory's %s is not set", node.Spec.ProviderID, m.ProviderID)}
+		return decision{
+			reason: "ForeignProviderID",
+			warning: fmt.Sprintf(
+				"Provider ID %s is of another cloud: the inventory's %s is not set",
+				node.Spec.ProviderID,
+				m.ProviderID,
+			),
+		}
 	case ours && m.ProviderID != "" && m.ProviderID != node.Spec.ProviderID:
 		// Another machine has the name now. The Node cannot get its provider ID; a new one does.
 		if !ready(node) {
 			return decision{gone: true}
 		}
 		return decision{reason: "MachineReplaced", warning: fmt.Sprintf(
-			"Machine %s has been replaced by %s, and a Node keeps its provider ID: drain and delete the Node, and the kubelet registers a new one", node.Spec.ProviderID, m.ProviderID)}
+			"Machine %s has been replaced by %s, and a Node keeps its provider ID: drain and delete the Node, and "+
+				"the kubelet registers a new one",
+			node.Spec.ProviderID,
+			m.ProviderID,
+		)}
 	}
 	return initialize(node, m)
 }
@@ -80,8 +93,9 @@ func initialize(node *corev1.Node, m inventory.Machine) (d decision) {
 	return d
 }
 
-// addresses joins what the kubelet says of its machine with the inventory: the kubelet knows its internal addresses and its name, and
-// leaves external addresses alone, which are the inventory's. A kubelet that has not said anything yet is waited for.
+// addresses joins what the kubelet says of its machine with the inventory: the kubelet knows its internal addresses and
+// its name, and leaves external addresses alone, which are the inventory's. A kubelet that has not said anything yet is
+// waited for.
 func addresses(have []corev1.NodeAddress, m inventory.Machine) (list []corev1.NodeAddress) {
 	if len(have) == 0 {
 		return nil

@@ -15,8 +15,14 @@ const own, former = "clusterctl://demo/1", "clusterctl://demo/0"
 
 // node is one that is named n1, with its kubelet's word of addresses.
 func node(provider string, ready corev1.ConditionStatus, change ...func(*corev1.Node)) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", ResourceVersion: "5"}, Spec: corev1.NodeSpec{ProviderID: provider}}
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: "n1"}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", ResourceVersion: "5"},
+		Spec:       corev1.NodeSpec{ProviderID: provider},
+	}
+	n.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+		{Type: corev1.NodeHostName, Address: "n1"},
+	}
 	if ready != "" {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 	}
@@ -28,7 +34,13 @@ func node(provider string, ready corev1.ConditionStatus, change ...func(*corev1.
 
 func machines() inventory.Inventory {
 	return inventory.Inventory{
-		"n1": {ProviderID: own, Addresses: []string{"10.0.0.1"}, External: []string{"203.0.113.1"}, Region: "eu", Zone: "a"},
+		"n1": {
+			ProviderID: own,
+			Addresses:  []string{"10.0.0.1"},
+			External:   []string{"203.0.113.1"},
+			Region:     "eu",
+			Zone:       "a",
+		},
 		"n2": {ProviderID: "clusterctl://demo/2", Addresses: []string{"10.0.0.2"}},
 	}
 }
@@ -58,10 +70,12 @@ func TestANodeIsDeletedOnlyWhenItsMachineIsGoneAndItIsNotReadyS22(t *testing.T) 
 		{"it is being deleted", node(own, corev1.ConditionUnknown, going), without, false, ""},
 		{"it was made by hand", node("", corev1.ConditionUnknown), without, false, ""},
 		{"it is of another cloud", node("aws:///i-1", corev1.ConditionUnknown), without, false, ""},
-		{"its name is a machine's and it is of another cloud", node("aws:///i-1", corev1.ConditionUnknown), machines(), false, "ForeignProviderID"},
+		{"its name is a machine's and it is of another cloud", node("aws:///i-1", corev1.ConditionUnknown), machines(),
+			false, "ForeignProviderID"},
 		{"its machine has another name", node(own, corev1.ConditionUnknown), renamed, true, ""},
 		{"another machine has its name", node(former, corev1.ConditionUnknown), machines(), true, ""},
-		{"another machine has its name and runs it", node(former, corev1.ConditionTrue), machines(), false, "MachineReplaced"},
+		{"another machine has its name and runs it", node(former, corev1.ConditionTrue), machines(), false,
+			"MachineReplaced"},
 		{"nobody knows which machine has its name", node(former, corev1.ConditionUnknown), unknown, false, ""},
 	} {
 		d := decide(c.node, c.list)
@@ -77,12 +91,26 @@ func TestANodeIsDeletedOnlyWhenItsMachineIsGoneAndItIsNotReadyS22(t *testing.T) 
 func TestANodeGetsWhatTheInventorySaysS22(t *testing.T) {
 	d := decide(node("", corev1.ConditionTrue, func(n *corev1.Node) {
 		n.Labels = map[string]string{corev1.LabelTopologyZone: "b"}
-		n.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}, {Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+		n.Spec.Taints = []corev1.Taint{
+			{Key: "mine", Effect: corev1.TaintEffectNoSchedule},
+			{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+		}
 	}), machines())
-	addresses := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeExternalIP, Address: "203.0.113.1"}, {Type: corev1.NodeHostName, Address: "n1"}}
+	addresses := []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+		{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
+		{Type: corev1.NodeHostName, Address: "n1"},
+	}
 	labels := map[string]string{"topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "a",
 		"failure-domain.beta.kubernetes.io/region": "eu", "failure-domain.beta.kubernetes.io/zone": "a"}
-	want := decision{change: true, providerID: own, addresses: addresses, labels: labels, initialized: true, taints: []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}}
+	want := decision{
+		change:      true,
+		providerID:  own,
+		addresses:   addresses,
+		labels:      labels,
+		initialized: true,
+		taints:      []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}},
+	}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("decided %+v\nwant %+v", d, want)
 	}
@@ -109,7 +137,9 @@ func TestANodeGetsWhatTheInventorySaysS22(t *testing.T) {
 	}
 	// Both families, each kept.
 	both := node(own, corev1.ConditionTrue, func(n *corev1.Node) {
-		n.Status.Addresses = append([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}}, n.Status.Addresses...)
+		n.Status.Addresses = append(
+			[]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}},
+			n.Status.Addresses...)
 	})
 	var got []string
 	for _, a := range decide(both, machines()).addresses {
@@ -120,7 +150,11 @@ func TestANodeGetsWhatTheInventorySaysS22(t *testing.T) {
 	}
 	// A machine that was never reached is waited for.
 	list["n1"] = inventory.Machine{Addresses: []string{"10.0.0.1"}}
-	waiting := node("", corev1.ConditionTrue, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: uninitialized}} })
+	waiting := node(
+		"",
+		corev1.ConditionTrue,
+		func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: uninitialized}} },
+	)
 	if d := decide(waiting, list); d.initialized || d.change {
 		t.Errorf("a node of a machine that nobody has reached: %+v", d)
 	}

@@ -24,7 +24,8 @@ var reasons = []string{missing, invalid, older}
 // failures is the metric that says why the inventory cannot be used. All reasons are there from the start.
 func failures() *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "cloud_node_inventory_error", Help: "1 while nothing is decided about machines because their inventory cannot be used, by reason; else 0.",
+		Name: "cloud_node_inventory_error", Help: "1 while nothing is decided about machines because their inventory " +
+			"cannot be used, by reason; else 0.",
 	}, []string{"reason"})
 	for _, r := range reasons {
 		g.WithLabelValues(r)
@@ -32,8 +33,8 @@ func failures() *prometheus.GaugeVec {
 	return g
 }
 
-// tell says whether the inventory can be used: in the metric, and when there is something new in an event about the ConfigMap, which may not be
-// there. A cluster that never had an inventory lacks none.
+// tell says whether the inventory can be used: in the metric, and when there is something new in an event about the
+// ConfigMap, which may not be there. A cluster that never had an inventory lacks none.
 func (n *controller) tell(reason, why string, news bool) {
 	if reason == missing && !n.had() {
 		reason = usable
@@ -48,11 +49,22 @@ func (n *controller) tell(reason, why string, news bool) {
 	if reason == usable || !news {
 		return
 	}
-	is := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: metav1.NamespaceSystem, Name: inventory.Name}
+	is := &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Namespace:  metav1.NamespaceSystem,
+		Name:       inventory.Name,
+	}
 	if m, err := n.maps.ConfigMaps(is.Namespace).Get(is.Name); err == nil {
 		is.UID, is.ResourceVersion = m.UID, m.ResourceVersion
 	}
-	n.Events.Eventf(is, corev1.EventTypeWarning, "InvalidInventory", "Nothing is decided about machines, because their inventory cannot be used: %s", why)
+	n.Events.Eventf(
+		is,
+		corev1.EventTypeWarning,
+		"InvalidInventory",
+		"Nothing is decided about machines, because their inventory cannot be used: %s",
+		why,
+	)
 }
 
 // had reports whether there was an inventory: one was seen, or a Node has something that is from one.

@@ -29,7 +29,13 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	roles := informers.ClusterRoles(c.Informers)
 	r := &controller{Context: c, roles: roles.Lister()}
-	r.Loop = loop.Loop{Name: "clusterrole-aggregation", Counted: "ClusterRoleAggregator", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{roles.Informer().HasSynced}}
+	r.Loop = loop.Loop{
+		Name:    "clusterrole-aggregation",
+		Counted: "ClusterRoleAggregator",
+		Context: c,
+		Sync:    r.sync,
+		Synced:  []cache.InformerSynced{roles.Informer().HasSynced},
+	}
 	c.On(roles.Informer(), func(any) { r.wake() })
 	return r
 }
@@ -70,7 +76,8 @@ func (r *controller) sync(ctx context.Context, name string) error {
 	}
 	updated := role.DeepCopy()
 	updated.Rules = rules
-	if _, err := r.Client.RbacV1().ClusterRoles().Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := r.Client.RbacV1().ClusterRoles().Update(ctx, updated, metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the rules of aggregated cluster role %s: %w", name, err)
 	}
 	return nil
@@ -96,7 +103,10 @@ func gather(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.Polic
 				continue
 			}
 			for _, rule := range other.Rules {
-				if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }) {
+				if !slices.ContainsFunc(
+					rules,
+					func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) },
+				) {
 					rules = append(rules, *rule.DeepCopy())
 				}
 			}

@@ -18,7 +18,16 @@ func TestAnAggregatedRoleHasEachRuleOfThoseThatItSelectsOnce(t *testing.T) {
 	whole := role("whole", "x", "old")
 	whole.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{
 		{MatchLabels: map[string]string{"to": "x"}}, {MatchLabels: map[string]string{"to": "y"}}}}
-	rules, err := gather(whole, []*rbacv1.ClusterRole{role("c", "y", "get", "watch"), role("b", "x", "list"), whole, role("a", "x", "get"), role("d", "z", "delete")})
+	rules, err := gather(
+		whole,
+		[]*rbacv1.ClusterRole{
+			role("c", "y", "get", "watch"),
+			role("b", "x", "list"),
+			whole,
+			role("a", "x", "get"),
+			role("d", "z", "delete"),
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +38,9 @@ func TestAnAggregatedRoleHasEachRuleOfThoseThatItSelectsOnce(t *testing.T) {
 	if verbs != "get list watch " {
 		t.Errorf("verbs are %s", verbs)
 	}
-	whole.AggregationRule.ClusterRoleSelectors[0].MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "to", Operator: "Is"}}
+	whole.AggregationRule.ClusterRoleSelectors[0].MatchExpressions = []metav1.LabelSelectorRequirement{
+		{Key: "to", Operator: "Is"},
+	}
 	if _, err := gather(whole, nil); err == nil {
 		t.Error("took a selector that cannot be read")
 	}

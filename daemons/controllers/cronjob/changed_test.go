@@ -24,8 +24,9 @@ func TestANewScheduleStartsNothingForTimesThatWereBeforeIt(t *testing.T) {
 		change func(*batchv1.CronJob)
 		waits  time.Duration // none: it is looked at at once
 	}{
-		"another schedule":    {func(cj *batchv1.CronJob) { cj.Spec.Schedule = "0 4 * * *" }, 18*time.Hour + late},
-		"another zone":        {func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Tokyo") }, 8*time.Hour + late},
+		"another schedule": {func(cj *batchv1.CronJob) { cj.Spec.Schedule = "0 4 * * *" }, 18*time.Hour + late},
+		"another zone": {func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Tokyo") }, 8*time.Hour +
+			late},
 		"a zone that is none": {func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Moon/Sea") }, 0},
 		"no schedule":         {func(cj *batchv1.CronJob) { cj.Spec.Schedule = "61 * * * *" }, 0},
 		"suspended":           {func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }, 0},

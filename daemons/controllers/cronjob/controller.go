@@ -1,5 +1,5 @@
-// Package cronjob starts jobs at the times of a schedule. The job of one time has one name, whoever starts it and how often; what
-// a job does is the job controller's.
+// Package cronjob starts jobs at the times of a schedule. The job of one time has one name, whoever starts it and how
+// often; what a job does is the job controller's.
 package cronjob
 
 import (
@@ -48,8 +48,17 @@ func New(c loop.Context) loop.Controller {
 		return nil, nil
 	}})
 	j := &controller{Context: c, cronJobs: cronJobs.Lister(), jobs: jobs.Informer().GetIndexer()}
-	j.skew = c.Histogram("cronjob_controller_job_creation_skew_duration_seconds", "How long after its scheduled time a job was created.", prometheus.ExponentialBuckets(1, 2, 10))
-	j.Loop = loop.Loop{Name: "cronjob", Context: c, Sync: j.sync, Synced: []cache.InformerSynced{cronJobs.Informer().HasSynced, jobs.Informer().HasSynced}}
+	j.skew = c.Histogram(
+		"cronjob_controller_job_creation_skew_duration_seconds",
+		"How long after its scheduled time a job was created.",
+		prometheus.ExponentialBuckets(1, 2, 10),
+	)
+	j.Loop = loop.Loop{
+		Name:    "cronjob",
+		Context: c,
+		Sync:    j.sync,
+		Synced:  []cache.InformerSynced{cronJobs.Informer().HasSynced, jobs.Informer().HasSynced},
+	}
 	c.OnChange(cronJobs.Informer(), j.changed)
 	c.On(jobs.Informer(), func(obj any) {
 		if key := loop.Owner(obj.(*batchv1.Job), kind.Kind); key != "" {
@@ -59,8 +68,8 @@ func New(c loop.Context) loop.Controller {
 	return j
 }
 
-// changed queues a CronJob. One whose times have become others waits for the next of them: that the new schedule would have started a
-// job already, had it been there earlier, is no reason to start one.
+// changed queues a CronJob. One whose times have become others waits for the next of them: that the new schedule would
+// have started a job already, had it been there earlier, is no reason to start one.
 func (j *controller) changed(old, obj any) {
 	was, _ := old.(*batchv1.CronJob)
 	is, _ := obj.(*batchv1.CronJob)
@@ -122,7 +131,8 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	}
 	acted := j.act(ctx, cj, d)
 	if !apiequality.Semantic.DeepEqual(cached.Status, cj.Status) {
-		if _, err := j.Client.BatchV1().CronJobs(namespace).UpdateStatus(ctx, cj, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if _, err := j.Client.BatchV1().CronJobs(namespace).UpdateStatus(ctx, cj, metav1.UpdateOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			acted = errors.Join(acted, fmt.Errorf("write the status of CronJob %s: %w", key, err))
 		}
 	}
@@ -141,8 +151,8 @@ func (j *controller) jobsOf(cj *batchv1.CronJob) ([]*batchv1.Job, error) {
 	return jobs, nil
 }
 
-// liveJobsOf asks the API server before a job is started that must not run beside another. A former leader may have started one that is
-// neither in the cache nor in the status.
+// liveJobsOf asks the API server before a job is started that must not run beside another. A former leader may have
+// started one that is neither in the cache nor in the status.
 func (j *controller) liveJobsOf(ctx context.Context, cj *batchv1.CronJob) ([]*batchv1.Job, error) {
 	list, err := j.Client.BatchV1().Jobs(cj.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -158,7 +168,11 @@ func (j *controller) liveJobsOf(ctx context.Context, cj *batchv1.CronJob) ([]*ba
 }
 
 // look decides about a copy of a CronJob and its jobs.
-func (j *controller) look(ctx context.Context, from *batchv1.CronJob, jobs []*batchv1.Job) (*batchv1.CronJob, Decision, error) {
+func (j *controller) look(
+	ctx context.Context,
+	from *batchv1.CronJob,
+	jobs []*batchv1.Job,
+) (*batchv1.CronJob, Decision, error) {
 	cj := from.DeepCopy()
 	jobs = slices.Clone(jobs)
 	here := map[types.UID]bool{}
@@ -192,7 +206,10 @@ func (j *controller) act(ctx context.Context, cj *batchv1.CronJob, d Decision) e
 		if err := j.remove(ctx, cj, r.Name, r.UID); err != nil {
 			return errors.Join(append(errs, err)...) // it is not replaced while it runs
 		}
-		cj.Status.Active = slices.DeleteFunc(cj.Status.Active, func(a corev1.ObjectReference) bool { return a.UID == r.UID })
+		cj.Status.Active = slices.DeleteFunc(
+			cj.Status.Active,
+			func(a corev1.ObjectReference) bool { return a.UID == r.UID },
+		)
 	}
 	if !d.Start.IsZero() {
 		errs = append(errs, j.start(ctx, cj, d))
@@ -210,7 +227,13 @@ func (j *controller) start(ctx context.Context, cj *batchv1.CronJob, d Decision)
 			return fmt.Errorf("look at job %s/%s: %w", cj.Namespace, wanted.Name, err)
 		}
 		if !metav1.IsControlledBy(job, cj) {
-			j.Events.Eventf(cj, corev1.EventTypeWarning, "FailedCreate", "Error creating job: job %q is not this CronJob's", job.Name)
+			j.Events.Eventf(
+				cj,
+				corev1.EventTypeWarning,
+				"FailedCreate",
+				"Error creating job: job %q is not this CronJob's",
+				job.Name,
+			)
 			return fmt.Errorf("job %s/%s is not of CronJob %s", job.Namespace, job.Name, cj.Name)
 		}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -34,8 +34,8 @@ func (d *Decision) tell(kind, reason, format string, args ...any) {
 // late is added to the next time, so that a timer that is early by a moment does not find nothing to do.
 const late = 100 * time.Millisecond
 
-// Decide brings the status of a CronJob up to date with its jobs and says what to do. gone has the jobs of status.active that
-// are certainly no more: a job that the cache does not have yet is none of them.
+// Decide brings the status of a CronJob up to date with its jobs and says what to do. gone has the jobs of
+// status.active that are certainly no more: a job that the cache does not have yet is none of them.
 func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time) Decision {
 	var d Decision
 	observe(cj, jobs, gone, now, &d)
@@ -52,8 +52,13 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 		return d
 	}
 	if strings.Contains(cj.Spec.Schedule, "TZ") {
-		d.tell(corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, see "+
-			"https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", cj.Spec.Schedule)
+		d.tell(
+			corev1.EventTypeWarning,
+			"UnsupportedSchedule",
+			"CRON_TZ or TZ used in schedule %q is not officially supported, see "+
+				"https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details",
+			cj.Spec.Schedule,
+		)
 	}
 	schedule, err := parse(cj)
 	if err != nil {
@@ -61,7 +66,12 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 		return d
 	}
 	if schedule.Next(now).IsZero() { // the 30th of February
-		d.tell(corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : time difference between two schedules is less than 1 second", cj.Spec.Schedule)
+		d.tell(
+			corev1.EventTypeWarning,
+			"InvalidSchedule",
+			"invalid schedule: %s : time difference between two schedules is less than 1 second",
+			cj.Spec.Schedule,
+		)
 		return d
 	}
 	now = now.In(zone)
@@ -84,10 +94,18 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 			"too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}
 	if cj.Spec.StartingDeadlineSeconds != nil && due.Add(deadline).Before(now) {
-		d.tell(corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s", due.UTC().Format(time.RFC1123Z))
+		d.tell(
+			corev1.EventTypeWarning,
+			"MissSchedule",
+			"Missed scheduled time to start a job: %s",
+			due.UTC().Format(time.RFC1123Z),
+		)
 		return d
 	}
-	if slices.ContainsFunc(cj.Status.Active, func(r corev1.ObjectReference) bool { return r.Name == jobName(cj, due) }) {
+	if slices.ContainsFunc(
+		cj.Status.Active,
+		func(r corev1.ObjectReference) bool { return r.Name == jobName(cj, due) },
+	) {
 		return d // started, and only the time of it is not written yet
 	}
 	if len(cj.Status.Active) > 0 {
@@ -127,8 +145,8 @@ func lastTime(cj *batchv1.CronJob) time.Time {
 	return cj.CreationTimestamp.Time
 }
 
-// observe has the status say which jobs run, when the last one was scheduled and when one last succeeded. A job that bears the time
-// that it was made for counts even if whoever made it ended before the status was written.
+// observe has the status say which jobs run, when the last one was scheduled and when one last succeeded. A job that
+// bears the time that it was made for counts even if whoever made it ended before the status was written.
 func observe(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time, d *Decision) {
 	s := &cj.Status
 	s.Active = slices.DeleteFunc(s.Active, func(r corev1.ObjectReference) bool {
@@ -151,7 +169,12 @@ func observe(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, 
 		case at < 0 && !finished && ours && job.DeletionTimestamp == nil:
 			s.Active = append(s.Active, reference(job))
 		case at < 0 && !finished && !ours:
-			d.tell(corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", job.Name)
+			d.tell(
+				corev1.EventTypeWarning,
+				"UnexpectedJob",
+				"Saw a job that the controller did not create or forgot: %s",
+				job.Name,
+			)
 		}
 		if done := job.Status.CompletionTime; end == batchv1.JobComplete && done != nil &&
 			(s.LastSuccessfulTime == nil || done.After(s.LastSuccessfulTime.Time)) {

@@ -25,7 +25,11 @@ func at(t *testing.T, text string) time.Time {
 func cronJob(created time.Time, schedule string) *batchv1.CronJob {
 	return &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "n", UID: "u", CreationTimestamp: metav1.NewTime(created)},
-		Spec:       batchv1.CronJobSpec{Schedule: schedule, TimeZone: ptr.To("Etc/UTC"), ConcurrencyPolicy: batchv1.AllowConcurrent},
+		Spec: batchv1.CronJobSpec{
+			Schedule:          schedule,
+			TimeZone:          ptr.To("Etc/UTC"),
+			ConcurrencyPolicy: batchv1.AllowConcurrent,
+		},
 	}
 }
 
@@ -64,17 +68,24 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 		again    time.Duration
 		events   string // reasons
 	}{
-		"nothing is due yet":       {now: "2026-03-05T09:59:59Z", again: time.Second},
-		"at the time itself":       {now: "2026-03-05T10:00:00Z", starts: "2026-03-05T10:00:00Z", again: time.Hour},
-		"late":                     {starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
-		"@hourly":                  {schedule: "@hourly", starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
-		"@daily":                   {schedule: "@daily", now: "2026-03-06T00:00:01Z", starts: "2026-03-06T00:00:00Z", again: 24*time.Hour - time.Second},
-		"@every":                   {schedule: "@every 7m", starts: "2026-03-05T10:30:00Z", again: 6*time.Minute + 40*time.Second},
-		"names of days and months": {schedule: "15 10 * mar thu", starts: "2026-03-05T10:15:00Z", again: 7*24*time.Hour - 15*time.Minute - 20*time.Second},
-		"only the latest of those that were missed": {schedule: "*/10 * * * *", starts: "2026-03-05T10:30:00Z", again: 9*time.Minute + 40*time.Second},
-		"more than a hundred missed": {schedule: "* * * * *", now: "2026-03-06T10:30:20Z", starts: "2026-03-06T10:30:00Z", again: 40 * time.Second,
+		"nothing is due yet": {now: "2026-03-05T09:59:59Z", again: time.Second},
+		"at the time itself": {now: "2026-03-05T10:00:00Z", starts: "2026-03-05T10:00:00Z", again: time.Hour},
+		"late":               {starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
+		"@hourly": {schedule: "@hourly", starts: "2026-03-05T10:00:00Z", again: 29*time.Minute +
+			40*time.Second},
+		"@daily": {schedule: "@daily", now: "2026-03-06T00:00:01Z", starts: "2026-03-06T00:00:00Z",
+			again: 24*time.Hour - time.Second},
+		"@every": {schedule: "@every 7m", starts: "2026-03-05T10:30:00Z", again: 6*time.Minute +
+			40*time.Second},
+		"names of days and months": {schedule: "15 10 * mar thu", starts: "2026-03-05T10:15:00Z",
+			again: 7*24*time.Hour - 15*time.Minute - 20*time.Second},
+		"only the latest of those that were missed": {schedule: "*/10 * * * *", starts: "2026-03-05T10:30:00Z",
+			again: 9*time.Minute + 40*time.Second},
+		"more than a hundred missed": {schedule: "* * * * *", now: "2026-03-06T10:30:20Z",
+			starts: "2026-03-06T10:30:00Z", again: 40 * time.Second,
 			events: "TooManyMissedTimes"},
-		"a deadline leaves few missed": {schedule: "* * * * *", now: "2026-03-06T10:30:20Z", starts: "2026-03-06T10:30:00Z", again: 40 * time.Second,
+		"a deadline leaves few missed": {schedule: "* * * * *", now: "2026-03-06T10:30:20Z",
+			starts: "2026-03-06T10:30:00Z", again: 40 * time.Second,
 			change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](300) }},
 		"within the deadline": {change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1820) },
 			starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
@@ -82,17 +93,24 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 			again: 29*time.Minute + 40*time.Second, events: "MissSchedule"},
 		"a deadline without end": {change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1 << 62) },
 			starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
-		"suspended":         {change: func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }},
-		"being deleted":     {change: func(cj *batchv1.CronJob) { cj.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }},
-		"unknown zone":      {change: func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Moon/Sea") }, events: "UnknownTimeZone"},
+		"suspended": {change: func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }},
+		"being deleted": {change: func(cj *batchv1.CronJob) {
+			cj.DeletionTimestamp = &metav1.Time{Time: time.Unix(1,
+				0)}
+		}},
+		"unknown zone": {change: func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Moon/Sea") },
+			events: "UnknownTimeZone"},
 		"no schedule":       {schedule: "61 * * * *", events: "UnparseableSchedule"},
 		"a zone alone":      {schedule: "TZ=UTC", events: "UnsupportedSchedule UnparseableSchedule"},
 		"a day that is not": {schedule: "0 0 30 2 *", events: "InvalidSchedule"},
-		"a zone inside": {schedule: "CRON_TZ=Asia/Tokyo 0 19 * * *", starts: "2026-03-05T10:00:00Z", again: 23*time.Hour + 29*time.Minute + 40*time.Second,
+		"a zone inside": {schedule: "CRON_TZ=Asia/Tokyo 0 19 * * *", starts: "2026-03-05T10:00:00Z",
+			again:  23*time.Hour + 29*time.Minute + 40*time.Second,
 			events: "UnsupportedSchedule"},
-		"another zone": {schedule: "30 5 * * *", change: func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("America/New_York") },
+		"another zone": {schedule: "30 5 * * *",
+			change: func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("America/New_York") },
 			starts: "2026-03-05T05:30:00-05:00", again: 24*time.Hour - 20*time.Second},
-		"the night of the changed clock": {schedule: "30 2 * * *", now: "2026-03-08T20:00:00Z", // 02:30 of the 8th is not in New York
+		// 02:30 of the 8th is not in New York
+		"the night of the changed clock": {schedule: "30 2 * * *", now: "2026-03-08T20:00:00Z",
 			change: func(cj *batchv1.CronJob) {
 				cj.Spec.TimeZone = ptr.To("America/New_York")
 				cj.Status.LastScheduleTime = &metav1.Time{Time: time.Date(2026, 3, 7, 7, 30, 0, 0, time.UTC)}
@@ -100,13 +118,20 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 		"started already": {change: func(cj *batchv1.CronJob) {
 			cj.Status.LastScheduleTime = &metav1.Time{Time: time.Date(2026, 3, 5, 10, 0, 0, 0, time.UTC)}
 		}, again: 29*time.Minute + 40*time.Second},
-		"started, and the status was never written": {jobs: running("2026-03-05T10:00:00Z"), again: 29*time.Minute + 40*time.Second},
-		"beside another":           {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"), starts: "2026-03-05T11:00:00Z", again: time.Hour},
-		"not beside another":       {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"), again: time.Hour, change: policy(batchv1.ForbidConcurrent), events: "JobAlreadyActive"},
-		"instead of another":       {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"), starts: "2026-03-05T11:00:00Z", stops: 1, again: time.Hour, change: policy(batchv1.ReplaceConcurrent)},
-		"one made by hand":         {jobs: byHand, starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second, events: "UnexpectedJob", change: policy(batchv1.ForbidConcurrent)},
-		"after another has ended":  {now: "2026-03-05T11:00:00Z", jobs: completed, starts: "2026-03-05T11:00:00Z", again: time.Hour, change: both(policy(batchv1.ForbidConcurrent), active), events: "SawCompletedJob"},
-		"after one that went away": {now: "2026-03-05T11:00:00Z", starts: "2026-03-05T11:00:00Z", again: time.Hour, change: both(policy(batchv1.ForbidConcurrent), active), events: "MissingJob"},
+		"started, and the status was never written": {jobs: running("2026-03-05T10:00:00Z"), again: 29*time.Minute +
+			40*time.Second},
+		"beside another": {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"),
+			starts: "2026-03-05T11:00:00Z", again: time.Hour},
+		"not beside another": {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"),
+			again: time.Hour, change: policy(batchv1.ForbidConcurrent), events: "JobAlreadyActive"},
+		"instead of another": {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"),
+			starts: "2026-03-05T11:00:00Z", stops: 1, again: time.Hour, change: policy(batchv1.ReplaceConcurrent)},
+		"one made by hand": {jobs: byHand, starts: "2026-03-05T10:00:00Z", again: 29*time.Minute +
+			40*time.Second, events: "UnexpectedJob", change: policy(batchv1.ForbidConcurrent)},
+		"after another has ended": {now: "2026-03-05T11:00:00Z", jobs: completed, starts: "2026-03-05T11:00:00Z",
+			again: time.Hour, change: both(policy(batchv1.ForbidConcurrent), active), events: "SawCompletedJob"},
+		"after one that went away": {now: "2026-03-05T11:00:00Z", starts: "2026-03-05T11:00:00Z", again: time.Hour,
+			change: both(policy(batchv1.ForbidConcurrent), active), events: "MissingJob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.schedule == "" {
@@ -185,12 +210,21 @@ func TestTheStatusSaysWhatRunsAndWhatSucceededLast(t *testing.T) {
 	cj := cronJob(at(t, "2026-03-05T06:00:00Z"), "0 * * * *")
 	active(cj)
 	jobs := []*batchv1.Job{
-		made(cj, at(t, "2026-03-05T08:00:00Z"), batchv1.JobFailed), made(cj, at(t, "2026-03-05T09:00:00Z"), batchv1.JobComplete),
-		made(cj, at(t, "2026-03-05T07:00:00Z"), batchv1.JobComplete), made(cj, at(t, "2026-03-05T10:00:00Z"), ""), made(cj, at(t, "2026-03-05T11:00:00Z"), ""),
+		made(
+			cj,
+			at(t, "2026-03-05T08:00:00Z"),
+			batchv1.JobFailed,
+		), made(cj, at(t, "2026-03-05T09:00:00Z"), batchv1.JobComplete),
+		made(
+			cj,
+			at(t, "2026-03-05T07:00:00Z"),
+			batchv1.JobComplete,
+		), made(cj, at(t, "2026-03-05T10:00:00Z"), ""), made(cj, at(t, "2026-03-05T11:00:00Z"), ""),
 	}
 	Decide(cj, jobs, nil, at(t, "2026-03-05T11:10:00Z"))
 	s := cj.Status
-	if len(s.Active) != 2 || s.Active[1].Kind != "Job" || s.Active[1].APIVersion != "batch/v1" || s.Active[1].Namespace != "n" {
+	if len(s.Active) != 2 || s.Active[1].Kind != "Job" || s.Active[1].APIVersion != "batch/v1" ||
+		s.Active[1].Namespace != "n" {
 		t.Errorf("active: %v", s.Active)
 	}
 	if want := at(t, "2026-03-05T11:00:00Z"); !s.LastScheduleTime.Time.Equal(want) {
@@ -206,12 +240,14 @@ func TestTheHistoryKeepsTheYoungest(t *testing.T) {
 		succeeded, failed *int32
 		want              string // hours whose jobs go
 	}{
-		{nil, nil, ""}, {ptr.To[int32](3), ptr.To[int32](1), "02"}, {ptr.To[int32](1), ptr.To[int32](2), "01 03"}, {ptr.To[int32](0), ptr.To[int32](0), "01 03 05 02 04"},
+		{nil, nil, ""}, {ptr.To[int32](3), ptr.To[int32](1), "02"}, {ptr.To[int32](1), ptr.To[int32](2), "01 03"},
+		{ptr.To[int32](0), ptr.To[int32](0), "01 03 05 02 04"},
 	} {
 		cj := cronJob(at(t, "2026-03-05T00:00:00Z"), "0 * * * *")
 		cj.Spec.SuccessfulJobsHistoryLimit, cj.Spec.FailedJobsHistoryLimit = c.succeeded, c.failed
 		var jobs []*batchv1.Job
-		for hour, end := range []batchv1.JobConditionType{"", batchv1.JobComplete, batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailed, batchv1.JobComplete} {
+		for hour, end := range []batchv1.JobConditionType{"", batchv1.JobComplete, batchv1.JobFailed,
+			batchv1.JobComplete, batchv1.JobFailed, batchv1.JobComplete} {
 			jobs = append(jobs, made(cj, time.Date(2026, 3, 5, hour, 0, 0, 0, time.UTC), end))
 		}
 		slices.Reverse(jobs)
@@ -227,7 +263,11 @@ func TestTheHistoryKeepsTheYoungest(t *testing.T) {
 
 func TestAJobIsNamedAfterItsTimeAndOwned(t *testing.T) {
 	cj := cronJob(at(t, "2026-03-05T00:00:00Z"), "0 * * * *")
-	cj.Spec.JobTemplate.Labels, cj.Spec.JobTemplate.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+	cj.Spec.JobTemplate.Labels, cj.Spec.JobTemplate.Annotations = map[string]string{
+		"a": "b",
+	}, map[string]string{
+		"c": "d",
+	}
 	cj.Spec.TimeZone = ptr.To("Asia/Tokyo")
 	job := newJob(cj, at(t, "2026-03-05T10:00:00Z"))
 	if job.Name != "c-29545080" || job.Namespace != "n" || job.Labels["a"] != "b" || job.Annotations["c"] != "d" {
@@ -236,7 +276,8 @@ func TestAJobIsNamedAfterItsTimeAndOwned(t *testing.T) {
 	if got := job.Annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"]; got != "2026-03-05T19:00:00+09:00" {
 		t.Errorf("scheduled timestamp %s", got)
 	}
-	if !metav1.IsControlledBy(job, cj) || job.OwnerReferences[0].Kind != "CronJob" || !*job.OwnerReferences[0].BlockOwnerDeletion {
+	if !metav1.IsControlledBy(job, cj) || job.OwnerReferences[0].Kind != "CronJob" ||
+		!*job.OwnerReferences[0].BlockOwnerDeletion {
 		t.Errorf("owners: %v", job.OwnerReferences)
 	}
 }
@@ -258,9 +299,11 @@ func TestEventsHaveUpstreamsWords(t *testing.T) {
 		change   func(*batchv1.CronJob)
 		want     string
 	}{
-		{"59 23 31 2 *", nil, "Warning InvalidSchedule invalid schedule: 59 23 31 2 * : time difference between two schedules is less than 1 second"},
+		{"59 23 31 2 *", nil, "Warning InvalidSchedule invalid schedule: 59 23 31 2 * : time difference between two " +
+			"schedules is less than 1 second"},
 		{"61 * * * *", nil, `Warning UnparseableSchedule unparseable schedule: "61 * * * *" : end of range (61) above maximum (59): 61`},
-		{"* * * * *", nil, "Warning TooManyMissedTimes too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"},
+		{"* * * * *", nil, "Warning TooManyMissedTimes too many missed start times. Set or decrease " +
+			".spec.startingDeadlineSeconds or check clock skew"},
 		{"0 * * * *", func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Moon/Sea") }, `Warning UnknownTimeZone invalid timeZone: "Moon/Sea": unknown time zone Moon/Sea`},
 		{"0 7 * * *", func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](60) },
 			"Warning MissSchedule Missed scheduled time to start a job: Thu, 05 Mar 2026 07:00:00 +0000"},

@@ -31,7 +31,8 @@ func newJob(cj *batchv1.CronJob, scheduled time.Time) *batchv1.Job {
 	}
 }
 
-// timestamp is a scheduled time as its job has it: in the CronJob's zone, and in UTC where it names none, whatever the machine's is.
+// timestamp is a scheduled time as its job has it: in the CronJob's zone, and in UTC where it names none, whatever the
+// machine's is.
 func timestamp(cj *batchv1.CronJob, scheduled time.Time) string {
 	zone, err := time.LoadLocation(ptr.Deref(cj.Spec.TimeZone, "UTC"))
 	if err != nil {
@@ -47,6 +48,12 @@ func scheduledFor(cj *batchv1.CronJob, job *batchv1.Job, now time.Time) (time.Ti
 }
 
 func reference(job *batchv1.Job) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Namespace: job.Namespace, Name: job.Name,
-		UID: job.UID, ResourceVersion: job.ResourceVersion}
+	return corev1.ObjectReference{
+		APIVersion:      batchv1.SchemeGroupVersion.String(),
+		Kind:            "Job",
+		Namespace:       job.Namespace,
+		Name:            job.Name,
+		UID:             job.UID,
+		ResourceVersion: job.ResourceVersion,
+	}
 }

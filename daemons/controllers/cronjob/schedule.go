@@ -9,8 +9,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// parse returns the times that a CronJob asks for, in its time zone. The API refuses new objects with a zone inside the schedule;
-// those that are stored keep theirs.
+// parse returns the times that a CronJob asks for, in its time zone. The API refuses new objects with a zone inside the
+// schedule; those that are stored keep theirs.
 func parse(cj *batchv1.CronJob) (cron.Schedule, error) {
 	text := cj.Spec.Schedule
 	if cj.Spec.TimeZone != nil && !strings.Contains(text, "TZ") {

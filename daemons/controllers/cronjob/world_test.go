@@ -112,7 +112,9 @@ func TestOneTimeIsOneJobWhateverTheCachesShowAndWhereverItIsCutOff(t *testing.T)
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC)
 		cj := cronJob(now, "*/5 * * * *")
-		cj.Spec.ConcurrencyPolicy = rapid.SampledFrom([]batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}).Draw(t, "policy")
+		cj.Spec.ConcurrencyPolicy = rapid.SampledFrom([]batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent,
+			batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}).
+			Draw(t, "policy")
 		w := &world{cj: cj, jobs: map[string]*batchv1.Job{}, started: map[string]int{}}
 		w.snapshot()
 		for range 60 {
@@ -149,7 +151,8 @@ func TestOneTimeIsOneJobWhateverTheCachesShowAndWhereverItIsCutOff(t *testing.T)
 			w.views = nil
 			w.snapshot()
 		}
-		if want := jobName(cj, now); w.started[want] != 1 || !w.cj.Status.LastScheduleTime.Time.Equal(now) || len(w.cj.Status.Active) != 1 {
+		if want := jobName(cj, now); w.started[want] != 1 || !w.cj.Status.LastScheduleTime.Time.Equal(now) ||
+			len(w.cj.Status.Active) != 1 {
 			t.Fatalf("started %v, want %s; status %+v", w.started, want, w.cj.Status)
 		}
 	})

@@ -28,7 +28,8 @@ func BenchmarkLook(b *testing.B) {
 			now := time.Unix(1000, 0)
 			for b.Loop() {
 				at := Survey(set, nodes, pods)
-				if a, s := Plan(set, at, "h", now, nil), Status(set, at, "h", now); len(a.Create)+len(a.Delete) > 0 || int(s.NumberReady) != n {
+				if a, s := Plan(set, at, "h", now, nil), Status(set, at, "h", now); len(a.Create)+len(a.Delete) > 0 ||
+					int(s.NumberReady) != n {
 					b.Fatal(a, s)
 				}
 			}
@@ -57,8 +58,15 @@ func TestTheStatusCountsEveryNodeOnce(t *testing.T) { // S19
 	pods = append(pods, on(set, "n0", "old", "True"), on(set, "tainted", "h", "True"), on(set, "unknown", "h", "True"))
 	pods[1] = on(set, "n1", "old", "False")
 	s := Status(set, Survey(set, nodes, pods), "h", time.Unix(1000, 0))
-	want := appsv1.DaemonSetStatus{DesiredNumberScheduled: 4, CurrentNumberScheduled: 3, NumberMisscheduled: 1, NumberReady: 2, NumberAvailable: 2,
-		NumberUnavailable: 2, UpdatedNumberScheduled: 2}
+	want := appsv1.DaemonSetStatus{
+		DesiredNumberScheduled: 4,
+		CurrentNumberScheduled: 3,
+		NumberMisscheduled:     1,
+		NumberReady:            2,
+		NumberAvailable:        2,
+		NumberUnavailable:      2,
+		UpdatedNumberScheduled: 2,
+	}
 	if s.String() != want.String() {
 		t.Errorf("it is %v, want %v", s, want)
 	}

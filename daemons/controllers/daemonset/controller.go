@@ -41,10 +41,19 @@ func New(c loop.Context) loop.Controller {
 	sets, revisions := informers.DaemonSets(c.Informers), informers.ControllerRevisions(c.Informers)
 	pods, nodes := informers.Pods(c.Informers), informers.Nodes(c.Informers)
 	d := &controller{Context: c, sets: sets.Lister(), nodes: nodes.Lister(),
-		revisions: loop.Revisions{Client: c.Client, Lister: revisions.Lister(), Label: appsv1.DefaultDaemonSetUniqueLabelKey},
-		pods:      loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
-	d.Loop = loop.Loop{Name: "daemonset", Context: c, Sync: d.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
-		revisions.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced}}
+		revisions: loop.Revisions{
+			Client: c.Client,
+			Lister: revisions.Lister(),
+			Label:  appsv1.DefaultDaemonSetUniqueLabelKey,
+		},
+		pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
+	d.Loop = loop.Loop{
+		Name:    "daemonset",
+		Context: c,
+		Sync:    d.sync,
+		Synced: []cache.InformerSynced{sets.Informer().HasSynced,
+			revisions.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced},
+	}
 	c.On(sets.Informer(), d.Add)
 	c.OnChange(nodes.Informer(), d.nodeChanged)
 	c.OnChange(pods.Informer(), d.podChanged)
@@ -55,7 +64,8 @@ func New(c loop.Context) loop.Controller {
 func (d *controller) nodeChanged(old, obj any) {
 	if old != nil && obj != nil {
 		a, b := old.(*corev1.Node), obj.(*corev1.Node)
-		if apiequality.Semantic.DeepEqual(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
+		if apiequality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+			apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
 			return
 		}
 	}
@@ -163,9 +173,18 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	for _, pod := range a.Ended {
 		if pod.Status.Phase == corev1.PodFailed {
 			d.failures.failed(set, target(pod), d.Now())
-			d.Events.Eventf(set, corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", pod.Namespace, pod.Name, target(pod))
+			d.Events.Eventf(
+				set,
+				corev1.EventTypeWarning,
+				"FailedDaemonPod",
+				"Found failed daemon pod %s/%s on node %s, will try to kill it",
+				pod.Namespace,
+				pod.Name,
+				target(pod),
+			)
 		} else {
-			d.Events.Eventf(set, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", pod.Namespace, pod.Name, target(pod))
+			d.Events.Eventf(set, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on "+
+				"node %s, will try to delete it", pod.Namespace, pod.Name, target(pod))
 		}
 	}
 	deleted, deleteErr := loop.InBatches(ctx, len(a.Delete), still, func(ctx context.Context, i int) error {
@@ -184,10 +203,17 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	return errors.Join(err, deleteErr)
 }
 
-func (d *controller) writeStatus(ctx context.Context, set *appsv1.DaemonSet, before appsv1.DaemonSetStatus, at Places, hash string) error {
+func (d *controller) writeStatus(
+	ctx context.Context,
+	set *appsv1.DaemonSet,
+	before appsv1.DaemonSetStatus,
+	at Places,
+	hash string,
+) error {
 	now := d.Now()
 	want := Status(set, at, hash, now)
-	if again := loop.UntilAvailable(d.pods.Of(set.UID), time.Duration(set.Spec.MinReadySeconds)*time.Second, now); again > 0 {
+	if again := loop.UntilAvailable(d.pods.Of(set.UID), time.Duration(set.Spec.MinReadySeconds)*time.Second,
+		now); again > 0 {
 		d.AddAfter(set.Namespace+"/"+set.Name, again)
 	}
 	if apiequality.Semantic.DeepEqual(before, want) {
@@ -195,7 +221,9 @@ func (d *controller) writeStatus(ctx context.Context, set *appsv1.DaemonSet, bef
 	}
 	updated := set.DeepCopy()
 	updated.Status = want
-	if _, err := d.Client.AppsV1().DaemonSets(set.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := d.Client.AppsV1().DaemonSets(set.Namespace).UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the status of DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
 	return nil

@@ -8,14 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How long a failed pod stays before it is replaced: not at all the first time, then from the first to the last of these,
-// doubled with each failure on the same node. A node without a failure for twice the last begins anew.
+// How long a failed pod stays before it is replaced: not at all the first time, then from the first to the last of
+// these, doubled with each failure on the same node. A node without a failure for twice the last begins anew.
 const (
 	firstWait = time.Second
 	lastWait  = 15 * time.Minute
 )
 
-// failures remembers for each set and node when a pod last failed there, so that a pod that always fails at once is not replaced in a tight loop.
+// failures remembers for each set and node when a pod last failed there, so that a pod that always fails at once is not
+// replaced in a tight loop.
 type failures struct {
 	mu   sync.Mutex
 	sets map[string]failedSet // by the set's key

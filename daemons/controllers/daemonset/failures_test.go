@@ -21,13 +21,15 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// The first failed pod of a node is replaced at once, each further one after twice the time, up to a quarter of an hour. A new
-// generation of the set, and half an hour without a failure, begin anew.
+// The first failed pod of a node is replaced at once, each further one after twice the time, up to a quarter of an
+// hour. A new generation of the set, and half an hour without a failure, begin anew.
 func TestEachFailureOnANodeWaitsTwiceAsLong(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	var f failures
 	edition := func(name string, generation int64) *appsv1.DaemonSet {
-		return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: generation}}
+		return &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: generation},
+		}
 	}
 	first, second := edition("d", 1), edition("d", 2)
 	var waits []time.Duration
@@ -75,13 +77,19 @@ func TestEachFailureOnANodeWaitsTwiceAsLong(t *testing.T) {
 // The controller tells of a failed pod when it takes it away, and not while it waits.
 func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 	labels := map[string]string{"app": "d"}
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "d", UID: "d", Generation: 1}, Spec: appsv1.DaemonSetSpec{
-		UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
-		Selector:       &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}}
+	set := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "d", UID: "d", Generation: 1},
+		Spec: appsv1.DaemonSetSpec{
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+			Selector: &metav1.LabelSelector{
+				MatchLabels: labels,
+			}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}},
+	}
 	client, events := fake.NewClientset(set, node("a")), record.NewFakeRecorder(100)
 	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
 	factory := informers.New(client)
-	d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events, Clock: clock}).(*controller)
+	d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events,
+		Clock: clock}).(*controller)
 	if !ok {
 		t.Fatal("it is no controller of daemon sets")
 	}
@@ -98,7 +106,10 @@ func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 		for {
 			select {
 			case e := <-events.Events:
-				if strings.HasPrefix(e, "Warning FailedDaemonPod Found failed daemon pod shop/p-a on node a, will try to kill it") {
+				if strings.HasPrefix(
+					e,
+					"Warning FailedDaemonPod Found failed daemon pod shop/p-a on node a, will try to kill it",
+				) {
 					n++
 				}
 			default:
@@ -108,12 +119,16 @@ func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 	}
 	deletions := func() int {
 		defer client.ClearActions()
-		return len(slices.DeleteFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() != "delete" }))
+		return len(
+			slices.DeleteFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() != "delete" }),
+		)
 	}
 	step := func(i int) int {
 		t.Helper()
 		pod := on(set, "a", "h", "False")
-		pod.Namespace, pod.UID, pod.Spec.NodeName, pod.Status.Phase = "shop", types.UID(fmt.Sprint("pod-", i)), "a", corev1.PodFailed
+		pod.Namespace, pod.UID, pod.Spec.NodeName, pod.Status.Phase = "shop", types.UID(
+			fmt.Sprint("pod-", i),
+		), "a", corev1.PodFailed
 		pod.CreationTimestamp = metav1.NewTime(clock.Now().Add(-time.Hour)) // how old it is says nothing
 		if i == 0 || len(pods.List()) == 0 {
 			must(client.Tracker().Add(pod))
@@ -133,7 +148,8 @@ func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 	for i, s := range []struct {
 		after time.Duration
 		gone  int
-	}{{0, 1}, {0, 0}, {999 * time.Millisecond, 0}, {time.Millisecond, 1}, {time.Second, 0}, {time.Second, 1}, {3 * time.Second, 0}, {time.Second, 1}} {
+	}{{0, 1}, {0, 0}, {999 * time.Millisecond, 0}, {time.Millisecond, 1}, {time.Second, 0}, {time.Second, 1},
+		{3 * time.Second, 0}, {time.Second, 1}} {
 		clock.Step(s.after)
 		if gone := step(i); gone != s.gone {
 			t.Errorf("step %d: %d pods are deleted, want %d", i, gone, s.gone)

@@ -20,7 +20,8 @@ type Actions struct {
 	Again  time.Duration // look again after this time; zero: no need
 }
 
-// Plan returns which pods to make and delete. waits has, for nodes where pods have failed before, how much longer a failed pod stays.
+// Plan returns which pods to make and delete. waits has, for nodes where pods have failed before, how much longer a
+// failed pod stays.
 func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits map[string]time.Duration) Actions {
 	var a Actions
 	var rolling []*corev1.Pod // one current pod per node, candidates for replacement
@@ -129,7 +130,11 @@ func split(living []*corev1.Pod, hash string) []*corev1.Pod {
 	slices.SortFunc(sorted, func(a, b *corev1.Pod) int {
 		readyA, _ := loop.Ready(a)
 		readyB, _ := loop.Ready(b)
-		return cmp.Or(first(readyA, readyB), first(isCurrent(a, hash), isCurrent(b, hash)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
+		return cmp.Or(
+			first(readyA, readyB),
+			first(isCurrent(a, hash), isCurrent(b, hash)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		)
 	})
 	return sorted[:1]
 }

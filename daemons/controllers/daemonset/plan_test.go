@@ -30,8 +30,20 @@ func TestEveryNodeThatFitsGetsOnePod(t *testing.T) { // S19
 	dedicated := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
 	gone := corev1.Taint{Key: "gone", Effect: corev1.TaintEffectNoExecute}
 	pressed := corev1.Taint{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule}
-	nodes := []*corev1.Node{node("a"), node("b"), node("c", dedicated), node("d", dedicated), node("e", gone), node("f", pressed)}
-	pods := []*corev1.Pod{on(set, "a", "h", "True"), on(set, "d", "h", "True"), on(set, "e", "h", "True"), on(set, "lost", "h", "True")}
+	nodes := []*corev1.Node{
+		node("a"),
+		node("b"),
+		node("c", dedicated),
+		node("d", dedicated),
+		node("e", gone),
+		node("f", pressed),
+	}
+	pods := []*corev1.Pod{
+		on(set, "a", "h", "True"),
+		on(set, "d", "h", "True"),
+		on(set, "e", "h", "True"),
+		on(set, "lost", "h", "True"),
+	}
 	unseen := on(set, "unseen", "h", "True") // it runs there, and its node is known to others
 	unseen.Spec.NodeName = "unseen"
 	pods = append(pods, unseen)
@@ -69,7 +81,13 @@ func TestAPodThatEndedMakesRoomForAnother(t *testing.T) {
 	} {
 		p := on(set, "a", "h", "True")
 		p.Status.Phase = c.phase
-		got := Plan(set, Survey(set, []*corev1.Node{node("a")}, []*corev1.Pod{p}), "h", now, map[string]time.Duration{"a": c.wait})
+		got := Plan(
+			set,
+			Survey(set, []*corev1.Node{node("a")}, []*corev1.Pod{p}),
+			"h",
+			now,
+			map[string]time.Duration{"a": c.wait},
+		)
 		if len(got.Create) != 0 || len(got.Delete) != c.delete || len(got.Ended) != c.delete || got.Again != c.again {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -77,7 +95,8 @@ func TestAPodThatEndedMakesRoomForAnother(t *testing.T) {
 	early, late := on(set, "a", "h", "True"), on(set, "b", "h", "True")
 	early.Status.Phase, late.Status.Phase = corev1.PodFailed, corev1.PodFailed
 	wait := map[string]time.Duration{"a": time.Second, "b": 4 * time.Second}
-	if got := Plan(set, Survey(set, []*corev1.Node{node("a"), node("b")}, []*corev1.Pod{early, late}), "h", now, wait); got.Again != time.Second {
+	if got := Plan(set, Survey(set, []*corev1.Node{node("a"), node("b")}, []*corev1.Pod{early, late}), "h", now,
+		wait); got.Again != time.Second {
 		t.Errorf("of two that wait, it is looked again after %s", got.Again)
 	}
 }
@@ -94,7 +113,8 @@ func TestAnUpdateReplacesOnePodAtATime(t *testing.T) { // S19
 		t.Errorf("goes on while the new pod is not ready")
 	}
 	pods[1] = on(set, "b", "old", "False")
-	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 1 || got.Delete[0].Name != "p-b" {
+	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 1 ||
+		got.Delete[0].Name != "p-b" {
 		t.Errorf("a broken old pod is not replaced at once: %v", got.Delete)
 	}
 }
@@ -138,15 +158,36 @@ func TestHowManyNodesAreServed(t *testing.T) {
 	set.Spec.MinReadySeconds = 10
 	now := time.Unix(1_000_000, 0)
 	dedicated := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
-	nodes := []*corev1.Node{node("available"), node("ready"), node("unready"), node("outdated"), node("without"), node("elsewhere", dedicated)}
+	nodes := []*corev1.Node{
+		node("available"),
+		node("ready"),
+		node("unready"),
+		node("outdated"),
+		node("without"),
+		node("elsewhere", dedicated),
+	}
 	at := func(p *corev1.Pod, ago time.Duration) *corev1.Pod {
 		p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-ago))
 		return p
 	}
-	pods := []*corev1.Pod{at(on(set, "available", "h", "True"), time.Minute), at(on(set, "ready", "h", "True"), time.Second), at(on(set, "unready", "h", "False"), time.Minute),
-		at(on(set, "outdated", "old", "True"), time.Minute), at(on(set, "elsewhere", "h", "True"), time.Minute)}
+	pods := []*corev1.Pod{
+		at(on(set, "available", "h", "True"), time.Minute),
+		at(on(set, "ready", "h", "True"), time.Second),
+		at(on(set, "unready", "h", "False"), time.Minute),
+		at(on(set, "outdated", "old", "True"), time.Minute),
+		at(on(set, "elsewhere", "h", "True"), time.Minute),
+	}
 	s := Status(set, Survey(set, nodes, pods), "h", now)
-	got := fmt.Sprint(s.ObservedGeneration, s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.NumberMisscheduled, s.NumberReady, s.NumberAvailable, s.NumberUnavailable, s.UpdatedNumberScheduled)
+	got := fmt.Sprint(
+		s.ObservedGeneration,
+		s.DesiredNumberScheduled,
+		s.CurrentNumberScheduled,
+		s.NumberMisscheduled,
+		s.NumberReady,
+		s.NumberAvailable,
+		s.NumberUnavailable,
+		s.UpdatedNumberScheduled,
+	)
 	if want := "6 5 4 1 3 2 3 3"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -179,7 +220,12 @@ func TestHowManyMayBeReplacedAtOnce(t *testing.T) {
 
 // Trouble of its node does not move a pod that belongs to that node.
 func TestPodsTolerateTheTroubleOfTheirNodes(t *testing.T) {
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", Annotations: map[string]string{"deprecated.daemonset.template.generation": "3"}}}
+	set := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "d",
+			Annotations: map[string]string{"deprecated.daemonset.template.generation": "3"},
+		},
+	}
 	for _, host := range []bool{false, true} {
 		set.Spec.Template.Spec.HostNetwork = host
 		var got []string
@@ -190,7 +236,14 @@ func TestPodsTolerateTheTroubleOfTheirNodes(t *testing.T) {
 			}
 			got = append(got, tol.Key[len("node.kubernetes.io/"):]+":"+string(tol.Effect))
 		}
-		want := []string{"not-ready:NoExecute", "unreachable:NoExecute", "disk-pressure:NoSchedule", "memory-pressure:NoSchedule", "pid-pressure:NoSchedule", "unschedulable:NoSchedule"}
+		want := []string{
+			"not-ready:NoExecute",
+			"unreachable:NoExecute",
+			"disk-pressure:NoSchedule",
+			"memory-pressure:NoSchedule",
+			"pid-pressure:NoSchedule",
+			"unschedulable:NoSchedule",
+		}
 		if host {
 			want = append(want, "network-unavailable:NoSchedule")
 		}

@@ -49,7 +49,9 @@ func newPod(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 		pod.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
 	}
 	// The node's name is enough: its labels were looked at when it was chosen.
-	pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}}
+	pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{term},
+	}
 	return pod
 }
 
@@ -58,7 +60,8 @@ func target(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			for _, field := range term.MatchFields {
 				if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
@@ -84,7 +87,11 @@ func templateGeneration(set *appsv1.DaemonSet) int64 {
 
 // Status is what a set's status should say.
 func Status(set *appsv1.DaemonSet, at Places, hash string, now time.Time) appsv1.DaemonSetStatus {
-	s := appsv1.DaemonSetStatus{ObservedGeneration: set.Generation, CollisionCount: set.Status.CollisionCount, Conditions: set.Status.Conditions}
+	s := appsv1.DaemonSetStatus{
+		ObservedGeneration: set.Generation,
+		CollisionCount:     set.Status.CollisionCount,
+		Conditions:         set.Status.Conditions,
+	}
 	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
 	for _, place := range at.nodes {
 		var here []*corev1.Pod

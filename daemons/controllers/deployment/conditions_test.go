@@ -32,13 +32,15 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 		{"a set is there before progress is asked for", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
 			d := web(2, "a:1")
 			set := webSet(d, "first", "a:1", "1", 2)
-			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0, 2, 2
+			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
+				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, 0, `^True FoundNewReplicaSet: Found new replica set "first"$`},
 		{"a pod has become available", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
 			d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetCreated")
 			set := webSet(d, "first", "a:1", "1", 2)
-			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 1, 1, 2, 2
+			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 1, 1,
+				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, 0, `^True ReplicaSetUpdated: ReplicaSet "first" is progressing\.$`},
 		{"all pods are available", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
@@ -52,24 +54,27 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 			set.Status.AvailableReplicas, d.Status.Replicas, d.Status.UpdatedReplicas = 2, 2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, 0, `^True NewReplicaSetAvailable: before$`},
-		{"a finished rollout's pods fail for longer than the deadline", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
-			d.Generation, d.Status.ObservedGeneration = 2, 1
-			set := webSet(d, "first", "a:1", "1", 2)
-			set.Status.AvailableReplicas = 0
-			return d, []*appsv1.ReplicaSet{set}
-		}, time.Hour, `^True NewReplicaSetAvailable: before$`},
+		{"a finished rollout's pods fail for longer than the deadline",
+			func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
+				d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
+				d.Generation, d.Status.ObservedGeneration = 2, 1
+				set := webSet(d, "first", "a:1", "1", 2)
+				set.Status.AvailableReplicas = 0
+				return d, []*appsv1.ReplicaSet{set}
+			}, time.Hour, `^True NewReplicaSetAvailable: before$`},
 		{"nothing has moved until the deadline", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
 			d := with1(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
 			set := webSet(d, "first", "a:1", "1", 2)
-			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0, 2, 2
+			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
+				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, 601 * time.Second, `^False ProgressDeadlineExceeded: ReplicaSet "first" has timed out progressing\.$`},
 		{"an edit that starts nothing is no progress", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
 			d := with1(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
 			d.Generation, d.Status.ObservedGeneration = 2, 1
 			set := webSet(d, "first", "a:1", "1", 2)
-			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0, 2, 2
+			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
+				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, 601 * time.Second, `^False ProgressDeadlineExceeded: `},
 		{"Recreate waits for its old pods", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
@@ -90,14 +95,16 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 		{"it goes on", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
 			d := with1(web(2, "a:1"), progressing, "Unknown", "DeploymentPaused")
 			set := webSet(d, "first", "a:1", "1", 2)
-			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0, 2, 2
+			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
+				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, time.Hour, `^Unknown DeploymentResumed: Deployment is resumed$`},
 		{"it is only scaled, while its deadline has passed", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
 			d := with1(web(3, "a:1"), progressing, "True", "ReplicaSetUpdated")
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Annotations[desiredAnnotation] = "2"
-			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0, 2, 2
+			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
+				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, time.Hour, `^True ReplicaSetUpdated: before$`},
 		{"it is only scaled, while pods become available", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
@@ -122,12 +129,14 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 			d := with1(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
 			d.DeletionTimestamp, d.Finalizers = ptr.To(metav1.NewTime(began)), []string{"example.com/wait"}
 			set := webSet(d, "first", "a:1", "1", 2)
-			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0, 2, 2
+			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
+				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, time.Hour, `^True ReplicaSetUpdated: before$`},
 		{"it is paused and being deleted", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
 			d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
-			d.Spec.Paused, d.DeletionTimestamp, d.Finalizers = true, ptr.To(metav1.NewTime(began)), []string{"example.com/wait"}
+			d.Spec.Paused, d.DeletionTimestamp, d.Finalizers = true, ptr.To(metav1.NewTime(began)),
+				[]string{"example.com/wait"}
 			return d, []*appsv1.ReplicaSet{webSet(d, "first", "a:1", "1", 2)}
 		}, 0, `^True NewReplicaSetAvailable: before$`},
 		{"no deadline is set", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
@@ -184,7 +193,8 @@ func TestAStuckDeploymentIsWrittenOnce(t *testing.T) {
 				}
 			}
 			progressing := find(w.deployment().Status, appsv1.DeploymentProgressing)
-			if progressing == nil || progressing.Reason != c.reason || written != 1 || !progressing.LastUpdateTime.Equal(ptr.To(metav1.NewTime(began.Add(time.Hour)))) {
+			if progressing == nil || progressing.Reason != c.reason || written != 1 ||
+				!progressing.LastUpdateTime.Equal(ptr.To(metav1.NewTime(began.Add(time.Hour)))) {
 				t.Errorf("%d writes of the status, which says %+v", written, progressing)
 			}
 		})
@@ -193,25 +203,33 @@ func TestAStuckDeploymentIsWrittenOnce(t *testing.T) {
 
 func TestASetThatCannotBeMadeIsNamed(t *testing.T) {
 	w := newWorld(t, web(2, "a:1"))
-	w.client.PrependReactor("create", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
+	w.client.PrependReactor(
+		"create",
+		"replicasets",
+		func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") },
+	)
 	if err := w.sync(); err == nil {
 		t.Error("it is not tried again")
 	}
 	said := `Failed to create new replica set "web-[a-z0-9]+": no$`
-	if got := w.condition(appsv1.DeploymentProgressing); !regexp.MustCompile("^False ReplicaSetCreateError: " + said).MatchString(got) {
+	if got := w.condition(appsv1.DeploymentProgressing); !regexp.MustCompile("^False ReplicaSetCreateError: " + said).
+		MatchString(got) {
 		t.Errorf("Progressing says %q", got)
 	}
 	if got := w.condition(appsv1.DeploymentReplicaFailure); got != "" {
 		t.Errorf("ReplicaFailure, which is about pods, says %q", got)
 	}
-	if told := w.told(); len(told) != 1 || !regexp.MustCompile("^Warning ReplicaSetCreateError "+said).MatchString(told[0]) {
+	if told := w.told(); len(told) != 1 ||
+		!regexp.MustCompile("^Warning ReplicaSetCreateError "+said).MatchString(told[0]) {
 		t.Errorf("events: %q", told)
 	}
 }
 
 func TestTheNewSetsFailureIsTheDeployments(t *testing.T) {
 	fails := func(set *appsv1.ReplicaSet, message string) *appsv1.ReplicaSet {
-		set.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: "True", Reason: "FailedCreate", Message: message}}
+		set.Status.Conditions = []appsv1.ReplicaSetCondition{
+			{Type: appsv1.ReplicaSetReplicaFailure, Status: "True", Reason: "FailedCreate", Message: message},
+		}
 		return set
 	}
 	for name, c := range map[string]struct {
@@ -220,7 +238,8 @@ func TestTheNewSetsFailureIsTheDeployments(t *testing.T) {
 		want  string
 	}{
 		"both fail": {false, func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{fails(webSet(d, "a-old", "a:1", "1", 1), "old"), fails(webSet(d, "b-new", "a:2", "2", 1), "new"), fails(webSet(d, "c-older", "a:0", "3", 0), "older")}
+			return []*appsv1.ReplicaSet{fails(webSet(d, "a-old", "a:1", "1", 1), "old"),
+				fails(webSet(d, "b-new", "a:2", "2", 1), "new"), fails(webSet(d, "c-older", "a:0", "3", 0), "older")}
 		}, "True FailedCreate: new"},
 		"an old one fails": {false, func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
 			return []*appsv1.ReplicaSet{fails(webSet(d, "old", "a:1", "1", 1), "old"), webSet(d, "new", "a:2", "2", 1)}
@@ -263,7 +282,15 @@ func TestAvailableIsWithinWhatMayBeUnavailable(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 			s := w.deployment().Status
-			counts := []int32{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, *s.TerminatingReplicas, int32(s.ObservedGeneration)}
+			counts := []int32{
+				s.Replicas,
+				s.UpdatedReplicas,
+				s.ReadyReplicas,
+				s.AvailableReplicas,
+				s.UnavailableReplicas,
+				*s.TerminatingReplicas,
+				int32(s.ObservedGeneration),
+			}
 			if want := []int32{2, 2, 2, c.available, 2 - c.available, 3, 1}; !slices.Equal(counts, want) {
 				t.Errorf("counts %v, want %v", counts, want)
 			}
@@ -282,7 +309,10 @@ func TestTerminatingReplicasAreUnknownWhenASetDoesNotTell(t *testing.T) {
 	} {
 		d := web(2, "a:2")
 		silent, tells := webSet(d, "silent", "a:1", "1", 0), webSet(d, "tells", "a:2", "2", 2)
-		silent.Status.ObservedGeneration, silent.Status.TerminatingReplicas, tells.Status.TerminatingReplicas = c.observed, nil, ptr.To[int32](2)
+		silent.Status.ObservedGeneration, silent.Status.TerminatingReplicas,
+			tells.Status.TerminatingReplicas = c.observed, nil, ptr.To[int32](
+			2,
+		)
 		w := newWorld(t, d, silent, tells)
 		w.must(w.sync())
 		if got := w.deployment().Status.TerminatingReplicas; !ptr.Equal(got, c.want) {
@@ -301,13 +331,19 @@ func TestWhatIsOnlyScaledOrDeletedTellsItsCounts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := with1(with1(web(3, "a:1"), appsv1.DeploymentReplicaFailure, "True", "FailedCreate"), appsv1.DeploymentProgressing, "False", "ProgressDeadlineExceeded")
+			d := with1(
+				with1(web(3, "a:1"), appsv1.DeploymentReplicaFailure, "True", "FailedCreate"),
+				appsv1.DeploymentProgressing,
+				"False",
+				"ProgressDeadlineExceeded",
+			)
 			d.Generation = 2
 			set := webSet(d, "first", "a:1", "1", 3)
 			change(d, set)
 			w := newWorld(t, d, set)
 			w.must(w.sync())
-			if got := w.condition(appsv1.DeploymentAvailable); got != "True MinimumReplicasAvailable: Deployment has minimum availability." {
+			if got := w.condition(appsv1.DeploymentAvailable); got != "True MinimumReplicasAvailable: Deployment has "+
+				"minimum availability." {
 				t.Errorf("Available says %q", got)
 			}
 			if got := w.condition(appsv1.DeploymentReplicaFailure); got != "True FailedCreate: before" {

@@ -39,9 +39,18 @@ func New(c loop.Context) loop.Controller {
 	deployments := informers.Deployments(c.Informers)
 	sets := informers.ReplicaSets(c.Informers)
 	pods := informers.Pods(c.Informers)
-	d := &controller{Context: c, deployments: deployments.Lister(), sets: sets.Lister(), pods: loop.PodsByOwner(pods.Informer())}
+	d := &controller{
+		Context:     c,
+		deployments: deployments.Lister(),
+		sets:        sets.Lister(),
+		pods:        loop.PodsByOwner(pods.Informer()),
+	}
 	d.Loop = loop.Loop{Name: "deployment", Context: c, Sync: d.sync,
-		Synced: []cache.InformerSynced{deployments.Informer().HasSynced, sets.Informer().HasSynced, pods.Informer().HasSynced}}
+		Synced: []cache.InformerSynced{
+			deployments.Informer().HasSynced,
+			sets.Informer().HasSynced,
+			pods.Informer().HasSynced,
+		}}
 	c.On(deployments.Informer(), d.Add)
 	c.On(sets.Informer(), func(obj any) {
 		set := obj.(*appsv1.ReplicaSet)
@@ -151,7 +160,12 @@ func (d *controller) sync(ctx context.Context, key string) error {
 }
 
 // keep does what there is to do without a rollout, as one is paused or the wanted number has changed.
-func (d *controller) keep(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) (err error) {
+func (d *controller) keep(
+	ctx context.Context,
+	deployment *appsv1.Deployment,
+	newSet *appsv1.ReplicaSet,
+	sets []*appsv1.ReplicaSet,
+) (err error) {
 	if newSet != nil {
 		if newSet, err = d.number(ctx, deployment, newSet, sets); err != nil {
 			return err
@@ -169,7 +183,12 @@ func (d *controller) keep(ctx context.Context, deployment *appsv1.Deployment, ne
 }
 
 // roll moves replicas one step on. Each change of a set wakes the controller again.
-func (d *controller) roll(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) error {
+func (d *controller) roll(
+	ctx context.Context,
+	deployment *appsv1.Deployment,
+	newSet *appsv1.ReplicaSet,
+	sets []*appsv1.ReplicaSet,
+) error {
 	old := others(sets, newSet)
 	if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		if newSet != nil && replicas(newSet.Spec.Replicas) != replicas(deployment.Spec.Replicas) {
@@ -190,7 +209,11 @@ func (d *controller) roll(ctx context.Context, deployment *appsv1.Deployment, ne
 
 // clear takes the old sets' pods away, for Recreate, and says whether all have ended: those
 // that are still ending count, whether the new set is to be made or is there from before.
-func (d *controller) clear(ctx context.Context, deployment *appsv1.Deployment, old []*appsv1.ReplicaSet) (cleared bool, err error) {
+func (d *controller) clear(
+	ctx context.Context,
+	deployment *appsv1.Deployment,
+	old []*appsv1.ReplicaSet,
+) (cleared bool, err error) {
 	cleared = true
 	for _, set := range old {
 		if replicas(set.Spec.Replicas) > 0 {
@@ -218,10 +241,17 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func (d *controller) writeStatus(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet, o outcome) error {
+func (d *controller) writeStatus(
+	ctx context.Context,
+	deployment *appsv1.Deployment,
+	newSet *appsv1.ReplicaSet,
+	sets []*appsv1.ReplicaSet,
+	o outcome,
+) error {
 	now := d.Now()
 	want := status(deployment, newSet, sets, o, now)
-	if c := find(want, appsv1.DeploymentProgressing); c != nil && c.Reason != timedOut && c.Reason != rolledOut && o.resting == "" {
+	if c := find(want, appsv1.DeploymentProgressing); c != nil && c.Reason != timedOut && c.Reason != rolledOut &&
+		o.resting == "" {
 		// Nothing happens when a rollout is stuck, so the deadline must wake us.
 		due := c.LastUpdateTime.Add(time.Duration(*deployment.Spec.ProgressDeadlineSeconds) * time.Second)
 		d.AddAfter(deployment.Namespace+"/"+deployment.Name, max(due.Sub(now), 0)+time.Second)

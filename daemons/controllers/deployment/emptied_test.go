@@ -11,8 +11,11 @@ import (
 // Recreate goes on only when an old set has no pod left and will make none.
 func TestASetIsEmptyWhenItsPodsHaveEnded(t *testing.T) { // S19
 	set := func(wanted int32, observed int64, counted int32) *appsv1.ReplicaSet {
-		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: appsv1.ReplicaSetSpec{Replicas: &wanted},
-			Status: appsv1.ReplicaSetStatus{ObservedGeneration: observed, Replicas: counted}}
+		return &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Generation: 2},
+			Spec:       appsv1.ReplicaSetSpec{Replicas: &wanted},
+			Status:     appsv1.ReplicaSetStatus{ObservedGeneration: observed, Replicas: counted},
+		}
 	}
 	pod := func(phase corev1.PodPhase, going bool) []*corev1.Pod {
 		p := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}

@@ -16,7 +16,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// An undo leads to a set that is there already: it gets its pods when the other's have ended, as a set that is made anew does.
+// An undo leads to a set that is there already: it gets its pods when the other's have ended, as a set that is made
+// anew does.
 func TestRecreateWaitsForOldPodsAlsoOnTheWayBack(t *testing.T) { // S19
 	for name, c := range map[string]struct {
 		phase corev1.PodPhase
@@ -28,27 +29,47 @@ func TestRecreateWaitsForOldPodsAlsoOnTheWayBack(t *testing.T) { // S19
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
 			factory := informers.New(client)
-			d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100)}).(*controller)
+			d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler),
+				Events: record.NewFakeRecorder(100)}).(*controller)
 			if !ok {
 				t.Fatal("it is no controller of deployments")
 			}
 			labels := map[string]string{"app": "web"}
 			template := func(image string) corev1.PodTemplateSpec {
-				return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}}
+				return corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+				}
 			}
 			one, none := int32(1), int32(0)
-			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "d", Generation: 3}, Spec: appsv1.DeploymentSpec{
-				Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("a:1"), Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}}}
+			deployment := &appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "d", Generation: 3},
+				Spec: appsv1.DeploymentSpec{
+					Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("a:1"),
+					Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
+			}
 			set := func(name, image string) *appsv1.ReplicaSet {
 				return &appsv1.ReplicaSet{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: labels, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, kind)},
-						Annotations: map[string]string{desiredAnnotation: "1", maxAnnotation: "1"}},
-					Spec: appsv1.ReplicaSetSpec{Replicas: &none, Selector: deployment.Spec.Selector, Template: template(image)},
+					ObjectMeta: metav1.ObjectMeta{
+						Namespace:       "shop",
+						Name:            name,
+						UID:             types.UID(name),
+						Labels:          labels,
+						OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, kind)},
+						Annotations:     map[string]string{desiredAnnotation: "1", maxAnnotation: "1"},
+					},
+					Spec: appsv1.ReplicaSetSpec{
+						Replicas: &none,
+						Selector: deployment.Spec.Selector,
+						Template: template(image),
+					},
 				}
 			}
 			old := set("old", "a:2")
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "p", Labels: labels,
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(old, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}}, Status: corev1.PodStatus{Phase: c.phase}}
+				OwnerReferences: []metav1.OwnerReference{
+					*metav1.NewControllerRef(old, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
+				}}, Status: corev1.PodStatus{Phase: c.phase}}
 			back := set("back", "a:1")
 			for _, obj := range []runtime.Object{deployment, old, back, pod} {
 				if err := client.Tracker().Add(obj); err != nil {

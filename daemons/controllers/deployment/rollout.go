@@ -90,7 +90,10 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 		return next
 	}
 	byAge := slices.Clone(old)
-	slices.SortFunc(byAge, func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortFunc(
+		byAge,
+		func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
+	)
 	// Broken pods of old sets serve nobody: they go first.
 	for _, set := range byAge {
 		have := replicas(set.Spec.Replicas)
@@ -119,7 +122,11 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 // proportional returns the replicas that each set should have after the wanted
 // number changed in the middle of a rollout: every set grows or shrinks in
 // proportion to its size, what rounding leaves goes to the largest.
-func proportional(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, before func(*appsv1.ReplicaSet) int64) map[*appsv1.ReplicaSet]int32 {
+func proportional(
+	d *appsv1.Deployment,
+	sets []*appsv1.ReplicaSet,
+	before func(*appsv1.ReplicaSet) int64,
+) map[*appsv1.ReplicaSet]int32 {
 	next := map[*appsv1.ReplicaSet]int32{}
 	var active []*appsv1.ReplicaSet
 	var total int64

@@ -26,9 +26,13 @@ func rolling(wanted int32, surge, unavailable intstr.IntOrString) *appsv1.Deploy
 
 func set1(name string, age int, replicas, available int32) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0))},
-		Spec:       appsv1.ReplicaSetSpec{Replicas: &replicas},
-		Status:     appsv1.ReplicaSetStatus{Replicas: replicas, AvailableReplicas: available, ReadyReplicas: available},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              name,
+			UID:               types.UID(name),
+			CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0)),
+		},
+		Spec:   appsv1.ReplicaSetSpec{Replicas: &replicas},
+		Status: appsv1.ReplicaSetStatus{Replicas: replicas, AvailableReplicas: available, ReadyReplicas: available},
 	}
 }
 
@@ -41,19 +45,29 @@ func TestStepMovesWithinTheLimits(t *testing.T) { // S19
 		old  []*appsv1.ReplicaSet
 		want map[string]int32
 	}{
-		{"first start takes all at once", rolling(4, percent, percent), set1("new", 0, 0, 0), nil, map[string]int32{"new": 4}},
-		{"surge first", rolling(4, percent, percent), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"new": 1}},
-		{"then old ones may go", rolling(4, percent, percent), set1("new", 0, 1, 0), []*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"old": 3}},
-		{"without surge, old ones first", rolling(2, zero, one), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{"old": 1}},
-		{"without unavailability, wait for the new one", rolling(2, one, zero), set1("new", 0, 1, 0), []*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{}},
-		{"broken old ones go at once", rolling(4, one, zero), set1("new", 0, 1, 1), []*appsv1.ReplicaSet{set1("old", 9, 4, 3)}, map[string]int32{"old": 3}},
-		{"a surge of all that a number can be", rolling(10, intstr.FromInt32(math.MaxInt32), zero), set1("new", 0, 0, 0),
+		{"first start takes all at once", rolling(4, percent, percent), set1("new", 0, 0, 0), nil,
+			map[string]int32{"new": 4}},
+		{"surge first", rolling(4, percent, percent), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 4, 4)},
+			map[string]int32{"new": 1}},
+		{"then old ones may go", rolling(4, percent, percent), set1("new", 0, 1, 0),
+			[]*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"old": 3}},
+		{"without surge, old ones first", rolling(2, zero, one), set1("new", 0, 0, 0),
+			[]*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{"old": 1}},
+		{"without unavailability, wait for the new one", rolling(2, one, zero), set1("new", 0, 1, 0),
+			[]*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{}},
+		{"broken old ones go at once", rolling(4, one, zero), set1("new", 0, 1, 1),
+			[]*appsv1.ReplicaSet{set1("old", 9, 4, 3)}, map[string]int32{"old": 3}},
+		{"a surge of all that a number can be", rolling(10, intstr.FromInt32(math.MaxInt32), zero),
+			set1("new", 0, 0, 0),
 			[]*appsv1.ReplicaSet{set1("old", 9, 10, 10)}, map[string]int32{"new": 10}},
-		{"a share of all that a number can be", rolling(math.MaxInt32, intstr.FromString("300%"), zero), set1("new", 0, 3, 3),
+		{"a share of all that a number can be", rolling(math.MaxInt32, intstr.FromString("300%"), zero),
+			set1("new", 0, 3, 3),
 			[]*appsv1.ReplicaSet{set1("old", 9, math.MaxInt32, 5)}, map[string]int32{"new": math.MaxInt32}},
-		{"done", rolling(4, percent, percent), set1("new", 0, 4, 4), []*appsv1.ReplicaSet{set1("old", 9, 0, 0)}, map[string]int32{}},
+		{"done", rolling(4, percent, percent), set1("new", 0, 4, 4), []*appsv1.ReplicaSet{set1("old", 9, 0, 0)},
+			map[string]int32{}},
 		{"too many new ones", rolling(2, percent, percent), set1("new", 0, 4, 4), nil, map[string]int32{"new": 2}},
-		{"zero and zero still moves", rolling(4, zero, zero), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"old": 3}},
+		{"zero and zero still moves", rolling(4, zero, zero), set1("new", 0, 0, 0),
+			[]*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"old": 3}},
 	} {
 		got := map[string]int32{}
 		for set, n := range step(c.d, c.new, c.old) {
@@ -65,8 +79,8 @@ func TestStepMovesWithinTheLimits(t *testing.T) { // S19
 	}
 }
 
-// Whatever the order in which pods become available and sets delete theirs, a rollout
-// ends, never has more pods than surge allows, those that are yet to go included, and never plans below the least availability. S19
+// Whatever the order in which pods become available and sets delete theirs, a rollout ends, never has more pods than
+// surge allows, those that are yet to go included, and never plans below the least availability. S19
 func TestRolloutsEndWithinTheLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		wanted := rapid.Int32Range(0, 12).Draw(t, "wanted")
@@ -92,7 +106,12 @@ func TestRolloutsEndWithinTheLimits(t *testing.T) {
 				t.Fatalf("%d pods, with %d wanted and a surge of %d", total, wanted, surge)
 			}
 			if available < wanted-unavailable {
-				t.Fatalf("%d available, with %d wanted and %d allowed to be unavailable", available, wanted, unavailable)
+				t.Fatalf(
+					"%d available, with %d wanted and %d allowed to be unavailable",
+					available,
+					wanted,
+					unavailable,
+				)
 			}
 			for _, set := range sets {
 				if set.Status.AvailableReplicas < *set.Spec.Replicas && rapid.Bool().Draw(t, "comes up") {
@@ -159,8 +178,8 @@ func TestRecreateAndFullProgressAreReported(t *testing.T) { // S19
 	}
 }
 
-// A set that was made smaller has its pods until its controller has deleted them: a new set that grew before that would be one pod
-// more than the surge.
+// A set that was made smaller has its pods until its controller has deleted them: a new set that grew before that would
+// be one pod more than the surge.
 func TestANewSetDoesNotGrowWhilePodsOfOldOnesAreYetToGo(t *testing.T) { // S19
 	d := rolling(4, intstr.FromInt32(1), intstr.FromInt32(0))
 	old, young := set1("old", 2, 3, 4), set1("new", 1, 1, 1)

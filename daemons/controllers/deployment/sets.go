@@ -72,17 +72,28 @@ func (d *controller) release(ctx context.Context, deployment *appsv1.Deployment,
 	if err != nil {
 		return err
 	}
-	_, err = d.Client.AppsV1().ReplicaSets(set.Namespace).Patch(ctx, set.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	_, err = d.Client.AppsV1().
+		ReplicaSets(set.Namespace).
+		Patch(ctx, set.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return nil
 	}
 	return err
 }
 
-func (d *controller) adopt(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+func (d *controller) adopt(
+	ctx context.Context,
+	deployment *appsv1.Deployment,
+	set *appsv1.ReplicaSet,
+) (*appsv1.ReplicaSet, error) {
 	fresh, err := d.Client.AppsV1().Deployments(deployment.Namespace).Get(ctx, deployment.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("look at Deployment %s/%s before adopting: %w", deployment.Namespace, deployment.Name, err)
+		return nil, fmt.Errorf(
+			"look at Deployment %s/%s before adopting: %w",
+			deployment.Namespace,
+			deployment.Name,
+			err,
+		)
 	}
 	if fresh.UID != deployment.UID || fresh.DeletionTimestamp != nil {
 		return nil, nil
@@ -93,7 +104,9 @@ func (d *controller) adopt(ctx context.Context, deployment *appsv1.Deployment, s
 	if err != nil {
 		return nil, err
 	}
-	adopted, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Patch(ctx, set.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	adopted, err := d.Client.AppsV1().
+		ReplicaSets(set.Namespace).
+		Patch(ctx, set.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return nil, nil
 	}
@@ -102,7 +115,11 @@ func (d *controller) adopt(ctx context.Context, deployment *appsv1.Deployment, s
 
 // create makes the set for the deployment's template, with as many replicas as the
 // strategy allows at once.
-func (d *controller) create(ctx context.Context, deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) (made *appsv1.ReplicaSet, o outcome, err error) {
+func (d *controller) create(
+	ctx context.Context,
+	deployment *appsv1.Deployment,
+	sets []*appsv1.ReplicaSet,
+) (made *appsv1.ReplicaSet, o outcome, err error) {
 	hash := templateHash(&deployment.Spec.Template, deployment.Status.CollisionCount)
 	template := deployment.Spec.Template.DeepCopy()
 	template.Labels = with(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
@@ -114,7 +131,11 @@ func (d *controller) create(ctx context.Context, deployment *appsv1.Deployment, 
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, kind)},
 			Annotations:     d.annotations(deployment, nil, nextRevision(sets)),
 		},
-		Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: *template, MinReadySeconds: deployment.Spec.MinReadySeconds},
+		Spec: appsv1.ReplicaSetSpec{
+			Selector:        selector,
+			Template:        *template,
+			MinReadySeconds: deployment.Spec.MinReadySeconds,
+		},
 	}
 	none := int32(0)
 	set.Spec.Replicas = &none
@@ -132,23 +153,42 @@ func (d *controller) create(ctx context.Context, deployment *appsv1.Deployment, 
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil, outcome{}, nil
 	case err != nil:
-		d.Events.Eventf(deployment, corev1.EventTypeWarning, "ReplicaSetCreateError", "Failed to create new replica set %q: %v", set.Name, err)
+		d.Events.Eventf(
+			deployment,
+			corev1.EventTypeWarning,
+			"ReplicaSetCreateError",
+			"Failed to create new replica set %q: %v",
+			set.Name,
+			err,
+		)
 		return nil, outcome{name: set.Name, failure: err}, nil
 	}
 	if first > 0 {
-		d.Events.Eventf(deployment, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", made.Name, first)
+		d.Events.Eventf(
+			deployment,
+			corev1.EventTypeNormal,
+			"ScalingReplicaSet",
+			"Scaled up replica set %s from 0 to %d",
+			made.Name,
+			first,
+		)
 	}
 	return made, outcome{created: true}, nil
 }
 
 // collided handles a set of the new name that is there already: our own, which the
 // cache has not shown yet, or a stranger's, and then another hash is tried.
-func (d *controller) collided(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+func (d *controller) collided(
+	ctx context.Context,
+	deployment *appsv1.Deployment,
+	set *appsv1.ReplicaSet,
+) (*appsv1.ReplicaSet, error) {
 	there, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	if owner := metav1.GetControllerOfNoCopy(there); owner != nil && owner.UID == deployment.UID && sameTemplate(&there.Spec.Template, &deployment.Spec.Template) {
+	if owner := metav1.GetControllerOfNoCopy(there); owner != nil && owner.UID == deployment.UID &&
+		sameTemplate(&there.Spec.Template, &deployment.Spec.Template) {
 		return there, nil
 	}
 	updated := deployment.DeepCopy()
@@ -157,7 +197,8 @@ func (d *controller) collided(ctx context.Context, deployment *appsv1.Deployment
 		count += *deployment.Status.CollisionCount
 	}
 	updated.Status.CollisionCount = &count
-	if _, err := d.Client.AppsV1().Deployments(deployment.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
+	if _, err := d.Client.AppsV1().Deployments(deployment.Namespace).UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{}); err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("replica set %s exists already: trying another hash", set.Name)
@@ -165,7 +206,12 @@ func (d *controller) collided(ctx context.Context, deployment *appsv1.Deployment
 
 // number gives the new set the highest revision and the deployment's annotations, and
 // tells the deployment its revision.
-func (d *controller) number(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+func (d *controller) number(
+	ctx context.Context,
+	deployment *appsv1.Deployment,
+	newSet *appsv1.ReplicaSet,
+	sets []*appsv1.ReplicaSet,
+) (*appsv1.ReplicaSet, error) {
 	wanted := d.annotations(deployment, newSet, nextRevision(others(sets, newSet)))
 	if !maps.Equal(newSet.Annotations, wanted) || newSet.Spec.MinReadySeconds != deployment.Spec.MinReadySeconds {
 		updated := newSet.DeepCopy()
@@ -179,11 +225,15 @@ func (d *controller) number(ctx context.Context, deployment *appsv1.Deployment, 
 		newSet = written
 	}
 	if revision := newSet.Annotations[revisionAnnotation]; deployment.Annotations[revisionAnnotation] != revision {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{revisionAnnotation: revision}}})
+		patch, err := json.Marshal(
+			map[string]any{"metadata": map[string]any{"annotations": map[string]string{revisionAnnotation: revision}}},
+		)
 		if err != nil {
 			return nil, err
 		}
-		written, err := d.Client.AppsV1().Deployments(deployment.Namespace).Patch(ctx, deployment.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		written, err := d.Client.AppsV1().
+			Deployments(deployment.Namespace).
+			Patch(ctx, deployment.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -195,14 +245,23 @@ func (d *controller) number(ctx context.Context, deployment *appsv1.Deployment, 
 // annotations are those a set should have: its own, the deployment's but for what
 // belongs to the deployment alone, and the bookkeeping. A set never loses its revision
 // to a lower one; a revision that it had before it became new again goes to its history.
-func (d *controller) annotations(deployment *appsv1.Deployment, set *appsv1.ReplicaSet, revision int64) map[string]string {
+func (d *controller) annotations(
+	deployment *appsv1.Deployment,
+	set *appsv1.ReplicaSet,
+	revision int64,
+) map[string]string {
 	out := map[string]string{}
 	if set != nil {
 		maps.Copy(out, set.Annotations)
 	}
 	for k, v := range deployment.Annotations {
 		switch k {
-		case corev1.LastAppliedConfigAnnotation, revisionAnnotation, historyAnnotation, desiredAnnotation, maxAnnotation, "deprecated.deployment.rollback.to":
+		case corev1.LastAppliedConfigAnnotation,
+			revisionAnnotation,
+			historyAnnotation,
+			desiredAnnotation,
+			maxAnnotation,
+			"deprecated.deployment.rollback.to":
 		default:
 			out[k] = v
 		}
@@ -236,7 +295,10 @@ func remembered(history, revision string) string {
 func sizes(deployment *appsv1.Deployment) map[string]string {
 	surge, _ := limits(deployment)
 	wanted := replicas(deployment.Spec.Replicas)
-	return map[string]string{desiredAnnotation: strconv.Itoa(int(wanted)), maxAnnotation: strconv.Itoa(int(wanted) + int(surge))}
+	return map[string]string{
+		desiredAnnotation: strconv.Itoa(int(wanted)),
+		maxAnnotation:     strconv.Itoa(int(wanted) + int(surge)),
+	}
 }
 
 // scaled says whether the wanted number changed since the sets were last sized.
@@ -251,7 +313,12 @@ func (d *controller) scaled(deployment *appsv1.Deployment, sets []*appsv1.Replic
 }
 
 // scaleAll brings the sets to a changed wanted number without rolling anything.
-func (d *controller) scaleAll(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) error {
+func (d *controller) scaleAll(
+	ctx context.Context,
+	deployment *appsv1.Deployment,
+	newSet *appsv1.ReplicaSet,
+	sets []*appsv1.ReplicaSet,
+) error {
 	var active []*appsv1.ReplicaSet
 	for _, set := range sets {
 		if replicas(set.Spec.Replicas) > 0 {
@@ -261,7 +328,10 @@ func (d *controller) scaleAll(ctx context.Context, deployment *appsv1.Deployment
 	wanted := replicas(deployment.Spec.Replicas)
 	if len(active) == 0 {
 		if newSet == nil && len(sets) > 0 {
-			newSet = slices.MaxFunc(sets, func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+			newSet = slices.MaxFunc(
+				sets,
+				func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
+			)
 		}
 		if newSet != nil {
 			active = []*appsv1.ReplicaSet{newSet}
@@ -327,7 +397,16 @@ func (d *controller) scale(ctx context.Context, deployment *appsv1.Deployment, s
 		if n < had {
 			direction = "down"
 		}
-		d.Events.Eventf(deployment, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", direction, set.Name, had, n)
+		d.Events.Eventf(
+			deployment,
+			corev1.EventTypeNormal,
+			"ScalingReplicaSet",
+			"Scaled %s replica set %s from %d to %d",
+			direction,
+			set.Name,
+			had,
+			n,
+		)
 	}
 	return nil
 }
@@ -343,10 +422,12 @@ func (d *controller) dropOld(ctx context.Context, deployment *appsv1.Deployment,
 	})
 	for i := range len(old) - int(*deployment.Spec.RevisionHistoryLimit) {
 		set := old[i]
-		if set.Status.Replicas != 0 || replicas(set.Spec.Replicas) != 0 || set.Generation > set.Status.ObservedGeneration {
+		if set.Status.Replicas != 0 || replicas(set.Spec.Replicas) != 0 ||
+			set.Generation > set.Status.ObservedGeneration {
 			continue
 		}
-		if err := d.Client.AppsV1().ReplicaSets(set.Namespace).Delete(ctx, set.Name, loop.AsSeen(set)); err != nil && !apierrors.IsNotFound(err) {
+		if err := d.Client.AppsV1().ReplicaSets(set.Namespace).Delete(ctx, set.Name, loop.AsSeen(set)); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return err
 		}
 	}

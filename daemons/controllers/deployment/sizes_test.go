@@ -29,26 +29,32 @@ func TestAChangedNumberIsSharedAmongTheSets(t *testing.T) {
 		{"one set takes all", paused(web(5, "a:2")), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
 			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 2), 2)}
 		}, map[string]int32{"old": 5}},
-		{"in proportion, and what is left to the largest", web(20, "a:2"), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 8), 10), sizedFor(webSet(d, "new", "a:2", "2", 3), 10)}
-		}, map[string]int32{"old": 15, "new": 6}},
+		{"in proportion, and what is left to the largest", web(20, "a:2"),
+			func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
+				return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 8), 10),
+					sizedFor(webSet(d, "new", "a:2", "2", 3), 10)}
+			}, map[string]int32{"old": 15, "new": 6}},
 		{"without any replicas, the new set", paused(web(3, "a:2")), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
 			return []*appsv1.ReplicaSet{webSet(d, "old", "a:1", "1", 0), webSet(d, "new", "a:2", "2", 0)}
 		}, map[string]int32{"old": 0, "new": 3}},
-		{"without any replicas and before there is a new set, the latest", paused(web(3, "a:9")), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			older, old := webSet(d, "older", "a:1", "1", 0), webSet(d, "old", "a:2", "2", 0)
-			older.CreationTimestamp = metav1.NewTime(old.CreationTimestamp.Add(-1e9))
-			return []*appsv1.ReplicaSet{older, old}
-		}, map[string]int32{"older": 0, "old": 3}},
-		{"a new set that has all leaves nothing to old ones", paused(web(3, "a:2")), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "adopted", "a:1", "1", 2), 2), webSet(d, "new", "a:2", "2", 3)}
-		}, map[string]int32{"adopted": 0, "new": 3}},
+		{"without any replicas and before there is a new set, the latest", paused(web(3, "a:9")),
+			func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
+				older, old := webSet(d, "older", "a:1", "1", 0), webSet(d, "old", "a:2", "2", 0)
+				older.CreationTimestamp = metav1.NewTime(old.CreationTimestamp.Add(-1e9))
+				return []*appsv1.ReplicaSet{older, old}
+			}, map[string]int32{"older": 0, "old": 3}},
+		{"a new set that has all leaves nothing to old ones", paused(web(3, "a:2")),
+			func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
+				return []*appsv1.ReplicaSet{sizedFor(webSet(d, "adopted", "a:1", "1", 2), 2),
+					webSet(d, "new", "a:2", "2", 3)}
+			}, map[string]int32{"adopted": 0, "new": 3}},
 		{"Recreate shares nothing", func() *appsv1.Deployment {
 			d := paused(web(6, "a:2"))
 			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 			return d
 		}(), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 2), 3), sizedFor(webSet(d, "new", "a:2", "2", 1), 3)}
+			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 2), 3),
+				sizedFor(webSet(d, "new", "a:2", "2", 1), 3)}
 		}, map[string]int32{"old": 2, "new": 1}},
 		{"a set that does not say what it was sized for goes by the pods that there are", func() *appsv1.Deployment {
 			d := paused(web(20, "a:2"))
@@ -60,7 +66,8 @@ func TestAChangedNumberIsSharedAmongTheSets(t *testing.T) {
 			return []*appsv1.ReplicaSet{old, sizedFor(webSet(d, "new", "a:2", "2", 3), 10)}
 		}, map[string]int32{"old": 15, "new": 6}},
 		{"to nothing", web(0, "a:2"), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 8), 10), sizedFor(webSet(d, "new", "a:2", "2", 3), 10)}
+			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 8), 10),
+				sizedFor(webSet(d, "new", "a:2", "2", 3), 10)}
 		}, map[string]int32{"old": 0, "new": 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,7 +86,8 @@ func TestScalingIsToldInEvents(t *testing.T) {
 		sets func(d *appsv1.Deployment) []*appsv1.ReplicaSet
 		want []string
 	}{
-		"a set is made":                      {web(2, "a:1"), nil, []string{"Normal ScalingReplicaSet Scaled up replica set new from 0 to 2"}},
+		"a set is made": {web(2, "a:1"), nil, []string{"Normal ScalingReplicaSet Scaled up " +
+			"replica set new from 0 to 2"}},
 		"a set is made that has nothing yet": {web(0, "a:1"), nil, nil},
 		"one goes up": {web(3, "a:1"), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
 			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "first", "a:1", "1", 2), 2)}
@@ -110,10 +118,15 @@ func TestScalingIsToldInEvents(t *testing.T) {
 	}
 }
 
-// While it is paused, what belongs to no rollout is done: the new set gets the deployment's annotations and minReadySeconds, and former sets go.
+// While it is paused, what belongs to no rollout is done: the new set gets the deployment's annotations and
+// minReadySeconds, and former sets go.
 func TestAPausedDeploymentIsKeptInOrder(t *testing.T) {
 	d := web(2, "a:4")
-	d.Spec.Paused, d.Spec.MinReadySeconds, d.Spec.RevisionHistoryLimit, d.Annotations = true, 7, ptr.To[int32](1), map[string]string{"team": "books"}
+	d.Spec.Paused, d.Spec.MinReadySeconds, d.Spec.RevisionHistoryLimit, d.Annotations = true, 7, ptr.To[int32](
+		1,
+	), map[string]string{
+		"team": "books",
+	}
 	var sets []*appsv1.ReplicaSet
 	for i, n := range []int32{0, 0, 0, 2} {
 		sets = append(sets, webSet(d, fmt.Sprint("s", i+1), fmt.Sprint("a:", i+1), fmt.Sprint(i+1), n))
@@ -125,8 +138,14 @@ func TestAPausedDeploymentIsKeptInOrder(t *testing.T) {
 	}
 	set, err := w.client.AppsV1().ReplicaSets("shop").Get(t.Context(), "s4", metav1.GetOptions{})
 	w.must(err)
-	if set.Spec.MinReadySeconds != 7 || set.Annotations["team"] != "books" || w.deployment().Annotations[revisionAnnotation] != "4" {
-		t.Errorf("minReadySeconds %d, annotations %v, the deployment's %v", set.Spec.MinReadySeconds, set.Annotations, w.deployment().Annotations)
+	if set.Spec.MinReadySeconds != 7 || set.Annotations["team"] != "books" ||
+		w.deployment().Annotations[revisionAnnotation] != "4" {
+		t.Errorf(
+			"minReadySeconds %d, annotations %v, the deployment's %v",
+			set.Spec.MinReadySeconds,
+			set.Annotations,
+			w.deployment().Annotations,
+		)
 	}
 }
 

@@ -28,7 +28,13 @@ const (
 
 // status returns what d's status should say, given its sets (newSet may be nil) and
 // what became of making the new set.
-func status(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet, o outcome, now time.Time) appsv1.DeploymentStatus {
+func status(
+	d *appsv1.Deployment,
+	newSet *appsv1.ReplicaSet,
+	sets []*appsv1.ReplicaSet,
+	o outcome,
+	now time.Time,
+) appsv1.DeploymentStatus {
 	s := appsv1.DeploymentStatus{
 		ObservedGeneration:  d.Generation,
 		CollisionCount:      d.Status.CollisionCount,
@@ -49,9 +55,17 @@ func status(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.Repl
 
 	_, unavailable := limits(d)
 	if s.AvailableReplicas >= replicas(d.Spec.Replicas)-unavailable {
-		set(&s, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
+		set(
+			&s,
+			appsv1.DeploymentAvailable,
+			corev1.ConditionTrue,
+			"MinimumReplicasAvailable",
+			"Deployment has minimum availability.",
+			now,
+		)
 	} else {
-		set(&s, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now)
+		set(&s, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does "+
+			"not have minimum availability.", now)
 	}
 	if o.resting == "" {
 		progress(d, &s, newSet, o, now)
@@ -62,7 +76,8 @@ func status(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.Repl
 	return s
 }
 
-// terminating counts the pods that are going. It is nil, unknown, when the controller of a set has looked at it and does not say.
+// terminating counts the pods that are going. It is nil, unknown, when the controller of a set has looked at it and
+// does not say.
 func terminating(sets []*appsv1.ReplicaSet) *int32 {
 	var n int32
 	for _, set := range sets {
@@ -80,7 +95,8 @@ func terminating(sets []*appsv1.ReplicaSet) *int32 {
 // and no old one is left.
 func complete(d *appsv1.Deployment, s appsv1.DeploymentStatus) bool {
 	wanted := replicas(d.Spec.Replicas)
-	return s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted && s.ObservedGeneration >= d.Generation
+	return s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted &&
+		s.ObservedGeneration >= d.Generation
 }
 
 // hasDeadline says whether progress is asked for.
@@ -88,7 +104,8 @@ func hasDeadline(d *appsv1.Deployment) bool {
 	return d.Spec.ProgressDeadlineSeconds != nil && *d.Spec.ProgressDeadlineSeconds != math.MaxInt32
 }
 
-// progress sets the Progressing condition: first what has happened, then, of a rollout that is under way, how far it is.
+// progress sets the Progressing condition: first what has happened, then, of a rollout that is under way, how far it
+// is.
 func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, o outcome, now time.Time) {
 	if !hasDeadline(d) {
 		remove(s, appsv1.DeploymentProgressing)
@@ -127,15 +144,26 @@ func progressing(s *appsv1.DeploymentStatus, now time.Time) func(value corev1.Co
 	}
 }
 
-// happened says of what was done to a deployment, or could not be done, what Progressing is to tell. was is what it told before.
-func happened(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, o outcome, was *appsv1.DeploymentCondition, say func(corev1.ConditionStatus, string, string)) {
+// happened says of what was done to a deployment, or could not be done, what Progressing is to tell. was is what it
+// told before.
+func happened(
+	d *appsv1.Deployment,
+	newSet *appsv1.ReplicaSet,
+	o outcome,
+	was *appsv1.DeploymentCondition,
+	say func(corev1.ConditionStatus, string, string),
+) {
 	const paused = "DeploymentPaused"
 	switch {
 	case d.Spec.Paused && was != nil && was.Reason == timedOut: // which a pause does not hide
 	case d.Spec.Paused:
 		say(corev1.ConditionUnknown, paused, "Deployment is paused")
 	case o.failure != nil:
-		say(corev1.ConditionFalse, "ReplicaSetCreateError", fmt.Sprintf("Failed to create new replica set %q: %v", o.name, o.failure))
+		say(
+			corev1.ConditionFalse,
+			"ReplicaSetCreateError",
+			fmt.Sprintf("Failed to create new replica set %q: %v", o.name, o.failure),
+		)
 	case o.created:
 		say(corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", newSet.Name))
 	case was != nil && was.Reason == paused:
@@ -162,7 +190,8 @@ func overdue(d *appsv1.Deployment, was *appsv1.DeploymentCondition, now time.Tim
 	if was.Reason == rolledOut {
 		return false
 	}
-	return was.Reason == timedOut || now.Sub(was.LastUpdateTime.Time) >= time.Duration(*d.Spec.ProgressDeadlineSeconds)*time.Second
+	return was.Reason == timedOut ||
+		now.Sub(was.LastUpdateTime.Time) >= time.Duration(*d.Spec.ProgressDeadlineSeconds)*time.Second
 }
 
 // failed has ReplicaFailure say why a set cannot make or delete pods, the new set before others.
@@ -174,8 +203,12 @@ func failed(s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, sets []*appsv
 	for _, rs := range sets {
 		for _, c := range rs.Status.Conditions {
 			if c.Type == appsv1.ReplicaSetReplicaFailure {
-				s.Conditions = append(s.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: c.Status,
-					LastTransitionTime: c.LastTransitionTime, LastUpdateTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message})
+				s.Conditions = append(
+					s.Conditions,
+					appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: c.Status,
+						LastTransitionTime: c.LastTransitionTime, LastUpdateTime: c.LastTransitionTime,
+						Reason: c.Reason, Message: c.Message},
+				)
 				return
 			}
 		}
@@ -192,7 +225,13 @@ func find(s appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv
 }
 
 // set changes a condition. One that says the same already is left as it is, its message and times too.
-func set(s *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType, value corev1.ConditionStatus, reason, message string, now time.Time) {
+func set(
+	s *appsv1.DeploymentStatus,
+	kind appsv1.DeploymentConditionType,
+	value corev1.ConditionStatus,
+	reason, message string,
+	now time.Time,
+) {
 	c := find(*s, kind)
 	if c == nil {
 		s.Conditions = append(s.Conditions, appsv1.DeploymentCondition{Type: kind})

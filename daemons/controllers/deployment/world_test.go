@@ -36,15 +36,25 @@ var began = time.Unix(1_000_000, 0)
 // web is a deployment of so many replicas of an image, by default with a surge of one and nothing unavailable.
 func web(n int32, image string) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web", Generation: 1}, Spec: appsv1.DeploymentSpec{
-		Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: ofImage(image), ProgressDeadlineSeconds: ptr.To[int32](600), RevisionHistoryLimit: ptr.To[int32](10),
-		Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
-			MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
-	}}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web", Generation: 1},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: ofImage(image),
+			ProgressDeadlineSeconds: ptr.To[int32](600), RevisionHistoryLimit: ptr.To[int32](10),
+			Strategy: appsv1.DeploymentStrategy{
+				Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{
+					MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))},
+			},
+		},
+	}
 }
 
 func ofImage(image string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+	}
 }
 
 // webSet is a set of web whose pods are all there and available; what it was sized for is web's own number.
@@ -53,7 +63,11 @@ func webSet(d *appsv1.Deployment, name, image, revision string, n int32) *appsv1
 	set := set1(name, 100-len(revision), n, n)
 	set.Namespace, set.Labels, set.Generation = "shop", map[string]string{"app": "web"}, 1
 	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, kind)}
-	set.Annotations = map[string]string{revisionAnnotation: revision, desiredAnnotation: text(*d.Spec.Replicas), maxAnnotation: text(*d.Spec.Replicas + surge)}
+	set.Annotations = map[string]string{
+		revisionAnnotation: revision,
+		desiredAnnotation:  text(*d.Spec.Replicas),
+		maxAnnotation:      text(*d.Spec.Replicas + surge),
+	}
 	set.Spec.Selector, set.Spec.Template = d.Spec.Selector, ofImage(image)
 	set.Status.ObservedGeneration, set.Status.TerminatingReplicas = 1, ptr.To[int32](0)
 	return set
@@ -63,14 +77,25 @@ func text(n int32) string { return (&intstr.IntOrString{IntVal: n}).String() }
 
 func newWorld(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *world {
 	t.Helper()
-	w := &world{t: t, clock: clocktesting.NewFakeClock(began), client: fake.NewClientset(), events: record.NewFakeRecorder(100)}
+	w := &world{
+		t:      t,
+		clock:  clocktesting.NewFakeClock(began),
+		client: fake.NewClientset(),
+		events: record.NewFakeRecorder(100),
+	}
 	factory := informers.New(w.client)
-	made, ok := New(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: w.events, Clock: w.clock}).(*controller)
+	made, ok := New(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler),
+		Events: w.events, Clock: w.clock}).(*controller)
 	if !ok {
 		t.Fatal("it is no controller of deployments")
 	}
 	w.d = made
-	deployments, replicaSets := informers.Deployments(factory).Informer().GetIndexer(), informers.ReplicaSets(factory).Informer().GetIndexer()
+	deployments, replicaSets := informers.Deployments(factory).
+		Informer().
+		GetIndexer(),
+		informers.ReplicaSets(factory).
+			Informer().
+			GetIndexer()
 	w.cached = func(obj any) {
 		indexer := replicaSets
 		if _, ok := obj.(*appsv1.Deployment); ok {
@@ -155,13 +180,22 @@ func (w *world) condition(kind appsv1.DeploymentConditionType) string {
 	return string(c.Status) + " " + c.Reason + ": " + c.Message
 }
 
-func with1(d *appsv1.Deployment, kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason string) *appsv1.Deployment {
-	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason,
-		Message: "before", LastUpdateTime: metav1.NewTime(began), LastTransitionTime: metav1.NewTime(began)})
+func with1(
+	d *appsv1.Deployment,
+	kind appsv1.DeploymentConditionType,
+	status corev1.ConditionStatus,
+	reason string,
+) *appsv1.Deployment {
+	d.Status.Conditions = append(
+		d.Status.Conditions,
+		appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason,
+			Message: "before", LastUpdateTime: metav1.NewTime(began), LastTransitionTime: metav1.NewTime(began)},
+	)
 	return d
 }
 
-// counted has a deployment's status say how many replicas, none of them updated, it had, and how many of them were available.
+// counted has a deployment's status say how many replicas, none of them updated, it had, and how many of them were
+// available.
 func counted(d *appsv1.Deployment, n, available int32) *appsv1.Deployment {
 	d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = n, available, available
 	return d

@@ -1,6 +1,6 @@
-// Package devicetaint evicts pods that use devices with a NoExecute taint that their claims do not tolerate, at once or when the
-// toleration runs out. The taints are those that drivers tell of in ResourceSlices and those of DeviceTaintRules. That no pod
-// gets such a device is the scheduler's.
+// Package devicetaint evicts pods that use devices with a NoExecute taint that their claims do not tolerate, at once or
+// when the toleration runs out. The taints are those that drivers tell of in ResourceSlices and those of
+// DeviceTaintRules. That no pod gets such a device is the scheduler's.
 package devicetaint
 
 import (
@@ -48,19 +48,43 @@ const byPool = "pool"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	claims, slicesOf := informers.ResourceClaims(c.Informers).Informer(), informers.ResourceSlices(c.Informers).Informer()
+	claims, slicesOf := informers.ResourceClaims(c.Informers).
+		Informer(),
+		informers.ResourceSlices(c.Informers).
+			Informer()
 	pods, rules := informers.Pods(c.Informers), informers.DeviceTaintRules(c.Informers)
-	t := &controller{Context: c, pods: pods.Lister(), claims: claims.GetIndexer(), slices: slicesOf.GetIndexer(), rules: rules.Lister(), pace: rate.NewLimiter(perSecond, perSecond)}
-	t.deleted = c.Counter("device_taint_eviction_controller_pod_deletions_total", "Pods that were deleted for a taint of a device.")
-	t.late = c.Histogram("device_taint_eviction_controller_pod_deletion_duration_seconds", "How long after it had to go a pod was deleted for a taint of a device.", loop.DeletionBuckets)
+	t := &controller{
+		Context: c,
+		pods:    pods.Lister(),
+		claims:  claims.GetIndexer(),
+		slices:  slicesOf.GetIndexer(),
+		rules:   rules.Lister(),
+		pace:    rate.NewLimiter(perSecond, perSecond),
+	}
+	t.deleted = c.Counter(
+		"device_taint_eviction_controller_pod_deletions_total",
+		"Pods that were deleted for a taint of a device.",
+	)
+	t.late = c.Histogram(
+		"device_taint_eviction_controller_pod_deletion_duration_seconds",
+		"How long after it had to go a pod was deleted for a taint of a device.",
+		loop.DeletionBuckets,
+	)
 	t.deleted.WithLabelValues()
 	_ = claims.AddIndexers(cache.Indexers{byPool: poolsOfClaim})
 	_ = slicesOf.AddIndexers(cache.Indexers{byPool: poolOfSlice})
-	t.Loop = loop.Loop{Name: "device-taint-eviction", Counted: "device_taint_eviction", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{
-		claims.HasSynced, slicesOf.HasSynced, pods.Informer().HasSynced, rules.Informer().HasSynced}}
+	t.Loop = loop.Loop{
+		Name:    "device-taint-eviction",
+		Counted: "device_taint_eviction",
+		Context: c,
+		Sync:    t.sync,
+		Synced: []cache.InformerSynced{
+			claims.HasSynced, slicesOf.HasSynced, pods.Informer().HasSynced, rules.Informer().HasSynced},
+	}
 	t.reports = loop.Loop{Name: "device-taint-rule-status", Context: c, Workers: 1, Sync: t.report, Synced: t.Synced}
 	c.OnChange(claims, func(_, obj any) {
-		if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Status.Allocation != nil && len(claim.Status.ReservedFor) > 0 {
+		if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Status.Allocation != nil &&
+			len(claim.Status.ReservedFor) > 0 {
 			t.Add(claim)
 		}
 	})
@@ -75,7 +99,8 @@ func New(c loop.Context) loop.Controller {
 		} else if r, ok := old.(*resourcev1.DeviceTaintRule); ok {
 			t.evicted.forget(r.UID)
 		}
-		if r, ok := obj.(*resourcev1.DeviceTaintRule); ok && r.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
+		if r, ok := obj.(*resourcev1.DeviceTaintRule); ok &&
+			r.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
 			for _, claim := range t.claims.List() {
 				t.Add(claim)
 			}
@@ -193,7 +218,8 @@ func (t *controller) devices(driver, pool string) []*resourcev1.Device {
 func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
 	marked, err := loop.PatchPodStatus(ctx, t.Client, pod, map[string]any{"conditions": []corev1.PodCondition{{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByDeviceTaintManager",
-		Message: "Device Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.NewTime(t.Now().Truncate(time.Second)),
+		Message:            "Device Taint manager: deleting due to NoExecute taint",
+		LastTransitionTime: metav1.NewTime(t.Now().Truncate(time.Second)),
 		ObservedGeneration: pod.Generation,
 	}}})
 	if apierrors.IsNotFound(err) {

@@ -9,9 +9,13 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Deadline returns when the pods that use a claim have to go, and whether they have to at all. Of several tolerations of one taint,
-// the shortest counts. devices are a pool's.
-func Deadline(claim *resourcev1.ResourceClaim, devices func(driver, pool string) []*resourcev1.Device, rules []*resourcev1.DeviceTaintRule) (at time.Time, evict bool) {
+// Deadline returns when the pods that use a claim have to go, and whether they have to at all. Of several tolerations
+// of one taint, the shortest counts. devices are a pool's.
+func Deadline(
+	claim *resourcev1.ResourceClaim,
+	devices func(driver, pool string) []*resourcev1.Device,
+	rules []*resourcev1.DeviceTaintRule,
+) (at time.Time, evict bool) {
 	for i := range claim.Status.Allocation.Devices.Results {
 		r := &claim.Status.Allocation.Devices.Results[i]
 		for _, taint := range taints(r, devices(r.Driver, r.Pool), rules) {
@@ -29,7 +33,11 @@ func Deadline(claim *resourcev1.ResourceClaim, devices func(driver, pool string)
 }
 
 // taints are the NoExecute taints of an allocated device.
-func taints(r *resourcev1.DeviceRequestAllocationResult, devices []*resourcev1.Device, rules []*resourcev1.DeviceTaintRule) []resourcev1.DeviceTaint {
+func taints(
+	r *resourcev1.DeviceRequestAllocationResult,
+	devices []*resourcev1.Device,
+	rules []*resourcev1.DeviceTaintRule,
+) []resourcev1.DeviceTaint {
 	var out []resourcev1.DeviceTaint
 	for _, d := range devices {
 		if d.Name == r.Device {
@@ -41,7 +49,10 @@ func taints(r *resourcev1.DeviceRequestAllocationResult, devices []*resourcev1.D
 			out = append(out, rule.Spec.Taint)
 		}
 	}
-	return slices.DeleteFunc(out, func(t resourcev1.DeviceTaint) bool { return t.Effect != resourcev1.DeviceTaintEffectNoExecute })
+	return slices.DeleteFunc(
+		out,
+		func(t resourcev1.DeviceTaint) bool { return t.Effect != resourcev1.DeviceTaintEffectNoExecute },
+	)
 }
 
 // until is when a taint is tolerated no more; false: it is tolerated for good.

@@ -61,18 +61,25 @@ func concerns(rule *resourcev1.DeviceTaintRule, claim *resourcev1.ResourceClaim)
 	}
 	taint := rule.Spec.Taint
 	taint.Effect = resourcev1.DeviceTaintEffectNoExecute
-	return slices.ContainsFunc(claim.Status.Allocation.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
-		if !api.TaintsDevice(rule, r.Driver, r.Pool, r.Device) {
-			return false
-		}
-		_, ever := until(r.Tolerations, &taint)
-		return ever
-	})
+	return slices.ContainsFunc(
+		claim.Status.Allocation.Devices.Results,
+		func(r resourcev1.DeviceRequestAllocationResult) bool {
+			if !api.TaintsDevice(rule, r.Driver, r.Pool, r.Device) {
+				return false
+			}
+			_, ever := until(r.Tolerations, &taint)
+			return ever
+		},
+	)
 }
 
 // reachOf works out what a rule is about. usedBy returns the pods that use a claim and are not on their way.
-func reachOf(rule *resourcev1.DeviceTaintRule, claims []*resourcev1.ResourceClaim, pools map[[2]string][]*resourcev1.Device,
-	usedBy func(*resourcev1.ResourceClaim) []*corev1.Pod) (r reach) {
+func reachOf(
+	rule *resourcev1.DeviceTaintRule,
+	claims []*resourcev1.ResourceClaim,
+	pools map[[2]string][]*resourcev1.Device,
+	usedBy func(*resourcev1.ResourceClaim) []*corev1.Pod,
+) (r reach) {
 	for pool, devices := range pools {
 		for _, d := range devices {
 			if api.TaintsDevice(rule, pool[0], pool[1], d.Name) {
@@ -104,7 +111,11 @@ func reachOf(rule *resourcev1.DeviceTaintRule, claims []*resourcev1.ResourceClai
 
 // progress is what a rule's condition says. Its time is left out.
 func progress(rule *resourcev1.DeviceTaintRule, r reach, evicted int) metav1.Condition {
-	c := metav1.Condition{Type: resourcev1.DeviceTaintConditionEvictionInProgress, Status: metav1.ConditionFalse, ObservedGeneration: rule.Generation}
+	c := metav1.Condition{
+		Type:               resourcev1.DeviceTaintConditionEvictionInProgress,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: rule.Generation,
+	}
 	where := count(r.namespaces, "namespace", "different namespaces")
 	switch rule.Spec.Taint.Effect {
 	case resourcev1.DeviceTaintEffectNoExecute:
@@ -119,9 +130,15 @@ func progress(rule *resourcev1.DeviceTaintRule, r reach, evicted int) metav1.Con
 		}
 	case resourcev1.DeviceTaintEffectNone:
 		c.Reason = "NoEffect"
-		c.Message = fmt.Sprintf("%s selected. %s selected. %s would be evicted in %s if the effect was NoExecute. This information will not be updated again. "+
-			"Recreate the DeviceTaintRule to trigger an update.", count(r.published, "published device", "published devices"),
-			count(r.allocated, "allocated device", "allocated devices"), count(r.pods, "pod", "pods"), where)
+		c.Message = fmt.Sprintf(
+			"%s selected. %s selected. %s would be evicted in %s if the effect was NoExecute. This information will "+
+				"not be updated again. "+
+				"Recreate the DeviceTaintRule to trigger an update.",
+			count(r.published, "published device", "published devices"),
+			count(r.allocated, "allocated device", "allocated devices"),
+			count(r.pods, "pod", "pods"),
+			where,
+		)
 	default:
 		c.Reason, c.Message = "OtherEffect", "Eviction only happens for the NoExecute effect."
 	}
@@ -141,7 +158,8 @@ func count(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// report brings a rule's status up to date, unless that was done a moment ago. Of a rule without effect it is done once.
+// report brings a rule's status up to date, unless that was done a moment ago. Of a rule without effect it is done
+// once.
 func (t *controller) report(ctx context.Context, name string) error {
 	rule, err := t.rules.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -150,7 +168,10 @@ func (t *controller) report(ctx context.Context, name string) error {
 		return err
 	}
 	now := t.Now()
-	i := slices.IndexFunc(rule.Status.Conditions, func(c metav1.Condition) bool { return c.Type == resourcev1.DeviceTaintConditionEvictionInProgress })
+	i := slices.IndexFunc(
+		rule.Status.Conditions,
+		func(c metav1.Condition) bool { return c.Type == resourcev1.DeviceTaintConditionEvictionInProgress },
+	)
 	var was metav1.Condition
 	if i >= 0 {
 		was = rule.Status.Conditions[i]
@@ -179,7 +200,9 @@ func (t *controller) report(ctx context.Context, name string) error {
 	} else {
 		updated.Status.Conditions = append(updated.Status.Conditions, is)
 	}
-	if _, err := t.Client.ResourceV1().DeviceTaintRules().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := t.Client.ResourceV1().DeviceTaintRules().UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the status of DeviceTaintRule %s: %w", name, err)
 	}
 	return nil
@@ -209,7 +232,8 @@ func (t *controller) usedBy(claim *resourcev1.ResourceClaim) (pods []*corev1.Pod
 		if user.APIGroup != "" || user.Resource != "pods" {
 			continue
 		}
-		if pod, err := t.pods.Pods(claim.Namespace).Get(user.Name); err == nil && pod.UID == user.UID && loop.Active(pod) {
+		if pod, err := t.pods.Pods(claim.Namespace).Get(user.Name); err == nil && pod.UID == user.UID &&
+			loop.Active(pod) {
 			pods = append(pods, pod)
 		}
 	}

@@ -20,8 +20,13 @@ import (
 )
 
 func ruleOf(effect resourcev1.DeviceTaintEffect) *resourcev1.DeviceTaintRule {
-	return &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "r", Generation: 2}, Spec: resourcev1.DeviceTaintRuleSpec{
-		DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: ptr.To("x.io")}, Taint: resourcev1.DeviceTaint{Key: "bad", Effect: effect}}}
+	return &resourcev1.DeviceTaintRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "r", Generation: 2},
+		Spec: resourcev1.DeviceTaintRuleSpec{
+			DeviceSelector: &resourcev1.DeviceTaintSelector{
+				Driver: ptr.To("x.io"),
+			}, Taint: resourcev1.DeviceTaint{Key: "bad", Effect: effect}},
+	}
 }
 
 func TestWhatARuleSaysOfItsEvictions(t *testing.T) {
@@ -32,16 +37,25 @@ func TestWhatARuleSaysOfItsEvictions(t *testing.T) {
 		evicted int
 		want    string
 	}{
-		"nothing to do":      {"NoExecute", reach{published: 1}, 0, "False NotStarted: "},
-		"one pod":            {"NoExecute", reach{pods: 1, namespaces: 1}, 0, "True PodsPendingEviction: 1 pod needs to be evicted in 1 namespace."},
-		"some are gone":      {"NoExecute", reach{pods: 3, namespaces: 2}, 1, "True PodsPendingEviction: 3 pods need to be evicted in 2 different namespaces. 1 pod evicted since starting the controller."},
-		"all are gone":       {"NoExecute", reach{}, 4, "False Completed: 4 pods evicted since starting the controller."},
-		"a look, of one":     {"None", reach{1, 1, 1, 1}, 0, "False NoEffect: 1 published device selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace if the effect was NoExecute." + never},
-		"a look, of many":    {"None", reach{4, 3, 2, 2}, 0, "False NoEffect: 4 published devices selected. 3 allocated devices selected. 2 pods would be evicted in 2 different namespaces if the effect was NoExecute." + never},
-		"for new pods alone": {"NoSchedule", reach{}, 0, "False OtherEffect: Eviction only happens for the NoExecute effect."},
+		"nothing to do": {"NoExecute", reach{published: 1}, 0, "False NotStarted: "},
+		"one pod": {"NoExecute", reach{pods: 1, namespaces: 1}, 0, "True PodsPendingEviction: 1 pod needs " +
+			"to be evicted in 1 namespace."},
+		"some are gone": {"NoExecute", reach{pods: 3, namespaces: 2}, 1, "True PodsPendingEviction: 3 pods need " +
+			"to be evicted in 2 different namespaces. 1 pod evicted since starting the controller."},
+		"all are gone": {"NoExecute", reach{}, 4, "False Completed: 4 pods evicted since starting the " +
+			"controller."},
+		"a look, of one": {"None", reach{1, 1, 1, 1}, 0, "False NoEffect: 1 published device selected. 1 " +
+			"allocated device selected. 1 pod would be evicted in 1 namespace if the effect was NoExecute." + never},
+		"a look, of many": {"None", reach{4, 3, 2, 2}, 0, "False NoEffect: 4 published devices selected. 3 " +
+			"allocated devices selected. 2 pods would be evicted in 2 different namespaces if the effect was " +
+			"NoExecute." + never},
+		"for new pods alone": {"NoSchedule", reach{}, 0, "False OtherEffect: Eviction only happens for the NoExecute " +
+			"effect."},
 	} {
 		got := progress(ruleOf(c.effect), c.reach, c.evicted)
-		if text := fmt.Sprintf("%s %s: %s", got.Status, got.Reason, got.Message); text != c.want || got.Type != "EvictionInProgress" || got.ObservedGeneration != 2 {
+		if text := fmt.Sprintf("%s %s: %s", got.Status, got.Reason, got.Message); text != c.want ||
+			got.Type != "EvictionInProgress" ||
+			got.ObservedGeneration != 2 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -49,19 +63,45 @@ func TestWhatARuleSaysOfItsEvictions(t *testing.T) {
 
 func TestWhatARuleIsAbout(t *testing.T) {
 	claim := func(driver string, tolerations ...resourcev1.DeviceToleration) *resourcev1.ResourceClaim {
-		return &resourcev1.ResourceClaim{Status: resourcev1.ResourceClaimStatus{Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
-			Results: []resourcev1.DeviceRequestAllocationResult{{Driver: driver, Pool: "p", Device: "d", Tolerations: tolerations}}}}}}
+		return &resourcev1.ResourceClaim{
+			Status: resourcev1.ResourceClaimStatus{
+				Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+					Results: []resourcev1.DeviceRequestAllocationResult{
+						{Driver: driver, Pool: "p", Device: "d", Tolerations: tolerations},
+					}}},
+			},
+		}
 	}
 	tolerated := resourcev1.DeviceToleration{Key: "bad", Operator: resourcev1.DeviceTolerationOpExists}
-	later := resourcev1.DeviceToleration{Key: "bad", Operator: resourcev1.DeviceTolerationOpExists, TolerationSeconds: ptr.To[int64](60)}
-	claims := []*resourcev1.ResourceClaim{claim("x.io"), claim("y.io"), claim("x.io", tolerated), claim("x.io", later), {}}
+	later := resourcev1.DeviceToleration{
+		Key:               "bad",
+		Operator:          resourcev1.DeviceTolerationOpExists,
+		TolerationSeconds: ptr.To[int64](60),
+	}
+	claims := []*resourcev1.ResourceClaim{
+		claim("x.io"),
+		claim("y.io"),
+		claim("x.io", tolerated),
+		claim("x.io", later),
+		{},
+	}
 	pools := map[[2]string][]*resourcev1.Device{{"x.io", "p"}: {{Name: "d"}, {Name: "e"}}, {"y.io", "p"}: {{Name: "d"}}}
 	pod := func(namespace string, uid types.UID) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, UID: uid}}
 	}
-	users := map[*resourcev1.ResourceClaim][]*corev1.Pod{claims[0]: {pod("n", "1"), pod("n", "2")}, claims[1]: {pod("n", "3")}, claims[2]: {pod("n", "4")}, claims[3]: {pod("n", "2"), pod("m", "5")}}
+	users := map[*resourcev1.ResourceClaim][]*corev1.Pod{
+		claims[0]: {pod("n", "1"), pod("n", "2")},
+		claims[1]: {pod("n", "3")},
+		claims[2]: {pod("n", "4")},
+		claims[3]: {pod("n", "2"), pod("m", "5")},
+	}
 	for _, effect := range []resourcev1.DeviceTaintEffect{"NoExecute", "None"} {
-		got := reachOf(ruleOf(effect), claims, pools, func(c *resourcev1.ResourceClaim) []*corev1.Pod { return users[c] })
+		got := reachOf(
+			ruleOf(effect),
+			claims,
+			pools,
+			func(c *resourcev1.ResourceClaim) []*corev1.Pod { return users[c] },
+		)
 		if want := (reach{published: 2, allocated: 3, pods: 3, namespaces: 2}); got != want {
 			t.Errorf("%s: %+v, want %+v", effect, got, want)
 		}
@@ -72,7 +112,8 @@ func TestARulesStatusFollowsItsEvictionsEveryTenSeconds(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	clock, client := clocktesting.NewFakeClock(began), fake.NewClientset()
 	factory := informers.New(client)
-	c, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100), Clock: clock}).(*controller)
+	c, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler),
+		Events: record.NewFakeRecorder(100), Clock: clock}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
 	}
@@ -105,7 +146,8 @@ func TestARulesStatusFollowsItsEvictionsEveryTenSeconds(t *testing.T) {
 		{"a pod was evicted", func() { c.evicted.add("r") }, "Completed 1m0s"},
 		{"another, a moment later", func() { c.evicted.add("r"); clock.Step(9 * time.Second) }, "Completed 1m0s"},
 		{"and it is told in time", func() { clock.Step(time.Second) }, "Completed 1m10s"},
-		{"it is changed", func() { rule = rule.DeepCopy(); rule.Generation, rule.Spec.Taint.Effect = 3, "None" }, "NoEffect 1m10s"},
+		{"it is changed", func() { rule = rule.DeepCopy(); rule.Generation, rule.Spec.Taint.Effect = 3, "None" },
+			"NoEffect 1m10s"},
 		{"which is told once", func() { c.evicted.add("r"); clock.Step(time.Hour) }, "NoEffect 1m10s"},
 	} {
 		step.do()

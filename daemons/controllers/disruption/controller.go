@@ -41,7 +41,14 @@ func New(c loop.Context) loop.Controller {
 	synced := []cache.InformerSynced{budgets.Informer().HasSynced, pods.Informer().HasSynced}
 	d.scales, synced = newScales(c, synced, d.ownerChanged)
 	d.Loop = loop.Loop{Name: "disruption", Context: c, Sync: d.sync, Synced: synced}
-	d.stale = loop.Loop{Name: "disruption-stale", Counted: "stale_pod_disruption", Context: c, Workers: 1, Sync: d.clear, Synced: synced}
+	d.stale = loop.Loop{
+		Name:    "disruption-stale",
+		Counted: "stale_pod_disruption",
+		Context: c,
+		Workers: 1,
+		Sync:    d.clear,
+		Synced:  synced,
+	}
 	c.On(budgets.Informer(), d.Add)
 	c.OnChange(pods.Informer(), d.podChanged)
 	return d
@@ -65,7 +72,10 @@ func (d *controller) podChanged(old, obj any) {
 		readyA, _ := loop.Ready(a)
 		readyB, _ := loop.Ready(b)
 		if readyA == readyB && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
-			apiequality.Semantic.DeepEqual(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) {
+			apiequality.Semantic.DeepEqual(
+				a.Labels,
+				b.Labels,
+			) && apiequality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) {
 			return
 		}
 	}
@@ -73,8 +83,15 @@ func (d *controller) podChanged(old, obj any) {
 		if pod, ok := o.(*corev1.Pod); ok && pod != nil {
 			woken := d.wake(pod.Namespace, func(s labels.Selector) bool { return s.Matches(labels.Set(pod.Labels)) })
 			if len(woken) > 1 && o == obj {
-				d.Events.Eventf(pod, corev1.EventTypeWarning, "MultiplePodDisruptionBudgets", "Pod %q/%q matches multiple PodDisruptionBudgets.  Chose %q arbitrarily.",
-					pod.Namespace, pod.Name, woken[0].Name)
+				d.Events.Eventf(
+					pod,
+					corev1.EventTypeWarning,
+					"MultiplePodDisruptionBudgets",
+					"Pod %q/%q matches multiple PodDisruptionBudgets.  Chose %q arbitrarily.",
+					pod.Namespace,
+					pod.Name,
+					woken[0].Name,
+				)
 			}
 		}
 	}
@@ -86,7 +103,10 @@ func (d *controller) ownerChanged(namespace string) {
 }
 
 // wake has the budgets of a namespace looked at whose selector concerns what has changed, and returns them.
-func (d *controller) wake(namespace string, concerns func(labels.Selector) bool) (woken []*policyv1.PodDisruptionBudget) {
+func (d *controller) wake(
+	namespace string,
+	concerns func(labels.Selector) bool,
+) (woken []*policyv1.PodDisruptionBudget) {
 	budgets, err := d.budgets.PodDisruptionBudgets(namespace).List(labels.Everything())
 	if err != nil {
 		return nil
@@ -113,7 +133,13 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	}
 	want, again, err := d.status(ctx, b)
 	if err != nil {
-		d.Events.Eventf(b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: %v", err)
+		d.Events.Eventf(
+			b,
+			corev1.EventTypeWarning,
+			"CalculateExpectedPodCountFailed",
+			"Failed to calculate the number of expected pods: %v",
+			err,
+		)
 		want, again = failed(b, err, d.Now()), recheck
 	}
 	if again > 0 {
@@ -125,13 +151,16 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	updated := b.DeepCopy()
 	updated.Status = want
 	// A conflict is an eviction that was spent meanwhile: its word counts, and is seen next.
-	if _, err := d.Client.PolicyV1().PodDisruptionBudgets(namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := d.Client.PolicyV1().PodDisruptionBudgets(namespace).UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the status of PodDisruptionBudget %s: %w", key, err)
 	}
 	return nil
 }
 
-// recheck is when a budget is looked at again whose pods' number could not be found out, or is decided by someone who is not watched.
+// recheck is when a budget is looked at again whose pods' number could not be found out, or is decided by someone who
+// is not watched.
 const recheck = 30 * time.Second
 
 // unfollowed says whether a pod's controller is of a kind that is not watched.
@@ -140,7 +169,10 @@ func unfollowed(pod *corev1.Pod) bool {
 	return ref != nil && !slices.Contains([]string{"ReplicaSet", "StatefulSet", "ReplicationController"}, ref.Kind)
 }
 
-func (d *controller) status(ctx context.Context, b *policyv1.PodDisruptionBudget) (policyv1.PodDisruptionBudgetStatus, time.Duration, error) {
+func (d *controller) status(
+	ctx context.Context,
+	b *policyv1.PodDisruptionBudget,
+) (policyv1.PodDisruptionBudgetStatus, time.Duration, error) {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	if err != nil {
 		return policyv1.PodDisruptionBudgetStatus{}, 0, fmt.Errorf("read spec.selector: %w", err)
@@ -162,15 +194,26 @@ func (d *controller) status(ctx context.Context, b *policyv1.PodDisruptionBudget
 			return policyv1.PodDisruptionBudgetStatus{}, 0, err
 		}
 		if len(unmanaged) > 0 {
-			d.Events.Eventf(b, corev1.EventTypeWarning, "UnmanagedPods", "Pods selected by this PodDisruptionBudget (selector: %v) were found to be unmanaged. "+
-				"As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. "+
-				"To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.", b.Spec.Selector)
+			d.Events.Eventf(b, corev1.EventTypeWarning, "UnmanagedPods", "Pods selected by this PodDisruptionBudget "+
+				"(selector: %v) were found to be unmanaged. "+
+				"As a result, the status of the PDB cannot be calculated correctly, which may result in undefined "+
+				"behavior. "+
+				"To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer "+
+				"value.", b.Spec.Selector)
 		}
 	}
 	now := d.Now()
 	for _, pod := range pods {
-		if evicted, ok := b.Status.DisruptedPods[pod.Name]; ok && pod.DeletionTimestamp == nil && !evicted.Add(evictionTime).After(now) {
-			d.Events.Eventf(pod, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB %s/%s to be deleted but it wasn't", b.Namespace, b.Name)
+		if evicted, ok := b.Status.DisruptedPods[pod.Name]; ok && pod.DeletionTimestamp == nil &&
+			!evicted.Add(evictionTime).After(now) {
+			d.Events.Eventf(
+				pod,
+				corev1.EventTypeWarning,
+				"NotDeleted",
+				"Pod was expected by PDB %s/%s to be deleted but it wasn't",
+				b.Namespace,
+				b.Name,
+			)
 		}
 	}
 	status, again, err := Status(b, pods, expected, now)

@@ -21,7 +21,12 @@ const evictionTime = 2 * time.Minute
 // Status returns a budget's status for its pods. expected is how many pods their
 // controllers want, or their number where the budget is an absolute minimum. Until again
 // passes (zero: no need), nothing changes by itself.
-func Status(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod, expected int, now time.Time) (status policyv1.PodDisruptionBudgetStatus, again time.Duration, err error) {
+func Status(
+	b *policyv1.PodDisruptionBudget,
+	pods []*corev1.Pod,
+	expected int,
+	now time.Time,
+) (status policyv1.PodDisruptionBudgetStatus, again time.Duration, err error) {
 	desired, err := desiredHealthy(b, expected)
 	if err != nil {
 		return policyv1.PodDisruptionBudgetStatus{}, 0, err
@@ -53,7 +58,8 @@ func Status(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod, expected int, n
 		status.DisruptionsAllowed = 0
 	}
 	condition := metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
-		Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(now)}
+		Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation,
+		LastTransitionTime: metav1.NewTime(now)}
 	if status.DisruptionsAllowed > 0 {
 		condition.Status, condition.Reason = metav1.ConditionTrue, policyv1.SufficientPodsReason
 	}
@@ -68,8 +74,12 @@ func count(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 func failed(b *policyv1.PodDisruptionBudget, why error, now time.Time) policyv1.PodDisruptionBudgetStatus {
 	status := *b.Status.DeepCopy()
 	status.DisruptionsAllowed = 0
-	apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
-		Reason: policyv1.SyncFailedReason, Message: why.Error(), ObservedGeneration: status.ObservedGeneration, LastTransitionTime: metav1.NewTime(now)})
+	apimeta.SetStatusCondition(
+		&status.Conditions,
+		metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+			Reason: policyv1.SyncFailedReason, Message: why.Error(), ObservedGeneration: status.ObservedGeneration,
+			LastTransitionTime: metav1.NewTime(now)},
+	)
 	return status
 }
 

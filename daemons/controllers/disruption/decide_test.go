@@ -40,8 +40,10 @@ func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) { // S14
 		{"more may go than there are", "", "9", three, 3, nil, "2/0 2"},
 		{"none are expected", "0", "", nil, 0, nil, "0/0 0"},
 		{"a pod that is deleted is not healthy", "1", "", append(three, leaving), 4, nil, "2/1 1"},
-		{"nor is one that was just evicted", "0", "", three, 3, map[string]metav1.Time{"a": metav1.NewTime(now.Add(-time.Minute))}, "1/0 1"},
-		{"an eviction that came to nothing", "0", "", three, 3, map[string]metav1.Time{"a": metav1.NewTime(now.Add(-3 * time.Minute))}, "2/0 2"},
+		{"nor is one that was just evicted", "0", "", three, 3,
+			map[string]metav1.Time{"a": metav1.NewTime(now.Add(-time.Minute))}, "1/0 1"},
+		{"an eviction that came to nothing", "0", "", three, 3,
+			map[string]metav1.Time{"a": metav1.NewTime(now.Add(-3 * time.Minute))}, "2/0 2"},
 	} {
 		b := &policyv1.PodDisruptionBudget{}
 		b.Generation, b.Status.DisruptedPods = 7, c.disrupted
@@ -54,7 +56,9 @@ func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) { // S14
 			b.Spec.MaxUnavailable = &v
 		}
 		s, _, err := Status(b, c.pods, c.expected, now)
-		if got := fmt.Sprintf("%d/%d %d", s.CurrentHealthy, s.DesiredHealthy, s.DisruptionsAllowed); err != nil || got != c.want || s.ObservedGeneration != 7 {
+		if got := fmt.Sprintf("%d/%d %d", s.CurrentHealthy, s.DesiredHealthy, s.DisruptionsAllowed); err != nil ||
+			got != c.want ||
+			s.ObservedGeneration != 7 {
 			t.Errorf("%s: %s (%v), want %s", c.name, got, err, c.want)
 		}
 	}
@@ -63,7 +67,10 @@ func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) { // S14
 func TestAnEvictionIsLookedAtAgainWhenItsTimeIsOver(t *testing.T) { // S14
 	now := time.Unix(10_000, 0)
 	b := &policyv1.PodDisruptionBudget{}
-	b.Status.DisruptedPods = map[string]metav1.Time{"a": metav1.NewTime(now.Add(-time.Minute)), "nobody": metav1.NewTime(now)}
+	b.Status.DisruptedPods = map[string]metav1.Time{
+		"a":      metav1.NewTime(now.Add(-time.Minute)),
+		"nobody": metav1.NewTime(now),
+	}
 	s, again, err := Status(b, []*corev1.Pod{pod("a", "True")}, 1, now)
 	if err != nil || again != time.Minute || len(s.DisruptedPods) != 1 {
 		t.Errorf("again after %s with %v (%v)", again, s.DisruptedPods, err)

@@ -14,12 +14,15 @@ import (
 	"clusterctl/daemons/client/informers"
 )
 
-// What a budget's status says of pods in every phase, as they are and after they have failed: those that are over count until they are deleted.
+// What a budget's status says of pods in every phase, as they are and after they have failed: those that are over count
+// until they are deleted.
 func TestPodsOfEveryPhaseCount(t *testing.T) {
 	inPhase := func(name string, phase corev1.PodPhase, ready corev1.ConditionStatus) *corev1.Pod {
 		p := pod(name, ready)
 		p.Labels, p.Status.Phase = map[string]string{"app": "a"}, phase
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "db", Controller: ptr.To(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "db", Controller: ptr.To(true)},
+		}
 		return p
 	}
 	for name, c := range map[string]struct {
@@ -31,15 +34,18 @@ func TestPodsOfEveryPhaseCount(t *testing.T) {
 		"a minimum, one that has failed":    {"1", "", []corev1.PodPhase{corev1.PodFailed}, "2 1/1 0"},
 		"a minimum, one that has succeeded": {"1", "", []corev1.PodPhase{corev1.PodSucceeded}, "2 1/1 0"},
 		"a minimum, of unknown phase":       {"1", "", []corev1.PodPhase{corev1.PodUnknown}, "2 1/1 0"},
-		"a minimum of none, all over":       {"0", "", []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded}, "3 1/0 1"},
-		"a share, one that has failed":      {"50%", "", []corev1.PodPhase{corev1.PodFailed}, "4 1/2 0"},
-		"a maximum, one that has failed":    {"", "3", []corev1.PodPhase{corev1.PodFailed}, "4 1/1 0"},
-		"a maximum, one that waits":         {"", "4", []corev1.PodPhase{corev1.PodPending}, "4 1/0 1"},
-		"neither minimum nor maximum":       {"", "", []corev1.PodPhase{corev1.PodPending}, "0 1/0 0"},
+		"a minimum of none, all over": {"0", "", []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded},
+			"3 1/0 1"},
+		"a share, one that has failed":   {"50%", "", []corev1.PodPhase{corev1.PodFailed}, "4 1/2 0"},
+		"a maximum, one that has failed": {"", "3", []corev1.PodPhase{corev1.PodFailed}, "4 1/1 0"},
+		"a maximum, one that waits":      {"", "4", []corev1.PodPhase{corev1.PodPending}, "4 1/0 1"},
+		"neither minimum nor maximum":    {"", "", []corev1.PodPhase{corev1.PodPending}, "0 1/0 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "b", Generation: 2},
-				Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}}}
+				Spec: policyv1.PodDisruptionBudgetSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
+				}}
 			if c.min != "" {
 				b.Spec.MinAvailable = ptr.To(intstr.Parse(c.min))
 			}
@@ -52,7 +58,8 @@ func TestPodsOfEveryPhaseCount(t *testing.T) {
 			}
 			d, client, _ := made(t, pods, b)
 			sets := informers.StatefulSets(d.Informers).Informer().GetIndexer()
-			if err := sets.Add(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "db", UID: "db"}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](4)}}); err != nil {
+			if err := sets.Add(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "db", UID: "db"},
+				Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](4)}}); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.sync(t.Context(), "n/b"); err != nil {
@@ -63,7 +70,9 @@ func TestPodsOfEveryPhaseCount(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := is.Status
-			if got := fmt.Sprintf("%d %d/%d %d", s.ExpectedPods, s.CurrentHealthy, s.DesiredHealthy, s.DisruptionsAllowed); got != c.want || s.ObservedGeneration != 2 {
+			if got := fmt.Sprintf("%d %d/%d %d", s.ExpectedPods, s.CurrentHealthy, s.DesiredHealthy,
+				s.DisruptionsAllowed); got != c.want ||
+				s.ObservedGeneration != 2 {
 				t.Errorf("it says %s of generation %d, want %s", got, s.ObservedGeneration, c.want)
 			}
 		})
@@ -73,7 +82,10 @@ func TestPodsOfEveryPhaseCount(t *testing.T) {
 // The eviction API evicts no pod that several budgets are about: whoever made the second is told at once.
 func TestAPodOfSeveralBudgetsIsTold(t *testing.T) {
 	budget := func(name string) *policyv1.PodDisruptionBudget {
-		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}}}
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
+		}
 	}
 	p := pod("p", "True")
 	d, _, events := made(t, []*corev1.Pod{p}, budget("a"))

@@ -26,13 +26,19 @@ type scales struct {
 	live        live
 }
 
-func newScales(c loop.Context, synced []cache.InformerSynced, changed func(namespace string)) (scales, []cache.InformerSynced) {
+func newScales(
+	c loop.Context,
+	synced []cache.InformerSynced,
+	changed func(namespace string),
+) (scales, []cache.InformerSynced) {
 	deployments, sets := informers.Deployments(c.Informers), informers.ReplicaSets(c.Informers)
 	stateful, rcs := informers.StatefulSets(c.Informers), informers.ReplicationControllers(c.Informers)
-	for _, informer := range []cache.SharedIndexInformer{deployments.Informer(), sets.Informer(), stateful.Informer(), rcs.Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{deployments.Informer(), sets.Informer(), stateful.Informer(),
+		rcs.Informer()} {
 		synced = append(synced, informer.HasSynced)
 		c.OnChange(informer, func(old, obj any) {
-			if a, ok := old.(metav1.Object); ok && obj != nil && a.GetGeneration() == obj.(metav1.Object).GetGeneration() {
+			if a, ok := old.(metav1.Object); ok && obj != nil &&
+				a.GetGeneration() == obj.(metav1.Object).GetGeneration() {
 				return // only a status
 			}
 			if obj == nil {
@@ -44,8 +50,8 @@ func newScales(c loop.Context, synced []cache.InformerSynced, changed func(names
 	return scales{deployments.Lister(), sets.Lister(), stateful.Lister(), rcs.Lister(), newLive(c)}, synced
 }
 
-// expected is how many pods the controllers of the given ones want in all, and which of them nobody controls. Where a controller's
-// number is not known, neither is the sum: to leave it out would let more pods go than may.
+// expected is how many pods the controllers of the given ones want in all, and which of them nobody controls. Where a
+// controller's number is not known, neither is the sum: to leave it out would let more pods go than may.
 func (s scales) expected(ctx context.Context, pods []*corev1.Pod) (total int, unmanaged []*corev1.Pod, err error) {
 	seen := map[types.UID]bool{}  // whose pods there are
 	added := map[types.UID]bool{} // who decides about their number

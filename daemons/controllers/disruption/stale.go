@@ -16,14 +16,16 @@ import (
 // staleAfter is how long a pod may say that it is to be disrupted and not be deleted: whoever wanted to has given up.
 const staleAfter = 2 * time.Minute
 
-// disrupted is a pod's condition that it is to be disrupted, if that can become stale. What a kubelet says stays: it may take its time to end a pod.
+// disrupted is a pod's condition that it is to be disrupted, if that can become stale. What a kubelet says stays: it
+// may take its time to end a pod.
 func disrupted(pod *corev1.Pod) *corev1.PodCondition {
 	if !loop.Active(pod) {
 		return nil
 	}
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason != corev1.PodReasonTerminationByKubelet {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue &&
+			c.Reason != corev1.PodReasonTerminationByKubelet {
 			return c
 		}
 	}

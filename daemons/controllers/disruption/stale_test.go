@@ -21,11 +21,16 @@ import (
 
 var now = time.Unix(1_000_000, 0)
 
-func made(t *testing.T, pods []*corev1.Pod, budgets ...*policyv1.PodDisruptionBudget) (*controller, *fake.Clientset, *record.FakeRecorder) {
+func made(
+	t *testing.T,
+	pods []*corev1.Pod,
+	budgets ...*policyv1.PodDisruptionBudget,
+) (*controller, *fake.Clientset, *record.FakeRecorder) {
 	t.Helper()
 	client, events := fake.NewClientset(), record.NewFakeRecorder(100)
 	factory := informers.New(client)
-	d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events, Clock: clocktesting.NewFakeClock(now)}).(*controller)
+	d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events,
+		Clock: clocktesting.NewFakeClock(now)}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
 	}
@@ -57,17 +62,30 @@ func TestADisruptionThatCameToNothingIsTakenBack(t *testing.T) {
 		change func(*corev1.Pod)
 		want   corev1.ConditionStatus
 	}{
-		"two minutes ago":             {"EvictionByEvictionAPI", 2 * time.Minute, nil, corev1.ConditionFalse},
-		"a moment ago":                {"EvictionByEvictionAPI", 119 * time.Second, nil, corev1.ConditionTrue},
-		"by the scheduler":            {"PreemptionByScheduler", time.Hour, nil, corev1.ConditionFalse},
-		"by a kubelet":                {"TerminationByKubelet", time.Hour, nil, corev1.ConditionTrue},
-		"it goes":                     {"DeletionByTaintManager", time.Hour, func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: now}, []string{"x/y"} }, corev1.ConditionTrue},
-		"it has failed":               {"DeletionByPodGC", time.Hour, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, corev1.ConditionTrue},
-		"it was taken back before it": {"EvictionByEvictionAPI", time.Hour, func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, corev1.ConditionFalse},
+		"two minutes ago":  {"EvictionByEvictionAPI", 2 * time.Minute, nil, corev1.ConditionFalse},
+		"a moment ago":     {"EvictionByEvictionAPI", 119 * time.Second, nil, corev1.ConditionTrue},
+		"by the scheduler": {"PreemptionByScheduler", time.Hour, nil, corev1.ConditionFalse},
+		"by a kubelet":     {"TerminationByKubelet", time.Hour, nil, corev1.ConditionTrue},
+		"it goes": {"DeletionByTaintManager", time.Hour,
+			func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: now}, []string{"x/y"} },
+			corev1.ConditionTrue},
+		"it has failed": {"DeletionByPodGC", time.Hour,
+			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, corev1.ConditionTrue},
+		"it was taken back before it": {"EvictionByEvictionAPI", time.Hour,
+			func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, corev1.ConditionFalse},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
-				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: c.reason, Message: "it goes", LastTransitionTime: metav1.NewTime(now.Add(-c.ago))}}}}
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "p"},
+				Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+					{
+						Type:               corev1.DisruptionTarget,
+						Status:             corev1.ConditionTrue,
+						Reason:             c.reason,
+						Message:            "it goes",
+						LastTransitionTime: metav1.NewTime(now.Add(-c.ago)),
+					}}},
+			}
 			if c.change != nil {
 				c.change(p)
 			}
@@ -81,7 +99,8 @@ func TestADisruptionThatCameToNothingIsTakenBack(t *testing.T) {
 			}
 			if got := is.Status.Conditions; len(got) != 1 || got[0].Status != c.want {
 				t.Errorf("it says %+v", got)
-			} else if taken := c.want == corev1.ConditionFalse && got[0].LastTransitionTime.Time.Equal(now); taken && got[0].Reason+got[0].Message != "" {
+			} else if taken := c.want == corev1.ConditionFalse && got[0].LastTransitionTime.Time.Equal(now); taken &&
+				got[0].Reason+got[0].Message != "" {
 				t.Errorf("it says why it is disrupted, and is not: %+v", got[0])
 			}
 		})
@@ -90,10 +109,16 @@ func TestADisruptionThatCameToNothingIsTakenBack(t *testing.T) {
 
 func TestABudgetTellsOfPodsThatWereNotDeleted(t *testing.T) {
 	none := intstr.FromInt32(0)
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "b"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: &none, Selector: &metav1.LabelSelector{}}}
-	b.Status.DisruptedPods = map[string]metav1.Time{"late": metav1.NewTime(now.Add(-2 * time.Minute)), "soon": metav1.NewTime(now.Add(-time.Minute)),
-		"gone": metav1.NewTime(now.Add(-time.Hour))}
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "b"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &none, Selector: &metav1.LabelSelector{}},
+	}
+	b.Status.DisruptedPods = map[string]metav1.Time{
+		"late": metav1.NewTime(now.Add(-2 * time.Minute)),
+		"soon": metav1.NewTime(now.Add(-time.Minute)),
+		"gone": metav1.NewTime(now.Add(-time.Hour)),
+	}
 	d, client, events := made(t, []*corev1.Pod{pod("late", "True"), pod("soon", "True")}, b)
 	if err := d.sync(t.Context(), "n/b"); err != nil {
 		t.Fatal(err)
@@ -147,7 +172,8 @@ func TestWhatABudgetsConditionSays(t *testing.T) {
 			if got.Message != "" {
 				text += " " + got.Message
 			}
-			if text != c.want || got.Type != "DisruptionAllowed" || got.ObservedGeneration != status.ObservedGeneration {
+			if text != c.want || got.Type != "DisruptionAllowed" ||
+				got.ObservedGeneration != status.ObservedGeneration {
 				t.Errorf("it says %+v", got)
 			}
 		})

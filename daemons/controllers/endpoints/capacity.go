@@ -2,11 +2,12 @@ package endpoints
 
 import corev1 "k8s.io/api/core/v1"
 
-// capacity is how many addresses one Endpoints object holds at most: each change sends the whole object to all who watch.
+// capacity is how many addresses one Endpoints object holds at most: each change sends the whole object to all who
+// watch.
 const capacity = 1000
 
-// fit cuts subsets to so many addresses in all, and says whether it had to. Addresses that are ready stay before those that are
-// not, and every subset keeps its share. A subset that keeps none goes: the API refuses empty ones.
+// fit cuts subsets to so many addresses in all, and says whether it had to. Addresses that are ready stay before those
+// that are not, and every subset keeps its share. A subset that keeps none goes: the API refuses empty ones.
 func fit(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bool) {
 	ready, waiting := 0, 0
 	for _, s := range subsets {
@@ -29,8 +30,8 @@ func fit(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bo
 	return out, true
 }
 
-// share divides room among lists that have so many entries together, in proportion to the length of each and rounded up, so that
-// the last get less.
+// share divides room among lists that have so many entries together, in proportion to the length of each and rounded
+// up, so that the last get less.
 type share struct{ of, room, left int }
 
 func (s *share) take(n int) int {

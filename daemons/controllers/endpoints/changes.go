@@ -21,17 +21,20 @@ type Changes struct {
 	Delete         []*discoveryv1.EndpointSlice
 }
 
-// Write carries the changes out. expect learns under key what the cache has yet to see; a deletion is refused when the slice is no
-// longer what it was decided about. What no longer has a place comes last, so that no endpoint is missing in between.
+// Write carries the changes out. expect learns under key what the cache has yet to see; a deletion is refused when the
+// slice is no longer what it was decided about. What no longer has a place comes last, so that no endpoint is missing
+// in between.
 func (c Changes) Write(ctx context.Context, client kubernetes.Interface, expect *loop.Expectations, key string) error {
 	for _, slice := range c.Update {
-		if _, err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
+		if _, err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice,
+			metav1.UpdateOptions{}); err != nil {
 			return fmt.Errorf("update EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}
 	}
 	for _, slice := range c.Create {
 		expect.Expect(key, 1)
-		if _, err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+		if _, err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice,
+			metav1.CreateOptions{}); err != nil {
 			expect.Created(key)
 			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 				return nil
@@ -77,9 +80,13 @@ func controllerUID(slice *discoveryv1.EndpointSlice) types.UID {
 	return ""
 }
 
-// Moved counts the endpoints that come to all slices, change and go, by their keys; one that goes from a slice to another does neither come nor go.
-// Without changed, those that change are not looked for.
-func (c Changes) Moved(existing []*discoveryv1.EndpointSlice, key func(discoveryv1.Endpoint) string, changed func(a, b discoveryv1.Endpoint) bool) (added, updated, removed int) {
+// Moved counts the endpoints that come to all slices, change and go, by their keys; one that goes from a slice to
+// another does neither come nor go. Without changed, those that change are not looked for.
+func (c Changes) Moved(
+	existing []*discoveryv1.EndpointSlice,
+	key func(discoveryv1.Endpoint) string,
+	changed func(a, b discoveryv1.Endpoint) bool,
+) (added, updated, removed int) {
 	type endpoint struct {
 		kind discoveryv1.AddressType
 		key  string

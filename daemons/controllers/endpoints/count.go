@@ -26,10 +26,28 @@ func newCounts(c loop.Context, services corelisters.ServiceLister, slices discov
 	c.Count(trafficThere{services})
 	return counts{
 		changes: c.Counter(sub+"changes", "Slices that were changed, by how: create, update, delete.", "operation"),
-		syncs:   c.Counter(sub+"syncs", "How often the slices of a Service were looked at, by what came of it: success, stale, error.", "result"),
-		perSync: c.Histogram(sub+"endpointslices_changed_per_sync", "Slices that were changed when those of a Service were looked at.", prometheus.DefBuckets, "topology", "traffic_distribution"),
-		added:   c.Histogram(sub+"endpoints_added_per_sync", "Endpoints that came when the slices of a Service were looked at.", EndpointBuckets),
-		removed: c.Histogram(sub+"endpoints_removed_per_sync", "Endpoints that went when the slices of a Service were looked at.", EndpointBuckets),
+		syncs: c.Counter(
+			sub+"syncs",
+			"How often the slices of a Service were looked at, by what came of it: success, stale, error.",
+			"result",
+		),
+		perSync: c.Histogram(
+			sub+"endpointslices_changed_per_sync",
+			"Slices that were changed when those of a Service were looked at.",
+			prometheus.DefBuckets,
+			"topology",
+			"traffic_distribution",
+		),
+		added: c.Histogram(
+			sub+"endpoints_added_per_sync",
+			"Endpoints that came when the slices of a Service were looked at.",
+			EndpointBuckets,
+		),
+		removed: c.Histogram(
+			sub+"endpoints_removed_per_sync",
+			"Endpoints that went when the slices of a Service were looked at.",
+			EndpointBuckets,
+		),
 	}
 }
 
@@ -44,7 +62,8 @@ func (c *counts) written(service *corev1.Service, did Planned, err error) {
 		return
 	}
 	c.syncs.WithLabelValues("success").Inc()
-	for operation, n := range map[string]int{"create": len(did.Create), "update": len(did.Update), "delete": len(did.Delete)} {
+	for operation, n := range map[string]int{"create": len(did.Create), "update": len(did.Update),
+		"delete": len(did.Delete)} {
 		c.changes.WithLabelValues(operation).Add(float64(n))
 	}
 	c.added.WithLabelValues().Observe(float64(did.Added))
@@ -61,7 +80,12 @@ func (c *counts) written(service *corev1.Service, did Planned, err error) {
 // trafficThere is how many Services have a traffic distribution, counted when somebody asks.
 type trafficThere struct{ services corelisters.ServiceLister }
 
-var countOfTraffic = prometheus.NewDesc("endpoint_slice_controller_services_count_by_traffic_distribution", "Services with a traffic distribution.", []string{"traffic_distribution"}, nil)
+var countOfTraffic = prometheus.NewDesc(
+	"endpoint_slice_controller_services_count_by_traffic_distribution",
+	"Services with a traffic distribution.",
+	[]string{"traffic_distribution"},
+	nil,
+)
 
 // Describe implements prometheus.Collector.
 func (trafficThere) Describe(to chan<- *prometheus.Desc) { to <- countOfTraffic }

@@ -21,23 +21,63 @@ import (
 )
 
 func TestSlicesAndTheirChangesAreCounted(t *testing.T) {
-	services, slices := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	services, slices := cache.NewIndexer(
+		cache.MetaNamespaceKeyFunc,
+		nil,
+	), cache.NewIndexer(
+		cache.MetaNamespaceKeyFunc,
+		nil,
+	)
 	near := corev1.ServiceTrafficDistributionPreferSameZone
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}, Spec: corev1.ServiceSpec{TrafficDistribution: &near}}
-	ours := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "ours", Labels: map[string]string{discoveryv1.LabelManagedBy: managedBy}},
-		Endpoints: make([]discoveryv1.Endpoint, 60)}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"},
+		Spec:       corev1.ServiceSpec{TrafficDistribution: &near},
+	}
+	ours := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "n",
+			Name:      "ours",
+			Labels:    map[string]string{discoveryv1.LabelManagedBy: managedBy},
+		},
+		Endpoints: make([]discoveryv1.Endpoint, 60),
+	}
 	also, empty := ours.DeepCopy(), ours.DeepCopy()
 	also.Name = "also" // and could be in the first one, if there were 20 fewer of both
 	empty.Name, empty.Endpoints, empty.AddressType = "empty", nil, discoveryv1.AddressTypeIPv6
 	others := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "others"}}
-	if err := errors.Join(services.Add(service), services.Add(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "plain"}}), slices.Add(ours), slices.Add(also), slices.Add(empty), slices.Add(others)); err != nil {
+	if err := errors.Join(services.Add(service),
+		services.Add(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "plain"}}), slices.Add(ours),
+		slices.Add(also), slices.Add(empty), slices.Add(others)); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()
-	c := newCounts(loop.Context{Metrics: registry}, corelisters.NewServiceLister(services), discoverylisters.NewEndpointSliceLister(slices))
-	c.written(service, Planned{Changes: Changes{Create: []*discoveryv1.EndpointSlice{ours, ours}, Delete: []*discoveryv1.EndpointSlice{ours}}, Added: 3, Removed: 1}, nil)
-	c.written(service, Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1}, apierrors.NewConflict(schema.GroupResource{}, "ours", nil))
-	c.written(service, Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1}, errors.New("the API is away"))
+	c := newCounts(
+		loop.Context{Metrics: registry},
+		corelisters.NewServiceLister(services),
+		discoverylisters.NewEndpointSliceLister(slices),
+	)
+	c.written(
+		service,
+		Planned{
+			Changes: Changes{
+				Create: []*discoveryv1.EndpointSlice{ours, ours},
+				Delete: []*discoveryv1.EndpointSlice{ours},
+			},
+			Added:   3,
+			Removed: 1,
+		},
+		nil,
+	)
+	c.written(
+		service,
+		Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1},
+		apierrors.NewConflict(schema.GroupResource{}, "ours", nil),
+	)
+	c.written(
+		service,
+		Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1},
+		errors.New("the API is away"),
+	)
 	const want = `
 # HELP endpoint_slice_controller_changes Slices that were changed, by how: create, update, delete.
 # TYPE endpoint_slice_controller_changes counter
@@ -62,8 +102,11 @@ endpoint_slice_controller_syncs{result="error"} 1
 endpoint_slice_controller_syncs{result="stale"} 1
 endpoint_slice_controller_syncs{result="success"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "endpoint_slice_controller_changes", "endpoint_slice_controller_desired_endpoint_slices", "endpoint_slice_controller_endpoints_desired", "endpoint_slice_controller_num_endpoint_slices",
-		"endpoint_slice_controller_services_count_by_traffic_distribution", "endpoint_slice_controller_syncs"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "endpoint_slice_controller_changes",
+		"endpoint_slice_controller_desired_endpoint_slices", "endpoint_slice_controller_endpoints_desired",
+		"endpoint_slice_controller_num_endpoint_slices",
+		"endpoint_slice_controller_services_count_by_traffic_distribution",
+		"endpoint_slice_controller_syncs"); err != nil {
 		t.Error(err)
 	}
 	families, err := registry.Gather()
@@ -87,22 +130,39 @@ endpoint_slice_controller_syncs{result="success"} 1
 // An endpoint that goes from one slice to another neither comes nor goes.
 func TestEndpointsThatComeAndGoAreCounted(t *testing.T) {
 	slice := func(name string, uids ...string) *discoveryv1.EndpointSlice {
-		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, AddressType: discoveryv1.AddressTypeIPv4}
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Name: name},
+			AddressType: discoveryv1.AddressTypeIPv4,
+		}
 		for _, uid := range uids {
-			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{TargetRef: &corev1.ObjectReference{UID: types.UID(uid)}})
+			s.Endpoints = append(
+				s.Endpoints,
+				discoveryv1.Endpoint{TargetRef: &corev1.ObjectReference{UID: types.UID(uid)}},
+			)
 		}
 		return s
 	}
 	existing := []*discoveryv1.EndpointSlice{slice("a", "1", "2", "3"), slice("b", "4", "5"), slice("c", "6")}
 	added, updated, removed := Changes{
-		Create: []*discoveryv1.EndpointSlice{slice("", "7", "4")}, Update: []*discoveryv1.EndpointSlice{slice("a", "1", "3", "8")}, Delete: []*discoveryv1.EndpointSlice{existing[1]},
+		Create: []*discoveryv1.EndpointSlice{
+			slice("", "7", "4"),
+		}, Update: []*discoveryv1.EndpointSlice{slice("a", "1", "3", "8")},
+		Delete: []*discoveryv1.EndpointSlice{existing[1]},
 	}.Moved(existing, targetUID, nil)
 	if added != 2 || updated != 0 || removed != 2 {
 		t.Errorf("%d endpoints came and %d went, want 7 and 8, and 2 and 5; %d changed", added, removed, updated)
 	}
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}, Spec: corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "p"}, Status: corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}}
-	if plan := Plan(service, []*corev1.Pod{pod}, nil, Topology{Zone: func(string) string { return "" }}); plan.Added != 1 || plan.Removed != 0 {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"},
+		Spec:       corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}},
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{UID: "p"},
+		Status:     corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}},
+	}
+	if plan := Plan(service, []*corev1.Pod{pod}, nil,
+		Topology{Zone: func(string) string { return "" }}); plan.Added != 1 ||
+		plan.Removed != 0 {
 		t.Errorf("a plan says that %d came and %d went", plan.Added, plan.Removed)
 	}
 }

@@ -32,7 +32,13 @@ type controller struct {
 
 // New returns the controller that keeps the Endpoints of every Service with a selector.
 func New(c loop.Context) loop.Controller {
-	services, pods, endpoints := informers.Services(c.Informers), informers.Pods(c.Informers), informers.Endpoints(c.Informers)
+	services, pods, endpoints := informers.Services(
+		c.Informers,
+	), informers.Pods(
+		c.Informers,
+	), informers.Endpoints(
+		c.Informers,
+	)
 	e := &controller{Context: c, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister()}
 	e.Loop = loop.Loop{Name: "endpoints", Counted: "endpoint", Context: c, Sync: e.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, endpoints.Informer().HasSynced}}
@@ -90,7 +96,11 @@ func (c *controller) sync(ctx context.Context, key string) error {
 			return nil // gone, or somebody else's
 		}
 		// The server has the last word: a service that the cache has not seen yet has clients.
-		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !loop.Absent(err, "services", name) {
+		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !loop.Absent(
+			err,
+			"services",
+			name,
+		) {
 			return err
 		}
 		if err := client.Delete(ctx, name, loop.AsSeen(there)); err != nil && !apierrors.IsNotFound(err) {
@@ -116,7 +126,8 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsAlreadyExists(err) {
 			return nil // what is there already is still to be seen, and its event comes
 		} else if err != nil {
-			c.Events.Eventf(want, corev1.EventTypeWarning, "FailedToCreateEndpoint", "Failed to create endpoint for service %v/%v: %v", namespace, name, err)
+			c.Events.Eventf(want, corev1.EventTypeWarning, "FailedToCreateEndpoint", "Failed to create endpoint for "+
+				"service %v/%v: %v", namespace, name, err)
 			return fmt.Errorf("create Endpoints %s: %w", key, err)
 		}
 	} else if err != nil {
@@ -131,7 +142,8 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		stamp(&updated.ObjectMeta, when)
 		if _, err = client.Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
 			if !apierrors.IsConflict(err) {
-				c.Events.Eventf(updated, corev1.EventTypeWarning, "FailedToUpdateEndpoint", "Failed to update endpoint %v/%v: %v", namespace, name, err)
+				c.Events.Eventf(updated, corev1.EventTypeWarning, "FailedToUpdateEndpoint", "Failed to update "+
+					"endpoint %v/%v: %v", namespace, name, err)
 			}
 			return fmt.Errorf("update Endpoints %s: %w", key, err)
 		}
@@ -142,7 +154,9 @@ func (c *controller) sync(ctx context.Context, key string) error {
 
 // build returns the Endpoints that a service with these pods has.
 func build(service *corev1.Service, pods []*corev1.Pod) *corev1.Endpoints {
-	e := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name, Labels: map[string]string{}}}
+	e := &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name, Labels: map[string]string{}},
+	}
 	maps.Copy(e.Labels, service.Labels)
 	e.Labels[managedLabel] = managedValue
 	labelHeadless(e.Labels, service)
@@ -164,7 +178,8 @@ func labelHeadless(labels map[string]string, service *corev1.Service) {
 
 // same says whether have needs no change to say what want says.
 func same(have, want *corev1.Endpoints) bool {
-	return apiequality.Semantic.DeepEqual(have.Subsets, want.Subsets) && apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
+	return apiequality.Semantic.DeepEqual(have.Subsets, want.Subsets) &&
+		apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
 		have.Annotations[corev1.EndpointsOverCapacity] == want.Annotations[corev1.EndpointsOverCapacity]
 }
 

@@ -16,7 +16,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// S20: Endpoints go with their service when the server says that there is none, and not because it has not been seen here yet.
+// S20: Endpoints go with their service when the server says that there is none, and not because it has not been seen
+// here yet.
 func TestEndpointsGoWithAServiceOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		code    int
@@ -44,8 +45,15 @@ func TestEndpointsGoWithAServiceOnlyWhenTheServerSaysThatThereIsNone(t *testing.
 				_, _ = io.WriteString(w, c.body)
 			}))
 			defer server.Close()
-			services, all := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-			if err := all.Add(&corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{managedLabel: managedValue}}}); err != nil {
+			services, all := cache.NewIndexer(
+				cache.MetaNamespaceKeyFunc,
+				nil,
+			), cache.NewIndexer(
+				cache.MetaNamespaceKeyFunc,
+				nil,
+			)
+			if err := all.Add(&corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web",
+				Labels: map[string]string{managedLabel: managedValue}}}); err != nil {
 				t.Fatal(err)
 			}
 			e := &controller{

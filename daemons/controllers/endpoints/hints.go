@@ -11,7 +11,8 @@ import (
 // Topology is where nodes are and what they can do, as far as hints depend on it.
 type Topology struct {
 	Zone func(node string) string
-	// Power is the CPU that can be used in each zone, in thousandths; nil when it is not known of all nodes or there is one zone.
+	// Power is the CPU that can be used in each zone, in thousandths; nil when it is not known of all nodes or there is
+	// one zone.
 	Power map[string]int64
 	// Balanced are the address types whose hints followed Power when the service was last looked at.
 	Balanced sets.Set[discoveryv1.AddressType]
@@ -20,8 +21,8 @@ type Topology struct {
 // Note is an event of a service.
 type Note struct{ Type, Reason, Message string }
 
-// balanced says whether the service's annotation asks for hints in proportion to the zones' CPU. The older annotation decides where
-// there are both.
+// balanced says whether the service's annotation asks for hints in proportion to the zones' CPU. The older annotation
+// decides where there are both.
 func balanced(service *corev1.Service) bool {
 	mode, ok := service.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
 	if !ok {
@@ -30,9 +31,14 @@ func balanced(service *corev1.Service) bool {
 	return mode == "Auto" || mode == "auto"
 }
 
-// hint sets in the slices of one address type who should use which endpoint. The annotation goes before the field. existing are the
-// slices of that type as they are now.
-func (p *Planned) hint(service *corev1.Service, kind discoveryv1.AddressType, slices, existing []*discoveryv1.EndpointSlice, topology Topology) {
+// hint sets in the slices of one address type who should use which endpoint. The annotation goes before the field.
+// existing are the slices of that type as they are now.
+func (p *Planned) hint(
+	service *corev1.Service,
+	kind discoveryv1.AddressType,
+	slices, existing []*discoveryv1.EndpointSlice,
+	topology Topology,
+) {
 	note := func(eventType, reason, message string) {
 		p.Notes = append(p.Notes, Note{eventType, reason, fmt.Sprintf("%s, addressType: %s", message, kind)})
 	}

@@ -15,7 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// inZones makes pods, one for each letter: of a node in that zone, not ready when the letter is a capital, of a node without a zone for a dot.
+// inZones makes pods, one for each letter: of a node in that zone, not ready when the letter is a capital, of a node
+// without a zone for a dot.
 func inZones(letters string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i, l := range letters {
@@ -87,18 +88,28 @@ func TestHintsInProportionToTheZonesCPU(t *testing.T) {
 		before           bool
 		want, note       string
 	}{
-		"each zone has its own":      {"abab", "Auto", even, false, "web-1: zone a, web-2: zone b, web-3: zone a, web-4: zone b", enabled},
-		"it is told once":            {"ab", "auto", even, true, "web-1: zone a, web-2: zone b", ""},
-		"a zone without gets some":   {"aaaa", "Auto", even, true, "web-1: zone b, web-2: zone b, web-3: zone a, web-4: zone a", ""},
-		"a larger zone gets more":    {"aaabbb", "Auto", map[string]int64{"a": 1000, "b": 2000}, true, "web-1: zone b, web-2: zone a, web-3: zone a, web-4: zone b, web-5: zone b, web-6: zone b", ""},
-		"what is not ready is not":   {"abA", "Auto", even, true, "web-1: zone a, web-2: zone b, web-3:", ""},
-		"three cannot be halved":     {"aab", "Auto", even, true, "web-1:, web-2:, web-3:", disabled("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (3 endpoints, 2 zones)")},
-		"fewer than zones":           {"a", "Auto", even, true, "web-1:", disabled("Insufficient number of endpoints (1 endpoints, 2 zones)")},
-		"one zone":                   {"aa", "Auto", map[string]int64{"a": 1}, true, "web-1:, web-2:", disabled("Insufficient Node information: allocatable CPU or zone not specified on one or more nodes")},
-		"nothing known":              {"ab", "Auto", nil, false, "web-1:, web-2:", disabled("Insufficient Node information: allocatable CPU or zone not specified on one or more nodes")},
-		"an endpoint without a zone": {"ab..", "Auto", even, true, "web-1:, web-2:, web-3:, web-4:", disabled("One or more endpoints do not have a zone specified")},
-		"another mode":               {"ab", "Magic", even, false, "web-1:, web-2:", ""},
-		"no longer asked for":        {"ab", "", even, true, "web-1:, web-2:", disabled("Topology Aware Hints has been disabled")},
+		"each zone has its own": {"abab", "Auto", even, false, "web-1: zone a, web-2: zone b, web-3: zone a, " +
+			"web-4: zone b", enabled},
+		"it is told once": {"ab", "auto", even, true, "web-1: zone a, web-2: zone b", ""},
+		"a zone without gets some": {"aaaa", "Auto", even, true, "web-1: zone b, web-2: zone b, web-3: zone a, " +
+			"web-4: zone a", ""},
+		"a larger zone gets more": {"aaabbb", "Auto", map[string]int64{"a": 1000, "b": 2000}, true,
+			"web-1: zone b, web-2: zone a, web-3: zone a, web-4: zone b, web-5: zone b, web-6: zone b", ""},
+		"what is not ready is not": {"abA", "Auto", even, true, "web-1: zone a, web-2: zone b, web-3:", ""},
+		"three cannot be halved": {"aab", "Auto", even, true, "web-1:, web-2:, " +
+			"web-3:", disabled("Unable to allocate minimum required endpoints to each zone without exceeding " +
+			"overload threshold (3 endpoints, 2 zones)")},
+		"fewer than zones": {"a", "Auto", even, true, "web-1:", disabled("Insufficient number of endpoints " +
+			"(1 endpoints, 2 zones)")},
+		"one zone": {"aa", "Auto", map[string]int64{"a": 1}, true, "web-1:, web-2:", disabled("Insufficient Node " +
+			"information: allocatable CPU or zone not specified on one or more nodes")},
+		"nothing known": {"ab", "Auto", nil, false, "web-1:, web-2:", disabled("Insufficient Node " +
+			"information: allocatable CPU or zone not specified on one or more nodes")},
+		"an endpoint without a zone": {"ab..", "Auto", even, true, "web-1:, web-2:, web-3:, " +
+			"web-4:", disabled("One or more endpoints do not have a zone specified")},
+		"another mode": {"ab", "Magic", even, false, "web-1:, web-2:", ""},
+		"no longer asked for": {"ab", "", even, true, "web-1:, web-2:", disabled("Topology Aware Hints has been " +
+			"disabled")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := service()
@@ -148,7 +159,8 @@ func TestBalancedHintsSettle(t *testing.T) {
 		var now []*discoveryv1.EndpointSlice
 		for range 3 {
 			power := map[string]int64{}
-			for _, zone := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 2, 3, rapid.ID).Draw(t, "zones") {
+			for _, zone := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 2, 3,
+				rapid.ID).Draw(t, "zones") {
 				power[zone] = int64(rapid.IntRange(1, 9).Draw(t, "cpu"))
 			}
 			pods := inZones(rapid.StringOfN(rapid.SampledFrom([]rune("abcA")), 0, 30, -1).Draw(t, "pods"))
@@ -193,7 +205,9 @@ func TestBalancedHintsSettle(t *testing.T) {
 
 func TestNodesThatCountForTheirZone(t *testing.T) {
 	node := func(zone, cpu string, ready corev1.ConditionStatus, label string) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyZone: zone, label: ""}}}
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyZone: zone, label: ""}},
+		}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 		return n
@@ -203,11 +217,13 @@ func TestNodesThatCountForTheirZone(t *testing.T) {
 		nodes []*corev1.Node
 		want  map[string]int64
 	}{
-		"added up":          {[]*corev1.Node{a, b, a}, map[string]int64{"a": 4000, "b": 500}},
-		"not ready":         {[]*corev1.Node{a, node("b", "1", corev1.ConditionFalse, "x")}, map[string]int64{"a": 2000}},
-		"the control plane": {[]*corev1.Node{a, node("", "0", corev1.ConditionTrue, "node-role.kubernetes.io/control-plane")}, map[string]int64{"a": 2000}},
-		"no zone":           {[]*corev1.Node{a, node("", "1", corev1.ConditionTrue, "x")}, nil},
-		"no CPU":            {[]*corev1.Node{a, node("b", "0", corev1.ConditionTrue, "x")}, nil},
+		"added up": {[]*corev1.Node{a, b, a}, map[string]int64{"a": 4000, "b": 500}},
+		"not ready": {[]*corev1.Node{a, node("b", "1", corev1.ConditionFalse, "x")},
+			map[string]int64{"a": 2000}},
+		"the control plane": {[]*corev1.Node{a,
+			node("", "0", corev1.ConditionTrue, "node-role.kubernetes.io/control-plane")}, map[string]int64{"a": 2000}},
+		"no zone": {[]*corev1.Node{a, node("", "1", corev1.ConditionTrue, "x")}, nil},
+		"no CPU":  {[]*corev1.Node{a, node("b", "0", corev1.ConditionTrue, "x")}, nil},
 	} {
 		if got := zonePower(c.nodes); !maps.Equal(got, c.want) || (got == nil) != (c.want == nil) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)

@@ -19,16 +19,18 @@ type Group struct {
 	Endpoints map[string]discoveryv1.Endpoint // by Packing.Key
 }
 
-// Packing is how groups become slices. Endpoints stay in the slice that they are in, so that one endpoint's change is one slice's.
+// Packing is how groups become slices. Endpoints stay in the slice that they are in, so that one endpoint's change is
+// one slice's.
 type Packing struct {
-	Key   func(discoveryv1.Endpoint) string        // which endpoint of a group one in a slice is
-	New   func(g Group) *discoveryv1.EndpointSlice // a slice of the group without endpoints; those that are there get its labels
-	Same  func(a, b discoveryv1.Endpoint) bool     // whether two with one key say the same; nil compares all that they say
-	Empty bool                                     // a group without endpoints has a slice, which says so
+	Key func(discoveryv1.Endpoint) string // which endpoint of a group one in a slice is
+	// a slice of the group without endpoints; those that are there get its labels
+	New   func(g Group) *discoveryv1.EndpointSlice
+	Same  func(a, b discoveryv1.Endpoint) bool // whether two with one key say the same; nil compares all that they say
+	Empty bool                                 // a group without endpoints has a slice, which says so
 }
 
-// Fill returns the slices of a group: copies of those that exist, without what has gone, and with what is new where there is room;
-// and new ones, which have no name yet. Slices that are not needed are left out.
+// Fill returns the slices of a group: copies of those that exist, without what has gone, and with what is new where
+// there is room; and new ones, which have no name yet. Slices that are not needed are left out.
 func (p Packing) Fill(g Group, existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	fresh := p.New(g)
 	left := maps.Clone(g.Endpoints)
@@ -53,7 +55,10 @@ func (p Packing) Fill(g Group, existing []*discoveryv1.EndpointSlice) []*discove
 	rest := slices.Collect(maps.Values(left))
 	slices.SortFunc(rest, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
 	// Fullest first: few slices change, and few are half empty.
-	slices.SortStableFunc(mine, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(len(b.Endpoints), len(a.Endpoints)) })
+	slices.SortStableFunc(
+		mine,
+		func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(len(b.Endpoints), len(a.Endpoints)) },
+	)
 	for _, slice := range mine {
 		n := min(sliceSize-len(slice.Endpoints), len(rest))
 		slice.Endpoints = append(slice.Endpoints, rest[:n]...)
@@ -86,7 +91,8 @@ func (p Packing) Differences(kept, existing []*discoveryv1.EndpointSlice) (c Cha
 		}
 		have := there[slice.Name]
 		delete(there, slice.Name)
-		if !p.sameEndpoints(have.Endpoints, slice.Endpoints) || !apiequality.Semantic.DeepEqual(have.Labels, slice.Labels) {
+		if !p.sameEndpoints(have.Endpoints, slice.Endpoints) ||
+			!apiequality.Semantic.DeepEqual(have.Labels, slice.Labels) {
 			c.Update = append(c.Update, slice)
 		}
 	}

@@ -26,12 +26,21 @@ type Planned struct {
 
 // Plan returns the writes that bring a service's slices to its pods. Endpoints stay in
 // the slice that they are in, so that one pod's change is one slice's change.
-func Plan(service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.EndpointSlice, topology Topology) Planned {
+func Plan(
+	service *corev1.Service,
+	pods []*corev1.Pod,
+	existing []*discoveryv1.EndpointSlice,
+	topology Topology,
+) Planned {
 	p := Planned{Balanced: sets.New[discoveryv1.AddressType]()}
 	usable := slices.DeleteFunc(slices.Clone(existing), func(s *discoveryv1.EndpointSlice) bool {
 		return s.DeletionTimestamp != nil || !metav1.IsControlledBy(s, service) // of a former service of this name
 	})
-	packing := Packing{Key: targetUID, Empty: true, New: func(g Group) *discoveryv1.EndpointSlice { return newSlice(service, g.Kind, g.Ports) }}
+	packing := Packing{
+		Key:   targetUID,
+		Empty: true,
+		New:   func(g Group) *discoveryv1.EndpointSlice { return newSlice(service, g.Kind, g.Ports) },
+	}
 	var kept []*discoveryv1.EndpointSlice
 	for _, family := range families(service) {
 		kind := discoveryv1.AddressType(family)
@@ -39,7 +48,10 @@ func Plan(service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.E
 		for _, g := range groups(service, pods, family, topology.Zone) {
 			filled = append(filled, packing.Fill(g, usable)...)
 		}
-		now := slices.DeleteFunc(slices.Clone(usable), func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != kind })
+		now := slices.DeleteFunc(
+			slices.Clone(usable),
+			func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != kind },
+		)
 		p.hint(service, kind, filled, now, topology)
 		kept = append(kept, filled...)
 	}
@@ -48,9 +60,14 @@ func Plan(service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.E
 	return p
 }
 
-// groups sorts pods by the ports that they serve the service on. Without any there is one group that is empty: its slice says that
-// there is no endpoint.
-func groups(service *corev1.Service, pods []*corev1.Pod, family corev1.IPFamily, zone func(node string) string) []Group {
+// groups sorts pods by the ports that they serve the service on. Without any there is one group that is empty: its
+// slice says that there is no endpoint.
+func groups(
+	service *corev1.Service,
+	pods []*corev1.Pod,
+	family corev1.IPFamily,
+	zone func(node string) string,
+) []Group {
 	var all []Group
 	for _, pod := range pods {
 		address := addressOf(pod, family)
@@ -60,7 +77,12 @@ func groups(service *corev1.Service, pods []*corev1.Pod, family corev1.IPFamily,
 		ports := slicePorts(service, pod)
 		at := slices.IndexFunc(all, func(g Group) bool { return apiequality.Semantic.DeepEqual(g.Ports, ports) })
 		if at < 0 {
-			at, all = len(all), append(all, Group{discoveryv1.AddressType(family), ports, map[string]discoveryv1.Endpoint{}})
+			at, all = len(
+				all,
+			), append(
+				all,
+				Group{discoveryv1.AddressType(family), ports, map[string]discoveryv1.Endpoint{}},
+			)
 		}
 		all[at].Endpoints[string(pod.UID)] = endpoint(service, pod, address, zone)
 	}
@@ -70,11 +92,17 @@ func groups(service *corev1.Service, pods []*corev1.Pod, family corev1.IPFamily,
 	return all
 }
 
-func newSlice(service *corev1.Service, kind discoveryv1.AddressType, ports []discoveryv1.EndpointPort) *discoveryv1.EndpointSlice {
+func newSlice(
+	service *corev1.Service,
+	kind discoveryv1.AddressType,
+	ports []discoveryv1.EndpointPort,
+) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: service.Namespace, GenerateName: service.Name + "-", Labels: sliceLabels(service),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(service, corev1.SchemeGroupVersion.WithKind("Service"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(service, corev1.SchemeGroupVersion.WithKind("Service")),
+			},
 		},
 		AddressType: kind, Ports: ports,
 	}
@@ -114,7 +142,10 @@ func endpoint(service *corev1.Service, pod *corev1.Pod, address string, zone fun
 func slicePorts(service *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
 	var out []discoveryv1.EndpointPort
 	for _, p := range ports(service, pod) {
-		out = append(out, discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol})
+		out = append(
+			out,
+			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol},
+		)
 	}
 	return out
 }

@@ -15,8 +15,12 @@ import (
 func service() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "s"},
-		Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.5", Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{
-			{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("http")}}},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.5",
+			Selector:  map[string]string{"app": "web"},
+			Ports: []corev1.ServicePort{
+				{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("http")}},
+		},
 	}
 }
 
@@ -26,8 +30,18 @@ func pod(i int, ready bool) *corev1.Pod {
 		status = corev1.ConditionTrue
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%d", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{"app": "web"}},
-		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop",
+			Name:      fmt.Sprintf("web-%d", i),
+			UID:       types.UID(fmt.Sprint(i)),
+			Labels:    map[string]string{"app": "web"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "n1",
+			Containers: []corev1.Container{
+				{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}},
+			},
+		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.244.%d.%d", i/250, i%250+2),
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
 	}
@@ -49,9 +63,19 @@ func TestASliceFollowsItsPods(t *testing.T) { // S20
 	}
 	var got []string
 	for _, e := range slice.Endpoints {
-		got = append(got, fmt.Sprintf("%s ready=%v serving=%v terminating=%v", e.TargetRef.Name, *e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating))
+		got = append(
+			got,
+			fmt.Sprintf(
+				"%s ready=%v serving=%v terminating=%v",
+				e.TargetRef.Name,
+				*e.Conditions.Ready,
+				*e.Conditions.Serving,
+				*e.Conditions.Terminating,
+			),
+		)
 	}
-	want := "[web-1 ready=true serving=true terminating=false web-2 ready=false serving=false terminating=false web-3 ready=false serving=true terminating=true]"
+	want := "[web-1 ready=true serving=true terminating=false web-2 ready=false serving=false terminating=false " +
+		"web-3 ready=false serving=true terminating=true]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
@@ -95,7 +119,9 @@ func TestASliceWithOtherPortsTakesThePlaceOfTheFormerOne(t *testing.T) {
 			t.Errorf("%s: created, updated, deleted are %s, want %s", name, got, c.want)
 		}
 		for _, s := range p.Update {
-			if s.UID == "" || s.ResourceVersion != "7" || len(c.pods) > 0 && (len(s.Ports) != 1 || len(s.Endpoints) != 1) || len(c.pods) == 0 && len(s.Ports)+len(s.Endpoints) > 0 {
+			if s.UID == "" || s.ResourceVersion != "7" ||
+				len(c.pods) > 0 && (len(s.Ports) != 1 || len(s.Endpoints) != 1) ||
+				len(c.pods) == 0 && len(s.Ports)+len(s.Endpoints) > 0 {
 				t.Errorf("%s: the updated slice is %+v", name, s)
 			}
 		}
@@ -133,7 +159,13 @@ func TestPlansConverge(t *testing.T) {
 			if len(seen) != len(pods) {
 				t.Fatalf("%d endpoints of %d pods", len(seen), len(pods))
 			}
-			if again := Plan(service(), pods, slices, nowhere); len(again.Create)+len(again.Update)+len(again.Delete) > 0 {
+			if again := Plan(service(), pods, slices, nowhere); len(
+				again.Create,
+			)+len(
+				again.Update,
+			)+len(
+				again.Delete,
+			) > 0 {
 				t.Fatalf("a second plan changes: %d, %d, %v", len(again.Create), len(again.Update), again.Delete)
 			}
 		}
@@ -166,7 +198,8 @@ func TestEndpointsGroupByPort(t *testing.T) { // S20
 	other := pod(2, true)
 	other.Spec.Containers[0].Ports[0].ContainerPort = 9090
 	subsets := Subsets(service(), []*corev1.Pod{pod(1, true), other, pod(3, false)})
-	if len(subsets) != 2 || subsets[0].Ports[0].Port != 8080 || len(subsets[0].NotReadyAddresses) != 1 || subsets[1].Ports[0].Port != 9090 {
+	if len(subsets) != 2 || subsets[0].Ports[0].Port != 8080 || len(subsets[0].NotReadyAddresses) != 1 ||
+		subsets[1].Ports[0].Port != 9090 {
 		t.Errorf("subsets: %+v", subsets)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// selectorIndex finds services by one pair of their selectors, so that a pod's event costs what the pod has labels, not what its
-// namespace has services.
+// selectorIndex finds services by one pair of their selectors, so that a pod's event costs what the pod has labels, not
+// what its namespace has services.
 const selectorIndex = "selector"
 
 // indexSelectors adds the index to the services' informer, which must not have started.
@@ -19,7 +19,8 @@ func indexSelectors(services cache.SharedIndexInformer) cache.Indexer {
 	return services.GetIndexer()
 }
 
-// byFirstPair is where a service is found: at the pair of its selector whose key is first by name. A pod that it selects has that one, too.
+// byFirstPair is where a service is found: at the pair of its selector whose key is first by name. A pod that it
+// selects has that one, too.
 func byFirstPair(obj any) ([]string, error) {
 	service, ok := obj.(*corev1.Service)
 	if !ok || len(service.Spec.Selector) == 0 {

@@ -37,19 +37,40 @@ type sliceController struct {
 func NewSlices(c loop.Context) loop.Controller {
 	services, pods, nodes := informers.Services(c.Informers), informers.Pods(c.Informers), informers.Nodes(c.Informers)
 	sliceInformer := informers.EndpointSlices(c.Informers)
-	s := &sliceController{Context: c, services: services.Lister(), pods: pods.Lister(), nodes: nodes.Lister(), slices: sliceInformer.Lister(), expect: loop.Expectations{Now: c.Now}}
+	s := &sliceController{
+		Context:  c,
+		services: services.Lister(),
+		pods:     pods.Lister(),
+		nodes:    nodes.Lister(),
+		slices:   sliceInformer.Lister(),
+		expect:   loop.Expectations{Now: c.Now},
+	}
 	s.counts = newCounts(c, s.services, s.slices)
-	s.Loop = loop.Loop{Name: "endpointslice", Counted: "endpoint_slice", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
-		services.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced, sliceInformer.Informer().HasSynced}}
+	s.Loop = loop.Loop{
+		Name:    "endpointslice",
+		Counted: "endpoint_slice",
+		Context: c,
+		Sync:    s.sync,
+		Synced: []cache.InformerSynced{
+			services.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced,
+			sliceInformer.Informer().HasSynced},
+	}
 	wakeOnChange(c, services.Informer(), pods.Informer(), s.Add)
 	c.OnChange(nodes.Informer(), s.nodeChanged)
 	WakeOnSlices(c, sliceInformer.Informer(), discoveryv1.LabelServiceName, managedBy, &s.expect, s.Queue().Add)
 	return s
 }
 
-// WakeOnSlices calls wake for every slice of one manager that changed, with the slice's namespace and what the label named of says whose
-// it is, which is mostly a service; and it tells expect of those that appear. A slice that is given to another manager or owner concerns both.
-func WakeOnSlices(c loop.Context, informer cache.SharedIndexInformer, of, manager string, expect *loop.Expectations, wake func(key string)) {
+// WakeOnSlices calls wake for every slice of one manager that changed, with the slice's namespace and what the label
+// named of says whose it is, which is mostly a service; and it tells expect of those that appear. A slice that is given
+// to another manager or owner concerns both.
+func WakeOnSlices(
+	c loop.Context,
+	informer cache.SharedIndexInformer,
+	of, manager string,
+	expect *loop.Expectations,
+	wake func(key string),
+) {
 	c.OnChange(informer, func(old, obj any) {
 		for _, o := range []any{old, obj} {
 			slice, ok := o.(*discoveryv1.EndpointSlice)
@@ -65,8 +86,8 @@ func WakeOnSlices(c loop.Context, informer cache.SharedIndexInformer, of, manage
 	})
 }
 
-// nodeChanged wakes the services whose slices say something of the node: all when it has moved to another zone, and those that are
-// balanced by the zones' CPU when that has changed.
+// nodeChanged wakes the services whose slices say something of the node: all when it has moved to another zone, and
+// those that are balanced by the zones' CPU when that has changed.
 func (s *sliceController) nodeChanged(old, obj any) {
 	was, _ := old.(*corev1.Node)
 	is, _ := obj.(*corev1.Node)
@@ -99,7 +120,8 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	if len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName || service.DeletionTimestamp != nil {
+	if len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName ||
+		service.DeletionTimestamp != nil {
 		return nil
 	}
 	if !s.expect.Met(key) {
@@ -133,7 +155,15 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 	s.counts.written(service, plan, err)
 	if err != nil {
 		if !apierrors.IsConflict(err) {
-			s.Events.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices", "Error updating Endpoint Slices for Service %s/%s: %v", namespace, name, err)
+			s.Events.Eventf(
+				service,
+				corev1.EventTypeWarning,
+				"FailedToUpdateEndpointSlices",
+				"Error updating Endpoint Slices for Service %s/%s: %v",
+				namespace,
+				name,
+				err,
+			)
 		}
 		return err
 	}

@@ -26,7 +26,10 @@ func Subsets(service *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubse
 		if len(served) == 0 && len(service.Spec.Ports) > 0 {
 			continue // it has none of the ports by name
 		}
-		a := corev1.EndpointAddress{IP: address, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
+		a := corev1.EndpointAddress{
+			IP:        address,
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		}
 		if pod.Spec.NodeName != "" {
 			node := pod.Spec.NodeName
 			a.NodeName = &node
@@ -60,7 +63,10 @@ func ports(service *corev1.Service, pod *corev1.Pod) []corev1.EndpointPort {
 	var out []corev1.EndpointPort
 	for _, p := range service.Spec.Ports {
 		if number, ok := targetPort(p, pod); ok {
-			out = append(out, corev1.EndpointPort{Name: p.Name, Port: number, Protocol: p.Protocol, AppProtocol: p.AppProtocol})
+			out = append(
+				out,
+				corev1.EndpointPort{Name: p.Name, Port: number, Protocol: p.Protocol, AppProtocol: p.AppProtocol},
+			)
 		}
 	}
 	return out

@@ -12,7 +12,10 @@ import (
 
 func TestEndpointsAreCutAtTheirCapacity(t *testing.T) {
 	subset := func(ready, waiting int) corev1.EndpointSubset {
-		return corev1.EndpointSubset{Addresses: make([]corev1.EndpointAddress, ready), NotReadyAddresses: make([]corev1.EndpointAddress, waiting)}
+		return corev1.EndpointSubset{
+			Addresses:         make([]corev1.EndpointAddress, ready),
+			NotReadyAddresses: make([]corev1.EndpointAddress, waiting),
+		}
 	}
 	for name, c := range map[string]struct {
 		subsets []corev1.EndpointSubset
@@ -22,8 +25,9 @@ func TestEndpointsAreCutAtTheirCapacity(t *testing.T) {
 		"there is room":             {[]corev1.EndpointSubset{subset(6, 2), subset(1, 1)}, "6+2 1+1 ", false},
 		"those that are ready stay": {[]corev1.EndpointSubset{subset(2, 20), subset(4, 20)}, "2+2 4+2 ", true},
 		"every subset has a share":  {[]corev1.EndpointSubset{subset(12, 5), subset(8, 5)}, "6+0 4+0 ", true},
-		"rounded up, the last less": {[]corev1.EndpointSubset{subset(5, 0), subset(5, 0), subset(5, 0)}, "4+0 4+0 2+0 ", true},
-		"none is left empty":        {[]corev1.EndpointSubset{subset(11, 0), subset(0, 3)}, "10+0 ", true},
+		"rounded up, the last less": {[]corev1.EndpointSubset{subset(5, 0), subset(5, 0), subset(5, 0)}, "4+0 4+0 2+0 ",
+			true},
+		"none is left empty": {[]corev1.EndpointSubset{subset(11, 0), subset(0, 3)}, "10+0 ", true},
 	} {
 		got, cut := fit(c.subsets, 10)
 		text := ""
@@ -42,7 +46,8 @@ func TestEndpointsSayThatTheyWereCut(t *testing.T) {
 		pods = append(pods, pod(i, true))
 	}
 	full := build(service(), pods)
-	if n := len(full.Subsets[0].Addresses); n != capacity || full.Annotations[corev1.EndpointsOverCapacity] != "truncated" {
+	if n := len(full.Subsets[0].Addresses); n != capacity ||
+		full.Annotations[corev1.EndpointsOverCapacity] != "truncated" {
 		t.Errorf("%d addresses, %v", n, full.Annotations)
 	}
 	fits := build(service(), pods[1:])
@@ -57,11 +62,13 @@ func TestEndpointsSayThatTheyWereCut(t *testing.T) {
 func TestLabelsOfEndpointsAreTheServices(t *testing.T) {
 	s := service()
 	s.Labels = map[string]string{"team": "shop", corev1.IsHeadlessService: "", managedLabel: "me"}
-	if got := fmt.Sprint(build(s, nil).Labels); got != "map[endpoints.kubernetes.io/managed-by:endpoint-controller team:shop]" {
+	if got := fmt.Sprint(build(s, nil).Labels); got != "map[endpoints.kubernetes.io/managed-by:endpoint-controller "+
+		"team:shop]" {
 		t.Error(got)
 	}
 	s.Spec.ClusterIP, s.Labels = corev1.ClusterIPNone, nil
-	if got := fmt.Sprint(build(s, nil).Labels); got != "map[endpoints.kubernetes.io/managed-by:endpoint-controller service.kubernetes.io/headless:]" {
+	if got := fmt.Sprint(build(s, nil).Labels); got != "map[endpoints.kubernetes.io/managed-by:endpoint-controller "+
+		"service.kubernetes.io/headless:]" {
 		t.Error(got)
 	}
 	if _, ok := sliceLabels(s)[corev1.IsHeadlessService]; !ok {
@@ -83,7 +90,8 @@ func TestPortsThatAPodServes(t *testing.T) {
 	}
 	headless := service()
 	headless.Spec.ClusterIP, headless.Spec.Ports = corev1.ClusterIPNone, nil
-	if subsets = Subsets(headless, []*corev1.Pod{none, sidecar}); len(subsets) != 1 || len(subsets[0].Addresses) != 2 || len(subsets[0].Ports) != 0 {
+	if subsets = Subsets(headless, []*corev1.Pod{none, sidecar}); len(subsets) != 1 || len(subsets[0].Addresses) != 2 ||
+		len(subsets[0].Ports) != 0 {
 		t.Errorf("without ports: %+v", subsets)
 	}
 }
@@ -144,12 +152,14 @@ func TestTwoFamilies(t *testing.T) {
 	see([]*corev1.Pod{one, both}, now, "IPv4 2;")
 }
 
-// Slices of a service that was deleted and made again go with the former, which the garbage collector sees to: they are not used.
+// Slices of a service that was deleted and made again go with the former, which the garbage collector sees to: they are
+// not used.
 func TestSlicesOfAFormerServiceAreMadeAgain(t *testing.T) {
 	s, names := service(), 0
 	now := apply(nil, Plan(s, []*corev1.Pod{pod(1, true)}, nil, nowhere), &names)
 	s.UID = "again"
-	if p := Plan(s, []*corev1.Pod{pod(1, true)}, now, nowhere); len(p.Create) != 1 || len(p.Update) != 0 || len(p.Delete) != 1 {
+	if p := Plan(s, []*corev1.Pod{pod(1, true)}, now, nowhere); len(p.Create) != 1 || len(p.Update) != 0 ||
+		len(p.Delete) != 1 {
 		t.Errorf("%d created, %d updated, %d deleted", len(p.Create), len(p.Update), len(p.Delete))
 	}
 }

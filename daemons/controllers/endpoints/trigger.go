@@ -10,27 +10,29 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// lastChanges remembers what each service's endpoints were made from. From that follows the time of the change that an update carries, by
-// which others measure how long the network takes to react.
+// lastChanges remembers what each service's endpoints were made from. From that follows the time of the change that an
+// update carries, by which others measure how long the network takes to react.
 type lastChanges struct {
 	mu   sync.Mutex
 	seen map[string]*sources
 }
 
-// sources are the times that endpoints follow: when the service was made, and when each pod became ready or stopped being it.
+// sources are the times that endpoints follow: when the service was made, and when each pod became ready or stopped
+// being it.
 type sources struct {
 	service time.Time
 	pods    map[string]readiness
 }
 
-// readiness has the state beside the time, because times are in whole seconds: a pod may be made and become ready within one.
+// readiness has the state beside the time, because times are in whole seconds: a pod may be made and become ready
+// within one.
 type readiness struct {
 	ready bool
 	at    time.Time
 }
 
-// since returns the time of the earliest change since the sources that were kept for a key, and the sources to keep after writing. The time
-// is zero when no object tells it: a deleted pod does not.
+// since returns the time of the earliest change since the sources that were kept for a key, and the sources to keep
+// after writing. The time is zero when no object tells it: a deleted pod does not.
 func (l *lastChanges) since(key string, service *corev1.Service, pods []*corev1.Pod) (time.Time, *sources) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,9 @@ import (
 
 func TestNodesWakeTheServicesThatTheyConcern(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelTopologyZone: "a"}}}
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelTopologyZone: "a"}},
+		}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 		if change != nil {
@@ -27,9 +29,11 @@ func TestNodesWakeTheServicesThatTheyConcern(t *testing.T) {
 		was, is *corev1.Node
 		woken   int
 	}{
-		"a heartbeat":     {first, node(func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }), 0},
-		"another zone":    {first, node(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "b" }), 2},
-		"no longer ready": {first, node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), 1},
+		"a heartbeat": {first,
+			node(func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }), 0},
+		"another zone": {first, node(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "b" }), 2},
+		"no longer ready": {first,
+			node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), 1},
 		"less CPU": {first, node(func(n *corev1.Node) {
 			n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 		}), 1},
@@ -63,7 +67,8 @@ func TestNodesWakeTheServicesThatTheyConcern(t *testing.T) {
 func TestAPodWakesTheServicesThatSelectIt(t *testing.T) {
 	services := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{selectorIndex: byFirstPair})
 	for name, selector := range map[string]map[string]string{
-		"by-app": {"app": "web"}, "by-both": {"app": "web", "tier": "front"}, "another-tier": {"app": "web", "tier": "back"}, "empty-value": {"app": ""},
+		"by-app": {"app": "web"}, "by-both": {"app": "web", "tier": "front"},
+		"another-tier": {"app": "web", "tier": "back"}, "empty-value": {"app": ""},
 		"by-hand": nil, "elsewhere/by-app": {"app": "web"},
 	} {
 		s := service()
@@ -79,8 +84,9 @@ func TestAPodWakesTheServicesThatSelectIt(t *testing.T) {
 		labels map[string]string
 		want   []string
 	}{
-		"one label":            {map[string]string{"app": "web"}, []string{"by-app"}},
-		"two":                  {map[string]string{"app": "web", "tier": "front", "x": "y"}, []string{"by-app", "by-both"}},
+		"one label": {map[string]string{"app": "web"}, []string{"by-app"}},
+		"two": {map[string]string{"app": "web", "tier": "front", "x": "y"},
+			[]string{"by-app", "by-both"}},
 		"a value that differs": {map[string]string{"app": "shop", "tier": "front"}, nil},
 		"an empty value":       {map[string]string{"app": ""}, []string{"empty-value"}},
 		"none":                 {nil, nil},

@@ -14,8 +14,8 @@ import (
 // overload is by how much more than its part an endpoint may be asked before hints do more harm than good.
 const overload = 0.2
 
-// balance gives each zone endpoints in proportion to its CPU, its own first, and sets hints that say so. Where it cannot, because
-// some would be overloaded or too little is known, there are no hints and it returns why.
+// balance gives each zone endpoints in proportion to its CPU, its own first, and sets hints that say so. Where it
+// cannot, because some would be overloaded or too little is known, there are no hints and it returns why.
 func balance(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int64) (why string) {
 	ready := readyEndpoints(wanted)
 	zones, why := allot(power, len(ready))
@@ -40,7 +40,8 @@ func balance(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int
 			e.Hints.ForZones[0].Name = to
 		}
 	}
-	// Endpoints that another zone has already stay with it, so that little changes and what is planned twice is the same.
+	// Endpoints that another zone has already stay with it, so that little changes and what is planned twice is the
+	// same.
 	now := hintedFor(existing)
 	for _, e := range ready {
 		lend(e, now[e.TargetRef.UID])
@@ -88,14 +89,18 @@ func allot(power map[string]int64, endpoints int) (zones map[string]float64, why
 		zones[zone] = max(part, minimum)
 	}
 	if least > endpoints {
-		return nil, fmt.Sprintf("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (%d endpoints, %d zones)",
-			endpoints, len(power))
+		return nil, fmt.Sprintf(
+			"Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (%d "+
+				"endpoints, %d zones)",
+			endpoints,
+			len(power),
+		)
 	}
 	return zones, ""
 }
 
-// shift returns how many endpoints each zone lends to others, and how many each gets, in whole numbers: as long as it brings both
-// nearer to what they should have.
+// shift returns how many endpoints each zone lends to others, and how many each gets, in whole numbers: as long as it
+// brings both nearer to what they should have.
 func shift(zones map[string]float64, given map[string]int) (giving, receiving map[string]int) {
 	surplus, want := map[string]float64{}, map[string]float64{}
 	for zone, has := range given {

@@ -30,11 +30,23 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	pods, claims := informers.Pods(c.Informers), informers.PersistentVolumeClaims(c.Informers)
 	e := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister()}
-	e.created = c.Counter("ephemeral_volume_controller_create_total", "Claims for ephemeral volumes that were to be created.")
-	e.failed = c.Counter("ephemeral_volume_controller_create_failures_total", "Failures to create claims for ephemeral volumes.")
+	e.created = c.Counter(
+		"ephemeral_volume_controller_create_total",
+		"Claims for ephemeral volumes that were to be created.",
+	)
+	e.failed = c.Counter(
+		"ephemeral_volume_controller_create_failures_total",
+		"Failures to create claims for ephemeral volumes.",
+	)
 	e.created.WithLabelValues()
 	e.failed.WithLabelValues()
-	e.Loop = loop.Loop{Name: "ephemeral-volume", Counted: "ephemeral_volume", Context: c, Sync: e.sync, Synced: []cache.InformerSynced{pods.Informer().HasSynced, claims.Informer().HasSynced}}
+	e.Loop = loop.Loop{
+		Name:    "ephemeral-volume",
+		Counted: "ephemeral_volume",
+		Context: c,
+		Sync:    e.sync,
+		Synced:  []cache.InformerSynced{pods.Informer().HasSynced, claims.Informer().HasSynced},
+	}
 	c.OnChange(pods.Informer(), func(old, obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok && old == nil && len(Claims(pod)) > 0 {
 			e.Add(pod)
@@ -61,8 +73,13 @@ func Claims(pod *corev1.Pod) (claims []*corev1.PersistentVolumeClaim) {
 		template := v.Ephemeral.VolumeClaimTemplate
 		owner := metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))
 		claims = append(claims, &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name, OwnerReferences: []metav1.OwnerReference{*owner},
-				Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations)},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:       pod.Namespace,
+				Name:            pod.Name + "-" + v.Name,
+				OwnerReferences: []metav1.OwnerReference{*owner},
+				Labels:          maps.Clone(template.Labels),
+				Annotations:     maps.Clone(template.Annotations),
+			},
 			Spec: *template.Spec.DeepCopy(),
 		})
 	}
@@ -85,7 +102,14 @@ func (e *controller) sync(ctx context.Context, key string) error {
 	}
 	for _, want := range Claims(pod) {
 		if err := e.ensure(ctx, pod, want); err != nil {
-			e.Events.Eventf(pod, corev1.EventTypeWarning, "FailedBinding", "ephemeral volume %s: %v", volumeOf(pod, want), err)
+			e.Events.Eventf(
+				pod,
+				corev1.EventTypeWarning,
+				"FailedBinding",
+				"ephemeral volume %s: %v",
+				volumeOf(pod, want),
+				err,
+			)
 			return err
 		}
 	}
@@ -102,14 +126,21 @@ func (e *controller) ensure(ctx context.Context, pod *corev1.Pod, want *corev1.P
 	have, err := e.claims.PersistentVolumeClaims(want.Namespace).Get(want.Name)
 	if err == nil {
 		if !metav1.IsControlledBy(have, pod) {
-			return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", have.Namespace, have.Name, pod.Namespace, pod.Name)
+			return fmt.Errorf(
+				"PVC %s/%s was not created for pod %s/%s (pod is not owner)",
+				have.Namespace,
+				have.Name,
+				pod.Namespace,
+				pod.Name,
+			)
 		}
 		return nil
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
 	e.created.WithLabelValues().Inc()
-	if _, err := e.Client.CoreV1().PersistentVolumeClaims(want.Namespace).Create(ctx, want, metav1.CreateOptions{}); err != nil {
+	if _, err := e.Client.CoreV1().PersistentVolumeClaims(want.Namespace).Create(ctx, want,
+		metav1.CreateOptions{}); err != nil {
 		e.failed.WithLabelValues().Inc()
 		return fmt.Errorf("create PVC %s: %w", want.Name, err)
 	}

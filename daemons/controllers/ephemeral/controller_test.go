@@ -19,10 +19,25 @@ import (
 func TestAPodsOwnClaims(t *testing.T) {
 	now := metav1.Now()
 	pod := func() *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "u"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
-			{Name: "none"}, {Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"x": "y"}},
-				Spec:       corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}}}}}}}}}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "u"},
+			Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+				{
+					Name: "none",
+				}, {Name: "v",
+					VolumeSource: corev1.VolumeSource{
+						Ephemeral: &corev1.EphemeralVolumeSource{
+							VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+								ObjectMeta: metav1.ObjectMeta{
+									Labels:      map[string]string{"a": "b"},
+									Annotations: map[string]string{"x": "y"},
+								},
+								Spec: corev1.PersistentVolumeClaimSpec{
+									AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
+								}},
+						},
+					}}}},
+		}
 	}
 	ended, leaving := pod(), pod()
 	ended.Status.Phase, leaving.DeletionTimestamp = corev1.PodSucceeded, &now
@@ -34,16 +49,20 @@ func TestAPodsOwnClaims(t *testing.T) {
 		made bool
 		said string
 	}{
-		"a new pod":        {pod(), nil, true, ""},
-		"made before":      {pod(), Claims(pod())[0], true, ""},
-		"a former pod's":   {pod(), former, false, "Warning FailedBinding ephemeral volume v: PVC d/p-v was not created for pod d/p (pod is not owner)"},
-		"nobody's":         {pod(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p-v"}}, false, "pod is not owner"},
+		"a new pod":   {pod(), nil, true, ""},
+		"made before": {pod(), Claims(pod())[0], true, ""},
+		"a former pod's": {pod(), former, false, "Warning FailedBinding ephemeral volume v: PVC d/p-v was not " +
+			"created for pod d/p (pod is not owner)"},
+		"nobody's": {pod(),
+			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p-v"}}, false,
+			"pod is not owner"},
 		"a pod that ended": {ended, nil, false, ""},
 		"a pod that goes":  {leaving, nil, false, ""},
 	} {
 		client, events := fake.NewClientset(), record.NewFakeRecorder(10)
 		factory := informers.New(client)
-		e := New(loop.Context{Client: client, Informers: factory, Events: events, Log: slog.New(slog.DiscardHandler)}).(*controller)
+		e := New(loop.Context{Client: client, Informers: factory, Events: events,
+			Log: slog.New(slog.DiscardHandler)}).(*controller)
 		if err := informers.Pods(factory).Informer().GetIndexer().Add(c.pod); err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,8 @@ type place struct {
 	uid       types.UID
 }
 
-// absences are owners that the server said are not there: the many that one owner leaves behind need not each ask again. A UID is
-// never given twice, so what was absent once stays absent; only so many are kept, for the memory.
+// absences are owners that the server said are not there: the many that one owner leaves behind need not each ask
+// again. A UID is never given twice, so what was absent once stays absent; only so many are kept, for the memory.
 type absences struct{ places *lru.Cache }
 
 const maxAbsences = 500

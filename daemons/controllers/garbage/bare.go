@@ -35,7 +35,8 @@ func (b *bare) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: b.namespace, Name: b.name, UID: b.uid, ResourceVersion: b.version}
 }
 
-// words has bare objects share what is equal in them: the names of namespaces, and the owners of those that belong to one.
+// words has bare objects share what is equal in them: the names of namespaces, and the owners of those that belong to
+// one.
 type words struct {
 	mu         sync.Mutex
 	namespaces *lru.Cache
@@ -65,7 +66,8 @@ func (w *words) bare(m *metav1.PartialObjectMetadata) *bare {
 	if len(b.owners) == 0 {
 		return w.all.One(b)
 	}
-	if known, ok := w.owners.Get(b.owners[0].UID); ok && slices.EqualFunc(known.([]metav1.OwnerReference), b.owners, identical) {
+	if known, ok := w.owners.Get(b.owners[0].UID); ok &&
+		slices.EqualFunc(known.([]metav1.OwnerReference), b.owners, identical) {
 		b.owners = known.([]metav1.OwnerReference)
 	} else {
 		w.owners.Add(b.owners[0].UID, b.owners)

@@ -21,7 +21,8 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 	}
 	if o.deleting() {
 		if (o.has(metav1.FinalizerOrphanDependents) || o.has(metav1.FinalizerDeleteDependents)) && !g.synced() {
-			// Dependents of a kind that has not been listed yet are not known: they would not be waited for, or keep their reference.
+			// Dependents of a kind that has not been listed yet are not known: they would not be waited for, or keep
+			// their reference.
 			return fmt.Errorf("let go %s: some kinds have not been listed yet", o)
 		}
 		switch {
@@ -147,8 +148,13 @@ func (g *controller) client(o object) metadata.ResourceInterface {
 // asks for another decision, the loop comes again.
 func (g *controller) delete(ctx context.Context, o object, policy metav1.DeletionPropagation) error {
 	return g.asKnown(ctx, o, func(now object) error {
-		if !slices.EqualFunc(now.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner) || !slices.Equal(now.GetFinalizers(), o.GetFinalizers()) {
-			return apierrors.NewConflict(o.resource.GroupResource(), o.GetName(), errors.New("its owners or finalizers changed meanwhile"))
+		if !slices.EqualFunc(now.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner) ||
+			!slices.Equal(now.GetFinalizers(), o.GetFinalizers()) {
+			return apierrors.NewConflict(
+				o.resource.GroupResource(),
+				o.GetName(),
+				errors.New("its owners or finalizers changed meanwhile"),
+			)
 		}
 		uid, version := o.GetUID(), now.GetResourceVersion()
 		err := g.client(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy,
@@ -162,7 +168,10 @@ func (g *controller) delete(ctx context.Context, o object, policy metav1.Deletio
 
 func (g *controller) dropOwners(ctx context.Context, o object, gone []types.UID) error {
 	return g.patch(ctx, o, func(now object) map[string]any {
-		kept := slices.DeleteFunc(slices.Clone(now.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return slices.Contains(gone, r.UID) })
+		kept := slices.DeleteFunc(
+			slices.Clone(now.GetOwnerReferences()),
+			func(r metav1.OwnerReference) bool { return slices.Contains(gone, r.UID) },
+		)
 		if len(kept) == len(now.GetOwnerReferences()) {
 			return nil
 		}
@@ -199,8 +208,8 @@ func (g *controller) patch(ctx context.Context, o object, change func(now object
 	})
 }
 
-// asKnown calls act, which is guarded by the version that it is given, with o as the graph has it, and when that turns out to be out of
-// date, once more with o as it is. An object that is gone needs nothing.
+// asKnown calls act, which is guarded by the version that it is given, with o as the graph has it, and when that turns
+// out to be out of date, once more with o as it is. An object that is gone needs nothing.
 func (g *controller) asKnown(ctx context.Context, o object, act func(now object) error) error {
 	err := act(o)
 	if !apierrors.IsConflict(err) {

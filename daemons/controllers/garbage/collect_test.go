@@ -30,8 +30,24 @@ func TestNothingIsLetGoBeforeEveryKindHasBeenListed(t *testing.T) {
 			}
 			resource := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 			// An informer that has not been started has not listed anything.
-			g.watched[resource] = &watched{listed: cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0, nil).HasSynced}
-			owner := object{&served{resource, "Pod"}, &bare{namespace: "default", name: "owner", uid: "1", finalizers: []string{finalizer}, deleted: &metav1.Time{}}}
+			g.watched[resource] = &watched{
+				listed: cache.NewSharedIndexInformer(
+					&cache.ListWatch{},
+					&metav1.PartialObjectMetadata{},
+					0,
+					nil,
+				).HasSynced,
+			}
+			owner := object{
+				&served{resource, "Pod"},
+				&bare{
+					namespace:  "default",
+					name:       "owner",
+					uid:        "1",
+					finalizers: []string{finalizer},
+					deleted:    &metav1.Time{},
+				},
+			}
 			g.graph.put(owner)
 			if err := g.sync(t.Context(), "1"); err == nil || asked > 0 {
 				t.Errorf("before all are listed: %v after %d requests", err, asked)

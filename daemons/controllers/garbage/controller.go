@@ -55,7 +55,8 @@ const (
 	discoverAfter = 300 * time.Millisecond
 )
 
-// workers is as many as upstream has by default: the more are under way, the more of their writes the store puts to the disk at once.
+// workers is as many as upstream has by default: the more are under way, the more of their writes the store puts to the
+// disk at once.
 const workers = 20
 
 // definitions is the resource whose objects make kinds come and go.
@@ -63,10 +64,21 @@ var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: 
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	g := &controller{Context: c, graph: newGraph(), words: newWords(), absent: newAbsences(), watched: map[schema.GroupVersionResource]*watched{},
-		byKind: map[schema.GroupKind]schema.GroupVersionResource{}, scoped: map[schema.GroupKind]bool{},
-		missed: map[schema.GroupKind]map[types.UID]bool{}, look: make(chan struct{}, 1)}
-	g.failures = c.Counter("garbagecollector_controller_resources_sync_error_total", "Looks at the kinds that there are that failed.")
+	g := &controller{
+		Context: c,
+		graph:   newGraph(),
+		words:   newWords(),
+		absent:  newAbsences(),
+		watched: map[schema.GroupVersionResource]*watched{},
+		byKind:  map[schema.GroupKind]schema.GroupVersionResource{},
+		scoped:  map[schema.GroupKind]bool{},
+		missed:  map[schema.GroupKind]map[types.UID]bool{},
+		look:    make(chan struct{}, 1),
+	}
+	g.failures = c.Counter(
+		"garbagecollector_controller_resources_sync_error_total",
+		"Looks at the kinds that there are that failed.",
+	)
 	g.Loop = loop.Loop{Name: "garbage", Counted: "garbage_collector_attempt_to_delete", Context: c, Workers: workers,
 		Sync: func(ctx context.Context, uid string) error { return g.sync(ctx, types.UID(uid)) }}
 	return g
@@ -183,9 +195,14 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 	return failed
 }
 
-// watch has the objects of a kind come into the graph: from the cache that other controllers have of it as well, or by a watch of
-// their metadata.
-func (g *controller) watch(ctx context.Context, resource schema.GroupVersionResource, kind string, wg *sync.WaitGroup) error {
+// watch has the objects of a kind come into the graph: from the cache that other controllers have of it as well, or by
+// a watch of their metadata.
+func (g *controller) watch(
+	ctx context.Context,
+	resource schema.GroupVersionResource,
+	kind string,
+	wg *sync.WaitGroup,
+) error {
 	of := &served{resource, kind}
 	if Held(resource) {
 		informer, err := g.Informers.ForResource(resource)
@@ -219,7 +236,10 @@ func (g *controller) watch(ctx context.Context, resource schema.GroupVersionReso
 }
 
 // follow has what an informer shows come into the graph.
-func (g *controller) follow(informer cache.SharedIndexInformer, of *served) (cache.ResourceEventHandlerRegistration, error) {
+func (g *controller) follow(
+	informer cache.SharedIndexInformer,
+	of *served,
+) (cache.ResourceEventHandlerRegistration, error) {
 	follows, err := loop.Follow(informer, func(old, obj any) { g.changed(of, metaOf(old), metaOf(obj)) })
 	if err != nil {
 		return nil, fmt.Errorf("follow %s: %w", of.resource, err)
@@ -227,7 +247,8 @@ func (g *controller) follow(informer cache.SharedIndexInformer, of *served) (cac
 	return follows, nil
 }
 
-// metaOf returns the metadata of what a cache holds, nil of nothing. Of an object with more than that it is the part that is kept.
+// metaOf returns the metadata of what a cache holds, nil of nothing. Of an object with more than that it is the part
+// that is kept.
 func metaOf(obj any) meta {
 	switch o := obj.(type) {
 	case *bare:
@@ -248,7 +269,8 @@ func (g *controller) changed(of *served, was, is meta) {
 		default: // it will be looked anyway
 		}
 	}
-	if was != nil && (is == nil || is.GetUID() != was.GetUID()) { // another of its name may have come while nobody looked
+	if was != nil &&
+		(is == nil || is.GetUID() != was.GetUID()) { // another of its name may have come while nobody looked
 		g.gone(was.GetUID())
 	}
 	if is != nil {
@@ -274,7 +296,8 @@ func (g *controller) known(o object) {
 	case o.deleting():
 		g.Queue().Add(string(o.GetUID()))
 		g.wakeOwners(o)
-	case !known && len(o.GetOwnerReferences()) > 0, known && !slices.EqualFunc(was.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner):
+	case !known && len(o.GetOwnerReferences()) > 0,
+		known && !slices.EqualFunc(was.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner):
 		if g.complete.Load() && !g.graph.owned(o) {
 			g.Queue().Add(string(o.GetUID()))
 		}
@@ -293,5 +316,6 @@ func (g *controller) wakeOwners(o object) {
 }
 
 func sameOwner(a, b metav1.OwnerReference) bool {
-	return a.UID == b.UID && (a.BlockOwnerDeletion != nil && *a.BlockOwnerDeletion) == (b.BlockOwnerDeletion != nil && *b.BlockOwnerDeletion)
+	return a.UID == b.UID &&
+		(a.BlockOwnerDeletion != nil && *a.BlockOwnerDeletion) == (b.BlockOwnerDeletion != nil && *b.BlockOwnerDeletion)
 }

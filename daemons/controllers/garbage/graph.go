@@ -26,8 +26,8 @@ type meta interface {
 	GetDeletionTimestamp() *metav1.Time
 }
 
-// object is what the collector knows of one object. There are as many as the cluster has, so that it only points to what a cache
-// holds anyway; nobody changes that.
+// object is what the collector knows of one object. There are as many as the cluster has, so that it only points to
+// what a cache holds anyway; nobody changes that.
 type object struct {
 	*served
 	meta
@@ -91,8 +91,8 @@ func (g *graph) get(uid types.UID) (object, bool) {
 	return o, known
 }
 
-// owned says whether all owners of an object are known, where they may be, and not leaving: there is nothing to do for it until one
-// of them changes.
+// owned says whether all owners of an object are known, where they may be, and not leaving: there is nothing to do for
+// it until one of them changes.
 func (g *graph) owned(o object) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

@@ -16,8 +16,16 @@ func BenchmarkHeld(b *testing.B) {
 	pods := make([]*corev1.Pod, n)
 	for i := range pods {
 		owner := fmt.Sprintf("set-%d", i/100)
-		pods[i] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("%s-%05d", owner, i), UID: types.UID(fmt.Sprintf("%036d", i)),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: types.UID(owner)}}}}
+		pods[i] = &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default",
+				Name:      fmt.Sprintf("%s-%05d", owner, i),
+				UID:       types.UID(fmt.Sprintf("%036d", i)),
+				OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: types.UID(owner)},
+				},
+			},
+		}
 	}
 	for b.Loop() {
 		g, of := newGraph(), &served{kind: "Pod"}

@@ -2,27 +2,31 @@ package garbage
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// held are the kinds that other controllers have in the shared caches, with all metadata that the collector needs: it takes them from
-// there and holds no second copy. Of all other kinds it watches the metadata itself. A list and not what happens to be in the
-// caches, so that it does not matter in which order controllers are made; that it is right is checked by a test over all of them.
+// held are the kinds that other controllers have in the shared caches, with all metadata that the collector needs: it
+// takes them from there and holds no second copy. Of all other kinds it watches the metadata itself. A list and not
+// what happens to be in the caches, so that it does not matter in which order controllers are made; that it is right is
+// checked by a test over all of them.
 var held = func() map[schema.GroupVersionResource]bool {
 	all := map[schema.GroupVersionResource]bool{}
 	for group, resources := range map[schema.GroupVersion][]string{
-		{Version: "v1"}: {"endpoints", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "replicationcontrollers",
+		{Version: "v1"}: {"endpoints", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods",
+			"replicationcontrollers",
 			"resourcequotas", "secrets", "serviceaccounts", "services"},
 		{Group: "admissionregistration.k8s.io", Version: "v1"}: {"validatingadmissionpolicies"},
-		{Group: "apps", Version: "v1"}:                         {"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"},
-		{Group: "autoscaling", Version: "v2"}:                  {"horizontalpodautoscalers"},
-		{Group: "batch", Version: "v1"}:                        {"cronjobs", "jobs"},
-		{Group: "certificates.k8s.io", Version: "v1"}:          {"certificatesigningrequests", "podcertificaterequests"},
-		{Group: "coordination.k8s.io", Version: "v1"}:          {"leases"},
-		{Group: "discovery.k8s.io", Version: "v1"}:             {"endpointslices"},
-		{Group: "networking.k8s.io", Version: "v1"}:            {"ipaddresses", "networkpolicies", "servicecidrs"},
-		{Group: "policy", Version: "v1"}:                       {"poddisruptionbudgets"},
-		{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {"clusterroles"},
-		{Group: "resource.k8s.io", Version: "v1"}:              {"deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices"},
-		{Group: "storage.k8s.io", Version: "v1"}:               {"storageclasses", "volumeattributesclasses"},
-		{Group: "storagemigration.k8s.io", Version: "v1"}:      {"storageversionmigrations"},
+		{Group: "apps", Version: "v1"}: {"controllerrevisions", "daemonsets", "deployments",
+			"replicasets", "statefulsets"},
+		{Group: "autoscaling", Version: "v2"}:               {"horizontalpodautoscalers"},
+		{Group: "batch", Version: "v1"}:                     {"cronjobs", "jobs"},
+		{Group: "certificates.k8s.io", Version: "v1"}:       {"certificatesigningrequests", "podcertificaterequests"},
+		{Group: "coordination.k8s.io", Version: "v1"}:       {"leases"},
+		{Group: "discovery.k8s.io", Version: "v1"}:          {"endpointslices"},
+		{Group: "networking.k8s.io", Version: "v1"}:         {"ipaddresses", "networkpolicies", "servicecidrs"},
+		{Group: "policy", Version: "v1"}:                    {"poddisruptionbudgets"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1"}: {"clusterroles"},
+		{Group: "resource.k8s.io", Version: "v1"}: {"deviceclasses", "devicetaintrules", "resourceclaims",
+			"resourceclaimtemplates", "resourceslices"},
+		{Group: "storage.k8s.io", Version: "v1"}:          {"storageclasses", "volumeattributesclasses"},
+		{Group: "storagemigration.k8s.io", Version: "v1"}: {"storageversionmigrations"},
 	} {
 		for _, r := range resources {
 			all[group.WithResource(r)] = true

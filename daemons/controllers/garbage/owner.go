@@ -21,8 +21,8 @@ const (
 	gone                    // the place where it would be was looked at, and it is not there
 )
 
-// owner looks an owner up in the graph, and at the API when the graph does not have it: deleting on a cache that is behind would be
-// fatal. What the API said of an owner that is not there is remembered.
+// owner looks an owner up in the graph, and at the API when the graph does not have it: deleting on a cache that is
+// behind would be fatal. What the API said of an owner that is not there is remembered.
 func (g *controller) owner(ctx context.Context, o object, ref metav1.OwnerReference) (standing, error) {
 	if there, known := g.graph.get(ref.UID); known {
 		switch {
@@ -71,7 +71,12 @@ func (g *controller) owner(ctx context.Context, o object, ref metav1.OwnerRefere
 	live, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && !ofAnObject(err):
-		return living, fmt.Errorf("look for owner %s %s: its kind is not served at present: %w", ref.Kind, ref.Name, err)
+		return living, fmt.Errorf(
+			"look for owner %s %s: its kind is not served at present: %w",
+			ref.Kind,
+			ref.Name,
+			err,
+		)
 	case err != nil && !apierrors.IsNotFound(err):
 		return living, fmt.Errorf("look for owner %s %s: %w", ref.Kind, ref.Name, err)
 	case err != nil, live.UID != ref.UID:
@@ -96,12 +101,19 @@ func ofAnObject(notFound error) bool {
 		return false
 	}
 	details := status.Status().Details
-	return details != nil && details.Name != "" && !apierrors.HasStatusCause(notFound, metav1.CauseTypeUnexpectedServerResponse)
+	return details != nil && details.Name != "" &&
+		!apierrors.HasStatusCause(notFound, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // tellMisplaced says in an event that o names an owner that it cannot have where it is.
 func (g *controller) tellMisplaced(o object, ref metav1.OwnerReference) {
-	about := &corev1.ObjectReference{APIVersion: o.resource.GroupVersion().String(), Kind: o.kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+	about := &corev1.ObjectReference{
+		APIVersion: o.resource.GroupVersion().String(),
+		Kind:       o.kind,
+		Namespace:  o.GetNamespace(),
+		Name:       o.GetName(),
+		UID:        o.GetUID(),
+	}
 	g.Events.Eventf(about, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
 		"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 		ref.APIVersion, ref.Kind, o.GetNamespace(), ref.Name, ref.UID, o.GetNamespace())

@@ -25,10 +25,12 @@ func TestOnlyAnAnswerAboutTheObjectSaysThatItIsGone(t *testing.T) { // S21
 		want bool
 	}{
 		"no such object": {apierrors.NewNotFound(widgets, "w"), true},
-		"no such kind": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		"no such kind": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound,
+			Reason:  metav1.StatusReasonNotFound,
 			Details: &metav1.StatusDetails{}}}, false},
-		"no such path": {apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", widgets, "w", "404 page not found", 0, true), false},
-		"no status":    {errors.New("not found"), false},
+		"no such path": {apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", widgets, "w",
+			"404 page not found", 0, true), false},
+		"no status": {errors.New("not found"), false},
 	} {
 		if got := ofAnObject(c.err); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -40,7 +42,12 @@ func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) { // S21
 	block := true
 	g := newGraph()
 	put := func(uid, owner types.UID, block *bool) {
-		g.put(object{&served{}, &bare{uid: uid, owners: []metav1.OwnerReference{{UID: owner, BlockOwnerDeletion: block}}}})
+		g.put(
+			object{
+				&served{},
+				&bare{uid: uid, owners: []metav1.OwnerReference{{UID: owner, BlockOwnerDeletion: block}}},
+			},
+		)
 	}
 	put("a", "c", &block)
 	put("b", "a", &block)
@@ -58,8 +65,8 @@ func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) { // S21
 	}
 }
 
-// S21: while the path of an owner's kind is answered with 404, as that of a definition that is not established again yet, nobody's owner
-// is gone; with an answer about the object it is.
+// S21: while the path of an owner's kind is answered with 404, as that of a definition that is not established again
+// yet, nobody's owner is gone; with an answer about the object it is.
 func TestAnOwnerIsGoneByAnAnswerAboutItAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
@@ -84,9 +91,17 @@ func TestAnOwnerIsGoneByAnAnswerAboutItAlone(t *testing.T) {
 				t.Fatal("it is no collector")
 			}
 			widgets := schema.GroupKind{Group: "example.com", Kind: "Widget"}
-			g.byKind[widgets], g.scoped[widgets] = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, true
+			g.byKind[widgets], g.scoped[widgets] = schema.GroupVersionResource{
+				Group:    "example.com",
+				Version:  "v1",
+				Resource: "widgets",
+			}, true
 			owned := object{&served{}, &bare{namespace: "default", name: "p", uid: "1"}}
-			got, err := g.owner(t.Context(), owned, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "2"})
+			got, err := g.owner(
+				t.Context(),
+				owned,
+				metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "2"},
+			)
 			if got != c.want || (err != nil) != c.err {
 				t.Errorf("it is %d, %v", got, err)
 			}

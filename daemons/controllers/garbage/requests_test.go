@@ -51,8 +51,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodDelete {
 		var o metav1.DeleteOptions
 		_ = json.NewDecoder(r.Body).Decode(&o)
-		if p := o.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID != is.UID || *p.ResourceVersion != is.ResourceVersion {
-			answer(apierrors.NewConflict(configMaps.GroupResource(), name, fmt.Errorf("the precondition does not match")))
+		if p := o.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID != is.UID ||
+			*p.ResourceVersion != is.ResourceVersion {
+			answer(
+				apierrors.NewConflict(configMaps.GroupResource(), name, fmt.Errorf("the precondition does not match")),
+			)
 			return
 		}
 		delete(s.objects, name)
@@ -61,22 +64,31 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(is)
 }
 
-// owning returns a collector that knows n dependents of an owner that is not in its graph, and the server that has them.
+// owning returns a collector that knows n dependents of an owner that is not in its graph, and the server that has
+// them.
 func owning(t *testing.T, n int) (*controller, *server) {
 	t.Helper()
 	s := &server{objects: map[string]*metav1.PartialObjectMetadata{}, asked: map[string]int{}}
 	listener := httptest.NewServer(s)
 	t.Cleanup(listener.Close)
-	g, ok := New(loop.Context{Metadata: metadata.NewForConfigOrDie(&rest.Config{Host: listener.URL, QPS: -1})}).(*controller)
+	g, ok := New(loop.Context{Metadata: metadata.NewForConfigOrDie(&rest.Config{Host: listener.URL,
+		QPS: -1})}).(*controller)
 	if !ok {
 		t.Fatal("it is no collector")
 	}
 	kind := schema.GroupKind{Kind: "ConfigMap"}
 	g.byKind[kind], g.scoped[kind] = configMaps, true
 	for i := range n {
-		m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{
-			Name: "d" + strconv.Itoa(i), Namespace: "default", UID: types.UID(strconv.Itoa(i)), ResourceVersion: strconv.Itoa(i + 1),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"}}}}
+		m := &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "d" + strconv.Itoa(
+					i,
+				), Namespace: "default", UID: types.UID(strconv.Itoa(i)), ResourceVersion: strconv.Itoa(i + 1),
+				OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"},
+				}},
+		}
 		s.objects[m.Name] = m
 		g.changed(kindOfMaps, nil, g.words.bare(m.DeepCopy()))
 	}
@@ -106,15 +118,18 @@ func TestManyDependentsCostOneRequestEach(t *testing.T) {
 	}
 }
 
-// S21: what is known may be old. The server's word decides then: what has other owners now stays, what has only changed otherwise goes.
+// S21: what is known may be old. The server's word decides then: what has other owners now stays, what has only changed
+// otherwise goes.
 func TestADependentThatChangedIsLookedAtAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*metav1.PartialObjectMetadata)
 		deleted bool
 		again   bool
 	}{
-		"its labels":           {func(m *metav1.PartialObjectMetadata) { m.Labels = map[string]string{"a": "b"} }, true, false},
-		"another owner":        {func(m *metav1.PartialObjectMetadata) { m.OwnerReferences[0].UID = "other" }, false, true},
+		"its labels": {func(m *metav1.PartialObjectMetadata) { m.Labels = map[string]string{"a": "b"} }, true,
+			false},
+		"another owner": {func(m *metav1.PartialObjectMetadata) { m.OwnerReferences[0].UID = "other" }, false,
+			true},
 		"no owner":             {func(m *metav1.PartialObjectMetadata) { m.OwnerReferences = nil }, false, true},
 		"a finalizer":          {func(m *metav1.PartialObjectMetadata) { m.Finalizers = []string{metav1.FinalizerOrphanDependents} }, false, true},
 		"another of that name": {func(m *metav1.PartialObjectMetadata) { m.UID = "another" }, false, false},
@@ -134,11 +149,15 @@ func TestADependentThatChangedIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// An owner that is back in the graph, or that never was away, is not absent for what the collector remembers of another place.
+// An owner that is back in the graph, or that never was away, is not absent for what the collector remembers of another
+// place.
 func TestAnAbsenceIsOfOnePlace(t *testing.T) { // S21
 	g, s := owning(t, 1)
 	g.absent.add(place{configMaps, "elsewhere", "owner", "owner"})
-	s.objects["owner"] = &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "owner"}}
+	s.objects["owner"] = &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "owner"},
+	}
 	if err := g.sync(t.Context(), "0"); err != nil || s.objects["d0"] == nil {
 		t.Errorf("it was deleted although its owner is there: %v", err)
 	}
@@ -148,7 +167,8 @@ func TestAnAbsenceIsOfOnePlace(t *testing.T) { // S21
 	}
 }
 
-// S21: a watch that was interrupted may show an object changed that is another of the same name; the first is gone all the same.
+// S21: a watch that was interrupted may show an object changed that is another of the same name; the first is gone all
+// the same.
 func TestAnotherOfTheSameNameMeansThatTheFirstIsGone(t *testing.T) {
 	g, s := owning(t, 1)
 	owner := &bare{namespace: "default", name: "owner", uid: "owner"}

@@ -15,8 +15,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Another token is asked for when a fifth of a token's life is left. That is twelve minutes in which the API server may be away or
-// refuse before anybody notices.
+// Another token is asked for when a fifth of a token's life is left. That is twelve minutes in which the API server may
+// be away or refuse before anybody notices.
 const (
 	lifetime = time.Hour
 	renewAt  = lifetime * 4 / 5
@@ -45,8 +45,8 @@ type account struct {
 	reason   error // of the last failure
 }
 
-// token returns the account's token. A request waits for at most one attempt to get one, while others go on with the token that
-// is to be replaced, as long as that is good.
+// token returns the account's token. A request waits for at most one attempt to get one, while others go on with the
+// token that is to be replaced, as long as that is good.
 func (a *account) token(ctx context.Context) (string, error) {
 	old, fresh, seen := a.have()
 	if fresh {
@@ -98,7 +98,8 @@ func (a *account) token(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// have returns the token, empty when there is none that is good, whether it need not be replaced yet, and how many attempts have failed.
+// have returns the token, empty when there is none that is good, whether it need not be replaced yet, and how many
+// attempts have failed.
 func (a *account) have() (value string, fresh bool, failures int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,7 +159,8 @@ func (a *account) ask(ctx context.Context) (string, error) {
 	answer, err := a.accounts.CreateToken(ctx, a.name, want, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) {
 		made := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: a.name, Namespace: metav1.NamespaceSystem}}
-		if _, err = a.accounts.Create(ctx, made, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err = a.accounts.Create(ctx, made, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return "", a.without(err)
 		}
 		answer, err = a.accounts.CreateToken(ctx, a.name, want, metav1.CreateOptions{})
@@ -172,12 +174,14 @@ func (a *account) ask(ctx context.Context) (string, error) {
 	return answer.Status.Token, nil
 }
 
-// without is the error of a request that has no token to be sent with. What the API server says of the token is not what it says of
-// the request's object: a controller that hears that nothing is found would take its object for gone.
+// without is the error of a request that has no token to be sent with. What the API server says of the token is not
+// what it says of the request's object: a controller that hears that nothing is found would take its object for gone.
 func (a *account) without(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return apierrors.NewUnauthorized(fmt.Sprintf("get a token of service account %s/%s: %v", metav1.NamespaceSystem, a.name, err))
+		return apierrors.NewUnauthorized(
+			fmt.Sprintf("get a token of service account %s/%s: %v", metav1.NamespaceSystem, a.name, err),
+		)
 	}
 	return fmt.Errorf("get a token of service account %s/%s: %w", metav1.NamespaceSystem, a.name, err)
 }

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// bearer sends requests with an account's token. One that the API server refuses is replaced, and the request sent once more: a
-// request whose sender is not known has done nothing.
+// bearer sends requests with an account's token. One that the API server refuses is replaced, and the request sent once
+// more: a request whose sender is not known has done nothing.
 type bearer struct {
 	account *account
 	to      http.RoundTripper

@@ -1,6 +1,6 @@
-// Package identity lets each controller call the API as a service account of kube-system, so that it can do what its role allows and
-// no more. The accounts are made where they are missing, and their tokens are held in memory. Which account has which role is the
-// API server's to say.
+// Package identity lets each controller call the API as a service account of kube-system, so that it can do what its
+// role allows and no more. The accounts are made where they are missing, and their tokens are held in memory. Which
+// account has which role is the API server's to say.
 package identity
 
 import (
@@ -26,8 +26,9 @@ type Identities struct {
 	shared   http.RoundTripper
 }
 
-// New takes the context of the manager, whose user makes the accounts and asks for their tokens, and how the API is reached without
-// credentials: all accounts share the connection below that, on which a certificate would count instead of their tokens.
+// New takes the context of the manager, whose user makes the accounts and asks for their tokens, and how the API is
+// reached without credentials: all accounts share the connection below that, on which a certificate would count instead
+// of their tokens.
 func New(c loop.Context, anonymous *rest.Config) (*Identities, error) {
 	shared, err := rest.TransportFor(anonymous)
 	if err != nil {
@@ -35,14 +36,25 @@ func New(c loop.Context, anonymous *rest.Config) (*Identities, error) {
 	}
 	cfg := rest.AnonymousClientConfig(anonymous)
 	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport has it
-	return &Identities{context: c, accounts: c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem), rest: cfg, shared: shared}, nil
+	return &Identities{
+		context:  c,
+		accounts: c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem),
+		rest:     cfg,
+		shared:   shared,
+	}, nil
 }
 
 // As returns the context of a controller that is the service account of that name.
 func (i *Identities) As(name string) (loop.Context, error) {
 	c, cfg := i.context, rest.CopyConfig(i.rest)
-	cfg.UserAgent = strings.Join([]string{i.rest.UserAgent, UserName(name)}, "/") // field managers are named by what is before the first slash
-	cfg.Transport = &bearer{account: &account{name: name, accounts: i.accounts, now: c.Now, after: c.After, turn: make(chan struct{}, 1)}, to: i.shared}
+	cfg.UserAgent = strings.Join(
+		[]string{i.rest.UserAgent, UserName(name)},
+		"/",
+	) // field managers are named by what is before the first slash
+	cfg.Transport = &bearer{
+		account: &account{name: name, accounts: i.accounts, now: c.Now, after: c.After, turn: make(chan struct{}, 1)},
+		to:      i.shared,
+	}
 	var err error
 	c.Client, c.Dynamic, c.Metadata, err = Clients(cfg)
 	return c, err

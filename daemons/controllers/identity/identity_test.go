@@ -53,9 +53,17 @@ func newServer(t *testing.T) *server {
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "x-controller")
 		}
 		s.given++
-		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: fmt.Sprint("token-", s.given)}}, nil
+		return true, &authenticationv1.TokenRequest{
+			Status: authenticationv1.TokenRequestStatus{Token: fmt.Sprint("token-", s.given)},
+		}, nil
 	})
-	a := &account{name: "x-controller", accounts: client.CoreV1().ServiceAccounts("kube-system"), now: s.clock.Now, after: s.clock.After, turn: make(chan struct{}, 1)}
+	a := &account{
+		name:     "x-controller",
+		accounts: client.CoreV1().ServiceAccounts("kube-system"),
+		now:      s.clock.Now,
+		after:    s.clock.After,
+		turn:     make(chan struct{}, 1),
+	}
 	s.b = &bearer{account: a, to: s}
 	return s
 }
@@ -189,8 +197,13 @@ func (s *server) waiting() {
 // A controller that hears that nothing is found takes its object for gone.
 func TestWhatIsSaidOfTheTokenIsNotSaidOfTheRequest(t *testing.T) {
 	s := newServer(t)
-	s.refuses = apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "x-controller", errors.New("no"))
-	if _, err := s.send(t.Context(), "a"); !apierrors.IsUnauthorized(err) || !strings.Contains(err.Error(), "kube-system/x-controller") {
+	s.refuses = apierrors.NewForbidden(
+		schema.GroupResource{Resource: "serviceaccounts"},
+		"x-controller",
+		errors.New("no"),
+	)
+	if _, err := s.send(t.Context(), "a"); !apierrors.IsUnauthorized(err) ||
+		!strings.Contains(err.Error(), "kube-system/x-controller") {
 		t.Errorf("a refusal: %v", err)
 	}
 	s.clock.Step(widePause)

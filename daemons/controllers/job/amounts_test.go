@@ -57,7 +57,12 @@ func TestDecideIsBoundedWhateverTheSpecAsksFor(t *testing.T) {
 			var d Decision
 			allocations := testing.AllocsPerRun(1, func() { d = Decide(job.DeepCopy(), nil, now) })
 			if len(d.Create) != c.creates || allocations > 500 {
-				t.Errorf("%d pods to create with %.0f allocations, want %d pods and at most 500 allocations", len(d.Create), allocations, c.creates)
+				t.Errorf(
+					"%d pods to create with %.0f allocations, want %d pods and at most 500 allocations",
+					len(d.Create),
+					allocations,
+					c.creates,
+				)
 			}
 		})
 	}
@@ -68,14 +73,29 @@ func TestPodsAreStoppedInBatches(t *testing.T) {
 		Completions: ptr.To[int32](5000), Parallelism: ptr.To[int32](5000), Suspend: ptr.To(true)}}
 	var pods []*corev1.Pod
 	for i := range loop.Burst + 10 {
-		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i)), Finalizers: []string{batchv1.JobTrackingFinalizer}},
-			Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
-				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}})
+		pods = append(
+			pods,
+			&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					UID:        types.UID(fmt.Sprint(i)),
+					Finalizers: []string{batchv1.JobTrackingFinalizer},
+				},
+				Spec: corev1.PodSpec{NodeName: "n"},
+				Status: corev1.PodStatus{Phase: corev1.PodRunning,
+					Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			},
+		)
 	}
 	d := Decide(job, pods, time.Unix(1000, 0))
 	s := job.Status
 	if len(d.Delete) != loop.Burst || s.Active != 10 || *s.Ready != 10 || *s.Terminating != loop.Burst {
-		t.Errorf("%d pods to delete; status: active %d, ready %d, terminating %d", len(d.Delete), s.Active, *s.Ready, *s.Terminating)
+		t.Errorf(
+			"%d pods to delete; status: active %d, ready %d, terminating %d",
+			len(d.Delete),
+			s.Active,
+			*s.Ready,
+			*s.Terminating,
+		)
 	}
 }
 
@@ -84,11 +104,22 @@ func TestAStatusNamesABoundedNumberOfUncountedPods(t *testing.T) {
 	for name, phase := range map[string]corev1.PodPhase{"succeeded": corev1.PodSucceeded, "failed": corev1.PodFailed} {
 		t.Run(name, func(t *testing.T) {
 			const n = 3*mostUncounted - 7
-			w := &world{now: time.Unix(1_000_000, 0), job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Spec: batchv1.JobSpec{
-				Completions: ptr.To[int32](n), Parallelism: ptr.To[int32](n), BackoffLimit: ptr.To[int32](n - 1)}}}
+			w := &world{
+				now: time.Unix(1_000_000, 0),
+				job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Spec: batchv1.JobSpec{
+					Completions: ptr.To[int32](n), Parallelism: ptr.To[int32](n), BackoffLimit: ptr.To[int32](n - 1)}},
+			}
 			for i := range n {
-				w.pods = append(w.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i)), Finalizers: []string{batchv1.JobTrackingFinalizer}},
-					Status: corev1.PodStatus{Phase: phase}})
+				w.pods = append(
+					w.pods,
+					&corev1.Pod{
+						ObjectMeta: metav1.ObjectMeta{
+							UID:        types.UID(fmt.Sprint(i)),
+							Finalizers: []string{batchv1.JobTrackingFinalizer},
+						},
+						Status: corev1.PodStatus{Phase: phase},
+					},
+				)
 			}
 			for range 10 {
 				w.sync()
@@ -102,7 +133,13 @@ func TestAStatusNamesABoundedNumberOfUncountedPods(t *testing.T) {
 			}
 			s := w.job.Status
 			if !Finished(w.job) || s.Succeeded+s.Failed != n {
-				t.Errorf("finished %t with %d succeeded and %d failed pods, want %d", Finished(w.job), s.Succeeded, s.Failed, n)
+				t.Errorf(
+					"finished %t with %d succeeded and %d failed pods, want %d",
+					Finished(w.job),
+					s.Succeeded,
+					s.Failed,
+					n,
+				)
 			}
 		})
 	}
@@ -134,12 +171,16 @@ func TestACreationStopsWhenTheJobIsDeleted(t *testing.T) {
 		"gone":    nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}, Spec: batchv1.JobSpec{
-				Completions: ptr.To[int32](400), Parallelism: ptr.To[int32](400), BackoffLimit: ptr.To[int32](0),
-				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"job": "j"}}}}
+			job := &batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"},
+				Spec: batchv1.JobSpec{
+					Completions: ptr.To[int32](400), Parallelism: ptr.To[int32](400), BackoffLimit: ptr.To[int32](0),
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"job": "j"}}},
+			}
 			client := fake.NewClientset(job)
 			factory := informers.New(client)
-			j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(2000), Log: slog.New(slog.DiscardHandler)}).(*controller)
+			j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(2000),
+				Log: slog.New(slog.DiscardHandler)}).(*controller)
 			factory.StartWithContext(t.Context())
 			factory.WaitForCacheSync(t.Context().Done())
 			indexer := informers.Jobs(factory).Informer().GetIndexer()
@@ -202,7 +243,16 @@ func TestIntervalsAreSets(t *testing.T) {
 			}
 		}
 		if both.count() != len(want) || x.overlap(y) != common {
-			t.Fatalf("%s has %d members, want %d; %s and %s share %d, want %d", both, both.count(), len(want), x, y, x.overlap(y), common)
+			t.Fatalf(
+				"%s has %d members, want %d; %s and %s share %d, want %d",
+				both,
+				both.count(),
+				len(want),
+				x,
+				y,
+				x.overlap(y),
+				common,
+			)
 		}
 		n := rapid.IntRange(0, limit).Draw(t, "n")
 		var free []int

@@ -42,10 +42,27 @@ type controller struct {
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	jobs, pods := informers.Jobs(c.Informers), informers.Pods(c.Informers)
-	j := &controller{Context: c, jobs: jobs.Lister(), pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
+	j := &controller{
+		Context: c,
+		jobs:    jobs.Lister(),
+		pods:    loop.PodsByOwner(pods.Informer()),
+		expect:  loop.Expectations{Now: c.Now},
+	}
 	j.counts = newCounts(c)
-	j.Loop = loop.Loop{Name: "job", Context: c, Sync: j.sync, Synced: []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced}}
-	j.released = loop.Loop{Name: "job-released", Counted: "job_orphan_pod", Context: c, Workers: 1, Sync: j.letGoReleased, Synced: j.Synced}
+	j.Loop = loop.Loop{
+		Name:    "job",
+		Context: c,
+		Sync:    j.sync,
+		Synced:  []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced},
+	}
+	j.released = loop.Loop{
+		Name:    "job-released",
+		Counted: "job_orphan_pod",
+		Context: c,
+		Workers: 1,
+		Sync:    j.letGoReleased,
+		Synced:  j.Synced,
+	}
 	c.OnChange(jobs.Informer(), func(old, obj any) {
 		if obj == nil {
 			obj = old
@@ -106,7 +123,11 @@ func (j *controller) letGoReleased(ctx context.Context, key string) error {
 	} else if err != nil {
 		return fmt.Errorf("look at pod %s: %w", key, err)
 	}
-	return j.letGo(ctx, []*corev1.Pod{pod}, func(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) == nil })
+	return j.letGo(
+		ctx,
+		[]*corev1.Pod{pod},
+		func(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) == nil },
+	)
 }
 
 func (j *controller) sync(ctx context.Context, key string) error {
@@ -140,9 +161,18 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	}
 	// Before the pods are looked at: one that comes between would be expected no longer, and not be there.
 	met := j.expect.Met(key)
-	pods, err := loop.ClaimPods(ctx, j.Client, j.pods, job, kind, selector, []string{batchv1.JobTrackingFinalizer}, func(ctx context.Context) (metav1.Object, error) {
-		return j.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
-	})
+	pods, err := loop.ClaimPods(
+		ctx,
+		j.Client,
+		j.pods,
+		job,
+		kind,
+		selector,
+		[]string{batchv1.JobTrackingFinalizer},
+		func(ctx context.Context) (metav1.Object, error) {
+			return j.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -156,8 +186,15 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	return j.reconcile(ctx, key, job, pods, met)
 }
 
-// reconcile brings a job that runs and its pods to where they should be. met is whether all that was done to them before can be seen in them.
-func (j *controller) reconcile(ctx context.Context, key string, job *batchv1.Job, pods []*corev1.Pod, met bool) (err error) {
+// reconcile brings a job that runs and its pods to where they should be. met is whether all that was done to them
+// before can be seen in them.
+func (j *controller) reconcile(
+	ctx context.Context,
+	key string,
+	job *batchv1.Job,
+	pods []*corev1.Pod,
+	met bool,
+) (err error) {
 	now, action, mode := j.Now(), "reconciling", completionMode(job)
 	defer func() { j.counts.synced(mode, action, err, j.Now().Sub(now)) }()
 	before := job.Status.DeepCopy()
@@ -235,7 +272,8 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 func (j *controller) abandoned(ctx context.Context, namespace, name string, now types.UID) error {
 	var pods []*corev1.Pod
 	for _, pod := range j.pods.In(namespace) {
-		if tracked(pod) && loop.Owner(pod, kind.Kind) == namespace+"/"+name && metav1.GetControllerOfNoCopy(pod).UID != now {
+		if tracked(pod) && loop.Owner(pod, kind.Kind) == namespace+"/"+name &&
+			metav1.GetControllerOfNoCopy(pod).UID != now {
 			pods = append(pods, pod)
 		}
 	}
@@ -279,12 +317,21 @@ func (j *controller) letGo(ctx context.Context, pods []*corev1.Pod, which func(*
 
 // untrack takes the finalizer off a pod, and returns it as it is then.
 func (j *controller) untrack(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	kept := slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == batchv1.JobTrackingFinalizer })
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "uid": pod.UID, "resourceVersion": pod.ResourceVersion}})
+	kept := slices.DeleteFunc(
+		slices.Clone(pod.Finalizers),
+		func(f string) bool { return f == batchv1.JobTrackingFinalizer },
+	)
+	patch, err := json.Marshal(
+		map[string]any{
+			"metadata": map[string]any{"finalizers": kept, "uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
-	released, err := j.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	released, err := j.Client.CoreV1().
+		Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("let go of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -299,7 +346,8 @@ func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
 	var late time.Duration
 	for _, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
-			left := c.LastTransitionTime.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second).Sub(j.Now())
+			left := c.LastTransitionTime.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second).
+				Sub(j.Now())
 			if left > 0 {
 				j.AddAfter(job.Namespace+"/"+job.Name, left)
 				return nil
@@ -327,7 +375,8 @@ func managedByAnother(job *batchv1.Job) bool {
 
 func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
 	for _, c := range job.Status.Conditions {
-		if c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionFalse && hasCondition(before.Conditions, c.Type) {
+		if c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionFalse &&
+			hasCondition(before.Conditions, c.Type) {
 			j.Events.Event(job, corev1.EventTypeNormal, "Resumed", "Job resumed")
 		}
 		if c.Status != corev1.ConditionTrue || hasCondition(before.Conditions, c.Type) {
@@ -336,7 +385,12 @@ func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
 		switch c.Type {
 		case batchv1.JobComplete:
 			if n := job.Spec.Completions; n != nil && job.Status.Succeeded > *n {
-				j.Events.Event(job, corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
+				j.Events.Event(
+					job,
+					corev1.EventTypeWarning,
+					"TooManySucceededPods",
+					"Too many succeeded pods running after completion count reached",
+				)
 			}
 			j.Events.Event(job, corev1.EventTypeNormal, "Completed", "Job completed")
 		case batchv1.JobFailed:
@@ -349,11 +403,15 @@ func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
 
 // Finished says whether a job has completed or failed for good.
 func Finished(job *batchv1.Job) bool {
-	return hasCondition(job.Status.Conditions, batchv1.JobComplete) || hasCondition(job.Status.Conditions, batchv1.JobFailed)
+	return hasCondition(job.Status.Conditions, batchv1.JobComplete) ||
+		hasCondition(job.Status.Conditions, batchv1.JobFailed)
 }
 
 func hasCondition(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) bool {
-	return slices.ContainsFunc(conditions, func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(
+		conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue },
+	)
 }
 
 func tracked(pod *corev1.Pod) bool {

@@ -30,7 +30,11 @@ type tally struct {
 
 // count moves finished pods into the status: first by UID, and once their finalizer is off, into the numbers.
 func count(job *batchv1.Job, pods []*corev1.Pod) tally {
-	t := tally{release: map[types.UID]bool{}, held: map[int]*corev1.Pod{}, ruled: map[types.UID]batchv1.PodFailurePolicyAction{}}
+	t := tally{
+		release: map[types.UID]bool{},
+		held:    map[int]*corev1.Pod{},
+		ruled:   map[types.UID]batchv1.PodFailurePolicyAction{},
+	}
 	here := map[types.UID]bool{}
 	for _, pod := range pods {
 		if tracked(pod) {
@@ -122,7 +126,8 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 	return t
 }
 
-// hold gives up the indexes that have failed too often, and keeps of each other one that failed the pod that says how often.
+// hold gives up the indexes that have failed too often, and keeps of each other one that failed the pod that says how
+// often.
 func (t *tally) hold(job *batchv1.Job, pods, failures []*corev1.Pod, done intervals) {
 	var lost []int
 	for _, pod := range failures {
@@ -132,7 +137,8 @@ func (t *tally) hold(job *batchv1.Job, pods, failures []*corev1.Pod, done interv
 		}
 		switch action, _ := verdict(job, pod); {
 		case action == batchv1.PodFailurePolicyActionFailIndex,
-			action != batchv1.PodFailurePolicyActionIgnore && annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex):
+			action != batchv1.PodFailurePolicyActionIgnore &&
+				annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex):
 			lost = append(lost, i)
 		case t.held[i] == nil || attempt(pod) > attempt(t.held[i]):
 			t.held[i] = pod
@@ -157,7 +163,13 @@ func (t *tally) hold(job *batchv1.Job, pods, failures []*corev1.Pod, done interv
 func retries(job *batchv1.Job, failed *corev1.Pod) map[string]string {
 	counted, ignored := 0, 0
 	if failed != nil {
-		counted, ignored = annotated(failed, batchv1.JobIndexFailureCountAnnotation), annotated(failed, batchv1.JobIndexIgnoredFailureCountAnnotation)
+		counted, ignored = annotated(
+			failed,
+			batchv1.JobIndexFailureCountAnnotation,
+		), annotated(
+			failed,
+			batchv1.JobIndexIgnoredFailureCountAnnotation,
+		)
 		if action, _ := verdict(job, failed); action == batchv1.PodFailurePolicyActionIgnore {
 			ignored++
 		} else {
@@ -172,7 +184,13 @@ func retries(job *batchv1.Job, failed *corev1.Pod) map[string]string {
 }
 
 func attempt(pod *corev1.Pod) int {
-	return annotated(pod, batchv1.JobIndexFailureCountAnnotation) + annotated(pod, batchv1.JobIndexIgnoredFailureCountAnnotation)
+	return annotated(
+		pod,
+		batchv1.JobIndexFailureCountAnnotation,
+	) + annotated(
+		pod,
+		batchv1.JobIndexIgnoredFailureCountAnnotation,
+	)
 }
 
 // annotated returns a count that the controller stores in a pod annotation. Clients can change it, so negative values
@@ -187,7 +205,8 @@ func annotated(pod *corev1.Pod, key string) int {
 
 func perIndex(job *batchv1.Job) bool { return indexed(job) && job.Spec.BackoffLimitPerIndex != nil }
 
-// failed says whether a pod has failed. Where pods that are being deleted are replaced at once, they have failed with that.
+// failed says whether a pod has failed. Where pods that are being deleted are replaced at once, they have failed with
+// that.
 func failed(job *batchv1.Job, pod *corev1.Pod) bool {
 	replaced := pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && !onlyFailedAreReplaced(job)
 	return pod.Status.Phase == corev1.PodFailed || forced(pod) || replaced

@@ -21,23 +21,53 @@ import (
 func TestWhatIsCountedOfJobs(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c := newCounts(loop.Context{Metrics: registry})
-	indexed := &batchv1.Job{Spec: batchv1.JobSpec{CompletionMode: ptr.To(batchv1.IndexedCompletion), PodReplacementPolicy: ptr.To(batchv1.Failed)}}
-	indexed.Status = batchv1.JobStatus{Succeeded: 3, Failed: 2, Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"}}}
+	indexed := &batchv1.Job{
+		Spec: batchv1.JobSpec{
+			CompletionMode:       ptr.To(batchv1.IndexedCompletion),
+			PodReplacementPolicy: ptr.To(batchv1.Failed),
+		},
+	}
+	indexed.Status = batchv1.JobStatus{
+		Succeeded: 3,
+		Failed:    2,
+		Conditions: []batchv1.JobCondition{
+			{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"},
+		},
+	}
 	c.counted(indexed, &batchv1.JobStatus{Succeeded: 1, Failed: 2})
 	c.counted(indexed, &indexed.Status) // which is no news
-	perIndex := &batchv1.Job{Spec: batchv1.JobSpec{CompletionMode: ptr.To(batchv1.IndexedCompletion), Completions: ptr.To[int32](9), BackoffLimitPerIndex: ptr.To[int32](1)}}
+	perIndex := &batchv1.Job{
+		Spec: batchv1.JobSpec{
+			CompletionMode:       ptr.To(batchv1.IndexedCompletion),
+			Completions:          ptr.To[int32](9),
+			BackoffLimitPerIndex: ptr.To[int32](1),
+		},
+	}
 	perIndex.Status.FailedIndexes = ptr.To("1,3-5")
 	c.counted(perIndex, &batchv1.JobStatus{FailedIndexes: ptr.To("1")})
-	c.ruled(map[types.UID]batchv1.PodFailurePolicyAction{"a": batchv1.PodFailurePolicyActionIgnore, "b": batchv1.PodFailurePolicyActionFailJob},
-		func(uid types.UID) bool { return uid == "a" })
+	c.ruled(
+		map[types.UID]batchv1.PodFailurePolicyAction{
+			"a": batchv1.PodFailurePolicyActionIgnore,
+			"b": batchv1.PodFailurePolicyActionFailJob,
+		},
+		func(uid types.UID) bool { return uid == "a" },
+	)
 	plain := &batchv1.Job{}
-	plain.Status = batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, Reason: "CompletionsReached"}}}
+	plain.Status = batchv1.JobStatus{
+		Succeeded: 1,
+		Conditions: []batchv1.JobCondition{
+			{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, Reason: "CompletionsReached"},
+		},
+	}
 	c.counted(plain, &batchv1.JobStatus{})
 	c.made(plain, 2, nil)
 	c.made(indexed, 1, errors.New("no"))
 	c.synced("Indexed", "tracking", nil, time.Second)
 	c.synced("Indexed", "pods_created", errors.New("no"), time.Second)
-	waits := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{batchv1.JobTrackingFinalizer}}, Status: corev1.PodStatus{Phase: corev1.PodFailed}}
+	waits := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Finalizers: []string{batchv1.JobTrackingFinalizer}},
+		Status:     corev1.PodStatus{Phase: corev1.PodFailed},
+	}
 	running, let := waits.DeepCopy(), waits.DeepCopy()
 	running.Status.Phase, let.Finalizers = corev1.PodRunning, nil
 	c.seen(nil, running)
@@ -59,17 +89,29 @@ func TestWhatIsCountedOfJobs(t *testing.T) {
 			if m.Histogram != nil {
 				n = float64(m.Histogram.GetSampleCount())
 			}
-			got = append(got, fmt.Sprintf("%s %s %v", strings.TrimPrefix(f.GetName(), "job_controller_"), strings.Join(labels, " "), n))
+			got = append(
+				got,
+				fmt.Sprintf(
+					"%s %s %v",
+					strings.TrimPrefix(f.GetName(), "job_controller_"),
+					strings.Join(labels, " "),
+					n,
+				),
+			)
 		}
 	}
 	want := []string{
 		"job_finished_indexes_total global failed 0", "job_finished_indexes_total global succeeded 2",
 		"job_finished_indexes_total perIndex failed 3", "job_finished_indexes_total perIndex succeeded 0",
-		"job_pods_creation_total new succeeded 2", "job_pods_creation_total recreate_failed failed 1", "job_pods_creation_total recreate_failed succeeded 1",
-		"job_pods_finished_total Indexed failed 0", "job_pods_finished_total Indexed succeeded 2", "job_pods_finished_total NonIndexed failed 0", "job_pods_finished_total NonIndexed succeeded 1",
-		"job_sync_duration_seconds pods_created Indexed error 1", "job_sync_duration_seconds tracking Indexed success 1",
+		"job_pods_creation_total new succeeded 2", "job_pods_creation_total recreate_failed failed " +
+			"1", "job_pods_creation_total recreate_failed succeeded 1",
+		"job_pods_finished_total Indexed failed 0", "job_pods_finished_total Indexed succeeded " +
+			"2", "job_pods_finished_total NonIndexed failed 0", "job_pods_finished_total NonIndexed succeeded 1",
+		"job_sync_duration_seconds pods_created Indexed error 1", "job_sync_duration_seconds tracking Indexed " +
+			"success 1",
 		"job_syncs_total pods_created Indexed error 1", "job_syncs_total tracking Indexed success 1",
-		"jobs_finished_total Indexed BackoffLimitExceeded failed 1", "jobs_finished_total NonIndexed CompletionsReached succeeded 1",
+		"jobs_finished_total Indexed BackoffLimitExceeded failed 1", "jobs_finished_total NonIndexed " +
+			"CompletionsReached succeeded 1",
 		"pod_failures_handled_by_failure_policy_total Ignore 1",
 		"terminated_pods_tracking_finalizer_total add 1", "terminated_pods_tracking_finalizer_total delete 1",
 	}
@@ -89,10 +131,18 @@ func TestPodsThatARuleIsAboutAreToldOfOnce(t *testing.T) {
 	for i, code := range []int32{42, 43, 1} {
 		pod := w.pods[i]
 		pod.Status.Phase = corev1.PodFailed
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(w.now)}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{
+				Name: "c",
+				State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(w.now)},
+				},
+			},
+		}
 	}
 	d := Decide(w.job, w.pods, w.now)
-	if len(d.Ruled) != 2 || d.Ruled[w.pods[0].UID] != batchv1.PodFailurePolicyActionIgnore || d.Ruled[w.pods[1].UID] != batchv1.PodFailurePolicyActionCount {
+	if len(d.Ruled) != 2 || d.Ruled[w.pods[0].UID] != batchv1.PodFailurePolicyActionIgnore ||
+		d.Ruled[w.pods[1].UID] != batchv1.PodFailurePolicyActionCount {
 		t.Errorf("rules are about %v", d.Ruled)
 	}
 	if !d.Release[w.pods[0].UID] || d.Release[w.pods[1].UID] {

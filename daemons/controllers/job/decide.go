@@ -117,7 +117,8 @@ func look(pods []*corev1.Pod) view {
 			for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 				v.restarts += c.RestartCount
 			}
-		case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
+		case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded &&
+			pod.Status.Phase != corev1.PodFailed:
 			if !forced(pod) && pod.Spec.NodeName != "" {
 				v.terminating++
 				v.stopping = append(v.stopping, pod)
@@ -166,7 +167,10 @@ func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobC
 	case late:
 		return fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 	case spec.MaxFailedIndexes != nil && lost > int(*spec.MaxFailedIndexes):
-		return fail(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+		return fail(
+			batchv1.JobReasonMaxFailedIndexesExceeded,
+			"Job has exceeded the specified maximal number of failed indexes",
+		)
 	case lost > 0 && lost+int(s.Succeeded) >= int(*spec.Completions):
 		return fail(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
 	}
@@ -262,7 +266,8 @@ func over(job *batchv1.Job) intervals {
 }
 
 func ending(job *batchv1.Job) bool {
-	return hasCondition(job.Status.Conditions, batchv1.JobFailureTarget) || hasCondition(job.Status.Conditions, batchv1.JobSuccessCriteriaMet)
+	return hasCondition(job.Status.Conditions, batchv1.JobFailureTarget) ||
+		hasCondition(job.Status.Conditions, batchv1.JobSuccessCriteriaMet)
 }
 
 // finish turns what the job is heading for into its end, once no pod of it is left
@@ -324,8 +329,15 @@ func backoff(failed int, last, now time.Time) time.Duration {
 	return last.Add(wait).Sub(now)
 }
 
-// missing returns the indexes of at most n pods to make, and how long those that failed have to wait that were left out for it.
-func missing(job *batchv1.Job, occupied []*corev1.Pod, n int, before map[int]*corev1.Pod, now time.Time) (out []int, again time.Duration) {
+// missing returns the indexes of at most n pods to make, and how long those that failed have to wait that were left out
+// for it.
+func missing(
+	job *batchv1.Job,
+	occupied []*corev1.Pod,
+	n int,
+	before map[int]*corev1.Pod,
+	now time.Time,
+) (out []int, again time.Duration) {
 	if !indexed(job) {
 		for range n {
 			out = append(out, -1)
@@ -340,7 +352,8 @@ func missing(job *batchv1.Job, occupied []*corev1.Pod, n int, before map[int]*co
 	}
 	over(job).with(held).gaps(int(*job.Spec.Completions), func(i int) bool {
 		if pod := before[i]; pod != nil {
-			if !finished(pod) && annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex) {
+			if !finished(pod) &&
+				annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex) {
 				return true // the index is given up when this one has stopped
 			}
 			if wait := backoff(attempt(pod)+1, finishedAt(pod), now); wait > 0 {
@@ -360,8 +373,8 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// finishedAt is when a pod ended: its last container, or, of a pod of which nothing is known to have run, when it was no longer
-// ready, or should have been gone at the latest.
+// finishedAt is when a pod ended: its last container, or, of a pod of which nothing is known to have run, when it was
+// no longer ready, or should have been gone at the latest.
 func finishedAt(pod *corev1.Pod) time.Time {
 	if last, ok := lastEnd(pod.Status.ContainerStatuses); ok {
 		return last
@@ -393,7 +406,13 @@ func lastEnd(containers []corev1.ContainerStatus) (last time.Time, ok bool) {
 	return last, len(containers) > 0
 }
 
-func set(s *batchv1.JobStatus, kind batchv1.JobConditionType, value corev1.ConditionStatus, reason, message string, now time.Time) {
+func set(
+	s *batchv1.JobStatus,
+	kind batchv1.JobConditionType,
+	value corev1.ConditionStatus,
+	reason, message string,
+	now time.Time,
+) {
 	i := slices.IndexFunc(s.Conditions, func(c batchv1.JobCondition) bool { return c.Type == kind })
 	c := batchv1.JobCondition{Type: kind, Status: value, Reason: reason, Message: message,
 		LastProbeTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now)}

@@ -60,10 +60,16 @@ func (w *world) sync() {
 
 func TestJobsRunAsOftenAsAskedAndCountEveryPodOnce(t *testing.T) { // S19
 	rapid.Check(t, func(t *rapid.T) {
-		completions, parallelism := rapid.Int32Range(1, 6).Draw(t, "completions"), rapid.Int32Range(1, 4).Draw(t, "parallelism")
+		completions, parallelism := rapid.Int32Range(1, 6).
+			Draw(t, "completions"),
+			rapid.Int32Range(1, 4).
+				Draw(t, "parallelism")
 		limit := rapid.Int32Range(0, 3).Draw(t, "limit")
-		w := &world{now: time.Unix(1000, 0), job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Spec: batchv1.JobSpec{
-			Completions: &completions, Parallelism: &parallelism, BackoffLimit: &limit}}}
+		w := &world{
+			now: time.Unix(1000, 0),
+			job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Spec: batchv1.JobSpec{
+				Completions: &completions, Parallelism: &parallelism, BackoffLimit: &limit}},
+		}
 		if rapid.Bool().Draw(t, "indexed") {
 			w.job.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
 		}
@@ -112,11 +118,21 @@ func TestIndexesAreWrittenAsRanges(t *testing.T) {
 
 func TestADeadlineEndsAJob(t *testing.T) { // S19
 	now := time.Unix(1000, 0)
-	w := &world{now: now, job: &batchv1.Job{Spec: batchv1.JobSpec{Completions: ptr.To[int32](1), Parallelism: ptr.To[int32](1), ActiveDeadlineSeconds: ptr.To[int64](60)}}}
+	w := &world{
+		now: now,
+		job: &batchv1.Job{
+			Spec: batchv1.JobSpec{
+				Completions:           ptr.To[int32](1),
+				Parallelism:           ptr.To[int32](1),
+				ActiveDeadlineSeconds: ptr.To[int64](60),
+			},
+		},
+	}
 	for range 4 {
 		w.sync()
 	}
-	if !hasCondition(w.job.Status.Conditions, batchv1.JobFailed) || w.job.Status.Conditions[0].Reason != "DeadlineExceeded" {
+	if !hasCondition(w.job.Status.Conditions, batchv1.JobFailed) ||
+		w.job.Status.Conditions[0].Reason != "DeadlineExceeded" {
 		t.Errorf("conditions: %+v", w.job.Status.Conditions)
 	}
 }

@@ -12,7 +12,8 @@ import (
 )
 
 func indexed(job *batchv1.Job) bool {
-	return job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion && job.Spec.Completions != nil
+	return job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion &&
+		job.Spec.Completions != nil
 }
 
 // index returns the completion index of a pod, if the job has it: one that was made smaller has lost some.

@@ -39,7 +39,9 @@ func newPod(job *batchv1.Job, i int, failed *corev1.Pod) *corev1.Pod {
 	pod.GenerateName = job.Name[:min(len(job.Name), longestBase-len(suffix))] + suffix
 	pod.Spec.Hostname = fmt.Sprintf("%s-%d", job.Name, i)
 	env := corev1.EnvVar{Name: indexVariable, ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']"}}}
+		FieldRef: &corev1.ObjectFieldSelector{
+			FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
+		}}}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for c := range containers {
 			own := slices.ContainsFunc(containers[c].Env, func(e corev1.EnvVar) bool { return e.Name == indexVariable })

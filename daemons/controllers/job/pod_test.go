@@ -14,15 +14,26 @@ import (
 func TestAPodOfAnIndexKnowsItsIndex(t *testing.T) {
 	w := newWorld(true, func(s *batchv1.JobSpec) {
 		s.Template.Spec.InitContainers = []corev1.Container{{Name: "i"}}
-		s.Template.Spec.Containers = []corev1.Container{{Name: "c"}, {Name: "own", Env: []corev1.EnvVar{{Name: "JOB_COMPLETION_INDEX", Value: "mine"}}}}
+		s.Template.Spec.Containers = []corev1.Container{
+			{Name: "c"},
+			{Name: "own", Env: []corev1.EnvVar{{Name: "JOB_COMPLETION_INDEX", Value: "mine"}}},
+		}
 	})
 	pod := newPod(w.job, 12, nil)
-	if pod.GenerateName != "j-12-" || pod.Spec.Hostname != "j-12" || pod.Labels["batch.kubernetes.io/job-completion-index"] != "12" ||
+	if pod.GenerateName != "j-12-" || pod.Spec.Hostname != "j-12" ||
+		pod.Labels["batch.kubernetes.io/job-completion-index"] != "12" ||
 		pod.Annotations["batch.kubernetes.io/job-completion-index"] != "12" {
-		t.Errorf("it is %s, host %s, with labels %v and annotations %v", pod.GenerateName, pod.Spec.Hostname, pod.Labels, pod.Annotations)
+		t.Errorf(
+			"it is %s, host %s, with labels %v and annotations %v",
+			pod.GenerateName,
+			pod.Spec.Hostname,
+			pod.Labels,
+			pod.Annotations,
+		)
 	}
 	for _, c := range []corev1.Container{pod.Spec.InitContainers[0], pod.Spec.Containers[0]} {
-		if len(c.Env) != 1 || c.Env[0].Name != "JOB_COMPLETION_INDEX" || c.Env[0].ValueFrom.FieldRef.FieldPath != "metadata.labels['batch.kubernetes.io/job-completion-index']" {
+		if len(c.Env) != 1 || c.Env[0].Name != "JOB_COMPLETION_INDEX" ||
+			c.Env[0].ValueFrom.FieldRef.FieldPath != "metadata.labels['batch.kubernetes.io/job-completion-index']" {
 			t.Errorf("%s has %+v", c.Name, c.Env)
 		}
 	}
@@ -40,7 +51,9 @@ func TestWhenAPodEnded(t *testing.T) {
 	made := time.Unix(1_000_000, 0)
 	after := func(s int) metav1.Time { return metav1.NewTime(made.Add(time.Duration(s) * time.Second)) }
 	ended := func(s int) corev1.ContainerStatus {
-		return corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: after(s)}}}
+		return corev1.ContainerStatus{
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: after(s)}},
+		}
 	}
 	for name, c := range map[string]struct {
 		change func(*corev1.Pod)
@@ -50,11 +63,13 @@ func TestWhenAPodEnded(t *testing.T) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{ended(7), ended(9), ended(8)}
 		}, 9},
 		"evicted, no containers": {func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: after(50)}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse,
+				LastTransitionTime: after(50)}}
 		}, 50},
 		"a container's end is not known": {func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{ended(7), {}}
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: after(50)}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse,
+				LastTransitionTime: after(50)}}
 		}, 50},
 		"deleted": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(after(90)), ptr.To[int64](30)

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// verdict says what a job's podFailurePolicy makes of a failed pod: the action of the first rule that matches, and why. Without
-// such a rule a failure counts.
+// verdict says what a job's podFailurePolicy makes of a failed pod: the action of the first rule that matches, and why.
+// Without such a rule a failure counts.
 func verdict(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAction, string) {
 	policy := job.Spec.PodFailurePolicy
 	if policy == nil || pod.Status.Phase != corev1.PodFailed {
@@ -21,13 +21,30 @@ func verdict(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAction,
 		}
 		if rule.OnExitCodes != nil {
 			if name, code, ok := exited(pod, rule.OnExitCodes); ok {
-				return rule.Action, fmt.Sprintf("Container %s for pod %s/%s failed with exit code %d matching %s rule at index %d",
-					name, pod.Namespace, pod.Name, code, rule.Action, i)
+				return rule.Action, fmt.Sprintf(
+					"Container %s for pod %s/%s failed with exit code %d matching %s rule at index %d",
+					name,
+					pod.Namespace,
+					pod.Name,
+					code,
+					rule.Action,
+					i,
+				)
 			}
 		}
 		for _, wanted := range rule.OnPodConditions {
-			if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == wanted.Type && c.Status == wanted.Status }) {
-				return rule.Action, fmt.Sprintf("Pod %s/%s has condition %s matching %s rule at index %d", pod.Namespace, pod.Name, wanted.Type, rule.Action, i)
+			if slices.ContainsFunc(
+				pod.Status.Conditions,
+				func(c corev1.PodCondition) bool { return c.Type == wanted.Type && c.Status == wanted.Status },
+			) {
+				return rule.Action, fmt.Sprintf(
+					"Pod %s/%s has condition %s matching %s rule at index %d",
+					pod.Namespace,
+					pod.Name,
+					wanted.Type,
+					rule.Action,
+					i,
+				)
 			}
 		}
 	}

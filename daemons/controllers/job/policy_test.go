@@ -14,8 +14,11 @@ import (
 )
 
 func newWorld(indexed bool, change func(*batchv1.JobSpec)) *world {
-	w := &world{now: time.Unix(1_000_000, 0), job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", Namespace: "n"}, Spec: batchv1.JobSpec{
-		Completions: ptr.To[int32](3), Parallelism: ptr.To[int32](3), BackoffLimit: ptr.To[int32](6)}}}
+	w := &world{
+		now: time.Unix(1_000_000, 0),
+		job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", Namespace: "n"}, Spec: batchv1.JobSpec{
+			Completions: ptr.To[int32](3), Parallelism: ptr.To[int32](3), BackoffLimit: ptr.To[int32](6)}},
+	}
 	if indexed {
 		w.job.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
 	}
@@ -35,8 +38,10 @@ func (w *world) end(i int, code int32) {
 		if code == 0 {
 			pod.Status.Phase = corev1.PodSucceeded
 		}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: code, FinishedAt: metav1.NewTime(w.now)}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: code, FinishedAt: metav1.NewTime(w.now)}}},
+		}
 	}
 }
 
@@ -66,8 +71,15 @@ func (w *world) running() (n int) {
 	return n
 }
 
-func onExit(action batchv1.PodFailurePolicyAction, operator batchv1.PodFailurePolicyOnExitCodesOperator, codes ...int32) batchv1.PodFailurePolicyRule {
-	return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: operator, Values: codes}}
+func onExit(
+	action batchv1.PodFailurePolicyAction,
+	operator batchv1.PodFailurePolicyOnExitCodesOperator,
+	codes ...int32,
+) batchv1.PodFailurePolicyRule {
+	return batchv1.PodFailurePolicyRule{
+		Action:      action,
+		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: operator, Values: codes},
+	}
 }
 
 func TestHowJobsEnd(t *testing.T) { // S19
@@ -101,35 +113,63 @@ func TestHowJobsEnd(t *testing.T) { // S19
 		lost      string // failedIndexes
 		running   int
 	}{
-		"all succeed":                 {do: func(w *world) { w.end(-1, 0) }, says: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
-		"a code that fails the job":   {change: rules(onExit(batchv1.PodFailurePolicyActionFailJob, in, 42)), do: func(w *world) { w.end(-1, 42) }, says: "FailureTarget/PodFailurePolicy Failed/PodFailurePolicy", failed: 3, message: "Container c for pod n/ failed with exit code 42 matching FailJob rule at index 0"},
-		"a code outside of a list":    {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, notIn, 42)), do: func(w *world) { w.end(-1, 42) }, says: "FailureTarget/BackoffLimitExceeded Failed/BackoffLimitExceeded", failed: 3},
-		"a code that is ignored":      {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 42)), do: func(w *world) { w.end(-1, 42) }, running: 3},
-		"the first rule that matches": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 42), onExit(batchv1.PodFailurePolicyActionFailJob, in, 42)), do: func(w *world) { w.end(-1, 42) }, running: 3},
+		"all succeed": {do: func(w *world) { w.end(-1, 0) },
+			says: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
+		"a code that fails the job": {change: rules(onExit(batchv1.PodFailurePolicyActionFailJob, in, 42)),
+			do: func(w *world) { w.end(-1, 42) }, says: "FailureTarget/PodFailurePolicy " +
+				"Failed/PodFailurePolicy", failed: 3, message: "Container c for pod n/ failed with exit code 42 " +
+				"matching FailJob rule at index 0"},
+		"a code outside of a list": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, notIn, 42)),
+			do: func(w *world) { w.end(-1, 42) }, says: "FailureTarget/BackoffLimitExceeded " +
+				"Failed/BackoffLimitExceeded", failed: 3},
+		"a code that is ignored": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 42)),
+			do: func(w *world) { w.end(-1, 42) }, running: 3},
+		"the first rule that matches": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 42),
+			onExit(batchv1.PodFailurePolicyActionFailJob, in, 42)), do: func(w *world) { w.end(-1, 42) }, running: 3},
 		"a disruption that is ignored": {change: rules(batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionIgnore,
-			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}}), do: func(w *world) {
+			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget,
+				Status: corev1.ConditionTrue}}}), do: func(w *world) {
 			for _, pod := range w.pods {
-				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget,
+					Status: corev1.ConditionTrue}}
 			}
 			w.end(-1, 137)
 		}, running: 3},
-		"an index that fails once":      {indexed: true, change: perIndex(1, nil), do: func(w *world) { w.end(1, 1) }, running: 3, failed: 1},
-		"an index that fails too often": {indexed: true, change: perIndex(1, nil), do: func(w *world) { w.end(1, 1); w.settle(); w.end(1, 1) }, running: 2, failed: 2, lost: "1"},
-		"the others succeed": {indexed: true, change: perIndex(0, nil), do: func(w *world) { w.end(1, 1); w.settle(); w.end(-1, 0) },
-			says: "FailureTarget/FailedIndexes Failed/FailedIndexes", message: "Job has failed indexes", failed: 1, succeeded: 2, lost: "1"},
-		"more indexes fail than may": {indexed: true, change: perIndex(0, func(s *batchv1.JobSpec) { s.MaxFailedIndexes = ptr.To[int32](0) }), do: func(w *world) { w.end(1, 1) },
-			says: "FailureTarget/MaxFailedIndexesExceeded Failed/MaxFailedIndexesExceeded", failed: 1, lost: "1"},
-		"an index that is given up by a rule": {indexed: true, change: perIndex(5, rules(onExit(batchv1.PodFailurePolicyActionFailIndex, in, 9))), do: func(w *world) { w.end(2, 9) }, running: 2, failed: 1, lost: "2"},
-		"ignored failures of an index":        {indexed: true, change: perIndex(0, rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 9))), do: func(w *world) { w.end(2, 9) }, running: 3},
+		"an index that fails once": {indexed: true, change: perIndex(1, nil), do: func(w *world) { w.end(1, 1) },
+			running: 3, failed: 1},
+		"an index that fails too often": {indexed: true, change: perIndex(1, nil),
+			do: func(w *world) { w.end(1, 1); w.settle(); w.end(1, 1) }, running: 2, failed: 2, lost: "1"},
+		"the others succeed": {indexed: true, change: perIndex(0, nil),
+			do:   func(w *world) { w.end(1, 1); w.settle(); w.end(-1, 0) },
+			says: "FailureTarget/FailedIndexes Failed/FailedIndexes", message: "Job has failed " +
+				"indexes", failed: 1, succeeded: 2, lost: "1"},
+		"more indexes fail than may": {indexed: true,
+			change: perIndex(0, func(s *batchv1.JobSpec) { s.MaxFailedIndexes = ptr.To[int32](0) }),
+			do:     func(w *world) { w.end(1, 1) },
+			says:   "FailureTarget/MaxFailedIndexesExceeded Failed/MaxFailedIndexesExceeded", failed: 1, lost: "1"},
+		"an index that is given up by a rule": {indexed: true,
+			change: perIndex(5, rules(onExit(batchv1.PodFailurePolicyActionFailIndex, in, 9))),
+			do:     func(w *world) { w.end(2, 9) }, running: 2, failed: 1, lost: "2"},
+		"ignored failures of an index": {indexed: true,
+			change: perIndex(0, rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 9))),
+			do:     func(w *world) { w.end(2, 9) }, running: 3},
 		"ignored failures of an index are none of the job's": {indexed: true, change: func(s *batchv1.JobSpec) {
 			perIndex(0, rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 9)))(s)
 			s.BackoffLimit = ptr.To[int32](0)
 		}, do: func(w *world) { w.end(2, 9) }, running: 3},
-		"enough indexes": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededCount: ptr.To[int32](1)}), do: func(w *world) { w.end(1, 0) },
-			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index 0", succeeded: 1},
-		"the leader": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("2")}, batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0")}), do: func(w *world) { w.end(0, 0) },
-			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index 1", succeeded: 1},
-		"too few of those that matter": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0-1"), SucceededCount: ptr.To[int32](2)}), do: func(w *world) { w.end(0, 0); w.end(2, 0) }, succeeded: 2, running: 1},
+		"enough indexes": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededCount: ptr.To[int32](1)}),
+			do:   func(w *world) { w.end(1, 0) },
+			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index " +
+				"0", succeeded: 1},
+		"the leader": {indexed: true,
+			change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("2")},
+				batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0")}), do: func(w *world) { w.end(0, 0) },
+			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index " +
+				"1", succeeded: 1},
+		"too few of those that matter": {indexed: true,
+			change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0-1"),
+				SucceededCount: ptr.To[int32](2)}), do: func(w *world) { w.end(0, 0); w.end(2, 0) }, succeeded: 2,
+			running: 1},
 		"made smaller": {indexed: true, do: func(w *world) {
 			w.end(2, 0)
 			w.settle()
@@ -142,9 +182,11 @@ func TestHowJobsEnd(t *testing.T) { // S19
 		}, running: 4, succeeded: 1},
 		"suspended": {do: func(w *world) { w.job.Spec.Suspend = ptr.To(true) }, says: "Suspended/JobSuspended"},
 		"resumed":   {do: func(w *world) { w.job.Spec.Suspend = ptr.To(true); w.settle(); w.job.Spec.Suspend = ptr.To(false) }, running: 3},
-		"workers that end well when suspended": {change: func(s *batchv1.JobSpec) { s.Completions = nil }, do: func(w *world) { w.job.Spec.Suspend = ptr.To(true); w.end(-1, 0) },
+		"workers that end well when suspended": {change: func(s *batchv1.JobSpec) { s.Completions = nil },
+			do:   func(w *world) { w.job.Spec.Suspend = ptr.To(true); w.end(-1, 0) },
 			says: "Suspended/JobSuspended", succeeded: 3},
-		"suspended when all had succeeded": {do: func(w *world) { w.end(-1, 0); w.job.Spec.Suspend = ptr.To(true) }, says: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
+		"suspended when all had succeeded": {do: func(w *world) { w.end(-1, 0); w.job.Spec.Suspend = ptr.To(true) },
+			says: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(c.indexed, c.change)
@@ -156,11 +198,27 @@ func TestHowJobsEnd(t *testing.T) { // S19
 			if s.FailedIndexes != nil {
 				lost = *s.FailedIndexes
 			}
-			if w.says() != c.says || s.Failed != c.failed || s.Succeeded != c.succeeded || lost != c.lost || w.running() != c.running {
-				t.Errorf("says %q, failed %d, succeeded %d, lost %q, %d run; want %q, %d, %d, %q, %d",
-					w.says(), s.Failed, s.Succeeded, lost, w.running(), c.says, c.failed, c.succeeded, c.lost, c.running)
+			if w.says() != c.says || s.Failed != c.failed || s.Succeeded != c.succeeded || lost != c.lost ||
+				w.running() != c.running {
+				t.Errorf(
+					"says %q, failed %d, succeeded %d, lost %q, %d run; want %q, %d, %d, %q, %d",
+					w.says(),
+					s.Failed,
+					s.Succeeded,
+					lost,
+					w.running(),
+					c.says,
+					c.failed,
+					c.succeeded,
+					c.lost,
+					c.running,
+				)
 			}
-			if c.message != "" && !slices.ContainsFunc(s.Conditions, func(got batchv1.JobCondition) bool { return got.Message == c.message }) {
+			if c.message != "" &&
+				!slices.ContainsFunc(
+					s.Conditions,
+					func(got batchv1.JobCondition) bool { return got.Message == c.message },
+				) {
 				t.Errorf("conditions %+v, want the message %q", s.Conditions, c.message)
 			}
 			if Finished(w.job) && slices.ContainsFunc(w.pods, tracked) {
@@ -173,7 +231,11 @@ func TestHowJobsEnd(t *testing.T) { // S19
 func TestAReplacementSaysHowOftenItsIndexFailed(t *testing.T) {
 	w := newWorld(true, func(s *batchv1.JobSpec) {
 		s.BackoffLimitPerIndex, s.BackoffLimit = ptr.To[int32](4), ptr.To[int32](1<<30)
-		s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{onExit(batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyOnExitCodesOpIn, 9)}}
+		s.PodFailurePolicy = &batchv1.PodFailurePolicy{
+			Rules: []batchv1.PodFailurePolicyRule{
+				onExit(batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyOnExitCodesOpIn, 9),
+			},
+		}
 	})
 	var got []string
 	for _, code := range []int32{1, 9, 1, 9} {
@@ -181,7 +243,14 @@ func TestAReplacementSaysHowOftenItsIndexFailed(t *testing.T) {
 		w.end(1, code)
 		w.settle()
 		last := w.pods[len(w.pods)-1]
-		got = append(got, fmt.Sprint(last.Annotations["batch.kubernetes.io/job-index-failure-count"], "/", last.Annotations["batch.kubernetes.io/job-index-ignored-failure-count"]))
+		got = append(
+			got,
+			fmt.Sprint(
+				last.Annotations["batch.kubernetes.io/job-index-failure-count"],
+				"/",
+				last.Annotations["batch.kubernetes.io/job-index-ignored-failure-count"],
+			),
+		)
 	}
 	if text := strings.Join(got, " "); text != "1/ 1/1 2/1 2/2" {
 		t.Errorf("counted and ignored failures: %s", text)
@@ -232,7 +301,13 @@ func TestAPodThatIsBeingStoppedKeepsItsPlaceWhereOnlyFailedAreReplaced(t *testin
 func TestAPodThatIsBeingDeletedHasFailedWhereItIsReplacedAtOnce(t *testing.T) {
 	for policy, want := range map[batchv1.PodReplacementPolicy]string{batchv1.TerminatingOrFailed: "FailureTarget/BackoffLimitExceeded", batchv1.Failed: ""} {
 		w := newWorld(false, func(s *batchv1.JobSpec) {
-			s.Completions, s.Parallelism, s.BackoffLimit, s.PodReplacementPolicy = ptr.To[int32](1), ptr.To[int32](1), ptr.To[int32](0), &policy
+			s.Completions, s.Parallelism, s.BackoffLimit, s.PodReplacementPolicy = ptr.To[int32](
+				1,
+			), ptr.To[int32](
+				1,
+			), ptr.To[int32](
+				0,
+			), &policy
 		})
 		w.settle()
 		w.pods[0].Spec.NodeName = "node"

@@ -91,7 +91,9 @@ func (b *behind) restart() {
 		b.seenPods[name] = pod.DeepCopy()
 	}
 	b.wrote = &written{}
-	b.expect = &loop.Expectations{Now: func() time.Time { return time.Unix(0, 0) }} // nothing lapses: events are late, not lost
+	b.expect = &loop.Expectations{
+		Now: func() time.Time { return time.Unix(0, 0) },
+	} // nothing lapses: events are late, not lost
 }
 
 func (b *behind) sync(t *rapid.T) {
@@ -150,7 +152,9 @@ func (b *behind) sync(t *rapid.T) {
 			b.expect.Deleted(key, string(pod.UID))
 			continue
 		}
-		live.DeletionTimestamp, live.Status.Phase, live.ResourceVersion = &metav1.Time{Time: b.now}, corev1.PodFailed, live.ResourceVersion+"+"
+		live.DeletionTimestamp, live.Status.Phase, live.ResourceVersion = &metav1.Time{
+			Time: b.now,
+		}, corev1.PodFailed, live.ResourceVersion+"+"
 		b.stopped++
 		b.changed(pod.Name)
 	}
@@ -167,8 +171,18 @@ func (b *behind) sync(t *rapid.T) {
 
 func TestCachesThatAreBehindMakeNoSurgeAndCountNothingTwice(t *testing.T) { // S19
 	rapid.Check(t, func(t *rapid.T) {
-		completions, parallelism := rapid.Int32Range(1, 5).Draw(t, "completions"), rapid.Int32Range(1, 4).Draw(t, "parallelism")
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", Namespace: "n"}, Spec: batchv1.JobSpec{Completions: &completions, Parallelism: &parallelism, BackoffLimit: ptr.To[int32](1 << 30)}}
+		completions, parallelism := rapid.Int32Range(1, 5).
+			Draw(t, "completions"),
+			rapid.Int32Range(1, 4).
+				Draw(t, "parallelism")
+		job := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: "j", Namespace: "n"},
+			Spec: batchv1.JobSpec{
+				Completions:  &completions,
+				Parallelism:  &parallelism,
+				BackoffLimit: ptr.To[int32](1 << 30),
+			},
+		}
 		if rapid.Bool().Draw(t, "indexed") {
 			job.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
 			if rapid.Bool().Draw(t, "per index") {

@@ -19,8 +19,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// What the controller itself stops has not failed: it must not count against the backoffLimit when it ends. Only the pods of a job that
-// fails are counted.
+// What the controller itself stops has not failed: it must not count against the backoffLimit when it ends. Only the
+// pods of a job that fails are counted.
 func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 	labels := map[string]string{"job": "j"}
 	for name, c := range map[string]struct {
@@ -31,26 +31,42 @@ func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 		"too many":  {change: func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To[int32](1) }, stopped: 2},
 		"suspended": {change: func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) }, stopped: 3},
 		"enough": {change: func(j *batchv1.Job) {
-			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue}}
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet,
+				Status: corev1.ConditionTrue}}
 		}, stopped: 3},
 		"failed": {change: func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue}}
 		}, stopped: 3, tracked: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}, Spec: batchv1.JobSpec{
-				Completions: ptr.To[int32](3), Parallelism: ptr.To[int32](3), BackoffLimit: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+			job := &batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"},
+				Spec: batchv1.JobSpec{
+					Completions: ptr.To[int32](
+						3,
+					), Parallelism: ptr.To[int32](3), BackoffLimit: ptr.To[int32](0),
+					Selector: &metav1.LabelSelector{MatchLabels: labels}},
+			}
 			c.change(job)
 			objects := []runtime.Object{job}
 			for _, pod := range []string{"a", "b", "c"} {
-				objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: pod, UID: types.UID(pod), Labels: labels,
-					Finalizers: []string{batchv1.JobTrackingFinalizer}, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, kind)}},
-					Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}})
+				objects = append(
+					objects,
+					&corev1.Pod{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: pod, UID: types.UID(pod), Labels: labels,
+							Finalizers: []string{
+								batchv1.JobTrackingFinalizer,
+							}, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, kind)}},
+						Spec:   corev1.PodSpec{NodeName: "node"},
+						Status: corev1.PodStatus{Phase: corev1.PodRunning},
+					},
+				)
 			}
 			client := fake.NewClientset(objects...)
 			var stopped []bool // whether each was tracked when it was deleted
 			client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				pod, err := client.Tracker().Get(a.GetResource(), a.GetNamespace(), a.(clienttesting.DeleteAction).GetName())
+				pod, err := client.Tracker().
+					Get(a.GetResource(), a.GetNamespace(), a.(clienttesting.DeleteAction).GetName())
 				if err != nil {
 					return true, nil, err
 				}
@@ -58,7 +74,8 @@ func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 				return false, nil, nil
 			})
 			factory := informers.New(client)
-			j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler)}).(*controller)
+			j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(100),
+				Log: slog.New(slog.DiscardHandler)}).(*controller)
 			factory.StartWithContext(t.Context())
 			factory.WaitForCacheSync(t.Context().Done())
 			if err := j.sync(t.Context(), "n/j"); err != nil {
@@ -74,12 +91,21 @@ func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 func TestAJobTellsOfMorePodsThanItAskedFor(t *testing.T) {
 	for succeeded, want := range map[int32][]string{
 		2: {"Normal Completed Job completed"},
-		3: {"Warning TooManySucceededPods Too many succeeded pods running after completion count reached", "Normal Completed Job completed"},
+		3: {"Warning TooManySucceededPods Too many succeeded pods running after completion count " +
+			"reached", "Normal Completed Job completed"},
 	} {
 		events := record.NewFakeRecorder(10)
 		j := &controller{Context: loop.Context{Events: events}}
-		j.tell(&batchv1.Job{Spec: batchv1.JobSpec{Completions: ptr.To[int32](2)}, Status: batchv1.JobStatus{Succeeded: succeeded,
-			Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}}, &batchv1.JobStatus{})
+		j.tell(
+			&batchv1.Job{
+				Spec: batchv1.JobSpec{Completions: ptr.To[int32](2)},
+				Status: batchv1.JobStatus{Succeeded: succeeded,
+					Conditions: []batchv1.JobCondition{
+						{Type: batchv1.JobComplete, Status: corev1.ConditionTrue},
+					}},
+			},
+			&batchv1.JobStatus{},
+		)
 		var got []string
 		for len(events.Events) > 0 {
 			got = append(got, <-events.Events)
@@ -90,16 +116,21 @@ func TestAJobTellsOfMorePodsThanItAskedFor(t *testing.T) {
 	}
 }
 
-// A pod that the watch shows while the pods are being looked at is neither missed nor made twice: that it was expected is asked before.
+// A pod that the watch shows while the pods are being looked at is neither missed nor made twice: that it was expected
+// is asked before.
 func TestAPodThatIsShownMeanwhileIsNotMadeTwice(t *testing.T) {
 	labels := map[string]string{"job": "j"}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}, Spec: batchv1.JobSpec{
-		Completions: ptr.To[int32](1), Parallelism: ptr.To[int32](1), BackoffLimit: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+		Completions: ptr.To[int32](
+			1,
+		), Parallelism: ptr.To[int32](1), BackoffLimit: ptr.To[int32](0),
+		Selector: &metav1.LabelSelector{MatchLabels: labels}}}
 	// To see whether it may have this one, the controller asks the API for the job, which takes a while.
 	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "orphan", UID: "o", Labels: labels}}
 	client := fake.NewClientset(job, orphan)
 	factory := informers.New(client)
-	j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler)}).(*controller)
+	j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(100),
+		Log: slog.New(slog.DiscardHandler)}).(*controller)
 	client.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 		j.expect.Created("n/j") // the watch shows the pod that was made before
 		another := job.DeepCopy()

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// written knows the versions of the statuses that this process wrote. Pods that were counted lose their finalizer after that, and a
-// cache that shows the pods without the status would have them made again.
+// written knows the versions of the statuses that this process wrote. Pods that were counted lose their finalizer after
+// that, and a cache that shows the pods without the status would have them made again.
 type written struct {
 	mu       sync.Mutex
 	versions map[string]string // by the job's key

@@ -1,5 +1,6 @@
-// Package legacytoken ends service accounts' tokens that were put into Secrets for them and that nobody has used for long: first they
-// are marked invalid, which can be undone, and after as long again deleted. Their uses are recorded by the API server.
+// Package legacytoken ends service accounts' tokens that were put into Secrets for them and that nobody has used for
+// long: first they are marked invalid, which can be undone, and after as long again deleted. Their uses are recorded by
+// the API server.
 package legacytoken
 
 import (
@@ -23,7 +24,8 @@ import (
 )
 
 const (
-	tracking = "kube-apiserver-legacy-service-account-token-tracking" // of kube-system, with the day from which uses are recorded
+	// of kube-system, with the day from which uses are recorded
+	tracking = "kube-apiserver-legacy-service-account-token-tracking"
 	every    = 24 * time.Hour
 )
 
@@ -37,10 +39,22 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	secrets, accounts, pods := informers.Secrets(c.Informers), informers.ServiceAccounts(c.Informers), informers.Pods(c.Informers)
+	secrets, accounts, pods := informers.Secrets(
+		c.Informers,
+	), informers.ServiceAccounts(
+		c.Informers,
+	), informers.Pods(
+		c.Informers,
+	)
 	l := &controller{Context: c, secrets: secrets.Lister(), accounts: accounts.Lister(), pods: pods.Lister()}
-	l.Loop = loop.Loop{Name: "legacy-serviceaccount-token-cleaner", Context: c, Workers: 1, Sync: l.sync, Synced: []cache.InformerSynced{
-		secrets.Informer().HasSynced, accounts.Informer().HasSynced, pods.Informer().HasSynced}}
+	l.Loop = loop.Loop{
+		Name:    "legacy-serviceaccount-token-cleaner",
+		Context: c,
+		Workers: 1,
+		Sync:    l.sync,
+		Synced: []cache.InformerSynced{
+			secrets.Informer().HasSynced, accounts.Informer().HasSynced, pods.Informer().HasSynced},
+	}
 	l.Queue().Add(tracking)
 	return l
 }
@@ -89,11 +103,13 @@ func (l *controller) end(ctx context.Context, s *corev1.Secret, do action, now t
 		err = l.Client.CoreV1().Secrets(s.Namespace).Delete(ctx, s.Name, loop.AsSeen(s))
 	} else {
 		var text []byte
-		if text, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID, "resourceVersion": s.ResourceVersion,
-			"labels": map[string]string{invalidSince: now.Format(time.DateOnly)}}}); err != nil {
+		if text, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID,
+			"resourceVersion": s.ResourceVersion,
+			"labels":          map[string]string{invalidSince: now.Format(time.DateOnly)}}}); err != nil {
 			return err
 		}
-		_, err = l.Client.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, text, metav1.PatchOptions{})
+		_, err = l.Client.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, text,
+			metav1.PatchOptions{})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("end the unused token in secret %s/%s: %w", s.Namespace, s.Name, err)

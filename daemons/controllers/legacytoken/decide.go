@@ -20,8 +20,8 @@ const (
 	remove
 )
 
-// decide says what is to be done about a Secret that its account lists and no pod mounts, when its token's use has been recorded for at
-// least period. A date that cannot be read keeps a Secret, or has it marked again.
+// decide says what is to be done about a Secret that its account lists and no pod mounts, when its token's use has been
+// recorded for at least period. A date that cannot be read keeps a Secret, or has it marked again.
 func decide(s *corev1.Secret, period time.Duration, now time.Time) action {
 	before := now.Add(-period)
 	if s.DeletionTimestamp != nil || !s.CreationTimestamp.Time.Before(before) {

@@ -33,7 +33,9 @@ func TestATokenThatNobodyUsesIsMarkedAndThenDeleted(t *testing.T) { // S12
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created), Labels: map[string]string{}}}
+		s := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created), Labels: map[string]string{}},
+		}
 		for key, value := range map[string]string{lastUsed: c.used, invalidSince: c.invalid} {
 			if value != "" {
 				s.Labels[key] = value
@@ -46,7 +48,8 @@ func TestATokenThatNobodyUsesIsMarkedAndThenDeleted(t *testing.T) { // S12
 }
 
 func TestNothingIsUnusedBeforeUsesWereRecordedForAWholePeriod(t *testing.T) { // S12
-	for since, want := range map[string]bool{"": false, "long ago": false, "2026-06-30": false, "2025-07-01": false, "2025-06-30": true, "2020-01-01": true} {
+	for since, want := range map[string]bool{"": false, "long ago": false, "2026-06-30": false, "2025-07-01": false,
+		"2025-06-30": true, "2020-01-01": true} {
 		if got := tracked(since, year, now); got != want {
 			t.Errorf("since %q: %v", since, got)
 		}
@@ -59,7 +62,15 @@ func TestWhatAPodMounts(t *testing.T) { // S12
 		{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 			{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "b"}}}}}}},
 	}, Containers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}},
-		Env: []corev1.EnvVar{{ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "d"}}}}}}}}}
+		Env: []corev1.EnvVar{
+			{
+				ValueFrom: &corev1.EnvVarSource{
+					SecretKeyRef: &corev1.SecretKeySelector{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "d"},
+					},
+				},
+			},
+		}}}}}
 	if got := mounts(pod); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
 		t.Errorf("it mounts %v", got)
 	}

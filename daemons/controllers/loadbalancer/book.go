@@ -14,7 +14,8 @@ import (
 	"clusterctl/daemons/api/loadbalancer"
 )
 
-// book says which Services have which addresses: those of their statuses, and those that this process has written into them and not yet seen.
+// book says which Services have which addresses: those of their statuses, and those that this process has written into
+// them and not yet seen.
 type book struct {
 	mu      sync.Mutex
 	holders map[string]*holder                // by namespace/name
@@ -41,13 +42,21 @@ func newBook() *book {
 }
 
 func holderOf(s *corev1.Service) *holder {
-	return &holder{key: s.Namespace + "/" + s.Name, uid: s.UID, since: s.CreationTimestamp.Time, space: s.Namespace, share: s.Annotations[loadbalancer.ShareAnnotation],
-		local: s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal, ports: s.Spec.Ports, selects: s.Spec.Selector,
-		seen: loadbalancer.Addresses(s)}
+	return &holder{
+		key:     s.Namespace + "/" + s.Name,
+		uid:     s.UID,
+		since:   s.CreationTimestamp.Time,
+		space:   s.Namespace,
+		share:   s.Annotations[loadbalancer.ShareAnnotation],
+		local:   s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
+		ports:   s.Spec.Ports,
+		selects: s.Spec.Selector,
+		seen:    loadbalancer.Addresses(s),
+	}
 }
 
-// see takes in what a Service is, nil for one that has gone. It returns who shares an address with it, before or now, and
-// whether an address has become free.
+// see takes in what a Service is, nil for one that has gone. It returns who shares an address with it, before or now,
+// and whether an address has become free.
 func (b *book) see(was, is *corev1.Service) (others []string, freed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +97,8 @@ func (b *book) see(was, is *corev1.Service) (others []string, freed bool) {
 	return slices.Collect(maps.Keys(found)), freed
 }
 
-// write notes what is being written into the status of a Service, which has it from now on, whether or not the write succeeds.
+// write notes what is being written into the status of a Service, which has it from now on, whether or not the write
+// succeeds.
 func (b *book) write(s *corev1.Service, addresses []netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,8 +162,9 @@ func (b *book) any() bool {
 	return len(b.holders) > 0
 }
 
-// inTheWay returns a Service because of which another may not have an address, "" for none. A Service that has the address already gives way only
-// to an older one, so that of two exactly one does. across says whether namespaces may share the address; those that share it already go on.
+// inTheWay returns a Service because of which another may not have an address, "" for none. A Service that has the
+// address already gives way only to an older one, so that of two exactly one does. across says whether namespaces may
+// share the address; those that share it already go on.
 func (b *book) inTheWay(s *corev1.Service, a netip.Addr, hasIt, across bool) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,7 +177,8 @@ func (b *book) inTheWay(s *corev1.Service, a netip.Addr, hasIt, across bool) str
 	return ""
 }
 
-// shared are the addresses that a Service may share with others that have them, sorted. across says of which namespaces may share it.
+// shared are the addresses that a Service may share with others that have them, sorted. across says of which namespaces
+// may share it.
 func (b *book) shared(s *corev1.Service, across func(netip.Addr) bool) (all []netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,7 +214,8 @@ func (b *book) free(first, last netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// locals counts the addresses of other Services whose traffic stays on the machine that it comes to, but for those in a list.
+// locals counts the addresses of other Services whose traffic stays on the machine that it comes to, but for those in a
+// list.
 func (b *book) locals(s *corev1.Service, but []netip.Addr) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -222,14 +235,17 @@ func older(a, b *holder) bool {
 	return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) < 0
 }
 
-// mayShare reports whether two Services may have one address: they say so, no port is of both, and what comes to the address can go where both
-// want it to. Unless across, they are of one namespace: a key is no secret.
+// mayShare reports whether two Services may have one address: they say so, no port is of both, and what comes to the
+// address can go where both want it to. Unless across, they are of one namespace: a key is no secret.
 func mayShare(a, b *holder, across bool) bool {
 	if a.share == "" || a.share != b.share || !across && a.space != b.space {
 		return false
 	}
 	for _, p := range a.ports {
-		if slices.ContainsFunc(b.ports, func(o corev1.ServicePort) bool { return o.Port == p.Port && o.Protocol == p.Protocol }) {
+		if slices.ContainsFunc(
+			b.ports,
+			func(o corev1.ServicePort) bool { return o.Port == p.Port && o.Protocol == p.Protocol },
+		) {
 			return false
 		}
 	}

@@ -21,8 +21,8 @@ type decision struct {
 	waits     bool         // there is something that it would get, were it free
 }
 
-// decide works out which addresses a Service is to have. What it has it keeps, if a pool has it and the Service does not ask for
-// another. pools are sorted by name.
+// decide works out which addresses a Service is to have. What it has it keeps, if a pool has it and the Service does
+// not ask for another. pools are sorted by name.
 func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 	asked, problem := requested(s)
 	d.problem = problem
@@ -68,8 +68,12 @@ func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 		d.problem = cmp.Or(d.problem, missing)
 	}
 	d.addresses, d.waits = gets, d.problem != "" || missing != ""
-	if n := len(gets); s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && n > 0 && b.locals(s, gets)+n > loadbalancer.MaxLocal {
-		d.problem, d.addresses, d.waits = fmt.Sprintf("%d addresses are of services with externalTrafficPolicy Local, and no more are announced", loadbalancer.MaxLocal), keeps, true
+	if n := len(gets); s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && n > 0 &&
+		b.locals(s, gets)+n > loadbalancer.MaxLocal {
+		d.problem, d.addresses, d.waits = fmt.Sprintf(
+			"%d addresses are of services with externalTrafficPolicy Local, and no more are announced",
+			loadbalancer.MaxLocal,
+		), keeps, true
 	}
 	if problem != "" || d.problem != "" && policy == corev1.IPFamilyPolicyRequireDualStack {
 		d.addresses = keeps // both families or none, but for what it has
@@ -81,7 +85,8 @@ func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 func requested(s *corev1.Service) (asked map[bool]netip.Addr, problem string) {
 	asked = map[bool]netip.Addr{}
 	for _, from := range []struct{ name, text string }{
-		{"spec.loadBalancerIP", s.Spec.LoadBalancerIP}, {"annotation " + loadbalancer.AddressesAnnotation, s.Annotations[loadbalancer.AddressesAnnotation]},
+		{"spec.loadBalancerIP", s.Spec.LoadBalancerIP},
+		{"annotation " + loadbalancer.AddressesAnnotation, s.Annotations[loadbalancer.AddressesAnnotation]},
 	} {
 		list, bad := loadbalancer.List(from.text)
 		if bad != "" {
@@ -96,7 +101,11 @@ func requested(s *corev1.Service) (asked map[bool]netip.Addr, problem string) {
 				return nil, fmt.Sprintf("%s asks for %s, and the service is not of %s", from.name, a, family)
 			}
 			if other, twice := asked[a.Is4()]; twice && other != a {
-				return nil, fmt.Sprintf("both %s and %s are asked for; a service has one address of each family", other, a)
+				return nil, fmt.Sprintf(
+					"both %s and %s are asked for; a service has one address of each family",
+					other,
+					a,
+				)
 			}
 			asked[a.Is4()] = a
 		}
@@ -140,7 +149,8 @@ func (c choice) one(is4 bool, asked, has netip.Addr) (a netip.Addr, problem stri
 	var open []config.Pool
 	for _, pool := range c.pools {
 		auto := pool.AutoAssign == nil || *pool.AutoAssign
-		if (pool.Name == name || name == "" && auto) && pool.Serves(c.s.Namespace) && slices.ContainsFunc(pool.Ranges, func(r config.Range) bool { return r.First.Is4() == is4 }) {
+		if (pool.Name == name || name == "" && auto) && pool.Serves(c.s.Namespace) &&
+			slices.ContainsFunc(pool.Ranges, func(r config.Range) bool { return r.First.Is4() == is4 }) {
 			open = append(open, pool)
 		}
 	}
@@ -188,7 +198,12 @@ func (c choice) refused(a netip.Addr, hasIt bool, name string) string {
 	across := acrossNamespaces(p)
 	if other := c.book.inTheWay(c.s, a, hasIt, across); other != "" {
 		if !across && c.book.inTheWay(c.s, a, hasIt, true) == "" {
-			return fmt.Sprintf("%s is in use by service %s, and pool %q lets services of one namespace alone share an address", a, other, p.Name)
+			return fmt.Sprintf(
+				"%s is in use by service %s, and pool %q lets services of one namespace alone share an address",
+				a,
+				other,
+				p.Name,
+			)
 		}
 		return fmt.Sprintf("%s is in use by service %s", a, other)
 	}

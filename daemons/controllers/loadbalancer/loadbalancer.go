@@ -1,6 +1,6 @@
-// Package loadbalancer gives Services of type LoadBalancer addresses of the pools that the cluster's configuration declares, as upstream's
-// service controller does with a cloud's load balancers. What the statuses of Services say is the truth about who has what. Who announces the
-// addresses on the network is the machines' business.
+// Package loadbalancer gives Services of type LoadBalancer addresses of the pools that the cluster's configuration
+// declares, as upstream's service controller does with a cloud's load balancers. What the statuses of Services say is
+// the truth about who has what. Who announces the addresses on the network is the machines' business.
 package loadbalancer
 
 import (
@@ -47,7 +47,8 @@ type controller struct {
 	checked bool          // the book has what the store has
 	known   bool          // the pools have been read
 	pools   []config.Pool // sorted by name
-	unread  string        // why the pools cannot be read now, empty when they can; those from before are used, or none while none is known
+	// why the pools cannot be read now, empty when they can; those from before are used, or none while none is known
+	unread string
 
 	mu      sync.Mutex
 	waiting map[string]bool // Services that do not get what they ask for, until an address is free or the pools change
@@ -60,10 +61,24 @@ func New(c loop.Context) loop.Controller {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, config.PoolsName).String()
 		}))
 	services, configMaps := informers.Services(c.Informers), informers.ConfigMaps(own)
-	n := &controller{Context: c, own: own, maps: configMaps.Lister(), services: services.Lister(), book: newBook(), waiting: map[string]bool{}}
+	n := &controller{
+		Context:  c,
+		own:      own,
+		maps:     configMaps.Lister(),
+		services: services.Lister(),
+		book:     newBook(),
+		waiting:  map[string]bool{},
+	}
 	// One worker: an address is given to one Service after the other.
-	n.Loop = loop.Loop{Name: "loadbalancer", Counted: "service", Context: c, Workers: 1, Sync: n.sync, Synced: []cache.InformerSynced{
-		services.Informer().HasSynced, configMaps.Informer().HasSynced}}
+	n.Loop = loop.Loop{
+		Name:    "loadbalancer",
+		Counted: "service",
+		Context: c,
+		Workers: 1,
+		Sync:    n.sync,
+		Synced: []cache.InformerSynced{
+			services.Informer().HasSynced, configMaps.Informer().HasSynced},
+	}
 	c.OnChange(services.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Service)
 		is, _ := obj.(*corev1.Service)
@@ -140,7 +155,8 @@ func (n *controller) sync(ctx context.Context, key string) error {
 		err = n.cleanUp(ctx, s)
 	case !n.known:
 		err = n.without(ctx, s) // all Services are queued once the pools have been read
-	case s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) && (len(n.pools) == 0 || len(s.Status.LoadBalancer.Ingress) > 0):
+	case s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) &&
+		(len(n.pools) == 0 || len(s.Status.LoadBalancer.Ingress) > 0):
 		return nil // some other controller's
 	case s.Spec.LoadBalancerClass == nil && len(n.pools) == 0:
 		n.withdrawn(s, loadbalancer.Addresses(s))
@@ -157,8 +173,8 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	return err
 }
 
-// readPools takes in the pools. Those that were read before hold until a ConfigMap says that there are others or none: one that is missing, empty or
-// cannot be read decides nothing.
+// readPools takes in the pools. Those that were read before hold until a ConfigMap says that there are others or none:
+// one that is missing, empty or cannot be read decides nothing.
 func (n *controller) readPools(ctx context.Context) error {
 	if err := n.check(ctx); err != nil {
 		return err
@@ -169,7 +185,11 @@ func (n *controller) readPools(ctx context.Context) error {
 		m, err = n.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, config.PoolsName, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
-		return n.cannotRead(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName}}, "PoolsMissing", "it is missing")
+		return n.cannotRead(
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName}},
+			"PoolsMissing",
+			"it is missing",
+		)
 	} else if err != nil {
 		return fmt.Errorf("read the pools of addresses: %w", err)
 	}
@@ -178,7 +198,8 @@ func (n *controller) readPools(ctx context.Context) error {
 		return n.cannotRead(m, "InvalidPools", err.Error())
 	}
 	n.unread = ""
-	if n.known && reflect.DeepEqual(n.pools, pools) { // addresses have parts that the comparison of API objects refuses to see
+	if n.known &&
+		reflect.DeepEqual(n.pools, pools) { // addresses have parts that the comparison of API objects refuses to see
 		return nil
 	}
 	n.known, n.pools = true, pools
@@ -202,8 +223,8 @@ func (n *controller) addAll() error {
 	return nil
 }
 
-// cannotRead says once that nothing follows from the ConfigMap of the pools, and why. It is no news where no Service has an address and no pool was
-// ever known: there, nobody misses it.
+// cannotRead says once that nothing follows from the ConfigMap of the pools, and why. It is no news where no Service
+// has an address and no pool was ever known: there, nobody misses it.
 func (n *controller) cannotRead(m *corev1.ConfigMap, reason, why string) error {
 	if n.unread == why {
 		return nil
@@ -214,8 +235,23 @@ func (n *controller) cannotRead(m *corev1.ConfigMap, reason, why string) error {
 		used = "services keep the addresses that they have, and get no others"
 	}
 	if n.known || reason != "PoolsMissing" || n.book.any() {
-		n.Log.Error("the pools of addresses cannot be read", "configMap", config.PoolsName, "reason", why, "consequence", used)
-		n.Events.Eventf(m, corev1.EventTypeWarning, reason, "The pools of addresses cannot be read, and %s: %s", used, why)
+		n.Log.Error(
+			"the pools of addresses cannot be read",
+			"configMap",
+			config.PoolsName,
+			"reason",
+			why,
+			"consequence",
+			used,
+		)
+		n.Events.Eventf(
+			m,
+			corev1.EventTypeWarning,
+			reason,
+			"The pools of addresses cannot be read, and %s: %s",
+			used,
+			why,
+		)
 	}
 	if n.known {
 		return nil
@@ -223,20 +259,35 @@ func (n *controller) cannotRead(m *corev1.ConfigMap, reason, why string) error {
 	return n.addAll()
 }
 
-// without tells a Service that asks for an address why there is none, while no pool is known. One that has addresses keeps them.
+// without tells a Service that asks for an address why there is none, while no pool is known. One that has addresses
+// keeps them.
 func (n *controller) without(ctx context.Context, s *corev1.Service) error {
 	if n.unread == "" || s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) || len(n.book.given(s)) > 0 {
 		return nil
 	}
-	return n.write(ctx, s, decision{problem: fmt.Sprintf("the pools of addresses cannot be read: ConfigMap %s/%s: %s", metav1.NamespaceSystem, config.PoolsName, n.unread)})
+	return n.write(
+		ctx,
+		s,
+		decision{
+			problem: fmt.Sprintf(
+				"the pools of addresses cannot be read: ConfigMap %s/%s: %s",
+				metav1.NamespaceSystem,
+				config.PoolsName,
+				n.unread,
+			),
+		},
+	)
 }
 
-// check has the book know, before the first address is given, what a leader before this one has given and no cache shows yet.
+// check has the book know, before the first address is given, what a leader before this one has given and no cache
+// shows yet.
 func (n *controller) check(ctx context.Context) error {
 	if n.checked {
 		return nil
 	}
-	all, err := n.Client.CoreV1().Services("").List(ctx, metav1.ListOptions{FieldSelector: "spec.type=" + string(corev1.ServiceTypeLoadBalancer)})
+	all, err := n.Client.CoreV1().
+		Services("").
+		List(ctx, metav1.ListOptions{FieldSelector: "spec.type=" + string(corev1.ServiceTypeLoadBalancer)})
 	if err != nil {
 		return fmt.Errorf("list services: %w", err)
 	}
@@ -259,7 +310,10 @@ func (n *controller) cleanUp(ctx context.Context, s *corev1.Service) error {
 	status := s.Status.DeepCopy()
 	status.LoadBalancer = corev1.LoadBalancerStatus{}
 	meta.RemoveStatusCondition(&status.Conditions, loadbalancer.Condition)
-	finalizers := slices.DeleteFunc(slices.Clone(s.Finalizers), func(f string) bool { return f == loadbalancer.Finalizer })
+	finalizers := slices.DeleteFunc(
+		slices.Clone(s.Finalizers),
+		func(f string) bool { return f == loadbalancer.Finalizer },
+	)
 	n.book.write(s, nil)
 	if err := n.patch(ctx, s, status, finalizers); err != nil {
 		return fmt.Errorf("failed to remove load balancer cleanup finalizer: %w", err)
@@ -296,7 +350,13 @@ func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) e
 	}
 	switch {
 	case d.problem != "" && said:
-		n.Events.Eventf(s, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to ensure load balancer: %s", d.problem)
+		n.Events.Eventf(
+			s,
+			corev1.EventTypeWarning,
+			"SyncLoadBalancerFailed",
+			"Error syncing load balancer: failed to ensure load balancer: %s",
+			d.problem,
+		)
 	case moved && d.problem == "":
 		n.Events.Event(s, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
 	}
@@ -305,7 +365,13 @@ func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) e
 
 func (n *controller) withdrawn(s *corev1.Service, addresses []netip.Addr) {
 	for _, a := range addresses {
-		n.Events.Eventf(s, corev1.EventTypeWarning, "AddressWithdrawn", "Address %s is taken back: no pool has it any more", a)
+		n.Events.Eventf(
+			s,
+			corev1.EventTypeWarning,
+			"AddressWithdrawn",
+			"Address %s is taken back: no pool has it any more",
+			a,
+		)
 	}
 }
 
@@ -316,14 +382,23 @@ func (n *controller) ingress(s *corev1.Service, addresses []netip.Addr) (list []
 		ports = append(ports, corev1.PortStatus{Port: p.Port, Protocol: p.Protocol})
 	}
 	for _, a := range addresses {
-		list = append(list, corev1.LoadBalancerIngress{IP: a.String(), IPMode: ptr.To(corev1.LoadBalancerIPModeVIP), Ports: ports})
+		list = append(
+			list,
+			corev1.LoadBalancerIngress{IP: a.String(), IPMode: ptr.To(corev1.LoadBalancerIPModeVIP), Ports: ports},
+		)
 	}
 	return list
 }
 
 func (n *controller) condition(s *corev1.Service, d decision) metav1.Condition {
-	c := metav1.Condition{Type: loadbalancer.Condition, Status: metav1.ConditionFalse, Reason: "NoAddress", Message: d.problem,
-		ObservedGeneration: s.Generation, LastTransitionTime: metav1.NewTime(n.Now())}
+	c := metav1.Condition{
+		Type:               loadbalancer.Condition,
+		Status:             metav1.ConditionFalse,
+		Reason:             "NoAddress",
+		Message:            d.problem,
+		ObservedGeneration: s.Generation,
+		LastTransitionTime: metav1.NewTime(n.Now()),
+	}
 	if d.problem == "" {
 		var texts []string
 		for _, a := range d.addresses {
@@ -335,16 +410,26 @@ func (n *controller) condition(s *corev1.Service, d decision) metav1.Condition {
 }
 
 // patch writes status and finalizers, if nobody has written the Service since.
-func (n *controller) patch(ctx context.Context, s *corev1.Service, status *corev1.ServiceStatus, finalizers []string) error {
+func (n *controller) patch(
+	ctx context.Context,
+	s *corev1.Service,
+	status *corev1.ServiceStatus,
+	finalizers []string,
+) error {
 	var conditions []metav1.Condition // nil removes the field
 	conditions = append(conditions, status.Conditions...)
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": s.UID, "resourceVersion": s.ResourceVersion, "finalizers": finalizers},
-		"status":   map[string]any{"loadBalancer": map[string]any{"ingress": status.LoadBalancer.Ingress}, "conditions": conditions},
+		"status": map[string]any{
+			"loadBalancer": map[string]any{"ingress": status.LoadBalancer.Ingress},
+			"conditions":   conditions,
+		},
 	})
 	if err != nil {
 		return err
 	}
-	_, err = n.Client.CoreV1().Services(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err = n.Client.CoreV1().
+		Services(s.Namespace).
+		Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	return err
 }

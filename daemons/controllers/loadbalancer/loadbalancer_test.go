@@ -67,7 +67,11 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 			return true, nil, fmt.Errorf("patch %s: %w", p.GetPatch(), err)
 		}
 		if patch.ResourceVersion != s.ResourceVersion || patch.UID != s.UID {
-			return true, nil, apierrors.NewConflict(p.GetResource().GroupResource(), s.Name, errors.New("somebody else has written"))
+			return true, nil, apierrors.NewConflict(
+				p.GetResource().GroupResource(),
+				s.Name,
+				errors.New("somebody else has written"),
+			)
 		}
 		s.Finalizers, s.Status = patch.Finalizers, patch.Status
 		next(s)
@@ -80,7 +84,9 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 func (c *cluster) run() (end func()) {
 	ctx, cancel := context.WithCancel(c.Context())
 	factory := informers.New(c.Clientset)
-	n := New(loop.Context{Client: c.Clientset, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: c.events})
+	n := New(
+		loop.Context{Client: c.Clientset, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: c.events},
+	)
 	factory.StartWithContext(ctx)
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
@@ -95,7 +101,10 @@ func (c *cluster) run() (end func()) {
 }
 
 func poolsMap(texts map[string]string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName}, Data: texts}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName},
+		Data:       texts,
+	}
 }
 
 func (c *cluster) setPools(texts map[string]string) {
@@ -105,7 +114,8 @@ func (c *cluster) setPools(texts map[string]string) {
 
 func (c *cluster) update(m *corev1.ConfigMap) {
 	c.Helper()
-	if _, err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(c.Context(), m, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(c.Context(), m,
+		metav1.UpdateOptions{}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -194,12 +204,16 @@ func TestAServiceFromItsFirstAddressToItsEnd(t *testing.T) {
 	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
 	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
 	in := c.get("a").Status.LoadBalancer.Ingress[0]
-	if *in.IPMode != corev1.LoadBalancerIPModeVIP || !slices.Equal(in.Ports, []corev1.PortStatus{{Port: 80, Protocol: corev1.ProtocolTCP}}) {
+	if *in.IPMode != corev1.LoadBalancerIPModeVIP ||
+		!slices.Equal(in.Ports, []corev1.PortStatus{{Port: 80, Protocol: corev1.ProtocolTCP}}) {
 		t.Errorf("ingress %+v", in)
 	}
 	c.create(service("b", 0))
 	c.until("b", "False NoAddress: all IPv4 addresses of office are in use"+finalizer)
-	c.told("Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: all IPv4 addresses of office are in use")
+	c.told(
+		"Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: all IPv4 " +
+			"addresses of office are in use",
+	)
 	c.change("a", func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 })
 	for c.get("a").Status.LoadBalancer.Ingress[0].Ports[0].Port != 81 {
 		time.Sleep(time.Millisecond)
@@ -224,7 +238,11 @@ func TestServicesOfOtherControllersAreLeftAlone(t *testing.T) {
 		return func(s *corev1.Service) { s.Spec.LoadBalancerClass = &name }
 	}
 	others := []*corev1.Service{
-		foreign("class", class("example.com/balancer")), foreign("has", has("10.0.0.11")), foreign("goes", has("10.0.0.12"), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
+		foreign(
+			"class",
+			class("example.com/balancer"),
+		), foreign("has", has("10.0.0.11")),
+		foreign("goes", has("10.0.0.12"), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
 	}
 	c := start(t, poolsMap(map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.13"]}`}))
 	var was []string
@@ -256,20 +274,33 @@ func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
 	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
 	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
 	c.setPools(map[string]string{"office": `{"addresses":`})
-	c.told("Warning InvalidPools The pools of addresses cannot be read, and the pools from before are used: pool office: unexpected EOF")
-	c.setPools(map[string]string{"office": `{"addresses":["10.0.0.9-10.0.0.10"],"autoAssign":false,"namespaces":["lab"]}`})
+	c.told(
+		"Warning InvalidPools The pools of addresses cannot be read, and the pools from before are used: pool " +
+			"office: unexpected EOF",
+	)
+	c.setPools(
+		map[string]string{"office": `{"addresses":["10.0.0.9-10.0.0.10"],"autoAssign":false,"namespaces":["lab"]}`},
+	)
 	c.setPools(map[string]string{"annex": `{"addresses":["10.0.0.9-10.0.0.10"]}`})
 	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool annex"+finalizer)
 	c.setPools(map[string]string{"office": `{"addresses":["10.0.1.10"]}`})
 	c.until("a", "10.0.1.10, True Assigned: 10.0.1.10 of pool office"+finalizer)
-	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Warning AddressWithdrawn Address 10.0.0.10 is taken back: no pool has it any more", "Normal EnsuredLoadBalancer Ensured load balancer")
+	c.told(
+		"Normal EnsuringLoadBalancer Ensuring load balancer",
+		"Warning AddressWithdrawn Address 10.0.0.10 is taken back: no pool has it any more",
+		"Normal EnsuredLoadBalancer Ensured load balancer",
+	)
 	c.update(noPools(t))
 	c.until("a", "")
-	c.told("Warning AddressWithdrawn Address 10.0.1.10 is taken back: no pool has it any more", "Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
+	c.told(
+		"Warning AddressWithdrawn Address 10.0.1.10 is taken back: no pool has it any more",
+		"Normal DeletingLoadBalancer Deleting load balancer",
+		"Normal DeletedLoadBalancer Deleted load balancer",
+	)
 }
 
-// A ConfigMap that somebody deletes or empties takes no address back: not from the leader that knows the pools, and not from one that has never
-// seen them. That there are to be no pools, it has to say.
+// A ConfigMap that somebody deletes or empties takes no address back: not from the leader that knows the pools, and not
+// from one that has never seen them. That there are to be no pools, it has to say.
 func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
 	class := func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(loadbalancer.Class) }
 	two := map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.11"]}`}
@@ -282,7 +313,8 @@ func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
 		return "Warning PoolsMissing The pools of addresses cannot be read, and " + consequence + ": it is missing"
 	}
 	remove := func() {
-		if err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(c.Context(), config.PoolsName, metav1.DeleteOptions{}); err != nil {
+		if err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(c.Context(), config.PoolsName,
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -309,12 +341,23 @@ func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
 	c.run()
 	c.told(missing("services keep the addresses that they have, and get no others"))
 	c.create(service("c", 0, class))
-	c.until("c", "False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is missing"+finalizer)
-	c.told("Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is missing")
-	if _, err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(c.Context(), poolsMap(nil), metav1.CreateOptions{}); err != nil {
+	c.until(
+		"c",
+		"False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is "+
+			"missing"+finalizer,
+	)
+	c.told(
+		"Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: the pools of " +
+			"addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is missing",
+	)
+	if _, err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(c.Context(), poolsMap(nil),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.until("c", `False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is empty, and has no annotation `+config.NoPoolsAnnotation+`: "true"`+finalizer)
+	c.until(
+		"c",
+		`False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is empty, and has no annotation `+config.NoPoolsAnnotation+`: "true"`+finalizer,
+	)
 	c.until("a", assigned)
 	// Who does not want one any more gives it back all the same, and the pools are used again when they are there.
 	c.change("b", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })

@@ -14,12 +14,14 @@ func TestOnlyTheServersWordIsThatSomethingIsGone(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"found":                 {nil, false},
-		"this one":              {apierrors.NewNotFound(claims, "c"), true},
-		"another one":           {apierrors.NewNotFound(claims, "d"), false},
-		"of another kind":       {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "c"), false},
-		"a page somewhere":      {apierrors.NewGenericServerResponse(404, "get", claims, "", "404 page not found", 0, true), false},
-		"a page, asked for it":  {apierrors.NewGenericServerResponse(404, "get", claims, "c", "404 page not found", 0, true), false},
+		"found":           {nil, false},
+		"this one":        {apierrors.NewNotFound(claims, "c"), true},
+		"another one":     {apierrors.NewNotFound(claims, "d"), false},
+		"of another kind": {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "c"), false},
+		"a page somewhere": {apierrors.NewGenericServerResponse(404, "get", claims, "", "404 page not found", 0,
+			true), false},
+		"a page, asked for it": {apierrors.NewGenericServerResponse(404, "get", claims, "c", "404 page not found", 0,
+			true), false},
 		"nobody to ask":         {errors.New("connection refused"), false},
 		"a server that may not": {apierrors.NewForbidden(claims, "c", errors.New("no")), false},
 	} {

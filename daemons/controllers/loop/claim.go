@@ -73,8 +73,16 @@ type Pods interface {
 // and matching orphans, which it adopts. Own pods that no longer match are released.
 // Adopted pods get the finalizers that the owner's own have. fresh reads the owner from
 // the server, so that a deleted one adopts nothing.
-func ClaimPods(ctx context.Context, client kubernetes.Interface, index Pods, owner metav1.Object, kind schema.GroupVersionKind,
-	selector labels.Selector, finalizers []string, fresh func(context.Context) (metav1.Object, error)) ([]*corev1.Pod, error) {
+func ClaimPods(
+	ctx context.Context,
+	client kubernetes.Interface,
+	index Pods,
+	owner metav1.Object,
+	kind schema.GroupVersionKind,
+	selector labels.Selector,
+	finalizers []string,
+	fresh func(context.Context) (metav1.Object, error),
+) ([]*corev1.Pod, error) {
 	var claimed []*corev1.Pod
 	for _, pod := range index.Of(owner.GetUID()) {
 		switch {
@@ -113,17 +121,37 @@ func ClaimPods(ctx context.Context, client kubernetes.Interface, index Pods, own
 }
 
 // mayAdopt reports whether an owner is still there by what the server says, which caches may not know yet.
-func mayAdopt(ctx context.Context, owner metav1.Object, kind schema.GroupVersionKind, fresh func(context.Context) (metav1.Object, error)) (bool, error) {
+func mayAdopt(
+	ctx context.Context,
+	owner metav1.Object,
+	kind schema.GroupVersionKind,
+	fresh func(context.Context) (metav1.Object, error),
+) (bool, error) {
 	now, err := fresh(ctx)
 	if err != nil {
-		return false, fmt.Errorf("look at %s %s/%s before adopting: %w", kind.Kind, owner.GetNamespace(), owner.GetName(), err)
+		return false, fmt.Errorf(
+			"look at %s %s/%s before adopting: %w",
+			kind.Kind,
+			owner.GetNamespace(),
+			owner.GetName(),
+			err,
+		)
 	}
 	return now.GetUID() == owner.GetUID() && now.GetDeletionTimestamp() == nil, nil
 }
 
-func adopt(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, owner metav1.Object, kind schema.GroupVersionKind,
-	finalizers []string) (*corev1.Pod, error) {
-	metadata := map[string]any{"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}, "uid": pod.UID}
+func adopt(
+	ctx context.Context,
+	client kubernetes.Interface,
+	pod *corev1.Pod,
+	owner metav1.Object,
+	kind schema.GroupVersionKind,
+	finalizers []string,
+) (*corev1.Pod, error) {
+	metadata := map[string]any{
+		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)},
+		"uid":             pod.UID,
+	}
 	if len(finalizers) > 0 {
 		metadata["finalizers"] = finalizers // merged with those that are there
 	}
@@ -131,7 +159,9 @@ func adopt(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, ow
 	if err != nil {
 		return nil, err
 	}
-	adopted, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	adopted, err := client.CoreV1().
+		Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return nil, nil // gone, or another has adopted it
 	}
@@ -145,7 +175,9 @@ func release(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, 
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	_, err = client.CoreV1().
+		Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return nil
 	}
@@ -158,8 +190,8 @@ type Owned interface {
 	runtime.Object
 }
 
-// CreatePod makes a pod for owner and tells so in an event. A pod that is to get a generated name gets it here, so that the creation
-// can be repeated when its answer is lost.
+// CreatePod makes a pod for owner and tells so in an event. A pod that is to get a generated name gets it here, so that
+// the creation can be repeated when its answer is lost.
 func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
 	if pod.Name == "" {
 		pod.Name = pod.GenerateName[:min(len(pod.GenerateName), longestBase)] + rand.String(randomLength)
@@ -253,5 +285,6 @@ func sameToDelete(was, is *corev1.Pod) bool {
 	before, now := metav1.GetControllerOfNoCopy(was), metav1.GetControllerOfNoCopy(is)
 	return was.UID == is.UID && readyBefore == readyNow && was.Status.Phase == is.Status.Phase &&
 		was.Spec.NodeName == is.Spec.NodeName && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) &&
-		before != nil && now != nil && before.UID == now.UID && maps.Equal(was.Labels, is.Labels) && deletionCost(was) == deletionCost(is)
+		before != nil && now != nil && before.UID == now.UID && maps.Equal(was.Labels, is.Labels) &&
+		deletionCost(was) == deletionCost(is)
 }

@@ -29,15 +29,28 @@ func CountQueues(registry prometheus.Registerer) (workqueue.MetricsProvider, err
 		return measure.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, label)
 	}
 	c := queueCounts{
-		depth:      gauge("workqueue_depth", "Keys that wait in a queue."),
-		unfinished: gauge("workqueue_unfinished_work_seconds", "How long the keys in work have been in work, together."),
-		longest:    gauge("workqueue_longest_running_processor_seconds", "How long the key that has been in work longest has been."),
-		adds:       counter("workqueue_adds_total", "Keys put into a queue."),
-		retries:    counter("workqueue_retries_total", "Keys to be taken up again later, after a failure or at their time."),
-		waited:     histogram("workqueue_queue_duration_seconds", "Time that a key waits in a queue until it is taken up."),
-		worked:     histogram("workqueue_work_duration_seconds", "Time that work on a key takes."),
+		depth: gauge("workqueue_depth", "Keys that wait in a queue."),
+		unfinished: gauge(
+			"workqueue_unfinished_work_seconds",
+			"How long the keys in work have been in work, together.",
+		),
+		longest: gauge(
+			"workqueue_longest_running_processor_seconds",
+			"How long the key that has been in work longest has been.",
+		),
+		adds: counter("workqueue_adds_total", "Keys put into a queue."),
+		retries: counter(
+			"workqueue_retries_total",
+			"Keys to be taken up again later, after a failure or at their time.",
+		),
+		waited: histogram(
+			"workqueue_queue_duration_seconds",
+			"Time that a key waits in a queue until it is taken up.",
+		),
+		worked: histogram("workqueue_work_duration_seconds", "Time that work on a key takes."),
 	}
-	for _, collector := range []prometheus.Collector{c.depth, c.unfinished, c.longest, c.adds, c.retries, c.waited, c.worked} {
+	for _, collector := range []prometheus.Collector{c.depth, c.unfinished, c.longest, c.adds, c.retries, c.waited,
+		c.worked} {
 		if err := registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("register the metrics of queues: %w", err)
 		}

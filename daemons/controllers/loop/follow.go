@@ -7,9 +7,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Followers has one handler for each shared cache, which tells all controllers in turn what changed. A handler of its own costs each
-// of them two hand-overs between goroutines for every change, and a queue that stays as long as the cluster once was large. What is
-// told must not wait for anything: the others hear of it afterwards.
+// Followers has one handler for each shared cache, which tells all controllers in turn what changed. A handler of its
+// own costs each of them two hand-overs between goroutines for every change, and a queue that stays as long as the
+// cluster once was large. What is told must not wait for anything: the others hear of it afterwards.
 type Followers struct {
 	mu sync.Mutex
 	of map[cache.SharedIndexInformer]*followers
@@ -46,13 +46,14 @@ func (w *followers) tell(old, obj any) {
 	}
 }
 
-// On calls f with every object of a shared cache that is added, changed or deleted; a deleted one may be its last known state.
+// On calls f with every object of a shared cache that is added, changed or deleted; a deleted one may be its last known
+// state.
 func (c Context) On(informer cache.SharedIndexInformer, f func(obj any)) {
 	c.OnChange(informer, func(old, obj any) { f(newest(old, obj)) })
 }
 
-// OnChange calls f with the old and new state of every object of a shared cache that changes; old is nil for an added one, obj for a
-// deleted one. Periodic repeats are left out. f must not wait for anything.
+// OnChange calls f with the old and new state of every object of a shared cache that changes; old is nil for an added
+// one, obj for a deleted one. Periodic repeats are left out. f must not wait for anything.
 func (c Context) OnChange(informer cache.SharedIndexInformer, f func(old, obj any)) {
 	if c.Followers == nil {
 		OnChange(informer, f)

@@ -47,7 +47,13 @@ func TestAllFollowersOfACacheAreToldByOneHandler(t *testing.T) {
 	factory := informers.New(fake.NewClientset(of("a"), of("b")))
 	c := Context{Informers: factory, Followers: NewFollowers()}
 	informer := &counting{SharedIndexInformer: informers.ConfigMaps(factory).Informer()}
-	first, second, late := &told{said: make(chan struct{}, 10)}, &told{said: make(chan struct{}, 10)}, &told{said: make(chan struct{}, 10)}
+	first, second, late := &told{
+		said: make(chan struct{}, 10),
+	}, &told{
+		said: make(chan struct{}, 10),
+	}, &told{
+		said: make(chan struct{}, 10),
+	}
 	c.OnChange(informer, first.hear)
 	c.OnChange(informer, second.hear)
 	if informer.handlers != 1 {

@@ -75,8 +75,8 @@ func (c Context) Count(metrics prometheus.Collector) {
 	}
 }
 
-// RootCA is the bundle that the API server is verified with, nil where none is configured; read each time, for a rotation
-// replaces the file.
+// RootCA is the bundle that the API server is verified with, nil where none is configured; read each time, for a
+// rotation replaces the file.
 func (c Context) RootCA() ([]byte, error) {
 	if c.Config.RootCAFile == "" {
 		return nil, nil

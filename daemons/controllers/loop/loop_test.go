@@ -90,7 +90,12 @@ func TestQueuesAreCountedByUpstreamsNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Loop{Name: "endpointslice", Counted: "endpoint_slice", Workers: 1, Context: Context{Log: slog.New(slog.DiscardHandler), Queues: queues}}
+	l := &Loop{
+		Name:    "endpointslice",
+		Counted: "endpoint_slice",
+		Workers: 1,
+		Context: Context{Log: slog.New(slog.DiscardHandler), Queues: queues},
+	}
 	tries := 0
 	synced := start(t, l, func(string) error {
 		if tries++; tries == 1 {
@@ -109,10 +114,12 @@ workqueue_adds_total{name="endpoint_slice"} 2
 # TYPE workqueue_retries_total counter
 workqueue_retries_total{name="endpoint_slice"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "workqueue_adds_total", "workqueue_retries_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "workqueue_adds_total",
+		"workqueue_retries_total"); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{"workqueue_depth", "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds",
+	for _, name := range []string{"workqueue_depth", "workqueue_queue_duration_seconds",
+		"workqueue_work_duration_seconds",
 		"workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds"} {
 		if n, err := testutil.GatherAndCount(registry, name); err != nil || n != 1 {
 			t.Errorf("%s: %d series, %v; want the one of the queue", name, n, err)

@@ -31,8 +31,8 @@ func Available(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
 	return ready && (minReady == 0 || !since.IsZero() && !since.Add(minReady).After(now))
 }
 
-// UntilAvailable is how long it is until the next of the pods has been ready for minReady; zero when none is on its way. Nothing else
-// tells that time, also not to one who takes a controller over in the middle of it.
+// UntilAvailable is how long it is until the next of the pods has been ready for minReady; zero when none is on its
+// way. Nothing else tells that time, also not to one who takes a controller over in the middle of it.
 func UntilAvailable(pods []*corev1.Pod, minReady time.Duration, now time.Time) (least time.Duration) {
 	for _, pod := range pods {
 		ready, since := Ready(pod)
@@ -45,7 +45,8 @@ func UntilAvailable(pods []*corev1.Pod, minReady time.Duration, now time.Time) (
 
 // Active says whether a pod still counts: it has not finished and is not being deleted.
 func Active(pod *corev1.Pod) bool {
-	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed && pod.DeletionTimestamp == nil
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
+		pod.DeletionTimestamp == nil
 }
 
 // PodFromTemplate returns a new pod for a controller.
@@ -93,8 +94,8 @@ func DeletionOrder(pods []*corev1.Pod, together map[string]int, now time.Time) {
 	})
 }
 
-// younger compares two times, the later one first and an unknown one before all, by the order of magnitude of how long ago they
-// are. Pods whose times are different and of one order are as their UIDs are.
+// younger compares two times, the later one first and an unknown one before all, by the order of magnitude of how long
+// ago they are. Pods whose times are different and of one order are as their UIDs are.
 func younger(atA, atB time.Time, a, b *corev1.Pod, now time.Time, matters bool) int {
 	switch {
 	case !matters || atA.Equal(atB):

@@ -12,14 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Each pair is told apart by one rule: what comes before it is the same for both, and what comes after it speaks for the other one.
+// Each pair is told apart by one rule: what comes before it is the same for both, and what comes after it speaks for
+// the other one.
 func TestWhichPodsGoFirst(t *testing.T) {
 	now := time.Unix(2_000_000, 0)
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 	is := func(name string, change ...func(*corev1.Pod)) *corev1.Pod {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: ago(100 * time.Hour), Annotations: map[string]string{}},
-			Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
-				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(100 * time.Hour)}}}}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:              name,
+				UID:               types.UID(name),
+				CreationTimestamp: ago(100 * time.Hour),
+				Annotations:       map[string]string{},
+			},
+			Spec: corev1.PodSpec{NodeName: "n"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning,
+				Conditions: []corev1.PodCondition{
+					{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(100 * time.Hour)},
+				}},
+		}
 		for _, c := range change {
 			c(pod)
 		}
@@ -44,7 +55,8 @@ func TestWhichPodsGoFirst(t *testing.T) {
 		first, then *corev1.Pod
 	}{
 		{"without a node", is("z", onNode(""), phase(corev1.PodRunning)), is("a", phase(corev1.PodPending))},
-		{"pending before unknown", is("z", phase(corev1.PodPending)), is("a", phase(corev1.PodUnknown), ready("False", ago(1)))},
+		{"pending before unknown", is("z", phase(corev1.PodPending)),
+			is("a", phase(corev1.PodUnknown), ready("False", ago(1)))},
 		{"unknown before running", is("z", phase(corev1.PodUnknown)), is("a", ready("False", ago(1)))},
 		{"not ready", is("z", ready("False", ago(time.Hour)), cost("100")), is("a", cost("1"))},
 		{"lower cost", is("z", cost("-1")), is("a", cost("0"), onNode("crowded"))},
@@ -52,7 +64,8 @@ func TestWhichPodsGoFirst(t *testing.T) {
 		{"on a crowded node", is("z", onNode("crowded")), is("a", ready("True", ago(time.Second)))},
 		{"ready for shorter, by an order of magnitude", is("z", ready("True", ago(time.Hour))), is("a", restarted(9))},
 		{"ready since nobody knows when", is("z", ready("True", metav1.Time{})), is("a", restarted(9))},
-		{"ready for about as long: any, by its UID", is("a", ready("True", ago(90*time.Hour))), is("z", ready("True", ago(80*time.Hour)), restarted(9))},
+		{"ready for about as long: any, by its UID", is("a", ready("True", ago(90*time.Hour))),
+			is("z", ready("True", ago(80*time.Hour)), restarted(9))},
 		{"more restarts", is("z", restarted(2)), is("a", restarted(1), made(ago(time.Second)))},
 		{"younger, by an order of magnitude", is("z", made(ago(time.Hour))), is("a")},
 		{"of about one age: any, by its UID", is("a", made(ago(90*time.Hour))), is("z", made(ago(80*time.Hour)))},
@@ -84,7 +97,9 @@ func TestWhenAPodIsAvailable(t *testing.T) {
 	} {
 		pod := &corev1.Pod{}
 		if c.status != "" {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: c.status, LastTransitionTime: metav1.NewTime(c.since)}}
+			pod.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: c.status, LastTransitionTime: metav1.NewTime(c.since)},
+			}
 		}
 		if got := Available(pod, c.minReady, now); got != c.want {
 			t.Errorf("%s: %t", name, got)
@@ -130,19 +145,26 @@ func TestBatchesEndWhenTheyAreNotWantedAnyMore(t *testing.T) {
 func TestHowLongItIsUntilAPodIsAvailable(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	pod := func(status corev1.ConditionStatus, ago time.Duration) *corev1.Pod {
-		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}}}
+		return &corev1.Pod{
+			Status: corev1.PodStatus{
+				Conditions: []corev1.PodCondition{
+					{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-ago))},
+				},
+			},
+		}
 	}
 	for name, c := range map[string]struct {
 		pods     []*corev1.Pod
 		minReady time.Duration
 		want     time.Duration
 	}{
-		"none":                   {nil, time.Minute, 0},
-		"no time is asked for":   {[]*corev1.Pod{pod("True", 0)}, 0, 0},
-		"not ready":              {[]*corev1.Pod{pod("False", time.Second)}, time.Minute, 0},
-		"available":              {[]*corev1.Pod{pod("True", time.Minute)}, time.Minute, 0},
-		"what is left of it":     {[]*corev1.Pod{pod("True", 50*time.Second)}, time.Minute, 10 * time.Second},
-		"the first of all of it": {[]*corev1.Pod{pod("True", 10*time.Second), pod("True", 50*time.Second), pod("True", time.Hour), pod("True", 20*time.Second)}, time.Minute, 10 * time.Second},
+		"none":                 {nil, time.Minute, 0},
+		"no time is asked for": {[]*corev1.Pod{pod("True", 0)}, 0, 0},
+		"not ready":            {[]*corev1.Pod{pod("False", time.Second)}, time.Minute, 0},
+		"available":            {[]*corev1.Pod{pod("True", time.Minute)}, time.Minute, 0},
+		"what is left of it":   {[]*corev1.Pod{pod("True", 50*time.Second)}, time.Minute, 10 * time.Second},
+		"the first of all of it": {[]*corev1.Pod{pod("True", 10*time.Second), pod("True", 50*time.Second),
+			pod("True", time.Hour), pod("True", 20*time.Second)}, time.Minute, 10 * time.Second},
 	} {
 		if got := UntilAvailable(c.pods, c.minReady, now); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -47,9 +47,12 @@ type Revised struct {
 	Fresh func(context.Context) (metav1.Object, error)
 }
 
-// Record makes sure that a revision holds the owner's template, and that it is the newest one. It returns that and all of the owner's, the oldest
-// first, and drops former ones that are too many and that nothing goes by.
-func (r Revisions) Record(ctx context.Context, o Revised) (update *appsv1.ControllerRevision, all []*appsv1.ControllerRevision, err error) {
+// Record makes sure that a revision holds the owner's template, and that it is the newest one. It returns that and all
+// of the owner's, the oldest first, and drops former ones that are too many and that nothing goes by.
+func (r Revisions) Record(
+	ctx context.Context,
+	o Revised,
+) (update *appsv1.ControllerRevision, all []*appsv1.ControllerRevision, err error) {
 	data, err := templatePatch(o.Template)
 	if err != nil {
 		return nil, nil, err
@@ -63,7 +66,10 @@ func (r Revisions) Record(ctx context.Context, o Revised) (update *appsv1.Contro
 	if err != nil {
 		return nil, nil, err
 	}
-	if !slices.ContainsFunc(list, holds) { // the cache may be behind, and what is made anew is numbered after all that are there
+	if !slices.ContainsFunc(
+		list,
+		holds,
+	) { // the cache may be behind, and what is made anew is numbered after all that are there
 		if list, err = r.list(ctx, o, selector); err != nil {
 			return nil, nil, err
 		}
@@ -84,21 +90,37 @@ func (r Revisions) Record(ctx context.Context, o Revised) (update *appsv1.Contro
 	case all[i].Revision < highest: // an undo makes an old template the newest
 		update = all[i].DeepCopy()
 		update.Revision = highest + 1
-		if update, err = r.Client.AppsV1().ControllerRevisions(update.Namespace).Update(ctx, update, metav1.UpdateOptions{}); err != nil {
+		if update, err = r.Client.AppsV1().ControllerRevisions(update.Namespace).Update(ctx, update,
+			metav1.UpdateOptions{}); err != nil {
 			return nil, nil, fmt.Errorf("renumber ControllerRevision %s: %w", all[i].Name, err)
 		}
 	default:
 		update = all[i]
 	}
-	former := slices.DeleteFunc(slices.Clone(all), func(c *appsv1.ControllerRevision) bool { return c.UID == update.UID })
+	former := slices.DeleteFunc(
+		slices.Clone(all),
+		func(c *appsv1.ControllerRevision) bool { return c.UID == update.UID },
+	)
 	return update, append(slices.Clone(former), update), r.drop(ctx, o, former)
 }
 
 // list asks the server for the revisions that match a selector.
-func (r Revisions) list(ctx context.Context, o Revised, selector labels.Selector) ([]*appsv1.ControllerRevision, error) {
-	found, err := r.Client.AppsV1().ControllerRevisions(o.Owner.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+func (r Revisions) list(
+	ctx context.Context,
+	o Revised,
+	selector labels.Selector,
+) ([]*appsv1.ControllerRevision, error) {
+	found, err := r.Client.AppsV1().
+		ControllerRevisions(o.Owner.GetNamespace()).
+		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
-		return nil, fmt.Errorf("list the revisions of %s %s/%s: %w", o.Kind.Kind, o.Owner.GetNamespace(), o.Owner.GetName(), err)
+		return nil, fmt.Errorf(
+			"list the revisions of %s %s/%s: %w",
+			o.Kind.Kind,
+			o.Owner.GetNamespace(),
+			o.Owner.GetName(),
+			err,
+		)
 	}
 	list := make([]*appsv1.ControllerRevision, len(found.Items))
 	for i := range found.Items {
@@ -107,9 +129,13 @@ func (r Revisions) list(ctx context.Context, o Revised, selector labels.Selector
 	return list, nil
 }
 
-// claim returns those of all that are the owner's, the oldest first, with those that nobody controls: they were left by an owner of the same
-// name that was deleted without what it had, and the pods that it left go by them.
-func (r Revisions) claim(ctx context.Context, o Revised, all []*appsv1.ControllerRevision) (mine []*appsv1.ControllerRevision, err error) {
+// claim returns those of all that are the owner's, the oldest first, with those that nobody controls: they were left by
+// an owner of the same name that was deleted without what it had, and the pods that it left go by them.
+func (r Revisions) claim(
+	ctx context.Context,
+	o Revised,
+	all []*appsv1.ControllerRevision,
+) (mine []*appsv1.ControllerRevision, err error) {
 	checked := false
 	for _, c := range all {
 		if metav1.IsControlledBy(c, o.Owner) {
@@ -120,7 +146,10 @@ func (r Revisions) claim(ctx context.Context, o Revised, all []*appsv1.Controlle
 		}
 		if !checked {
 			if ok, err := mayAdopt(ctx, o.Owner, o.Kind, o.Fresh); !ok {
-				return nil, errors.Join(err, fmt.Errorf("%s %s/%s is being deleted", o.Kind.Kind, o.Owner.GetNamespace(), o.Owner.GetName()))
+				return nil, errors.Join(
+					err,
+					fmt.Errorf("%s %s/%s is being deleted", o.Kind.Kind, o.Owner.GetNamespace(), o.Owner.GetName()),
+				)
 			}
 			checked = true
 		}
@@ -133,27 +162,43 @@ func (r Revisions) claim(ctx context.Context, o Revised, all []*appsv1.Controlle
 		}
 	}
 	slices.SortFunc(mine, func(a, b *appsv1.ControllerRevision) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(
+			cmp.Compare(a.Revision, b.Revision),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+		)
 	})
 	return mine, nil
 }
 
-func (r Revisions) adopt(ctx context.Context, o Revised, c *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+func (r Revisions) adopt(
+	ctx context.Context,
+	o Revised,
+	c *appsv1.ControllerRevision,
+) (*appsv1.ControllerRevision, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(o.Owner, o.Kind)}, "uid": c.UID,
 	}})
 	if err != nil {
 		return nil, err
 	}
-	adopted, err := r.Client.AppsV1().ControllerRevisions(c.Namespace).Patch(ctx, c.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	adopted, err := r.Client.AppsV1().
+		ControllerRevisions(c.Namespace).
+		Patch(ctx, c.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return nil, nil // gone, or another has adopted it
 	}
 	return adopted, err
 }
 
-// Named is one of an owner's revisions by its name, from the server where the cache does not have it yet; nil when it is gone.
-func (r Revisions) Named(ctx context.Context, owner metav1.Object, all []*appsv1.ControllerRevision, name string) (*appsv1.ControllerRevision, error) {
+// Named is one of an owner's revisions by its name, from the server where the cache does not have it yet; nil when it
+// is gone.
+func (r Revisions) Named(
+	ctx context.Context,
+	owner metav1.Object,
+	all []*appsv1.ControllerRevision,
+	name string,
+) (*appsv1.ControllerRevision, error) {
 	for _, c := range all {
 		if c.Name == name {
 			return c, nil
@@ -171,15 +216,25 @@ func (r Revisions) Named(ctx context.Context, owner metav1.Object, all []*appsv1
 	return c, nil
 }
 
-// create makes a revision. Its name follows from the template, so that a second attempt finds it; where another template has that name, a count of
-// such collisions goes into the hash.
-func (r Revisions) create(ctx context.Context, o Revised, data []byte, number int64) (*appsv1.ControllerRevision, error) {
+// create makes a revision. Its name follows from the template, so that a second attempt finds it; where another
+// template has that name, a count of such collisions goes into the hash.
+func (r Revisions) create(
+	ctx context.Context,
+	o Revised,
+	data []byte,
+	number int64,
+) (*appsv1.ControllerRevision, error) {
 	client := r.Client.AppsV1().ControllerRevisions(o.Owner.GetNamespace())
 	for {
 		hash := hashOf(data, *o.Collisions)
 		c := &appsv1.ControllerRevision{
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.Owner.GetNamespace(), Name: o.Owner.GetName() + "-" + hash, Labels: maps.Clone(o.Template.Labels),
-				Annotations: o.Owner.GetAnnotations(), OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.Owner, o.Kind)}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:       o.Owner.GetNamespace(),
+				Name:            o.Owner.GetName() + "-" + hash,
+				Labels:          maps.Clone(o.Template.Labels),
+				Annotations:     o.Owner.GetAnnotations(),
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.Owner, o.Kind)},
+			},
 			Data: runtime.RawExtension{Raw: data}, Revision: number,
 		}
 		if c.Labels == nil {
@@ -191,7 +246,13 @@ func (r Revisions) create(ctx context.Context, o Revised, data []byte, number in
 			return made, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return nil, fmt.Errorf("record the template of %s %s/%s: %w", o.Kind.Kind, c.Namespace, o.Owner.GetName(), err)
+			return nil, fmt.Errorf(
+				"record the template of %s %s/%s: %w",
+				o.Kind.Kind,
+				c.Namespace,
+				o.Owner.GetName(),
+				err,
+			)
 		}
 		there, err := client.Get(ctx, c.Name, metav1.GetOptions{})
 		if err != nil {
@@ -200,7 +261,8 @@ func (r Revisions) create(ctx context.Context, o Revised, data []byte, number in
 		if same := bytes.Equal(there.Data.Raw, data); same && metav1.IsControlledBy(there, o.Owner) {
 			return there, nil
 		} else if same && metav1.GetControllerOfNoCopy(there) == nil {
-			return nil, fmt.Errorf("ControllerRevision %s is to be taken in first", c.Name) // the cache does not show it yet
+			// the cache does not show it yet
+			return nil, fmt.Errorf("ControllerRevision %s is to be taken in first", c.Name)
 		}
 		n := int32(1)
 		if *o.Collisions != nil {
@@ -210,8 +272,9 @@ func (r Revisions) create(ctx context.Context, o Revised, data []byte, number in
 	}
 }
 
-// hashOf names a template. A count of zero gives the same name as no count, since the first status write turns the one into the other. With
-// different names, a leader that does not see the revision yet would record the template a second time, and replace all pods for it.
+// hashOf names a template. A count of zero gives the same name as no count, since the first status write turns the one
+// into the other. With different names, a leader that does not see the revision yet would record the template a second
+// time, and replace all pods for it.
 func hashOf(data []byte, collisions *int32) string {
 	h := fnv.New32a()
 	_, _ = h.Write(data)
@@ -228,7 +291,9 @@ func (r Revisions) drop(ctx context.Context, o Revised, former []*appsv1.Control
 	}
 	unused := slices.DeleteFunc(former, o.Used)
 	for i := range len(unused) - limit {
-		if err := r.Client.AppsV1().ControllerRevisions(unused[i].Namespace).Delete(ctx, unused[i].Name, AsSeen(unused[i])); err != nil && !apierrors.IsNotFound(err) {
+		if err := r.Client.AppsV1().ControllerRevisions(unused[i].Namespace).Delete(ctx, unused[i].Name,
+			AsSeen(unused[i])); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return err
 		}
 	}

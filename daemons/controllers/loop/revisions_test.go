@@ -13,20 +13,33 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A leader whose cache does not have the revisions of the one before makes no other of the same template, for which all pods would be replaced, and
-// numbers a new one after them. A status may have been written meanwhile that counts no collisions.
+// A leader whose cache does not have the revisions of the one before makes no other of the same template, for which all
+// pods would be replaced, and numbers a new one after them. A status may have been written meanwhile that counts no
+// collisions.
 func TestALeaderThatDoesNotSeeARevisionMakesNoOther(t *testing.T) {
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}, Spec: appsv1.StatefulSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}}}}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}}},
+	}
 	client := fake.NewClientset(set)
 	unseen := Revisions{Client: client, Label: appsv1.ControllerRevisionHashLabelKey,
-		Lister: appslisters.NewControllerRevisionLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))}
+		Lister: appslisters.NewControllerRevisionLister(
+			cache.NewIndexer(
+				cache.MetaNamespaceKeyFunc,
+				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			),
+		)}
 	record := func() *appsv1.ControllerRevision {
 		t.Helper()
-		made, _, err := unseen.Record(t.Context(), Revised{Owner: set, Kind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), Selector: set.Spec.Selector,
-			Template: &set.Spec.Template, Collisions: &set.Status.CollisionCount, Used: func(*appsv1.ControllerRevision) bool { return true },
-			Fresh: func(context.Context) (metav1.Object, error) { return set, nil }})
+		made, _, err := unseen.Record(
+			t.Context(),
+			Revised{Owner: set, Kind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), Selector: set.Spec.Selector,
+				Template: &set.Spec.Template, Collisions: &set.Status.CollisionCount,
+				Used:  func(*appsv1.ControllerRevision) bool { return true },
+				Fresh: func(context.Context) (metav1.Object, error) { return set, nil }},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,12 +47,18 @@ func TestALeaderThatDoesNotSeeARevisionMakesNoOther(t *testing.T) {
 	}
 	first := record()
 	set.Status.CollisionCount = new(int32)
-	if again := record(); again.Name != first.Name || hashOf(first.Data.Raw, nil) != hashOf(first.Data.Raw, new(int32)) {
+	if again := record(); again.Name != first.Name ||
+		hashOf(first.Data.Raw, nil) != hashOf(first.Data.Raw, new(int32)) {
 		t.Errorf("the template is revision %s and %s", first.Name, again.Name)
 	}
 	list, err := client.AppsV1().ControllerRevisions("shop").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 || *set.Status.CollisionCount != 0 {
-		t.Errorf("there are %d revisions, and %d collisions are counted: %v", len(list.Items), *set.Status.CollisionCount, err)
+		t.Errorf(
+			"there are %d revisions, and %d collisions are counted: %v",
+			len(list.Items),
+			*set.Status.CollisionCount,
+			err,
+		)
 	}
 	set.Spec.Template.Spec.NodeName = "elsewhere"
 	if second := record(); second.Revision != 2 {

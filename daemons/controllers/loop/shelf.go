@@ -8,7 +8,8 @@ import (
 // shelfSize is in bytes. As much may be kept for one text, or one value, that is left of them.
 const shelfSize = 1024
 
-// Shelf puts texts that live side by side. Among the garbage that decoding leaves, one of 16 bytes keeps a page of 8 KiB.
+// Shelf puts texts that live side by side. Among the garbage that decoding leaves, one of 16 bytes keeps a page of 8
+// KiB.
 type Shelf struct {
 	text strings.Builder // what is full is forgotten here, and lives with the texts on it
 }

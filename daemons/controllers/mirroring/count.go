@@ -25,12 +25,20 @@ func newCounts(c loop.Context, slices discoverylisters.EndpointSliceLister) coun
 		return c.Histogram(sub+name+"_per_sync", help+" when Endpoints were looked at.", endpoints.EndpointBuckets)
 	}
 	return counts{
-		changes: c.Counter(sub+"changes", "Mirroring slices that were changed, by how: create, update, delete.", "operation"),
+		changes: c.Counter(
+			sub+"changes",
+			"Mirroring slices that were changed, by how: create, update, delete.",
+			"operation",
+		),
 		added:   perSync("endpoints_added", "Endpoints that came"),
 		updated: perSync("endpoints_updated", "Endpoints that changed"),
 		removed: perSync("endpoints_removed", "Endpoints that went"),
 		skipped: perSync("addresses_skipped", "Addresses that were left out"),
-		took:    c.Histogram(sub+"endpoints_sync_duration", "Seconds that it took to look at Endpoints.", prometheus.ExponentialBuckets(0.001, 2, 15)),
+		took: c.Histogram(
+			sub+"endpoints_sync_duration",
+			"Seconds that it took to look at Endpoints.",
+			prometheus.ExponentialBuckets(0.001, 2, 15),
+		),
 	}
 }
 
@@ -39,7 +47,8 @@ func (c *counts) synced(took time.Duration) { c.took.WithLabelValues().Observe(t
 
 // written takes in what was changed of the slices that there were.
 func (c *counts) written(m Mirrored, existing []*discoveryv1.EndpointSlice) {
-	for operation, n := range map[string]int{"create": len(m.Create), "update": len(m.Update), "delete": len(m.Delete)} {
+	for operation, n := range map[string]int{"create": len(m.Create), "update": len(m.Update),
+		"delete": len(m.Delete)} {
 		c.changes.WithLabelValues(operation).Add(float64(n))
 	}
 	added, updated, removed := m.Moved(existing, func(e discoveryv1.Endpoint) string { return e.Addresses[0] },

@@ -19,7 +19,13 @@ import (
 
 func TestMirrorsAndTheirChangesAreCounted(t *testing.T) {
 	slice := func(name string, addresses ...string) *discoveryv1.EndpointSlice {
-		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Labels: map[string]string{discoveryv1.LabelManagedBy: managedBy}}}
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "n",
+				Name:      name,
+				Labels:    map[string]string{discoveryv1.LabelManagedBy: managedBy},
+			},
+		}
 		for _, a := range addresses {
 			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
 		}
@@ -36,7 +42,17 @@ func TestMirrorsAndTheirChangesAreCounted(t *testing.T) {
 	}
 	registry := prometheus.NewPedanticRegistry()
 	c := newCounts(loop.Context{Metrics: registry}, discoverylisters.NewEndpointSliceLister(indexer))
-	c.written(Mirrored{Changes: endpoints.Changes{Create: []*discoveryv1.EndpointSlice{slice("", "5", "7", "8")}, Update: []*discoveryv1.EndpointSlice{changed}, Delete: existing[1:]}, Skipped: 9}, existing)
+	c.written(
+		Mirrored{
+			Changes: endpoints.Changes{
+				Create: []*discoveryv1.EndpointSlice{slice("", "5", "7", "8")},
+				Update: []*discoveryv1.EndpointSlice{changed},
+				Delete: existing[1:],
+			},
+			Skipped: 9,
+		},
+		existing,
+	)
 	c.synced(time.Second)
 	families, err := registry.Gather()
 	if err != nil {
@@ -44,7 +60,8 @@ func TestMirrorsAndTheirChangesAreCounted(t *testing.T) {
 	}
 	for _, f := range families {
 		name := strings.TrimPrefix(f.GetName(), "endpoint_slice_mirroring_controller_")
-		want, histogram := map[string]float64{"endpoints_added_per_sync": 3, "endpoints_updated_per_sync": 1, "endpoints_removed_per_sync": 2,
+		want, histogram := map[string]float64{"endpoints_added_per_sync": 3, "endpoints_updated_per_sync": 1,
+			"endpoints_removed_per_sync": 2,
 			"addresses_skipped_per_sync": 9, "endpoints_sync_duration": 1}[name]
 		if got := f.GetMetric()[0].GetHistogram().GetSampleSum(); histogram && got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
@@ -66,7 +83,8 @@ endpoint_slice_mirroring_controller_endpoints_desired 5
 # TYPE endpoint_slice_mirroring_controller_num_endpoint_slices gauge
 endpoint_slice_mirroring_controller_num_endpoint_slices 2
 `), "endpoint_slice_mirroring_controller_changes", "endpoint_slice_mirroring_controller_desired_endpoint_slices",
-		"endpoint_slice_mirroring_controller_endpoints_desired", "endpoint_slice_mirroring_controller_num_endpoint_slices"); err != nil {
+		"endpoint_slice_mirroring_controller_endpoints_desired",
+		"endpoint_slice_mirroring_controller_num_endpoint_slices"); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Slices go when the server says that the Endpoints or the service are gone, and not because they have not been seen here yet.
+// Slices go when the server says that the Endpoints or the service are gone, and not because they have not been seen
+// here yet.
 func TestSlicesGoOnlyWhenTheServerSaysThatTheirSourceIsGone(t *testing.T) {
 	const missing, broken = http.StatusNotFound, http.StatusInternalServerError
 	for name, c := range map[string]struct {
@@ -57,7 +58,10 @@ func TestSlicesGoOnlyWhenTheServerSaysThatTheirSourceIsGone(t *testing.T) {
 			}))
 			defer server.Close()
 			empty := func() cache.Indexer {
-				return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+				return cache.NewIndexer(
+					cache.MetaNamespaceKeyFunc,
+					cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+				)
 			}
 			slices := empty()
 			if err := slices.Add(mirrored); err != nil {
@@ -78,8 +82,14 @@ func TestSlicesGoOnlyWhenTheServerSaysThatTheirSourceIsGone(t *testing.T) {
 
 // A cache that has seen all decides by itself.
 func TestNothingIsAskedWhereNothingIsLost(t *testing.T) {
-	endpoints := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	m := &controller{services: corelisters.NewServiceLister(endpoints), endpoints: corelisters.NewEndpointsLister(endpoints)}
+	endpoints := cache.NewIndexer(
+		cache.MetaNamespaceKeyFunc,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+	)
+	m := &controller{
+		services:  corelisters.NewServiceLister(endpoints),
+		endpoints: corelisters.NewEndpointsLister(endpoints),
+	}
 	if e, mirrored, err := m.source(t.Context(), "shop", "legacy", false); e != nil || mirrored || err != nil {
 		t.Error(fmt.Sprint(e), mirrored, err)
 	}

@@ -14,7 +14,8 @@ import (
 
 const (
 	managedBy = "endpointslicemirroring-controller.k8s.io"
-	// perSubset is how many addresses of a subset are mirrored, and how many a slice of them holds: as many as the API lets it.
+	// perSubset is how many addresses of a subset are mirrored, and how many a slice of them holds: as many as the API
+	// lets it.
 	perSubset = 1000
 )
 
@@ -50,7 +51,8 @@ func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored
 			}
 			if have := free[at]; !same(have, want) {
 				updated := have.DeepCopy()
-				updated.Labels, updated.Annotations, updated.OwnerReferences = want.Labels, want.Annotations, want.OwnerReferences
+				updated.Labels, updated.Annotations, updated.OwnerReferences = want.Labels, want.Annotations,
+					want.OwnerReferences
 				updated.Endpoints = want.Endpoints
 				m.Update = append(m.Update, updated)
 			}
@@ -64,10 +66,14 @@ func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored
 
 // living are the slices that are not being deleted.
 func living(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
-	return slices.DeleteFunc(slices.Clone(all), func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil })
+	return slices.DeleteFunc(
+		slices.Clone(all),
+		func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil },
+	)
 }
 
-// parts sorts the addresses of Endpoints, and counts those that it leaves out. Of a subset, what is ready comes before what is not.
+// parts sorts the addresses of Endpoints, and counts those that it leaves out. Of a subset, what is ready comes before
+// what is not.
 func (m *Mirrored) parts(e *corev1.Endpoints) []*part {
 	var all []*part
 	for _, subset := range e.Subsets {
@@ -83,7 +89,10 @@ func (m *Mirrored) parts(e *corev1.Endpoints) []*part {
 					continue
 				}
 				added++
-				at := slices.IndexFunc(all, func(p *part) bool { return p.kind == kind && apiequality.Semantic.DeepEqual(p.ports, ports) })
+				at := slices.IndexFunc(
+					all,
+					func(p *part) bool { return p.kind == kind && apiequality.Semantic.DeepEqual(p.ports, ports) },
+				)
 				if at < 0 {
 					at, all = len(all), append(all, &part{kind: kind, ports: ports})
 				}
@@ -120,17 +129,27 @@ func endpointOf(a corev1.EndpointAddress, ready bool) (*discoveryv1.Endpoint, di
 func slicePorts(ports []corev1.EndpointPort) []discoveryv1.EndpointPort {
 	var out []discoveryv1.EndpointPort
 	for _, p := range ports {
-		out = append(out, discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol})
+		out = append(
+			out,
+			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol},
+		)
 	}
 	return out
 }
 
 // newSlice has the labels and annotations of the Endpoints, apart from those that are about the Endpoints' own writing.
-func newSlice(e *corev1.Endpoints, kind discoveryv1.AddressType, ports []discoveryv1.EndpointPort) *discoveryv1.EndpointSlice {
+func newSlice(
+	e *corev1.Endpoints,
+	kind discoveryv1.AddressType,
+	ports []discoveryv1.EndpointPort,
+) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.Namespace, GenerateName: e.Name + "-", Labels: map[string]string{}, Annotations: map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(e, corev1.SchemeGroupVersion.WithKind("Endpoints"))},
+			Namespace: e.Namespace, GenerateName: e.Name + "-", Labels: map[string]string{},
+			Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(e, corev1.SchemeGroupVersion.WithKind("Endpoints")),
+			},
 		},
 		AddressType: kind, Ports: ports,
 	}
@@ -147,7 +166,8 @@ func newSlice(e *corev1.Endpoints, kind discoveryv1.AddressType, ports []discove
 }
 
 func same(have, want *discoveryv1.EndpointSlice) bool {
-	return apiequality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) && apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
+	return apiequality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
+		apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
 		apiequality.Semantic.DeepEqual(have.Annotations, want.Annotations) &&
 		apiequality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences)
 }

@@ -24,7 +24,10 @@ func subset(port int32, addresses ...string) corev1.EndpointSubset {
 }
 
 func written(subsets ...corev1.EndpointSubset) *corev1.Endpoints {
-	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "legacy", UID: "e"}, Subsets: subsets}
+	return &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "legacy", UID: "e"},
+		Subsets:    subsets,
+	}
 }
 
 func many(n int) []string {
@@ -92,15 +95,23 @@ func TestMirror(t *testing.T) {
 		want             string
 		invalid, skipped int
 	}{
-		"no subsets":           {nil, "", 0, 0},
-		"ready and not":        {[]corev1.EndpointSubset{subset(80, "192.0.2.2!", "192.0.2.1")}, "IPv4 http/80: 192.0.2.1 192.0.2.2!", 0, 0},
-		"both families":        {[]corev1.EndpointSubset{subset(80, "192.0.2.1", "2001:db8::1")}, "IPv4 http/80: 192.0.2.1; IPv6 http/80: 2001:db8::1", 0, 0},
-		"several ports":        {[]corev1.EndpointSubset{subset(80, "192.0.2.1"), subset(81, "192.0.2.1")}, "IPv4 http/80: 192.0.2.1; IPv4 http/81: 192.0.2.1", 0, 0},
-		"the same ports twice": {[]corev1.EndpointSubset{subset(80, "192.0.2.1"), subset(80, "192.0.2.2")}, "IPv4 http/80: 192.0.2.1 192.0.2.2", 0, 0},
-		"old spelling":         {[]corev1.EndpointSubset{subset(80, "192.000.002.001")}, "IPv4 http/80: 192.0.2.1", 0, 0},
-		"what is no address":   {[]corev1.EndpointSubset{subset(80, "here", "192.0.2.1")}, "IPv4 http/80: 192.0.2.1", 1, 1},
-		"too many":             {[]corev1.EndpointSubset{subset(80, append(many(1001), "192.0.2.1!")...)}, "IPv4 http/80: 1000", 0, 2},
-		"too many together":    {[]corev1.EndpointSubset{subset(80, many(1000)...), subset(80, "192.0.2.1")}, "IPv4 http/80: 1000; IPv4 http/80: 192.0.2.1", 0, 0},
+		"no subsets": {nil, "", 0, 0},
+		"ready and not": {[]corev1.EndpointSubset{subset(80, "192.0.2.2!", "192.0.2.1")}, "IPv4 http/80: " +
+			"192.0.2.1 192.0.2.2!", 0, 0},
+		"both families": {[]corev1.EndpointSubset{subset(80, "192.0.2.1", "2001:db8::1")}, "IPv4 http/80: " +
+			"192.0.2.1; IPv6 http/80: 2001:db8::1", 0, 0},
+		"several ports": {[]corev1.EndpointSubset{subset(80, "192.0.2.1"), subset(81, "192.0.2.1")},
+			"IPv4 http/80: 192.0.2.1; IPv4 http/81: 192.0.2.1", 0, 0},
+		"the same ports twice": {[]corev1.EndpointSubset{subset(80, "192.0.2.1"), subset(80, "192.0.2.2")},
+			"IPv4 http/80: 192.0.2.1 192.0.2.2", 0, 0},
+		"old spelling": {[]corev1.EndpointSubset{subset(80, "192.000.002.001")}, "IPv4 http/80: " +
+			"192.0.2.1", 0, 0},
+		"what is no address": {[]corev1.EndpointSubset{subset(80, "here", "192.0.2.1")}, "IPv4 http/80: " +
+			"192.0.2.1", 1, 1},
+		"too many": {[]corev1.EndpointSubset{subset(80, append(many(1001), "192.0.2.1!")...)},
+			"IPv4 http/80: 1000", 0, 2},
+		"too many together": {[]corev1.EndpointSubset{subset(80, many(1000)...), subset(80, "192.0.2.1")},
+			"IPv4 http/80: 1000; IPv4 http/80: 192.0.2.1", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := 0
@@ -132,7 +143,8 @@ func TestAMirrorFollows(t *testing.T) {
 		{"a label", func() { e.Labels = map[string]string{"team": "shop"} }, 0, 1, 0},
 		{"an annotation", func() { e.Annotations = map[string]string{"note": "old"} }, 0, 1, 0},
 		{"what is about the writing of the Endpoints", func() {
-			e.Annotations[corev1.LastAppliedConfigAnnotation], e.Annotations[corev1.EndpointsLastChangeTriggerTime] = "{}", "2031-01-01T00:00:00Z"
+			e.Annotations[corev1.LastAppliedConfigAnnotation],
+				e.Annotations[corev1.EndpointsLastChangeTriggerTime] = "{}", "2031-01-01T00:00:00Z"
 		}, 0, 0, 0},
 		{"a host name", func() { e.Subsets[0].Addresses[0].Hostname = "first" }, 0, 1, 0},
 		{"made again", func() { e.UID = "again" }, 0, 1, 0},
@@ -156,11 +168,15 @@ func TestWhatASliceTakesOver(t *testing.T) {
 	e.Subsets[0].Addresses[0].Hostname, e.Subsets[0].Addresses[0].NodeName = "first", &node
 	e.Subsets[0].Addresses[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "p"}
 	s := Mirror(e, nil).Create[0]
-	if got := fmt.Sprint(s.GenerateName, s.Labels, s.Annotations, s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID); got !=
-		"legacy-map[endpointslice.kubernetes.io/managed-by:endpointslicemirroring-controller.k8s.io kubernetes.io/service-name:legacy team:shop] map[note:old]Endpointse" {
+	if got := fmt.Sprint(s.GenerateName, s.Labels, s.Annotations, s.OwnerReferences[0].Kind,
+		s.OwnerReferences[0].UID); got !=
+		"legacy-map[endpointslice.kubernetes.io/managed-by:endpointslicemirroring-controller.k8s.io "+
+			"kubernetes.io/service-name:legacy team:shop] map[note:old]Endpointse" {
 		t.Error(got)
 	}
-	if p := s.Endpoints[0]; *p.Hostname != "first" || *p.NodeName != "n1" || p.TargetRef.Name != "p" || p.Conditions.Serving != nil || p.Conditions.Terminating != nil {
+	if p := s.Endpoints[0]; *p.Hostname != "first" || *p.NodeName != "n1" || p.TargetRef.Name != "p" ||
+		p.Conditions.Serving != nil ||
+		p.Conditions.Terminating != nil {
 		t.Errorf("endpoint: %+v", p)
 	}
 }
@@ -170,9 +186,11 @@ func TestWhatIsMirrored(t *testing.T) {
 		change func(*corev1.Endpoints)
 		want   bool
 	}{
-		"any":         {func(*corev1.Endpoints) {}, true},
-		"told not to": {func(e *corev1.Endpoints) { e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"} }, false},
-		"not told":    {func(e *corev1.Endpoints) { e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "false"} }, true},
+		"any": {func(*corev1.Endpoints) {}, true},
+		"told not to": {func(e *corev1.Endpoints) { e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"} },
+			false},
+		"not told": {func(e *corev1.Endpoints) { e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "false"} },
+			true},
 		"a lock": {func(e *corev1.Endpoints) {
 			e.Annotations = map[string]string{leaderAnnotation: ""}
 		}, false},

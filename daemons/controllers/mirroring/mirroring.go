@@ -1,5 +1,5 @@
-// Package mirroring copies Endpoints that people write, for Services without a selector, into EndpointSlices: the proxy and the name
-// server read only these. Services with a selector have their slices from package endpoints.
+// Package mirroring copies Endpoints that people write, for Services without a selector, into EndpointSlices: the proxy
+// and the name server read only these. Services with a selector have their slices from package endpoints.
 package mirroring
 
 import (
@@ -34,10 +34,22 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	services, all := informers.Services(c.Informers), informers.Endpoints(c.Informers)
 	slices := informers.EndpointSlices(c.Informers)
-	m := &controller{Context: c, services: services.Lister(), endpoints: all.Lister(), slices: slices.Lister(), expect: loop.Expectations{Now: c.Now}}
+	m := &controller{
+		Context:   c,
+		services:  services.Lister(),
+		endpoints: all.Lister(),
+		slices:    slices.Lister(),
+		expect:    loop.Expectations{Now: c.Now},
+	}
 	m.counts = newCounts(c, m.slices)
-	m.Loop = loop.Loop{Name: "endpointslice-mirroring", Counted: "endpoint_slice_mirroring", Context: c, Sync: m.sync, Synced: []cache.InformerSynced{
-		services.Informer().HasSynced, all.Informer().HasSynced, slices.Informer().HasSynced}}
+	m.Loop = loop.Loop{
+		Name:    "endpointslice-mirroring",
+		Counted: "endpoint_slice_mirroring",
+		Context: c,
+		Sync:    m.sync,
+		Synced: []cache.InformerSynced{
+			services.Informer().HasSynced, all.Informer().HasSynced, slices.Informer().HasSynced},
+	}
 	c.OnChange(services.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Service)
 		is, _ := obj.(*corev1.Service)
@@ -71,8 +83,8 @@ func selects(s *corev1.Service) bool {
 // leaderAnnotation is where candidates for leadership once kept their lock.
 const leaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 
-// wanted says whether Endpoints are to be mirrored, as far as they themselves say. Those that candidates for leadership keep their
-// lock in change every few seconds.
+// wanted says whether Endpoints are to be mirrored, as far as they themselves say. Those that candidates for leadership
+// keep their lock in change every few seconds.
 func wanted(e *corev1.Endpoints) bool {
 	if e == nil || e.Labels[discoveryv1.LabelSkipMirror] == "true" {
 		return false
@@ -108,16 +120,33 @@ func (m *controller) sync(ctx context.Context, key string) error {
 		mirror.Create = nil
 	}
 	if mirror.Invalid > 0 {
-		m.Events.Eventf(from, corev1.EventTypeWarning, "InvalidIPAddress", "Skipped %d invalid IP addresses when mirroring to EndpointSlices", mirror.Invalid)
+		m.Events.Eventf(
+			from,
+			corev1.EventTypeWarning,
+			"InvalidIPAddress",
+			"Skipped %d invalid IP addresses when mirroring to EndpointSlices",
+			mirror.Invalid,
+		)
 	}
 	if mirror.Skipped > mirror.Invalid {
-		m.Events.Eventf(from, corev1.EventTypeWarning, "TooManyAddressesToMirror",
-			"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped", perSubset, mirror.Skipped)
+		m.Events.Eventf(
+			from,
+			corev1.EventTypeWarning,
+			"TooManyAddressesToMirror",
+			"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped",
+			perSubset,
+			mirror.Skipped,
+		)
 	}
 	return m.write(ctx, key, mirror, existing)
 }
 
-func (m *controller) write(ctx context.Context, key string, mirror Mirrored, existing []*discoveryv1.EndpointSlice) error {
+func (m *controller) write(
+	ctx context.Context,
+	key string,
+	mirror Mirrored,
+	existing []*discoveryv1.EndpointSlice,
+) error {
 	if err := mirror.Write(ctx, m.Client, &m.expect, key); err != nil {
 		return err
 	}
@@ -125,9 +154,13 @@ func (m *controller) write(ctx context.Context, key string, mirror Mirrored, exi
 	return nil
 }
 
-// source returns the Endpoints of a name, and whether they are to be mirrored. Where that they or their service are missing would cost
-// slices, the server is asked: the cache may not have seen them yet.
-func (m *controller) source(ctx context.Context, namespace, name string, certain bool) (*corev1.Endpoints, bool, error) {
+// source returns the Endpoints of a name, and whether they are to be mirrored. Where that they or their service are
+// missing would cost slices, the server is asked: the cache may not have seen them yet.
+func (m *controller) source(
+	ctx context.Context,
+	namespace, name string,
+	certain bool,
+) (*corev1.Endpoints, bool, error) {
 	e, err := m.endpoints.Endpoints(namespace).Get(name)
 	if apierrors.IsNotFound(err) && certain {
 		e, err = m.Client.CoreV1().Endpoints(namespace).Get(ctx, name, metav1.GetOptions{})

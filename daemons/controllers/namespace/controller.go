@@ -40,7 +40,13 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	namespaces := informers.Namespaces(c.Informers)
 	n := &controller{Context: c, namespaces: namespaces.Lister(), left: map[types.UID][]kind{}}
-	n.Loop = loop.Loop{Name: "namespace", Context: c, Sync: n.sync, Workers: 10, Synced: []cache.InformerSynced{namespaces.Informer().HasSynced}}
+	n.Loop = loop.Loop{
+		Name:    "namespace",
+		Context: c,
+		Sync:    n.sync,
+		Workers: 10,
+		Synced:  []cache.InformerSynced{namespaces.Informer().HasSynced},
+	}
 	c.OnChange(namespaces.Informer(), func(old, obj any) {
 		if obj == nil {
 			n.wait(old.(*corev1.Namespace).UID, nil)
@@ -83,7 +89,11 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	if left.discovery != nil || len(left.failures) > 0 {
-		return fmt.Errorf("empty namespace %s: %w", name, errors.Join(left.discovery, errors.New(strings.Join(left.failures, "; "))))
+		return fmt.Errorf(
+			"empty namespace %s: %w",
+			name,
+			errors.Join(left.discovery, errors.New(strings.Join(left.failures, "; "))),
+		)
 	}
 	if len(left.objects) > 0 {
 		n.AddAfter(name, pause)
@@ -98,8 +108,12 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	if final.UID != namespace.UID {
 		return nil
 	}
-	final.Spec.Finalizers = slices.DeleteFunc(final.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
-	if _, err := n.Client.CoreV1().Namespaces().Finalize(ctx, final, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	final.Spec.Finalizers = slices.DeleteFunc(
+		final.Spec.Finalizers,
+		func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes },
+	)
+	if _, err := n.Client.CoreV1().Namespaces().Finalize(ctx, final, metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("let namespace %s go: %w", name, err)
 	}
 	return nil
@@ -114,7 +128,11 @@ var pods = kind{corev1.SchemeGroupVersion.WithResource("pods"), true}
 func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) remains {
 	first := n.emptyKinds(ctx, namespace.Name, []kind{pods})
 	if len(first.failures) > 0 {
-		first.failures[0] = fmt.Sprintf("failed to delete pods for namespace: %s, err: %s", namespace.Name, first.failures[0])
+		first.failures[0] = fmt.Sprintf(
+			"failed to delete pods for namespace: %s, err: %s",
+			namespace.Name,
+			first.failures[0],
+		)
 	}
 	if len(first.objects) > 0 || len(first.failures) > 0 {
 		return first
@@ -180,7 +198,10 @@ func (n *controller) emptyKind(ctx context.Context, name string, k kind) ([]meta
 	if err != nil {
 		return nil, err
 	}
-	living := slices.DeleteFunc(slices.Clone(list.Items), func(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
+	living := slices.DeleteFunc(
+		slices.Clone(list.Items),
+		func(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil },
+	)
 	if len(living) == 0 {
 		return list.Items, nil
 	}
@@ -246,12 +267,22 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 	updated := namespace.DeepCopy()
 	updated.Status.Phase = corev1.NamespaceTerminating
 	now := n.Now()
-	report := func(kind corev1.NamespaceConditionType, bad bool, badReason, badMessage, goodReason, goodMessage string) {
-		c := corev1.NamespaceCondition{Type: kind, Status: corev1.ConditionFalse, Reason: goodReason, Message: goodMessage, LastTransitionTime: metav1.NewTime(now)}
+	report := func(kind corev1.NamespaceConditionType, bad bool, badReason, badMessage, goodReason,
+		goodMessage string) {
+		c := corev1.NamespaceCondition{
+			Type:               kind,
+			Status:             corev1.ConditionFalse,
+			Reason:             goodReason,
+			Message:            goodMessage,
+			LastTransitionTime: metav1.NewTime(now),
+		}
 		if bad {
 			c.Status, c.Reason, c.Message = corev1.ConditionTrue, badReason, badMessage
 		}
-		i := slices.IndexFunc(updated.Status.Conditions, func(o corev1.NamespaceCondition) bool { return o.Type == kind })
+		i := slices.IndexFunc(
+			updated.Status.Conditions,
+			func(o corev1.NamespaceCondition) bool { return o.Type == kind },
+		)
 		switch {
 		case i < 0:
 			updated.Status.Conditions = append(updated.Status.Conditions, c)
@@ -266,16 +297,57 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 	if left.discovery != nil {
 		discoveryText = left.discovery.Error()
 	}
-	report(corev1.NamespaceDeletionDiscoveryFailure, left.discovery != nil, "DiscoveryFailed", fmt.Sprintf("Discovery failed for some groups, %d failing: %s", failing(left.discovery), discoveryText),
-		"ResourcesDiscovered", "All resources successfully discovered")
+	report(
+		corev1.NamespaceDeletionDiscoveryFailure,
+		left.discovery != nil,
+		"DiscoveryFailed",
+		fmt.Sprintf("Discovery failed for some groups, %d failing: %s", failing(left.discovery), discoveryText),
+		"ResourcesDiscovered",
+		"All resources successfully discovered",
+	)
 	// What is served here has group versions that can be read.
-	report(corev1.NamespaceDeletionGVParsingFailure, false, "", "", "ParsedGroupVersions", "All legacy kube types successfully parsed")
-	report(corev1.NamespaceDeletionContentFailure, len(left.failures) > 0, "ContentDeletionFailed",
-		fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(left.failures), strings.Join(left.failures, ", ")), "ContentDeleted", "All content successfully deleted, may be waiting on finalization")
-	report(corev1.NamespaceContentRemaining, len(left.objects) > 0, "SomeResourcesRemain",
-		"Some resources are remaining: "+counts(left.objects, "%s has %d resource instances"), "ContentRemoved", "All content successfully removed")
-	report(corev1.NamespaceFinalizersRemaining, len(left.finalizers) > 0, "SomeFinalizersRemain",
-		"Some content in the namespace has finalizers remaining: "+counts(left.finalizers, "%s in %d resource instances"), "ContentHasNoFinalizers", "All content-preserving finalizers finished")
+	report(
+		corev1.NamespaceDeletionGVParsingFailure,
+		false,
+		"",
+		"",
+		"ParsedGroupVersions",
+		"All legacy kube types successfully parsed",
+	)
+	report(
+		corev1.NamespaceDeletionContentFailure,
+		len(left.failures) > 0,
+		"ContentDeletionFailed",
+		fmt.Sprintf(
+			"Failed to delete all resource types, %d remaining: %s",
+			len(left.failures),
+			strings.Join(left.failures, ", "),
+		),
+		"ContentDeleted",
+		"All content successfully deleted, may be waiting on finalization",
+	)
+	report(
+		corev1.NamespaceContentRemaining,
+		len(left.objects) > 0,
+		"SomeResourcesRemain",
+		"Some resources are remaining: "+counts(
+			left.objects,
+			"%s has %d resource instances",
+		),
+		"ContentRemoved",
+		"All content successfully removed",
+	)
+	report(
+		corev1.NamespaceFinalizersRemaining,
+		len(left.finalizers) > 0,
+		"SomeFinalizersRemain",
+		"Some content in the namespace has finalizers remaining: "+counts(
+			left.finalizers,
+			"%s in %d resource instances",
+		),
+		"ContentHasNoFinalizers",
+		"All content-preserving finalizers finished",
+	)
 	if apiequality.Semantic.DeepEqual(namespace.Status, updated.Status) {
 		return nil
 	}

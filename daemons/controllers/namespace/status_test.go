@@ -22,8 +22,10 @@ func TestWhatANamespaceThatGoesSaysOfWhatIsLeft(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	good := []string{
 		"NamespaceDeletionDiscoveryFailure False ResourcesDiscovered: All resources successfully discovered",
-		"NamespaceDeletionGroupVersionParsingFailure False ParsedGroupVersions: All legacy kube types successfully parsed",
-		"NamespaceDeletionContentFailure False ContentDeleted: All content successfully deleted, may be waiting on finalization",
+		"NamespaceDeletionGroupVersionParsingFailure False ParsedGroupVersions: All legacy kube types successfully " +
+			"parsed",
+		"NamespaceDeletionContentFailure False ContentDeleted: All content successfully deleted, may be waiting on " +
+			"finalization",
 		"NamespaceContentRemaining False ContentRemoved: All content successfully removed",
 		"NamespaceFinalizersRemaining False ContentHasNoFinalizers: All content-preserving finalizers finished",
 	}
@@ -32,20 +34,28 @@ func TestWhatANamespaceThatGoesSaysOfWhatIsLeft(t *testing.T) {
 		out[i] = text
 		return out
 	}
-	unavailable := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1beta1"}: errors.New("down")}}
+	unavailable := &discovery.ErrGroupDiscoveryFailed{
+		Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1beta1"}: errors.New("down")},
+	}
 	for name, c := range map[string]struct {
 		left remains
 		want []string
 	}{
 		"nothing": {remains{}, good},
-		"a group that is not served at present": {remains{discovery: unavailable}, with(0, "NamespaceDeletionDiscoveryFailure True DiscoveryFailed: "+
-			"Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: metrics.k8s.io/v1beta1: down")},
-		"what cannot be deleted": {remains{failures: []string{"a: no", "b: no"}}, with(2, "NamespaceDeletionContentFailure True ContentDeletionFailed: "+
-			"Failed to delete all resource types, 2 remaining: a: no, b: no")},
-		"what has not gone yet": {remains{objects: map[string]int{"pods.": 2, "ingresses.networking.k8s.io": 1}}, with(3, "NamespaceContentRemaining True SomeResourcesRemain: "+
-			"Some resources are remaining: ingresses.networking.k8s.io has 1 resource instances, pods. has 2 resource instances")},
-		"what waits for somebody": {remains{finalizers: map[string]int{"example.com/wait": 2}}, with(4, "NamespaceFinalizersRemaining True SomeFinalizersRemain: "+
-			"Some content in the namespace has finalizers remaining: example.com/wait in 2 resource instances")},
+		"a group that is not served at present": {remains{discovery: unavailable},
+			with(0, "NamespaceDeletionDiscoveryFailure True DiscoveryFailed: "+
+				"Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "+
+				"metrics.k8s.io/v1beta1: down")},
+		"what cannot be deleted": {remains{failures: []string{"a: no", "b: no"}},
+			with(2, "NamespaceDeletionContentFailure True ContentDeletionFailed: "+
+				"Failed to delete all resource types, 2 remaining: a: no, b: no")},
+		"what has not gone yet": {remains{objects: map[string]int{"pods.": 2, "ingresses.networking.k8s.io": 1}},
+			with(3, "NamespaceContentRemaining True SomeResourcesRemain: "+
+				"Some resources are remaining: ingresses.networking.k8s.io has 1 resource instances, pods. has 2 "+
+				"resource instances")},
+		"what waits for somebody": {remains{finalizers: map[string]int{"example.com/wait": 2}},
+			with(4, "NamespaceFinalizersRemaining True SomeFinalizersRemain: "+
+				"Some content in the namespace has finalizers remaining: example.com/wait in 2 resource instances")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}
@@ -56,7 +66,8 @@ func TestWhatANamespaceThatGoesSaysOfWhatIsLeft(t *testing.T) {
 					t.Fatal(err)
 				}
 				var err error
-				if namespace, err = client.CoreV1().Namespaces().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
+				if namespace, err = client.CoreV1().Namespaces().Get(t.Context(), "n",
+					metav1.GetOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				clock.Step(time.Minute)

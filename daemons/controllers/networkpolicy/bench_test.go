@@ -22,8 +22,8 @@ func members(n int) (all []*corev1.Pod) {
 	return all
 }
 
-// BenchmarkPodEvent is what one pod that comes costs at 10,000 pods in 100 namespaces with 1,000 policies: which groups it concerns, and
-// what of their slices is to be written. Nothing is sent.
+// BenchmarkPodEvent is what one pod that comes costs at 10,000 pods in 100 namespaces with 1,000 policies: which groups
+// it concerns, and what of their slices is to be written. Nothing is sent.
 func BenchmarkPodEvent(b *testing.B) {
 	const namespaces, perNamespace, policies = 100, 100, 10
 	app := func(i int) string { return fmt.Sprintf("app=a%d", i) }
@@ -35,7 +35,8 @@ func BenchmarkPodEvent(b *testing.B) {
 			return networkingv1.NetworkPolicyPeer{PodSelector: chosen(app(i))}
 		}},
 		{"groups-of-chosen-namespaces", func(ns, i int) networkingv1.NetworkPolicyPeer {
-			return networkingv1.NetworkPolicyPeer{PodSelector: chosen(app(i)), NamespaceSelector: chosen(fmt.Sprintf("team=t%d", ns))}
+			return networkingv1.NetworkPolicyPeer{PodSelector: chosen(app(i)),
+				NamespaceSelector: chosen(fmt.Sprintf("team=t%d", ns))}
 		}},
 		{"and-one-of-all-pods", func(ns, i int) networkingv1.NetworkPolicyPeer {
 			if ns == 0 && i == 0 {
@@ -48,7 +49,12 @@ func BenchmarkPodEvent(b *testing.B) {
 			client := fake.NewClientset()
 			factory := informers.New(client)
 			n := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler)}).(*controller)
-			pods, names := informers.Pods(factory).Informer().GetIndexer(), informers.Namespaces(factory).Informer().GetIndexer()
+			pods, names := informers.Pods(factory).
+				Informer().
+				GetIndexer(),
+				informers.Namespaces(factory).
+					Informer().
+					GetIndexer()
 			add := func(err error) {
 				if err != nil {
 					b.Fatal(err)
@@ -56,7 +62,13 @@ func BenchmarkPodEvent(b *testing.B) {
 			}
 			for ns := range namespaces {
 				name := fmt.Sprintf("n%d", ns)
-				add(names.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set(fmt.Sprintf("team=t%d", ns))}}))
+				add(
+					names.Add(
+						&corev1.Namespace{
+							ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set(fmt.Sprintf("team=t%d", ns))},
+						},
+					),
+				)
 				for i := range perNamespace {
 					add(pods.Add(pod(name, app(i%policies), fmt.Sprintf("10.1.%d.%d", ns, i+1))))
 				}
@@ -101,7 +113,10 @@ func BenchmarkPodEvent(b *testing.B) {
 		g := newGroups()
 		for ns := range namespaces {
 			for i := range policies {
-				g.policyChanged(nil, policy(fmt.Sprintf("n%d", ns), networkingv1.NetworkPolicyPeer{PodSelector: chosen(app(i))}))
+				g.policyChanged(
+					nil,
+					policy(fmt.Sprintf("n%d", ns), networkingv1.NetworkPolicyPeer{PodSelector: chosen(app(i))}),
+				)
 			}
 		}
 		was, is := pod("n0", app(1), "10.2.0.1"), pod("n0", app(1), "10.2.0.1")

@@ -46,8 +46,8 @@ func (g *groups) get(name string) *group {
 	return g.byName[name]
 }
 
-// policyChanged takes the groups of a policy in and lets go of those that it had, and returns the names of those that have come or
-// gone by that. was is nil for a new policy, is for one that has gone.
+// policyChanged takes the groups of a policy in and lets go of those that it had, and returns the names of those that
+// have come or gone by that. was is nil for a new policy, is for one that has gone.
 func (g *groups) policyChanged(was, is *networkingv1.NetworkPolicy) (changed []string) {
 	if was != nil && is != nil && apiequality.Semantic.DeepEqual(was.Spec, is.Spec) {
 		return nil
@@ -134,10 +134,12 @@ func (g *groups) remove(name string, old *group) {
 	}
 }
 
-// ofPod returns the names of the groups whose addresses a pod's change changes. was is nil for a new pod, is for one that has gone.
+// ofPod returns the names of the groups whose addresses a pod's change changes. was is nil for a new pod, is for one
+// that has gone.
 func (g *groups) ofPod(was, is *corev1.Pod, namespaceLabels func(name string) (labels.Set, bool)) (names []string) {
 	before, after := addresses(was), addresses(is)
-	moved := !slices.Equal(before, after) || was != nil && is != nil && was.UID != is.UID // another pod of that name has other ports
+	moved := !slices.Equal(before, after) ||
+		was != nil && is != nil && was.UID != is.UID // another pod of that name has other ports
 	if len(before)+len(after) == 0 || !moved && maps.Equal(was.Labels, is.Labels) {
 		return nil
 	}
@@ -169,7 +171,8 @@ func (g *groups) ofPod(was, is *corev1.Pod, namespaceLabels func(name string) (l
 	return names
 }
 
-// ofNamespace returns the names of the groups to which a namespace now belongs and did not before, or the other way round.
+// ofNamespace returns the names of the groups to which a namespace now belongs and did not before, or the other way
+// round.
 func (g *groups) ofNamespace(was, is *corev1.Namespace) (names []string) {
 	if was != nil && is != nil && maps.Equal(was.Labels, is.Labels) {
 		return nil

@@ -14,7 +14,10 @@ import (
 )
 
 func pod(namespace, text, ip string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p" + ip, UID: "u", Labels: set(text)}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p" + ip, UID: "u", Labels: set(text)},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
 	for _, one := range strings.Fields(ip) {
 		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: one})
 	}
@@ -41,12 +44,16 @@ func policy(namespace string, from ...networkingv1.NetworkPolicyPeer) *networkin
 
 // The groups of this test by what they are called in it.
 var called = map[string]networkingv1.NetworkPolicyPeer{
-	"web in shop":         {PodSelector: chosen("app=web")},
-	"all in shop":         {PodSelector: &metav1.LabelSelector{}},
-	"web anywhere":        {PodSelector: chosen("app=web"), NamespaceSelector: &metav1.LabelSelector{}},
-	"all in production":   {NamespaceSelector: chosen("stage=production")},
-	"web in production":   {PodSelector: chosen("app=web"), NamespaceSelector: chosen("stage=production")},
-	"all where it is not": {NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "stage", Operator: "DoesNotExist"}}}},
+	"web in shop":       {PodSelector: chosen("app=web")},
+	"all in shop":       {PodSelector: &metav1.LabelSelector{}},
+	"web anywhere":      {PodSelector: chosen("app=web"), NamespaceSelector: &metav1.LabelSelector{}},
+	"all in production": {NamespaceSelector: chosen("stage=production")},
+	"web in production": {PodSelector: chosen("app=web"), NamespaceSelector: chosen("stage=production")},
+	"all where it is not": {
+		NamespaceSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "stage", Operator: "DoesNotExist"}},
+		},
+	},
 }
 
 // texts are names as they are called.
@@ -93,23 +100,30 @@ func TestAPodWakesTheGroupsThatItConcerns(t *testing.T) {
 		was, is *corev1.Pod
 		want    string
 	}{
-		"it gets its address":          {pod("shop", "app=web", ""), pod("shop", "app=web", ip), all},
-		"it gets another address":      {pod("shop", "app=web", ip), pod("shop", "app=web", "10.0.0.2"), all},
-		"it gets an address more":      {pod("shop", "app=web", ip), pod("shop", "app=web", ip+" fd00::1"), all},
-		"it comes without one":         {nil, pod("shop", "app=web", ""), ""},
-		"it comes with one":            {nil, pod("shop", "app=web", ip), all},
-		"it goes":                      {pod("shop", "app=web", ip), nil, all},
-		"it goes without one":          {pod("shop", "app=web", ""), nil, ""},
-		"it ends":                      {pod("shop", "app=web", ip), with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), all},
-		"it is being deleted":          {pod("shop", "app=web", ip), with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), ""},
-		"it becomes ready":             {pod("shop", "app=web", ip), with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.Status.Conditions = make([]corev1.PodCondition, 1) }), ""},
-		"another takes its name":       {pod("shop", "app=web", ip), with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.UID = "other" }), all},
+		"it gets its address":     {pod("shop", "app=web", ""), pod("shop", "app=web", ip), all},
+		"it gets another address": {pod("shop", "app=web", ip), pod("shop", "app=web", "10.0.0.2"), all},
+		"it gets an address more": {pod("shop", "app=web", ip), pod("shop", "app=web", ip+" fd00::1"), all},
+		"it comes without one":    {nil, pod("shop", "app=web", ""), ""},
+		"it comes with one":       {nil, pod("shop", "app=web", ip), all},
+		"it goes":                 {pod("shop", "app=web", ip), nil, all},
+		"it goes without one":     {pod("shop", "app=web", ""), nil, ""},
+		"it ends": {pod("shop", "app=web", ip),
+			with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), all},
+		"it is being deleted": {pod("shop", "app=web", ip),
+			with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), ""},
+		"it becomes ready": {pod("shop", "app=web", ip),
+			with(pod("shop", "app=web", ip),
+				func(p *corev1.Pod) { p.Status.Conditions = make([]corev1.PodCondition, 1) }), ""},
+		"another takes its name": {pod("shop", "app=web", ip),
+			with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.UID = "other" }), all},
 		"a label that nobody asks for": {pod("shop", "app=web", ip), pod("shop", "app=web x=1", ip), ""},
-		"a label that was asked for":   {pod("shop", "app=web", ip), pod("shop", "app=old", ip), "web anywhere, web in production, web in shop"},
+		"a label that was asked for": {pod("shop", "app=web", ip), pod("shop", "app=old", ip), "web anywhere, web " +
+			"in production, web in shop"},
 		"a label that is asked for":    {pod("lab", "", ip), pod("lab", "app=web", ip), "web anywhere"},
 		"in a namespace of no stage":   {nil, pod("lab", "", ip), "all where it is not"},
 		"in a namespace not yet known": {nil, pod("new", "app=web", ip), "web anywhere"},
-		"on its machine's network":     {nil, with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.Spec.HostNetwork = true }), ""},
+		"on its machine's network": {nil,
+			with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.Spec.HostNetwork = true }), ""},
 	} {
 		if got := texts(t, allGroups().ofPod(c.was, c.is, namespaceLabels)); got != c.want {
 			t.Errorf("%s: %q are woken, want %q", name, got, c.want)
@@ -126,11 +140,12 @@ func TestANamespaceWakesTheGroupsThatItJoinsOrLeaves(t *testing.T) {
 		want    string
 	}{
 		"a label that nobody asks for": {ns("stage=production"), ns("stage=production x=1"), ""},
-		"it joins":                     {ns(""), ns("stage=production"), "all in production, all where it is not, web in production"},
-		"it leaves":                    {ns("stage=production"), ns("stage=test"), "all in production, web in production"},
-		"it comes":                     {nil, ns("stage=production"), "all in production, web in production"},
-		"it goes":                      {ns(""), nil, "all where it is not"},
-		"its status alone":             {ns("stage=production"), ns("stage=production"), ""},
+		"it joins": {ns(""), ns("stage=production"), "all in production, all where it is not, " +
+			"web in production"},
+		"it leaves":        {ns("stage=production"), ns("stage=test"), "all in production, web in production"},
+		"it comes":         {nil, ns("stage=production"), "all in production, web in production"},
+		"it goes":          {ns(""), nil, "all where it is not"},
+		"its status alone": {ns("stage=production"), ns("stage=production"), ""},
 	} {
 		if got := texts(t, allGroups().ofNamespace(c.was, c.is)); got != c.want {
 			t.Errorf("%s: %q are woken, want %q", name, got, c.want)

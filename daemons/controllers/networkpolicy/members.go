@@ -16,15 +16,23 @@ import (
 
 // plan returns the writes that bring a group's slices to its pods.
 func plan(name string, packs []endpoints.Group, existing []*discoveryv1.EndpointSlice) endpoints.Changes {
-	// An endpoint is its address and nothing else, so that machines are told little and a pod that becomes ready changes nothing.
-	packing := endpoints.Packing{Key: addressOf, Same: sameAddresses, New: func(g endpoints.Group) *discoveryv1.EndpointSlice {
-		return &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: peers.Namespace, GenerateName: name + "-",
-				Labels: map[string]string{peers.Label: name, discoveryv1.LabelManagedBy: peers.Manager}},
-			AddressType: g.Kind, Ports: g.Ports,
-		}
-	}}
-	living := slices.DeleteFunc(slices.Clone(existing), func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil })
+	// An endpoint is its address and nothing else, so that machines are told little and a pod that becomes ready
+	// changes nothing.
+	packing := endpoints.Packing{
+		Key:  addressOf,
+		Same: sameAddresses,
+		New: func(g endpoints.Group) *discoveryv1.EndpointSlice {
+			return &discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Namespace: peers.Namespace, GenerateName: name + "-",
+					Labels: map[string]string{peers.Label: name, discoveryv1.LabelManagedBy: peers.Manager}},
+				AddressType: g.Kind, Ports: g.Ports,
+			}
+		},
+	}
+	living := slices.DeleteFunc(
+		slices.Clone(existing),
+		func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil },
+	)
 	var kept []*discoveryv1.EndpointSlice
 	for _, g := range packs {
 		kept = append(kept, packing.Fill(g, living)...)
@@ -40,25 +48,38 @@ func addressOf(e discoveryv1.Endpoint) string {
 	return e.Addresses[0]
 }
 
-// sameAddresses takes an endpoint of which somebody has said more than its address for another, so that it is written anew.
+// sameAddresses takes an endpoint of which somebody has said more than its address for another, so that it is written
+// anew.
 func sameAddresses(a, b discoveryv1.Endpoint) bool {
 	return slices.Equal(a.Addresses, b.Addresses) && bare(a) == bare(b)
 }
 
 func bare(e discoveryv1.Endpoint) bool {
-	return e.Conditions == (discoveryv1.EndpointConditions{}) && e.TargetRef == nil && e.Hostname == nil && e.NodeName == nil && e.Zone == nil && e.Hints == nil
+	return e.Conditions == (discoveryv1.EndpointConditions{}) && e.TargetRef == nil && e.Hostname == nil &&
+		e.NodeName == nil &&
+		e.Zone == nil &&
+		e.Hints == nil
 }
 
-// pack sorts the addresses of pods by family and, where a group names ports, by the numbers that these have in the pods.
+// pack sorts the addresses of pods by family and, where a group names ports, by the numbers that these have in the
+// pods.
 func pack(pods []*corev1.Pod, names []string) (all []endpoints.Group) {
 	add := func(ip netip.Addr, ports []discoveryv1.EndpointPort) {
 		kind := discoveryv1.AddressTypeIPv6
 		if ip.Is4() {
 			kind = discoveryv1.AddressTypeIPv4
 		}
-		at := slices.IndexFunc(all, func(g endpoints.Group) bool { return g.Kind == kind && apiequality.Semantic.DeepEqual(g.Ports, ports) })
+		at := slices.IndexFunc(
+			all,
+			func(g endpoints.Group) bool { return g.Kind == kind && apiequality.Semantic.DeepEqual(g.Ports, ports) },
+		)
 		if at < 0 {
-			at, all = len(all), append(all, endpoints.Group{Kind: kind, Ports: ports, Endpoints: map[string]discoveryv1.Endpoint{}})
+			at, all = len(
+				all,
+			), append(
+				all,
+				endpoints.Group{Kind: kind, Ports: ports, Endpoints: map[string]discoveryv1.Endpoint{}},
+			)
 		}
 		text := ip.String()
 		all[at].Endpoints[text] = discoveryv1.Endpoint{Addresses: []string{text}}
@@ -77,11 +98,12 @@ func pack(pods []*corev1.Pod, names []string) (all []endpoints.Group) {
 	return all
 }
 
-// addresses are those by which a pod is known to others as itself: none on its machine's network, whose addresses others share, and none
-// when it has ended, for another pod may have them. Those that the API does not take in a slice are left out, so that a pod which
-// says that it has one keeps nobody else's from being published.
+// addresses are those by which a pod is known to others as itself: none on its machine's network, whose addresses
+// others share, and none when it has ended, for another pod may have them. Those that the API does not take in a slice
+// are left out, so that a pod which says that it has one keeps nobody else's from being published.
 func addresses(pod *corev1.Pod) (all []netip.Addr) {
-	if pod == nil || pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if pod == nil || pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded ||
+		pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
 	for _, p := range pod.Status.PodIPs {
@@ -89,7 +111,8 @@ func addresses(pod *corev1.Pod) (all []netip.Addr) {
 		if err != nil || ip.Zone() != "" {
 			continue
 		}
-		if ip = ip.Unmap(); ip.IsUnspecified() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() {
+		if ip = ip.Unmap(); ip.IsUnspecified() || ip.IsLoopback() || ip.IsLinkLocalUnicast() ||
+			ip.IsLinkLocalMulticast() {
 			continue
 		}
 		all = append(all, ip)
@@ -97,14 +120,19 @@ func addresses(pod *corev1.Pod) (all []netip.Addr) {
 	return all
 }
 
-// portLists are the ports of a pod that have one of some names, sorted by it. A list has each name once, as the API wants it: a name that
-// a pod has for several protocols is in several lists. A pod without any of the names has no list.
+// portLists are the ports of a pod that have one of some names, sorted by it. A list has each name once, as the API
+// wants it: a name that a pod has for several protocols is in several lists. A pod without any of the names has no
+// list.
 func portLists(pod *corev1.Pod, names []string) (lists [][]discoveryv1.EndpointPort) {
 	var found []corev1.ContainerPort
 	look := func(c corev1.Container) {
 		for _, p := range c.Ports {
 			p.Protocol = cmp.Or(p.Protocol, corev1.ProtocolTCP)
-			if slices.Contains(names, p.Name) && !slices.ContainsFunc(found, func(f corev1.ContainerPort) bool { return f.Name == p.Name && f.Protocol == p.Protocol }) {
+			if slices.Contains(names, p.Name) &&
+				!slices.ContainsFunc(
+					found,
+					func(f corev1.ContainerPort) bool { return f.Name == p.Name && f.Protocol == p.Protocol },
+				) {
 				found = append(found, p) // the first of a name and protocol counts, as it does for services
 			}
 		}
@@ -128,7 +156,10 @@ func portLists(pod *corev1.Pod, names []string) (lists [][]discoveryv1.EndpointP
 		if nth == len(lists) {
 			lists = append(lists, nil)
 		}
-		lists[nth] = append(lists[nth], discoveryv1.EndpointPort{Name: &p.Name, Port: &p.ContainerPort, Protocol: &p.Protocol})
+		lists[nth] = append(
+			lists[nth],
+			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.ContainerPort, Protocol: &p.Protocol},
+		)
 	}
 	return lists
 }

@@ -25,7 +25,10 @@ func listening(ip string, containers ...string) *corev1.Pod {
 			if _, err := fmt.Sscan(digits, &number); err != nil {
 				panic(err)
 			}
-			c.Ports = append(c.Ports, corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.Protocol(protocol)})
+			c.Ports = append(
+				c.Ports,
+				corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.Protocol(protocol)},
+			)
 		}
 		p.Spec.Containers = append(p.Spec.Containers, c)
 	}
@@ -65,19 +68,30 @@ func TestWhichAddressesAreInWhichSlice(t *testing.T) {
 		ports []string
 		want  string
 	}{
-		"none":                     {nil, nil, ""},
-		"both families":            {[]*corev1.Pod{pod("a", "", "10.0.0.1 fd00::1"), pod("b", "", "10.0.0.2")}, nil, "IPv4: 10.0.0.1 10.0.0.2; IPv6: fd00::1"},
-		"no address yet":           {[]*corev1.Pod{pod("a", "", "")}, nil, ""},
-		"one address of two pods":  {[]*corev1.Pod{pod("a", "", "10.0.0.1"), pod("b", "", "10.0.0.1")}, nil, "IPv4: 10.0.0.1"},
-		"who counts":               {[]*corev1.Pod{host, ended, going}, nil, "IPv4: 10.0.0.3"},
-		"addresses that are none":  {[]*corev1.Pod{pod("a", "", "127.0.0.1 fe80::1 169.254.0.1 :: here fe80::1%eth0 224.0.0.1 10.0.0.1")}, nil, "IPv4: 10.0.0.1"},
-		"other spellings":          {[]*corev1.Pod{pod("a", "", "::ffff:10.0.0.1 FD00:0::1")}, nil, "IPv4: 10.0.0.1; IPv6: fd00::1"},
-		"by their numbers":         {[]*corev1.Pod{listening("10.0.0.1", "http:80"), listening("10.0.0.2", "http:81"), listening("10.0.0.3", "x:1 http:80")}, []string{"http"}, "IPv4 http:80/TCP: 10.0.0.1 10.0.0.3; IPv4 http:81/TCP: 10.0.0.2"},
-		"without the name":         {[]*corev1.Pod{listening("10.0.0.1", "https:443")}, []string{"http"}, ""},
-		"some of the names":        {[]*corev1.Pod{listening("10.0.0.1", "b:2 a:1"), listening("10.0.0.2", "a:1")}, []string{"a", "b"}, "IPv4 a:1/TCP b:2/TCP: 10.0.0.1; IPv4 a:1/TCP: 10.0.0.2"},
-		"two protocols":            {[]*corev1.Pod{listening("10.0.0.1 fd00::1", "dns:53/UDP web:80", "dns:53/TCP")}, []string{"dns", "web"}, "IPv4 dns:53/TCP web:80/TCP: 10.0.0.1; IPv4 dns:53/UDP: 10.0.0.1; IPv6 dns:53/TCP web:80/TCP: fd00::1; IPv6 dns:53/UDP: fd00::1"},
-		"three protocols":          {[]*corev1.Pod{listening("10.0.0.1", "a:1/UDP", "a:2/TCP", "a:3/SCTP")}, []string{"a"}, "IPv4 a:1/UDP: 10.0.0.1; IPv4 a:2/TCP: 10.0.0.1; IPv4 a:3/SCTP: 10.0.0.1"},
-		"the first of its name":    {[]*corev1.Pod{listening("10.0.0.1", "http:80", "http:81")}, []string{"http"}, "IPv4 http:80/TCP: 10.0.0.1"},
+		"none": {nil, nil, ""},
+		"both families": {[]*corev1.Pod{pod("a", "", "10.0.0.1 fd00::1"), pod("b", "", "10.0.0.2")}, nil,
+			"IPv4: 10.0.0.1 10.0.0.2; IPv6: fd00::1"},
+		"no address yet": {[]*corev1.Pod{pod("a", "", "")}, nil, ""},
+		"one address of two pods": {[]*corev1.Pod{pod("a", "", "10.0.0.1"), pod("b", "", "10.0.0.1")}, nil,
+			"IPv4: 10.0.0.1"},
+		"who counts": {[]*corev1.Pod{host, ended, going}, nil, "IPv4: 10.0.0.3"},
+		"addresses that are none": {[]*corev1.Pod{pod("a", "", "127.0.0.1 fe80::1 169.254.0.1 :: here fe80::1%eth0 "+
+			"224.0.0.1 10.0.0.1")}, nil, "IPv4: 10.0.0.1"},
+		"other spellings": {[]*corev1.Pod{pod("a", "", "::ffff:10.0.0.1 "+
+			"FD00:0::1")}, nil, "IPv4: 10.0.0.1; IPv6: fd00::1"},
+		"by their numbers": {[]*corev1.Pod{listening("10.0.0.1", "http:80"), listening("10.0.0.2", "http:81"),
+			listening("10.0.0.3", "x:1 http:80")}, []string{"http"}, "IPv4 http:80/TCP: 10.0.0.1 10.0.0.3; IPv4 " +
+			"http:81/TCP: 10.0.0.2"},
+		"without the name": {[]*corev1.Pod{listening("10.0.0.1", "https:443")}, []string{"http"}, ""},
+		"some of the names": {[]*corev1.Pod{listening("10.0.0.1", "b:2 a:1"), listening("10.0.0.2", "a:1")},
+			[]string{"a", "b"}, "IPv4 a:1/TCP b:2/TCP: 10.0.0.1; IPv4 a:1/TCP: 10.0.0.2"},
+		"two protocols": {[]*corev1.Pod{listening("10.0.0.1 fd00::1", "dns:53/UDP web:80", "dns:53/TCP")},
+			[]string{"dns", "web"}, "IPv4 dns:53/TCP web:80/TCP: 10.0.0.1; IPv4 dns:53/UDP: 10.0.0.1; IPv6 " +
+				"dns:53/TCP web:80/TCP: fd00::1; IPv6 dns:53/UDP: fd00::1"},
+		"three protocols": {[]*corev1.Pod{listening("10.0.0.1", "a:1/UDP", "a:2/TCP", "a:3/SCTP")},
+			[]string{"a"}, "IPv4 a:1/UDP: 10.0.0.1; IPv4 a:2/TCP: 10.0.0.1; IPv4 a:3/SCTP: 10.0.0.1"},
+		"the first of its name": {[]*corev1.Pod{listening("10.0.0.1", "http:80", "http:81")}, []string{"http"},
+			"IPv4 http:80/TCP: 10.0.0.1"},
 		"of containers that start": {[]*corev1.Pod{sidecar, first}, []string{"http"}, "IPv4 http:80/TCP: 10.0.0.1"},
 	} {
 		changes := plan("peers-x", pack(c.pods, c.ports), nil)
@@ -87,8 +101,8 @@ func TestWhichAddressesAreInWhichSlice(t *testing.T) {
 	}
 }
 
-// However pods come and go: what is published are their addresses, each in one slice, in slices of at most a hundred, and a second look
-// finds nothing to do. One pod's change is written once.
+// However pods come and go: what is published are their addresses, each in one slice, in slices of at most a hundred,
+// and a second look finds nothing to do. One pod's change is written once.
 func TestSlicesFollowTheirPodsWithFewWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var now []*discoveryv1.EndpointSlice
@@ -157,7 +171,10 @@ func TestAForeignChangeIsPutBack(t *testing.T) {
 		changed := now[0].DeepCopy()
 		change(changed)
 		changes := plan("peers-x", pack(members(3), nil), []*discoveryv1.EndpointSlice{changed})
-		if now = written([]*discoveryv1.EndpointSlice{changed}, changes, &named); len(changes.Update) != 1 || len(now) != 1 || sliceTexts(now) != want || len(now[0].Labels) != 2 {
+		if now = written([]*discoveryv1.EndpointSlice{changed}, changes, &named); len(changes.Update) != 1 ||
+			len(now) != 1 ||
+			sliceTexts(now) != want ||
+			len(now[0].Labels) != 2 {
 			t.Errorf("%s: %d updates, then %s", name, len(changes.Update), sliceTexts(now))
 		}
 	}

@@ -1,5 +1,6 @@
-// Package networkpolicy publishes which addresses the peers of NetworkPolicies have, as EndpointSlices of no service, named as package
-// peers says. It works out each group of pods once for all machines. What a policy does with its peers is the machines' business.
+// Package networkpolicy publishes which addresses the peers of NetworkPolicies have, as EndpointSlices of no service,
+// named as package peers says. It works out each group of pods once for all machines. What a policy does with its peers
+// is the machines' business.
 package networkpolicy
 
 import (
@@ -25,8 +26,8 @@ import (
 const (
 	// sweep is the key under which slices are deleted that no policy needs. Groups have keys with a slash.
 	sweep = "sweep"
-	// sweepAfter collects what is not needed any more, for one question to the server; and a policy that is deleted to be made anew
-	// finds its slices.
+	// sweepAfter collects what is not needed any more, for one question to the server; and a policy that is deleted to
+	// be made anew finds its slices.
 	sweepAfter = 5 * time.Second
 	byGroup    = "network-policy-peers"
 )
@@ -45,10 +46,17 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	pods, namespaces := informers.Pods(c.Informers), informers.Namespaces(c.Informers)
 	policies, slices := informers.NetworkPolicies(c.Informers), informers.EndpointSlices(c.Informers)
-	n := &controller{Context: c, pods: pods.Lister(), namespaces: namespaces.Lister(), slices: slices.Informer().GetIndexer(),
-		groups: newGroups(), expect: loop.Expectations{Now: c.Now}}
+	n := &controller{
+		Context:    c,
+		pods:       pods.Lister(),
+		namespaces: namespaces.Lister(),
+		slices:     slices.Informer().GetIndexer(),
+		groups:     newGroups(),
+		expect:     loop.Expectations{Now: c.Now},
+	}
 	n.Loop = loop.Loop{Name: "networkpolicy", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
-		pods.Informer().HasSynced, namespaces.Informer().HasSynced, policies.Informer().HasSynced, slices.Informer().HasSynced}}
+		pods.Informer().HasSynced, namespaces.Informer().HasSynced, policies.Informer().HasSynced,
+		slices.Informer().HasSynced}}
 	// An informer that was started takes no index, and controllers are made before that.
 	_ = slices.Informer().AddIndexers(cache.Indexers{byGroup: func(obj any) ([]string, error) {
 		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && ours(slice) {
@@ -80,7 +88,8 @@ func New(c loop.Context) loop.Controller {
 }
 
 func ours(slice *discoveryv1.EndpointSlice) bool {
-	return slice.Namespace == peers.Namespace && slice.Labels[discoveryv1.LabelManagedBy] == peers.Manager && slice.Labels[peers.Label] != ""
+	return slice.Namespace == peers.Namespace && slice.Labels[discoveryv1.LabelManagedBy] == peers.Manager &&
+		slice.Labels[peers.Label] != ""
 }
 
 func (n *controller) wake(names []string) {
@@ -157,8 +166,8 @@ func (n *controller) slicesOf(name string) ([]*discoveryv1.EndpointSlice, error)
 	return list, nil
 }
 
-// sweep deletes the slices of groups that no policy names. The server says which policies there are: these caches may have seen the slices
-// of another leader and not yet the policy that they are for.
+// sweep deletes the slices of groups that no policy names. The server says which policies there are: these caches may
+// have seen the slices of another leader and not yet the policy that they are for.
 func (n *controller) sweep(ctx context.Context) error {
 	unnamed := map[string]bool{}
 	for _, name := range n.slices.ListIndexFuncValues(byGroup) {

@@ -58,11 +58,15 @@ func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
 					return
 				}
 				_ = json.NewEncoder(w).Encode(networkingv1.NetworkPolicyList{
-					TypeMeta: metav1.TypeMeta{Kind: "NetworkPolicyList", APIVersion: "networking.k8s.io/v1"}, Items: c.policies})
+					TypeMeta: metav1.TypeMeta{
+						Kind:       "NetworkPolicyList",
+						APIVersion: "networking.k8s.io/v1",
+					}, Items: c.policies})
 			}))
 			defer server.Close()
 			client := kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL})
-			n := New(loop.Context{Client: client, Informers: informers.New(client), Log: slog.New(slog.DiscardHandler)}).(*controller)
+			n := New(loop.Context{Client: client, Informers: informers.New(client),
+				Log: slog.New(slog.DiscardHandler)}).(*controller)
 			for _, s := range []*discoveryv1.EndpointSlice{made, other, foreign} {
 				if err := n.slices.Add(s); err != nil {
 					t.Fatal(err)
@@ -81,7 +85,8 @@ func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
 // A group that a policy names again keeps its slices, and nobody is asked.
 func TestASweepLeavesGroupsThatAreNamed(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:0"})
-	n := New(loop.Context{Client: client, Informers: informers.New(client), Log: slog.New(slog.DiscardHandler)}).(*controller)
+	n := New(loop.Context{Client: client, Informers: informers.New(client),
+		Log: slog.New(slog.DiscardHandler)}).(*controller)
 	web := called["web in shop"]
 	g, _ := peers.OfPeer("shop", web, nil)
 	made := plan(g.Name(), pack(members(1), nil), nil).Create[0]

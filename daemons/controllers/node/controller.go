@@ -1,6 +1,6 @@
 // Package node watches the health of nodes: it marks those that fell silent and their pods as not ready, puts the
-// taints on nodes that their conditions call for, with care those by which pods are moved away, and keeps the labels
-// of former versions. Moving pods away is the taint controller's; deleting Nodes whose machines are gone is cloudnode's.
+// taints on nodes that their conditions call for, with care those by which pods are moved away, and keeps the labels of
+// former versions. Moving pods away is the taint controller's; deleting Nodes whose machines are gone is cloudnode's.
 package node
 
 import (
@@ -60,8 +60,14 @@ func New(c loop.Context) loop.Controller {
 	for _, metric := range n.counts.list() {
 		c.Count(metric)
 	}
-	n.Loop = loop.Loop{Name: "node", Counted: "node_lifecycle_controller", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
-		nodes.Informer().HasSynced, leases.Informer().HasSynced, pods.HasSynced}}
+	n.Loop = loop.Loop{
+		Name:    "node",
+		Counted: "node_lifecycle_controller",
+		Context: c,
+		Sync:    n.sync,
+		Synced: []cache.InformerSynced{
+			nodes.Informer().HasSynced, leases.Informer().HasSynced, pods.HasSynced},
+	}
 	// While we do not hear, nobody can be said to be silent. An informer that runs
 	// already takes no handler, but none does here.
 	_ = leases.Informer().SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
@@ -76,12 +82,26 @@ func New(c loop.Context) loop.Controller {
 			n.mu.Lock()
 			delete(n.seen, gone.Name)
 			n.mu.Unlock()
-			c.Events.Eventf(gone, corev1.EventTypeNormal, "RemovingNode", "Node %s event: Removing Node %s from Controller", gone.Name, gone.Name)
+			c.Events.Eventf(
+				gone,
+				corev1.EventTypeNormal,
+				"RemovingNode",
+				"Node %s event: Removing Node %s from Controller",
+				gone.Name,
+				gone.Name,
+			)
 			return
 		}
 		if old == nil {
 			come := obj.(*corev1.Node)
-			c.Events.Eventf(come, corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", come.Name, come.Name)
+			c.Events.Eventf(
+				come,
+				corev1.EventTypeNormal,
+				"RegisteredNode",
+				"Node %s event: Registered Node %s in Controller",
+				come.Name,
+				come.Name,
+			)
 		}
 		n.Add(obj)
 	})
@@ -136,8 +156,8 @@ func (n *controller) Run(ctx context.Context) error {
 	return err
 }
 
-// sweep counts the nodes of each zone, and queues those that are silent or not ready. All others need nothing until they change: thousands that
-// are well leave the process at rest, which gives memory back only then.
+// sweep counts the nodes of each zone, and queues those that are silent or not ready. All others need nothing until
+// they change: thousands that are well leave the process at rest, which gives memory back only then.
 func (n *controller) sweep() {
 	nodes, err := n.nodes.List(labels.Everything())
 	if err != nil {
@@ -236,7 +256,8 @@ func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
 func (n *controller) markSilent(ctx context.Context, node *corev1.Node, now time.Time) (*corev1.Node, error) {
 	updated := node.DeepCopy()
 	var changed []corev1.NodeCondition
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure,
+		corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		c := condition(updated, kind)
 		switch {
 		case c == nil:
@@ -244,7 +265,8 @@ func (n *controller) markSilent(ctx context.Context, node *corev1.Node, now time
 				Reason: "NodeStatusNeverUpdated", Message: "Kubelet never posted node status.",
 				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: metav1.NewTime(now)})
 		case c.Status != corev1.ConditionUnknown:
-			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
+			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting "+
+				"node status."
 			c.LastTransitionTime = metav1.NewTime(now)
 			changed = append(changed, *c)
 		}
@@ -267,7 +289,10 @@ func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time
 	var want []corev1.Taint
 	switch {
 	case n.zones.dark():
-		want = slices.DeleteFunc(Taints(node, false, now), func(t corev1.Taint) bool { return evicts([]corev1.Taint{t}) })
+		want = slices.DeleteFunc(
+			Taints(node, false, now),
+			func(t corev1.Taint) bool { return evicts([]corev1.Taint{t}) },
+		)
 	case lostBy(node) != "" && !had:
 		wait := n.zones.wait(node, now)
 		if evict = wait == 0; !evict {
@@ -284,11 +309,18 @@ func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time
 	if want == nil {
 		want = []corev1.Taint{}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": node.ResourceVersion}, "spec": map[string]any{"taints": want}})
+	patch, err := json.Marshal(
+		map[string]any{
+			"metadata": map[string]any{"resourceVersion": node.ResourceVersion},
+			"spec":     map[string]any{"taints": want},
+		},
+	)
 	if err != nil {
 		return err
 	}
-	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("taint node %s: %w", node.Name, err)
 	}
 	if evict {
@@ -297,8 +329,12 @@ func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time
 	return nil
 }
 
-// former are labels of former versions by those that have taken their place. Who still selects nodes by one finds the same nodes.
-var former = map[string]string{corev1.LabelOSStable: "beta.kubernetes.io/os", corev1.LabelArchStable: "beta.kubernetes.io/arch"}
+// former are labels of former versions by those that have taken their place. Who still selects nodes by one finds the
+// same nodes.
+var former = map[string]string{
+	corev1.LabelOSStable:   "beta.kubernetes.io/os",
+	corev1.LabelArchStable: "beta.kubernetes.io/arch",
+}
 
 // label has the labels of former versions say what those say that have taken their place.
 func (n *controller) label(ctx context.Context, node *corev1.Node) error {
@@ -316,7 +352,9 @@ func (n *controller) label(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}
 	return nil
@@ -329,7 +367,8 @@ func (n *controller) markPods(ctx context.Context, node *corev1.Node, now time.T
 			continue
 		}
 		_, err := loop.PatchPodStatus(ctx, n.Client, pod, map[string]any{"conditions": []map[string]any{{
-			"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now), "observedGeneration": pod.Generation,
+			"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now),
+			"observedGeneration": pod.Generation,
 		}}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("mark pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)

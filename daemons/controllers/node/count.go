@@ -18,10 +18,19 @@ type counts struct {
 
 func newCounts() counts {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "node_collector_" + name, Help: help}, []string{"zone"})
+		return prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Name: "node_collector_" + name, Help: help},
+			[]string{"zone"},
+		)
 	}
 	histogram := func(name, help string, factor float64) prometheus.Histogram {
-		return measure.NewHistogram(prometheus.HistogramOpts{Name: "node_collector_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(factor, 4, 8)})
+		return measure.NewHistogram(
+			prometheus.HistogramOpts{
+				Name:    "node_collector_" + name,
+				Help:    help,
+				Buckets: prometheus.ExponentialBuckets(factor, 4, 8),
+			},
+		)
 	}
 	return counts{
 		size:   gauge("zone_size", "Nodes of the zone."),
@@ -29,8 +38,12 @@ func newCounts() counts {
 		lost:   gauge("unhealthy_nodes_in_zone", "Nodes of the zone that are not ready."),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "node_collector_evictions_total",
 			Help: "Lost nodes of the zone that were given up, so that their pods move."}, []string{"zone"}),
-		one:   histogram("update_node_health_duration_seconds", "How long it took to look at a node's health.", 0.001),
-		all:   histogram("update_all_nodes_health_duration_seconds", "How long it took to look at all nodes' health.", 0.01),
+		one: histogram("update_node_health_duration_seconds", "How long it took to look at a node's health.", 0.001),
+		all: histogram(
+			"update_all_nodes_health_duration_seconds",
+			"How long it took to look at all nodes' health.",
+			0.01,
+		),
 		zones: map[string]bool{},
 	}
 }

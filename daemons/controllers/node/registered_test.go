@@ -17,7 +17,11 @@ import (
 
 // Who describes a node sees since when it is watched over, and events say when one has gone.
 func TestNodesThatComeAndGoAreTold(t *testing.T) {
-	client, events := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}), record.NewFakeRecorder(10)
+	client, events := fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}},
+	), record.NewFakeRecorder(
+		10,
+	)
 	factory := informers.New(client)
 	New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events})
 	factory.StartWithContext(t.Context())
@@ -45,7 +49,11 @@ func TestNodesThatComeAndGoAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = append(got, told())
-	if want := []string{"Normal RegisteredNode Node n event: Registered Node n in Controller", "Normal RemovingNode Node n event: Removing Node n from Controller"}; !slices.Equal(got, want) {
+	if want := []string{"Normal RegisteredNode Node n event: Registered Node n in " +
+		"Controller", "Normal RemovingNode Node n event: Removing Node n from Controller"}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("told is %q", got)
 	}
 }

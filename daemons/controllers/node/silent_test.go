@@ -30,9 +30,15 @@ type watched struct {
 
 func watch(t *testing.T, nodes []*corev1.Node, pods ...*corev1.Pod) *watched {
 	t.Helper()
-	w := &watched{t: t, client: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), events: record.NewFakeRecorder(100)}
+	w := &watched{
+		t:      t,
+		client: fake.NewClientset(),
+		clock:  clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)),
+		events: record.NewFakeRecorder(100),
+	}
 	w.from = informers.New(w.client)
-	n, ok := New(loop.Context{Client: w.client, Informers: w.from, Log: slog.New(slog.DiscardHandler), Events: w.events, Clock: w.clock,
+	n, ok := New(loop.Context{Client: w.client, Informers: w.from, Log: slog.New(slog.DiscardHandler), Events: w.events,
+		Clock:  w.clock,
 		Config: config.DefaultControllerManager()}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
@@ -105,11 +111,18 @@ func (w *watched) told() (list []string) {
 }
 
 func runs(name, node string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Generation: 3}, Spec: corev1.PodSpec{NodeName: node},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Generation: 3},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}
 }
 
-// What Services and people see of a node that falls silent: it and its pods are not ready, each is told once, and no reason is made up for the pods.
+// What Services and people see of a node that falls silent: it and its pods are not ready, each is told once, and no
+// reason is made up for the pods.
 func TestTheNodeThatFallsSilentAndItsPodsAreNotReady(t *testing.T) {
 	silent, well := lostNode("silent", "a", false), lostNode("well", "a", false)
 	w := watch(t, []*corev1.Node{silent, well}, runs("p", "silent"), runs("q", "well"))
@@ -124,19 +137,29 @@ func TestTheNodeThatFallsSilentAndItsPodsAreNotReady(t *testing.T) {
 	w.refresh()
 	w.pass()
 	w.pass()
-	if got := fmt.Sprint(w.told()); got != "[Normal NodeNotReady Node silent status is now: NodeNotReady Warning NodeNotReady Node is not ready]" {
+	if got := fmt.Sprint(w.told()); got != "[Normal NodeNotReady Node silent status is now: NodeNotReady Warning "+
+		"NodeNotReady Node is not ready]" {
 		t.Errorf("told is %s", got)
 	}
 	pod, err := w.client.CoreV1().Pods("n").Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(w.clock.Now()), ObservedGeneration: 3}
-	if got := pod.Status.Conditions; len(got) != 1 || !got[0].LastTransitionTime.Equal(&want.LastTransitionTime) || got[0].Reason != "" || got[0].Message != "" ||
-		got[0].Status != want.Status || got[0].ObservedGeneration != want.ObservedGeneration {
+	want := corev1.PodCondition{
+		Type:               corev1.PodReady,
+		Status:             corev1.ConditionFalse,
+		LastTransitionTime: metav1.NewTime(w.clock.Now()),
+		ObservedGeneration: 3,
+	}
+	if got := pod.Status.Conditions; len(got) != 1 || !got[0].LastTransitionTime.Equal(&want.LastTransitionTime) ||
+		got[0].Reason != "" ||
+		got[0].Message != "" ||
+		got[0].Status != want.Status ||
+		got[0].ObservedGeneration != want.ObservedGeneration {
 		t.Errorf("the pod says %+v", got)
 	}
-	if pod, err = w.client.CoreV1().Pods("n").Get(t.Context(), "q", metav1.GetOptions{}); err != nil || pod.Status.Conditions[0].Status != corev1.ConditionTrue {
+	if pod, err = w.client.CoreV1().Pods("n").Get(t.Context(), "q", metav1.GetOptions{}); err != nil ||
+		pod.Status.Conditions[0].Status != corev1.ConditionTrue {
 		t.Errorf("the other node's pod says %+v (%v)", pod.Status.Conditions, err)
 	}
 }
@@ -160,7 +183,10 @@ func TestPodsOfANodeThatSaysItIsNotReadyAreItsKubeletsToJudge(t *testing.T) {
 // When all nodes fall silent, it is this side that does not hear: those that were given up before are taken back.
 func TestWhenAllNodesAreLostNoneIsGivenUp(t *testing.T) {
 	a, b := lostNode("a", "a", true), lostNode("b", "a", false)
-	a.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoExecute}, {Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+	a.Spec.Taints = []corev1.Taint{
+		{Key: "mine", Effect: corev1.TaintEffectNoExecute},
+		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
+	}
 	w := watch(t, []*corev1.Node{a, b})
 	w.pass()
 	if !evicts(w.node("a").Spec.Taints) {
@@ -174,7 +200,8 @@ func TestWhenAllNodesAreLostNoneIsGivenUp(t *testing.T) {
 			t.Errorf("node %s has taints %v", name, taints)
 		}
 	}
-	if taints := w.node("a").Spec.Taints; len(taints) != 2 || taints[0].Key != "mine" || taints[1].Effect != corev1.TaintEffectNoSchedule {
+	if taints := w.node("a").Spec.Taints; len(taints) != 2 || taints[0].Key != "mine" ||
+		taints[1].Effect != corev1.TaintEffectNoSchedule {
 		t.Errorf("a has taints %v", taints)
 	}
 }
@@ -224,7 +251,8 @@ func TestANodeThatHasNeverReportedGetsLongerToStart(t *testing.T) {
 	w.clock.Step(6 * time.Second)
 	w.pass()
 	got := w.node("new").Status.Conditions
-	if len(got) != 4 || got[0].Type != corev1.NodeReady || got[0].Status != corev1.ConditionUnknown || got[0].Reason != "NodeStatusNeverUpdated" ||
+	if len(got) != 4 || got[0].Type != corev1.NodeReady || got[0].Status != corev1.ConditionUnknown ||
+		got[0].Reason != "NodeStatusNeverUpdated" ||
 		got[0].Message != "Kubelet never posted node status." {
 		t.Errorf("after a minute it says %+v", got)
 	}
@@ -234,11 +262,15 @@ func TestANodeThatHasNeverReportedGetsLongerToStart(t *testing.T) {
 }
 
 func TestLabelsOfFormerVersionsSayWhatTheirSuccessorsDo(t *testing.T) {
-	const os, arch, oldOS, oldArch = corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch"
+	const os, arch, oldOS, oldArch = corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os",
+		"beta.kubernetes.io/arch"
 	for name, c := range map[string]struct{ has, want map[string]string }{
-		"both are missing":         {map[string]string{os: "linux", arch: "arm64"}, map[string]string{os: "linux", arch: "arm64", oldOS: "linux", oldArch: "arm64"}},
-		"one says something else":  {map[string]string{os: "linux", oldOS: "windows"}, map[string]string{os: "linux", oldOS: "linux"}},
-		"they are alike":           {map[string]string{arch: "amd64", oldArch: "amd64"}, map[string]string{arch: "amd64", oldArch: "amd64"}},
+		"both are missing": {map[string]string{os: "linux", arch: "arm64"},
+			map[string]string{os: "linux", arch: "arm64", oldOS: "linux", oldArch: "arm64"}},
+		"one says something else": {map[string]string{os: "linux", oldOS: "windows"},
+			map[string]string{os: "linux", oldOS: "linux"}},
+		"they are alike": {map[string]string{arch: "amd64", oldArch: "amd64"},
+			map[string]string{arch: "amd64", oldArch: "amd64"}},
 		"the successor is missing": {map[string]string{oldOS: "linux"}, map[string]string{oldOS: "linux"}},
 	} {
 		n := lostNode("n", "a", false)

@@ -21,14 +21,29 @@ func TestOnlyNodesThatAreNotWellAreLookedAtAgain(t *testing.T) {
 	clock := clocktesting.NewFakeClock(began)
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	leases := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	c := loop.Context{Clock: clock, Config: config.ControllerManager{NodeMonitorGracePeriod: 50 * time.Second, NodeStartupGracePeriod: time.Minute}}
-	n := &controller{Context: c, nodes: corelisters.NewNodeLister(nodes), leases: leases, seen: map[string]sighting{}, counts: newCounts()}
+	c := loop.Context{
+		Clock:  clock,
+		Config: config.ControllerManager{NodeMonitorGracePeriod: 50 * time.Second, NodeStartupGracePeriod: time.Minute},
+	}
+	n := &controller{
+		Context: c,
+		nodes:   corelisters.NewNodeLister(nodes),
+		leases:  leases,
+		seen:    map[string]sighting{},
+		counts:  newCounts(),
+	}
 	n.Loop = loop.Loop{Name: "node", Context: c}
 	renew := func(name string) {
 		now := metav1.NewMicroTime(clock.Now())
-		_ = leases.Add(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}})
+		_ = leases.Add(
+			&coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+				Spec:       coordinationv1.LeaseSpec{RenewTime: &now},
+			},
+		)
 	}
-	for name, status := range map[string]corev1.ConditionStatus{"well": corev1.ConditionTrue, "falls-silent": corev1.ConditionTrue, "not-ready": corev1.ConditionFalse, "new": ""} {
+	for name, status := range map[string]corev1.ConditionStatus{"well": corev1.ConditionTrue,
+		"falls-silent": corev1.ConditionTrue, "not-ready": corev1.ConditionFalse, "new": ""} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if status != "" {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}

@@ -22,9 +22,10 @@ var follow = []struct {
 	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable},
 }
 
-// Taints returns the taints that a node should have: what others put there, and what follows from its conditions and from being cordoned.
-// Each stays where it is, and new ones come after them in the order of the conditions. evict gives a node that is not ready the
-// taint NoExecute; without it, the node keeps what it has of that, changed for why it is not ready now.
+// Taints returns the taints that a node should have: what others put there, and what follows from its conditions and
+// from being cordoned. Each stays where it is, and new ones come after them in the order of the conditions. evict gives
+// a node that is not ready the taint NoExecute; without it, the node keeps what it has of that, changed for why it is
+// not ready now.
 func Taints(node *corev1.Node, evict bool, now time.Time) []corev1.Taint {
 	var want []corev1.Taint
 	add := func(key string, effect corev1.TaintEffect) {
@@ -76,7 +77,10 @@ func lostBy(node *corev1.Node) string {
 
 // evicts says whether a node's pods are moved because it is not ready.
 func evicts(taints []corev1.Taint) bool {
-	return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute && lostTaint(t.Key) })
+	return slices.ContainsFunc(
+		taints,
+		func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute && lostTaint(t.Key) },
+	)
 }
 
 func lostTaint(key string) bool {

@@ -12,7 +12,11 @@ import (
 func TestTaintsFollowConditions(t *testing.T) { // S04
 	now := time.Unix(1000, 0)
 	with := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) *corev1.Node {
-		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		n := &corev1.Node{
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			},
+		}
 		if kind == corev1.NodeReady {
 			n.Status.Conditions = nil
 		}
@@ -27,9 +31,18 @@ func TestTaintsFollowConditions(t *testing.T) { // S04
 		return n
 	}
 	const notReady, unreachable = corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable
-	many := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-		{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue}, {Type: corev1.NodePIDPressure, Status: corev1.ConditionTrue},
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: corev1.ConditionFalse}}}}
+	many := &corev1.Node{
+		Spec: corev1.NodeSpec{Unschedulable: true},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{
+				Type:   corev1.NodeNetworkUnavailable,
+				Status: corev1.ConditionTrue,
+			}, {Type: corev1.NodePIDPressure, Status: corev1.ConditionTrue},
+			{
+				Type:   corev1.NodeMemoryPressure,
+				Status: corev1.ConditionTrue,
+			}, {Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
+	}
 	cordoned := with(corev1.NodeReady, corev1.ConditionTrue)
 	cordoned.Spec.Unschedulable = true
 	for _, c := range []struct {
@@ -40,22 +53,36 @@ func TestTaintsFollowConditions(t *testing.T) { // S04
 	}{
 		{"healthy", with(corev1.NodeReady, corev1.ConditionTrue), true, "[]"},
 		{"never reported", &corev1.Node{}, true, "[node.kubernetes.io/not-ready:NoSchedule]"},
-		{"not ready", with(corev1.NodeReady, corev1.ConditionFalse), true, "[node.kubernetes.io/not-ready:NoSchedule node.kubernetes.io/not-ready:NoExecute]"},
-		{"silent", with(corev1.NodeReady, corev1.ConditionUnknown), true, "[node.kubernetes.io/unreachable:NoSchedule node.kubernetes.io/unreachable:NoExecute]"},
-		{"silent, while its pods wait", with(corev1.NodeReady, corev1.ConditionUnknown), false, "[node.kubernetes.io/unreachable:NoSchedule]"},
-		{"silent, and was not ready", marked(with(corev1.NodeReady, corev1.ConditionUnknown), notReady+":NoExecute", "mine:NoExecute"), false,
+		{"not ready", with(corev1.NodeReady, corev1.ConditionFalse), true, "[node.kubernetes.io/not-ready:NoSchedule " +
+			"node.kubernetes.io/not-ready:NoExecute]"},
+		{"silent", with(corev1.NodeReady, corev1.ConditionUnknown), true,
+			"[node.kubernetes.io/unreachable:NoSchedule node.kubernetes.io/unreachable:NoExecute]"},
+		{"silent, while its pods wait", with(corev1.NodeReady, corev1.ConditionUnknown), false,
+			"[node.kubernetes.io/unreachable:NoSchedule]"},
+		{"silent, and was not ready",
+			marked(with(corev1.NodeReady, corev1.ConditionUnknown), notReady+":NoExecute", "mine:NoExecute"), false,
 			"[mine:NoExecute node.kubernetes.io/unreachable:NoSchedule node.kubernetes.io/unreachable:NoExecute]"},
-		{"not ready, and was silent", marked(with(corev1.NodeReady, corev1.ConditionFalse), unreachable+":NoSchedule", unreachable+":NoExecute"), false,
+		{"not ready, and was silent",
+			marked(with(corev1.NodeReady, corev1.ConditionFalse), unreachable+":NoSchedule", unreachable+":NoExecute"),
+			false,
 			"[node.kubernetes.io/not-ready:NoSchedule node.kubernetes.io/not-ready:NoExecute]"},
-		{"pressed", with(corev1.NodeMemoryPressure, corev1.ConditionTrue), true, "[node.kubernetes.io/memory-pressure:NoSchedule]"},
+		{"pressed", with(corev1.NodeMemoryPressure, corev1.ConditionTrue), true,
+			"[node.kubernetes.io/memory-pressure:NoSchedule]"},
 		{"cordoned", cordoned, true, "[node.kubernetes.io/unschedulable:NoSchedule]"},
-		{"recovered", marked(with(corev1.NodeReady, corev1.ConditionTrue), "mine:NoSchedule", unreachable+":NoExecute"), true, "[mine:NoSchedule]"},
-		{"taints stay where they are", marked(with(corev1.NodeReady, corev1.ConditionUnknown), unreachable+":NoExecute", "mine:NoSchedule", unreachable+":NoSchedule"), true,
+		{"recovered", marked(with(corev1.NodeReady, corev1.ConditionTrue), "mine:NoSchedule", unreachable+":NoExecute"),
+			true, "[mine:NoSchedule]"},
+		{"taints stay where they are",
+			marked(with(corev1.NodeReady, corev1.ConditionUnknown), unreachable+":NoExecute", "mine:NoSchedule",
+				unreachable+":NoSchedule"), true,
 			"[node.kubernetes.io/unreachable:NoExecute mine:NoSchedule node.kubernetes.io/unreachable:NoSchedule]"},
-		{"somebody's taints of the same names", marked(with(corev1.NodeReady, corev1.ConditionTrue), "node.kubernetes.io/memory-pressure:NoExecute", notReady+":PreferNoSchedule"), true,
+		{"somebody's taints of the same names",
+			marked(with(corev1.NodeReady, corev1.ConditionTrue), "node.kubernetes.io/memory-pressure:NoExecute",
+				notReady+":PreferNoSchedule"), true,
 			"[node.kubernetes.io/memory-pressure:NoExecute node.kubernetes.io/not-ready:PreferNoSchedule]"},
-		{"all at once, in the order of the conditions", many, true, "[node.kubernetes.io/network-unavailable:NoSchedule node.kubernetes.io/pid-pressure:NoSchedule " +
-			"node.kubernetes.io/memory-pressure:NoSchedule node.kubernetes.io/not-ready:NoSchedule node.kubernetes.io/unschedulable:NoSchedule node.kubernetes.io/not-ready:NoExecute]"},
+		{"all at once, in the order of the conditions", many, true,
+			"[node.kubernetes.io/network-unavailable:NoSchedule node.kubernetes.io/pid-pressure:NoSchedule " +
+				"node.kubernetes.io/memory-pressure:NoSchedule node.kubernetes.io/not-ready:NoSchedule " +
+				"node.kubernetes.io/unschedulable:NoSchedule node.kubernetes.io/not-ready:NoExecute]"},
 	} {
 		var got []string
 		for _, taint := range Taints(c.node, c.evict, now) {

@@ -13,8 +13,9 @@ import (
 // Health is how many nodes there are, and how many of them are lost.
 type Health struct{ Nodes, Lost int }
 
-// Rate returns how many lost nodes of a zone get the NoExecute taint each second, by which pods are moved away from them. The more is
-// lost, the likelier it is the network, or this side, that broke: moving everything would only make it worse.
+// Rate returns how many lost nodes of a zone get the NoExecute taint each second, by which pods are moved away from
+// them. The more is lost, the likelier it is the network, or this side, that broke: moving everything would only make
+// it worse.
 func Rate(zone Health, cfg config.ControllerManager) float64 {
 	switch {
 	case zone.Lost == zone.Nodes: // other zones are well and can take its pods
@@ -31,8 +32,8 @@ func Rate(zone Health, cfg config.ControllerManager) float64 {
 // excluded is the label of nodes whose health says nothing of their zone's.
 const excluded = "node.kubernetes.io/exclude-disruption"
 
-// zones says which lost nodes get the NoExecute taint, and when: in each zone one after the other, and none while all nodes of the
-// cluster are lost.
+// zones says which lost nodes get the NoExecute taint, and when: in each zone one after the other, and none while all
+// nodes of the cluster are lost.
 type zones struct {
 	cfg config.ControllerManager
 
@@ -45,9 +46,10 @@ type zones struct {
 	calm   time.Time            // until when none is tainted: nodes that are back have not all said so
 }
 
-// count looks at the nodes. It says whether all of them are lost since this time: then none keeps the taint. When the first is heard of
-// again, each of the others gets the grace that silence has. Nodes are late that will be lost soon: when all fall silent at once, they
-// do not all become lost in the same moment, and the first of them is not to be given up before the last is.
+// count looks at the nodes. It says whether all of them are lost since this time: then none keeps the taint. When the
+// first is heard of again, each of the others gets the grace that silence has. Nodes are late that will be lost soon:
+// when all fall silent at once, they do not all become lost in the same moment, and the first of them is not to be
+// given up before the last is.
 func (z *zones) count(nodes []*corev1.Node, late func(*corev1.Node) bool, now time.Time) (dark bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -82,8 +84,8 @@ func (z *zones) dark() bool {
 	return z.all
 }
 
-// wait returns how long a lost node has to wait at least for the taint; zero gives it, and the next of its zone waits for that. A node that
-// has just been lost is counted first: all of them may be lost with it.
+// wait returns how long a lost node has to wait at least for the taint; zero gives it, and the next of its zone waits
+// for that. A node that has just been lost is counted first: all of them may be lost with it.
 func (z *zones) wait(n *corev1.Node, now time.Time) time.Duration {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -44,8 +44,10 @@ func lostNode(name, zone string, lost bool) *corev1.Node {
 	if lost {
 		status = corev1.ConditionUnknown
 	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}},
+	}
 }
 
 func TestNodesOfAZoneAreLeftOneAfterTheOther(t *testing.T) { // S04
@@ -61,7 +63,8 @@ func TestNodesOfAZoneAreLeftOneAfterTheOther(t *testing.T) { // S04
 		after time.Duration
 		want  time.Duration
 	}{
-		{a1, 0, 0}, {a2, 0, 10 * time.Second}, {b1, 0, 0}, {a2, 4 * time.Second, 6 * time.Second}, {a2, 10 * time.Second, 0},
+		{a1, 0, 0}, {a2, 0, 10 * time.Second}, {b1, 0, 0}, {a2, 4 * time.Second, 6 * time.Second},
+		{a2, 10 * time.Second, 0},
 	} {
 		if got := z.wait(step.node, start.Add(step.after)); got != step.want {
 			t.Errorf("%s after %s waits %s, want %s", step.node.Name, step.after, got, step.want)

@@ -1,4 +1,5 @@
-// Package nodecidr gives every node a piece of each of the cluster's pod networks, of which there is one for each family.
+// Package nodecidr gives every node a piece of each of the cluster's pod networks, of which there is one for each
+// family.
 package nodecidr
 
 import (
@@ -39,7 +40,14 @@ const pieceIndex = "podCIDR"
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	nodes := informers.Nodes(c.Informers)
-	n := &controller{Context: c, nodes: nodes.Lister(), given: map[string][]string{}, holder: map[string]string{}, shown: nodes.Informer().GetIndexer(), last: map[string]string{}}
+	n := &controller{
+		Context: c,
+		nodes:   nodes.Lister(),
+		given:   map[string][]string{},
+		holder:  map[string]string{},
+		shown:   nodes.Informer().GetIndexer(),
+		last:    map[string]string{},
+	}
 	// It is refused when another life of this controller has added it, which is as good.
 	_ = nodes.Informer().AddIndexers(cache.Indexers{pieceIndex: func(obj any) ([]string, error) {
 		node, ok := obj.(*corev1.Node)
@@ -51,7 +59,14 @@ func New(c loop.Context) loop.Controller {
 		}
 		return nil, nil
 	}})
-	n.Loop = loop.Loop{Name: "nodecidr", Counted: "cidrallocator_node", Context: c, Sync: n.sync, Workers: 1, Synced: []cache.InformerSynced{nodes.Informer().HasSynced}}
+	n.Loop = loop.Loop{
+		Name:    "nodecidr",
+		Counted: "cidrallocator_node",
+		Context: c,
+		Sync:    n.sync,
+		Workers: 1,
+		Synced:  []cache.InformerSynced{nodes.Informer().HasSynced},
+	}
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
 			n.forget(old.(*corev1.Node).Name)
@@ -85,7 +100,13 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	pieces := n.given[name] // they may have been written already, and not be shown yet
 	if pieces == nil {
 		if pieces, err = n.next(); err != nil {
-			n.Events.Eventf(node, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", name)
+			n.Events.Eventf(
+				node,
+				corev1.EventTypeNormal,
+				"CIDRNotAvailable",
+				"Node %s status is now: CIDRNotAvailable",
+				name,
+			)
 			return err
 		}
 	}
@@ -93,7 +114,8 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -144,8 +166,9 @@ func (n *controller) forget(node string) {
 	delete(n.given, node)
 }
 
-// Next returns the first piece of network with bits of prefix that is not used, beginning after the one that was given last, so
-// that thousands of nodes do not each look at the pieces of all others. Without a last one it begins with the first.
+// Next returns the first piece of network with bits of prefix that is not used, beginning after the one that was given
+// last, so that thousands of nodes do not each look at the pieces of all others. Without a last one it begins with the
+// first.
 func Next(network string, bits int, last string, used func(piece string) bool) (string, error) {
 	whole, err := netip.ParsePrefix(network)
 	if err != nil {

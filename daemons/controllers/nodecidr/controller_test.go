@@ -44,8 +44,10 @@ func TestNextGivesTheFirstFreePiece(t *testing.T) { // S04
 
 func TestTheSearchGoesOnAfterTheLastPiece(t *testing.T) { // S04
 	used := map[string]bool{"10.0.2.0/24": true, "10.0.3.0/24": true}
-	for last, want := range map[string]string{"": "10.0.0.0/24", "10.0.1.0/24": "10.0.1.0/24", "10.0.2.0/24": "10.0.0.0/24", "10.9.0.0/24": "10.0.0.0/24", "10.0.0.0/25": "10.0.0.0/24"} {
-		if got, err := Next("10.0.0.0/22", 24, last, func(piece string) bool { return used[piece] }); got != want || err != nil {
+	for last, want := range map[string]string{"": "10.0.0.0/24", "10.0.1.0/24": "10.0.1.0/24",
+		"10.0.2.0/24": "10.0.0.0/24", "10.9.0.0/24": "10.0.0.0/24", "10.0.0.0/25": "10.0.0.0/24"} {
+		if got, err := Next("10.0.0.0/22", 24, last, func(piece string) bool { return used[piece] }); got != want ||
+			err != nil {
 			t.Errorf("after %q: %q, %v; want %q", last, got, err, want)
 		}
 	}
@@ -69,17 +71,33 @@ func TestNextNeverGivesAPieceTwice(t *testing.T) { // S04
 	}
 }
 
-// In a cluster of both families every node gets a piece of each network, in the order of the networks, and no piece twice.
+// In a cluster of both families every node gets a piece of each network, in the order of the networks, and no piece
+// twice.
 func TestNodeGetsAPieceOfEachFamilyS27(t *testing.T) {
-	cfg := config.ControllerManager{ClusterCIDR: []string{"10.244.0.0/16", "fd00:244::/48"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24, NodeCIDRMaskSizeIPv6: 64}
-	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "former"}, Spec: corev1.NodeSpec{PodCIDR: "10.244.0.0/24", PodCIDRs: []string{"10.244.0.0/24", "fd00:244:0:1::/64"}}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
+	cfg := config.ControllerManager{
+		ClusterCIDR:          []string{"10.244.0.0/16", "fd00:244::/48"},
+		AllocateNodeCIDRs:    true,
+		NodeCIDRMaskSize:     24,
+		NodeCIDRMaskSizeIPv6: 64,
+	}
+	client := fake.NewClientset(
+		&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "former"},
+			Spec: corev1.NodeSpec{
+				PodCIDR:  "10.244.0.0/24",
+				PodCIDRs: []string{"10.244.0.0/24", "fd00:244:0:1::/64"},
+			},
+		},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+	)
 	factory := informers.New(client)
 	n := New(loop.Context{Client: client, Informers: factory, Config: cfg}).(*controller)
 	factory.StartWithContext(t.Context())
 	factory.WaitForCacheSync(t.Context().Done())
 	for _, c := range []struct{ node, want string }{
-		{"a", "10.244.1.0/24 fd00:244::/64"}, {"b", "10.244.2.0/24 fd00:244:0:2::/64"}, {"a", "10.244.1.0/24 fd00:244::/64"}, {"former", "10.244.0.0/24 fd00:244:0:1::/64"},
+		{"a", "10.244.1.0/24 fd00:244::/64"}, {"b", "10.244.2.0/24 " +
+			"fd00:244:0:2::/64"}, {"a", "10.244.1.0/24 fd00:244::/64"}, {"former", "10.244.0.0/24 fd00:244:0:1::/64"},
 	} {
 		if err := n.sync(t.Context(), c.node); err != nil {
 			t.Fatal(err)
@@ -103,7 +121,8 @@ func TestNodeGetsAPieceOfEachFamilyS27(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := n.sync(t.Context(), "a"); err != nil || len(n.given["a"]) > 0 || n.holder["10.244.1.0/24"] != "" || !n.used("10.244.1.0/24") {
+	if err := n.sync(t.Context(), "a"); err != nil || len(n.given["a"]) > 0 || n.holder["10.244.1.0/24"] != "" ||
+		!n.used("10.244.1.0/24") {
 		t.Errorf("%v, given are %v of %v, used: %t", err, n.given, n.holder, n.used("10.244.1.0/24"))
 	}
 }

@@ -1,5 +1,5 @@
-// Package podgc deletes pods that nobody else will: those of nodes that are gone, those that were deleted before they had a node or
-// on a node that somebody declared out of service, and the oldest of too many finished ones.
+// Package podgc deletes pods that nobody else will: those of nodes that are gone, those that were deleted before they
+// had a node or on a node that somebody declared out of service, and the oldest of too many finished ones.
 package podgc
 
 import (
@@ -36,8 +36,18 @@ type counts struct{ deleted, failed *prometheus.CounterVec }
 
 func newCounts(c loop.Context) counts {
 	return counts{
-		deleted: c.Counter("pod_gc_collector_force_delete_pods_total", "Pods that were to be deleted because nobody else would.", "namespace", "reason"),
-		failed:  c.Counter("pod_gc_collector_force_delete_pod_errors_total", "Failures to delete such pods.", "namespace", "reason"),
+		deleted: c.Counter(
+			"pod_gc_collector_force_delete_pods_total",
+			"Pods that were to be deleted because nobody else would.",
+			"namespace",
+			"reason",
+		),
+		failed: c.Counter(
+			"pod_gc_collector_force_delete_pod_errors_total",
+			"Failures to delete such pods.",
+			"namespace",
+			"reason",
+		),
 	}
 }
 
@@ -49,8 +59,14 @@ func New(c loop.Context) loop.Controller {
 	nodes, pods := informers.Nodes(c.Informers), informers.Pods(c.Informers).Informer()
 	node.IndexByNode(pods)
 	_ = pods.AddIndexers(cache.Indexers{endIndex: byEnd})
-	return &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer(), gone: map[string]time.Time{}, counts: newCounts(c),
-		synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
+	return &controller{
+		Context: c,
+		nodes:   nodes.Lister(),
+		pods:    pods.GetIndexer(),
+		gone:    map[string]time.Time{},
+		counts:  newCounts(c),
+		synced:  []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced},
+	}
 }
 
 func (g *controller) Run(ctx context.Context) error {
@@ -188,7 +204,8 @@ func (g *controller) delete(ctx context.Context, pod *corev1.Pod, orphaned bool)
 		if orphaned {
 			status["conditions"] = []corev1.PodCondition{{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
-				Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(g.Now()), ObservedGeneration: pod.Generation}}
+				Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(g.Now()),
+				ObservedGeneration: pod.Generation}}
 		}
 		marked, err := loop.PatchPodStatus(ctx, g.Client, pod, status)
 		if apierrors.IsNotFound(err) {

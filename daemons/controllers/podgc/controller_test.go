@@ -38,13 +38,15 @@ func TestPodsThatMayHaveToGoAreFoundAmongMany(t *testing.T) {
 	}
 	now := metav1.Now()
 	for name, p := range map[string]corev1.Pod{
-		"well":           {Spec: corev1.PodSpec{NodeName: "here"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
-		"waiting":        {},
-		"failed":         {Spec: corev1.PodSpec{NodeName: "here"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
-		"succeeded":      {Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
-		"deleted":        {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Spec: corev1.PodSpec{NodeName: "here"}},
-		"lost":           {Spec: corev1.PodSpec{NodeName: "away"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
-		"lost, deleted":  {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Spec: corev1.PodSpec{NodeName: "away"}},
+		"well":      {Spec: corev1.PodSpec{NodeName: "here"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+		"waiting":   {},
+		"failed":    {Spec: corev1.PodSpec{NodeName: "here"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
+		"succeeded": {Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
+		"deleted": {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now},
+			Spec: corev1.PodSpec{NodeName: "here"}},
+		"lost": {Spec: corev1.PodSpec{NodeName: "away"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+		"lost, deleted": {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now},
+			Spec: corev1.PodSpec{NodeName: "away"}},
 		"never, deleted": {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}},
 	} {
 		p.Namespace, p.Name = "default", name
@@ -62,12 +64,16 @@ func TestPodsThatMayHaveToGoAreFoundAmongMany(t *testing.T) {
 		names = append(names, p.Name)
 	}
 	slices.Sort(names)
-	if want := []string{"deleted", "failed", "lost", "lost, deleted", "never, deleted", "succeeded"}; !slices.Equal(names, want) {
+	if want := []string{"deleted", "failed", "lost", "lost, deleted", "never, deleted", "succeeded"}; !slices.Equal(
+		names,
+		want,
+	) {
 		t.Errorf("found %q, want %q", names, want)
 	}
 }
 
-// S21: a node that could not be listed may be there: its pods go only when the server says of its name that there is none.
+// S21: a node that could not be listed may be there: its pods go only when the server says of its name that there is
+// none.
 func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		code int
@@ -93,7 +99,10 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 					deleted = append(deleted, r.URL.Path)
 					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
 				default: // the pod is marked
-					_, _ = io.WriteString(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"lost","namespace":"default"}}`)
+					_, _ = io.WriteString(
+						w,
+						`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"lost","namespace":"default"}}`,
+					)
 				}
 			}))
 			defer server.Close()
@@ -102,19 +111,27 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, on := range map[string]string{"kept": "here", "lost": "away"} {
-				if err := pods.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: corev1.PodSpec{NodeName: on}}); err != nil {
+				if err := pods.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+					Spec: corev1.PodSpec{NodeName: on}}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			now := clocktesting.NewFakeClock(time.Now())
 			g := &controller{
-				Context: loop.Context{Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}), Log: slog.New(slog.DiscardHandler), Clock: now},
-				nodes:   corelisters.NewNodeLister(nodes), pods: pods, gone: map[string]time.Time{}, counts: newCounts(loop.Context{}),
+				Context: loop.Context{
+					Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}),
+					Log:    slog.New(slog.DiscardHandler),
+					Clock:  now,
+				},
+				nodes: corelisters.NewNodeLister(
+					nodes,
+				), pods: pods, gone: map[string]time.Time{}, counts: newCounts(loop.Context{}),
 			}
 			g.Config.NodeMonitorGracePeriod = time.Minute
 			for range 2 { // first it is missed, then it has been missing for long enough
 				err := g.collect(t.Context())
-				if failed := c.code >= 400 && c.code != http.StatusNotFound && now.Now().After(g.gone["away"]); (err != nil) != failed {
+				if failed := c.code >= 400 && c.code != http.StatusNotFound &&
+					now.Now().After(g.gone["away"]); (err != nil) != failed {
 					t.Error(err)
 				}
 				now.Step(2 * time.Minute)

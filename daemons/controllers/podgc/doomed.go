@@ -14,8 +14,8 @@ type doomed struct {
 	why      string // as metrics have it
 }
 
-// Doomed returns the pods to delete: lost are the nodes that are gone, out those that are out of service, and threshold is how many
-// finished pods may stay; zero means all.
+// Doomed returns the pods to delete: lost are the nodes that are gone, out those that are out of service, and threshold
+// is how many finished pods may stay; zero means all.
 func Doomed(pods []*corev1.Pod, lost, out map[string]bool, threshold int) []doomed {
 	var list []doomed
 	var done []*corev1.Pod
@@ -37,7 +37,11 @@ func Doomed(pods []*corev1.Pod, lost, out map[string]bool, threshold int) []doom
 		return list
 	}
 	slices.SortFunc(done, func(a, b *corev1.Pod) int { // the evicted first, then the oldest
-		return cmp.Or(first(evicted(a), evicted(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(
+			first(evicted(a), evicted(b)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+		)
 	})
 	for _, pod := range done[:excess] {
 		list = append(list, doomed{pod, false, "terminated"})
@@ -45,12 +49,15 @@ func Doomed(pods []*corev1.Pod, lost, out map[string]bool, threshold int) []doom
 	return list
 }
 
-// outOfService returns the nodes that are not ready and that somebody declared out of service: what runs there has been stopped for
-// certain, and nobody is there to say so.
+// outOfService returns the nodes that are not ready and that somebody declared out of service: what runs there has been
+// stopped for certain, and nobody is there to say so.
 func outOfService(nodes []*corev1.Node) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range nodes {
-		tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+		tainted := slices.ContainsFunc(
+			n.Spec.Taints,
+			func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService },
+		)
 		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})

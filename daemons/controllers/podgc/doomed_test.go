@@ -10,7 +10,11 @@ import (
 )
 
 func pod(name, node string, phase corev1.PodPhase, deleting bool) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status:     corev1.PodStatus{Phase: phase},
+	}
 	if deleting {
 		p.DeletionTimestamp = &metav1.Time{}
 	}
@@ -42,8 +46,16 @@ func TestWhichPodsNobodyElseDeletes(t *testing.T) { // S21
 		}
 	}
 	finished := []*corev1.Pod{
-		at(time.Hour, "", pod("old", "n", corev1.PodSucceeded, false)), at(time.Minute, "", pod("new", "n", corev1.PodFailed, false)),
-		at(time.Second, "Evicted", pod("evicted", "n", corev1.PodFailed, false)), at(2*time.Hour, "", pod("works", "n", running, false)),
+		at(
+			time.Hour,
+			"",
+			pod("old", "n", corev1.PodSucceeded, false),
+		), at(time.Minute, "", pod("new", "n", corev1.PodFailed, false)),
+		at(
+			time.Second,
+			"Evicted",
+			pod("evicted", "n", corev1.PodFailed, false),
+		), at(2*time.Hour, "", pod("works", "n", running, false)),
 	}
 	for threshold, want := range map[int]string{0: "[]", 1: "[evicted old]", 2: "[evicted]", 3: "[]"} {
 		names := []string{}
@@ -67,8 +79,13 @@ func TestANodeIsOutOfServiceWhenItIsDeclaredAndNotReady(t *testing.T) { // S21
 		{corev1.TaintNodeOutOfService, corev1.ConditionTrue, false},
 		{corev1.TaintNodeNotReady, corev1.ConditionFalse, false},
 	} {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: c.taint, Effect: corev1.TaintEffectNoExecute}}},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: c.ready}}}}
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n"},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: c.taint, Effect: corev1.TaintEffectNoExecute}}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: c.ready}},
+			},
+		}
 		if got := outOfService([]*corev1.Node{n}); got["n"] != c.want {
 			t.Errorf("%s with Ready %s: %v", c.taint, c.ready, got)
 		}

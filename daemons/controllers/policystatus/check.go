@@ -212,7 +212,11 @@ func newScope(
 	s.compiler.Compiler = s
 	for _, v := range variables { // one that does not compile is of any type
 		text := &expression.Text{Name: v.Name, Expression: v.Expression}
-		s.compiler.CompileAndStoreVariable(text, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions)
+		s.compiler.CompileAndStoreVariable(
+			text,
+			plugincel.OptionalVariableDeclarations{},
+			environment.StoredExpressions,
+		)
 	}
 	return s, nil
 }
@@ -235,7 +239,10 @@ func (s *scope) CompileCELExpression(
 	text plugincel.ExpressionAccessor, _ plugincel.OptionalVariableDeclarations, mode environment.Type,
 ) plugincel.CompilationResult {
 	failed := func(kind apiservercel.ErrorType, detail string) plugincel.CompilationResult {
-		return plugincel.CompilationResult{Error: &apiservercel.Error{Type: kind, Detail: detail}, ExpressionAccessor: text}
+		return plugincel.CompilationResult{
+			Error:              &apiservercel.Error{Type: kind, Detail: detail},
+			ExpressionAccessor: text,
+		}
 	}
 	env, err := s.compiler.Env(mode)
 	if err != nil {

@@ -24,9 +24,13 @@ func (served) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) 
 	}
 	switch kind.Kind {
 	case "Size":
-		return object(map[string]spec.Schema{"spec": *object(map[string]spec.Schema{"size": *spec.Int64Property()})}), nil
+		return object(
+			map[string]spec.Schema{"spec": *object(map[string]spec.Schema{"size": *spec.Int64Property()})},
+		), nil
 	case "Name":
-		return object(map[string]spec.Schema{"spec": *object(map[string]spec.Schema{"size": *spec.StringProperty()})}), nil
+		return object(
+			map[string]spec.Schema{"spec": *object(map[string]spec.Schema{"size": *spec.StringProperty()})},
+		), nil
 	}
 	return nil, resolver.ErrSchemaNotFound
 }
@@ -51,26 +55,29 @@ func TestExpressionsAreCheckedAgainstEveryKindThatAPolicyNames(t *testing.T) {
 		message    string
 		want       string // what the warning contains; empty means that there is none
 	}{
-		"fits":                         {expression: "object.spec.size > 1"},
-		"an unknown field":             {expression: "object.spec.length > 1", want: "undefined field 'length'"},
-		"another type":                 {expression: "object.spec.size == 'x'", want: "test/v1, Kind=Size: ERROR"},
-		"the old object":               {expression: "oldObject.spec.size == 'x'", want: "no matching overload"},
-		"of another kind":              {resources: []string{"names"}, expression: "object.spec.size == 'x'"},
-		"of both":                      {resources: []string{"sizes", "names"}, expression: "object.spec.size > 1", want: "Kind=Name"},
-		"a wildcard":                   {resources: []string{"*"}, expression: "object.spec.length > 1"},
-		"a wildcard for the group":     {groups: []string{"*"}, expression: "object.spec.length > 1"},
-		"a subresource":                {resources: []string{"sizes/status"}, expression: "object.spec.length > 1"},
-		"a kind without a schema":      {resources: []string{"unknowns"}, expression: "object.spec.length > 1"},
-		"a resource that is not":       {resources: []string{"nothings"}, expression: "object.spec.length > 1"},
-		"a message":                    {expression: "true", message: "object.spec.length", want: "undefined field"},
-		"the request":                  {expression: "request.name == 1", want: "no matching overload"},
-		"the namespace":                {expression: "namespaceObject.metadata.name == 'x'"},
-		"the authorizer":               {expression: "authorizer.group('').resource('pods').check('get').allowed()"},
-		"no parameter":                 {expression: "params.spec.size == 1", want: "undeclared reference"},
-		"a parameter":                  {param: "Name", expression: "params.spec.size == 'x'"},
-		"a parameter's type":           {param: "Name", expression: "params.spec.size == 1", want: "no matching overload"},
-		"a parameter, any":             {param: "Unknown", expression: "params.anything == 1"},
-		"a variable":                   {variables: variable("object.spec.size"), expression: "variables.n == 'x'", want: "no matching overload"},
+		"fits":             {expression: "object.spec.size > 1"},
+		"an unknown field": {expression: "object.spec.length > 1", want: "undefined field 'length'"},
+		"another type":     {expression: "object.spec.size == 'x'", want: "test/v1, Kind=Size: ERROR"},
+		"the old object":   {expression: "oldObject.spec.size == 'x'", want: "no matching overload"},
+		"of another kind":  {resources: []string{"names"}, expression: "object.spec.size == 'x'"},
+		"of both": {resources: []string{"sizes", "names"}, expression: "object.spec.size > 1",
+			want: "Kind=Name"},
+		"a wildcard":               {resources: []string{"*"}, expression: "object.spec.length > 1"},
+		"a wildcard for the group": {groups: []string{"*"}, expression: "object.spec.length > 1"},
+		"a subresource":            {resources: []string{"sizes/status"}, expression: "object.spec.length > 1"},
+		"a kind without a schema":  {resources: []string{"unknowns"}, expression: "object.spec.length > 1"},
+		"a resource that is not":   {resources: []string{"nothings"}, expression: "object.spec.length > 1"},
+		"a message":                {expression: "true", message: "object.spec.length", want: "undefined field"},
+		"the request":              {expression: "request.name == 1", want: "no matching overload"},
+		"the namespace":            {expression: "namespaceObject.metadata.name == 'x'"},
+		"the authorizer":           {expression: "authorizer.group('').resource('pods').check('get').allowed()"},
+		"no parameter":             {expression: "params.spec.size == 1", want: "undeclared reference"},
+		"a parameter":              {param: "Name", expression: "params.spec.size == 'x'"},
+		"a parameter's type": {param: "Name", expression: "params.spec.size == 1",
+			want: "no matching overload"},
+		"a parameter, any": {param: "Unknown", expression: "params.anything == 1"},
+		"a variable": {variables: variable("object.spec.size"), expression: "variables.n == 'x'",
+			want: "no matching overload"},
 		"a variable that does not fit": {variables: variable("object.spec.length"), expression: "variables.n == 'x'"},
 	} {
 		if test.resources == nil {
@@ -99,7 +106,9 @@ func TestExpressionsAreCheckedAgainstEveryKindThatAPolicyNames(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
 		case test.want == "" && len(got) == 0:
-		case len(got) != 1, got[0].FieldRef != "spec.validations[0]."+field, !strings.Contains(got[0].Warning, test.want):
+		case len(got) != 1,
+			got[0].FieldRef != "spec.validations[0]."+field,
+			!strings.Contains(got[0].Warning, test.want):
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -124,9 +133,15 @@ func TestRulesWithManyProductsAreLookedUpWithinBounds(t *testing.T) {
 	for i := range 200 {
 		list = append(list, fmt.Sprintf("v%d", i))
 	}
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-			RuleWithOperations: admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{APIGroups: list, APIVersions: list, Resources: list}}}}}}}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Rule: admissionregistrationv1.Rule{APIGroups: list, APIVersions: list, Resources: list},
+					}}},
+			}},
+	}
 	mapper := &countingMapper{}
 	c := checker{schemas: served{}, kinds: mapper, log: slog.New(slog.DiscardHandler)}
 	if kinds := c.kindsOf(policy); len(kinds) != 0 || mapper.asked > mostLooks+1 {

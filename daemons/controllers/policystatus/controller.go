@@ -35,7 +35,13 @@ func New(c loop.Context) loop.Controller {
 		kinds: discovery.NewMapper(known),
 		log:   c.Log,
 	}}
-	p.Loop = loop.Loop{Name: "validatingadmissionpolicy-status", Context: c, Sync: p.sync, Workers: 1, Synced: []cache.InformerSynced{policies.Informer().HasSynced}}
+	p.Loop = loop.Loop{
+		Name:    "validatingadmissionpolicy-status",
+		Context: c,
+		Sync:    p.sync,
+		Workers: 1,
+		Synced:  []cache.InformerSynced{policies.Informer().HasSynced},
+	}
 	c.OnChange(policies.Informer(), func(_, obj any) {
 		if policy, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy); ok && !checked(policy) {
 			p.Add(policy)
@@ -66,7 +72,9 @@ func (p *controller) sync(ctx context.Context, name string) error {
 	updated := policy.DeepCopy()
 	updated.Status.ObservedGeneration = policy.Generation
 	updated.Status.TypeChecking = &admissionregistrationv1.TypeChecking{ExpressionWarnings: warnings}
-	if _, err := p.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := p.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the status of ValidatingAdmissionPolicy %s: %w", name, err)
 	}
 	return nil

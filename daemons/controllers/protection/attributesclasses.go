@@ -30,11 +30,21 @@ const byAttributes = "by classes of attributes"
 // NewAttributesClasses returns the controller of classes of volumes' attributes.
 func NewAttributesClasses(c loop.Context) loop.Controller {
 	all := informers.VolumeAttributesClasses(c.Informers)
-	claims, volumes := informers.PersistentVolumeClaims(c.Informers).Informer(), informers.PersistentVolumes(c.Informers).Informer()
+	claims, volumes := informers.PersistentVolumeClaims(c.Informers).
+		Informer(),
+		informers.PersistentVolumes(c.Informers).
+			Informer()
 	for _, informer := range []cache.SharedIndexInformer{claims, volumes} {
-		_ = informer.AddIndexers(cache.Indexers{byAttributes: func(obj any) ([]string, error) { return attributesOf(obj), nil }})
+		_ = informer.AddIndexers(
+			cache.Indexers{byAttributes: func(obj any) ([]string, error) { return attributesOf(obj), nil }},
+		)
 	}
-	p := &attributesClasses{Context: c, classes: all.Lister(), claims: claims.GetIndexer(), volumes: volumes.GetIndexer()}
+	p := &attributesClasses{
+		Context: c,
+		classes: all.Lister(),
+		claims:  claims.GetIndexer(),
+		volumes: volumes.GetIndexer(),
+	}
 	p.Loop = loop.Loop{Name: "vac-protection", Counted: "vacprotection", Context: c, Sync: p.sync,
 		Synced: []cache.InformerSynced{all.Informer().HasSynced, claims.HasSynced, volumes.HasSynced}}
 	c.OnChange(all.Informer(), func(_, obj any) {
@@ -99,7 +109,9 @@ func (p *attributesClasses) sync(ctx context.Context, name string) error {
 	}
 	updated := class.DeepCopy()
 	updated.Finalizers = turned(updated.Finalizers, kinds.AttributesClassProtection)
-	if _, err := p.Client.StorageV1().VolumeAttributesClasses().Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := p.Client.StorageV1().VolumeAttributesClasses().Update(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("change the protection of volume attributes class %s: %w", name, err)
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package protection lets go of volumes and claims that are deleted, once nobody uses them:
-// the API server has them held by a finalizer from their beginning. Of claims that stay it says whether a pod uses them.
+// Package protection lets go of volumes and claims that are deleted, once nobody uses them: the API server has them
+// held by a finalizer from their beginning. Of claims that stay it says whether a pod uses them.
 package protection
 
 import (
@@ -34,16 +34,24 @@ func NewClaims(c loop.Context) loop.Controller {
 	all, pods := informers.PersistentVolumeClaims(c.Informers), informers.Pods(c.Informers).Informer()
 	_ = pods.AddIndexers(cache.Indexers{byClaim: func(obj any) ([]string, error) { return claimsOf(obj), nil }})
 	p := &claims{Context: c, claims: all.Lister(), pods: pods.GetIndexer()}
-	p.Loop = loop.Loop{Name: "pvc-protection", Counted: "pvcprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced, pods.HasSynced}}
+	p.Loop = loop.Loop{
+		Name:    "pvc-protection",
+		Counted: "pvcprotection",
+		Context: c,
+		Sync:    p.sync,
+		Synced:  []cache.InformerSynced{all.Informer().HasSynced, pods.HasSynced},
+	}
 	c.OnChange(all.Informer(), func(_, obj any) {
-		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok && (due(claim, kinds.ClaimProtection) || reported(claim)) {
+		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok &&
+			(due(claim, kinds.ClaimProtection) || reported(claim)) {
 			p.Add(claim)
 		}
 	})
 	c.OnChange(pods, func(old, obj any) {
 		before, _ := old.(*corev1.Pod)
 		after, _ := obj.(*corev1.Pod)
-		if before != nil && after != nil && before.UID == after.UID && ended(before) == ended(after) && shutDown(before) == shutDown(after) {
+		if before != nil && after != nil && before.UID == after.UID && ended(before) == ended(after) &&
+			shutDown(before) == shutDown(after) {
 			return
 		}
 		for _, pod := range []*corev1.Pod{before, after} {
@@ -91,7 +99,8 @@ func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	return pod.Spec.NodeName != "" && names(pod, claim, !shutDown(pod))
 }
 
-// names says whether a pod names a claim. The claim of an ephemeral volume counts only for its own pod, and only when own is true.
+// names says whether a pod names a claim. The claim of an ephemeral volume counts only for its own pod, and only when
+// own is true.
 func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -102,8 +111,8 @@ func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool 
 	return false
 }
 
-// shutDown says whether a deleted pod waits only for its finalizers: its kubelet has finished, or its deletion was forced. Such a pod may
-// wait for its own claims to go, so that they must not wait for it.
+// shutDown says whether a deleted pod waits only for its finalizers: its kubelet has finished, or its deletion was
+// forced. Such a pod may wait for its own claims to go, so that they must not wait for it.
 func shutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
@@ -134,7 +143,9 @@ func (p *claims) sync(ctx context.Context, key string) error {
 	}
 	updated := claim.DeepCopy()
 	updated.Finalizers = turned(updated.Finalizers, kinds.ClaimProtection)
-	if _, err := p.Client.CoreV1().PersistentVolumeClaims(namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := p.Client.CoreV1().PersistentVolumeClaims(namespace).Update(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("change the protection of claim %s: %w", key, err)
 	}
 	return nil
@@ -146,7 +157,9 @@ func (p *claims) used(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 	if known, err := p.known(claim, uses); err != nil || known {
 		return known, err
 	}
-	live, err := p.Client.CoreV1().Pods(claim.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermNotEqualSelector("spec.nodeName", "").String()})
+	live, err := p.Client.CoreV1().
+		Pods(claim.Namespace).
+		List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermNotEqualSelector("spec.nodeName", "").String()})
 	if err != nil {
 		return false, fmt.Errorf("look who uses claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
@@ -154,7 +167,10 @@ func (p *claims) used(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 }
 
 // known says whether a pod of the cache uses a claim in the sense of by.
-func (p *claims) known(claim *corev1.PersistentVolumeClaim, by func(*corev1.Pod, *corev1.PersistentVolumeClaim) bool) (bool, error) {
+func (p *claims) known(
+	claim *corev1.PersistentVolumeClaim,
+	by func(*corev1.Pod, *corev1.PersistentVolumeClaim) bool,
+) (bool, error) {
 	pods, err := p.pods.ByIndex(byClaim, claim.Namespace+"/"+claim.Name)
 	return slices.ContainsFunc(pods, func(obj any) bool {
 		pod, ok := obj.(*corev1.Pod)

@@ -16,13 +16,18 @@ func TestWhoKeepsAClaim(t *testing.T) {
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "p-v"}}
 		if owner != "" {
 			yes := true
-			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: owner, Controller: &yes}}
+			c.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Pod", Name: "p", UID: owner, Controller: &yes},
+			}
 		}
 		return c
 	}
 	pod := func(node string, phase corev1.PodPhase, source corev1.VolumeSource) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Status: corev1.PodStatus{Phase: phase},
-			Spec: corev1.PodSpec{NodeName: node, Volumes: []corev1.Volume{{Name: "other"}, {Name: "v", VolumeSource: source}}}}
+			Spec: corev1.PodSpec{
+				NodeName: node,
+				Volumes:  []corev1.Volume{{Name: "other"}, {Name: "v", VolumeSource: source}},
+			}}
 	}
 	named := func(name string) corev1.VolumeSource {
 		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}

@@ -15,7 +15,8 @@ func reported(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Status.Phase == corev1.ClaimBound && claim.DeletionTimestamp == nil
 }
 
-// wants says whether a pod counts as one that uses a claim. One that waits for a node does; one that has ended does not.
+// wants says whether a pod counts as one that uses a claim. One that waits for a node does; one that has ended does
+// not.
 func wants(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	return !ended(pod) && names(pod, claim, true)
 }
@@ -33,19 +34,27 @@ func (p *claims) report(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	if !setUnused(&updated.Status, !used, p.Now()) {
 		return nil
 	}
-	if _, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("say whether claim %s/%s is used: %w", claim.Namespace, claim.Name, err)
 	}
 	return nil
 }
 
-// setUnused sets the condition Unused and says whether that changed anything. Its time is that of the last change between used and
-// unused.
+// setUnused sets the condition Unused and says whether that changed anything. Its time is that of the last change
+// between used and unused.
 func setUnused(s *corev1.PersistentVolumeClaimStatus, unused bool, now time.Time) bool {
-	c := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
-		Reason: "PodUsingPVC", Message: "A pod is currently referencing this PVC"}
+	c := corev1.PersistentVolumeClaimCondition{
+		Type:               corev1.PersistentVolumeClaimUnused,
+		Status:             corev1.ConditionFalse,
+		LastTransitionTime: metav1.NewTime(now),
+		Reason:             "PodUsingPVC",
+		Message:            "A pod is currently referencing this PVC",
+	}
 	if unused {
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NoPodsUsingPVC", "No pods are currently referencing this PVC"
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NoPodsUsingPVC", "No pods are currently referencing "+
+			"this PVC"
 	}
 	for i := range s.Conditions {
 		is := &s.Conditions[i]

@@ -15,18 +15,33 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A claim's condition Unused says whether a pod uses it and since when that is so. Every step is a minute after the one before.
+// A claim's condition Unused says whether a pod uses it and since when that is so. Every step is a minute after the one
+// before.
 func TestAClaimSaysSinceWhenItIsUnused(t *testing.T) {
 	pod := func(name, node string, phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}, Status: corev1.PodStatus{Phase: phase}, Spec: corev1.PodSpec{NodeName: node,
-			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}}}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name},
+			Status:     corev1.PodStatus{Phase: phase},
+			Spec: corev1.PodSpec{NodeName: node,
+				Volumes: []corev1.Volume{
+					{
+						Name: "v",
+						VolumeSource: corev1.VolumeSource{
+							PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+						},
+					},
+				}},
+		}
 	}
 	own := pod("p", "n", corev1.PodRunning)
 	own.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
 	other := pod("o", "n", corev1.PodRunning)
 	other.Namespace = "e"
 	now := metav1.Now()
-	resizing := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimResizing, Status: corev1.ConditionTrue}
+	resizing := corev1.PersistentVolumeClaimCondition{
+		Type:   corev1.PersistentVolumeClaimResizing,
+		Status: corev1.ConditionTrue,
+	}
 	type status struct {
 		is, reason, message string
 		minute              int
@@ -40,8 +55,10 @@ func TestAClaimSaysSinceWhenItIsUnused(t *testing.T) {
 	}
 	start := time.Unix(1e9, 0)
 	clock := testingclock.NewFakeClock(start)
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", Finalizers: []string{kinds.ClaimProtection}},
-		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", Finalizers: []string{kinds.ClaimProtection}},
+		Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
+	}
 	for i, step := range []struct {
 		name   string
 		pods   []*corev1.Pod
@@ -55,13 +72,16 @@ func TestAClaimSaysSinceWhenItIsUnused(t *testing.T) {
 		{"a pod's own claim would have another owner", []*corev1.Pod{own}, nil, unused(1)},
 		{"a pod waits for a node", []*corev1.Pod{pod("a", "", corev1.PodPending)}, nil, used(5)},
 		{"it runs", []*corev1.Pod{pod("a", "n", corev1.PodRunning)}, nil, used(5)},
-		{"a second one comes and the first ends", []*corev1.Pod{pod("a", "n", corev1.PodSucceeded), pod("b", "n", corev1.PodRunning)}, nil, used(5)},
-		{"both have ended", []*corev1.Pod{pod("a", "n", corev1.PodSucceeded), pod("b", "n", corev1.PodFailed)}, nil, unused(8)},
+		{"a second one comes and the first ends",
+			[]*corev1.Pod{pod("a", "n", corev1.PodSucceeded), pod("b", "n", corev1.PodRunning)}, nil, used(5)},
+		{"both have ended", []*corev1.Pod{pod("a", "n", corev1.PodSucceeded), pod("b", "n", corev1.PodFailed)}, nil,
+			unused(8)},
 		{"they are gone, and it grows", nil, func(c *corev1.PersistentVolumeClaim) {
 			c.Status.Conditions = append([]corev1.PersistentVolumeClaimCondition{resizing}, c.Status.Conditions...)
 		}, unused(8)},
 		{"one comes again", []*corev1.Pod{pod("a", "n", corev1.PodRunning)}, nil, used(10)},
-		{"it is being deleted while it is used", []*corev1.Pod{pod("a", "n", corev1.PodRunning)}, func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &now }, used(10)},
+		{"it is being deleted while it is used", []*corev1.Pod{pod("a", "n", corev1.PodRunning)},
+			func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &now }, used(10)},
 		{"its pod has ended", []*corev1.Pod{pod("a", "n", corev1.PodSucceeded)}, nil, used(10)},
 	} {
 		clock.SetTime(start.Add(time.Duration(i) * time.Minute))
@@ -70,7 +90,8 @@ func TestAClaimSaysSinceWhenItIsUnused(t *testing.T) {
 		}
 		client := fake.NewClientset(claim)
 		factory := informers.New(client)
-		p := NewClaims(loop.Context{Client: client, Informers: factory, Clock: clock, Log: slog.New(slog.DiscardHandler)}).(*claims)
+		p := NewClaims(loop.Context{Client: client, Informers: factory, Clock: clock,
+			Log: slog.New(slog.DiscardHandler)}).(*claims)
 		if err := informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Add(claim); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +104,8 @@ func TestAClaimSaysSinceWhenItIsUnused(t *testing.T) {
 			t.Fatalf("%s: %v", step.name, err)
 		}
 		var err error
-		if claim, err = client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c", metav1.GetOptions{}); err != nil {
+		if claim, err = client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c",
+			metav1.GetOptions{}); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
 		got, others := none, 0

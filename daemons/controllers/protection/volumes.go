@@ -25,7 +25,13 @@ type volumes struct {
 func NewVolumes(c loop.Context) loop.Controller {
 	all := informers.PersistentVolumes(c.Informers)
 	p := &volumes{Context: c, volumes: all.Lister()}
-	p.Loop = loop.Loop{Name: "pv-protection", Counted: "pvprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced}}
+	p.Loop = loop.Loop{
+		Name:    "pv-protection",
+		Counted: "pvprotection",
+		Context: c,
+		Sync:    p.sync,
+		Synced:  []cache.InformerSynced{all.Informer().HasSynced},
+	}
 	c.OnChange(all.Informer(), func(_, obj any) {
 		if v, ok := obj.(*corev1.PersistentVolume); ok && due(v, kinds.VolumeProtection) {
 			p.Add(v)
@@ -47,7 +53,8 @@ func (p *volumes) sync(ctx context.Context, name string) error {
 	}
 	updated := v.DeepCopy()
 	updated.Finalizers = turned(updated.Finalizers, kinds.VolumeProtection)
-	if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("change the protection of volume %s: %w", name, err)
 	}
 	return nil

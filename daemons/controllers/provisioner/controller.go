@@ -38,10 +38,24 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	claims, volumes, nodes, pods := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(c.Informers), informers.Nodes(c.Informers), informers.Pods(c.Informers)
+	claims, volumes, nodes, pods := informers.PersistentVolumeClaims(
+		c.Informers,
+	), informers.PersistentVolumes(
+		c.Informers,
+	), informers.Nodes(
+		c.Informers,
+	), informers.Pods(
+		c.Informers,
+	)
 	classes := informers.StorageClasses(c.Informers)
 	attributes := informers.VolumeAttributesClasses(c.Informers)
-	p := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister(), attributes: attributes.Lister()}
+	p := &controller{
+		Context:    c,
+		claims:     claims.Lister(),
+		volumes:    volumes.Lister(),
+		classes:    classes.Lister(),
+		attributes: attributes.Lister(),
+	}
 	p.grow, p.remove = p.askToGrow, p.askKubelet
 	p.Loop = loop.Loop{Name: "directory-provisioner", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{
 		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced,
@@ -182,7 +196,11 @@ func (p *controller) change(ctx context.Context, claim *corev1.PersistentVolumeC
 	return p.expand(ctx, claim, v)
 }
 
-func (p *controller) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+func (p *controller) provision(
+	ctx context.Context,
+	claim *corev1.PersistentVolumeClaim,
+	class *storagev1.StorageClass,
+) error {
 	var node *corev1.Node
 	if chosen := claim.Annotations[storage.AnnSelectedNode]; chosen != "" {
 		got, err := p.Client.CoreV1().Nodes().Get(ctx, chosen, metav1.GetOptions{})
@@ -194,7 +212,14 @@ func (p *controller) provision(ctx context.Context, claim *corev1.PersistentVolu
 	}
 	v, err := Make(claim, class, node)
 	if err != nil {
-		p.Events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "failed to provision volume with StorageClass %q: %v", class.Name, err)
+		p.Events.Eventf(
+			claim,
+			corev1.EventTypeWarning,
+			"ProvisioningFailed",
+			"failed to provision volume with StorageClass %q: %v",
+			class.Name,
+			err,
+		)
 		if errors.Is(err, errElsewhere) {
 			return p.chooseAgain(ctx, claim)
 		}
@@ -203,7 +228,13 @@ func (p *controller) provision(ctx context.Context, claim *corev1.PersistentVolu
 	if _, err := p.volumes.Get(v.Name); err == nil {
 		return nil // it waits to be bound
 	}
-	p.Events.Eventf(claim, corev1.EventTypeNormal, "Provisioning", "External provisioner is provisioning volume for claim %q", claim.Namespace+"/"+claim.Name)
+	p.Events.Eventf(
+		claim,
+		corev1.EventTypeNormal,
+		"Provisioning",
+		"External provisioner is provisioning volume for claim %q",
+		claim.Namespace+"/"+claim.Name,
+	)
 	_, err = p.Client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil // made before this cache knew
@@ -211,7 +242,13 @@ func (p *controller) provision(ctx context.Context, claim *corev1.PersistentVolu
 		p.Events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "Error saving volume: %v", err)
 		return fmt.Errorf("create volume %s: %w", v.Name, err)
 	}
-	p.Events.Eventf(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", v.Name)
+	p.Events.Eventf(
+		claim,
+		corev1.EventTypeNormal,
+		"ProvisioningSucceeded",
+		"Successfully provisioned volume %s",
+		v.Name,
+	)
 	return nil
 }
 
@@ -219,7 +256,9 @@ func (p *controller) provision(ctx context.Context, claim *corev1.PersistentVolu
 func (p *controller) chooseAgain(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	updated := claim.DeepCopy()
 	delete(updated.Annotations, storage.AnnSelectedNode)
-	if _, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("have another node chosen for claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return nil

@@ -16,11 +16,13 @@ import (
 
 // belongs says whether a claim and a volume are bound to each other.
 func belongs(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
-	return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == v.Name && v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == claim.UID
+	return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == v.Name && v.Spec.ClaimRef != nil &&
+		v.Spec.ClaimRef.UID == claim.UID
 }
 
-// Growth returns how large a bound claim's volume becomes, or nil where nothing is to be done. That the class lets claims grow was
-// looked at when the claim asked for it. What was asked for in vain may be asked for less: then that counts.
+// Growth returns how large a bound claim's volume becomes, or nil where nothing is to be done. That the class lets
+// claims grow was looked at when the claim asked for it. What was asked for in vain may be asked for less: then that
+// counts.
 func Growth(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) *resource.Quantity {
 	if !directory.Provisioned(v) || !belongs(claim, v) {
 		return nil
@@ -32,9 +34,14 @@ func Growth(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) *re
 	return &size
 }
 
-// expand lets a claim grow: the directory first, then the volume, then what the claim says of itself. A directory's size is its
-// node's affair alone, so that a claim's growth is over when the node has answered: no pod has to be started for it.
-func (p *controller) expand(ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) error {
+// expand lets a claim grow: the directory first, then the volume, then what the claim says of itself. A directory's
+// size is its node's affair alone, so that a claim's growth is over when the node has answered: no pod has to be
+// started for it.
+func (p *controller) expand(
+	ctx context.Context,
+	claim *corev1.PersistentVolumeClaim,
+	v *corev1.PersistentVolume,
+) error {
 	size := Growth(claim, v)
 	if size == nil {
 		return nil
@@ -48,7 +55,15 @@ func (p *controller) expand(ctx context.Context, claim *corev1.PersistentVolumeC
 	}
 	p.Events.Eventf(claim, corev1.EventTypeNormal, "Resizing", "External resizer is resizing volume %s", v.Name)
 	if err := p.enlarge(ctx, v, *size); err != nil {
-		p.Events.Eventf(claim, corev1.EventTypeWarning, "VolumeResizeFailed", "resize volume %q by resizer %q failed: %v", v.Name, directory.Provisioner, err)
+		p.Events.Eventf(
+			claim,
+			corev1.EventTypeWarning,
+			"VolumeResizeFailed",
+			"resize volume %q by resizer %q failed: %v",
+			v.Name,
+			directory.Provisioner,
+			err,
+		)
 		_, failed := p.writeStatus(ctx, claim, growthFailed(claim.Status, err, apierrors.IsInvalid(err), p.Now()))
 		if failed != nil {
 			return failed
@@ -65,7 +80,11 @@ func (p *controller) expand(ctx context.Context, claim *corev1.PersistentVolumeC
 func (p *controller) enlarge(ctx context.Context, v *corev1.PersistentVolume, size resource.Quantity) error {
 	node := v.Annotations[directory.NodeAnnotation]
 	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
-		return fmt.Errorf("the volume does not say on which node it lies (annotation %s), or is not at %s", directory.NodeAnnotation, directory.Path(v.Name))
+		return fmt.Errorf(
+			"the volume does not say on which node it lies (annotation %s), or is not at %s",
+			directory.NodeAnnotation,
+			directory.Path(v.Name),
+		)
 	}
 	if err := p.grow(ctx, node, v.Name, size.Value()); err != nil {
 		return err
@@ -80,10 +99,16 @@ func (p *controller) enlarge(ctx context.Context, v *corev1.PersistentVolume, si
 }
 
 // growing is the status of a claim whose volume is being made larger.
-func growing(was corev1.PersistentVolumeClaimStatus, size resource.Quantity, now time.Time) corev1.PersistentVolumeClaimStatus {
+func growing(
+	was corev1.PersistentVolumeClaimStatus,
+	size resource.Quantity,
+	now time.Time,
+) corev1.PersistentVolumeClaimStatus {
 	s := *was.DeepCopy()
 	allocated, named := s.AllocatedResources[corev1.ResourceStorage]
-	if state := s.AllocatedResourceStatuses[corev1.ResourceStorage]; state == corev1.PersistentVolumeClaimControllerResizeInfeasible && named && allocated.Cmp(size) == 0 {
+	if state := s.AllocatedResourceStatuses[corev1.ResourceStorage]; state == corev1.PersistentVolumeClaimControllerResizeInfeasible &&
+		named &&
+		allocated.Cmp(size) == 0 {
 		return s // it is tried again, and is not promised anew
 	}
 	allocate(&s, size, corev1.PersistentVolumeClaimControllerResizeInProgress)
@@ -93,12 +118,26 @@ func growing(was corev1.PersistentVolumeClaimStatus, size resource.Quantity, now
 }
 
 // growthFailed is the status of a claim whose volume could not be made larger: not now, or not at all.
-func growthFailed(was corev1.PersistentVolumeClaimStatus, why error, infeasible bool, now time.Time) corev1.PersistentVolumeClaimStatus {
+func growthFailed(
+	was corev1.PersistentVolumeClaimStatus,
+	why error,
+	infeasible bool,
+	now time.Time,
+) corev1.PersistentVolumeClaimStatus {
 	s := *was.DeepCopy()
 	if infeasible {
-		allocate(&s, s.AllocatedResources[corev1.ResourceStorage], corev1.PersistentVolumeClaimControllerResizeInfeasible)
+		allocate(
+			&s,
+			s.AllocatedResources[corev1.ResourceStorage],
+			corev1.PersistentVolumeClaimControllerResizeInfeasible,
+		)
 	}
-	s.Conditions = with(s.Conditions, corev1.PersistentVolumeClaimControllerResizeError, fmt.Sprintf("failed to expand pvc with %v", why), now)
+	s.Conditions = with(
+		s.Conditions,
+		corev1.PersistentVolumeClaimControllerResizeError,
+		fmt.Sprintf("failed to expand pvc with %v", why),
+		now,
+	)
 	return s
 }
 
@@ -107,8 +146,13 @@ func grown(was corev1.PersistentVolumeClaimStatus, size resource.Quantity) corev
 	s := *was.DeepCopy()
 	s.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
 	delete(s.AllocatedResourceStatuses, corev1.ResourceStorage)
-	s.Conditions = without(s.Conditions, corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,
-		corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError)
+	s.Conditions = without(
+		s.Conditions,
+		corev1.PersistentVolumeClaimResizing,
+		corev1.PersistentVolumeClaimFileSystemResizePending,
+		corev1.PersistentVolumeClaimControllerResizeError,
+		corev1.PersistentVolumeClaimNodeResizeError,
+	)
 	return s
 }
 
@@ -123,7 +167,12 @@ func allocate(s *corev1.PersistentVolumeClaimStatus, size resource.Quantity, sta
 }
 
 // with returns conditions of which one is true and says the message. When it came to that stays.
-func with(conditions []corev1.PersistentVolumeClaimCondition, kind corev1.PersistentVolumeClaimConditionType, message string, now time.Time) []corev1.PersistentVolumeClaimCondition {
+func with(
+	conditions []corev1.PersistentVolumeClaimCondition,
+	kind corev1.PersistentVolumeClaimConditionType,
+	message string,
+	now time.Time,
+) []corev1.PersistentVolumeClaimCondition {
 	for i := range conditions {
 		if conditions[i].Type == kind && conditions[i].Status == corev1.ConditionTrue {
 			conditions[i].Message = message
@@ -135,7 +184,10 @@ func with(conditions []corev1.PersistentVolumeClaimCondition, kind corev1.Persis
 }
 
 // without returns the conditions of other kinds.
-func without(conditions []corev1.PersistentVolumeClaimCondition, kinds ...corev1.PersistentVolumeClaimConditionType) (kept []corev1.PersistentVolumeClaimCondition) {
+func without(
+	conditions []corev1.PersistentVolumeClaimCondition,
+	kinds ...corev1.PersistentVolumeClaimConditionType,
+) (kept []corev1.PersistentVolumeClaimCondition) {
 	for _, c := range conditions {
 		gone := false
 		for _, k := range kinds {
@@ -149,13 +201,19 @@ func without(conditions []corev1.PersistentVolumeClaimCondition, kinds ...corev1
 }
 
 // writeStatus writes a claim's status where it differs, and returns the claim; nil for one that is gone.
-func (p *controller) writeStatus(ctx context.Context, claim *corev1.PersistentVolumeClaim, s corev1.PersistentVolumeClaimStatus) (*corev1.PersistentVolumeClaim, error) {
+func (p *controller) writeStatus(
+	ctx context.Context,
+	claim *corev1.PersistentVolumeClaim,
+	s corev1.PersistentVolumeClaimStatus,
+) (*corev1.PersistentVolumeClaim, error) {
 	if apiequality.Semantic.DeepEqual(s, claim.Status) {
 		return claim, nil
 	}
 	updated := claim.DeepCopy()
 	updated.Status = s
-	written, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	written, err := p.Client.CoreV1().
+		PersistentVolumeClaims(claim.Namespace).
+		UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {

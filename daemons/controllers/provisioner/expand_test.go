@@ -48,7 +48,13 @@ func TestAClaimSaysHowItGrows(t *testing.T) {
 			asked = bytes
 			return answer
 		}}
-	invalid := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Message: "the file system is smaller"}}
+	invalid := &apierrors.StatusError{
+		ErrStatus: metav1.Status{
+			Status:  metav1.StatusFailure,
+			Reason:  metav1.StatusReasonInvalid,
+			Message: "the file system is smaller",
+		},
+	}
 	for _, step := range []struct {
 		name, request string
 		answer        error
@@ -61,19 +67,26 @@ func TestAClaimSaysHowItGrows(t *testing.T) {
 		event         string
 	}{
 		{"nothing is asked for", "1Gi", nil, "0", "1Gi", "1Gi", "", "0", "", ""},
-		{"the node is away", "2Gi", errors.New("dial"), "2Gi", "1Gi", "1Gi", "ControllerResizeInProgress", "2Gi", "Resizing ControllerResizeError",
+		{"the node is away", "2Gi", errors.New("dial"), "2Gi", "1Gi", "1Gi", "ControllerResizeInProgress", "2Gi",
+			"Resizing ControllerResizeError",
 			`Warning VolumeResizeFailed resize volume "` + v.Name + `" by resizer "clusterctl.local/directory" failed: dial`},
-		{"it is back", "2Gi", nil, "2Gi", "2Gi", "2Gi", "", "2Gi", "", "Normal VolumeResizeSuccessful Resize volume succeeded"},
-		{"the disk is smaller", "9Ti", invalid, "9Ti", "2Gi", "2Gi", "ControllerResizeInfeasible", "9Ti", "Resizing ControllerResizeError", "Warning VolumeResizeFailed"},
-		{"it is still", "9Ti", invalid, "9Ti", "2Gi", "2Gi", "ControllerResizeInfeasible", "9Ti", "Resizing ControllerResizeError", "Warning VolumeResizeFailed"},
+		{"it is back", "2Gi", nil, "2Gi", "2Gi", "2Gi", "", "2Gi", "", "Normal VolumeResizeSuccessful Resize volume " +
+			"succeeded"},
+		{"the disk is smaller", "9Ti", invalid, "9Ti", "2Gi", "2Gi", "ControllerResizeInfeasible", "9Ti",
+			"Resizing ControllerResizeError", "Warning VolumeResizeFailed"},
+		{"it is still", "9Ti", invalid, "9Ti", "2Gi", "2Gi", "ControllerResizeInfeasible", "9Ti",
+			"Resizing ControllerResizeError", "Warning VolumeResizeFailed"},
 		{"less will do", "3Gi", nil, "3Gi", "3Gi", "3Gi", "", "3Gi", "", "Normal VolumeResizeSuccessful"},
 	} {
-		have, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
+		have, err := client.CoreV1().
+			PersistentVolumeClaims(claim.Namespace).
+			Get(t.Context(), claim.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		have.Spec.Resources.Requests = size(step.request)
-		if have, err = client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(t.Context(), have, metav1.UpdateOptions{}); err != nil {
+		if have, err = client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(t.Context(), have,
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		vol, err := client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
@@ -84,13 +97,24 @@ func TestAClaimSaysHowItGrows(t *testing.T) {
 		if err := p.expand(t.Context(), have, vol); (err != nil) != (step.answer != nil) {
 			t.Errorf("%s: %v", step.name, err)
 		}
-		have, _ = client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
+		have, _ = client.CoreV1().
+			PersistentVolumeClaims(claim.Namespace).
+			Get(t.Context(), claim.Name, metav1.GetOptions{})
 		vol, _ = client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
 		want := size(step.asked)[corev1.ResourceStorage]
 		allocated := have.Status.AllocatedResources[corev1.ResourceStorage]
-		if asked != want.Value() || have.Status.Capacity.Storage().String() != step.capacity || vol.Spec.Capacity.Storage().String() != step.volume ||
-			have.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != step.state || allocated.String() != step.allocated || conditionsOf(have) != step.conditions {
-			t.Errorf("%s: %d is asked for, the claim says %+v, the volume %v", step.name, asked, have.Status, vol.Spec.Capacity)
+		if asked != want.Value() || have.Status.Capacity.Storage().String() != step.capacity ||
+			vol.Spec.Capacity.Storage().String() != step.volume ||
+			have.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != step.state ||
+			allocated.String() != step.allocated ||
+			conditionsOf(have) != step.conditions {
+			t.Errorf(
+				"%s: %d is asked for, the claim says %+v, the volume %v",
+				step.name,
+				asked,
+				have.Status,
+				vol.Spec.Capacity,
+			)
 		}
 		last := ""
 		for len(events.Events) > 0 {
@@ -123,8 +147,13 @@ func TestAttributesAreRefusedWithAReason(t *testing.T) {
 		claim := claimOn("n")
 		claim.Spec.VolumeAttributesClassName = c.wants
 		if c.was {
-			claim.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: "gold", Status: "Infeasible"}
-			claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: "True"}}
+			claim.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{
+				TargetVolumeAttributesClassName: "gold",
+				Status:                          "Infeasible",
+			}
+			claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
+				{Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: "True"},
+			}
 		}
 		s, why := Modified(claim, c.class, metav1.Now().Time)
 		state, conditions := corev1.PersistentVolumeClaimModifyVolumeStatus(""), ""
@@ -132,7 +161,8 @@ func TestAttributesAreRefusedWithAReason(t *testing.T) {
 			state, conditions = s.ModifyVolumeStatus.Status, "ModifyVolumeError"
 		}
 		claim.Status = s
-		if state != c.state || !strings.Contains(why, c.why) || (why == "") != (c.why == "") || conditionsOf(claim) != conditions {
+		if state != c.state || !strings.Contains(why, c.why) || (why == "") != (c.why == "") ||
+			conditionsOf(claim) != conditions {
 			t.Errorf("%s: %+v, %q", name, s, why)
 		}
 	}

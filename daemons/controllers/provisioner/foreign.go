@@ -20,8 +20,8 @@ type foreign struct {
 	volumes corelisters.PersistentVolumeLister
 }
 
-// NewForeign returns the controller that says of claims that grow who has to make their volumes larger: where those are not ours, the
-// programs that came with them.
+// NewForeign returns the controller that says of claims that grow who has to make their volumes larger: where those are
+// not ours, the programs that came with them.
 func NewForeign(c loop.Context) loop.Controller {
 	claims, volumes := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(c.Informers)
 	f := &foreign{Context: c, claims: claims.Lister(), volumes: volumes.Lister()}
@@ -30,7 +30,8 @@ func NewForeign(c loop.Context) loop.Controller {
 	c.OnChange(claims.Informer(), func(old, obj any) {
 		before, _ := old.(*corev1.PersistentVolumeClaim)
 		after, _ := obj.(*corev1.PersistentVolumeClaim)
-		if before != nil && after != nil && before.Spec.Resources.Requests.Storage().Cmp(*after.Spec.Resources.Requests.Storage()) < 0 {
+		if before != nil && after != nil &&
+			before.Spec.Resources.Requests.Storage().Cmp(*after.Spec.Resources.Requests.Storage()) < 0 {
 			f.Add(after)
 		}
 	})
@@ -55,12 +56,18 @@ func (f *foreign) sync(_ context.Context, key string) error {
 		return err
 	}
 	if Abroad(claim, v) {
-		f.Events.Event(claim, corev1.EventTypeNormal, "ExternalExpanding", "waiting for an external controller to expand this PVC")
+		f.Events.Event(
+			claim,
+			corev1.EventTypeNormal,
+			"ExternalExpanding",
+			"waiting for an external controller to expand this PVC",
+		)
 	}
 	return nil
 }
 
 // Abroad says whether a claim waits for its volume to grow by somebody else.
 func Abroad(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
-	return belongs(claim, v) && !directory.Provisioned(v) && claim.Status.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0
+	return belongs(claim, v) && !directory.Provisioned(v) &&
+		claim.Status.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0
 }

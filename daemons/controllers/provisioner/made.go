@@ -56,9 +56,13 @@ func (u *used) forget(key string) {
 	delete(u.claims, key)
 }
 
-// noteMade says of a volume that a pod has had it, so that the node's kubelet does not take a directory that is missing for one that
-// was never made: the machine may have been installed anew, and knows nothing of it by itself.
-func (p *controller) noteMade(ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) error {
+// noteMade says of a volume that a pod has had it, so that the node's kubelet does not take a directory that is missing
+// for one that was never made: the machine may have been installed anew, and knows nothing of it by itself.
+func (p *controller) noteMade(
+	ctx context.Context,
+	claim *corev1.PersistentVolumeClaim,
+	v *corev1.PersistentVolume,
+) error {
 	key := claim.Namespace + "/" + claim.Name
 	if !p.used.has(key) {
 		return nil
@@ -66,7 +70,8 @@ func (p *controller) noteMade(ctx context.Context, claim *corev1.PersistentVolum
 	if v.Annotations[directory.MadeAnnotation] == "" {
 		updated := v.DeepCopy()
 		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, directory.MadeAnnotation, "true")
-		if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return fmt.Errorf("note that volume %s is made: %w", v.Name, err)
 		}
 	}

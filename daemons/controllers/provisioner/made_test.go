@@ -12,22 +12,28 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// TestAVolumeSaysThatAPodHasHadIt is what keeps a machine that was installed anew from giving a claim with data an empty directory (S30).
+// TestAVolumeSaysThatAPodHasHadIt is what keeps a machine that was installed anew from giving a claim with data an
+// empty directory (S30).
 func TestAVolumeSaysThatAPodHasHadIt(t *testing.T) {
 	with := func(phase corev1.PodPhase, source corev1.VolumeSource) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p"}, Status: corev1.PodStatus{Phase: phase},
-			Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: source}}}}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p"},
+			Status:     corev1.PodStatus{Phase: phase},
+			Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: source}}},
+		}
 	}
 	claimed := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
 		want string
 	}{
-		"it waits":                    {with(corev1.PodPending, claimed), ""},
-		"it runs":                     {with(corev1.PodRunning, claimed), "true"},
-		"it has done what it is to":   {with(corev1.PodSucceeded, claimed), "true"},
-		"a claim of its own, another": {with(corev1.PodRunning, corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}), ""},
-		"another claim":               {with(corev1.PodRunning, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}), ""},
+		"it waits":                  {with(corev1.PodPending, claimed), ""},
+		"it runs":                   {with(corev1.PodRunning, claimed), "true"},
+		"it has done what it is to": {with(corev1.PodSucceeded, claimed), "true"},
+		"a claim of its own, another": {with(corev1.PodRunning,
+			corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}), ""},
+		"another claim": {with(corev1.PodRunning,
+			corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}), ""},
 	} {
 		node := machine(map[string]string{"kubernetes.io/hostname": "n"})
 		node.Status.NodeInfo.MachineID = "m1"

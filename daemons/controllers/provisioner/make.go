@@ -1,6 +1,6 @@
-// Package provisioner makes and removes the volumes of clusterctl.local/directory: directories of nodes. It makes objects, and asks
-// kubelets to remove directories; the kubelet makes them when it mounts them and holds them to their size (daemons/kubelet/volume/projects.go),
-// the binder binds, the scheduler chooses the node.
+// Package provisioner makes and removes the volumes of clusterctl.local/directory: directories of nodes. It makes
+// objects, and asks kubelets to remove directories; the kubelet makes them when it mounts them and holds them to their
+// size (daemons/kubelet/volume/projects.go), the binder binds, the scheduler chooses the node.
 package provisioner
 
 import (
@@ -19,22 +19,30 @@ import (
 
 // wanted says whether a claim waits for a volume of ours.
 func wanted(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
-	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil && class != nil && class.Provisioner == directory.Provisioner &&
+	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil && class != nil &&
+		class.Provisioner == directory.Provisioner &&
 		claim.Annotations[storage.AnnStorageProvisioner] == directory.Provisioner
 }
 
 // errElsewhere says that the chosen node cannot have the volume, and another might.
 var errElsewhere = errors.New("another node is needed")
 
-// Make returns the volume that a claim gets on the node that was chosen for it, or why it gets none. node is nil when there is none
-// of the name.
-func Make(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node *corev1.Node) (*corev1.PersistentVolume, error) {
+// Make returns the volume that a claim gets on the node that was chosen for it, or why it gets none. node is nil when
+// there is none of the name.
+func Make(
+	claim *corev1.PersistentVolumeClaim,
+	class *storagev1.StorageClass,
+	node *corev1.Node,
+) (*corev1.PersistentVolume, error) {
 	if err := refusal(claim, class); err != nil {
 		return nil, err
 	}
 	chosen := claim.Annotations[storage.AnnSelectedNode]
 	if chosen == "" {
-		return nil, fmt.Errorf("a directory is on one node, which nobody has chosen: the StorageClass needs volumeBindingMode %s", storagev1.VolumeBindingWaitForFirstConsumer)
+		return nil, fmt.Errorf(
+			"a directory is on one node, which nobody has chosen: the StorageClass needs volumeBindingMode %s",
+			storagev1.VolumeBindingWaitForFirstConsumer,
+		)
 	}
 	if node == nil {
 		return nil, fmt.Errorf("node %q does not exist: %w", chosen, errElsewhere)
@@ -51,20 +59,39 @@ func Make(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, no
 		policy = *class.ReclaimPolicy
 	}
 	name := "pvc-" + string(claim.UID)
-	annotations := map[string]string{storage.AnnDynamicallyProvisioned: directory.Provisioner, directory.NodeAnnotation: node.Name}
+	annotations := map[string]string{
+		storage.AnnDynamicallyProvisioned: directory.Provisioner,
+		directory.NodeAnnotation:          node.Name,
+	}
 	if id := node.Status.NodeInfo.MachineID; id != "" {
 		annotations[directory.MachineAnnotation] = id
 	}
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{directory.Finalizer}, Annotations: annotations},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity:    corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
-			AccessModes: slices.Clone(claim.Spec.AccessModes), VolumeMode: &mode, StorageClassName: class.Name, PersistentVolumeReclaimPolicy: policy,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: directory.Path(name)}},
-			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name,
-				UID: claim.UID, ResourceVersion: claim.ResourceVersion},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}}}}}},
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage],
+			},
+			AccessModes: slices.Clone(
+				claim.Spec.AccessModes,
+			), VolumeMode: &mode, StorageClassName: class.Name, PersistentVolumeReclaimPolicy: policy,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				Local: &corev1.LocalVolumeSource{Path: directory.Path(name)},
+			},
+			ClaimRef: &corev1.ObjectReference{
+				Kind:            "PersistentVolumeClaim",
+				APIVersion:      "v1",
+				Namespace:       claim.Namespace,
+				Name:            claim.Name,
+				UID:             claim.UID,
+				ResourceVersion: claim.ResourceVersion,
+			},
+			NodeAffinity: &corev1.VolumeNodeAffinity{
+				Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}},
+					}}}},
+			},
 		},
 	}, nil
 }

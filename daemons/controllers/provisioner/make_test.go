@@ -22,13 +22,21 @@ func size(s string) corev1.ResourceList {
 func claimOn(node string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "u", Annotations: map[string]string{
-			"volume.kubernetes.io/selected-node": node, "volume.kubernetes.io/storage-provisioner": directory.Provisioner}},
-		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, StorageClassName: ptr("k"),
-			Resources: corev1.VolumeResourceRequirements{Requests: size("1Gi")}}}
+			"volume.kubernetes.io/selected-node":       node,
+			"volume.kubernetes.io/storage-provisioner": directory.Provisioner}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
+			StorageClassName: ptr("k"),
+			Resources:        corev1.VolumeResourceRequirements{Requests: size("1Gi")},
+		}}
 }
 
 func class() *storagev1.StorageClass {
-	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "k"}, Provisioner: directory.Provisioner, ReclaimPolicy: ptr(corev1.PersistentVolumeReclaimRetain)}
+	return &storagev1.StorageClass{
+		ObjectMeta:    metav1.ObjectMeta{Name: "k"},
+		Provisioner:   directory.Provisioner,
+		ReclaimPolicy: ptr(corev1.PersistentVolumeReclaimRetain),
+	}
 }
 
 func machine(labels map[string]string) *corev1.Node {
@@ -41,9 +49,13 @@ func TestWhatIsMadeForAClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	affinity := v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
-	if v.Name != "pvc-u" || v.Spec.Local.Path != "/var/lib/clusterctl/volumes/pvc-u" || affinity.Key != "kubernetes.io/hostname" || affinity.Values[0] != "host" ||
-		v.Spec.ClaimRef.UID != "u" || v.Spec.PersistentVolumeReclaimPolicy != "Retain" || v.Spec.StorageClassName != "k" || v.Spec.Capacity.Storage().String() != "1Gi" ||
-		!directory.Provisioned(v) || v.Annotations[directory.NodeAnnotation] != "n" || v.Finalizers[0] != directory.Finalizer {
+	if v.Name != "pvc-u" || v.Spec.Local.Path != "/var/lib/clusterctl/volumes/pvc-u" ||
+		affinity.Key != "kubernetes.io/hostname" || affinity.Values[0] != "host" ||
+		v.Spec.ClaimRef.UID != "u" || v.Spec.PersistentVolumeReclaimPolicy != "Retain" ||
+		v.Spec.StorageClassName != "k" || v.Spec.Capacity.Storage().String() != "1Gi" ||
+		!directory.Provisioned(v) ||
+		v.Annotations[directory.NodeAnnotation] != "n" ||
+		v.Finalizers[0] != directory.Finalizer {
 		t.Errorf("made is %+v", v)
 	}
 }
@@ -55,11 +67,18 @@ func TestWhatADirectoryIsNot(t *testing.T) {
 		want   string
 		again  bool // another node might do
 	}{
-		"no node chosen": {func(c *corev1.PersistentVolumeClaim, _ *storagev1.StorageClass) { c.Annotations = nil }, nil, "volumeBindingMode WaitForFirstConsumer", false},
+		"no node chosen": {func(c *corev1.PersistentVolumeClaim, _ *storagev1.StorageClass) { c.Annotations = nil },
+			nil, "volumeBindingMode WaitForFirstConsumer", false},
 		"no such node":   {nil, nil, `node "n" does not exist`, true},
 		"a node unnamed": {nil, machine(nil), "has no label kubernetes.io/hostname", true},
-		"a wrong zone":   {func(_ *corev1.PersistentVolumeClaim, s *storagev1.StorageClass) { s.AllowedTopologies = zone("b") }, machine(map[string]string{"kubernetes.io/hostname": "n", "zone": "a"}), "allowedTopologies", true},
-		"the right zone": {func(_ *corev1.PersistentVolumeClaim, s *storagev1.StorageClass) { s.AllowedTopologies = zone("b") }, machine(map[string]string{"kubernetes.io/hostname": "n", "zone": "b"}), "", false},
+		"a wrong zone": {func(_ *corev1.PersistentVolumeClaim,
+			s *storagev1.StorageClass) {
+			s.AllowedTopologies = zone("b")
+		}, machine(map[string]string{"kubernetes.io/hostname": "n", "zone": "a"}), "allowedTopologies", true},
+		"the right zone": {func(_ *corev1.PersistentVolumeClaim,
+			s *storagev1.StorageClass) {
+			s.AllowedTopologies = zone("b")
+		}, machine(map[string]string{"kubernetes.io/hostname": "n", "zone": "b"}), "", false},
 		"shared by nodes": {func(c *corev1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.AccessModes[0] = corev1.ReadWriteMany
 		}, nil, "access mode ReadWriteMany is not supported", false},
@@ -75,21 +94,27 @@ func TestWhatADirectoryIsNot(t *testing.T) {
 		"parameters": {func(_ *corev1.PersistentVolumeClaim, s *storagev1.StorageClass) {
 			s.Parameters = map[string]string{"a": "b"}
 		}, nil, "parameters", false},
-		"mount options": {func(_ *corev1.PersistentVolumeClaim, s *storagev1.StorageClass) { s.MountOptions = []string{"ro"} }, nil, "mountOptions", false},
+		"mount options": {func(_ *corev1.PersistentVolumeClaim,
+			s *storagev1.StorageClass) {
+			s.MountOptions = []string{"ro"}
+		}, nil, "mountOptions", false},
 	} {
 		claim, class := claimOn("n"), class()
 		if c.change != nil {
 			c.change(claim, class)
 		}
 		_, err := Make(claim, class, c.node)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) || errors.Is(err, errElsewhere) != c.again {
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) ||
+			errors.Is(err, errElsewhere) != c.again {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func zone(name string) []corev1.TopologySelectorTerm {
-	return []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{name}}}}}
+	return []corev1.TopologySelectorTerm{
+		{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{name}}}},
+	}
 }
 
 func TestHowLargeAClaimBecomes(t *testing.T) {

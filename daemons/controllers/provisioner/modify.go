@@ -12,9 +12,12 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// modify says of a claim that asks for a class of attributes that a directory has none. It is never carried out; until the claim
-// asks for what it had, its status says so. It returns the claim as it is then, nil for one that is gone.
-func (p *controller) modify(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+// modify says of a claim that asks for a class of attributes that a directory has none. It is never carried out; until
+// the claim asks for what it had, its status says so. It returns the claim as it is then, nil for one that is gone.
+func (p *controller) modify(
+	ctx context.Context,
+	claim *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolumeClaim, error) {
 	var class *storagev1.VolumeAttributesClass
 	if name := claim.Spec.VolumeAttributesClassName; name != nil && *name != "" {
 		got, err := p.attributes.Get(*name)
@@ -32,9 +35,13 @@ func (p *controller) modify(ctx context.Context, claim *corev1.PersistentVolumeC
 	return written, err
 }
 
-// Modified returns what becomes of the status of a bound claim by the class of attributes that it asks for, and what is said of it.
-// class is that class, nil where there is none of the name.
-func Modified(claim *corev1.PersistentVolumeClaim, class *storagev1.VolumeAttributesClass, now time.Time) (corev1.PersistentVolumeClaimStatus, string) {
+// Modified returns what becomes of the status of a bound claim by the class of attributes that it asks for, and what is
+// said of it. class is that class, nil where there is none of the name.
+func Modified(
+	claim *corev1.PersistentVolumeClaim,
+	class *storagev1.VolumeAttributesClass,
+	now time.Time,
+) (corev1.PersistentVolumeClaimStatus, string) {
 	s := *claim.Status.DeepCopy()
 	name := func(n *string) string {
 		if n == nil {
@@ -46,16 +53,28 @@ func Modified(claim *corev1.PersistentVolumeClaim, class *storagev1.VolumeAttrib
 	if wants == name(s.CurrentVolumeAttributesClassName) {
 		if s.ModifyVolumeStatus != nil {
 			s.ModifyVolumeStatus = nil
-			s.Conditions = without(s.Conditions, corev1.PersistentVolumeClaimVolumeModifyVolumeError, corev1.PersistentVolumeClaimVolumeModifyingVolume)
+			s.Conditions = without(
+				s.Conditions,
+				corev1.PersistentVolumeClaimVolumeModifyVolumeError,
+				corev1.PersistentVolumeClaimVolumeModifyingVolume,
+			)
 		}
 		return s, ""
 	}
-	state, why := corev1.PersistentVolumeClaimModifyVolumeInfeasible, fmt.Sprintf("volumes of %s have no attributes that could be changed", directory.Provisioner)
+	state, why := corev1.PersistentVolumeClaimModifyVolumeInfeasible, fmt.Sprintf(
+		"volumes of %s have no attributes that could be changed",
+		directory.Provisioner,
+	)
 	switch {
 	case class == nil:
 		state, why = corev1.PersistentVolumeClaimModifyVolumePending, fmt.Sprintf("VAC %s does not exist.", wants)
 	case class.DriverName != directory.Provisioner:
-		why = fmt.Sprintf("VAC %s is for driver %s, and the volume is of %s", wants, class.DriverName, directory.Provisioner)
+		why = fmt.Sprintf(
+			"VAC %s is for driver %s, and the volume is of %s",
+			wants,
+			class.DriverName,
+			directory.Provisioner,
+		)
 	}
 	s.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: wants, Status: state}
 	s.Conditions = with(s.Conditions, corev1.PersistentVolumeClaimVolumeModifyVolumeError, why, now)

@@ -18,7 +18,8 @@ const (
 	LetGo  Action = "let go" // the object alone: it is deleted, and its policy keeps the data
 )
 
-// DecideVolume decides about a volume. What the claim that it names says is looked at before anything is removed, see unclaimed.
+// DecideVolume decides about a volume. What the claim that it names says is looked at before anything is removed, see
+// unclaimed.
 func DecideVolume(v *corev1.PersistentVolume) Action {
 	if !directory.Provisioned(v) {
 		return Leave
@@ -26,7 +27,8 @@ func DecideVolume(v *corev1.PersistentVolume) Action {
 	held := slices.Contains(v.Finalizers, directory.Finalizer)
 	going := v.DeletionTimestamp != nil
 	free := v.Spec.ClaimRef == nil && v.Status.Phase == corev1.VolumeAvailable
-	given := v.Spec.ClaimRef != nil && (v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed)
+	given := v.Spec.ClaimRef != nil &&
+		(v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed)
 	switch {
 	case going && !held:
 		return Leave
@@ -40,7 +42,8 @@ func DecideVolume(v *corev1.PersistentVolume) Action {
 	return Leave
 }
 
-// unclaimed says whether a volume is nobody's: the claim that it names is gone (nil), is another of that name, or has another volume.
+// unclaimed says whether a volume is nobody's: the claim that it names is gone (nil), is another of that name, or has
+// another volume.
 func unclaimed(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
 	switch {

@@ -19,12 +19,24 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func made(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+func made(
+	phase corev1.PersistentVolumePhase,
+	policy corev1.PersistentVolumeReclaimPolicy,
+	change ...func(*corev1.PersistentVolume),
+) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-u", UID: "v", Finalizers: []string{directory.Finalizer},
-			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": directory.Provisioner, directory.NodeAnnotation: "n"}},
-		Spec: corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy, ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "u"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: directory.Path("pvc-u")}}},
+			Annotations: map[string]string{
+				"pv.kubernetes.io/provisioned-by": directory.Provisioner,
+				directory.NodeAnnotation:          "n",
+			}},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: policy,
+			ClaimRef:                      &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "u"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				Local: &corev1.LocalVolumeSource{Path: directory.Path("pvc-u")},
+			},
+		},
 		Status: corev1.PersistentVolumeStatus{Phase: phase}}
 	for _, f := range change {
 		f(v)
@@ -50,8 +62,9 @@ func TestWhatBecomesOfAVolume(t *testing.T) {
 		"free":                      {made("Available", "Delete", free), Leave},
 		"free, and deleted by hand": {made("Available", "Delete", free, going), Remove},
 		"not yet looked at":         {made("Pending", "Delete"), Leave},
-		"another's":                 {made("Released", "Delete", func(v *corev1.PersistentVolume) { v.Annotations = nil }), Leave},
-		"done":                      {made("Released", "Delete", going, func(v *corev1.PersistentVolume) { v.Finalizers = nil }), Leave},
+		"another's": {made("Released", "Delete",
+			func(v *corev1.PersistentVolume) { v.Annotations = nil }), Leave},
+		"done": {made("Released", "Delete", going, func(v *corev1.PersistentVolume) { v.Finalizers = nil }), Leave},
 	} {
 		if got := DecideVolume(c.v); got != c.want {
 			t.Errorf("%s: %q", name, got)
@@ -59,7 +72,8 @@ func TestWhatBecomesOfAVolume(t *testing.T) {
 	}
 }
 
-// What is removed is what the API server says is nobody's, on a node that it says is there, after the kubelet said that it is gone.
+// What is removed is what the API server says is nobody's, on a node that it says is there, after the kubelet said that
+// it is gone.
 func TestNothingIsRemovedOnAGuess(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	of := func(uid, volume string) *corev1.PersistentVolumeClaim {
@@ -71,9 +85,26 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 		return c
 	}
 	unavailable := apierrors.NewInternalError(errors.New("no"))
-	missing := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Message: "its directory is not there: take the annotations off",
-		Details: &metav1.StatusDetails{Kind: directory.Resource, Name: "pvc-u", Causes: []metav1.StatusCause{{Type: directory.Missing}}}}}
-	page := apierrors.NewGenericServerResponse(404, "get", corev1.Resource("persistentvolumeclaims"), "c", "404 page not found", 0, true)
+	missing := &apierrors.StatusError{
+		ErrStatus: metav1.Status{
+			Status:  metav1.StatusFailure,
+			Message: "its directory is not there: take the annotations off",
+			Details: &metav1.StatusDetails{
+				Kind:   directory.Resource,
+				Name:   "pvc-u",
+				Causes: []metav1.StatusCause{{Type: directory.Missing}},
+			},
+		},
+	}
+	page := apierrors.NewGenericServerResponse(
+		404,
+		"get",
+		corev1.Resource("persistentvolumeclaims"),
+		"c",
+		"404 page not found",
+		0,
+		true,
+	)
 	for name, c := range map[string]struct {
 		v       *corev1.PersistentVolume
 		objects []runtime.Object
@@ -84,37 +115,58 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 		removed bool
 		failed  string
 	}{
-		"all is well":              {made("Released", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
-		"the claim is another":     {made("Released", "Delete"), []runtime.Object{node, of("other", "")}, "", nil, nil, true, true, ""},
-		"the claim is elsewhere":   {made("Released", "Delete"), []runtime.Object{node, of("u", "pv-2")}, "", nil, nil, true, true, ""},
-		"the claim is there":       {made("Released", "Delete"), []runtime.Object{node, of("u", "pvc-u")}, "", nil, nil, false, false, ""},
-		"the claim is to be bound": {made("Released", "Delete"), []runtime.Object{node, of("u", "")}, "", nil, nil, false, false, ""},
-		"the claim is not read":    {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims", unavailable, nil, false, false, ""},
-		"some page is not found":   {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims", page, nil, false, false, ""},
-		"the kubelet says no":      {made("Released", "Delete"), []runtime.Object{node}, "", nil, errors.New("in use"), true, false, ""},
-		"the kubelet misses it":    {made("Released", "Delete"), []runtime.Object{node}, "", nil, missing, true, false, "node n: its directory is not there: take the annotations off"},
-		"it missed it before":      {made("Failed", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
-		"the node is gone":         {made("Released", "Delete"), nil, "", nil, nil, false, false, `node "n", which has the data`},
-		"the node is not read":     {made("Released", "Delete"), nil, "nodes", unavailable, nil, false, false, ""},
-		"it lies elsewhere":        {made("Released", "Delete", func(v *corev1.PersistentVolume) { v.Spec.Local.Path = "/etc" }), []runtime.Object{node}, "", nil, nil, false, false, "remove it by hand"},
-		"it is bound again":        {made("Bound", "Delete"), []runtime.Object{node}, "", nil, nil, false, false, ""},
+		"all is well": {made("Released", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
+		"the claim is another": {made("Released", "Delete"), []runtime.Object{node, of("other", "")}, "", nil, nil,
+			true, true, ""},
+		"the claim is elsewhere": {made("Released", "Delete"), []runtime.Object{node, of("u", "pv-2")}, "", nil, nil,
+			true, true, ""},
+		"the claim is there": {made("Released", "Delete"), []runtime.Object{node, of("u", "pvc-u")}, "", nil, nil,
+			false, false, ""},
+		"the claim is to be bound": {made("Released", "Delete"), []runtime.Object{node, of("u", "")}, "", nil, nil,
+			false, false, ""},
+		"the claim is not read": {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims",
+			unavailable, nil, false, false, ""},
+		"some page is not found": {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims", page,
+			nil, false, false, ""},
+		"the kubelet says no": {made("Released", "Delete"), []runtime.Object{node}, "", nil, errors.New("in use"),
+			true, false, ""},
+		"the kubelet misses it": {made("Released", "Delete"), []runtime.Object{node}, "", nil, missing, true, false,
+			"node n: its directory is not there: take the annotations off"},
+		"it missed it before":  {made("Failed", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
+		"the node is gone":     {made("Released", "Delete"), nil, "", nil, nil, false, false, `node "n", which has the data`},
+		"the node is not read": {made("Released", "Delete"), nil, "nodes", unavailable, nil, false, false, ""},
+		"it lies elsewhere": {made("Released", "Delete",
+			func(v *corev1.PersistentVolume) { v.Spec.Local.Path = "/etc" }), []runtime.Object{node}, "", nil, nil,
+			false, false, "remove it by hand"},
+		"it is bound again": {made("Bound", "Delete"), []runtime.Object{node}, "", nil, nil, false, false, ""},
 	} {
 		client := fake.NewClientset(append(c.objects, c.v)...)
 		if c.deny != "" {
-			client.PrependReactor("get", c.deny, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, c.how })
+			client.PrependReactor(
+				"get",
+				c.deny,
+				func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, c.how },
+			)
 		}
 		asked := false
-		p := &controller{Context: loop.Context{Client: client, Events: record.NewFakeRecorder(10), Log: slog.New(slog.DiscardHandler)},
+		p := &controller{
+			Context: loop.Context{
+				Client: client,
+				Events: record.NewFakeRecorder(10),
+				Log:    slog.New(slog.DiscardHandler),
+			},
 			remove: func(_ context.Context, node string, v *corev1.PersistentVolume) error {
 				asked = node == "n" && v.Name == "pvc-u"
 				return c.kubelet
-			}}
+			},
+		}
 		err := p.syncVolume(context.Background(), "pvc-u")
 		v, gone := client.CoreV1().PersistentVolumes().Get(context.Background(), "pvc-u", metav1.GetOptions{})
 		if asked != c.asked || apierrors.IsNotFound(gone) != c.removed {
 			t.Errorf("%s: kubelet asked %v, removed %v, %v", name, asked, gone, err)
 		}
-		if gone == nil && (v.Status.Phase == corev1.VolumeFailed) != (c.failed != "") || gone == nil && !strings.Contains(v.Status.Message, c.failed) {
+		if gone == nil && (v.Status.Phase == corev1.VolumeFailed) != (c.failed != "") ||
+			gone == nil && !strings.Contains(v.Status.Message, c.failed) {
 			t.Errorf("%s: it is %+v", name, v.Status)
 		}
 	}
@@ -134,8 +186,11 @@ func TestTheKubeletsWordIsRead(t *testing.T) {
 		}
 	}
 	own := `{"kind":"Status","status":"Failure","message":"not here","details":{"kind":"localVolumes","name":"pvc-u","causes":[{"reason":"DirectoryMissing"}]}}`
-	for text, want := range map[string]bool{own: true, strings.Replace(own, "pvc-u", "pvc-v", 1): false, strings.Replace(own, "localVolumes", "nodes", 1): false, "<html>": false} {
-		if err := done([]byte(text), failed, "pvc-u"); err == nil || apierrors.HasStatusCause(err, directory.Missing) != want || want && err.Error() != "not here" {
+	for text, want := range map[string]bool{own: true, strings.Replace(own, "pvc-u", "pvc-v", 1): false,
+		strings.Replace(own, "localVolumes", "nodes", 1): false, "<html>": false} {
+		if err := done([]byte(text), failed, "pvc-u"); err == nil ||
+			apierrors.HasStatusCause(err, directory.Missing) != want ||
+			want && err.Error() != "not here" {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

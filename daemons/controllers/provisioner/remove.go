@@ -47,23 +47,39 @@ func (p *controller) syncVolume(ctx context.Context, name string) error {
 	return p.reclaim(ctx, v)
 }
 
-// reclaim removes the directory, and the object when that is done. What cannot be done is said and the object stays: it is what
-// leads to the data.
+// reclaim removes the directory, and the object when that is done. What cannot be done is said and the object stays: it
+// is what leads to the data.
 func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) error {
 	node := v.Annotations[directory.NodeAnnotation]
 	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
-		return p.fail(ctx, v, fmt.Sprintf("the volume does not say on which node it lies (annotation %s), or is not at %s: remove it by hand", directory.NodeAnnotation, directory.Path(v.Name)))
+		return p.fail(
+			ctx,
+			v,
+			fmt.Sprintf(
+				"the volume does not say on which node it lies (annotation %s), or is not at %s: remove it by hand",
+				directory.NodeAnnotation,
+				directory.Path(v.Name),
+			),
+		)
 	}
 	_, err := p.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if loop.Absent(err, "nodes", node) {
-		return p.fail(ctx, v, fmt.Sprintf("node %q, which has the data at %s, does not exist: the volume is removed when it is back, or by hand", node, v.Spec.Local.Path))
+		return p.fail(
+			ctx,
+			v,
+			fmt.Sprintf(
+				"node %q, which has the data at %s, does not exist: the volume is removed when it is back, or by hand",
+				node,
+				v.Spec.Local.Path,
+			),
+		)
 	} else if err != nil {
 		return fmt.Errorf("look at node %s: %w", node, err)
 	}
 	err = p.remove(ctx, node, v)
 	if apierrors.HasStatusCause(err, directory.Missing) {
-		// Nobody knows that the data is gone: its disk may be mounted again. The kubelet is asked until it is, or until the volume does
-		// not say any more that it was made.
+		// Nobody knows that the data is gone: its disk may be mounted again. The kubelet is asked until it is, or until
+		// the volume does not say any more that it was made.
 		if failed := p.fail(ctx, v, fmt.Sprintf("node %s: %v", node, err)); failed != nil {
 			return failed
 		}
@@ -74,10 +90,13 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 	}
 	if v.DeletionTimestamp == nil {
 		options := loop.AsSeen(v)
-		if err := p.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, options); err != nil && !apierrors.IsNotFound(err) {
+		if err := p.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, options); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete volume %s: %w", v.Name, err)
 		}
-		if v, err = p.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		if v, err = p.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{}); apierrors.IsNotFound(
+			err,
+		) {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("look at volume: %w", err)
@@ -90,7 +109,8 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 func (p *controller) letGo(ctx context.Context, v *corev1.PersistentVolume) error {
 	updated := v.DeepCopy()
 	updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool { return f == directory.Finalizer })
-	if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("let volume %s go: %w", v.Name, err)
 	}
 	return nil
@@ -104,7 +124,8 @@ func (p *controller) fail(ctx context.Context, v *corev1.PersistentVolume, messa
 	p.Events.Event(v, corev1.EventTypeWarning, "VolumeFailedDelete", message)
 	updated := v.DeepCopy()
 	updated.Status.Phase, updated.Status.Message = corev1.VolumeFailed, message
-	if _, err := p.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := p.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("say why volume %s stays: %w", v.Name, err)
 	}
 	return nil
@@ -117,18 +138,33 @@ const removeTime = time.Minute
 func (p *controller) askToGrow(ctx context.Context, node, volume string, bytes int64) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
-	body, err := p.Client.CoreV1().RESTClient().Put().Resource("nodes").Name(node).SubResource("proxy").Suffix(directory.Resource, volume).
-		Param(directory.Size, strconv.FormatInt(bytes, 10)).Do(ctx).Raw()
+	body, err := p.Client.CoreV1().
+		RESTClient().
+		Put().
+		Resource("nodes").
+		Name(node).
+		SubResource("proxy").
+		Suffix(directory.Resource, volume).
+		Param(directory.Size, strconv.FormatInt(bytes, 10)).
+		Do(ctx).
+		Raw()
 	return done(body, err, volume)
 }
 
-// askKubelet has a kubelet remove a directory by way of the API server. Only the kubelet's own word counts: that somebody on the way
-// has not found something says nothing about the directory.
+// askKubelet has a kubelet remove a directory by way of the API server. Only the kubelet's own word counts: that
+// somebody on the way has not found something says nothing about the directory.
 func (p *controller) askKubelet(ctx context.Context, node string, v *corev1.PersistentVolume) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
-	request := p.Client.CoreV1().RESTClient().Delete().Resource("nodes").Name(node).SubResource("proxy").Suffix(directory.Resource, v.Name)
-	for query, annotation := range map[string]string{directory.Made: directory.MadeAnnotation, directory.Machine: directory.MachineAnnotation} {
+	request := p.Client.CoreV1().
+		RESTClient().
+		Delete().
+		Resource("nodes").
+		Name(node).
+		SubResource("proxy").
+		Suffix(directory.Resource, v.Name)
+	for query, annotation := range map[string]string{directory.Made: directory.MadeAnnotation,
+		directory.Machine: directory.MachineAnnotation} {
 		if value := v.Annotations[annotation]; value != "" {
 			request = request.Param(query, value)
 		}
@@ -137,12 +173,13 @@ func (p *controller) askKubelet(ctx context.Context, node string, v *corev1.Pers
 	return done(body, err, v.Name)
 }
 
-// done reads a kubelet's answer: that the volume is gone, or as large as it is to be, or why not. Who answers for somebody else says
-// nothing about the volume.
+// done reads a kubelet's answer: that the volume is gone, or as large as it is to be, or why not. Who answers for
+// somebody else says nothing about the volume.
 func done(body []byte, err error, volume string) error {
 	var said metav1.Status
 	unread := json.Unmarshal(body, &said)
-	own := unread == nil && said.Details != nil && said.Details.Kind == directory.Resource && said.Details.Name == volume
+	own := unread == nil && said.Details != nil && said.Details.Kind == directory.Resource &&
+		said.Details.Name == volume
 	switch {
 	case own && said.Status == metav1.StatusFailure:
 		return &apierrors.StatusError{ErrStatus: said}

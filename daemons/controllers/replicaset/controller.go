@@ -37,7 +37,12 @@ func NewReplicationControllers(c loop.Context) loop.Controller {
 
 func of(c loop.Context, k kind) *controller {
 	pods := informers.Pods(c.Informers)
-	r := &controller{Context: c, kind: k, pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
+	r := &controller{
+		Context: c,
+		kind:    k,
+		pods:    loop.PodsByOwner(pods.Informer()),
+		expect:  loop.Expectations{Now: c.Now},
+	}
 	r.Loop = loop.Loop{Name: k.name, Counted: k.counted, Context: c, Sync: r.sync, Workers: k.workers,
 		Synced: []cache.InformerSynced{k.informer.HasSynced, pods.Informer().HasSynced}}
 	c.OnChange(k.informer, func(old, obj any) {
@@ -130,9 +135,18 @@ func (r *controller) sync(ctx context.Context, key string) error {
 }
 
 func (r *controller) claim(ctx context.Context, set *set, selector labels.Selector) ([]*corev1.Pod, error) {
-	return loop.ClaimPods(ctx, r.Client, r.pods, set, r.gvk, selector, nil, func(ctx context.Context) (metav1.Object, error) {
-		return r.live(ctx, set.Namespace, set.Name)
-	})
+	return loop.ClaimPods(
+		ctx,
+		r.Client,
+		r.pods,
+		set,
+		r.gvk,
+		selector,
+		nil,
+		func(ctx context.Context) (metav1.Object, error) {
+			return r.live(ctx, set.Namespace, set.Name)
+		},
+	)
 }
 
 // manage makes the pods that are missing, or deletes those that are too many.
@@ -191,8 +205,8 @@ func (r *controller) deleteSome(ctx context.Context, key string, set *set, activ
 	return err
 }
 
-// together counts, by their nodes, a set's active pods and those of the sets that its own controller has besides: of pods that do the
-// same, those go first that are on one node.
+// together counts, by their nodes, a set's active pods and those of the sets that its own controller has besides: of
+// pods that do the same, those go first that are on one node.
 func (r *controller) together(set *set, active []*corev1.Pod) map[string]int {
 	out := map[string]int{}
 	for _, pod := range active {

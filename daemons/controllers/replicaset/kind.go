@@ -39,7 +39,9 @@ type kind struct {
 func replicaSets(c loop.Context) kind {
 	sets := informers.ReplicaSets(c.Informers)
 	return kind{
-		gvk: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), name: "replicaset", workers: 8, ending: true, informer: sets.Informer(),
+		gvk: appsv1.SchemeGroupVersion.WithKind(
+			"ReplicaSet",
+		), name: "replicaset", workers: 8, ending: true, informer: sets.Informer(),
 		get: func(namespace, name string) (*set, error) {
 			s, err := sets.Lister().ReplicaSets(namespace).Get(name)
 			return &set{s, s}, err
@@ -67,7 +69,8 @@ func replicaSets(c loop.Context) kind {
 				return nil // the order is not worth a failure
 			}
 			for _, other := range list {
-				if ref := metav1.GetControllerOfNoCopy(other); ref != nil && ref.UID == controller.UID && other.UID != s.UID {
+				if ref := metav1.GetControllerOfNoCopy(other); ref != nil && ref.UID == controller.UID &&
+					other.UID != s.UID {
 					uids = append(uids, other.UID)
 				}
 			}
@@ -85,7 +88,9 @@ func replicaSets(c loop.Context) kind {
 func replicationControllers(c loop.Context) kind {
 	list := informers.ReplicationControllers(c.Informers)
 	return kind{
-		gvk: corev1.SchemeGroupVersion.WithKind("ReplicationController"), name: "replicationcontroller", counted: "replicationmanager", workers: 4, informer: list.Informer(),
+		gvk: corev1.SchemeGroupVersion.WithKind(
+			"ReplicationController",
+		), name: "replicationcontroller", counted: "replicationmanager", workers: 4, informer: list.Informer(),
 		get: func(namespace, name string) (*set, error) {
 			r, err := list.Lister().ReplicationControllers(namespace).Get(name)
 			if err != nil {
@@ -110,14 +115,16 @@ func replicationControllers(c loop.Context) kind {
 		update: func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error {
 			updated := s.object.(*corev1.ReplicationController).DeepCopy()
 			updated.Status = ofReplicationController(status)
-			_, err := c.Client.CoreV1().ReplicationControllers(s.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+			_, err := c.Client.CoreV1().
+				ReplicationControllers(s.Namespace).
+				UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 			return err
 		},
 	}
 }
 
-// asReplicaSet is a ReplicationController as a ReplicaSet. An empty selector is its template's labels, by default; should there be none
-// either, nothing matches.
+// asReplicaSet is a ReplicationController as a ReplicaSet. An empty selector is its template's labels, by default;
+// should there be none either, nothing matches.
 func asReplicaSet(r *corev1.ReplicationController) *appsv1.ReplicaSet {
 	s := &appsv1.ReplicaSet{ObjectMeta: r.ObjectMeta}
 	s.Spec.Replicas, s.Spec.MinReadySeconds = r.Spec.Replicas, r.Spec.MinReadySeconds
@@ -128,23 +135,40 @@ func asReplicaSet(r *corev1.ReplicationController) *appsv1.ReplicaSet {
 		s.Spec.Template = *r.Spec.Template
 	}
 	s.Status = appsv1.ReplicaSetStatus{
-		Replicas: r.Status.Replicas, FullyLabeledReplicas: r.Status.FullyLabeledReplicas, ReadyReplicas: r.Status.ReadyReplicas,
+		Replicas: r.Status.Replicas, FullyLabeledReplicas: r.Status.FullyLabeledReplicas,
+		ReadyReplicas:     r.Status.ReadyReplicas,
 		AvailableReplicas: r.Status.AvailableReplicas, ObservedGeneration: r.Status.ObservedGeneration,
 	}
 	for _, c := range r.Status.Conditions {
-		s.Status.Conditions = append(s.Status.Conditions, appsv1.ReplicaSetCondition{Type: appsv1.ReplicaSetConditionType(c.Type), Status: c.Status,
-			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message})
+		s.Status.Conditions = append(
+			s.Status.Conditions,
+			appsv1.ReplicaSetCondition{Type: appsv1.ReplicaSetConditionType(c.Type), Status: c.Status,
+				LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message},
+		)
 	}
 	return s
 }
 
 // ofReplicationController is a status as that of a ReplicationController, which does not say how many pods terminate.
 func ofReplicationController(s appsv1.ReplicaSetStatus) corev1.ReplicationControllerStatus {
-	status := corev1.ReplicationControllerStatus{Replicas: s.Replicas, FullyLabeledReplicas: s.FullyLabeledReplicas, ReadyReplicas: s.ReadyReplicas,
-		AvailableReplicas: s.AvailableReplicas, ObservedGeneration: s.ObservedGeneration}
+	status := corev1.ReplicationControllerStatus{
+		Replicas:             s.Replicas,
+		FullyLabeledReplicas: s.FullyLabeledReplicas,
+		ReadyReplicas:        s.ReadyReplicas,
+		AvailableReplicas:    s.AvailableReplicas,
+		ObservedGeneration:   s.ObservedGeneration,
+	}
 	for _, c := range s.Conditions {
-		status.Conditions = append(status.Conditions, corev1.ReplicationControllerCondition{Type: corev1.ReplicationControllerConditionType(c.Type), Status: c.Status,
-			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message})
+		status.Conditions = append(
+			status.Conditions,
+			corev1.ReplicationControllerCondition{
+				Type:               corev1.ReplicationControllerConditionType(c.Type),
+				Status:             c.Status,
+				LastTransitionTime: c.LastTransitionTime,
+				Reason:             c.Reason,
+				Message:            c.Message,
+			},
+		)
 	}
 	return status
 }

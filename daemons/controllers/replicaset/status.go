@@ -34,7 +34,8 @@ func Status(set *appsv1.ReplicaSet, active, all []*corev1.Pod, failure error, no
 	}
 	var terminating int32
 	for _, pod := range all {
-		if pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded &&
+			pod.Status.Phase != corev1.PodFailed {
 			terminating++
 		}
 	}
@@ -43,7 +44,13 @@ func Status(set *appsv1.ReplicaSet, active, all []*corev1.Pod, failure error, no
 	return status
 }
 
-func failureCondition(conditions []appsv1.ReplicaSetCondition, set *appsv1.ReplicaSet, active []*corev1.Pod, failure error, now time.Time) []appsv1.ReplicaSetCondition {
+func failureCondition(
+	conditions []appsv1.ReplicaSetCondition,
+	set *appsv1.ReplicaSet,
+	active []*corev1.Pod,
+	failure error,
+	now time.Time,
+) []appsv1.ReplicaSetCondition {
 	var kept []appsv1.ReplicaSetCondition
 	for _, c := range conditions {
 		if c.Type != appsv1.ReplicaSetReplicaFailure {

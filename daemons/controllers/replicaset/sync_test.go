@@ -30,8 +30,14 @@ var now = time.Unix(1_000_000, 0)
 
 func webSet(name string, n int32) *appsv1.ReplicaSet {
 	labels := map[string]string{"app": "web"}
-	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name), Generation: 4}, Spec: appsv1.ReplicaSetSpec{Replicas: &n,
-		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "tier": "front"}}}}}
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name), Generation: 4},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &n,
+			Selector: &metav1.LabelSelector{
+				MatchLabels: labels,
+			}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web",
+				"tier": "front"}}}},
+	}
 }
 
 func podOf(owner metav1.Object, name string, change func(*corev1.Pod)) *corev1.Pod {
@@ -39,10 +45,28 @@ func podOf(owner metav1.Object, name string, change func(*corev1.Pod)) *corev1.P
 	if _, ok := owner.(*corev1.ReplicationController); ok {
 		kind = corev1.SchemeGroupVersion.WithKind("ReplicationController")
 	}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
-		Labels: map[string]string{"app": "web", "tier": "front"}, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}},
-		Spec: corev1.PodSpec{NodeName: "m"}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         "n",
+			Name:              name,
+			UID:               types.UID(name),
+			CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+			Labels: map[string]string{
+				"app":  "web",
+				"tier": "front",
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)},
+		},
+		Spec: corev1.PodSpec{NodeName: "m"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{
+				{
+					Type:               corev1.PodReady,
+					Status:             corev1.ConditionTrue,
+					LastTransitionTime: metav1.NewTime(now.Add(-time.Hour)),
+				},
+			}},
+	}
 	if change != nil {
 		change(p)
 	}
@@ -60,7 +84,8 @@ func newWorld(t *testing.T, make func(loop.Context) loop.Controller, objs ...run
 	t.Helper()
 	w := &world{client: fake.NewClientset(), events: record.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(now)}
 	factory := informers.New(w.client)
-	made, ok := make(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: w.events, Clock: w.clock}).(*controller)
+	made, ok := make(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler),
+		Events: w.events, Clock: w.clock}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
 	}
@@ -91,16 +116,24 @@ func (w *world) told() (out []string) {
 func TestTheStatusCountsPods(t *testing.T) {
 	set := webSet("web", 4)
 	set.Spec.MinReadySeconds = 10
-	w := newWorld(t, New, set,
+	w := newWorld(
+		t,
+		New,
+		set,
 		podOf(set, "available", nil),
-		podOf(set, "just-ready", func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Second)) }),
+		podOf(
+			set,
+			"just-ready",
+			func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Second)) },
+		),
 		podOf(set, "not-ready", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }),
 		podOf(set, "less-labelled", func(p *corev1.Pod) { delete(p.Labels, "tier") }),
 		podOf(set, "terminating", func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: now}, []string{"example.com/wait"}
 		}),
 		podOf(set, "failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
-		podOf(set, "succeeded", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
+		podOf(set, "succeeded", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+	)
 	if err := w.r.sync(t.Context(), "n/web"); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +142,15 @@ func TestTheStatusCountsPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := is.Status
-	got := fmt.Sprint(s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, ptr.Deref(s.TerminatingReplicas, -1), s.ObservedGeneration, s.Conditions)
+	got := fmt.Sprint(
+		s.Replicas,
+		s.FullyLabeledReplicas,
+		s.ReadyReplicas,
+		s.AvailableReplicas,
+		ptr.Deref(s.TerminatingReplicas, -1),
+		s.ObservedGeneration,
+		s.Conditions,
+	)
 	if want := "4 3 3 2 1 4 []"; got != want {
 		t.Errorf("it says %s, want %s", got, want)
 	}
@@ -146,10 +187,21 @@ func TestASetIsLookedAtAgainWhenItsNextPodIsAvailable(t *testing.T) {
 }
 
 func TestAReplicationControllerCountsTheSame(t *testing.T) {
-	rc := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web", UID: "web", Generation: 4}, Spec: corev1.ReplicationControllerSpec{
-		Replicas: ptr.To[int32](3), MinReadySeconds: 10, Selector: map[string]string{"app": "web"},
-		Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "tier": "front"}}}}}
-	w := newWorld(t, NewReplicationControllers, rc, podOf(rc, "a", nil), podOf(rc, "b", func(p *corev1.Pod) { delete(p.Labels, "tier") }))
+	rc := &corev1.ReplicationController{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web", UID: "web", Generation: 4},
+		Spec: corev1.ReplicationControllerSpec{
+			Replicas: ptr.To[int32](3), MinReadySeconds: 10, Selector: map[string]string{"app": "web"},
+			Template: &corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "tier": "front"}},
+			}},
+	}
+	w := newWorld(
+		t,
+		NewReplicationControllers,
+		rc,
+		podOf(rc, "a", nil),
+		podOf(rc, "b", func(p *corev1.Pod) { delete(p.Labels, "tier") }),
+	)
 	if err := w.r.sync(t.Context(), "n/web"); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +210,8 @@ func TestAReplicationControllerCountsTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := is.Status
-	if got := fmt.Sprint(s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, s.ObservedGeneration, s.Conditions); got != "2 1 2 2 4 []" {
+	if got := fmt.Sprint(s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, s.ObservedGeneration,
+		s.Conditions); got != "2 1 2 2 4 []" {
 		t.Errorf("it says %s", got)
 	}
 	pods, err := w.client.CoreV1().Pods("n").List(t.Context(), metav1.ListOptions{})
@@ -166,7 +219,9 @@ func TestAReplicationControllerCountsTheSame(t *testing.T) {
 		t.Errorf("%d pods (%v)", len(pods.Items), err)
 	}
 	for _, p := range pods.Items {
-		if ref := metav1.GetControllerOf(&p); ref == nil || ref.Kind != "ReplicationController" || ref.APIVersion != "v1" || !strings.HasPrefix(p.Name, "web-") && len(p.Name) > 1 {
+		if ref := metav1.GetControllerOf(&p); ref == nil || ref.Kind != "ReplicationController" ||
+			ref.APIVersion != "v1" ||
+			!strings.HasPrefix(p.Name, "web-") && len(p.Name) > 1 {
 			t.Errorf("%s is of %+v", p.Name, ref)
 		}
 	}
@@ -176,7 +231,15 @@ var refused = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p"
 
 func TestWhatFailsIsSaidUntilItIsOver(t *testing.T) {
 	first := metav1.NewTime(now.Add(-time.Hour))
-	before := []appsv1.ReplicaSetCondition{{Type: "ReplicaFailure", Status: "True", Reason: "FailedCreate", Message: "the first", LastTransitionTime: first}}
+	before := []appsv1.ReplicaSetCondition{
+		{
+			Type:               "ReplicaFailure",
+			Status:             "True",
+			Reason:             "FailedCreate",
+			Message:            "the first",
+			LastTransitionTime: first,
+		},
+	}
 	for name, c := range map[string]struct {
 		n     int32
 		pods  int
@@ -185,10 +248,13 @@ func TestWhatFailsIsSaidUntilItIsOver(t *testing.T) {
 		want  string
 		told  []string
 	}{
-		"pods cannot be made":    {2, 1, nil, "create", "FailedCreate " + refused.Error(), []string{"Warning FailedCreate Error creating: " + refused.Error()}},
-		"pods cannot be deleted": {1, 2, nil, "delete", "FailedDelete " + refused.Error(), []string{"Warning FailedDelete Error deleting: " + refused.Error()}},
-		"it was so before":       {2, 1, before, "create", "FailedCreate the first", []string{"Warning FailedCreate Error creating: " + refused.Error()}},
-		"it is over":             {1, 1, before, "", "", nil},
+		"pods cannot be made": {2, 1, nil, "create", "FailedCreate " + refused.Error(),
+			[]string{"Warning FailedCreate Error creating: " + refused.Error()}},
+		"pods cannot be deleted": {1, 2, nil, "delete", "FailedDelete " + refused.Error(),
+			[]string{"Warning FailedDelete Error deleting: " + refused.Error()}},
+		"it was so before": {2, 1, before, "create", "FailedCreate the " +
+			"first", []string{"Warning FailedCreate Error creating: " + refused.Error()}},
+		"it is over": {1, 1, before, "", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := webSet("web", c.n)
@@ -228,12 +294,26 @@ func TestWhatFailsIsSaidUntilItIsOver(t *testing.T) {
 // Pods of one deployment that are on one node go first, whichever of its sets they are of.
 func TestPodsBesideThoseOfAnotherSetOfTheDeploymentGoFirst(t *testing.T) {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", UID: "d"}}
-	owned := []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+	owned := []metav1.OwnerReference{
+		*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment")),
+	}
 	old, young, stranger := webSet("old", 1), webSet("young", 2), webSet("stranger", 3)
 	old.OwnerReferences, young.OwnerReferences = owned, owned
 	on := func(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
-	w := newWorld(t, New, old, young, stranger, podOf(old, "a", on("m1")), podOf(old, "b", on("m2")), podOf(young, "c", on("m2")), podOf(young, "d", on("m2")),
-		podOf(stranger, "e", on("m1")), podOf(stranger, "f", on("m1")), podOf(stranger, "g", on("m1")))
+	w := newWorld(
+		t,
+		New,
+		old,
+		young,
+		stranger,
+		podOf(old, "a", on("m1")),
+		podOf(old, "b", on("m2")),
+		podOf(young, "c", on("m2")),
+		podOf(young, "d", on("m2")),
+		podOf(stranger, "e", on("m1")),
+		podOf(stranger, "f", on("m1")),
+		podOf(stranger, "g", on("m1")),
+	)
 	if err := w.r.sync(t.Context(), "n/old"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package resourceclaim makes the claims of devices that pods have from templates, and ends what pods leave behind: claims are no
-// longer reserved for pods that are gone or have ended, their devices are freed, and those that were made for such a pod are
-// deleted. Which devices a claim gets is the scheduler's.
+// Package resourceclaim makes the claims of devices that pods have from templates, and ends what pods leave behind:
+// claims are no longer reserved for pods that are gone or have ended, their devices are freed, and those that were made
+// for such a pod are deleted. Which devices a claim gets is the scheduler's.
 package resourceclaim
 
 import (
@@ -45,9 +45,26 @@ const ownedBy = "pod"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	pods, claims, templates := informers.Pods(c.Informers), informers.ResourceClaims(c.Informers), informers.ResourceClaimTemplates(c.Informers)
-	r := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister(), byOwner: claims.Informer().GetIndexer(), templates: templates.Lister()}
-	r.created = c.Counter("dynamic_resource_allocation_resourceclaim_creates_total", "ResourceClaims that were to be created.", "status", "admin_access")
+	pods, claims, templates := informers.Pods(
+		c.Informers,
+	), informers.ResourceClaims(
+		c.Informers,
+	), informers.ResourceClaimTemplates(
+		c.Informers,
+	)
+	r := &controller{
+		Context:   c,
+		pods:      pods.Lister(),
+		claims:    claims.Lister(),
+		byOwner:   claims.Informer().GetIndexer(),
+		templates: templates.Lister(),
+	}
+	r.created = c.Counter(
+		"dynamic_resource_allocation_resourceclaim_creates_total",
+		"ResourceClaims that were to be created.",
+		"status",
+		"admin_access",
+	)
 	c.Count(claimCount{claims.Lister()})
 	_ = claims.Informer().AddIndexers(cache.Indexers{ownedBy: func(obj any) ([]string, error) {
 		if claim, ok := obj.(*resourcev1.ResourceClaim); ok {
@@ -57,8 +74,14 @@ func New(c loop.Context) loop.Controller {
 		}
 		return nil, nil
 	}})
-	r.Loop = loop.Loop{Name: "resourceclaim", Counted: "resource_claim", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{
-		pods.Informer().HasSynced, claims.Informer().HasSynced, templates.Informer().HasSynced}}
+	r.Loop = loop.Loop{
+		Name:    "resourceclaim",
+		Counted: "resource_claim",
+		Context: c,
+		Sync:    r.sync,
+		Synced: []cache.InformerSynced{
+			pods.Informer().HasSynced, claims.Informer().HasSynced, templates.Informer().HasSynced},
+	}
 	c.OnChange(pods.Informer(), func(old, obj any) {
 		pod, ok := obj.(*corev1.Pod)
 		if obj == nil {
@@ -144,10 +167,12 @@ func (r *controller) sync(ctx context.Context, key string) error {
 
 // ended says whether a pod will run no more: it has ended, or goes before it had a node.
 func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+		pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
 
-// claimOf is the claim that a pod's entry stands for. made is false while there is none yet; the name is empty where none is needed.
+// claimOf is the claim that a pod's entry stands for. made is false while there is none yet; the name is empty where
+// none is needed.
 func claimOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (name string, made bool) {
 	if c.ResourceClaimName != nil {
 		return *c.ResourceClaimName, true
@@ -163,8 +188,8 @@ func claimOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (name string, made boo
 	return "", false
 }
 
-// syncPod makes the claims that a pod has from templates, tells their names in its status, and reserves for it what it shares when
-// it has been given a node by somebody who did not.
+// syncPod makes the claims that a pod has from templates, tells their names in its status, and reserves for it what it
+// shares when it has been given a node by somebody who did not.
 func (r *controller) syncPod(ctx context.Context, pod *corev1.Pod) error {
 	var made []corev1.PodResourceClaimStatus
 	changed := false
@@ -180,13 +205,22 @@ func (r *controller) syncPod(ctx context.Context, pod *corev1.Pod) error {
 		}
 		claim, err := r.make(ctx, pod, c)
 		if err != nil {
-			r.Events.Eventf(pod, corev1.EventTypeWarning, "FailedResourceClaimCreation", "PodResourceClaim %s: %v", c.Name, err)
+			r.Events.Eventf(
+				pod,
+				corev1.EventTypeWarning,
+				"FailedResourceClaimCreation",
+				"PodResourceClaim %s: %v",
+				c.Name,
+				err,
+			)
 			return err
 		}
 		made, changed = append(made, statusOf(c.Name, claim.Name)), true
 	}
 	if changed {
-		if _, err := loop.PatchPodStatus(ctx, r.Client, pod, map[string]any{"resourceClaimStatuses": made}); err != nil && !apierrors.IsNotFound(err) {
+		if _, err := loop.PatchPodStatus(ctx, r.Client, pod,
+			map[string]any{"resourceClaimStatuses": made}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return fmt.Errorf("tell the claims of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 	}
@@ -217,8 +251,8 @@ func (r *controller) there(pod *corev1.Pod, name string) bool {
 	return err == nil && metav1.IsControlledBy(claim, pod)
 }
 
-// reserve is for pods that came to a node without the scheduler: claims that have devices are reserved for them, as far as they
-// can be.
+// reserve is for pods that came to a node without the scheduler: claims that have devices are reserved for them, as far
+// as they can be.
 func (r *controller) reserve(ctx context.Context, pod *corev1.Pod, made []corev1.PodResourceClaimStatus) error {
 	told := pod.DeepCopy()
 	told.Status.ResourceClaimStatuses = made
@@ -234,9 +268,16 @@ func (r *controller) reserve(ctx context.Context, pod *corev1.Pod, made []corev1
 			continue
 		}
 		updated := claim.DeepCopy()
-		updated.Status.ReservedFor = append(updated.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
-		if _, err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
-			errs = append(errs, fmt.Errorf("reserve claim %s/%s for pod %s: %w", claim.Namespace, claim.Name, pod.Name, err))
+		updated.Status.ReservedFor = append(
+			updated.Status.ReservedFor,
+			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID},
+		)
+		if _, err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, updated,
+			metav1.UpdateOptions{}); err != nil {
+			errs = append(
+				errs,
+				fmt.Errorf("reserve claim %s/%s for pod %s: %w", claim.Namespace, claim.Name, pod.Name, err),
+			)
 		}
 	}
 	return errors.Join(errs...)

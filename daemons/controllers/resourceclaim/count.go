@@ -15,9 +15,13 @@ type claimCount struct {
 	claims resourcelisters.ResourceClaimLister
 }
 
-var claimsThere = prometheus.NewDesc("dynamic_resource_allocation_resource_claims",
-	"ResourceClaims, by whether they have their devices, whether for administrators, and what they were made from: resource_claim_template, extended_resource, or empty.",
-	[]string{"allocated", "admin_access", "source"}, nil)
+var claimsThere = prometheus.NewDesc(
+	"dynamic_resource_allocation_resource_claims",
+	"ResourceClaims, by whether they have their devices, whether for administrators, and what they were made from: "+
+		"resource_claim_template, extended_resource, or empty.",
+	[]string{"allocated", "admin_access", "source"},
+	nil,
+)
 
 // Describe implements prometheus.Collector.
 func (claimCount) Describe(to chan<- *prometheus.Desc) { to <- claimsThere }
@@ -37,7 +41,8 @@ func (c claimCount) Collect(to chan<- prometheus.Metric) {
 		counts[kind{claim.Status.Allocation != nil, adminAccess(claim), sourceOf(claim)}]++
 	}
 	for k, n := range counts {
-		to <- prometheus.MustNewConstMetric(claimsThere, prometheus.GaugeValue, float64(n), strconv.FormatBool(k.allocated), strconv.FormatBool(k.admin), k.source)
+		to <- prometheus.MustNewConstMetric(claimsThere, prometheus.GaugeValue, float64(n),
+			strconv.FormatBool(k.allocated), strconv.FormatBool(k.admin), k.source)
 	}
 }
 

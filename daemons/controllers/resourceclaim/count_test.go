@@ -16,7 +16,9 @@ func TestClaimsOfDevicesAreCounted(t *testing.T) {
 	claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	add := func(name string, annotations map[string]string, change func(*resourcev1.ResourceClaim)) {
 		t.Helper()
-		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Annotations: annotations}}
+		c := &resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Annotations: annotations},
+		}
 		change(c)
 		if err := claims.Add(c); err != nil {
 			t.Fatal(err)
@@ -29,7 +31,9 @@ func TestClaimsOfDevicesAreCounted(t *testing.T) {
 	add("c", map[string]string{annotation: "entry"}, nothing)
 	add("d", map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}, allocated)
 	add("e", nil, func(c *resourcev1.ResourceClaim) {
-		c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Exactly: &resourcev1.ExactDeviceRequest{AdminAccess: ptr.To(true)}}}
+		c.Spec.Devices.Requests = []resourcev1.DeviceRequest{
+			{Exactly: &resourcev1.ExactDeviceRequest{AdminAccess: ptr.To(true)}},
+		}
 	})
 	const want = `
 # HELP dynamic_resource_allocation_resource_claims ResourceClaims, by whether they have their devices, whether for administrators, and what they were made from: resource_claim_template, extended_resource, or empty.
@@ -39,7 +43,8 @@ dynamic_resource_allocation_resource_claims{admin_access="false",allocated="true
 dynamic_resource_allocation_resource_claims{admin_access="false",allocated="true",source="extended_resource"} 1
 dynamic_resource_allocation_resource_claims{admin_access="true",allocated="false",source=""} 1
 `
-	if err := testutil.CollectAndCompare(claimCount{resourcelisters.NewResourceClaimLister(claims)}, strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(claimCount{resourcelisters.NewResourceClaimLister(claims)},
+		strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,7 +18,11 @@ import (
 const annotation = resourcev1.PodResourceClaimAnnotation
 
 // make returns the claim of a pod's entry that was made before and not told yet, or makes one.
-func (r *controller) make(ctx context.Context, pod *corev1.Pod, c *corev1.PodResourceClaim) (*resourcev1.ResourceClaim, error) {
+func (r *controller) make(
+	ctx context.Context,
+	pod *corev1.Pod,
+	c *corev1.PodResourceClaim,
+) (*resourcev1.ResourceClaim, error) {
 	if found := r.made(pod, c.Name); found != nil {
 		return found, nil
 	}
@@ -47,7 +51,8 @@ func (r *controller) made(pod *corev1.Pod, entry string) *resourcev1.ResourceCla
 		return nil
 	}
 	for _, obj := range list {
-		if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Annotations[annotation] == entry && claim.DeletionTimestamp == nil {
+		if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Annotations[annotation] == entry &&
+			claim.DeletionTimestamp == nil {
 			return claim
 		}
 	}
@@ -67,7 +72,11 @@ func (r *controller) shown(claim *resourcev1.ResourceClaim) {
 }
 
 // Claim is the claim of a pod's entry, as its template has it.
-func Claim(pod *corev1.Pod, c *corev1.PodResourceClaim, template *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
+func Claim(
+	pod *corev1.Pod,
+	c *corev1.PodResourceClaim,
+	template *resourcev1.ResourceClaimTemplate,
+) *resourcev1.ResourceClaim {
 	annotations := maps.Clone(template.Spec.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -77,7 +86,8 @@ func Claim(pod *corev1.Pod, c *corev1.PodResourceClaim, template *resourcev1.Res
 	owner.BlockOwnerDeletion = ptr.To(true)
 	return &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, GenerateName: pod.Name + "-" + c.Name + "-", Labels: maps.Clone(template.Spec.Labels), Annotations: annotations,
+			Namespace: pod.Namespace, GenerateName: pod.Name + "-" + c.Name + "-",
+			Labels: maps.Clone(template.Spec.Labels), Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{*owner},
 		},
 		Spec: *template.Spec.Spec.DeepCopy(),

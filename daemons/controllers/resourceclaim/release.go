@@ -15,8 +15,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// syncClaim takes pods that are done off a claim, frees its devices when nobody is left for whom they should be kept, and deletes
-// it where it was made for a pod that is done.
+// syncClaim takes pods that are done off a claim, frees its devices when nobody is left for whom they should be kept,
+// and deletes it where it was made for a pod that is done.
 func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceClaim) error {
 	var users []resourcev1.ResourceClaimConsumerReference
 	for _, u := range claim.Status.ReservedFor {
@@ -39,14 +39,18 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 			return err
 		}
 	}
-	// A claim that people made keeps its devices for the next pod only until they are free: nobody is served by keeping them.
-	free := len(users) == 0 && claim.Status.Allocation != nil && (len(claim.Status.ReservedFor) > 0 || over || claim.DeletionTimestamp != nil)
+	// A claim that people made keeps its devices for the next pod only until they are free: nobody is served by keeping
+	// them.
+	free := len(users) == 0 && claim.Status.Allocation != nil &&
+		(len(claim.Status.ReservedFor) > 0 || over || claim.DeletionTimestamp != nil)
 	if free || len(users) < len(claim.Status.ReservedFor) {
 		updated := claim.DeepCopy()
 		if updated.Status.ReservedFor = users; free {
 			updated.Status.Allocation, updated.Status.Devices = nil, nil
 		}
-		written, err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		written, err := r.Client.ResourceV1().
+			ResourceClaims(claim.Namespace).
+			UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		} else if err != nil {
@@ -54,10 +58,16 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 		}
 		claim = written
 	}
-	if claim.Status.Allocation == nil && len(claim.Status.ReservedFor) == 0 && slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
+	if claim.Status.Allocation == nil && len(claim.Status.ReservedFor) == 0 &&
+		slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
 		updated := claim.DeepCopy()
-		updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool { return f == resourcev1.Finalizer })
-		written, err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).Update(ctx, updated, metav1.UpdateOptions{})
+		updated.Finalizers = slices.DeleteFunc(
+			updated.Finalizers,
+			func(f string) bool { return f == resourcev1.Finalizer },
+		)
+		written, err := r.Client.ResourceV1().
+			ResourceClaims(claim.Namespace).
+			Update(ctx, updated, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		} else if err != nil {
@@ -66,7 +76,9 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 		claim = written
 	}
 	if over && len(users) == 0 && claim.DeletionTimestamp == nil {
-		err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(claim.UID)}})
+		err := r.Client.ResourceV1().
+			ResourceClaims(claim.Namespace).
+			Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(claim.UID)}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete claim %s/%s: %w", claim.Namespace, claim.Name, err)
 		}
@@ -74,12 +86,16 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 	return nil
 }
 
-// done says whether a pod will use its claims no more. That one is not there is believed of the server alone: a watch may not show
-// it yet.
+// done says whether a pod will use its claims no more. That one is not there is believed of the server alone: a watch
+// may not show it yet.
 func (r *controller) done(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
 	pod, err := r.pods.Pods(namespace).Get(name)
 	if err != nil || pod.UID != uid {
-		if pod, err = r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); loop.Absent(err, "pods", name) {
+		if pod, err = r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); loop.Absent(
+			err,
+			"pods",
+			name,
+		) {
 			return true, nil
 		} else if err != nil {
 			return false, fmt.Errorf("look for pod %s/%s: %w", namespace, name, err)
@@ -90,7 +106,10 @@ func (r *controller) done(ctx context.Context, namespace, name string, uid types
 
 // running says whether a pod that has ended still has containers: a pod that was evicted ends before they do.
 func running(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...), func(s corev1.ContainerStatus) bool {
-		return s.State.Running != nil
-	})
+	return slices.ContainsFunc(
+		append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...),
+		func(s corev1.ContainerStatus) bool {
+			return s.State.Running != nil
+		},
+	)
 }

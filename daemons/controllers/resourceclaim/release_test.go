@@ -25,7 +25,10 @@ import (
 
 func pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("uid-" + name)},
-		Spec: corev1.PodSpec{NodeName: "n", ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: ptr.To("t")}}}}
+		Spec: corev1.PodSpec{
+			NodeName:       "n",
+			ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: ptr.To("t")}},
+		}}
 	if change != nil {
 		change(p)
 	}
@@ -33,23 +36,37 @@ func pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 }
 
 func claimOfPods(owner string, users ...string) *resourcev1.ResourceClaim {
-	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "uid-c", Finalizers: []string{resourcev1.Finalizer}}}
+	c := &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:  "d",
+			Name:       "c",
+			UID:        "uid-c",
+			Finalizers: []string{resourcev1.Finalizer},
+		},
+	}
 	c.Status.Allocation = &resourcev1.AllocationResult{}
 	for _, u := range users {
-		c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: u, UID: types.UID("uid-" + u)})
+		c.Status.ReservedFor = append(
+			c.Status.ReservedFor,
+			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: u, UID: types.UID("uid-" + u)},
+		)
 	}
 	if owner != "" {
-		c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pod(owner, nil), corev1.SchemeGroupVersion.WithKind("Pod"))}
+		c.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(pod(owner, nil), corev1.SchemeGroupVersion.WithKind("Pod")),
+		}
 	}
 	return c
 }
 
-// of makes a controller over objects; those in the cache alone are ahead of the server, those on the server alone not shown yet.
+// of makes a controller over objects; those in the cache alone are ahead of the server, those on the server alone not
+// shown yet.
 func of(t *testing.T, claim *resourcev1.ResourceClaim, cached, server []*corev1.Pod) (*controller, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset()
 	factory := informers.New(client)
-	r := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(10), Log: slog.New(slog.DiscardHandler)}).(*controller)
+	r := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(10),
+		Log: slog.New(slog.DiscardHandler)}).(*controller)
 	for _, p := range server {
 		if err := client.Tracker().Add(p); err != nil {
 			t.Fatal(err)
@@ -75,7 +92,9 @@ func TestClaimsAreFreedWhenNobodyIsLeftWhoUsesThem(t *testing.T) {
 	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 	stillRuns := func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodFailed
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		}
 	}
 	runs := []*corev1.Pod{pod("a", nil)}
 	for name, c := range map[string]struct {
@@ -84,13 +103,15 @@ func TestClaimsAreFreedWhenNobodyIsLeftWhoUsesThem(t *testing.T) {
 		allocated, gone bool
 		users           int
 	}{
-		"in use":                        {claimOfPods("", "a"), runs, runs, true, false, 1},
-		"not shown yet":                 {claimOfPods("", "a"), nil, runs, true, false, 1},
-		"its pod is gone":               {claimOfPods("", "a"), nil, nil, false, false, 0},
-		"its pod has ended":             {claimOfPods("", "a"), []*corev1.Pod{pod("a", ended)}, nil, false, false, 0},
-		"its containers run still":      {claimOfPods("", "a"), []*corev1.Pod{pod("a", stillRuns)}, nil, true, false, 1},
-		"one of two is gone":            {claimOfPods("", "a", "b"), runs, runs, true, false, 1},
-		"another pod of the name":       {claimOfPods("", "a"), nil, []*corev1.Pod{pod("a", func(p *corev1.Pod) { p.UID = "later" })}, false, false, 0},
+		"in use":            {claimOfPods("", "a"), runs, runs, true, false, 1},
+		"not shown yet":     {claimOfPods("", "a"), nil, runs, true, false, 1},
+		"its pod is gone":   {claimOfPods("", "a"), nil, nil, false, false, 0},
+		"its pod has ended": {claimOfPods("", "a"), []*corev1.Pod{pod("a", ended)}, nil, false, false, 0},
+		"its containers run still": {claimOfPods("", "a"), []*corev1.Pod{pod("a", stillRuns)}, nil, true, false,
+			1},
+		"one of two is gone": {claimOfPods("", "a", "b"), runs, runs, true, false, 1},
+		"another pod of the name": {claimOfPods("", "a"), nil,
+			[]*corev1.Pod{pod("a", func(p *corev1.Pod) { p.UID = "later" })}, false, false, 0},
 		"made for a pod that runs":      {claimOfPods("a", "a"), runs, runs, true, false, 1},
 		"made for a pod that is gone":   {claimOfPods("a", "a"), nil, nil, false, true, 0},
 		"never reserved, pod is gone":   {claimOfPods("a"), nil, nil, false, true, 0},
@@ -104,7 +125,9 @@ func TestClaimsAreFreedWhenNobodyIsLeftWhoUsesThem(t *testing.T) {
 		got, err := client.ResourceV1().ResourceClaims("d").Get(context.Background(), "c", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) != c.gone {
 			t.Errorf("%s: %v", name, err)
-		} else if err == nil && ((got.Status.Allocation != nil) != c.allocated || len(got.Status.ReservedFor) != c.users || (len(got.Finalizers) > 0) != c.allocated) {
+		} else if err == nil &&
+			((got.Status.Allocation != nil) != c.allocated || len(got.Status.ReservedFor) != c.users ||
+				(len(got.Finalizers) > 0) != c.allocated) {
 			t.Errorf("%s: %+v, finalizers %v", name, got.Status, got.Finalizers)
 		}
 	}
@@ -153,12 +176,17 @@ func TestAPodThatEndsWakesTheClaimForItsExtendedResources(t *testing.T) {
 // That a pod is gone is believed of who looked for that pod: devices that are freed go to others at once.
 func TestDevicesAreNotFreedBecauseSomethingElseIsMissing(t *testing.T) {
 	for name, err := range map[string]error{
-		"a page somewhere": apierrors.NewGenericServerResponse(404, "get", corev1.Resource("pods"), "a", "404 page not found", 0, true),
-		"a namespace":      apierrors.NewNotFound(corev1.Resource("namespaces"), "d"),
-		"nobody answers":   apierrors.NewInternalError(errors.New("no")),
+		"a page somewhere": apierrors.NewGenericServerResponse(404, "get", corev1.Resource("pods"), "a",
+			"404 page not found", 0, true),
+		"a namespace":    apierrors.NewNotFound(corev1.Resource("namespaces"), "d"),
+		"nobody answers": apierrors.NewInternalError(errors.New("no")),
 	} {
 		r, client := of(t, claimOfPods("a", "a"), nil, nil)
-		client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+		client.PrependReactor(
+			"get",
+			"pods",
+			func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err },
+		)
 		failed := r.sync(context.Background(), claimKey+"d/c")
 		got, err := client.ResourceV1().ResourceClaims("d").Get(context.Background(), "c", metav1.GetOptions{})
 		if failed == nil || err != nil || got.Status.Allocation == nil || len(got.Status.ReservedFor) != 1 {
@@ -179,8 +207,14 @@ func TestAPodsClaimIsMadeOnceFromItsTemplate(t *testing.T) {
 	if err := r.sync(context.Background(), podKey+"d/a"); err == nil {
 		t.Error("a claim is made of a template that is not there")
 	}
-	template := &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "t"}, Spec: resourcev1.ResourceClaimTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"x": "y"}}}}
+	template := &resourcev1.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "t"},
+		Spec: resourcev1.ResourceClaimTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{
+				Labels:      map[string]string{"a": "b"},
+				Annotations: map[string]string{"x": "y"},
+			}},
+	}
 	if err := informers.ResourceClaimTemplates(r.Informers).Informer().GetIndexer().Add(template); err != nil {
 		t.Fatal(err)
 	}
@@ -194,11 +228,14 @@ func TestAPodsClaimIsMadeOnceFromItsTemplate(t *testing.T) {
 		t.Fatalf("%v: %v", err, list)
 	}
 	c := list.Items[0]
-	if c.GenerateName != "a-gpu-" || c.Labels["a"] != "b" || c.Annotations["x"] != "y" || c.Annotations[annotation] != "gpu" || !metav1.IsControlledBy(&c, p) {
+	if c.GenerateName != "a-gpu-" || c.Labels["a"] != "b" || c.Annotations["x"] != "y" ||
+		c.Annotations[annotation] != "gpu" ||
+		!metav1.IsControlledBy(&c, p) {
 		t.Errorf("the claim is %+v", c)
 	}
 	told, err := client.CoreV1().Pods("d").Get(context.Background(), "a", metav1.GetOptions{})
-	if err != nil || len(told.Status.ResourceClaimStatuses) != 1 || *told.Status.ResourceClaimStatuses[0].ResourceClaimName != c.Name {
+	if err != nil || len(told.Status.ResourceClaimStatuses) != 1 ||
+		*told.Status.ResourceClaimStatuses[0].ResourceClaimName != c.Name {
 		t.Errorf("%v: told is %+v", err, told.Status)
 	}
 }

@@ -50,19 +50,32 @@ const (
 func New(c loop.Context) loop.Controller {
 	quotas := informers.ResourceQuotas(c.Informers)
 	classes := informers.DeviceClasses(c.Informers)
-	r := &controller{Context: c, quotas: quotas.Lister(), pods: informers.Pods(c.Informers).Lister(), classes: classes.Lister()}
+	r := &controller{
+		Context: c,
+		quotas:  quotas.Lister(),
+		pods:    informers.Pods(c.Informers).Lister(),
+		classes: classes.Lister(),
+	}
 	r.watched = newWatched(c, r.changed, r.known)
-	r.Loop = loop.Loop{Name: "resourcequota", Counted: "resourcequota_primary", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{quotas.Informer().HasSynced, classes.Informer().HasSynced}}
+	r.Loop = loop.Loop{
+		Name:    "resourcequota",
+		Counted: "resourcequota_primary",
+		Context: c,
+		Sync:    r.sync,
+		Synced:  []cache.InformerSynced{quotas.Informer().HasSynced, classes.Informer().HasSynced},
+	}
 	// Which extended resource a class of devices stands for decides of what its claims take.
 	c.OnChange(classes.Informer(), func(old, obj any) {
 		before, _ := old.(*resourcev1.DeviceClass)
 		now, _ := obj.(*resourcev1.DeviceClass)
-		if before == nil || now == nil || ptr.Deref(before.Spec.ExtendedResourceName, "") != ptr.Deref(now.Spec.ExtendedResourceName, "") {
+		if before == nil || now == nil ||
+			ptr.Deref(before.Spec.ExtendedResourceName, "") != ptr.Deref(now.Spec.ExtendedResourceName, "") {
 			r.known(resourcev1.Resource("resourceclaims"))
 		}
 	})
 	for gr, informer := range map[schema.GroupResource]cache.SharedIndexInformer{
-		{Resource: "pods"}: informers.Pods(c.Informers).Informer(), {Resource: "services"}: informers.Services(c.Informers).Informer(),
+		{Resource: "pods"}:                   informers.Pods(c.Informers).Informer(),
+		{Resource: "services"}:               informers.Services(c.Informers).Informer(),
 		{Resource: "persistentvolumeclaims"}: informers.PersistentVolumeClaims(c.Informers).Informer(),
 	} {
 		r.watched.share(gr, informer)
@@ -146,7 +159,12 @@ func (r *controller) changed(of schema.GroupResource, old, obj any) {
 	}
 }
 
-func (r *controller) charge(q *corev1.ResourceQuota, of schema.GroupResource, obj any, now time.Time) corev1.ResourceList {
+func (r *controller) charge(
+	q *corev1.ResourceQuota,
+	of schema.GroupResource,
+	obj any,
+	now time.Time,
+) corev1.ResourceList {
 	if obj == nil {
 		return nil
 	}
@@ -200,7 +218,9 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	}
 	updated := q.DeepCopy()
 	updated.Status = status
-	if _, err := r.Client.CoreV1().ResourceQuotas(namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := r.Client.CoreV1().ResourceQuotas(namespace).UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the status of ResourceQuota %s: %w", key, err)
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A pod whose kubelet takes longer to end it than it was given falls out of its quota when it is gone at the latest, not with the
-// next count that is due anyway.
+// A pod whose kubelet takes longer to end it than it was given falls out of its quota when it is gone at the latest,
+// not with the next count that is due anyway.
 func TestAPodThatEndsLateIsNotCountedOnceItIsGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -26,8 +26,13 @@ func TestAPodThatEndsLateIsNotCountedOnceItIsGone(t *testing.T) {
 	client := fake.NewClientset(
 		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "small"},
 			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("2")}}},
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Finalizers: []string{"kubelet/ends-it"},
-			DeletionTimestamp: &metav1.Time{Time: clock.Now().Add(time.Second)}, DeletionGracePeriodSeconds: &grace}})
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Finalizers: []string{"kubelet/ends-it"},
+				DeletionTimestamp: &metav1.Time{
+					Time: clock.Now().Add(time.Second),
+				}, DeletionGracePeriodSeconds: &grace},
+		},
+	)
 	factory := informers.New(client)
 	c := New(loop.Context{Client: client, Informers: factory, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 	factory.StartWithContext(ctx)

@@ -44,9 +44,21 @@ type open struct {
 // lookEvery is how often it is looked whether what quotas name is served by now.
 const lookEvery = 30 * time.Second
 
-func newWatched(c loop.Context, changed func(schema.GroupResource, any, any), known func(schema.GroupResource)) *watched {
-	return &watched{client: c.Client, metadata: c.Metadata, log: c.Log, changed: changed, known: known, ticker: c.NewTicker,
-		look: make(chan struct{}, 1), open: map[schema.GroupResource]*open{}}
+func newWatched(
+	c loop.Context,
+	changed func(schema.GroupResource, any, any),
+	known func(schema.GroupResource),
+) *watched {
+	return &watched{
+		client:   c.Client,
+		metadata: c.Metadata,
+		log:      c.Log,
+		changed:  changed,
+		known:    known,
+		ticker:   c.NewTicker,
+		look:     make(chan struct{}, 1),
+		open:     map[schema.GroupResource]*open{},
+	}
 }
 
 // share counts the objects of an informer that others have, too, before it has started.
@@ -131,7 +143,12 @@ func (w *watched) asks(wanted map[schema.GroupResource]bool) bool {
 }
 
 // begin watches a resource.
-func (w *watched) begin(ctx context.Context, gr schema.GroupResource, version schema.GroupVersionResource, wg *sync.WaitGroup) {
+func (w *watched) begin(
+	ctx context.Context,
+	gr schema.GroupResource,
+	version schema.GroupVersionResource,
+	wg *sync.WaitGroup,
+) {
 	ctx, stop := context.WithCancel(ctx)
 	var informer cache.SharedIndexInformer
 	if version == resourcev1.SchemeGroupVersion.WithResource("resourceclaims") {

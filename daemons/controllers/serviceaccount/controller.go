@@ -44,9 +44,24 @@ func New(c loop.Context) loop.Controller {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, rootCA).String()
 	}))
 	accounts, configMaps := informers.ServiceAccounts(c.Informers), informers.ConfigMaps(own)
-	s := &controller{Context: c, own: own, namespaces: namespaces.Lister(), accounts: accounts.Lister(), configMaps: configMaps.Lister()}
-	s.published = c.Counter("root_ca_cert_publisher_sync_total", "How often a namespace's CA bundle was looked at, by the code of the answer.", "code")
-	s.took = c.Histogram("root_ca_cert_publisher_sync_duration_seconds", "How long it took to look at a namespace's CA bundle.", prometheus.ExponentialBuckets(0.001, 2, 15), "code")
+	s := &controller{
+		Context:    c,
+		own:        own,
+		namespaces: namespaces.Lister(),
+		accounts:   accounts.Lister(),
+		configMaps: configMaps.Lister(),
+	}
+	s.published = c.Counter(
+		"root_ca_cert_publisher_sync_total",
+		"How often a namespace's CA bundle was looked at, by the code of the answer.",
+		"code",
+	)
+	s.took = c.Histogram(
+		"root_ca_cert_publisher_sync_duration_seconds",
+		"How long it took to look at a namespace's CA bundle.",
+		prometheus.ExponentialBuckets(0.001, 2, 15),
+		"code",
+	)
 	s.Loop = loop.Loop{Name: "serviceaccount", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
 		namespaces.Informer().HasSynced, accounts.Informer().HasSynced, configMaps.Informer().HasSynced}}
 	c.On(namespaces.Informer(), s.Add)
@@ -81,7 +96,9 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	}
 	if _, err := s.accounts.ServiceAccounts(name).Get(defaultAccount); apierrors.IsNotFound(err) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: defaultAccount}}
-		if _, err := s.Client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); expected(err) != nil {
+		if _, err := s.Client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); expected(
+			err,
+		) != nil {
 			return fmt.Errorf("create the default service account of namespace %s: %w", name, err)
 		}
 	}
@@ -114,8 +131,12 @@ func (s *controller) publishCA(ctx context.Context, namespace string) error {
 	client := s.Client.CoreV1().ConfigMaps(namespace)
 	have, err := s.configMaps.ConfigMaps(namespace).Get(rootCA)
 	if apierrors.IsNotFound(err) {
-		bundle := &corev1.ConfigMap{Data: want, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: rootCA, Annotations: map[string]string{
-			"kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc."}}}
+		bundle := &corev1.ConfigMap{
+			Data: want,
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: rootCA, Annotations: map[string]string{
+				"kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver " +
+					"when using internal endpoints such as the internal service IP or kubernetes.default.svc."}},
+		}
 		_, err := client.Create(ctx, bundle, metav1.CreateOptions{})
 		return expected(err)
 	} else if err != nil {
@@ -132,7 +153,8 @@ func (s *controller) publishCA(ctx context.Context, namespace string) error {
 
 // expected drops the errors of a write that somebody else made needless.
 func expected(err error) error {
-	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}
 	return err

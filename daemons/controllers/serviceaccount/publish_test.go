@@ -30,16 +30,22 @@ func TestWhatCameOfPublishingTheBundleIsCounted(t *testing.T) {
 	}
 	client, registry := fake.NewClientset(), prometheus.NewPedanticRegistry()
 	var answer error
-	client.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer })
+	client.PrependReactor(
+		"create",
+		"configmaps",
+		func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer },
+	)
 	factory := informers.New(client)
-	s, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Config: config.ControllerManager{RootCAFile: file}, Metrics: registry}).(*controller)
+	s, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler),
+		Config: config.ControllerManager{RootCAFile: file}, Metrics: registry}).(*controller)
 	if !ok {
 		t.Fatal("it is no controller of service accounts")
 	}
 	if err := informers.Namespaces(factory).Informer().GetIndexer().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, answer = range []error{apierrors.NewForbidden(corev1.Resource("configmaps"), rootCA, nil), errors.New("the API is away"), fmt.Errorf("post: %w", apierrors.NewTooManyRequests("later", 1)), nil} {
+	for _, answer = range []error{apierrors.NewForbidden(corev1.Resource("configmaps"), rootCA, nil),
+		errors.New("the API is away"), fmt.Errorf("post: %w", apierrors.NewTooManyRequests("later", 1)), nil} {
 		if err := s.sync(t.Context(), "n"); (err == nil) != (answer == nil) {
 			t.Errorf("answered %v, it says %v", answer, err)
 		}

@@ -1,5 +1,5 @@
-// Package servicecidr says of ServiceCIDRs whether addresses may be given of them, and keeps one that is being deleted until no
-// address is left that only it has. The addresses themselves are given by the API server.
+// Package servicecidr says of ServiceCIDRs whether addresses may be given of them, and keeps one that is being deleted
+// until no address is left that only it has. The addresses themselves are given by the API server.
 package servicecidr
 
 import (
@@ -33,7 +33,14 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	ranges, addresses := informers.ServiceCIDRs(c.Informers), informers.IPAddresses(c.Informers)
 	s := &controller{Context: c, ranges: ranges.Lister()}
-	s.Loop = loop.Loop{Name: "service-cidr", Counted: "ipaddresses", Context: c, Workers: 1, Sync: s.sync, Synced: []cache.InformerSynced{ranges.Informer().HasSynced, addresses.Informer().HasSynced}}
+	s.Loop = loop.Loop{
+		Name:    "service-cidr",
+		Counted: "ipaddresses",
+		Context: c,
+		Workers: 1,
+		Sync:    s.sync,
+		Synced:  []cache.InformerSynced{ranges.Informer().HasSynced, addresses.Informer().HasSynced},
+	}
 	// A range that comes or goes decides about those that it shares addresses with.
 	c.OnChange(ranges.Informer(), func(_, obj any) {
 		if obj != nil {
@@ -76,18 +83,24 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	if !slices.Contains(r.Finalizers, Finalizer) {
 		return nil
 	}
-	// The API server gives no address of a range that has changed since it looked, so what there is at a time when the range
-	// is being deleted is all that there will be. The caches may be behind, the server is asked.
+	// The API server gives no address of a range that has changed since it looked, so what there is at a time when the
+	// range is being deleted is all that there will be. The caches may be behind, the server is asked.
 	held, err := s.held(ctx, r)
 	if err != nil {
 		return err
 	}
 	if held {
-		return s.ready(ctx, r, metav1.Condition{Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
-			Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"})
+		return s.ready(
+			ctx,
+			r,
+			metav1.Condition{Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
+				Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a " +
+					"new ServiceCIDR"},
+		)
 	}
 	r.Finalizers = slices.DeleteFunc(r.Finalizers, func(f string) bool { return f == Finalizer })
-	if _, err := s.Client.NetworkingV1().ServiceCIDRs().Update(ctx, r, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := s.Client.NetworkingV1().ServiceCIDRs().Update(ctx, r, metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("let go of the ServiceCIDR %s: %w", name, err)
 	}
 	return nil
@@ -106,7 +119,8 @@ func (s *controller) keep(ctx context.Context, r *networkingv1.ServiceCIDR) (err
 
 func (s *controller) ready(ctx context.Context, r *networkingv1.ServiceCIDR, is metav1.Condition) error {
 	is.Type, is.LastTransitionTime = networkingv1.ServiceCIDRConditionReady, metav1.NewTime(s.Now())
-	if have := meta.FindStatusCondition(r.Status.Conditions, is.Type); have != nil && have.Status == is.Status && have.Reason == is.Reason {
+	if have := meta.FindStatusCondition(r.Status.Conditions, is.Type); have != nil && have.Status == is.Status &&
+		have.Reason == is.Reason {
 		return nil
 	}
 	meta.SetStatusCondition(&r.Status.Conditions, is)
@@ -125,7 +139,8 @@ func (s *controller) held(ctx context.Context, r *networkingv1.ServiceCIDR) (boo
 	others := []netip.Prefix{}
 	for i := range ranges.Items {
 		// One that nobody holds yet may be gone in the next moment, and leave the addresses without a range.
-		if other := &ranges.Items[i]; other.Name != r.Name && other.DeletionTimestamp == nil && slices.Contains(other.Finalizers, Finalizer) {
+		if other := &ranges.Items[i]; other.Name != r.Name && other.DeletionTimestamp == nil &&
+			slices.Contains(other.Finalizers, Finalizer) {
 			others = append(others, prefixes(other)...)
 		}
 	}

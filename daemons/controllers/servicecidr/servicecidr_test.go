@@ -14,7 +14,10 @@ import (
 
 func TestOnlyARangeThatIsHeldTakesOverAnothersAddresses(t *testing.T) {
 	cidr := func(name, prefix string, finalizers ...string) *networkingv1.ServiceCIDR {
-		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{prefix}}}
+		return &networkingv1.ServiceCIDR{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers},
+			Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{prefix}},
+		}
 	}
 	half := cidr("half", "172.30.0.0/25", Finalizer)
 	for name, c := range map[string]struct {
@@ -26,8 +29,13 @@ func TestOnlyARangeThatIsHeldTakesOverAnothersAddresses(t *testing.T) {
 		"one beside it":           {cidr("rest", "172.30.0.128/25", Finalizer), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(half, c.other, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "172.30.0.9"}})
-			s := New(loop.Context{Client: client, Informers: informers.New(client), Log: slog.New(slog.DiscardHandler)}).(*controller)
+			client := fake.NewClientset(
+				half,
+				c.other,
+				&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "172.30.0.9"}},
+			)
+			s := New(loop.Context{Client: client, Informers: informers.New(client),
+				Log: slog.New(slog.DiscardHandler)}).(*controller)
 			if held, err := s.held(t.Context(), half); err != nil || held != c.held {
 				t.Errorf("held %v, %v, want %v", held, err, c.held)
 			}

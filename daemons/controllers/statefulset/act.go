@@ -12,7 +12,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// act carries a decision out. Claims come before the pod that wants them, and what they belong to is settled before a pod goes.
+// act carries a decision out. Claims come before the pod that wants them, and what they belong to is settled before a
+// pod goes.
 func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod, d Decision) error {
 	if err := r.settle(ctx, set, pods); err != nil {
 		return err
@@ -30,10 +31,25 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 			return nil
 		}
 		if _, err := r.Client.CoreV1().Pods(pod.Namespace).Update(ctx, pod, metav1.UpdateOptions{}); err != nil {
-			r.Events.Eventf(set, corev1.EventTypeWarning, "FailedUpdate", "update Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
+			r.Events.Eventf(
+				set,
+				corev1.EventTypeWarning,
+				"FailedUpdate",
+				"update Pod %s in StatefulSet %s failed error: %v",
+				pod.Name,
+				set.Name,
+				err,
+			)
 			return fmt.Errorf("mend pod %s: %w", pod.Name, err)
 		}
-		r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulUpdate", "update Pod %s in StatefulSet %s successful", pod.Name, set.Name)
+		r.Events.Eventf(
+			set,
+			corev1.EventTypeNormal,
+			"SuccessfulUpdate",
+			"update Pod %s in StatefulSet %s successful",
+			pod.Name,
+			set.Name,
+		)
 	}
 	for _, pod := range d.Delete {
 		if !still() {
@@ -46,7 +62,8 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 	return nil
 }
 
-// settle has the claims of pods that are there belong to what the retention policy says, and makes those that are missing for pods that wait for them.
+// settle has the claims of pods that are there belong to what the retention policy says, and makes those that are
+// missing for pods that wait for them.
 func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod) error {
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return nil
@@ -74,7 +91,8 @@ func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods [
 	return nil
 }
 
-// own makes a claim's owner references what the retention policy asks for. stays says that the pod is within the set's replicas.
+// own makes a claim's owner references what the retention policy asks for. stays says that the pod is within the set's
+// replicas.
 func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name string, o one, stays bool) error {
 	claim, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {
@@ -92,18 +110,34 @@ func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name stri
 	}
 	refs, changed, foreign := owners(set, claim, o.Pod, stays)
 	if foreign && (changed || o.Status.Phase == corev1.PodPending) {
-		r.Events.Eventf(set, corev1.EventTypeWarning, "ConflictingController", "PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, "+
-			"the retention policy is ignored for this claim", name)
+		r.Events.Eventf(
+			set,
+			corev1.EventTypeWarning,
+			"ConflictingController",
+			"PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, "+
+				"the retention policy is ignored for this claim",
+			name,
+		)
 	}
 	if !changed || claim.DeletionTimestamp != nil {
 		return nil
 	}
 	updated := claim.DeepCopy()
 	updated.OwnerReferences = refs
-	if _, err := r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Update(ctx, updated,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		err = fmt.Errorf("could not update claim %s for delete policy ownerRefs: %w", name, err)
 		if !apierrors.IsConflict(err) {
-			r.Events.Eventf(set, corev1.EventTypeWarning, "FailedUpdate", "update Pod %s in StatefulSet %s failed error: %v", o.Name, set.Name, err)
+			r.Events.Eventf(
+				set,
+				corev1.EventTypeWarning,
+				"FailedUpdate",
+				"update Pod %s in StatefulSet %s failed error: %v",
+				o.Name,
+				set.Name,
+				err,
+			)
 		}
 		return err
 	}
@@ -111,7 +145,12 @@ func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name stri
 }
 
 // ensure makes a claim that is not there. One that is being deleted has to go first: a pod with it would lose its data.
-func (r *controller) ensure(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, want *corev1.PersistentVolumeClaim) error {
+func (r *controller) ensure(
+	ctx context.Context,
+	set *appsv1.StatefulSet,
+	pod *corev1.Pod,
+	want *corev1.PersistentVolumeClaim,
+) error {
 	there, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(want.Name)
 	switch {
 	case err == nil && there.DeletionTimestamp != nil:
@@ -134,10 +173,27 @@ func (r *controller) ensure(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return err
 	case err != nil:
-		r.Events.Eventf(set, corev1.EventTypeWarning, "FailedCreate", "create Claim %s for Pod %s in StatefulSet %s failed error: %v", want.Name, pod.Name, set.Name, err)
+		r.Events.Eventf(
+			set,
+			corev1.EventTypeWarning,
+			"FailedCreate",
+			"create Claim %s for Pod %s in StatefulSet %s failed error: %v",
+			want.Name,
+			pod.Name,
+			set.Name,
+			err,
+		)
 		return fmt.Errorf("create claim %s: %w", want.Name, err)
 	}
-	r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulCreate", "create Claim %s Pod %s in StatefulSet %s success", want.Name, pod.Name, set.Name)
+	r.Events.Eventf(
+		set,
+		corev1.EventTypeNormal,
+		"SuccessfulCreate",
+		"create Claim %s Pod %s in StatefulSet %s success",
+		want.Name,
+		pod.Name,
+		set.Name,
+	)
 	return nil
 }
 
@@ -146,7 +202,15 @@ func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	for _, want := range claims(set, n) {
 		if err := r.ensure(ctx, set, pod, want); err != nil {
 			if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				r.Events.Eventf(set, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
+				r.Events.Eventf(
+					set,
+					corev1.EventTypeWarning,
+					"FailedCreate",
+					"create Pod %s in StatefulSet %s failed error: %v",
+					pod.Name,
+					set.Name,
+					err,
+				)
 			}
 			return err
 		}
@@ -162,23 +226,54 @@ func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *c
 		}
 		fallthrough
 	case err != nil:
-		r.Events.Eventf(set, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
+		r.Events.Eventf(
+			set,
+			corev1.EventTypeWarning,
+			"FailedCreate",
+			"create Pod %s in StatefulSet %s failed error: %v",
+			pod.Name,
+			set.Name,
+			err,
+		)
 		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
-	r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulCreate", "create Pod %s in StatefulSet %s successful", pod.Name, set.Name)
+	r.Events.Eventf(
+		set,
+		corev1.EventTypeNormal,
+		"SuccessfulCreate",
+		"create Pod %s in StatefulSet %s successful",
+		pod.Name,
+		set.Name,
+	)
 	return nil
 }
 
-// remove deletes a pod as long as it is the one that was decided about. What it has become since is looked at in the next round.
+// remove deletes a pod as long as it is the one that was decided about. What it has become since is looked at in the
+// next round.
 func (r *controller) remove(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	err := loop.DeleteSeen(ctx, r.Context, pod)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return err
 	case err != nil:
-		r.Events.Eventf(set, corev1.EventTypeWarning, "FailedDelete", "delete Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
+		r.Events.Eventf(
+			set,
+			corev1.EventTypeWarning,
+			"FailedDelete",
+			"delete Pod %s in StatefulSet %s failed error: %v",
+			pod.Name,
+			set.Name,
+			err,
+		)
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful", pod.Name, set.Name)
+	r.Events.Eventf(
+		set,
+		corev1.EventTypeNormal,
+		"SuccessfulDelete",
+		"delete Pod %s in StatefulSet %s successful",
+		pod.Name,
+		set.Name,
+	)
 	return nil
 }

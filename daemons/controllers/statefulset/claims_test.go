@@ -18,19 +18,27 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const keep, drop = appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+const keep, drop = appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+	appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 
 // withData has a set's pods have a claim each, which the policy is about.
 func withData(whenDeleted, whenScaled appsv1.PersistentVolumeClaimRetentionPolicyType) func(*appsv1.StatefulSet) {
 	return func(s *appsv1.StatefulSet) {
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
-		s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType} // templates are of no account here
-		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: whenDeleted, WhenScaled: whenScaled}
+		s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{
+			Type: appsv1.OnDeleteStatefulSetStrategyType,
+		} // templates are of no account here
+		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+			WhenDeleted: whenDeleted,
+			WhenScaled:  whenScaled,
+		}
 	}
 }
 
 func dataOf(name string, owners ...metav1.OwnerReference) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "data-" + name, OwnerReferences: owners}}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "data-" + name, OwnerReferences: owners},
+	}
 }
 
 // ownersOf are the kinds and UIDs of what controls a claim.
@@ -42,7 +50,8 @@ func ownersOf(claim *corev1.PersistentVolumeClaim) string {
 	return strings.Join(words, " ")
 }
 
-// Whatever the policy was when a claim was made, and whatever becomes of its pod meanwhile, it belongs to what the policy of now says.
+// Whatever the policy was when a claim was made, and whatever becomes of its pod meanwhile, it belongs to what the
+// policy of now says.
 func TestClaimsFollowThePolicyOfNow(t *testing.T) {
 	set := web(1, nil)
 	bySet := *metav1.NewControllerRef(set, kind)
@@ -61,12 +70,14 @@ func TestClaimsFollowThePolicyOfNow(t *testing.T) {
 		{"kept from now on", keep, keep, 2, "0 1", []metav1.OwnerReference{bySet}, ""},
 		{"kept from now on, too many", keep, keep, 1, "0 1", []metav1.OwnerReference{byPod("1")}, ""},
 		{"deleted with the set from now on", drop, keep, 2, "0 1", nil, "StatefulSet/set"},
-		{"deleted with the set from now on, too many", drop, keep, 1, "0 1", []metav1.OwnerReference{byPod("1")}, "StatefulSet/set"},
+		{"deleted with the set from now on, too many", drop, keep, 1, "0 1", []metav1.OwnerReference{byPod("1")},
+			"StatefulSet/set"},
 		{"deleted when it shrinks from now on", keep, drop, 2, "0 1", []metav1.OwnerReference{bySet}, ""},
 		{"deleted when it shrinks, too many", keep, drop, 1, "0 1", []metav1.OwnerReference{bySet}, "Pod/1"},
 		{"deleted both ways, too many", drop, drop, 1, "0 1", []metav1.OwnerReference{bySet}, "Pod/1"},
 		{"deleted both ways, there", drop, drop, 2, "0 1", []metav1.OwnerReference{byPod("1")}, "StatefulSet/set"},
-		{"too many, and deleted by somebody meanwhile", drop, drop, 1, "0 1x", []metav1.OwnerReference{bySet}, "Pod/1x"},
+		{"too many, and deleted by somebody meanwhile", drop, drop, 1, "0 1x", []metav1.OwnerReference{bySet},
+			"Pod/1x"},
 		{"kept after all while its pod goes", keep, keep, 1, "0 1x", []metav1.OwnerReference{byPod("1x")}, ""},
 		{"wanted again while its pod goes", keep, drop, 2, "0 1x", []metav1.OwnerReference{byPod("1x")}, ""},
 		{"somebody else's too", drop, drop, 1, "0 1", []metav1.OwnerReference{other, bySet}, "ConfigMap/c Pod/1"},
@@ -86,7 +97,8 @@ func TestClaimsFollowThePolicyOfNow(t *testing.T) {
 	}
 }
 
-// A set that begins at another number is too large at its old end: what is said of claims when it shrinks is said of those.
+// A set that begins at another number is too large at its old end: what is said of claims when it shrinks is said of
+// those.
 func TestClaimsOfPodsBelowTheFirstNumberGoWithThem(t *testing.T) {
 	set := web(2, func(s *appsv1.StatefulSet) {
 		withData(keep, drop)(s)
@@ -131,7 +143,13 @@ func TestAClaimThatTheCacheDoesNotHaveGoesWithItsPodAllTheSame(t *testing.T) {
 func TestWhyAClaimIsInTheWayIsToldInEvents(t *testing.T) {
 	going := dataOf("web-0")
 	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: now}, []string{"kubernetes.io/pvc-protection"}
-	stranger := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Keeper", Name: "k", UID: "k", Controller: ptr.To(true)}
+	stranger := metav1.OwnerReference{
+		APIVersion: "example.com/v1",
+		Kind:       "Keeper",
+		Name:       "k",
+		UID:        "k",
+		Controller: ptr.To(true),
+	}
 	bySet := *metav1.NewControllerRef(web(1, nil), kind)
 	bySet.Controller = nil
 	pending := func(set *appsv1.StatefulSet) []*corev1.Pod {
@@ -139,7 +157,8 @@ func TestWhyAClaimIsInTheWayIsToldInEvents(t *testing.T) {
 		pods[0].Status.Phase = corev1.PodPending
 		return pods
 	}
-	conflict := "Warning ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
+	conflict := "Warning ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference " +
+		"that acts as a manging controller, the retention policy is ignored for this claim"
 	for name, row := range map[string]struct {
 		policy func(*appsv1.StatefulSet)
 		pods   func(*appsv1.StatefulSet) []*corev1.Pod
@@ -147,11 +166,18 @@ func TestWhyAClaimIsInTheWayIsToldInEvents(t *testing.T) {
 		want   []string
 		fails  bool
 	}{
-		"it is being deleted":                       {withData(keep, keep), nil, going, []string{"Warning FailedCreate create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"}, true},
-		"it is another's, and its pod waits":        {withData(drop, keep), pending, dataOf("web-0", stranger), []string{conflict}, false},
-		"it is another's, and not ours":             {withData(drop, keep), func(s *appsv1.StatefulSet) []*corev1.Pod { return podsOf(s, "0") }, dataOf("web-0", stranger), nil, false},
-		"it is another's, and ours":                 {withData(drop, keep), func(s *appsv1.StatefulSet) []*corev1.Pod { return podsOf(s, "0") }, dataOf("web-0", stranger, bySet), []string{conflict}, false},
-		"it is another's, and that is all the same": {withData(keep, keep), pending, dataOf("web-0", stranger), nil, false},
+		"it is being deleted": {withData(keep, keep), nil, going,
+			[]string{"Warning FailedCreate create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being " +
+				"deleted"}, true},
+		"it is another's, and its pod waits": {withData(drop, keep), pending, dataOf("web-0", stranger),
+			[]string{conflict}, false},
+		"it is another's, and not ours": {withData(drop, keep),
+			func(s *appsv1.StatefulSet) []*corev1.Pod { return podsOf(s, "0") }, dataOf("web-0", stranger), nil, false},
+		"it is another's, and ours": {withData(drop, keep),
+			func(s *appsv1.StatefulSet) []*corev1.Pod { return podsOf(s, "0") }, dataOf("web-0", stranger, bySet),
+			[]string{conflict}, false},
+		"it is another's, and that is all the same": {withData(keep, keep), pending, dataOf("web-0", stranger), nil,
+			false},
 	} {
 		set := web(1, row.policy)
 		var pods []*corev1.Pod
@@ -175,7 +201,9 @@ func TestWhyAClaimIsInTheWayIsToldInEvents(t *testing.T) {
 func TestHowManyPodsMayBeAndAreDownIsCounted(t *testing.T) {
 	sets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	byHand := web(2, func(s *appsv1.StatefulSet) {
-		s.Name, s.Spec.UpdateStrategy = "by-hand", appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+		s.Name, s.Spec.UpdateStrategy = "by-hand", appsv1.StatefulSetUpdateStrategy{
+			Type: appsv1.OnDeleteStatefulSetStrategyType,
+		}
 	})
 	half := web(4, func(s *appsv1.StatefulSet) {
 		s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement

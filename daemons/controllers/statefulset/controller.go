@@ -1,5 +1,5 @@
-// Package statefulset keeps the pods of a StatefulSet: numbered, each with claims of its own that outlive it, made, removed and updated in order.
-// What ControllerRevisions hold is loop's; binding claims is somebody else's.
+// Package statefulset keeps the pods of a StatefulSet: numbered, each with claims of its own that outlive it, made,
+// removed and updated in order. What ControllerRevisions hold is loop's; binding claims is somebody else's.
 package statefulset
 
 import (
@@ -39,10 +39,19 @@ func New(c loop.Context) loop.Controller {
 	sets, revisions := informers.StatefulSets(c.Informers), informers.ControllerRevisions(c.Informers)
 	pods, claims := informers.Pods(c.Informers), informers.PersistentVolumeClaims(c.Informers)
 	r := &controller{Context: c, sets: sets.Lister(), claims: claims.Lister(),
-		revisions: loop.Revisions{Client: c.Client, Lister: revisions.Lister(), Label: appsv1.ControllerRevisionHashLabelKey},
-		pods:      loop.PodsByOwner(pods.Informer())}
-	r.Loop = loop.Loop{Name: "statefulset", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
-		revisions.Informer().HasSynced, pods.Informer().HasSynced, claims.Informer().HasSynced}}
+		revisions: loop.Revisions{
+			Client: c.Client,
+			Lister: revisions.Lister(),
+			Label:  appsv1.ControllerRevisionHashLabelKey,
+		},
+		pods: loop.PodsByOwner(pods.Informer())}
+	r.Loop = loop.Loop{
+		Name:    "statefulset",
+		Context: c,
+		Sync:    r.sync,
+		Synced: []cache.InformerSynced{sets.Informer().HasSynced,
+			revisions.Informer().HasSynced, pods.Informer().HasSynced, claims.Informer().HasSynced},
+	}
 	c.Count(unavailable{r.sets})
 	c.On(sets.Informer(), r.Add)
 	c.OnChange(pods.Informer(), r.podChanged)
@@ -114,13 +123,19 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	return actErr
 }
 
-func (r *controller) writeStatus(ctx context.Context, cached *appsv1.StatefulSet, status appsv1.StatefulSetStatus) error {
+func (r *controller) writeStatus(
+	ctx context.Context,
+	cached *appsv1.StatefulSet,
+	status appsv1.StatefulSetStatus,
+) error {
 	if apiequality.Semantic.DeepEqual(cached.Status, status) {
 		return nil
 	}
 	set := cached.DeepCopy()
 	set.Status = status
-	if _, err := r.Client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := r.Client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, set,
+		metav1.UpdateOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the status of StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
 	return nil
@@ -139,8 +154,13 @@ func (x named) Orphans(namespace string) []*corev1.Pod {
 	})
 }
 
-// claim returns the set's own pods, and takes in those that nobody controls and that have its labels and one of its names.
-func (r *controller) claim(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*corev1.Pod, error) {
+// claim returns the set's own pods, and takes in those that nobody controls and that have its labels and one of its
+// names.
+func (r *controller) claim(
+	ctx context.Context,
+	set *appsv1.StatefulSet,
+	selector labels.Selector,
+) ([]*corev1.Pod, error) {
 	return loop.ClaimPods(ctx, r.Client, named{r.pods, set}, set, kind, selector, nil, r.fresh(set))
 }
 
@@ -152,13 +172,18 @@ func (r *controller) fresh(set *appsv1.StatefulSet) func(context.Context) (metav
 }
 
 // revise records the set's template, and says which one pods have and which they are to have.
-func (r *controller) revise(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod) (current, update revision, err error) {
+func (r *controller) revise(
+	ctx context.Context,
+	set *appsv1.StatefulSet,
+	pods []*corev1.Pod,
+) (current, update revision, err error) {
 	used := map[string]bool{set.Status.CurrentRevision: true, set.Status.UpdateRevision: true}
 	for _, pod := range pods {
 		used[pod.Labels[appsv1.StatefulSetRevisionLabel]] = true
 	}
 	newest, all, err := r.revisions.Record(ctx, loop.Revised{
-		Owner: set, Kind: kind, Selector: set.Spec.Selector, Template: &set.Spec.Template, Collisions: &set.Status.CollisionCount, Limit: set.Spec.RevisionHistoryLimit,
+		Owner: set, Kind: kind, Selector: set.Spec.Selector, Template: &set.Spec.Template,
+		Collisions: &set.Status.CollisionCount, Limit: set.Spec.RevisionHistoryLimit,
 		Used:  func(c *appsv1.ControllerRevision) bool { return used[c.Name] },
 		Fresh: r.fresh(set),
 	})

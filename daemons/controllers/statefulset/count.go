@@ -9,14 +9,24 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 )
 
-// unavailable are the metrics of updates: how many pods of a set may be down, and how many are. They are counted when somebody asks, so
-// that a set that is gone has none.
+// unavailable are the metrics of updates: how many pods of a set may be down, and how many are. They are counted when
+// somebody asks, so that a set that is gone has none.
 type unavailable struct{ sets appslisters.StatefulSetLister }
 
 var (
 	labelsOfSets = []string{"statefulset_namespace", "statefulset_name", "pod_management_policy"}
-	mayBeDown    = prometheus.NewDesc("statefulset_controller_statefulset_max_unavailable", "Pods of a StatefulSet that may be unavailable while it is updated.", labelsOfSets, nil)
-	areDown      = prometheus.NewDesc("statefulset_controller_statefulset_unavailable_replicas", "Pods of a StatefulSet that are missing or not available.", labelsOfSets, nil)
+	mayBeDown    = prometheus.NewDesc(
+		"statefulset_controller_statefulset_max_unavailable",
+		"Pods of a StatefulSet that may be unavailable while it is updated.",
+		labelsOfSets,
+		nil,
+	)
+	areDown = prometheus.NewDesc(
+		"statefulset_controller_statefulset_unavailable_replicas",
+		"Pods of a StatefulSet that are missing or not available.",
+		labelsOfSets,
+		nil,
+	)
 )
 
 // Describe implements prometheus.Collector.
@@ -35,8 +45,13 @@ func (u unavailable) Collect(to chan<- prometheus.Metric) {
 		if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 			continue
 		}
-		of := []string{set.Namespace, set.Name, string(cmp.Or(set.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement))}
+		of := []string{
+			set.Namespace,
+			set.Name,
+			string(cmp.Or(set.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)),
+		}
 		to <- prometheus.MustNewConstMetric(mayBeDown, prometheus.GaugeValue, float64(maxUnavailable(set)), of...)
-		to <- prometheus.MustNewConstMetric(areDown, prometheus.GaugeValue, float64(max(0, replicas(set)-int(set.Status.AvailableReplicas))), of...)
+		to <- prometheus.MustNewConstMetric(areDown, prometheus.GaugeValue,
+			float64(max(0, replicas(set)-int(set.Status.AvailableReplicas))), of...)
 	}
 }

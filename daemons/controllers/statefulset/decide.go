@@ -44,8 +44,8 @@ func (o one) healthy() bool {
 
 func (o one) of(r revision) bool { return o.Labels[appsv1.StatefulSetRevisionLabel] == r.name }
 
-// Decide says what is to be done. current is the template that pods have, update the one that they are to have; they are one unless a change is under way. pods
-// are the set's own.
+// Decide says what is to be done. current is the template that pods have, update the one that they are to have; they
+// are one unless a change is under way. pods are the set's own.
 func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Pod, now time.Time) (d Decision) {
 	ordered := set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 	there, condemned := divide(set, pods)
@@ -133,7 +133,8 @@ func partition(set *appsv1.StatefulSet) int {
 	return 0
 }
 
-// shrink takes the last of those that are too many, or all of them where their order does not matter. stop is that nothing else is due meanwhile.
+// shrink takes the last of those that are too many, or all of them where their order does not matter. stop is that
+// nothing else is due meanwhile.
 func (d *Decision) shrink(condemned, there []one, ordered bool, available func(one) bool) (stop bool) {
 	var unavailable *one // the first of all that are not available: only itself may be taken
 	for _, o := range append(slices.Clone(there), condemned...) {
@@ -148,7 +149,8 @@ func (d *Decision) shrink(condemned, there []one, ordered bool, available func(o
 			return true
 		case o.going():
 			continue
-		case ordered && !available(o) && !o.ended() && (unavailable == nil || unavailable.UID != o.UID): // one that has ended never gets well
+		case ordered && !available(o) && !o.ended() && (unavailable == nil || unavailable.UID != o.UID):
+			// one that has ended never gets well
 			return true
 		}
 		d.Delete = append(d.Delete, o.Pod)
@@ -159,7 +161,8 @@ func (d *Decision) shrink(condemned, there []one, ordered bool, available func(o
 	return false
 }
 
-// roll takes pods that have another template than they are to have, the last first, as many at a time as may be unavailable. They come back with it.
+// roll takes pods that have another template than they are to have, the last first, as many at a time as may be
+// unavailable. They come back with it.
 func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, missing int, available func(one) bool) {
 	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return
@@ -192,7 +195,8 @@ func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, m
 	}
 }
 
-// maxUnavailable is how many pods may be down during an update: one, or what is said, of all replicas and rounded up, one at least.
+// maxUnavailable is how many pods may be down during an update: one, or what is said, of all replicas and rounded up,
+// one at least.
 func maxUnavailable(set *appsv1.StatefulSet) int {
 	r := set.Spec.UpdateStrategy.RollingUpdate
 	if r == nil || r.MaxUnavailable == nil {
@@ -206,7 +210,12 @@ func maxUnavailable(set *appsv1.StatefulSet) int {
 }
 
 // Status is what a set's status should say.
-func Status(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Pod, now time.Time) appsv1.StatefulSetStatus {
+func Status(
+	set *appsv1.StatefulSet,
+	current, update revision,
+	pods []*corev1.Pod,
+	now time.Time,
+) appsv1.StatefulSetStatus {
 	s := *set.Status.DeepCopy()
 	s.ObservedGeneration, s.CurrentRevision, s.UpdateRevision = set.Generation, current.name, update.name
 	s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas = 0, 0, 0, 0, 0

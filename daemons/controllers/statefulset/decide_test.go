@@ -22,7 +22,10 @@ import (
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 func template(image string) *corev1.PodTemplateSpec {
-	return &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}}
+	return &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+	}
 }
 
 var was, is = revision{"web-old", template("old")}, revision{"web-new", template("new")}
@@ -32,14 +35,18 @@ func web(replicas int32, change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	s.Spec.Replicas, s.Spec.ServiceName, s.Spec.PodManagementPolicy = &replicas, "svc", appsv1.OrderedReadyPodManagement
 	s.Spec.Selector, s.Spec.Template = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, *is.template
 	s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
-		RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(int32(0)), MaxUnavailable: ptr.To(intstr.FromInt32(1))}}
+		RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{
+			Partition:      ptr.To(int32(0)),
+			MaxUnavailable: ptr.To(intstr.FromInt32(1)),
+		}}
 	if change != nil {
 		change(s)
 	}
 	return s
 }
 
-// podsOf reads "0 1old 2!": numbers, with the template that they have, and what they are: ! not ready, x on their way, f failed, ~ ready since a second.
+// podsOf reads "0 1old 2!": numbers, with the template that they have, and what they are: ! not ready, x on their way,
+// f failed, ~ ready since a second.
 func podsOf(set *appsv1.StatefulSet, text string) (list []*corev1.Pod) {
 	for _, word := range strings.Fields(text) {
 		r := is
@@ -62,7 +69,9 @@ func podsOf(set *appsv1.StatefulSet, text string) (list []*corev1.Pod) {
 		case '~':
 			since = now.Add(-time.Second)
 		}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Time{Time: since}}}
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Time{Time: since}},
+		}
 		list = append(list, pod)
 	}
 	return list
@@ -71,7 +80,16 @@ func podsOf(set *appsv1.StatefulSet, text string) (list []*corev1.Pod) {
 func said(d Decision) string {
 	var words []string
 	for _, pod := range d.Create {
-		words = append(words, "+"+strings.TrimPrefix(pod.Name, "web-")+strings.TrimPrefix(pod.Labels[appsv1.StatefulSetRevisionLabel], "web"))
+		words = append(
+			words,
+			"+"+strings.TrimPrefix(
+				pod.Name,
+				"web-",
+			)+strings.TrimPrefix(
+				pod.Labels[appsv1.StatefulSetRevisionLabel],
+				"web",
+			),
+		)
 	}
 	for _, pod := range d.Mend {
 		words = append(words, "~"+strings.TrimPrefix(pod.Name, "web-"))
@@ -113,8 +131,10 @@ func TestWhatIsDoneAboutASet(t *testing.T) {
 		{"at once", 3, parallel, "1!", "+0-new +2-new"},
 		{"not ready for long enough", 3, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0~", ""},
 		{"ready for long enough", 3, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0", "+1-new"},
-		{"from another number", 2, func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 3} }, "3", "+4-new"},
-		{"to another number", 2, func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 3} }, "0 1 3 4", "-1"},
+		{"from another number", 2,
+			func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 3} }, "3", "+4-new"},
+		{"to another number", 2,
+			func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 3} }, "0 1 3 4", "-1"},
 		{"a failed one goes", 3, nil, "0 1f", "-1"},
 		{"and is made anew", 3, nil, "0", "+1-new"},
 		{"one on its way is waited for", 3, nil, "0x 1 2", ""},
@@ -124,8 +144,10 @@ func TestWhatIsDoneAboutASet(t *testing.T) {
 		{"smaller: a well one, though one before it is not", 1, nil, "0 1! 2", "-2"},
 		{"smaller: the one that is not well", 1, nil, "0 1 2!", "-2"},
 		{"smaller: at once", 1, func(s *appsv1.StatefulSet) { parallel(s) }, "0! 1 2!", "-2 -1"},
-		{"smaller: the one that is not ready for long enough", 1, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0 1~", "-1"},
-		{"smaller: not while one is not ready for long enough", 1, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0 1~ 2~", ""},
+		{"smaller: the one that is not ready for long enough", 1,
+			func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0 1~", "-1"},
+		{"smaller: not while one is not ready for long enough", 1,
+			func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0 1~ 2~", ""},
 		{"none", 0, nil, "0 1", "-1"},
 		{"an update: the last first", 3, nil, "0old 1old 2old", "-2"},
 		{"an update: it comes back with it", 3, nil, "0old 1old", "+2-new"},
@@ -136,11 +158,15 @@ func TestWhatIsDoneAboutASet(t *testing.T) {
 		{"a partition beyond all", 3, partitioned(5), "0old 1old 2old", ""},
 		{"an update two at a time", 4, unavailable(intstr.FromInt32(2)), "0old 1old 2old 3old", "-3 -2"},
 		{"an update, a share, rounded up", 4, unavailable(intstr.FromString("30%")), "0old 1old 2old 3old", "-3 -2"},
-		{"an update two at a time, one is down", 4, unavailable(intstr.FromInt32(2), parallel), "0old 1old 2old 3!", "-2"},
-		{"an update counts those that are down below the partition", 3, unavailable(intstr.FromInt32(1), parallel, partitioned(1)), "0! 1old 2old", ""},
-		{"an update with room for one that is down below the partition", 3, unavailable(intstr.FromInt32(2), parallel, partitioned(1)), "0! 1old 2old", "-2"},
+		{"an update two at a time, one is down", 4, unavailable(intstr.FromInt32(2), parallel), "0old 1old 2old 3!",
+			"-2"},
+		{"an update counts those that are down below the partition", 3,
+			unavailable(intstr.FromInt32(1), parallel, partitioned(1)), "0! 1old 2old", ""},
+		{"an update with room for one that is down below the partition", 3,
+			unavailable(intstr.FromInt32(2), parallel, partitioned(1)), "0! 1old 2old", "-2"},
 		{"an update by numbers that do not begin at zero", 3, func(s *appsv1.StatefulSet) {
-			s.Spec.Ordinals, s.Spec.UpdateStrategy.RollingUpdate.Partition = &appsv1.StatefulSetOrdinals{Start: 5}, ptr.To[int32](2)
+			s.Spec.Ordinals, s.Spec.UpdateStrategy.RollingUpdate.Partition = &appsv1.StatefulSetOrdinals{Start: 5},
+				ptr.To[int32](2)
 		}, "5old 6old 7old", "-7"},
 		{"an update of one that does not work", 3, parallel, "0old 1old 2old!", "-2"},
 		{"an update waits for the one that was updated", 3, parallel, "0old 1old 2!", ""},
@@ -172,9 +198,12 @@ func TestASetOfAnySizeIsMadeInBatches(t *testing.T) {
 		"none is there":   {parallel(nil), 0, loop.Burst, 0},
 		"some are there":  {parallel(nil), 700, loop.Burst, 0},
 		"numbers go high": {parallel(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: math.MaxInt32} }), 0, loop.Burst, 0},
-		"too many":        {web(1, func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }), 700, 0, loop.Burst},
+		"too many": {web(1,
+			func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }), 700, 0,
+			loop.Burst},
 		"all are outdated": {parallel(func(s *appsv1.StatefulSet) {
-			s.Spec.Replicas, s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To[int32](700), ptr.To(intstr.FromString("100%"))
+			s.Spec.Replicas, s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To[int32](700),
+				ptr.To(intstr.FromString("100%"))
 			s.Spec.Template = *template("newer")
 		}), 700, 0, loop.Burst},
 	} {
@@ -193,7 +222,13 @@ func TestASetOfAnySizeIsMadeInBatches(t *testing.T) {
 			}
 			d := Decide(c.set, is, update, pods, now)
 			if len(d.Create) != c.creates || len(d.Delete) != c.deletes {
-				t.Errorf("%d to create, %d to delete; want %d and %d", len(d.Create), len(d.Delete), c.creates, c.deletes)
+				t.Errorf(
+					"%d to create, %d to delete; want %d and %d",
+					len(d.Create),
+					len(d.Delete),
+					c.creates,
+					c.deletes,
+				)
 			}
 		})
 	}
@@ -201,22 +236,33 @@ func TestASetOfAnySizeIsMadeInBatches(t *testing.T) {
 
 func TestAPodOfASetKnowsWhoItIs(t *testing.T) {
 	set := web(1, func(s *appsv1.StatefulSet) {
-		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{"l": "1"}}}}
+		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{
+			{ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{"l": "1"}}},
+		}
 	})
 	r := revision{"web-new", template("new")}
 	r.template.Spec.Volumes = []corev1.Volume{{Name: "data"}, {Name: "tmp"}}
 	pod := newPod(set, 2, r)
-	if pod.Name != "web-2" || pod.GenerateName != "" || pod.Spec.Hostname != "web-2" || pod.Spec.Subdomain != "svc" || !metav1.IsControlledBy(pod, set) {
+	if pod.Name != "web-2" || pod.GenerateName != "" || pod.Spec.Hostname != "web-2" || pod.Spec.Subdomain != "svc" ||
+		!metav1.IsControlledBy(pod, set) {
 		t.Errorf("it is %+v", pod)
 	}
-	want := map[string]string{"app": "web", "controller-revision-hash": "web-new", "statefulset.kubernetes.io/pod-name": "web-2", "apps.kubernetes.io/pod-index": "2"}
+	want := map[string]string{
+		"app":                                "web",
+		"controller-revision-hash":           "web-new",
+		"statefulset.kubernetes.io/pod-name": "web-2",
+		"apps.kubernetes.io/pod-index":       "2",
+	}
 	if fmt.Sprint(pod.Labels) != fmt.Sprint(want) || len(r.template.Labels) != 1 {
 		t.Errorf("its labels are %v; the template's %v", pod.Labels, r.template.Labels)
 	}
-	if len(pod.Spec.Volumes) != 2 || pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-web-2" || pod.Spec.Volumes[1].Name != "tmp" {
+	if len(pod.Spec.Volumes) != 2 || pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-web-2" ||
+		pod.Spec.Volumes[1].Name != "tmp" {
 		t.Errorf("its volumes are %+v", pod.Spec.Volumes)
 	}
-	if c := claims(set, 2); len(c) != 1 || c[0].Name != "data-web-2" || c[0].Namespace != "n" || c[0].Labels["app"] != "web" || c[0].Labels["l"] != "1" {
+	if c := claims(set, 2); len(c) != 1 || c[0].Name != "data-web-2" || c[0].Namespace != "n" ||
+		c[0].Labels["app"] != "web" ||
+		c[0].Labels["l"] != "1" {
 		t.Errorf("its claims are %+v", c)
 	}
 	// Labels that somebody took away are put back.
@@ -227,7 +273,8 @@ func TestAPodOfASetKnowsWhoItIs(t *testing.T) {
 	if d := Decide(set, is, is, lost, now); said(d) != "~0" || d.Mend[0].Labels["apps.kubernetes.io/pod-index"] != "0" {
 		t.Errorf("then %q is done", said(d))
 	}
-	for name, member := range map[string]bool{"web-0": true, "web-12": true, "web-01": false, "web-": false, "web-x": false, "web--1": false, "other-1": false, "web-1-2": false} {
+	for name, member := range map[string]bool{"web-0": true, "web-12": true, "web-01": false, "web-": false,
+		"web-x": false, "web--1": false, "other-1": false, "web-1-2": false} {
 		if _, got := ordinal(set, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != member {
 			t.Errorf("%s is a member: %t", name, got)
 		}
@@ -235,12 +282,35 @@ func TestAPodOfASetKnowsWhoItIs(t *testing.T) {
 }
 
 func TestWhatClaimsBelongTo(t *testing.T) {
-	keep, drop := appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	keep, drop := appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+		appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	by := func(version, kind, name, uid string) metav1.OwnerReference {
-		return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, UID: types.UID(uid), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}
+		return metav1.OwnerReference{
+			APIVersion:         version,
+			Kind:               kind,
+			Name:               name,
+			UID:                types.UID(uid),
+			Controller:         ptr.To(true),
+			BlockOwnerDeletion: ptr.To(true),
+		}
 	}
 	bySet, byPod := by("apps/v1", "StatefulSet", "web", "set"), by("v1", "Pod", "web-1", "pod")
-	former, formerSet, stranger := by("v1", "Pod", "web-1", "former"), by("apps/v1", "StatefulSet", "web", "former"), by("example.com/v1", "Keeper", "web", "k")
+	former, formerSet, stranger := by(
+		"v1",
+		"Pod",
+		"web-1",
+		"former",
+	), by(
+		"apps/v1",
+		"StatefulSet",
+		"web",
+		"former",
+	), by(
+		"example.com/v1",
+		"Keeper",
+		"web",
+		"k",
+	)
 	shared := bySet
 	shared.Controller = nil
 	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "c"}
@@ -265,12 +335,26 @@ func TestWhatClaimsBelongTo(t *testing.T) {
 		{drop, drop, false, []metav1.OwnerReference{byPod}, []metav1.OwnerReference{bySet}},
 	} {
 		set := web(1, func(s *appsv1.StatefulSet) {
-			s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: row.deleted, WhenScaled: row.scaled}
+			s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+				WhenDeleted: row.deleted,
+				WhenScaled:  row.scaled,
+			}
 		})
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-1", OwnerReferences: row.has}}
+		claim := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: "data-web-1", OwnerReferences: row.has},
+		}
 		got, changed, _ := owners(set, claim, pod, !row.condemned)
-		if !apiequality.Semantic.DeepEqual(got, row.want) || changed == apiequality.Semantic.DeepEqual(row.has, row.want) {
-			t.Errorf("%s %s, condemned %t: %v become %v, changed %t", row.deleted, row.scaled, row.condemned, row.has, got, changed)
+		if !apiequality.Semantic.DeepEqual(got, row.want) ||
+			changed == apiequality.Semantic.DeepEqual(row.has, row.want) {
+			t.Errorf(
+				"%s %s, condemned %t: %v become %v, changed %t",
+				row.deleted,
+				row.scaled,
+				row.condemned,
+				row.has,
+				got,
+				changed,
+			)
 		}
 	}
 }
@@ -278,7 +362,16 @@ func TestWhatClaimsBelongTo(t *testing.T) {
 func TestTheStatusCountsPods(t *testing.T) {
 	set := web(4, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 })
 	s := Status(set, was, is, podsOf(set, "0old 1old! 2~ 3x 4old"), now)
-	got := fmt.Sprint(s.ObservedGeneration, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas, s.CurrentRevision, s.UpdateRevision)
+	got := fmt.Sprint(
+		s.ObservedGeneration,
+		s.Replicas,
+		s.ReadyReplicas,
+		s.AvailableReplicas,
+		s.CurrentReplicas,
+		s.UpdatedReplicas,
+		s.CurrentRevision,
+		s.UpdateRevision,
+	)
 	if want := "3 5 4 3 3 1web-oldweb-new"; got != want { // one that goes is ready until it is not
 		t.Errorf("it is %s, want %s", got, want)
 	}
@@ -302,7 +395,8 @@ func TestTheStatusCountsCollisions(t *testing.T) {
 	}
 }
 
-// Whatever happens to pods, and whatever is asked for meanwhile: the order is kept, no more pods than allowed are taken, and in the end all is as declared.
+// Whatever happens to pods, and whatever is asked for meanwhile: the order is kept, no more pods than allowed are
+// taken, and in the end all is as declared.
 func TestTheOrderIsKeptWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ordered := rapid.Bool().Draw(t, "ordered")

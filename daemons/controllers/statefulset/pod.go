@@ -72,7 +72,10 @@ func attach(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(set, &t, n)}}})
 	}
 	for _, v := range pod.Spec.Volumes {
-		if !slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool { return t.Name == v.Name }) {
+		if !slices.ContainsFunc(
+			set.Spec.VolumeClaimTemplates,
+			func(t corev1.PersistentVolumeClaim) bool { return t.Name == v.Name },
+		) {
 			volumes = append(volumes, v)
 		}
 	}
@@ -112,10 +115,16 @@ func deleted(set *appsv1.StatefulSet) deletion {
 	return deletion{policy.WhenDeleted == remove, policy.WhenScaled == remove}
 }
 
-// owners returns the owner references that the retention policy asks for. A claim to be deleted with the set is owned by the set; a claim
-// to be deleted when the set shrinks is owned by its pod once that is too many. A claim that another controller, or a former set or pod
-// of the same name, owns is left to it, which is foreign where there is a policy that is ignored for it.
-func owners(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, stays bool) (refs []metav1.OwnerReference, changed, foreign bool) {
+// owners returns the owner references that the retention policy asks for. A claim to be deleted with the set is owned
+// by the set; a claim to be deleted when the set shrinks is owned by its pod once that is too many. A claim that
+// another controller, or a former set or pod of the same name, owns is left to it, which is foreign where there is a
+// policy that is ignored for it.
+func owners(
+	set *appsv1.StatefulSet,
+	claim *corev1.PersistentVolumeClaim,
+	pod *corev1.Pod,
+	stays bool,
+) (refs []metav1.OwnerReference, changed, foreign bool) {
 	policy := deleted(set)
 	for _, ref := range claim.OwnerReferences {
 		switch {
@@ -149,7 +158,11 @@ func refersTo(ref metav1.OwnerReference, kind schema.GroupVersionKind, o metav1.
 	return err == nil && version.Group == kind.Group && ref.Kind == kind.Kind && ref.Name == o.GetName()
 }
 
-// ofFormerPod reports whether a former pod of the same name owns a claim. It will be deleted: a new pod that used it would lose its data.
+// ofFormerPod reports whether a former pod of the same name owns a claim. It will be deleted: a new pod that used it
+// would lose its data.
 func ofFormerPod(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(claim.OwnerReferences, func(ref metav1.OwnerReference) bool { return refersTo(ref, podKind, pod) && ref.UID != pod.UID })
+	return slices.ContainsFunc(
+		claim.OwnerReferences,
+		func(ref metav1.OwnerReference) bool { return refersTo(ref, podKind, pod) && ref.UID != pod.UID },
+	)
 }

@@ -22,11 +22,17 @@ import (
 )
 
 // made is the controller over a set, its pods and the claims that its caches have, and a server that has them too.
-func made(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod, claims ...*corev1.PersistentVolumeClaim) (*controller, *fake.Clientset, *record.FakeRecorder) {
+func made(
+	t *testing.T,
+	set *appsv1.StatefulSet,
+	pods []*corev1.Pod,
+	claims ...*corev1.PersistentVolumeClaim,
+) (*controller, *fake.Clientset, *record.FakeRecorder) {
 	t.Helper()
 	client, events := fake.NewClientset(), record.NewFakeRecorder(100)
 	factory := informers.New(client)
-	r, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events, Clock: clocktesting.NewFakeClock(now)}).(*controller)
+	r, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events,
+		Clock: clocktesting.NewFakeClock(now)}).(*controller)
 	if !ok {
 		t.Fatal("it is no controller of stateful sets")
 	}
@@ -54,7 +60,8 @@ func heard(events *record.FakeRecorder) (told []string) {
 	return told
 }
 
-// synced runs the controller once over a set and its pods. It returns the set and the pods that are there then, and the events.
+// synced runs the controller once over a set and its pods. It returns the set and the pods that are there then, and the
+// events.
 func synced(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.StatefulSet, []corev1.Pod, []string) {
 	t.Helper()
 	r, client, events := made(t, set, pods)
@@ -75,11 +82,20 @@ func synced(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.
 func TestASetThatIsBeingDeletedIsCountedAndLeftAlone(t *testing.T) {
 	set := web(3, func(s *appsv1.StatefulSet) {
 		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{metav1.FinalizerDeleteDependents}
-		s.Status = appsv1.StatefulSetStatus{CurrentRevision: is.name, UpdateRevision: is.name, Replicas: 3, ReadyReplicas: 3, ObservedGeneration: 1, CollisionCount: ptr.To[int32](0)}
+		s.Status = appsv1.StatefulSetStatus{
+			CurrentRevision:    is.name,
+			UpdateRevision:     is.name,
+			Replicas:           3,
+			ReadyReplicas:      3,
+			ObservedGeneration: 1,
+			CollisionCount:     ptr.To[int32](0),
+		}
 	})
 	after, pods, told := synced(t, set, podsOf(set, "0 1!"))
 	s := after.Status
-	if s.ObservedGeneration != 3 || s.Replicas != 2 || s.ReadyReplicas != 1 || s.CurrentReplicas != 2 || s.UpdatedReplicas != 2 || s.CurrentRevision != is.name {
+	if s.ObservedGeneration != 3 || s.Replicas != 2 || s.ReadyReplicas != 1 || s.CurrentReplicas != 2 ||
+		s.UpdatedReplicas != 2 ||
+		s.CurrentRevision != is.name {
 		t.Errorf("its status is %+v", s)
 	}
 	if len(pods) != 2 || len(told) != 0 {
@@ -101,11 +117,15 @@ func TestWhatIsDoneAboutASetIsToldInEvents(t *testing.T) {
 		pods []*corev1.Pod
 		want []string
 	}{
-		"failed":  {podsOf(set, "0f"), []string{"Normal SuccessfulDelete delete Pod web-0 in StatefulSet web successful"}},
-		"ended":   {succeeded(podsOf(set, "0f")), []string{"Normal SuccessfulDelete delete Pod web-0 in StatefulSet web successful"}},
-		"made":    {nil, []string{"Normal SuccessfulCreate create Pod web-0 in StatefulSet web successful"}},
-		"mended":  {unnamed(podsOf(set, "0")), []string{"Normal SuccessfulUpdate update Pod web-0 in StatefulSet web successful"}},
-		"removed": {podsOf(set, "0 1"), []string{"Normal SuccessfulDelete delete Pod web-1 in StatefulSet web successful"}},
+		"failed": {podsOf(set, "0f"), []string{"Normal SuccessfulDelete delete Pod web-0 in StatefulSet web " +
+			"successful"}},
+		"ended": {succeeded(podsOf(set, "0f")), []string{"Normal SuccessfulDelete delete Pod web-0 in StatefulSet " +
+			"web successful"}},
+		"made": {nil, []string{"Normal SuccessfulCreate create Pod web-0 in StatefulSet web successful"}},
+		"mended": {unnamed(podsOf(set, "0")), []string{"Normal SuccessfulUpdate update Pod web-0 in StatefulSet web " +
+			"successful"}},
+		"removed": {podsOf(set, "0 1"), []string{"Normal SuccessfulDelete delete Pod web-1 in StatefulSet web " +
+			"successful"}},
 	} {
 		for _, pod := range c.pods {
 			pod.Labels[appsv1.StatefulSetRevisionLabel] = "other"

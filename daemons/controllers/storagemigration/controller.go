@@ -1,6 +1,6 @@
-// Package storagemigration carries out StorageVersionMigrations: every object of a resource is written once without a change, so that
-// the API server stores it in the version that is the resource's storage version now. Values that were written with another encryption key
-// the API server writes anew by itself when its keys change.
+// Package storagemigration carries out StorageVersionMigrations: every object of a resource is written once without a
+// change, so that the API server stores it in the version that is the resource's storage version now. Values that were
+// written with another encryption key the API server writes anew by itself when its keys change.
 package storagemigration
 
 import (
@@ -36,7 +36,8 @@ const (
 	failed    = "StorageVersionMigrationFailed"
 )
 
-// appears is how long a resource may take to be served after a migration of it was asked for: both may be in one manifest.
+// appears is how long a resource may take to be served after a migration of it was asked for: both may be in one
+// manifest.
 const appears = time.Minute
 
 type controller struct {
@@ -44,7 +45,8 @@ type controller struct {
 	loop.Loop  // keys are resources, of each of which one migration runs at a time
 	migrations migrationlisters.StorageVersionMigrationLister
 	mapper     meta.ResettableRESTMapper
-	// rewritten returns why the API server has still values that were written with another key; nil means that it has none.
+	// rewritten returns why the API server has still values that were written with another key; nil means that it has
+	// none.
 	rewritten func(context.Context) error
 
 	mu sync.Mutex
@@ -57,8 +59,13 @@ func New(c loop.Context) loop.Controller {
 	m := &controller{Context: c, migrations: migrations.Lister(), at: map[types.UID]string{},
 		mapper: discovery.NewMapper(c.Client.Discovery())}
 	m.rewritten = m.askServer
-	m.Loop = loop.Loop{Name: "storage-version-migrator", Counted: "storage-version-migrator-controller", Context: c, Sync: m.sync,
-		Synced: []cache.InformerSynced{migrations.Informer().HasSynced}}
+	m.Loop = loop.Loop{
+		Name:    "storage-version-migrator",
+		Counted: "storage-version-migrator-controller",
+		Context: c,
+		Sync:    m.sync,
+		Synced:  []cache.InformerSynced{migrations.Informer().HasSynced},
+	}
 	c.OnChange(migrations.Informer(), func(old, obj any) {
 		if was, ok := old.(*migrationv1.StorageVersionMigration); ok && obj == nil {
 			m.turn(was.UID, "")
@@ -96,7 +103,10 @@ func (m *controller) sync(ctx context.Context, key string) error {
 
 // next is the migration whose turn it is: the one that runs, or else the oldest.
 func next(all []*migrationv1.StorageVersionMigration) *migrationv1.StorageVersionMigration {
-	waiting := slices.DeleteFunc(slices.Clone(all), func(s *migrationv1.StorageVersionMigration) bool { return over(s) || s.DeletionTimestamp != nil })
+	waiting := slices.DeleteFunc(
+		slices.Clone(all),
+		func(s *migrationv1.StorageVersionMigration) bool { return over(s) || s.DeletionTimestamp != nil },
+	)
 	if len(waiting) == 0 {
 		return nil
 	}
@@ -211,16 +221,20 @@ func (m *controller) judge(ctx context.Context, s *migrationv1.StorageVersionMig
 // passes says whether an error says nothing about the object: nobody answered, or not now.
 func passes(err error) bool {
 	var status apierrors.APIStatus
-	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err) || apierrors.IsUnexpectedServerError(err)
+	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err) ||
+		apierrors.IsUnexpectedServerError(err)
 }
 
-// end says how a migration has ended. What it was running for is told afterwards, so that this is done again when it was cut off.
+// end says how a migration has ended. What it was running for is told afterwards, so that this is done again when it
+// was cut off.
 func (m *controller) end(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
 	if why == nil {
 		m.set(s, migrationv1.MigrationSucceeded, metav1.ConditionTrue, succeeded, "")
 	} else {
-		m.set(s, migrationv1.MigrationFailed, metav1.ConditionTrue, failed, fmt.Sprintf("migration encountered unhandled error: %s", why))
+		m.set(s, migrationv1.MigrationFailed, metav1.ConditionTrue, failed, fmt.Sprintf("migration encountered "+
+			"unhandled error: %s", why))
 	}
 	s, err := m.write(ctx, s)
 	if err != nil {
@@ -243,13 +257,26 @@ func (m *controller) finish(ctx context.Context, s *migrationv1.StorageVersionMi
 	return err
 }
 
-func (m *controller) set(s *migrationv1.StorageVersionMigration, of migrationv1.MigrationConditionType, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&s.Status.Conditions, metav1.Condition{Type: string(of), Status: status, LastTransitionTime: metav1.NewTime(m.Now()),
-		Reason: reason, Message: message, ObservedGeneration: s.Generation})
+func (m *controller) set(
+	s *migrationv1.StorageVersionMigration,
+	of migrationv1.MigrationConditionType,
+	status metav1.ConditionStatus,
+	reason, message string,
+) {
+	meta.SetStatusCondition(
+		&s.Status.Conditions,
+		metav1.Condition{Type: string(of), Status: status, LastTransitionTime: metav1.NewTime(m.Now()),
+			Reason: reason, Message: message, ObservedGeneration: s.Generation},
+	)
 }
 
-func (m *controller) write(ctx context.Context, s *migrationv1.StorageVersionMigration) (*migrationv1.StorageVersionMigration, error) {
-	written, err := m.Client.StoragemigrationV1().StorageVersionMigrations().UpdateStatus(ctx, s, metav1.UpdateOptions{})
+func (m *controller) write(
+	ctx context.Context,
+	s *migrationv1.StorageVersionMigration,
+) (*migrationv1.StorageVersionMigration, error) {
+	written, err := m.Client.StoragemigrationV1().
+		StorageVersionMigrations().
+		UpdateStatus(ctx, s, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("write the status of StorageVersionMigration %s: %w", s.Name, err)
 	}

@@ -15,26 +15,37 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-func migration(name string, age time.Duration, conditions ...migrationv1.MigrationConditionType) *migrationv1.StorageVersionMigration {
-	s := &migrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))}}
+func migration(
+	name string,
+	age time.Duration,
+	conditions ...migrationv1.MigrationConditionType,
+) *migrationv1.StorageVersionMigration {
+	s := &migrationv1.StorageVersionMigration{
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
+	}
 	for _, c := range conditions {
-		s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: string(c), Status: metav1.ConditionTrue})
+		s.Status.Conditions = append(
+			s.Status.Conditions,
+			metav1.Condition{Type: string(c), Status: metav1.ConditionTrue},
+		)
 	}
 	return s
 }
 
 func TestOneMigrationOfAResourceRunsAtATime(t *testing.T) {
 	for want, all := range map[string][]*migrationv1.StorageVersionMigration{
-		"old":     {migration("new", 0), migration("old", time.Hour)},
-		"a":       {migration("b", 0), migration("a", 0)},
-		"runs":    {migration("old", time.Hour), migration("runs", 0, migrationv1.MigrationRunning)},
-		"waiting": {migration("done", time.Hour, migrationv1.MigrationSucceeded), migration("waiting", 0), migration("failed", time.Hour, migrationv1.MigrationRunning, migrationv1.MigrationFailed)},
+		"old":  {migration("new", 0), migration("old", time.Hour)},
+		"a":    {migration("b", 0), migration("a", 0)},
+		"runs": {migration("old", time.Hour), migration("runs", 0, migrationv1.MigrationRunning)},
+		"waiting": {migration("done", time.Hour, migrationv1.MigrationSucceeded), migration("waiting", 0),
+			migration("failed", time.Hour, migrationv1.MigrationRunning, migrationv1.MigrationFailed)},
 	} {
 		if got := next(all); got == nil || got.Name != want {
 			t.Errorf("%v instead of %s", got, want)
 		}
 	}
-	if got := next([]*migrationv1.StorageVersionMigration{migration("done", 0, migrationv1.MigrationSucceeded)}); got != nil {
+	if got := next([]*migrationv1.StorageVersionMigration{migration("done", 0,
+		migrationv1.MigrationSucceeded)}); got != nil {
 		t.Errorf("%s once more", got.Name)
 	}
 }
@@ -64,8 +75,13 @@ func TestADefinitionKnowsWhetherItHasChangedSinceAMigrationBegan(t *testing.T) {
 	m := &controller{Context: loop.Context{Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}}
 	d := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"generation": int64(3)},
-		"spec":     map[string]any{"versions": []any{map[string]any{"name": "v1", "storage": false}, map[string]any{"name": "v2", "storage": true}}},
-		"status":   map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+		"spec": map[string]any{
+			"versions": []any{
+				map[string]any{"name": "v1", "storage": false},
+				map[string]any{"name": "v2", "storage": true},
+			},
+		},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 	}}
 	if begun, _ := generation(d); begun {
 		t.Error("a migration has begun that nobody told of")

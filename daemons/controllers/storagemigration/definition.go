@@ -12,12 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitions = schema.GroupVersionResource{
+	Group:    "apiextensions.k8s.io",
+	Version:  "v1",
+	Resource: "customresourcedefinitions",
+}
 
 // migrating is the condition of a CustomResourceDefinition that says whether a migration of its objects runs.
 const migrating = "StorageMigrating"
 
-// mark says in the resource's definition, if it has one, that a migration begins, and of which generation of the definition.
+// mark says in the resource's definition, if it has one, that a migration begins, and of which generation of the
+// definition.
 func (m *controller) mark(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
 	d, err := m.definition(ctx, s)
 	if d == nil {
@@ -27,8 +32,8 @@ func (m *controller) mark(ctx context.Context, s *migrationv1.StorageVersionMigr
 	return m.writeDefinition(ctx, d)
 }
 
-// settle says in the definition how the migration has ended. When all objects are stored in the storage version, and that is the one
-// that it was when the migration began, no other version is stored any more.
+// settle says in the definition how the migration has ended. When all objects are stored in the storage version, and
+// that is the one that it was when the migration began, no other version is stored any more.
 func (m *controller) settle(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
 	d, err := m.definition(ctx, s)
 	if d == nil {
@@ -45,7 +50,8 @@ func (m *controller) settle(ctx context.Context, s *migrationv1.StorageVersionMi
 	message := "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
 	if version := storageVersion(d); same && version != "" {
 		message = "The migration has succeeded and the stored versions have been updated"
-		if err := unstructured.SetNestedStringSlice(d.Object, []string{version}, "status", "storedVersions"); err != nil {
+		if err := unstructured.SetNestedStringSlice(d.Object, []string{version}, "status",
+			"storedVersions"); err != nil {
 			return fmt.Errorf("set the stored versions of %s: %w", d.GetName(), err)
 		}
 	}
@@ -54,7 +60,10 @@ func (m *controller) settle(ctx context.Context, s *migrationv1.StorageVersionMi
 }
 
 // definition is the one that declares a migration's resource; nil if none does.
-func (m *controller) definition(ctx context.Context, s *migrationv1.StorageVersionMigration) (*unstructured.Unstructured, error) {
+func (m *controller) definition(
+	ctx context.Context,
+	s *migrationv1.StorageVersionMigration,
+) (*unstructured.Unstructured, error) {
 	if s.Spec.Resource.Group == "" {
 		return nil, nil
 	}
@@ -70,7 +79,8 @@ func (m *controller) definition(ctx context.Context, s *migrationv1.StorageVersi
 }
 
 func (m *controller) writeDefinition(ctx context.Context, d *unstructured.Unstructured) error {
-	if _, err := m.Dynamic.Resource(definitions).UpdateStatus(ctx, d, metav1.UpdateOptions{FieldManager: Manager}); err != nil {
+	if _, err := m.Dynamic.Resource(definitions).UpdateStatus(ctx, d,
+		metav1.UpdateOptions{FieldManager: Manager}); err != nil {
 		return fmt.Errorf("write the status of CustomResourceDefinition %s: %w", d.GetName(), err)
 	}
 	return nil
@@ -90,8 +100,14 @@ func generation(d *unstructured.Unstructured) (begun, same bool) {
 // condition sets the definition's condition. The others stay as they are.
 func (m *controller) condition(d *unstructured.Unstructured, status, reason, message string) {
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
-	is := map[string]any{"type": migrating, "status": status, "reason": reason, "message": message, "observedGeneration": d.GetGeneration(),
-		"lastTransitionTime": m.Now().UTC().Format(time.RFC3339)}
+	is := map[string]any{
+		"type":               migrating,
+		"status":             status,
+		"reason":             reason,
+		"message":            message,
+		"observedGeneration": d.GetGeneration(),
+		"lastTransitionTime": m.Now().UTC().Format(time.RFC3339),
+	}
 	for i, c := range conditions {
 		if c, ok := c.(map[string]any); ok && c["type"] == migrating {
 			if c["status"] == status {

@@ -22,9 +22,13 @@ const (
 	atOnce   = 8 // writes of one migration
 )
 
-// migrate writes every object of a resource that was last written before the migration began. Where it stops it goes on: within this
-// process at the page that it stopped at, in another one with those that have not been written yet.
-func (m *controller) migrate(ctx context.Context, s *migrationv1.StorageVersionMigration, resource schema.GroupVersionResource) error {
+// migrate writes every object of a resource that was last written before the migration began. Where it stops it goes
+// on: within this process at the page that it stopped at, in another one with those that have not been written yet.
+func (m *controller) migrate(
+	ctx context.Context,
+	s *migrationv1.StorageVersionMigration,
+	resource schema.GroupVersionResource,
+) error {
 	for {
 		page := m.page(s.UID)
 		list, err := m.Metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: page})
@@ -50,8 +54,14 @@ func (m *controller) migrate(ctx context.Context, s *migrationv1.StorageVersionM
 	}
 }
 
-// rewrite has the API server store an object as it is. One that somebody else has changed or deleted meanwhile needs that no more.
-func (m *controller) rewrite(ctx context.Context, o *metav1.PartialObjectMetadata, began string, resource schema.GroupVersionResource) error {
+// rewrite has the API server store an object as it is. One that somebody else has changed or deleted meanwhile needs
+// that no more.
+func (m *controller) rewrite(
+	ctx context.Context,
+	o *metav1.PartialObjectMetadata,
+	began string,
+	resource schema.GroupVersionResource,
+) error {
 	order, err := resourceversion.CompareResourceVersion(o.ResourceVersion, began)
 	if err != nil {
 		return fmt.Errorf("compare the resource versions of %s/%s: %w", o.Namespace, o.Name, err)
@@ -59,11 +69,15 @@ func (m *controller) rewrite(ctx context.Context, o *metav1.PartialObjectMetadat
 	if order > 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.UID, "resourceVersion": o.ResourceVersion}})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"uid": o.UID, "resourceVersion": o.ResourceVersion}},
+	)
 	if err != nil {
 		return err
 	}
-	_, err = m.Metadata.Resource(resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
+	_, err = m.Metadata.Resource(resource).
+		Namespace(o.Namespace).
+		Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -23,7 +23,8 @@ type resources struct{ *meta.DefaultRESTMapper }
 
 func (resources) Reset() {}
 
-// TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey has an API server that is still writing what another key has written.
+// TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey has an API server that is still writing what another key has
+// written.
 func TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey(t *testing.T) {
 	s := migration("m", time.Hour, migrationv1.MigrationRunning)
 	s.Spec.Resource = metav1.GroupResource{Resource: "secrets"}
@@ -35,8 +36,16 @@ func TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}})
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, meta.RESTScopeNamespace)
 	var why error
-	m := &controller{Context: loop.Context{Client: fake.NewClientset(s), Metadata: metadatafake.NewSimpleMetadataClient(scheme), Log: slog.New(slog.DiscardHandler)},
-		at: map[types.UID]string{}, mapper: resources{mapper}, rewritten: func(context.Context) error { return why }}
+	m := &controller{
+		Context: loop.Context{
+			Client:   fake.NewClientset(s),
+			Metadata: metadatafake.NewSimpleMetadataClient(scheme),
+			Log:      slog.New(slog.DiscardHandler),
+		},
+		at:        map[types.UID]string{},
+		mapper:    resources{mapper},
+		rewritten: func(context.Context) error { return why },
+	}
 	look := func() *migrationv1.StorageVersionMigration {
 		t.Helper()
 		is, err := m.Client.StoragemigrationV1().StorageVersionMigrations().Get(t.Context(), "m", metav1.GetOptions{})
@@ -52,7 +61,8 @@ func TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey(t *testing.T) {
 		}
 	}
 	now := look()
-	if c := meta.FindStatusCondition(now.Status.Conditions, string(migrationv1.MigrationRunning)); over(now) || c.Message != "wait for encryption keys: "+why.Error() {
+	if c := meta.FindStatusCondition(now.Status.Conditions, string(migrationv1.MigrationRunning)); over(now) ||
+		c.Message != "wait for encryption keys: "+why.Error() {
 		t.Errorf("while the server writes it says %+v", now.Status.Conditions)
 	}
 	why = nil

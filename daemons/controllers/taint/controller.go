@@ -38,9 +38,19 @@ func New(c loop.Context) loop.Controller {
 	node.IndexByNode(pods)
 	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer()}
 	t.deleted = c.Counter("taint_eviction_controller_pod_deletions_total", "Pods that were deleted for a taint.")
-	t.late = c.Histogram("taint_eviction_controller_pod_deletion_duration_seconds", "How long after it had to go a pod was deleted for a taint.", loop.DeletionBuckets)
+	t.late = c.Histogram(
+		"taint_eviction_controller_pod_deletion_duration_seconds",
+		"How long after it had to go a pod was deleted for a taint.",
+		loop.DeletionBuckets,
+	)
 	t.deleted.WithLabelValues()
-	t.Loop = loop.Loop{Name: "taint-eviction", Counted: "noexec_taint_pod", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
+	t.Loop = loop.Loop{
+		Name:    "taint-eviction",
+		Counted: "noexec_taint_pod",
+		Context: c,
+		Sync:    t.sync,
+		Synced:  []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced},
+	}
 	c.OnChange(nodes.Informer(), t.nodeChanged)
 	c.OnChange(pods, t.podChanged)
 	return t
@@ -129,12 +139,20 @@ func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	t.Events.Eventf(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod %s/%s", pod.Namespace, pod.Name)
+	t.Events.Eventf(
+		pod,
+		corev1.EventTypeNormal,
+		"TaintManagerEviction",
+		"Marking for deletion Pod %s/%s",
+		pod.Namespace,
+		pod.Name,
+	)
 	return nil
 }
 
-// Deadline returns when a pod has to go that came to its node at begun, and whether it has to at all. Of several tolerations of one
-// taint, the shortest counts. A pod that comes when the taint is there already has its time all the same.
+// Deadline returns when a pod has to go that came to its node at begun, and whether it has to at all. Of several
+// tolerations of one taint, the shortest counts. A pod that comes when the taint is there already has its time all the
+// same.
 func Deadline(pod *corev1.Pod, taints []corev1.Taint, begun time.Time) (at time.Time, evict bool) {
 	for _, taint := range taints {
 		tolerated := false

@@ -21,9 +21,18 @@ import (
 
 func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
 	added := time.Unix(1000, 0)
-	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute, TimeAdded: ptr.To(metav1.NewTime(added))}
+	unreachable := corev1.Taint{
+		Key:       corev1.TaintNodeUnreachable,
+		Effect:    corev1.TaintEffectNoExecute,
+		TimeAdded: ptr.To(metav1.NewTime(added)),
+	}
 	tolerate := func(seconds *int64) corev1.Toleration {
-		return corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: seconds}
+		return corev1.Toleration{
+			Key:               corev1.TaintNodeUnreachable,
+			Operator:          corev1.TolerationOpExists,
+			Effect:            corev1.TaintEffectNoExecute,
+			TolerationSeconds: seconds,
+		}
 	}
 	for _, c := range []struct {
 		name        string
@@ -35,13 +44,19 @@ func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
 		{"no taint", nil, nil, time.Time{}, false},
 		{"not tolerated: at once", nil, []corev1.Taint{unreachable}, time.Time{}, true},
 		{"tolerated for good", []corev1.Toleration{tolerate(nil)}, []corev1.Taint{unreachable}, time.Time{}, false},
-		{"tolerated for a while", []corev1.Toleration{tolerate(ptr.To[int64](300))}, []corev1.Taint{unreachable}, added.Add(300 * time.Second), true},
-		{"the shortest counts", []corev1.Toleration{tolerate(ptr.To[int64](300)), tolerate(nil), tolerate(ptr.To[int64](5))}, []corev1.Taint{unreachable}, added.Add(5 * time.Second), true},
-		{"longer than a duration can be", []corev1.Toleration{tolerate(ptr.To[int64](math.MaxInt64))}, []corev1.Taint{unreachable},
+		{"tolerated for a while", []corev1.Toleration{tolerate(ptr.To[int64](300))}, []corev1.Taint{unreachable},
+			added.Add(300 * time.Second), true},
+		{"the shortest counts",
+			[]corev1.Toleration{tolerate(ptr.To[int64](300)), tolerate(nil), tolerate(ptr.To[int64](5))},
+			[]corev1.Taint{unreachable}, added.Add(5 * time.Second), true},
+		{"longer than a duration can be", []corev1.Toleration{tolerate(ptr.To[int64](math.MaxInt64))},
+			[]corev1.Taint{unreachable},
 			added.Add(100 * 366 * 24 * time.Hour), true},
 		{"zero is at once", []corev1.Toleration{tolerate(ptr.To[int64](0))}, []corev1.Taint{unreachable}, added, true},
-		{"a key of one's own", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, false},
-		{"another value", []corev1.Toleration{{Key: "x", Value: "a"}}, []corev1.Taint{{Key: "x", Value: "b", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, true},
+		{"a key of one's own", []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			[]corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, false},
+		{"another value", []corev1.Toleration{{Key: "x", Value: "a"}},
+			[]corev1.Taint{{Key: "x", Value: "b", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, true},
 	} {
 		at, evict := Deadline(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: c.tolerations}}, c.taints, time.Time{})
 		if evict != c.evict || !at.Equal(c.at) {
@@ -53,7 +68,13 @@ func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
 // kubectl taint does not say when: the time that pods tolerate begins when the taint is first seen.
 func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) { // S04
 	taint := corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: ptr.To[int64](300)}}}}
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{
+			Tolerations: []corev1.Toleration{
+				{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: ptr.To[int64](300)},
+			},
+		},
+	}
 	node := func(taints ...corev1.Taint) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
 	}
@@ -74,32 +95,61 @@ func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) { // S04
 	}
 }
 
-// A pod that comes to a node which has had its taint for long has the time that it tolerates, from when it came: otherwise whoever makes
-// pods would make them without end.
+// A pod that comes to a node which has had its taint for long has the time that it tolerates, from when it came:
+// otherwise whoever makes pods would make them without end.
 func TestAPodThatComesAfterTheTaintHasItsTime(t *testing.T) {
 	added := time.Unix(1_000_000, 0)
-	old := corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute, TimeAdded: ptr.To(metav1.NewTime(added))}
+	old := corev1.Taint{
+		Key:       "maintenance",
+		Effect:    corev1.TaintEffectNoExecute,
+		TimeAdded: ptr.To(metav1.NewTime(added)),
+	}
 	for name, c := range map[string]struct {
 		started *metav1.Time
 		steps   []time.Duration // after the pod came, and whether it is there then
 		there   []bool
 	}{
-		"by its kubelet's word":         {ptr.To(metav1.NewTime(added.Add(time.Hour))), []time.Duration{0, 299 * time.Second, 300 * time.Second}, []bool{true, true, false}},
-		"before its kubelet says so":    {nil, []time.Duration{0, 299 * time.Second, 300 * time.Second}, []bool{true, true, false}},
-		"it was there before the taint": {ptr.To(metav1.NewTime(added.Add(-time.Hour))), []time.Duration{0}, []bool{false}},
+		"by its kubelet's word": {ptr.To(metav1.NewTime(added.Add(time.Hour))),
+			[]time.Duration{0, 299 * time.Second, 300 * time.Second}, []bool{true, true, false}},
+		"before its kubelet says so": {nil, []time.Duration{0, 299 * time.Second, 300 * time.Second},
+			[]bool{true, true, false}},
+		"it was there before the taint": {ptr.To(metav1.NewTime(added.Add(-time.Hour))), []time.Duration{0},
+			[]bool{false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "p", CreationTimestamp: metav1.NewTime(added)}, Status: corev1.PodStatus{StartTime: c.started},
-				Spec: corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: ptr.To[int64](300)}}}}
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace:         "n",
+					Name:              "p",
+					UID:               "p",
+					CreationTimestamp: metav1.NewTime(added),
+				},
+				Status: corev1.PodStatus{StartTime: c.started},
+				Spec: corev1.PodSpec{
+					NodeName: "n",
+					Tolerations: []corev1.Toleration{
+						{
+							Key:               "maintenance",
+							Operator:          corev1.TolerationOpExists,
+							TolerationSeconds: ptr.To[int64](300),
+						},
+					},
+				},
+			}
 			client, clock := fake.NewClientset(pod), clocktesting.NewFakeClock(added.Add(time.Hour))
 			factory := informers.New(client)
-			made, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(10), Clock: clock,
+			made, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler),
+				Events: record.NewFakeRecorder(10), Clock: clock,
 				Config: config.DefaultControllerManager()}).(*controller)
 			if !ok {
 				t.Fatal("it is no controller of taints")
 			}
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{old}}}
-			if err := errors.Join(informers.Nodes(factory).Informer().GetIndexer().Add(node), informers.Pods(factory).Informer().GetIndexer().Add(pod)); err != nil {
+			node := &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "n"},
+				Spec:       corev1.NodeSpec{Taints: []corev1.Taint{old}},
+			}
+			if err := errors.Join(informers.Nodes(factory).Informer().GetIndexer().Add(node),
+				informers.Pods(factory).Informer().GetIndexer().Add(pod)); err != nil {
 				t.Fatal(err)
 			}
 			for i, after := range c.steps {

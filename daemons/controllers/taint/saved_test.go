@@ -21,10 +21,19 @@ import (
 // A pod that waited for its eviction and may stay after all is told of it, once.
 func TestAPodThatIsSavedIsToldSo(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
-	maintenance := corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute, TimeAdded: ptr.To(metav1.NewTime(began))}
+	maintenance := corev1.Taint{
+		Key:       "maintenance",
+		Effect:    corev1.TaintEffectNoExecute,
+		TimeAdded: ptr.To(metav1.NewTime(began)),
+	}
 	tolerating := func(seconds *int64) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n",
-			Tolerations: []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: seconds}}}}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "p"},
+			Spec: corev1.PodSpec{NodeName: "n",
+				Tolerations: []corev1.Toleration{
+					{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: seconds},
+				}},
+		}
 	}
 	node := func(taints ...corev1.Taint) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
@@ -39,21 +48,29 @@ func TestAPodThatIsSavedIsToldSo(t *testing.T) {
 		want          string
 	}{
 		{"the taint is gone", tolerating(ptr.To[int64](300)), tolerating(ptr.To[int64](300)), nil, saved},
-		{"it tolerates the taint for good", tolerating(ptr.To[int64](300)), tolerating(nil), []corev1.Taint{maintenance}, saved},
+		{"it tolerates the taint for good", tolerating(ptr.To[int64](300)), tolerating(nil),
+			[]corev1.Taint{maintenance}, saved},
 		{"it never had to go", tolerating(nil), tolerating(nil), nil, ""},
-		{"it still has to go", tolerating(ptr.To[int64](300)), tolerating(ptr.To[int64](300)), []corev1.Taint{maintenance}, ""},
+		{"it still has to go", tolerating(ptr.To[int64](300)), tolerating(ptr.To[int64](300)),
+			[]corev1.Taint{maintenance}, ""},
 		{"it is another pod of the name", tolerating(ptr.To[int64](300)), another, nil, ""},
 		{"it is gone", tolerating(ptr.To[int64](300)), nil, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			events, client := record.NewFakeRecorder(10), fake.NewClientset()
 			factory := informers.New(client)
-			made, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events,
-				Clock: clocktesting.NewFakeClock(began), Config: config.DefaultControllerManager()}).(*controller)
+			made, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler),
+				Events: events,
+				Clock:  clocktesting.NewFakeClock(began), Config: config.DefaultControllerManager()}).(*controller)
 			if !ok {
 				t.Fatal("it is no controller of taints")
 			}
-			nodes, pods := informers.Nodes(factory).Informer().GetIndexer(), informers.Pods(factory).Informer().GetIndexer()
+			nodes, pods := informers.Nodes(factory).
+				Informer().
+				GetIndexer(),
+				informers.Pods(factory).
+					Informer().
+					GetIndexer()
 			must := func(err error) {
 				t.Helper()
 				if err != nil {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// since is when taints that do not say when they were added were first seen. Those that people put on nodes mostly do not, and pods
-// that tolerate them for a while are to have that while.
+// since is when taints that do not say when they were added were first seen. Those that people put on nodes mostly do
+// not, and pods that tolerate them for a while are to have that while.
 type since struct {
 	mu   sync.Mutex
 	seen map[string]map[named]time.Time // by node
@@ -18,7 +18,8 @@ type since struct {
 
 type named struct{ key, value string }
 
-// date returns a node's taints with the times that they do not have themselves, and forgets those of taints that are gone.
+// date returns a node's taints with the times that they do not have themselves, and forgets those of taints that are
+// gone.
 func (s *since) date(node string, taints []corev1.Taint, now time.Time) []corev1.Taint {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// waiting holds the pods that are evicted when their toleration's time is over, so that an event can tell of one that may stay after all.
+// waiting holds the pods that are evicted when their toleration's time is over, so that an event can tell of one that
+// may stay after all.
 type waiting struct {
 	mu   sync.Mutex
 	pods map[string]seen // by the pod's key
@@ -19,7 +20,8 @@ type seen struct {
 	at  time.Time // when it was first seen to wait
 }
 
-// begun is when a pod came to its node: what its kubelet says or, as long as that says nothing, when it was first seen here.
+// begun is when a pod came to its node: what its kubelet says or, as long as that says nothing, when it was first seen
+// here.
 func (w *waiting) begun(key string, pod *corev1.Pod, now time.Time) time.Time {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Time
@@ -43,7 +45,8 @@ func (w *waiting) add(key string, pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// remove takes a pod's name from those that wait, and says whether it was this pod that waited, not a former one of that name.
+// remove takes a pod's name from those that wait, and says whether it was this pod that waited, not a former one of
+// that name.
 func (w *waiting) remove(key string, uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

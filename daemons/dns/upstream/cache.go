@@ -74,7 +74,8 @@ func newCache() *cache {
 
 func (c *cache) of(key []byte) *shard { return &c.shards[maphash.Bytes(c.seed, key)%shards] }
 
-// get returns an answer that is up to date or may still be given, or nil; and whether servers may be asked for a newer one.
+// get returns an answer that is up to date or may still be given, or nil; and whether servers may be asked for a newer
+// one.
 func (c *cache) get(key []byte, now time.Time) (found *Found, again bool) {
 	s := c.of(key)
 	s.mu.Lock()

@@ -29,7 +29,8 @@ type zonePool struct {
 	pool   *pool
 }
 
-// newPools makes them of the configuration and what the machine's file says now. Servers that were there before stay as they are.
+// newPools makes them of the configuration and what the machine's file says now. Servers that were there before stay as
+// they are.
 func newPools(cfg Config, before *pools) (*pools, error) {
 	p := &pools{byAddr: map[string]*server{}}
 	list := cfg.Servers

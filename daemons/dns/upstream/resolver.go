@@ -1,5 +1,6 @@
-// Package upstream asks other name servers about what is not the cluster's: which of them, how often, and for how long their answers are kept
-// (RFC 2308, RFC 8767). What the cluster's names are, and how clients are spoken to, is not its business.
+// Package upstream asks other name servers about what is not the cluster's: which of them, how often, and for how long
+// their answers are kept (RFC 2308, RFC 8767). What the cluster's names are, and how clients are spoken to, is not its
+// business.
 package upstream
 
 import (
@@ -26,8 +27,8 @@ const (
 	recheck = 5 * time.Second
 	// failTime is for how long it is kept that no server had an answer (RFC 9520).
 	failTime = time.Second
-	// maxAsking is how many questions to other servers may be open at once. More are refused, so that a flood of them does not take the
-	// cluster's own names down.
+	// maxAsking is how many questions to other servers may be open at once. More are refused, so that a flood of them
+	// does not take the cluster's own names down.
 	maxAsking = 1000
 	// maxWaiting is how many clients may wait for answers to them.
 	maxWaiting = 4000
@@ -81,7 +82,15 @@ var (
 
 // New returns a resolver that knows its servers. Nothing runs yet.
 func New(cfg Config) (*Resolver, error) {
-	r := &Resolver{cfg: cfg, now: cfg.Now, log: cfg.Log, cache: newCache(), waiting: make(chan struct{}, maxWaiting), news: make(chan struct{}, 1), flights: map[string]*flight{}}
+	r := &Resolver{
+		cfg:     cfg,
+		now:     cfg.Now,
+		log:     cfg.Log,
+		cache:   newCache(),
+		waiting: make(chan struct{}, maxWaiting),
+		news:    make(chan struct{}, 1),
+		flights: map[string]*flight{},
+	}
 	if r.now == nil {
 		r.now = time.Now
 	}
@@ -95,7 +104,8 @@ func New(cfg Config) (*Resolver, error) {
 	return r, nil
 }
 
-// AppendKey appends what tells a question from others: name, type, class, and what of the client's wishes changes the answer.
+// AppendKey appends what tells a question from others: name, type, class, and what of the client's wishes changes the
+// answer.
 func AppendKey(b []byte, q *wire.Query) []byte {
 	var wishes byte
 	for i, is := range []bool{q.RecursionDesired(), q.CheckingDisabled(), q.DO} {
@@ -318,7 +328,8 @@ func (r *Resolver) keep(key []byte, found *Found, life, stale time.Duration) {
 	if life <= 0 {
 		return
 	}
-	if old, _ := r.cache.get(key, found.since); old != nil && failure(found.answer.Code()) && !failure(old.answer.Code()) {
+	if old, _ := r.cache.get(key, found.since); old != nil && failure(found.answer.Code()) &&
+		!failure(old.answer.Code()) {
 		return
 	}
 	r.cache.put(key, found)

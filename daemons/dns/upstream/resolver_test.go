@@ -79,7 +79,8 @@ func newWorld(t *testing.T, at string, say func(q *dns.Msg, tcp bool) *dns.Msg) 
 			t.Fatal(err)
 		}
 		w.addr = pc.LocalAddr().String()
-		for _, s := range []*dns.Server{{PacketConn: pc, Handler: dns.HandlerFunc(w.serve)}, {Listener: ln, Handler: dns.HandlerFunc(w.serve)}} {
+		for _, s := range []*dns.Server{{PacketConn: pc, Handler: dns.HandlerFunc(w.serve)},
+			{Listener: ln, Handler: dns.HandlerFunc(w.serve)}} {
 			go func() { _ = s.ActivateAndServe() }()
 			t.Cleanup(func() { _ = s.Shutdown() })
 		}
@@ -225,7 +226,8 @@ func TestAnswersAreKeptAsLongAsTheyAllow(t *testing.T) {
 	asked(2)
 
 	// RFC 2308: who does not say for how long is asked again. RFC 1035: so is who says not at all.
-	for _, say := range []func(*dns.Msg, bool) *dns.Msg{says(t, dns.RcodeNameError), says(t, 0, "now.example. 0 IN A 192.0.2.2")} {
+	for _, say := range []func(*dns.Msg, bool) *dns.Msg{says(t, dns.RcodeNameError), says(t, 0, "now.example. 0 IN A "+
+		"192.0.2.2")} {
 		w.answers(say)
 		for range 2 {
 			if _, err := c.ask("now.example."); err != nil {
@@ -253,7 +255,13 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Errorf("%d answers and %d denials are kept, %d went", answers, denials, evicted)
 	}
 	for i := range 4096 {
-		m.Answer = append(m.Answer, &dns.A{Hdr: dns.RR_Header{Name: "a.", Rrtype: dns.TypeA, Class: 1, Ttl: 5}, A: net.IPv4(1, 2, byte(i>>8), byte(i))})
+		m.Answer = append(
+			m.Answer,
+			&dns.A{
+				Hdr: dns.RR_Header{Name: "a.", Rrtype: dns.TypeA, Class: 1, Ttl: 5},
+				A:   net.IPv4(1, 2, byte(i>>8), byte(i)),
+			},
+		)
 	}
 	large, err := store(m, now)
 	if err != nil {
@@ -480,13 +488,21 @@ func TestSameQuestionIsAskedOnce(t *testing.T) {
 
 func TestQuestionsThatAreOpenAreBounded(t *testing.T) {
 	release := make(chan struct{})
-	w := newWorld(t, "127.0.0.1:0", func(q *dns.Msg, _ bool) *dns.Msg { <-release; return new(dns.Msg).SetRcode(q, dns.RcodeNameError) })
+	w := newWorld(
+		t,
+		"127.0.0.1:0",
+		func(q *dns.Msg, _ bool) *dns.Msg { <-release; return new(dns.Msg).SetRcode(q, dns.RcodeNameError) },
+	)
 	c := newClient(t, Config{Servers: []string{w.addr}})
 	var g sync.WaitGroup
 	var busy atomic.Int64
 	for i := range maxAsking + 50 {
 		g.Go(func() {
-			if _, err := c.ask("x" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + ".example."); errors.Is(err, ErrBusy) {
+			if _, err := c.ask("x" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) +
+				".example."); errors.Is(
+				err,
+				ErrBusy,
+			) {
 				busy.Add(1)
 			}
 		})
@@ -500,7 +516,13 @@ func TestServersOfADomain(t *testing.T) {
 	all := newWorld(t, "127.0.0.1:0", says(t, 0, "x. 0 IN A 192.0.2.1"))
 	corp := newWorld(t, "127.0.0.1:0", says(t, 0, "x. 0 IN A 192.0.2.2"))
 	lab := newWorld(t, "127.0.0.1:0", says(t, 0, "x. 0 IN A 192.0.2.3"))
-	c := newClient(t, Config{Servers: []string{all.addr}, Zones: map[string][]string{"Corp.example": {corp.addr}, "lab.corp.example.": {lab.addr}}})
+	c := newClient(
+		t,
+		Config{
+			Servers: []string{all.addr},
+			Zones:   map[string][]string{"Corp.example": {corp.addr}, "lab.corp.example.": {lab.addr}},
+		},
+	)
 	c.check("x.example.", "192.0.2.1", 0)
 	c.check("notcorp.example.", "192.0.2.1", 0)
 	c.check("corp.example.", "192.0.2.2", 0)
@@ -584,7 +606,8 @@ func TestMachinesServersAreFollowed(t *testing.T) {
 	}
 	// A file that is empty or gone is about to be written.
 	before := c.pools.Load()
-	for _, spoil := range []func() error{func() error { return os.WriteFile(file, nil, 0o600) }, func() error { return os.Remove(file) }} {
+	for _, spoil := range []func() error{func() error { return os.WriteFile(file, nil, 0o600) },
+		func() error { return os.Remove(file) }} {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
@@ -598,7 +621,8 @@ func TestMachinesServersAreFollowed(t *testing.T) {
 
 func TestAddressOfAServer(t *testing.T) {
 	var got []string
-	for _, text := range []string{"192.0.2.1", "192.0.2.1:5353", "2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:5353", "name.example", ""} {
+	for _, text := range []string{"192.0.2.1", "192.0.2.1:5353", "2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:5353",
+		"name.example", ""} {
 		at, err := Address(text)
 		if err != nil {
 			got = append(got, "wrong")
@@ -606,7 +630,15 @@ func TestAddressOfAServer(t *testing.T) {
 		}
 		got = append(got, at.String())
 	}
-	want := []string{"192.0.2.1:53", "192.0.2.1:5353", "[2001:db8::1]:53", "[2001:db8::1]:53", "[2001:db8::1]:5353", "wrong", "wrong"}
+	want := []string{
+		"192.0.2.1:53",
+		"192.0.2.1:5353",
+		"[2001:db8::1]:53",
+		"[2001:db8::1]:53",
+		"[2001:db8::1]:5353",
+		"wrong",
+		"wrong",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}

@@ -19,8 +19,8 @@ const (
 	loopEvery   = time.Minute     // and servers are tried so often for asking back
 )
 
-// Run follows the machine's name servers, probes those that failed and finds those that ask back, until ctx ends. Then it waits for the
-// questions that are open.
+// Run follows the machine's name servers, probes those that failed and finds those that ask back, until ctx ends. Then
+// it waits for the questions that are open.
 func (r *Resolver) Run(ctx context.Context) {
 	var g sync.WaitGroup
 	g.Go(func() { r.probe(ctx) })
@@ -170,7 +170,8 @@ func (r *Resolver) findLoops(ctx context.Context) {
 
 // Looped reports whether a question is one that this server has sent itself. Who sent it back is not asked any more.
 func (r *Resolver) Looped(name *wire.Name) bool {
-	if name.Labels() != 3 || string(name.Label(2)) != "clusterctl" || name.String() != string(name.Label(0))+"."+loopDomain {
+	if name.Labels() != 3 || string(name.Label(2)) != "clusterctl" ||
+		name.String() != string(name.Label(0))+"."+loopDomain {
 		return false
 	}
 	r.loops.mu.Lock()

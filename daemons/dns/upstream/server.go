@@ -89,7 +89,8 @@ type pool struct {
 	turn    atomic.Uint32
 }
 
-// order returns the servers as they are to be asked: those that are well first. Servers that ask this one back are left out.
+// order returns the servers as they are to be asked: those that are well first. Servers that ask this one back are left
+// out.
 func (p *pool) order() []*server {
 	list := slices.DeleteFunc(slices.Clone(p.servers), func(s *server) bool { return s.loops.Load() })
 	switch p.policy {
@@ -114,14 +115,15 @@ func (p *pool) order() []*server {
 	return list
 }
 
-// exchange asks one server: over UDP, and over TCP when the answer is too long for that. A server that does not know EDNS is asked
-// without it.
+// exchange asks one server: over UDP, and over TCP when the answer is too long for that. A server that does not know
+// EDNS is asked without it.
 func (s *server) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 	reply, err := s.ask(ctx, "udp", m)
 	if err == nil && reply.Truncated {
 		reply, err = s.ask(ctx, "tcp", m)
 	}
-	if err == nil && m.IsEdns0() != nil && reply.IsEdns0() == nil && (reply.Rcode == dns.RcodeFormatError || reply.Rcode == dns.RcodeNotImplemented) {
+	if err == nil && m.IsEdns0() != nil && reply.IsEdns0() == nil &&
+		(reply.Rcode == dns.RcodeFormatError || reply.Rcode == dns.RcodeNotImplemented) {
 		plain := m.Copy()
 		plain.Extra = nil
 		return s.exchange(ctx, plain)
@@ -129,7 +131,8 @@ func (s *server) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 	return reply, err
 }
 
-// ask sends a question from a port and with a number of its own, and takes the answer that has both and is to that question.
+// ask sends a question from a port and with a number of its own, and takes the answer that has both and is to that
+// question.
 func (s *server) ask(ctx context.Context, network string, m *dns.Msg) (*dns.Msg, error) {
 	out := m.Copy()
 	out.Id = uint16(rand.Uint32())

@@ -54,8 +54,8 @@ func (a *Answer) Limit() int {
 // Count is how many records a section has.
 func (a *Answer) Count(s Section) int { return a.counts[s] }
 
-// Add adds a record whose name is in the answer already, at owner, and returns where its data is. A record that has no room marks the
-// answer as truncated, but for additional ones, which may be missing; then it is not ok.
+// Add adds a record whose name is in the answer already, at owner, and returns where its data is. A record that has no
+// room marks the answer as truncated, but for additional ones, which may be missing; then it is not ok.
 func (a *Answer) Add(s Section, owner int, kind uint16, ttl uint32, data ...[]byte) (at int, ok bool) {
 	size := 0
 	for _, d := range data {
@@ -89,8 +89,8 @@ func (a *Answer) name(owner int) []byte {
 	return append(a.b, a.b[owner:owner+skipName(a.b[owner:])]...)
 }
 
-// Addresses adds a name's addresses, which lie one behind the other and are of one family, in random order. Where not all have room, those
-// that have are chosen at random.
+// Addresses adds a name's addresses, which lie one behind the other and are of one family, in random order. Where not
+// all have room, those that have are chosen at random.
 func (a *Answer) Addresses(s Section, owner int, ttl uint32, kind uint16, addresses []byte) {
 	size := 4
 	if kind == TypeAAAA {
@@ -155,8 +155,8 @@ func (a *Answer) head(flags uint16, questions int) {
 	}
 }
 
-// AppendOPT adds EDNS's record to a finished message when the client has sent one. Of what the client's says, only the wish for DNSSEC's
-// records comes back; there are no options.
+// AppendOPT adds EDNS's record to a finished message when the client has sent one. Of what the client's says, only the
+// wish for DNSSEC's records comes back; there are no options.
 func AppendOPT(message []byte, q *Query, code int) []byte {
 	if !q.EDNS {
 		return message

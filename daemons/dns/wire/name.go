@@ -1,5 +1,5 @@
-// Package wire reads DNS queries and writes answers as they are on the network (RFC 1035, RFC 6891), without allocations. What is answered
-// is decided elsewhere.
+// Package wire reads DNS queries and writes answers as they are on the network (RFC 1035, RFC 6891), without
+// allocations. What is answered is decided elsewhere.
 package wire
 
 import (

@@ -34,7 +34,8 @@ const (
 const (
 	headerSize = 12
 	optSize    = 11
-	// UDPSize is the size of answers over UDP that the server takes and gives at most: one that no usual network cuts into pieces.
+	// UDPSize is the size of answers over UDP that the server takes and gives at most: one that no usual network cuts
+	// into pieces.
 	UDPSize = 1232
 	// PlainSize is the size of an answer over UDP to who does not say what he takes.
 	PlainSize = 512
@@ -54,7 +55,8 @@ const (
 	opcodeBits       = 15 << 11
 )
 
-// Query is a query with what an answer to it needs. It refers to the message that it was read from, and may be used again for another.
+// Query is a query with what an answer to it needs. It refers to the message that it was read from, and may be used
+// again for another.
 type Query struct {
 	ID          uint16
 	Asked       []byte // the name with the case that it was asked with; nil when the question could not be read
@@ -69,7 +71,8 @@ type Query struct {
 	flags uint16
 }
 
-// Parse reads a message. The code is Success, or why the query cannot be answered as it is. What is no query gets no answer: ok is false.
+// Parse reads a message. The code is Success, or why the query cannot be answered as it is. What is no query gets no
+// answer: ok is false.
 func (q *Query) Parse(message []byte) (code int, ok bool) {
 	if len(message) < headerSize {
 		return 0, false
@@ -108,7 +111,13 @@ func (q *Query) options(message, rest []byte) (code int) {
 		if owner == 0 || len(rest) < owner+10 {
 			return FormatError
 		}
-		kind, size, ttl := binary.BigEndian.Uint16(rest[owner:]), binary.BigEndian.Uint16(rest[owner+2:]), binary.BigEndian.Uint32(rest[owner+4:])
+		kind, size, ttl := binary.BigEndian.Uint16(
+			rest[owner:],
+		), binary.BigEndian.Uint16(
+			rest[owner+2:],
+		), binary.BigEndian.Uint32(
+			rest[owner+4:],
+		)
 		length := owner + 10 + int(binary.BigEndian.Uint16(rest[owner+8:]))
 		if len(rest) < length {
 			return FormatError

@@ -22,10 +22,15 @@ func TestParseReadsWhatAnAnswerNeeds(t *testing.T) {
 	m.CheckingDisabled = true
 	var q Query
 	code, ok := q.Parse(pack(t, m))
-	if !ok || code != Success || q.ID != m.Id || q.Type != TypeA || q.Class != ClassIN || !q.EDNS || !q.DO || q.Size != 4096 || !q.CheckingDisabled() || !q.RecursionDesired() {
+	if !ok || code != Success || q.ID != m.Id || q.Type != TypeA || q.Class != ClassIN || !q.EDNS || !q.DO ||
+		q.Size != 4096 ||
+		!q.CheckingDisabled() ||
+		!q.RecursionDesired() {
 		t.Errorf("code %d, %+v", code, q)
 	}
-	if q.Name.String() != "web.default.svc.cluster.local." || string(q.Asked[1:4]) != "Web" || q.Limit(false) != UDPSize || q.Limit(true) != MaxSize {
+	if q.Name.String() != "web.default.svc.cluster.local." || string(q.Asked[1:4]) != "Web" ||
+		q.Limit(false) != UDPSize ||
+		q.Limit(true) != MaxSize {
 		t.Errorf("%s, %q", q.Name.String(), q.Asked)
 	}
 	if code, ok := q.Parse(pack(t, question("a."))); !ok || code != Success || q.EDNS || q.Limit(false) != PlainSize {
@@ -67,7 +72,9 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"records that are missing", change(func(b []byte) { b[11] = 1 }), FormatError, true},
 		{"two records of EDNS", pack(t, twice), FormatError, true},
 		{"EDNS of a later version", option(func(o *dns.OPT) { o.SetVersion(1) }), BadVersion, true},
-		{"options that nobody knows", option(func(o *dns.OPT) { o.Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")}} }), Success, true},
+		{"options that nobody knows",
+			option(func(o *dns.OPT) { o.Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")}} }),
+			Success, true},
 		{"EDNS as the question", pack(t, new(dns.Msg).SetQuestion(".", dns.TypeOPT)), FormatError, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,7 +98,9 @@ func TestOptionsOfTheClientDoNotComeBack(t *testing.T) {
 		if err := reply.Unpack(a.Done(code, false)); err != nil {
 			t.Fatal(err)
 		}
-		if opt := reply.IsEdns0(); opt == nil || len(opt.Option) > 0 || !opt.Do() || opt.UDPSize() != UDPSize || opt.Version() != 0 || reply.Rcode != code {
+		if opt := reply.IsEdns0(); opt == nil || len(opt.Option) > 0 || !opt.Do() || opt.UDPSize() != UDPSize ||
+			opt.Version() != 0 ||
+			reply.Rcode != code {
 			t.Errorf("got %v, code %d", opt, reply.Rcode)
 		}
 	}
@@ -100,7 +109,8 @@ func TestOptionsOfTheClientDoNotComeBack(t *testing.T) {
 func TestStoredAnswerIsGivenToWhoAsksTheSame(t *testing.T) {
 	m := question("example.org.")
 	m.Response, m.AuthenticatedData, m.Compress = true, true, true
-	for _, text := range []string{"example.org. 60 IN CNAME www.example.org.", "www.example.org. 50 IN A 192.0.2.1", "www.example.org. 50 IN A 192.0.2.2", "www.example.org. 50 IN A 192.0.2.3"} {
+	for _, text := range []string{"example.org. 60 IN CNAME www.example.org.", "www.example.org. 50 IN A " +
+		"192.0.2.1", "www.example.org. 50 IN A 192.0.2.2", "www.example.org. 50 IN A 192.0.2.3"} {
 		rr, err := dns.NewRR(text)
 		if err != nil {
 			t.Fatal(err)
@@ -121,8 +131,12 @@ func TestStoredAnswerIsGivenToWhoAsksTheSame(t *testing.T) {
 		if err := reply.Unpack(s.Give(nil, &q, 512, func(ttl uint32) uint32 { return ttl - 10 })); err != nil {
 			t.Fatal(err)
 		}
-		if reply.Id != asked.Id || reply.Question[0].Name != "eXample.ORG." || len(reply.Answer) != 4 || reply.Answer[0].Header().Ttl != 50 || reply.Answer[3].Header().Ttl != 40 ||
-			reply.AuthenticatedData != asked.AuthenticatedData || !reply.RecursionAvailable || reply.Truncated || reply.Answer[0].Header().Rrtype != dns.TypeCNAME {
+		if reply.Id != asked.Id || reply.Question[0].Name != "eXample.ORG." || len(reply.Answer) != 4 ||
+			reply.Answer[0].Header().Ttl != 50 || reply.Answer[3].Header().Ttl != 40 ||
+			reply.AuthenticatedData != asked.AuthenticatedData ||
+			!reply.RecursionAvailable ||
+			reply.Truncated ||
+			reply.Answer[0].Header().Rrtype != dns.TypeCNAME {
 			t.Fatalf("got %v", &reply)
 		}
 		first[reply.Answer[1].(*dns.A).A.String()]++
@@ -133,7 +147,10 @@ func TestStoredAnswerIsGivenToWhoAsksTheSame(t *testing.T) {
 	var q Query
 	q.Parse(pack(t, question("example.org.").SetEdns0(512, false)))
 	var reply dns.Msg
-	if err := reply.Unpack(s.Give(nil, &q, len(pack(t, m))-6, func(ttl uint32) uint32 { return ttl })); err != nil || !reply.Truncated || len(reply.Answer) != 2 || reply.IsEdns0() == nil {
+	if err := reply.Unpack(s.Give(nil, &q, len(pack(t, m))-6, func(ttl uint32) uint32 { return ttl })); err != nil ||
+		!reply.Truncated ||
+		len(reply.Answer) != 2 ||
+		reply.IsEdns0() == nil {
 		t.Errorf("without room: %v, %v", err, &reply)
 	}
 }
@@ -158,7 +175,9 @@ func FuzzParse(f *testing.F) {
 
 func FuzzStoredAnswer(f *testing.F) {
 	m := question("example.org.").SetEdns0(1232, true)
-	m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: "example.org.", Rrtype: dns.TypeA, Class: 1, Ttl: 5}, A: []byte{1, 2, 3, 4}}}
+	m.Answer = []dns.RR{
+		&dns.A{Hdr: dns.RR_Header{Name: "example.org.", Rrtype: dns.TypeA, Class: 1, Ttl: 5}, A: []byte{1, 2, 3, 4}},
+	}
 	f.Add(pack(f, m), 60)
 	f.Fuzz(func(t *testing.T, b []byte, limit int) {
 		s, err := NewStored(b)

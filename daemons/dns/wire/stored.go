@@ -48,7 +48,9 @@ func NewStored(message []byte) (*Stored, error) {
 		s.times = append(s.times, at+owner+4)
 		s.ends = append(s.ends, data+size)
 		head := message[at : data-2]
-		if last := len(s.sets) - 1; i < s.answers && last >= 0 && string(head) == string(before) && size == s.sets[last].size && s.sets[last].end() == at {
+		if last := len(s.sets) - 1; i < s.answers && last >= 0 && string(head) == string(before) &&
+			size == s.sets[last].size &&
+			s.sets[last].end() == at {
 			s.sets[last].count++
 			s.sets[last].stride = data + size - at
 		} else if i < s.answers && (kind == TypeA && size == 4 || kind == TypeAAAA && size == 16) {
@@ -72,13 +74,15 @@ func (s *Stored) Size() int { return len(s.message) + 8*(len(s.ends)+len(s.times
 // Message is the answer itself, which is not to be changed.
 func (s *Stored) Message() []byte { return s.message }
 
-// Give writes the answer to a query for the same name, in the memory of b. change says what becomes of records' times to live. Addresses come in
-// random order; what has no room is left out and said to be missing.
+// Give writes the answer to a query for the same name, in the memory of b. change says what becomes of records' times
+// to live. Addresses come in random order; what has no room is left out and said to be missing.
 func (s *Stored) Give(b []byte, q *Query, limit int, change func(ttl uint32) uint32) []byte {
 	b = append(b[:0], s.message...)
 	binary.BigEndian.PutUint16(b, q.ID)
 	copy(b[headerSize:], q.Asked)
-	flags := binary.BigEndian.Uint16(b[2:])&(bitAuthentic|15) | bitResponse | bitAvailable | q.flags&(bitWanted|bitUnchecked)
+	flags := binary.BigEndian.Uint16(
+		b[2:],
+	)&(bitAuthentic|15) | bitResponse | bitAvailable | q.flags&(bitWanted|bitUnchecked)
 	if !q.Authentic() {
 		flags &^= bitAuthentic
 	}
@@ -101,7 +105,11 @@ func (s *Stored) Give(b []byte, q *Query, limit int, change func(ttl uint32) uin
 		}
 		b = b[:end]
 		authority := int(binary.BigEndian.Uint16(b[8:]))
-		left := [3]int{min(whole, s.answers), min(max(whole-s.answers, 0), authority), max(whole-s.answers-authority, 0)}
+		left := [3]int{
+			min(whole, s.answers),
+			min(max(whole-s.answers, 0), authority),
+			max(whole-s.answers-authority, 0),
+		}
 		for i, n := range left {
 			binary.BigEndian.PutUint16(b[6+2*i:], uint16(n))
 		}

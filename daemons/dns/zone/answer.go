@@ -83,8 +83,8 @@ func (q question) apex() {
 	}
 }
 
-// Deny adds the record that says for how long "no such name" or "no such records" may be kept. The question's name is in the zone that begins
-// with its label apex.
+// Deny adds the record that says for how long "no such name" or "no such records" may be kept. The question's name is
+// in the zone that begins with its label apex.
 func (z *Zone) Deny(a *wire.Answer, asked *wire.Name, apex int) {
 	a.Add(wire.Authority, wire.Asked+asked.Start(apex), wire.TypeSOA, denied, z.soa)
 }
@@ -211,8 +211,8 @@ func (q question) addresses(v4, v6 []byte) {
 	}
 }
 
-// reverse answers for the names of addresses. Of those in the networks of pods and services, nobody else knows names; of others, only those
-// that endpoints have are the cluster's.
+// reverse answers for the names of addresses. Of those in the networks of pods and services, nobody else knows names;
+// of others, only those that endpoints have are the cluster's.
 func (q question) reverse() Result {
 	ip, bits, exact, ok := address(q.name)
 	if !ok {
@@ -256,8 +256,8 @@ func (q question) pointers(ip netip.Addr) bool {
 	return len(names) > 0
 }
 
-// address reads a name below in-addr.arpa or ip6.arpa: the address that it begins with, and how many bits of it are said. It is exact when
-// nothing else is said.
+// address reads a name below in-addr.arpa or ip6.arpa: the address that it begins with, and how many bits of it are
+// said. It is exact when nothing else is said.
 func address(name *wire.Name) (ip netip.Addr, bits int, exact, ok bool) {
 	n := name.Labels() - 2
 	if n < 1 || string(name.Label(n+1)) != "arpa" {

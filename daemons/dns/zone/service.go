@@ -1,5 +1,5 @@
-// Package zone answers for the names of a cluster, as the Kubernetes DNS specification has them, from services, endpoints and namespaces.
-// Who asks how, and about what else, is the server's business.
+// Package zone answers for the names of a cluster, as the Kubernetes DNS specification has them, from services,
+// endpoints and namespaces. Who asks how, and about what else, is the server's business.
 package zone
 
 import (
@@ -137,8 +137,9 @@ type endpointPort struct {
 	number         uint16
 }
 
-// endpoints gathers the addresses of a service that may be told of, in order. One that is in several slices, for several ports, is one
-// endpoint. Of services that are not headless, only those have names that call themselves something.
+// endpoints gathers the addresses of a service that may be told of, in order. One that is in several slices, for
+// several ports, is one endpoint. Of services that are not headless, only those have names that call themselves
+// something.
 func endpoints(slicesOf []*discoveryv1.EndpointSlice, headless, notReady bool) []endpoint {
 	found := map[netip.Addr]*endpoint{}
 	for _, slice := range slicesOf {

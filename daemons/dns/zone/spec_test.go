@@ -25,8 +25,17 @@ type cluster struct {
 
 func newCluster(t *testing.T, change ...func(*Config)) cluster {
 	t.Helper()
-	cfg := Config{Domain: "cluster.local", Service: Key{"kube-system", "kube-dns"}, TTL: 30 * time.Second, Serial: 7, Networks: []netip.Prefix{
-		netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10::/56"), netip.MustParsePrefix("fd00:20::/108")}}
+	cfg := Config{
+		Domain:  "cluster.local",
+		Service: Key{"kube-system", "kube-dns"},
+		TTL:     30 * time.Second,
+		Serial:  7,
+		Networks: []netip.Prefix{
+			netip.MustParsePrefix(
+				"10.244.0.0/16",
+			), netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10::/56"),
+			netip.MustParsePrefix("fd00:20::/108")},
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -40,7 +49,11 @@ func newCluster(t *testing.T, change ...func(*Config)) cluster {
 
 func (c cluster) service(name string, spec corev1.ServiceSpec, eps ...*discoveryv1.EndpointSlice) {
 	c.t.Helper()
-	s := NewService(c.Domain(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: spec}, eps)
+	s := NewService(
+		c.Domain(),
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: spec},
+		eps,
+	)
 	if s == nil {
 		c.t.Fatalf("%s can have no name", name)
 	}
@@ -52,7 +65,10 @@ func servicePort(name string, number int32, protocol corev1.Protocol) corev1.Ser
 }
 
 func slice(port string, number int32, list ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-	return &discoveryv1.EndpointSlice{Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number, Protocol: ptr.To(corev1.ProtocolTCP)}}, Endpoints: list}
+	return &discoveryv1.EndpointSlice{
+		Ports:     []discoveryv1.EndpointPort{{Name: &port, Port: &number, Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Endpoints: list,
+	}
 }
 
 func end(address, hostname string) discoveryv1.Endpoint {
@@ -163,7 +179,10 @@ func arpa(ip string) string {
 // 2.1: all comparisons are case-insensitive. The case of the question comes back.
 func TestSection2_1CaseIsIgnoredAndKept(t *testing.T) {
 	c := newCluster(t)
-	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{servicePort("http", 80, "TCP")}})
+	c.service(
+		"web",
+		corev1.ServiceSpec{ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{servicePort("http", 80, "TCP")}},
+	)
 	c.service("db", corev1.ServiceSpec{ClusterIP: "None"}, slice("sql", 5432, end("10.244.1.2", "DB-0")))
 	c.check(cases{
 		{"wEb.DeFaUlT.sVc.ClUsTeR.lOcAl.", dns.TypeA, "A 10.96.0.7"},
@@ -180,7 +199,11 @@ func TestSection2_1CaseIsIgnoredAndKept(t *testing.T) {
 func TestSection2_1ReadyByAnnotation(t *testing.T) {
 	c := newCluster(t)
 	c.Set(Key{"default", "old"}, NewService(c.Domain(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", Annotations: map[string]string{OldNotReady: "true"}}, Spec: corev1.ServiceSpec{ClusterIP: "None"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   "default",
+			Name:        "old",
+			Annotations: map[string]string{OldNotReady: "true"},
+		}, Spec: corev1.ServiceSpec{ClusterIP: "None"},
 	}, []*discoveryv1.EndpointSlice{slice("sql", 5432, notReady(end("10.244.1.9", "db-9")))}))
 	c.check(cases{{"old.default.svc.cluster.local.", dns.TypeA, "A 10.244.1.9"}})
 }
@@ -217,8 +240,15 @@ func TestSection2_3_1ClusterIPAddresses(t *testing.T) {
 func TestSection2_3_2ClusterIPPorts(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7", "fd00:20::7"},
-		Ports: []corev1.ServicePort{servicePort("http", 80, "TCP"), servicePort("dns", 53, "UDP"), servicePort("dns", 54, "TCP")}})
-	c.service("unnamed", corev1.ServiceSpec{ClusterIP: "10.96.0.8", Ports: []corev1.ServicePort{servicePort("", 80, "")}})
+		Ports: []corev1.ServicePort{
+			servicePort("http", 80, "TCP"),
+			servicePort("dns", 53, "UDP"),
+			servicePort("dns", 54, "TCP"),
+		}})
+	c.service(
+		"unnamed",
+		corev1.ServiceSpec{ClusterIP: "10.96.0.8", Ports: []corev1.ServicePort{servicePort("", 80, "")}},
+	)
 	c.check(cases{
 		{"_http._tcp.web.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 100 80 web.default.svc.cluster.local."},
 		{"_dns._udp.web.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 100 53 web.default.svc.cluster.local."},
@@ -230,10 +260,21 @@ func TestSection2_3_2ClusterIPPorts(t *testing.T) {
 		{"_sctp.web.default.svc.cluster.local.", dns.TypeSRV, "no name in cluster.local."},
 		{"_._tcp.unnamed.default.svc.cluster.local.", dns.TypeSRV, "no name in cluster.local."},
 		{"_tcp.unnamed.default.svc.cluster.local.", dns.TypeSRV, "no name in cluster.local."},
-		{"web.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 33 53 web.default.svc.cluster.local., SRV 0 33 54 web.default.svc.cluster.local., SRV 0 33 80 web.default.svc.cluster.local."},
+		{
+			"web.default.svc.cluster.local.",
+			dns.TypeSRV,
+			"SRV 0 33 53 web.default.svc.cluster.local., SRV 0 33 54 web.default.svc.cluster.local., SRV 0 33 80 " +
+				"web.default.svc.cluster.local.",
+		},
 	})
 	m := c.ask("_http._tcp.web.default.svc.cluster.local.", dns.TypeSRV)
-	if got := records(m.Extra); !slices.Equal(got, []string{"web.default.svc.cluster.local. 30 IN A 10.96.0.7", "web.default.svc.cluster.local. 30 IN AAAA fd00:20::7"}) {
+	if got := records(m.Extra); !slices.Equal(
+		got,
+		[]string{
+			"web.default.svc.cluster.local. 30 IN A 10.96.0.7",
+			"web.default.svc.cluster.local. 30 IN AAAA fd00:20::7",
+		},
+	) {
 		t.Errorf("the target's addresses are %v", got)
 	}
 }
@@ -265,10 +306,25 @@ func TestSection2_3_3ClusterIPNames(t *testing.T) {
 func TestSection2_4_1HeadlessAddresses(t *testing.T) {
 	c := newCluster(t)
 	no := notReady(end("10.244.1.9", "db-9"))
-	c.service("db", corev1.ServiceSpec{ClusterIP: "None"},
-		slice("sql", 5432, end("10.244.1.2", "db-0"), end("10.244.1.3", "db-0"), end("10.244.1.4", ""), no), slice("sql", 5432, end("fd00:10::2", "db-0"), end("fd00:10::4", "")))
+	c.service(
+		"db",
+		corev1.ServiceSpec{ClusterIP: "None"},
+		slice(
+			"sql",
+			5432,
+			end("10.244.1.2", "db-0"),
+			end("10.244.1.3", "db-0"),
+			end("10.244.1.4", ""),
+			no,
+		),
+		slice("sql", 5432, end("fd00:10::2", "db-0"), end("fd00:10::4", "")),
+	)
 	c.service("early", corev1.ServiceSpec{ClusterIP: "None", PublishNotReadyAddresses: true}, slice("sql", 5432, no))
-	c.service("none", corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{servicePort("sql", 5432, "TCP")}}, slice("sql", 5432, no))
+	c.service(
+		"none",
+		corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{servicePort("sql", 5432, "TCP")}},
+		slice("sql", 5432, no),
+	)
 	ending := no
 	ending.Conditions.Serving, ending.Conditions.Terminating = ptr.To(true), ptr.To(true)
 	c.service("ending", corev1.ServiceSpec{ClusterIP: "None"}, slice("sql", 5432, ending))
@@ -292,14 +348,33 @@ func TestSection2_4_1HeadlessAddresses(t *testing.T) {
 // 2.4.2
 func TestSection2_4_2HeadlessPorts(t *testing.T) {
 	c := newCluster(t)
-	c.service("db", corev1.ServiceSpec{ClusterIP: "None"}, slice("sql", 5432, end("10.244.1.2", "db-0"), end("10.244.1.3", "")), slice("admin", 80, end("10.244.1.2", "db-0"), end("10.244.1.3", "")),
-		slice("sql", 5433, end("fd00:10::5", "db-5")), slice("", 9, end("10.244.1.2", "db-0")))
+	c.service(
+		"db",
+		corev1.ServiceSpec{ClusterIP: "None"},
+		slice("sql", 5432, end("10.244.1.2", "db-0"), end("10.244.1.3", "")),
+		slice("admin", 80, end("10.244.1.2", "db-0"), end("10.244.1.3", "")),
+		slice("sql", 5433, end("fd00:10::5", "db-5")),
+		slice("", 9, end("10.244.1.2", "db-0")),
+	)
 	c.check(cases{
-		{"_sql._tcp.db.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 33 5432 10-244-1-3.db.default.svc.cluster.local., SRV 0 33 5432 db-0.db.default.svc.cluster.local., SRV 0 33 5433 db-5.db.default.svc.cluster.local."},
-		{"_admin._tcp.db.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 50 80 10-244-1-3.db.default.svc.cluster.local., SRV 0 50 80 db-0.db.default.svc.cluster.local."},
+		{
+			"_sql._tcp.db.default.svc.cluster.local.",
+			dns.TypeSRV,
+			"SRV 0 33 5432 10-244-1-3.db.default.svc.cluster.local., SRV 0 33 5432 " +
+				"db-0.db.default.svc.cluster.local., SRV 0 33 5433 db-5.db.default.svc.cluster.local.",
+		},
+		{
+			"_admin._tcp.db.default.svc.cluster.local.",
+			dns.TypeSRV,
+			"SRV 0 50 80 10-244-1-3.db.default.svc.cluster.local., SRV 0 50 80 db-0.db.default.svc.cluster.local.",
+		},
 		{"_._tcp.db.default.svc.cluster.local.", dns.TypeSRV, "no name in cluster.local."},
 	})
-	want := []string{"db-0.db.default.svc.cluster.local. 30 IN A 10.244.1.2", "10-244-1-3.db.default.svc.cluster.local. 30 IN A 10.244.1.3", "db-5.db.default.svc.cluster.local. 30 IN AAAA fd00:10::5"}
+	want := []string{
+		"db-0.db.default.svc.cluster.local. 30 IN A 10.244.1.2",
+		"10-244-1-3.db.default.svc.cluster.local. 30 IN A 10.244.1.3",
+		"db-5.db.default.svc.cluster.local. 30 IN AAAA fd00:10::5",
+	}
 	if got := records(c.ask("_sql._tcp.db.default.svc.cluster.local.", dns.TypeSRV).Extra); !slices.Equal(got, want) {
 		t.Errorf("the targets' addresses are %v", got)
 	}
@@ -308,10 +383,25 @@ func TestSection2_4_2HeadlessPorts(t *testing.T) {
 // 2.4.3, for both families.
 func TestSection2_4_3HeadlessNames(t *testing.T) {
 	c := newCluster(t)
-	c.service("db", corev1.ServiceSpec{ClusterIP: "None"}, slice("sql", 5432, end("10.244.1.2", "db-0"), end("10.244.1.3", ""), end("fd00:10::2", "db-0"), end("192.0.2.9", "far")))
+	c.service(
+		"db",
+		corev1.ServiceSpec{ClusterIP: "None"},
+		slice(
+			"sql",
+			5432,
+			end("10.244.1.2", "db-0"),
+			end("10.244.1.3", ""),
+			end("fd00:10::2", "db-0"),
+			end("192.0.2.9", "far"),
+		),
+	)
 	c.service("also", corev1.ServiceSpec{ClusterIP: "None"}, slice("sql", 5432, end("10.244.1.2", "two")))
 	c.check(cases{
-		{"2.1.244.10.in-addr.arpa.", dns.TypePTR, "PTR db-0.db.default.svc.cluster.local., PTR two.also.default.svc.cluster.local."},
+		{
+			"2.1.244.10.in-addr.arpa.",
+			dns.TypePTR,
+			"PTR db-0.db.default.svc.cluster.local., PTR two.also.default.svc.cluster.local.",
+		},
 		{"3.1.244.10.in-addr.arpa.", dns.TypePTR, "PTR 10-244-1-3.db.default.svc.cluster.local."},
 		{arpa("fd00:10::2"), dns.TypePTR, "PTR db-0.db.default.svc.cluster.local."},
 		{"9.2.0.192.in-addr.arpa.", dns.TypePTR, "PTR far.db.default.svc.cluster.local."},
@@ -356,7 +446,11 @@ func TestSection2_6Pods(t *testing.T) {
 func TestNamesThatExistAndNamesThatDoNot(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"})
-	c.service("set", corev1.ServiceSpec{ClusterIP: "10.96.0.8"}, slice("http", 80, end("10.244.1.2", "set-0"), end("10.244.1.3", "")))
+	c.service(
+		"set",
+		corev1.ServiceSpec{ClusterIP: "10.96.0.8"},
+		slice("http", 80, end("10.244.1.2", "set-0"), end("10.244.1.3", "")),
+	)
 	c.check(cases{
 		{"cluster.local.", dns.TypeA, "no data in cluster.local."},
 		{"svc.cluster.local.", dns.TypeA, "no data in cluster.local."},
@@ -372,16 +466,25 @@ func TestNamesThatExistAndNamesThatDoNot(t *testing.T) {
 		{"set-0.set.default.svc.cluster.local.", dns.TypeA, "A 10.244.1.2"},
 		{"10-244-1-3.set.default.svc.cluster.local.", dns.TypeA, "no name in cluster.local."},
 	})
-	for _, name := range []string{"example.org.", "notcluster.local.", "local.", ".", "1.1.1.1.in-addr.arpa.", "in-addr.arpa.", "arpa.", arpa("2001:db8::1")} {
+	for _, name := range []string{"example.org.", "notcluster.local.", "local.", ".", "1.1.1.1.in-addr.arpa.",
+		"in-addr.arpa.", "arpa.", arpa("2001:db8::1")} {
 		c.check(cases{{name, dns.TypeA, "foreign"}})
 	}
 }
 
 func TestApexSaysWhoAnswersForTheZone(t *testing.T) {
 	c := newCluster(t)
-	c.check(cases{{"ns.dns.cluster.local.", dns.TypeA, "no data in cluster.local."}, {"dns.cluster.local.", dns.TypeA, "no data in cluster.local."}})
+	c.check(
+		cases{
+			{"ns.dns.cluster.local.", dns.TypeA, "no data in cluster.local."},
+			{"dns.cluster.local.", dns.TypeA, "no data in cluster.local."},
+		},
+	)
 	c.Set(Key{"kube-system", "kube-dns"}, NewService(c.Domain(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.10"}}, nil))
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system",
+			Name:      "kube-dns",
+		}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.10"}}, nil))
 	const soa = "SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5"
 	c.check(cases{
 		{"cluster.local.", dns.TypeSOA, soa},
@@ -422,7 +525,9 @@ func TestReverseZonesOfPodsAndServices(t *testing.T) {
 
 func TestHostsOfTheConfiguration(t *testing.T) {
 	c := newCluster(t, func(cfg *Config) {
-		cfg.Hosts = map[string][]netip.Addr{"DB.corp.example": {netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")}}
+		cfg.Hosts = map[string][]netip.Addr{
+			"DB.corp.example": {netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")},
+		}
 	})
 	c.check(cases{
 		{"db.corp.example.", dns.TypeA, "A 192.0.2.7"},
@@ -485,14 +590,27 @@ func TestHugeServiceFillsAMessage(t *testing.T) {
 			t.Errorf("%s: %d records, truncated: %v", dns.TypeToString[kind], len(m.Answer), m.Truncated)
 		}
 	}
-	small := c.askWith(new(dns.Msg).SetQuestion("huge.default.svc.cluster.local.", dns.TypeSRV).SetEdns0(1232, false), wire.UDPSize)
+	small := c.askWith(
+		new(dns.Msg).SetQuestion("huge.default.svc.cluster.local.", dns.TypeSRV).SetEdns0(1232, false),
+		wire.UDPSize,
+	)
 	if !small.Truncated || len(small.Answer) < 10 || small.IsEdns0() == nil {
 		t.Errorf("%d records, truncated: %v", len(small.Answer), small.Truncated)
 	}
 }
 
 func FuzzAnswerIsAMessageThatOthersRead(f *testing.F) {
-	z, err := New(Config{Domain: "cluster.local", TTL: time.Second, Networks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00::/63"), netip.MustParsePrefix("0.0.0.0/0")}})
+	z, err := New(
+		Config{
+			Domain: "cluster.local",
+			TTL:    time.Second,
+			Networks: []netip.Prefix{
+				netip.MustParsePrefix("10.96.0.0/12"),
+				netip.MustParsePrefix("fd00::/63"),
+				netip.MustParsePrefix("0.0.0.0/0"),
+			},
+		},
+	)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -500,10 +618,26 @@ func FuzzAnswerIsAMessageThatOthersRead(f *testing.F) {
 	object := func(name string, spec corev1.ServiceSpec) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: spec}
 	}
-	z.Set(Key{"default", "db"}, NewService(z.Domain(), object("db", corev1.ServiceSpec{ClusterIP: "None"}), []*discoveryv1.EndpointSlice{slice("sql", 5432, end("10.96.1.2", "db-0"), end("fd00::3", ""))}))
-	z.Set(Key{"default", "away"}, NewService(z.Domain(), object("away", corev1.ServiceSpec{Type: "ExternalName", ExternalName: "example.org"}), nil))
-	for _, name := range []string{"db.default.svc.cluster.local.", "db-0.db.default.svc.cluster.local.", "_sql._tcp.db.default.svc.cluster.local.", "2.1.96.10.in-addr.arpa.", arpa("fd00::3"),
-		"away.default.svc.cluster.local.", "fd00--3.default.pod.cluster.local.", "cluster.local.", "96.10.in-addr.arpa.", "_._.db.default.svc.cluster.local.", "ns.dns.cluster.local."} {
+	z.Set(
+		Key{"default", "db"},
+		NewService(
+			z.Domain(),
+			object("db", corev1.ServiceSpec{ClusterIP: "None"}),
+			[]*discoveryv1.EndpointSlice{slice("sql", 5432, end("10.96.1.2", "db-0"), end("fd00::3", ""))},
+		),
+	)
+	z.Set(
+		Key{"default", "away"},
+		NewService(
+			z.Domain(),
+			object("away", corev1.ServiceSpec{Type: "ExternalName", ExternalName: "example.org"}),
+			nil,
+		),
+	)
+	for _, name := range []string{"db.default.svc.cluster.local.", "db-0.db.default.svc.cluster.local.",
+		"_sql._tcp.db.default.svc.cluster.local.", "2.1.96.10.in-addr.arpa.", arpa("fd00::3"),
+		"away.default.svc.cluster.local.", "fd00--3.default.pod.cluster.local.", "cluster.local.",
+		"96.10.in-addr.arpa.", "_._.db.default.svc.cluster.local.", "ns.dns.cluster.local."} {
 		packed, err := new(dns.Msg).SetQuestion(name, dns.TypeANY).SetEdns0(1232, true).Pack()
 		if err != nil {
 			f.Fatal(err)

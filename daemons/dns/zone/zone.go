@@ -40,7 +40,8 @@ type Zone struct {
 	names      map[netip.Addr][][]byte
 }
 
-// denied is for how long clients may keep that a name does not exist, seconds. It is short: names are asked for before they exist.
+// denied is for how long clients may keep that a name does not exist, seconds. It is short: names are asked for before
+// they exist.
 const denied = 5
 
 // New returns an empty zone.
@@ -53,8 +54,17 @@ func New(cfg Config) (*Zone, error) {
 	if _, err := name.Read(domain); err != nil {
 		return nil, err
 	}
-	z := &Zone{domain: domain, labels: name.Labels(), networks: cfg.Networks, server: key(cfg.Service), ttl: uint32(cfg.TTL / time.Second),
-		hosts: map[string][2][]byte{}, services: map[string]*Service{}, namespaces: map[string]bool{}, names: map[netip.Addr][][]byte{}}
+	z := &Zone{
+		domain:     domain,
+		labels:     name.Labels(),
+		networks:   cfg.Networks,
+		server:     key(cfg.Service),
+		ttl:        uint32(cfg.TTL / time.Second),
+		hosts:      map[string][2][]byte{},
+		services:   map[string]*Service{},
+		namespaces: map[string]bool{},
+		names:      map[netip.Addr][][]byte{},
+	}
 	z.ns = append([]byte("\x02ns\x03dns"), domain...)
 	z.soa = append(slices.Clone(z.ns), "\x0ahostmaster"...)
 	z.soa = append(z.soa, domain...)
@@ -78,7 +88,9 @@ func New(cfg Config) (*Zone, error) {
 
 // key is a service's labels as on the network.
 func key(k Key) string {
-	return string(append(append([]byte{byte(len(k.Name))}, k.Name...), append([]byte{byte(len(k.Namespace))}, k.Namespace...)...))
+	return string(
+		append(append([]byte{byte(len(k.Name))}, k.Name...), append([]byte{byte(len(k.Namespace))}, k.Namespace...)...),
+	)
 }
 
 // Domain is the cluster's, as on the network.

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// accessLog writes one line of JSON for each request. Lines are gathered and written together, at the latest after a second.
+// accessLog writes one line of JSON for each request. Lines are gathered and written together, at the latest after a
+// second.
 type accessLog struct {
 	mu    sync.Mutex
 	to    io.Writer

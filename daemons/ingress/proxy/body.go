@@ -49,9 +49,15 @@ func (c *conn) passLength(rule *route.Rule, up *upstream, left int64) (bool, err
 	return true, nil
 }
 
-// splice moves n bytes from one socket to another in the kernel, until stop is set. Each socket has its time to get on, again and again.
-// With a pace, it returns errSlowBody when from is slower than that and to has taken all that came.
-func splice(to, from *net.TCPConn, n int64, read, write time.Duration, stop *atomic.Bool, pace *bodyPace) (moved int64, err error) {
+// splice moves n bytes from one socket to another in the kernel, until stop is set. Each socket has its time to get on,
+// again and again. With a pace, it returns errSlowBody when from is slower than that and to has taken all that came.
+func splice(
+	to, from *net.TCPConn,
+	n int64,
+	read, write time.Duration,
+	stop *atomic.Bool,
+	pace *bodyPace,
+) (moved int64, err error) {
 	for moved < n {
 		now := time.Now()
 		if pace != nil {
@@ -109,7 +115,8 @@ func (c *conn) startPump(rule *route.Rule, up *upstream, left rest) *pump {
 	return p
 }
 
-// stopPump waits for the pump, which is not let go on when the answer is there already. It returns what was wrong with the body.
+// stopPump waits for the pump, which is not let go on when the answer is there already. It returns what was wrong with
+// the body.
 func (c *conn) stopPump(up *upstream) error {
 	p := c.pump
 	if p == nil {

@@ -70,8 +70,8 @@ func (b *buffer) room(limit int) bool {
 	return true
 }
 
-// deadline is when a connection's read or write gives up, by the engine's clock. It is set anew only when it is too near: setting it costs
-// more than looking.
+// deadline is when a connection's read or write gives up, by the engine's clock. It is set anew only when it is too
+// near: setting it costs more than looking.
 type deadline struct{ at int64 }
 
 // extend makes sure that at least want is left, and at most twice that. It returns whether at is to be set.

@@ -31,21 +31,22 @@ type conn struct {
 	ip              []byte // client as text
 	proto, portText []byte // fields that say how the client asks, with the end of the line before them
 
-	buf      *buffer
-	reading  deadline
-	writing  deadline
-	req      request
-	ans      answer
-	body     chunks       // of the request
-	out      []byte       // what is written next
-	scratch  []byte       // the path that is compared
-	pump     *pump        // sends the rest of a body
-	old      *buffer      // with the head of the request, when buf has what came after it
-	after    []byte       // what the pump read after the body
-	handed   bool         // somebody else has the connection
-	idle     atomic.Bool  // waiting for a request
-	since    atomic.Int64 // since when it waits for a request to be whole, by the engine's clock; 0: it is being answered
-	last     bool         // the engine ends, and this is the last request that is waited for
+	buf     *buffer
+	reading deadline
+	writing deadline
+	req     request
+	ans     answer
+	body    chunks      // of the request
+	out     []byte      // what is written next
+	scratch []byte      // the path that is compared
+	pump    *pump       // sends the rest of a body
+	old     *buffer     // with the head of the request, when buf has what came after it
+	after   []byte      // what the pump read after the body
+	handed  bool        // somebody else has the connection
+	idle    atomic.Bool // waiting for a request
+	// since when it waits for a request to be whole, by the engine's clock; 0: it is being answered
+	since    atomic.Int64
+	last     bool // the engine ends, and this is the last request that is waited for
 	requests int
 	sentAll  bool // the pump sent all of the body
 
@@ -204,7 +205,8 @@ func (c *conn) next() bool {
 	return !c.ended
 }
 
-// putBack makes what was read after a body the beginning of the next request. It is called when nobody needs the head any more.
+// putBack makes what was read after a body the beginning of the next request. It is called when nobody needs the head
+// any more.
 func (c *conn) putBack() {
 	if c.old != nil {
 		c.old.free()
@@ -284,8 +286,8 @@ func (c *conn) more(wait time.Duration) error {
 	return c.read()
 }
 
-// lastChance reports whether a request may still come when the engine ends: one that is here already, or the first of a connection that was
-// accepted just before. Both have lastWait to be read.
+// lastChance reports whether a request may still come when the engine ends: one that is here already, or the first of a
+// connection that was accepted just before. Both have lastWait to be read.
 func (c *conn) lastChance() bool {
 	if c.last || c.requests > 0 && (c.raw == nil || peek(c.raw) != peekData) {
 		return false
@@ -331,8 +333,8 @@ func (c *conn) fail(status int, why string) {
 
 const writeTime = time.Minute
 
-// linger waits a moment for a client that is still sending: a connection that is closed with something unread is reset, and the
-// answer may be lost with it.
+// linger waits a moment for a client that is still sending: a connection that is closed with something unread is reset,
+// and the answer may be lost with it.
 func (c *conn) linger() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

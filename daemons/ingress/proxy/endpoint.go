@@ -38,8 +38,8 @@ type upstream struct {
 	writing deadline
 }
 
-// take returns a connection that was put aside, or nil. With certain, it is looked at first whether the endpoint has closed it: a request
-// that cannot be sent twice must not meet a connection that is already closed.
+// take returns a connection that was put aside, or nil. With certain, it is looked at first whether the endpoint has
+// closed it: a request that cannot be sent twice must not meet a connection that is already closed.
 func (e *endpoint) take(certain bool) *upstream {
 	for {
 		e.mu.Lock()

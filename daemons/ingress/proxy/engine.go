@@ -1,6 +1,6 @@
-// Package proxy passes requests on: HTTP/1.1 and HTTP/2 in, over TCP or TLS, and HTTP/1.1, HTTP/2 and upgraded connections out, by the
-// table of package route. HTTP/1 is an engine of its own over plain buffers, since one proxy stands before everything; HTTP/2 is the
-// standard library's on both sides.
+// Package proxy passes requests on: HTTP/1.1 and HTTP/2 in, over TCP or TLS, and HTTP/1.1, HTTP/2 and upgraded
+// connections out, by the table of package route. HTTP/1 is an engine of its own over plain buffers, since one proxy
+// stands before everything; HTTP/2 is the standard library's on both sides.
 //
 // Where the table comes from, which sockets are listened on and who the certificates are from is for others.
 package proxy
@@ -37,7 +37,8 @@ type Config struct {
 	ClientShare int // percent of MaxConns that one client may have once half of them are there; 0 or 100: any number
 	Descriptors int // how many files and sockets the process may have open; 0: any number
 	HandshakeIn time.Duration
-	WriteTime   time.Duration // for a client of HTTP/2 to take a part of an answer, or a byte of what its connection has for it; 0: a minute
+	// for a client of HTTP/2 to take a part of an answer, or a byte of what its connection has for it; 0: a minute
+	WriteTime time.Duration
 }
 
 // Engine serves listeners.
@@ -72,7 +73,13 @@ func New(cfg Config) *Engine {
 	if cfg.WriteTime == 0 {
 		cfg.WriteTime = writeTime
 	}
-	e := &Engine{cfg: cfg, started: time.Now(), conns: map[*conn]struct{}{}, clients: map[netip.Addr]*client{}, tunnels: map[net.Conn]struct{}{}}
+	e := &Engine{
+		cfg:     cfg,
+		started: time.Now(),
+		conns:   map[*conn]struct{}{},
+		clients: map[netip.Addr]*client{},
+		tunnels: map[net.Conn]struct{}{},
+	}
 	e.limits = limitsOf(&cfg)
 	if e.limits.conns < cfg.MaxConns {
 		cfg.Log.Warn("fewer connections of clients than configured: the process may not have enough files open",

@@ -166,7 +166,15 @@ func (c *conn) redirect(r *route.Redirect) {
 		c.ended = true
 	}
 	c.status = r.Code
-	c.out = appendRedirect(c.out[:0], r, c.isSecure(), string(c.req.host), c.port, c.req.target, c.ended || c.req.minor == 0)
+	c.out = appendRedirect(
+		c.out[:0],
+		r,
+		c.isSecure(),
+		string(c.req.host),
+		c.port,
+		c.req.target,
+		c.ended || c.req.minor == 0,
+	)
 	if c.write(c.out, writeTime) != nil {
 		c.ended = true
 	}
@@ -183,10 +191,11 @@ type rest struct {
 
 func (r rest) any() bool { return r.chunked || r.length > 0 }
 
-// send sends the request's head, with what of the body has come, to an endpoint, and reads the head of the answer. It returns nil when no
-// endpoint answered; then the client has been told.
+// send sends the request's head, with what of the body has come, to an endpoint, and reads the head of the answer. It
+// returns nil when no endpoint answered; then the client has been told.
 //
-// A request goes to another endpoint when a connection could not be made, and when it may be sent twice and nothing was answered.
+// A request goes to another endpoint when a connection could not be made, and when it may be sent twice and nothing was
+// answered.
 func (c *conn) send(rule *route.Rule, p *pool) (*upstream, rest) {
 	c.tried = c.tried[:0]
 	c.out = c.appendRequest(c.out[:0], rule)
@@ -340,7 +349,8 @@ func (c *conn) converse(rule *route.Rule, up *upstream, left rest) error {
 	}
 }
 
-// readHead reads the head of an answer until a time of the clock. c is the client who waits for it and may give up, or nil.
+// readHead reads the head of an answer until a time of the clock. c is the client who waits for it and may give up, or
+// nil.
 func (u *upstream) readHead(e *Engine, a *answer, until int64, c *conn) error {
 	parsed := 0
 	for {
@@ -505,8 +515,8 @@ func (c *conn) passBody(rule *route.Rule, up *upstream, f framing) (whole bool, 
 	}
 }
 
-// appendPiece adds a piece of a body to what is written next, in the framing of the client. It returns how much of it was used, and
-// whether the body is at its end.
+// appendPiece adds a piece of a body to what is written next, in the framing of the client. It returns how much of it
+// was used, and whether the body is at its end.
 func (c *conn) appendPiece(b []byte, f framing, body *chunks) (used int, done bool, err *malformed) {
 	switch f {
 	case asChunks:

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Heads are read strictly, as RFC 9112 lets a proxy: what two programs could read in two ways is refused, since a client could else
-// hide a request inside of another one.
+// Heads are read strictly, as RFC 9112 lets a proxy: what two programs could read in two ways is refused, since a
+// client could else hide a request inside of another one.
 
 // malformed is why a head or a body is refused, with the status that says so to a client.
 type malformed struct {
@@ -81,12 +81,16 @@ var names = [32][]struct {
 	10: {{"connection", connection}, {"keep-alive", keepAlive}},
 	14: {{"content-length", contentLength}, {"http2-settings", http2Settings}},
 	15: {{"x-forwarded-for", forwardedFor}},
-	16: {{"proxy-connection", proxyConnection}, {"x-forwarded-host", forwardedHost}, {"x-forwarded-port", forwardedPort}},
+	16: {
+		{"proxy-connection", proxyConnection},
+		{"x-forwarded-host", forwardedHost},
+		{"x-forwarded-port", forwardedPort},
+	},
 	17: {{"transfer-encoding", transferEncoding}, {"x-forwarded-proto", forwardedProto}},
 }
 
-// isToken, isValue and isTarget say which bytes a field's name, its value and a request's target may have. lower is a byte in lower case,
-// where an underscore is a hyphen: programs that read fields as variables cannot tell them apart.
+// isToken, isValue and isTarget say which bytes a field's name, its value and a request's target may have. lower is a
+// byte in lower case, where an underscore is a hyphen: programs that read fields as variables cannot tell them apart.
 var (
 	isToken, isValue, isTarget [256]bool
 	lower                      [256]byte
@@ -336,11 +340,12 @@ func lists(list []byte, element string) bool {
 	return false
 }
 
-// passedOn reports whether a protocol that a client wants to switch to is offered to the backend: not HTTP/2, whose requests would
-// pass by the rules, and nothing that is not written as a protocol is.
+// passedOn reports whether a protocol that a client wants to switch to is offered to the backend: not HTTP/2, whose
+// requests would pass by the rules, and nothing that is not written as a protocol is.
 func passedOn(protocol []byte) bool {
 	name, version, found := bytes.Cut(protocol, slash)
-	return len(name) > 0 && isAll(&isToken, name) && isAll(&isToken, version) && found == (len(version) > 0) && !equalFold(name, "h2c")
+	return len(name) > 0 && isAll(&isToken, name) && isAll(&isToken, version) && found == (len(version) > 0) &&
+		!equalFold(name, "h2c")
 }
 
 // protocols returns the protocols of an Upgrade that are offered to the backend, as a list.
@@ -372,7 +377,8 @@ func (m *message) dropNamed() {
 		}
 		for option := range elements(m.fields[i].value) {
 			for j := range m.fields {
-				if f := &m.fields[j]; (f.kind == other || f.kind == trailer || f.kind == expect) && bytes.EqualFold(f.name, option) {
+				if f := &m.fields[j]; (f.kind == other || f.kind == trailer || f.kind == expect) &&
+					bytes.EqualFold(f.name, option) {
 					f.dropped = true
 				}
 			}

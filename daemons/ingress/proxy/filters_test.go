@@ -16,9 +16,16 @@ import (
 // listens has all entries serve one listener with a rule.
 func (p *proxied) listens(rule *route.Rule) {
 	if rule.Policy == nil {
-		rule.Policy = &route.Policy{Connect: 5 * time.Second, Read: 10 * time.Second, Send: 10 * time.Second, Protocol: route.HTTP}
+		rule.Policy = &route.Policy{
+			Connect:  5 * time.Second,
+			Read:     10 * time.Second,
+			Send:     10 * time.Second,
+			Protocol: route.HTTP,
+		}
 	}
-	l := (&route.Listener{Hostname: "a.example"}).With(map[string][]route.Place{"a.example": {{Path: "/shop", Rule: rule}}})
+	l := (&route.Listener{Hostname: "a.example"}).With(
+		map[string][]route.Place{"a.example": {{Path: "/shop", Rule: rule}}},
+	)
 	for _, at := range p.entries {
 		at.SetTable((&route.Table{}).WithListeners([]*route.Listener{l}))
 	}
@@ -57,7 +64,10 @@ func (p *proxied) clients() map[string]func(path string, header http.Header) (*h
 		var protocols http.Protocols
 		protocols.SetHTTP1(!two)
 		protocols.SetUnencryptedHTTP2(two)
-		c := &http.Client{Transport: &http.Transport{Protocols: &protocols}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		c := &http.Client{
+			Transport:     &http.Transport{Protocols: &protocols},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 		p.t.Cleanup(c.CloseIdleConnections)
 		name := "HTTP/1.1"
 		if two {
@@ -78,27 +88,50 @@ func (p *proxied) clients() map[string]func(path string, header http.Header) (*h
 // S32: what filters say of heads, paths and hosts, in both versions of HTTP.
 func TestFiltersChangeWhatBackendsAndClientsGet(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header()["X-Set"], w.Header()["X-Gone"], w.Header()["X-More"] = []string{"old"}, []string{"old"}, []string{"first"}
+		w.Header()["X-Set"], w.Header()["X-Gone"], w.Header()["X-More"] = []string{
+			"old",
+		}, []string{
+			"old",
+		}, []string{
+			"first",
+		}
 		fmt.Fprint(w, r.Host, " ", r.RequestURI, " ", r.Header["X-Set"], r.Header["X-More"], r.Header["X-Gone"])
 	}))
 	defer pod.Close()
-	changes := &route.Headers{Set: []route.Pair{{Name: "x-set", Value: "new"}}, Add: []route.Pair{{Name: "x-more", Value: "second"}}, Remove: []string{"x-gone"}}
+	changes := &route.Headers{
+		Set:    []route.Pair{{Name: "x-set", Value: "new"}},
+		Add:    []route.Pair{{Name: "x-more", Value: "second"}},
+		Remove: []string{"x-gone"},
+	}
 	for name, c := range map[string]struct {
 		filters   route.Filters
 		own       *route.Headers // of the backend
 		path, got string
 	}{
-		"none":       {path: "/shop/a", got: "a.example /shop/a [old] [first] [old]"},
-		"heads":      {route.Filters{Request: changes, Response: changes}, nil, "/shop", "a.example /shop [new] [first second] []"},
-		"of backend": {route.Filters{Request: changes}, &route.Headers{Set: []route.Pair{{Name: "X-Set", Value: "own"}}}, "/shop", "a.example /shop [own] [first] [old]"},
-		"full path":  {route.Filters{Rewrite: &route.Rewrite{Path: "/x"}}, nil, "/shop/a?b=c", "a.example /x?b=c [old] [first] [old]"},
-		"prefix":     {route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop", To: "/y"}}}, nil, "/shop/a?b=c", "a.example /y/a?b=c [old] [first] [old]"},
-		"no prefix":  {route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop"}}}, nil, "/shop", "a.example / [old] [first] [old]"},
-		"encoded":    {route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop", To: "/y"}}}, nil, "/%73hop/a%20b", "a.example /y/a%20b [old] [first] [old]"},
-		"host":       {route.Filters{Rewrite: &route.Rewrite{Host: "b.example"}}, nil, "/shop", "b.example /shop [old] [first] [old]"},
+		"none": {path: "/shop/a", got: "a.example /shop/a [old] [first] [old]"},
+		"heads": {route.Filters{Request: changes, Response: changes}, nil, "/shop", "a.example /shop [new] " +
+			"[first second] []"},
+		"of backend": {route.Filters{Request: changes},
+			&route.Headers{Set: []route.Pair{{Name: "X-Set", Value: "own"}}}, "/shop", "a.example /shop [own] " +
+				"[first] [old]"},
+		"full path": {route.Filters{Rewrite: &route.Rewrite{Path: "/x"}}, nil, "/shop/a?b=c", "a.example /x?b=c " +
+			"[old] [first] [old]"},
+		"prefix": {route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop", To: "/y"}}}, nil,
+			"/shop/a?b=c", "a.example /y/a?b=c [old] [first] [old]"},
+		"no prefix": {route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop"}}}, nil, "/shop",
+			"a.example / [old] [first] [old]"},
+		"encoded": {route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop", To: "/y"}}}, nil,
+			"/%73hop/a%20b", "a.example /y/a%20b [old] [first] [old]"},
+		"host": {route.Filters{Rewrite: &route.Rewrite{Host: "b.example"}}, nil, "/shop", "b.example /shop " +
+			"[old] [first] [old]"},
 	} {
 		p := start(t, nil)
-		p.listens(&route.Rule{Filters: c.filters, Backends: []route.Weighted{{Backend: p.backend("web", pod), Weight: 1, Request: c.own}}})
+		p.listens(
+			&route.Rule{
+				Filters:  c.filters,
+				Backends: []route.Weighted{{Backend: p.backend("web", pod), Weight: 1, Request: c.own}},
+			},
+		)
 		for version, get := range p.clients() {
 			res, err := get(c.path, http.Header{"X-Set": {"old"}, "X-More": {"first"}, "X-Gone": {"old"}})
 			if err != nil {
@@ -110,7 +143,8 @@ func TestFiltersChangeWhatBackendsAndClientsGet(t *testing.T) {
 				t.Errorf("%s, %s: %s, want %s", name, version, text, c.got)
 			}
 			heads := fmt.Sprint(res.Header["X-Set"], res.Header["X-More"], res.Header["X-Gone"])
-			if want := map[bool]string{true: "[new] [first second] []", false: "[old] [first] [old]"}[c.filters.Response != nil]; heads != want {
+			if want := map[bool]string{true: "[new] [first second] []",
+				false: "[old] [first] [old]"}[c.filters.Response != nil]; heads != want {
 				t.Errorf("%s, %s: the client got %s, want %s", name, version, heads, want)
 			}
 		}
@@ -151,7 +185,17 @@ func TestBackendsGetTheirShares(t *testing.T) {
 		pods = append(pods, s)
 	}
 	p := start(t, nil)
-	p.listens(&route.Rule{Missing: 500, Backends: []route.Weighted{{Backend: p.backend("a", pods[0]), Weight: 6}, {Backend: p.backend("b", pods[1]), Weight: 2}, {Weight: 2}, {Backend: p.backend("c"), Weight: 0}}})
+	p.listens(
+		&route.Rule{
+			Missing: 500,
+			Backends: []route.Weighted{
+				{Backend: p.backend("a", pods[0]), Weight: 6},
+				{Backend: p.backend("b", pods[1]), Weight: 2},
+				{Weight: 2},
+				{Backend: p.backend("c"), Weight: 0},
+			},
+		},
+	)
 	const each = 1000
 	var failed, all int64
 	for version, get := range p.clients() {
@@ -170,7 +214,8 @@ func TestBackendsGetTheirShares(t *testing.T) {
 			}
 		}
 	}
-	for name, c := range map[string]struct{ got, of int64 }{"a": {counts[0].Load(), 6}, "b": {counts[1].Load(), 2}, "the one that is not there": {failed, 2}} {
+	for name, c := range map[string]struct{ got, of int64 }{"a": {counts[0].Load(), 6}, "b": {counts[1].Load(), 2},
+		"the one that is not there": {failed, 2}} {
 		if share := float64(c.got) / float64(all); share < 0.1*float64(c.of)-0.06 || share > 0.1*float64(c.of)+0.06 {
 			t.Errorf("%s got %d of %d requests", name, c.got, all)
 		}
@@ -190,7 +235,13 @@ func TestARequestTakesNoLongerThanItsRuleLetsIt(t *testing.T) {
 	defer close(over)
 	p := start(t, nil)
 	p.listens(&route.Rule{
-		Policy:   &route.Policy{Connect: 5 * time.Second, Read: time.Minute, Send: 10 * time.Second, Total: 50 * time.Millisecond, Protocol: route.HTTP},
+		Policy: &route.Policy{
+			Connect:  5 * time.Second,
+			Read:     time.Minute,
+			Send:     10 * time.Second,
+			Total:    50 * time.Millisecond,
+			Protocol: route.HTTP,
+		},
 		Backends: []route.Weighted{{Backend: p.backend("web", pod), Weight: 1}},
 	})
 	for version, get := range p.clients() {

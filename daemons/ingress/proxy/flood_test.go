@@ -88,8 +88,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// S32: streams that are opened and reset at once, as fast as the client can, are no more work at one time than its streams may be, and what
-// comes beyond that ends its connection.
+// S32: streams that are opened and reset at once, as fast as the client can, are no more work at one time than its
+// streams may be, and what comes beyond that ends its connection.
 func TestRapidResetsAreBoundedS32(t *testing.T) {
 	const streams = 16
 	p := start(t, func(c *Config) { c.MaxStreams = streams })
@@ -111,7 +111,9 @@ func TestRapidResetsAreBoundedS32(t *testing.T) {
 	for range 4 {
 		r := p.rudeClient(t, true)
 		for id := uint32(1); id < 60000; id += 2 {
-			if r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndStream: true, EndHeaders: true}) != nil ||
+			if r.WriteHeaders(
+				http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndStream: true, EndHeaders: true},
+			) != nil ||
 				r.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
 				break
 			}
@@ -136,7 +138,8 @@ func TestEndlessHeadsAreCutOffS32(t *testing.T) {
 	p.route("a.example", "/", []string{at})
 	before := used()
 	r := p.rudeClient(t, true)
-	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/"), EndStream: true}); err != nil {
+	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/"),
+		EndStream: true}); err != nil {
 		t.Fatal(err)
 	}
 	more := requestHead("GET", "/", "x-more", strings.Repeat("a", 12<<10))[len(requestHead("GET", "/")):]
@@ -158,8 +161,8 @@ func TestEndlessHeadsAreCutOffS32(t *testing.T) {
 	p.others(t)
 }
 
-// S32: a client that asks for answers of the protocol itself and does not read them is cut off, before they take much memory. Answers to
-// SETTINGS are one for all, and take none.
+// S32: a client that asks for answers of the protocol itself and does not read them is cut off, before they take much
+// memory. Answers to SETTINGS are one for all, and take none.
 func TestFloodsOfControlFramesAreCutOffS32(t *testing.T) {
 	p := start(t, func(c *Config) { c.Idle, c.WriteTime = 2*time.Second, time.Second })
 	at := backend(t, func(http.ResponseWriter, *http.Request) {})
@@ -170,7 +173,8 @@ func TestFloodsOfControlFramesAreCutOffS32(t *testing.T) {
 		},
 		"PING": func(r *rude) error { return r.WritePing(false, [8]byte{1}) },
 		"resets of the server's": func(r *rude) error { // of streams without a path
-			return r.WriteHeaders(http2.HeadersFrameParam{StreamID: nextStream(r), BlockFragment: []byte{0x82}, EndHeaders: true, EndStream: true})
+			return r.WriteHeaders(http2.HeadersFrameParam{StreamID: nextStream(r), BlockFragment: []byte{0x82},
+				EndHeaders: true, EndStream: true})
 		},
 	} {
 		before := used()
@@ -207,7 +211,8 @@ func TestSlowHeadsOfHTTP2AreCutOffS32(t *testing.T) {
 	for name, begin := range map[string]func(*rude) error{
 		"nothing after the preface": func(*rude) error { return nil },
 		"half of a head": func(r *rude) error {
-			return r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/"), EndStream: true})
+			return r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/"),
+				EndStream: true})
 		},
 		"half of a frame": func(r *rude) error { _, err := r.Conn.Write([]byte{0, 0, 100, 1, 4}); return err },
 	} {
@@ -223,7 +228,8 @@ func TestSlowHeadsOfHTTP2AreCutOffS32(t *testing.T) {
 	}
 }
 
-// S32: a client of HTTP/2 that does not read an answer holds its backend only so long. A stream that waits for its backend is not hurried.
+// S32: a client of HTTP/2 that does not read an answer holds its backend only so long. A stream that waits for its
+// backend is not hurried.
 func TestStreamsThatAreNotReadAreResetS32(t *testing.T) {
 	p := start(t, func(c *Config) { c.WriteTime = 300 * time.Millisecond })
 	over := make(chan struct{}, 1)
@@ -246,7 +252,8 @@ func TestStreamsThatAreNotReadAreResetS32(t *testing.T) {
 	})
 	p.route("a.example", "/", []string{at})
 	r := p.rudeClient(t, true)
-	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/long"), EndHeaders: true, EndStream: true}); err != nil {
+	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/long"),
+		EndHeaders: true, EndStream: true}); err != nil {
 		t.Fatal(err)
 	}
 	select {

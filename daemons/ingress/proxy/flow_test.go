@@ -50,7 +50,11 @@ func TestWebSocketsGoThroughBothWays(t *testing.T) {
 	})})
 	for _, scheme := range []string{"ws", "wss"} {
 		tr := p.client().Transport.(*http.Transport)
-		d := websocket.Dialer{NetDialContext: tr.DialContext, TLSClientConfig: tr.TLSClientConfig, HandshakeTimeout: 5 * time.Second}
+		d := websocket.Dialer{
+			NetDialContext:   tr.DialContext,
+			TLSClientConfig:  tr.TLSClientConfig,
+			HandshakeTimeout: 5 * time.Second,
+		}
 		ws, res, err := d.Dial(scheme+"://a.example/", nil)
 		if err != nil {
 			t.Fatal(scheme, err)
@@ -81,7 +85,11 @@ func TestGRPCGoesThroughWithItsStatusAndStreams(t *testing.T) {
 	go func() { _ = s.Serve(ln) }()
 	t.Cleanup(s.Stop)
 	p.route("a.example", "/", []string{ln.Addr().String()}, "backend-protocol=GRPC")
-	cc, err := grpc.NewClient("passthrough:///"+p.plain.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("a.example"))
+	cc, err := grpc.NewClient(
+		"passthrough:///"+p.plain.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("a.example"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,21 +101,26 @@ func TestGRPCGoesThroughWithItsStatusAndStreams(t *testing.T) {
 	if err != nil || res.Status != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Fatalf("%v, %v", res, err)
 	}
-	if _, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "none"}); status.Code(err) != codes.NotFound {
+	if _, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "none"}); status.Code(
+		err,
+	) != codes.NotFound {
 		t.Errorf("a status of its own does not come through: %v", err)
 	}
 	watch, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: "web"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []grpc_health_v1.HealthCheckResponse_ServingStatus{grpc_health_v1.HealthCheckResponse_SERVING, grpc_health_v1.HealthCheckResponse_NOT_SERVING} {
+	for _, want := range []grpc_health_v1.HealthCheckResponse_ServingStatus{grpc_health_v1.HealthCheckResponse_SERVING,
+		grpc_health_v1.HealthCheckResponse_NOT_SERVING} {
 		if res, err := watch.Recv(); err != nil || res.Status != want {
 			t.Fatalf("%v, %v, want %v", res, err, want)
 		}
 		h.SetServingStatus("web", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}
 	// The same backend serves those who speak HTTP/1.
-	plain, err := p.client().Post("http://a.example/grpc.health.v1.Health/Check", "application/grpc", strings.NewReader("\x00\x00\x00\x00\x00"))
+	plain, err := p.client().
+		Post("http://a.example/grpc.health.v1.Health/Check", "application/grpc",
+			strings.NewReader("\x00\x00\x00\x00\x00"))
 	if body(t, plain, err); plain.Header.Get("Content-Type") != "application/grpc" {
 		t.Errorf("over HTTP/1: %d %v", plain.StatusCode, plain.Header)
 	}
@@ -195,7 +208,8 @@ func TestRequestsOfOneConnectionAreAnsweredInOrder(t *testing.T) {
 		if i%2 == 0 {
 			fmt.Fprintf(&all, "GET /%d HTTP/1.1\r\nHost: a.example\r\n\r\n", i)
 		} else {
-			fmt.Fprintf(&all, "POST /%d HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", i)
+			fmt.Fprintf(&all, "POST /%d HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: "+
+				"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", i)
 		}
 	}
 	_, answer := p.raw(all.String())
@@ -220,19 +234,27 @@ func TestOldClientsAreAnsweredAsTheyUnderstand(t *testing.T) {
 	})})
 	_, answer := p.raw("GET / HTTP/1.0\r\nHost: a.example\r\nConnection: keep-alive\r\n\r\n")
 	text, err := io.ReadAll(answer)
-	if err != nil || !strings.HasSuffix(string(text), "\r\n\r\none two") || strings.Contains(strings.ToLower(string(text)), "chunked") {
+	if err != nil || !strings.HasSuffix(string(text), "\r\n\r\none two") ||
+		strings.Contains(strings.ToLower(string(text)), "chunked") {
 		t.Errorf("%q, %v", text, err)
 	}
 }
 
 func TestTheAddressOfTheClientComesByThePROXYProtocol(t *testing.T) {
 	p := start(t, func(c *Config) { c.ProxyFrom = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("X-Forwarded-For")) })})
+	p.route(
+		"a.example",
+		"/",
+		[]string{
+			backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("X-Forwarded-For")) }),
+		},
+	)
 	second := append([]byte(proxySignature), 0x21, 0x11)
 	second = binary.BigEndian.AppendUint16(second, 12)
 	second = append(second, 192, 0, 2, 7, 10, 0, 0, 1, 0, 80, 0, 80)
 	for head, want := range map[string]string{
-		"PROXY TCP4 192.0.2.5 10.0.0.1 1234 80\r\n": "192.0.2.5", "PROXY TCP6 2001:db8::1 ::1 1234 80\r\n": "2001:db8::1", "PROXY UNKNOWN\r\n": "127.0.0.1",
+		"PROXY TCP4 192.0.2.5 10.0.0.1 1234 80\r\n": "192.0.2.5", "PROXY TCP6 2001:db8::1 ::1 1234 " +
+			"80\r\n": "2001:db8::1", "PROXY UNKNOWN\r\n": "127.0.0.1",
 		string(second): "192.0.2.7", "PROXY TCP4 nobody 10.0.0.1 1234 80\r\n": "", "": "",
 	} {
 		_, answer := p.raw(head + "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
@@ -264,7 +286,11 @@ func TestOnlyWhatMayBeSentTwiceIsTriedAgain(t *testing.T) {
 			}()
 		}
 	}()
-	p.route("a.example", "/", []string{ln.Addr().String(), backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") })})
+	p.route(
+		"a.example",
+		"/",
+		[]string{ln.Addr().String(), backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") })},
+	)
 	for _, way := range ways {
 		for method, may := range map[string]bool{"GET": true, "POST": false} {
 			before, failed := died.Load(), 0
@@ -338,7 +364,8 @@ func TestNoRequestFailsWhileEndpointsRoll(t *testing.T) {
 	}
 }
 
-// An engine that ends answers what has begun, says to all that their connections end, and loses nothing that was accepted.
+// An engine that ends answers what has begun, says to all that their connections end, and loses nothing that was
+// accepted.
 func TestNoRequestFailsWhenTheEngineDrains(t *testing.T) {
 	p := start(t, nil)
 	hold, held := make(chan struct{}), make(chan struct{})

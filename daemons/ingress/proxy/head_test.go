@@ -12,37 +12,45 @@ import (
 // What two programs could read in two ways is refused (RFC 9112): a request could else be hidden in another one.
 func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	for text, want := range map[string]int{
-		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                                              0,
-		"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n":                                                          0, // section 2.2
-		"GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n":                                                     0, // section 3.2.2
-		"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n":                                                          0,
-		"GET / HTTP/1.0\r\n\r\n":                                                                         0,
-		"GET /\xc3\xa4 HTTP/1.1\r\nHost: a\r\n\r\n":                                                      0,
-		"GET / HTTP/1.1\r\n\r\n":                                                                         400, // section 3.2
-		"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n":                                                   400,
-		"GET / HTTP/1.1\r\nHost: a b\r\n\r\n":                                                            400,
-		"GET / HTTP/1.1\r\nHost: a:b\r\n\r\n":                                                            400,
-		"GET / HTTP/1.1\r\nHost: a/../b\r\n\r\n":                                                         400,
-		"GET  / HTTP/1.1\r\nHost: a\r\n\r\n":                                                             400,
-		"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n":                                                           400,
-		"GET /#x HTTP/1.1\r\nHost: a\r\n\r\n":                                                            400,
-		"GET x HTTP/1.1\r\nHost: a\r\n\r\n":                                                              400,
-		"G(T / HTTP/1.1\r\nHost: a\r\n\r\n":                                                              400,
-		"GET / HTTP/1.2\r\nHost: a\r\n\r\n":                                                              505,
-		"GET / HTTP/2.0\r\nHost: a\r\n\r\n":                                                              505,
-		"GET / http/1.1\r\nHost: a\r\n\r\n":                                                              400,
-		"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n":                                                       405,
-		"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n":                                                            405,
-		"GET / HTTP/1.1\nHost: a\n\n":                                                                    400, // bare LF
-		"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n":                                                        400,
-		"GET / HTTP/1.1\r\nHost: a\r\nX: b\rc\r\n\r\n":                                                   400, // bare CR
-		"GET / HTTP/1.1\r\nHost: a\r\nX: b\x00c\r\n\r\n":                                                 400,
-		"GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n":                                                400, // obs-fold, section 5.2
-		"GET / HTTP/1.1\r\nHost : a\r\n\r\n":                                                             400, // section 5.1
-		"GET / HTTP/1.1\r\n Host: a\r\n\r\n":                                                             400,
-		"GET / HTTP/1.1\r\nHost: a\r\nX\r\n\r\n":                                                         400,
-		"GET / HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n":                                                       400,
-		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n":                   400, // section 6.3
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n": 0,
+		// section 2.2
+		"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n": 0,
+		// section 3.2.2
+		"GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n": 0,
+		"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n":      0,
+		"GET / HTTP/1.0\r\n\r\n":                     0,
+		"GET /\xc3\xa4 HTTP/1.1\r\nHost: a\r\n\r\n":  0,
+		// section 3.2
+		"GET / HTTP/1.1\r\n\r\n":                       400,
+		"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n": 400,
+		"GET / HTTP/1.1\r\nHost: a b\r\n\r\n":          400,
+		"GET / HTTP/1.1\r\nHost: a:b\r\n\r\n":          400,
+		"GET / HTTP/1.1\r\nHost: a/../b\r\n\r\n":       400,
+		"GET  / HTTP/1.1\r\nHost: a\r\n\r\n":           400,
+		"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n":         400,
+		"GET /#x HTTP/1.1\r\nHost: a\r\n\r\n":          400,
+		"GET x HTTP/1.1\r\nHost: a\r\n\r\n":            400,
+		"G(T / HTTP/1.1\r\nHost: a\r\n\r\n":            400,
+		"GET / HTTP/1.2\r\nHost: a\r\n\r\n":            505,
+		"GET / HTTP/2.0\r\nHost: a\r\n\r\n":            505,
+		"GET / http/1.1\r\nHost: a\r\n\r\n":            400,
+		"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n":     405,
+		"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n":          405,
+		// bare LF
+		"GET / HTTP/1.1\nHost: a\n\n":             400,
+		"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n": 400,
+		// bare CR
+		"GET / HTTP/1.1\r\nHost: a\r\nX: b\rc\r\n\r\n":   400,
+		"GET / HTTP/1.1\r\nHost: a\r\nX: b\x00c\r\n\r\n": 400,
+		// obs-fold, section 5.2
+		"GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n": 400,
+		// section 5.1
+		"GET / HTTP/1.1\r\nHost : a\r\n\r\n":       400,
+		"GET / HTTP/1.1\r\n Host: a\r\n\r\n":       400,
+		"GET / HTTP/1.1\r\nHost: a\r\nX\r\n\r\n":   400,
+		"GET / HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n": 400,
+		// section 6.3
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n":                   400,
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\n":                                     400,
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\n":                                       400,
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x3\r\n\r\n":                                      400,
@@ -123,8 +131,10 @@ func TestChunkedBodiesAreReadStrictlyInPiecesOfAnySize(t *testing.T) {
 // What is taken for one request is one to the standard library as well, with the same host, body and length.
 func FuzzRequestHead(f *testing.F) {
 	for _, text := range []string{
-		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n",
-		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "GET / HTTP/1.0\r\nConnection: keep-alive, x\r\nX: y\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+			"3\r\n\r\nabc", "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "GET / HTTP/1.0\r\nConnection: keep-alive, x\r\nX: y\r\n\r\n",
 	} {
 		f.Add([]byte(text))
 	}
@@ -152,7 +162,14 @@ func FuzzRequestHead(f *testing.F) {
 		}
 		chunked := len(r.TransferEncoding) > 0
 		if chunked != q.chunked || !chunked && max(r.ContentLength, 0) != max(q.length, 0) {
-			t.Fatalf("%q is sent on with %d bytes, chunked %v; read with %d, %v", text, r.ContentLength, chunked, q.length, q.chunked)
+			t.Fatalf(
+				"%q is sent on with %d bytes, chunked %v; read with %d, %v",
+				text,
+				r.ContentLength,
+				chunked,
+				q.length,
+				q.chunked,
+			)
 		}
 		if !q.chunked {
 			return
@@ -163,7 +180,13 @@ func FuzzRequestHead(f *testing.F) {
 		}
 		data, err := io.ReadAll(r.Body)
 		if err != nil || int64(len(data)) != body.total {
-			t.Fatalf("%q: the standard library reads %d bytes of body, %v; we read %d", text, len(data), err, body.total)
+			t.Fatalf(
+				"%q: the standard library reads %d bytes of body, %v; we read %d",
+				text,
+				len(data),
+				err,
+				body.total,
+			)
 		}
 	})
 }

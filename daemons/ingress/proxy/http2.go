@@ -49,9 +49,15 @@ func (e *Engine) startHTTP2() {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	e.h2 = &http.Server{
-		Handler: http.HandlerFunc(e.serveHTTP2), Protocols: &protocols, TLSConfig: &tls.Config{NextProtos: []string{"h2"}}, // of nobody: whoever hands a connection over has shaken hands
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: e.cfg.MaxStreams, WriteByteTimeout: e.cfg.WriteTime},
-		ErrorLog: slog.NewLogLogger(e.cfg.Log.Handler(), slog.LevelDebug), MaxHeaderBytes: e.cfg.MaxHead, IdleTimeout: e.cfg.Idle,
+		Handler: http.HandlerFunc(
+			e.serveHTTP2,
+		), Protocols: &protocols, TLSConfig: &tls.Config{NextProtos: []string{"h2"}},
+		// of nobody: whoever hands a connection over has shaken hands
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: e.cfg.MaxStreams, WriteByteTimeout: e.cfg.WriteTime},
+		ErrorLog: slog.NewLogLogger(
+			e.cfg.Log.Handler(),
+			slog.LevelDebug,
+		), MaxHeaderBytes: e.cfg.MaxHead, IdleTimeout: e.cfg.Idle,
 		ReadHeaderTimeout: e.cfg.HeadTime,
 		ConnContext: func(ctx context.Context, nc net.Conn) context.Context {
 			c, _ := e.h2conns.of.Load(nc)
@@ -97,7 +103,14 @@ func (e *Engine) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 	c, _ := r.Context().Value(clientKey{}).(*conn)
 	gen := e.begin()
 	defer gen.Add(-1)
-	x := &stream{e: e, c: c, r: r, began: e.clock(), w: w, pace: pace{at: http.NewResponseController(w), wait: e.cfg.WriteTime}}
+	x := &stream{
+		e:     e,
+		c:     c,
+		r:     r,
+		began: e.clock(),
+		w:     w,
+		pace:  pace{at: http.NewResponseController(w), wait: e.cfg.WriteTime},
+	}
 	defer x.record()
 	// What is still to be sent when this returns waits for the client no longer than anything else.
 	defer x.pace.writing()
@@ -141,7 +154,8 @@ func (x *stream) serve() {
 			break
 		}
 	}
-	if len(raw) == 0 || raw[0] != '/' && string(raw) != "*" || x.r.Method == http.MethodConnect || x.r.Method == http.MethodTrace {
+	if len(raw) == 0 || raw[0] != '/' && string(raw) != "*" || x.r.Method == http.MethodConnect ||
+		x.r.Method == http.MethodTrace {
 		x.fail(405, "the method is not passed on")
 		return
 	}
@@ -191,7 +205,8 @@ func (x *stream) serve() {
 	ctx, cancel := within(x.r.Context(), x.rule)
 	defer cancel()
 	q := x.outgoing(changes)
-	if q.body != nil && p.h2 == nil { // over HTTP/2, a slow body keeps no connection to a backend, and streams are silent for long
+	if q.body != nil &&
+		p.h2 == nil { // over HTTP/2, a slow body keeps no connection to a backend, and streams are silent for long
 		q.body = &pacedBody{ReadCloser: q.body, at: x.pace.at, pace: paceOf(x.rule), late: &q.late}
 	}
 	res, ep, bad := p.exchange(ctx, x.rule, q)
@@ -229,14 +244,30 @@ func (x *stream) record() {
 	if x.e.log == nil {
 		return
 	}
-	line := entry{client: x.c.ip, method: []byte(x.r.Method), host: []byte(x.r.Host), target: []byte(x.r.RequestURI), protocol: "HTTP/2.0", status: x.status, sent: x.sent, took: took}
+	line := entry{
+		client:   x.c.ip,
+		method:   []byte(x.r.Method),
+		host:     []byte(x.r.Host),
+		target:   []byte(x.r.RequestURI),
+		protocol: "HTTP/2.0",
+		status:   x.status,
+		sent:     x.sent,
+		took:     took,
+	}
 	line.of(x.rule, x.endpoint)
 	x.e.log.add(&line)
 }
 
 // outgoing is the request as the backend gets it.
 func (x *stream) outgoing(changes *route.Headers) *outgoing {
-	q := &outgoing{method: x.r.Method, target: x.r.RequestURI, host: x.r.Host, header: x.r.Header.Clone(), length: x.r.ContentLength, trailer: x.r.Trailer}
+	q := &outgoing{
+		method:  x.r.Method,
+		target:  x.r.RequestURI,
+		host:    x.r.Host,
+		header:  x.r.Header.Clone(),
+		length:  x.r.ContentLength,
+		trailer: x.r.Trailer,
+	}
 	if x.r.ContentLength != 0 {
 		q.body = x.r.Body
 	}

@@ -22,13 +22,16 @@ func inUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// S32: a connection that waits for its next request takes so much memory at most, whichever listener it came to: max_connections times that is what
-// all of them take, besides what the kernel has for their sockets.
+// S32: a connection that waits for its next request takes so much memory at most, whichever listener it came to:
+// max_connections times that is what all of them take, besides what the kernel has for their sockets.
 func TestAConnectionTakesBoundedMemoryS32(t *testing.T) {
 	p := start(t, nil)
 	p.route("a.example", "/", []string{backend(t, func(http.ResponseWriter, *http.Request) {})})
 	shake := func(t *testing.T, protocol string) net.Conn {
-		c := tls.Client(open(t, p.secure), &tls.Config{RootCAs: p.roots, ServerName: "a.example", NextProtos: []string{protocol}})
+		c := tls.Client(
+			open(t, p.secure),
+			&tls.Config{RootCAs: p.roots, ServerName: "a.example", NextProtos: []string{protocol}},
+		)
 		if err := c.Handshake(); err != nil {
 			t.Fatal(err)
 		}

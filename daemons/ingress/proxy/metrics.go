@@ -14,16 +14,19 @@ import (
 // counters are the metrics of an engine. Labels are the objects that rules are from, and closed sets.
 type counters struct {
 	accepted, handshakes, closedForRoom atomic.Uint64
-	refused, refusedCalls               atomic.Uint64 // connections and requests of clients that have their share, or of all
-	mu                                  sync.Mutex
-	rules                               map[route.Source]*counter
-	none                                counter // requests that no rule is for
+	// connections and requests of clients that have their share, or of all
+	refused, refusedCalls atomic.Uint64
+	mu                    sync.Mutex
+	rules                 map[route.Source]*counter
+	none                  counter // requests that no rule is for
 }
 
 // bounds are the upper ends of the histogram's buckets.
 var bounds = [...]time.Duration{
-	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
-	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
+	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond,
+	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second,
+	10 * time.Second,
 }
 
 // counter is what is counted of one rule's source.
@@ -87,7 +90,16 @@ func (c *conn) record() {
 	if c.e.log == nil {
 		return
 	}
-	line := entry{client: c.ip, method: c.req.method, host: c.req.host, target: c.req.target, protocol: "HTTP/1.1", status: c.status, sent: c.sent, took: took}
+	line := entry{
+		client:   c.ip,
+		method:   c.req.method,
+		host:     c.req.host,
+		target:   c.req.target,
+		protocol: "HTTP/1.1",
+		status:   c.status,
+		sent:     c.sent,
+		took:     took,
+	}
 	if c.req.minor == 0 {
 		line.protocol = "HTTP/1.0"
 	}
@@ -115,20 +127,56 @@ func counterOf(e *Engine, rule *route.Rule) *counter {
 
 var (
 	labels       = []string{"namespace", "ingress", "service"}
-	requestsDesc = prometheus.NewDesc("nginx_ingress_controller_requests", "Requests by the class of their status.", append(labels[:3:3], "status"), nil)
-	secondsDesc  = prometheus.NewDesc("nginx_ingress_controller_request_duration_seconds", "Time from a request's head to the end of its answer.", labels, nil)
-	bytesDesc    = prometheus.NewDesc("nginx_ingress_controller_response_bytes_total", "Bytes of answers' bodies.", labels, nil)
+	requestsDesc = prometheus.NewDesc(
+		"nginx_ingress_controller_requests",
+		"Requests by the class of their status.",
+		append(labels[:3:3], "status"),
+		nil,
+	)
+	secondsDesc = prometheus.NewDesc(
+		"nginx_ingress_controller_request_duration_seconds",
+		"Time from a request's head to the end of its answer.",
+		labels,
+		nil,
+	)
+	bytesDesc = prometheus.NewDesc(
+		"nginx_ingress_controller_response_bytes_total",
+		"Bytes of answers' bodies.",
+		labels,
+		nil,
+	)
 	acceptedDesc = prometheus.NewDesc("ingress_connections_accepted_total", "Connections of clients.", nil, nil)
 	openDesc     = prometheus.NewDesc("ingress_connections", "Connections of clients that are open.", nil, nil)
-	closedDesc   = prometheus.NewDesc("ingress_connections_closed_for_room_total", "Connections without a request that were closed because there were as many as may be.", nil, nil)
-	failedDesc   = prometheus.NewDesc("ingress_tls_handshake_failures_total", "Handshakes of TLS that failed.", nil, nil)
-	refusedDesc  = prometheus.NewDesc("ingress_connections_refused_total", "Connections that were closed at once because their client had its share.", nil, nil)
-	callsDesc    = prometheus.NewDesc("ingress_requests_refused_total", "Requests that were not passed on because as many were as may be, of all or of their client.", nil, nil)
+	closedDesc   = prometheus.NewDesc(
+		"ingress_connections_closed_for_room_total",
+		"Connections without a request that were closed because there were as many as may be.",
+		nil,
+		nil,
+	)
+	failedDesc = prometheus.NewDesc(
+		"ingress_tls_handshake_failures_total",
+		"Handshakes of TLS that failed.",
+		nil,
+		nil,
+	)
+	refusedDesc = prometheus.NewDesc(
+		"ingress_connections_refused_total",
+		"Connections that were closed at once because their client had its share.",
+		nil,
+		nil,
+	)
+	callsDesc = prometheus.NewDesc(
+		"ingress_requests_refused_total",
+		"Requests that were not passed on because as many were as may be, of all or of their client.",
+		nil,
+		nil,
+	)
 )
 
 // Describe is of prometheus.Collector.
 func (e *Engine) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, acceptedDesc, openDesc, closedDesc, failedDesc, refusedDesc, callsDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, acceptedDesc, openDesc, closedDesc,
+		failedDesc, refusedDesc, callsDesc} {
 		to <- d
 	}
 }
@@ -145,7 +193,8 @@ func (e *Engine) Collect(to chan<- prometheus.Metric) {
 		names := []string{s.Namespace, s.Name, s.Service}
 		for class := range c.classes {
 			if n := c.classes[class].Load(); n > 0 {
-				to <- prometheus.MustNewConstMetric(requestsDesc, prometheus.CounterValue, float64(n), append(names[:3:3], strconv.Itoa(class)+"xx")...)
+				to <- prometheus.MustNewConstMetric(requestsDesc, prometheus.CounterValue, float64(n),
+					append(names[:3:3], strconv.Itoa(class)+"xx")...)
 			}
 		}
 		buckets, count := map[float64]uint64{}, uint64(0)
@@ -154,7 +203,8 @@ func (e *Engine) Collect(to chan<- prometheus.Metric) {
 			buckets[bounds[i].Seconds()] = count
 		}
 		count += c.buckets[len(bounds)].Load()
-		to <- prometheus.MustNewConstHistogram(secondsDesc, count, time.Duration(c.sum.Load()).Seconds(), buckets, names...)
+		to <- prometheus.MustNewConstHistogram(secondsDesc, count, time.Duration(c.sum.Load()).Seconds(), buckets,
+			names...)
 		to <- prometheus.MustNewConstMetric(bytesDesc, prometheus.CounterValue, float64(c.bytes.Load()), names...)
 	}
 	e.mu.Lock()

@@ -38,7 +38,16 @@ type incoming struct {
 }
 
 // nextHop are the fields that are not passed on.
-var nextHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Upgrade", "Http2-Settings", "Proxy"}
+var nextHop = []string{
+	"Connection",
+	"Keep-Alive",
+	"Proxy-Connection",
+	"Te",
+	"Transfer-Encoding",
+	"Upgrade",
+	"Http2-Settings",
+	"Proxy",
+}
 
 // tellForwarded writes whose request it is into a head.
 func (c *conn) tellForwarded(h http.Header, host string) {
@@ -123,8 +132,8 @@ func (l *limited) Read(b []byte) (int, error) {
 
 var errTooLarge = &malformed{413, "the body is too large"}
 
-// exchange sends a request to an endpoint and returns its answer. An endpoint that cannot be connected to gives way to another one, and so
-// does one that ends the connection without an answer where the request may be sent again.
+// exchange sends a request to an endpoint and returns its answer. An endpoint that cannot be connected to gives way to
+// another one, and so does one that ends the connection without an answer where the request may be sent again.
 func (p *pool) exchange(ctx context.Context, rule *route.Rule, q *outgoing) (*incoming, *endpoint, *malformed) {
 	again := q.body == nil && repeatable([]byte(q.method))
 	var limit *limited
@@ -204,8 +213,9 @@ func (p *pool) transport() *http.Transport {
 	protocols.SetHTTP2(p.tls != nil)
 	protocols.SetUnencryptedHTTP2(p.tls == nil)
 	t := &http.Transport{
-		Protocols: &protocols, DisableCompression: true, IdleConnTimeout: p.e.cfg.UpIdle, MaxResponseHeaderBytes: int64(p.e.cfg.MaxHead),
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+		Protocols: &protocols, DisableCompression: true, IdleConnTimeout: p.e.cfg.UpIdle,
+		MaxResponseHeaderBytes: int64(p.e.cfg.MaxHead),
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
 	if p.tls != nil {
 		t.TLSClientConfig = p.tls.Clone()
@@ -238,7 +248,10 @@ func (e *endpoint) callHTTP2(ctx context.Context, rule *route.Rule, q *outgoing,
 	} else {
 		u.Opaque = q.target
 	}
-	r := (&http.Request{Method: q.method, URL: u, Host: q.host, Header: q.header, ContentLength: q.length, Trailer: q.trailer, Proto: "HTTP/2.0", ProtoMajor: 2}).WithContext(ctx)
+	r := (&http.Request{Method: q.method, URL: u, Host: q.host, Header: q.header, ContentLength: q.length,
+		Trailer: q.trailer, Proto: "HTTP/2.0", ProtoMajor: 2}).WithContext(
+		ctx,
+	)
 	if q.body != nil {
 		r.Body = q.body
 	}
@@ -260,7 +273,8 @@ func (e *endpoint) callHTTP2(ctx context.Context, rule *route.Rule, q *outgoing,
 	}
 	e.failures.Store(0)
 	in := &incoming{
-		status: res.StatusCode, header: res.Header, body: &patient{res.Body, silent, rule.Policy.Read}, length: res.ContentLength,
+		status: res.StatusCode, header: res.Header, body: &patient{res.Body, silent, rule.Policy.Read},
+		length:   res.ContentLength,
 		trailers: func() http.Header { return res.Trailer }, empty: func() bool { return true },
 	}
 	in.close = func() {

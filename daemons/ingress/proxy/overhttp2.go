@@ -14,7 +14,12 @@ import (
 
 // overHTTP2 answers a request of HTTP/1 by a backend of HTTP/2.
 func (c *conn) overHTTP2(rule *route.Rule, p *pool) {
-	q := &outgoing{method: string(c.req.method), target: string(c.req.target), host: string(c.req.host), header: http.Header{}}
+	q := &outgoing{
+		method: string(c.req.method),
+		target: string(c.req.target),
+		host:   string(c.req.host),
+		header: http.Header{},
+	}
 	for i := range c.req.fields {
 		if f := &c.req.fields[i]; !f.dropped && f.kind != contentLength && f.kind != host && f.kind != expect {
 			name := textproto.CanonicalMIMEHeaderKey(string(f.name))

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// pace bounds how long a client of HTTP/2 may take to read a part of an answer. A stream whose client does not read is reset after that, and
-// the others of its connection go on. The deadline is moved no more often than half of the time has passed, since each move is a message to
-// the goroutine that has the connection.
+// pace bounds how long a client of HTTP/2 may take to read a part of an answer. A stream whose client does not read is
+// reset after that, and the others of its connection go on. The deadline is moved no more often than half of the time
+// has passed, since each move is a message to the goroutine that has the connection.
 type pace struct {
 	at    *http.ResponseController
 	wait  time.Duration

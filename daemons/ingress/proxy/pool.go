@@ -35,7 +35,8 @@ func (e *Engine) Targets(key route.BackendKey) route.Targets {
 	return p
 }
 
-// Update takes the list of endpoints. Those that stay keep their connections; those that are gone finish what they are at.
+// Update takes the list of endpoints. Those that stay keep their connections; those that are gone finish what they are
+// at.
 func (p *pool) Update(addresses []netip.AddrPort) {
 	before := *p.list.Load()
 	next := make([]*endpoint, 0, len(addresses))
@@ -63,7 +64,8 @@ func (p *pool) Close() {
 	}
 }
 
-// pick is the endpoint for a request: none that was tried already, and if possible none that refused a connection lately.
+// pick is the endpoint for a request: none that was tried already, and if possible none that refused a connection
+// lately.
 func (p *pool) pick(tried []*endpoint, now int64) *endpoint {
 	list := *p.list.Load()
 	if len(list) == 0 {
@@ -102,7 +104,8 @@ func (p *pool) pick(tried []*endpoint, now int64) *endpoint {
 	return best
 }
 
-// An endpoint that refuses a connection is left out for firstEject, and each time that it does so again for twice as long.
+// An endpoint that refuses a connection is left out for firstEject, and each time that it does so again for twice as
+// long.
 const (
 	firstEject = 500 * time.Millisecond
 	lastEject  = 10 * time.Second

@@ -44,7 +44,11 @@ func certificate(t testing.TB, names ...string) (*tls.Certificate, *x509.CertPoo
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := certs.Issue(ca, certs.Request{CommonName: names[0], Hosts: names, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, time.Now())
+	pair, err := certs.Issue(
+		ca,
+		certs.Request{CommonName: names[0], Hosts: names, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
+		time.Now(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +64,10 @@ func certificate(t testing.TB, names ...string) (*tls.Certificate, *x509.CertPoo
 func start(t testing.TB, change func(*Config)) *proxied {
 	cert, roots := certificate(t, "a.example", "b.example")
 	cfg := Config{
-		Log: slog.New(slog.DiscardHandler), Default: cert, MaxHead: 32 << 10, HeadTime: 10 * time.Second, Idle: time.Minute, UpIdle: time.Minute, MaxIdle: 64,
+		Log: slog.New(
+			slog.DiscardHandler,
+		), Default: cert, MaxHead: 32 << 10, HeadTime: 10 * time.Second, Idle: time.Minute, UpIdle: time.Minute,
+		MaxIdle:   64,
 		HTTPSPort: 443, MinTLS: tls.VersionTLS12, MaxStreams: 128, HandshakeIn: 10 * time.Second,
 	}
 	if change != nil {
@@ -68,7 +75,13 @@ func start(t testing.TB, change func(*Config)) *proxied {
 	}
 	p := &proxied{t: t, e: New(cfg), roots: roots}
 	p.b = route.NewBuilder(route.Options{
-		Policy:  route.Policy{Connect: 5 * time.Second, Read: 10 * time.Second, Send: 10 * time.Second, Protocol: route.HTTP, RedirectTLS: true},
+		Policy: route.Policy{
+			Connect:     5 * time.Second,
+			Read:        10 * time.Second,
+			Send:        10 * time.Second,
+			Protocol:    route.HTTP,
+			RedirectTLS: true,
+		},
 		Targets: p.e.Targets, Counter: p.e.Counter,
 	})
 	p.b.SetClass("c", &networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: route.Controller}})
@@ -105,10 +118,20 @@ func (p *proxied) route(host, path string, addresses []string, annotations ...st
 	name := strings.Trim(strings.NewReplacer(".", "-", "/", "-").Replace(host+path), "-")
 	in := &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{}},
-		Spec: networkingv1.IngressSpec{IngressClassName: ptr.To("c"), Rules: []networkingv1.IngressRule{{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{
-			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: path, PathType: ptr.To(networkingv1.PathTypePrefix),
-				Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: name, Port: networkingv1.ServiceBackendPort{Number: 80}}}}}},
-		}}}},
+		Spec: networkingv1.IngressSpec{
+			IngressClassName: ptr.To("c"),
+			Rules: []networkingv1.IngressRule{{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{
+				HTTP: &networkingv1.HTTPIngressRuleValue{
+					Paths: []networkingv1.HTTPIngressPath{{Path: path, PathType: ptr.To(networkingv1.PathTypePrefix),
+						Backend: networkingv1.IngressBackend{
+							Service: &networkingv1.IngressServiceBackend{
+								Name: name,
+								Port: networkingv1.ServiceBackendPort{Number: 80},
+							},
+						}}},
+				},
+			}}},
+		},
 	}
 	for _, a := range annotations {
 		key, value, _ := strings.Cut(a, "=")
@@ -132,8 +155,9 @@ func (p *proxied) endpoints(service string, addresses []string) {
 	for _, a := range addresses {
 		at := netip.MustParseAddrPort(a)
 		slices = append(slices, &discoveryv1.EndpointSlice{
-			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: ptr.To(int32(at.Port()))}},
-			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{at.Addr().String()}}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Port: ptr.To(int32(at.Port()))}},
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{at.Addr().String()}}},
 		})
 	}
 	p.b.SetSlices(route.Key{Namespace: "default", Name: service}, slices)
@@ -171,7 +195,11 @@ func (p *proxied) client(protocols ...string) *http.Client {
 		},
 	}
 	p.t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{
+		Transport:     tr,
+		Timeout:       20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // raw sends bytes on a connection of its own, and returns a reader of what comes back.
@@ -206,7 +234,8 @@ func body(t testing.TB, res *http.Response, err error) string {
 var ways = []struct {
 	name, scheme string
 	protocols    []string
-}{{"HTTP/1.1", "http", nil}, {"HTTP/1.1 over TLS", "https", nil}, {"h2c", "http", []string{"h2c"}}, {"h2", "https", []string{"h2"}}}
+}{{"HTTP/1.1", "http", nil}, {"HTTP/1.1 over TLS", "https", nil}, {"h2c", "http", []string{"h2c"}},
+	{"h2", "https", []string{"h2"}}}
 
 func TestRequestsAndAnswersArePassedOnWhole(t *testing.T) {
 	p := start(t, nil)
@@ -215,7 +244,8 @@ func TestRequestsAndAnswersArePassedOnWhole(t *testing.T) {
 		if err != nil {
 			t.Errorf("read the body: %v", err)
 		}
-		w.Header().Set("X-Seen", fmt.Sprintf("%s %s %s %d %s", r.Method, r.Host, r.RequestURI, len(b), r.Header.Get("X-Own")))
+		w.Header().
+			Set("X-Seen", fmt.Sprintf("%s %s %s %d %s", r.Method, r.Host, r.RequestURI, len(b), r.Header.Get("X-Own")))
 		w.Header().Set("Trailer", "X-Sum")
 		switch r.URL.Query().Get("framing") {
 		case "length":
@@ -260,7 +290,9 @@ func TestRequestsAndAnswersArePassedOnWhole(t *testing.T) {
 					if got != text || res.StatusCode != 201 {
 						t.Errorf("%s: status %d with %d bytes", name, res.StatusCode, len(got))
 					}
-					if want := fmt.Sprintf("POST a.example /x%%20y?framing=%s %d mine", framing, size); res.Header.Get("X-Seen") != want {
+					if want := fmt.Sprintf("POST a.example /x%%20y?framing=%s %d mine", framing, size); res.Header.Get(
+						"X-Seen",
+					) != want {
 						t.Errorf("%s: the backend saw %q, want %q", name, res.Header.Get("X-Seen"), want)
 					}
 					if framing == "pieces" && size > 0 && res.Trailer.Get("X-Sum") != "done" {
@@ -274,7 +306,8 @@ func TestRequestsAndAnswersArePassedOnWhole(t *testing.T) {
 
 func TestTheBackendIsToldWhoTheClientIs(t *testing.T) {
 	told := func(w http.ResponseWriter, r *http.Request) {
-		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-Ip", "Forwarded"} {
+		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port",
+			"X-Real-Ip", "Forwarded"} {
 			fmt.Fprintf(w, "%s|", strings.Join(r.Header[name], "+"))
 		}
 		for name := range r.Header {
@@ -284,14 +317,16 @@ func TestTheBackendIsToldWhoTheClientIs(t *testing.T) {
 		}
 	}
 	for trusted, want := range map[string]string{
-		"192.0.2.0/24": "127.0.0.1|%s|a.example|%s|127.0.0.1||", "127.0.0.0/8": "1.2.3.4, 127.0.0.1|gopher|other.example|7|5.6.7.8|for=1.2.3.4|",
+		"192.0.2.0/24": "127.0.0.1|%s|a.example|%s|127.0.0.1||",
+		"127.0.0.0/8":  "1.2.3.4, 127.0.0.1|gopher|other.example|7|5.6.7.8|for=1.2.3.4|",
 	} {
 		p := start(t, func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix(trusted)} })
 		p.route("a.example", "/", []string{backend(t, told)})
 		for _, way := range ways {
 			r, _ := http.NewRequest("GET", way.scheme+"://a.example/", nil)
 			for name, value := range map[string]string{
-				"X-Forwarded-For": "1.2.3.4", "X-Forwarded-Proto": "gopher", "X-Forwarded-Host": "other.example", "X-Forwarded-Port": "7", "X-Real-Ip": "5.6.7.8",
+				"X-Forwarded-For": "1.2.3.4", "X-Forwarded-Proto": "gopher", "X-Forwarded-Host": "other.example",
+				"X-Forwarded-Port": "7", "X-Real-Ip": "5.6.7.8",
 				"Forwarded": "for=1.2.3.4", "Proxy": "http://evil", "X_Forwarded_For": "9.9.9.9",
 			} {
 				r.Header.Set(name, value)
@@ -356,7 +391,8 @@ func TestWhatCannotBeAnsweredHasItsStatus(t *testing.T) {
 	for _, way := range ways {
 		client := p.client(way.protocols...)
 		for path, want := range map[string]int{
-			"refused": 502, "nobody": 503, "slow": 504, "small": 413, "small-chunked": 413, "none": 404, "nonsense": 502, "forced": 308, "forced/../../..": 400,
+			"refused": 502, "nobody": 503, "slow": 504, "small": 413, "small-chunked": 413, "none": 404,
+			"nonsense": 502, "forced": 308, "forced/../../..": 400,
 		} {
 			if way.scheme == "https" && path == "forced" {
 				want = 200

@@ -33,7 +33,8 @@ func (c *conn) readProxy() error {
 
 var proxySignature = []byte("\r\n\r\n\x00\r\nQUIT\n")
 
-// parseProxy returns the client's address, which is the zero value where the balancer speaks for itself, and the size of the head; 0 asks for more.
+// parseProxy returns the client's address, which is the zero value where the balancer speaks for itself, and the size
+// of the head; 0 asks for more.
 func parseProxy(b []byte) (netip.Addr, int, error) {
 	switch n := min(len(b), len(proxySignature)); {
 	case bytes.Equal(b[:n], proxySignature[:n]):

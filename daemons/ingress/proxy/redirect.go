@@ -42,8 +42,18 @@ func location(r *route.Redirect, secure bool, host string, port int, target stri
 	return out.String()
 }
 
-func appendRedirect(out []byte, r *route.Redirect, secure bool, host string, port int, target []byte, closes bool) []byte {
-	out = append(out, "HTTP/1.1 "+strconv.Itoa(r.Code)+" "+http.StatusText(r.Code)+"\r\nContent-Length: 0\r\nLocation: "...)
+func appendRedirect(
+	out []byte,
+	r *route.Redirect,
+	secure bool,
+	host string,
+	port int,
+	target []byte,
+	closes bool,
+) []byte {
+	out = append(
+		out,
+		"HTTP/1.1 "+strconv.Itoa(r.Code)+" "+http.StatusText(r.Code)+"\r\nContent-Length: 0\r\nLocation: "...)
 	out = append(out, location(r, secure, host, port, string(target))...)
 	if closes {
 		out = append(out, "\r\nConnection: close"...)

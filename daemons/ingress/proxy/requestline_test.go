@@ -60,13 +60,15 @@ func (p *proxied) askHTTP2(method, path, authority string) string {
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	var head bytes.Buffer
 	enc := hpack.NewEncoder(&head)
-	for _, h := range [][2]string{{":method", method}, {":scheme", "http"}, {":authority", authority}, {":path", path}} {
+	for _, h := range [][2]string{{":method", method}, {":scheme", "http"}, {":authority", authority},
+		{":path", path}} {
 		_ = enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 	}
 	if err := f.WriteSettings(); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndStream: true,
+		EndHeaders: true}); err != nil {
 		p.t.Fatal(err)
 	}
 	for {
@@ -83,8 +85,8 @@ func (p *proxied) askHTTP2(method, path, authority string) string {
 	}
 }
 
-// HTTP/2 has no request line, so that its method and path may have spaces. Written into a line of HTTP/1, they would ask a backend for
-// something else than the rule was found for.
+// HTTP/2 has no request line, so that its method and path may have spaces. Written into a line of HTTP/1, they would
+// ask a backend for something else than the rule was found for.
 func TestNothingOfHTTP2BecomesAnotherRequestLine(t *testing.T) {
 	p := start(t, nil)
 	address, lines := heard(t)
@@ -96,7 +98,8 @@ func TestNothingOfHTTP2BecomesAnotherRequestLine(t *testing.T) {
 		t.Fatalf("the backend got %q", got)
 	}
 	for _, c := range [][2]string{
-		{"GET /admin HTTP/1.1", "/public"}, {"G(T", "/public"}, {"GET", "/public HTTP/1.1"}, {"GET", "/public?a b"}, {"GET", "/public#x"},
+		{"GET /admin HTTP/1.1", "/public"}, {"G(T", "/public"}, {"GET", "/public HTTP/1.1"}, {"GET", "/public?a b"},
+		{"GET", "/public#x"},
 		{"GET", "/public/\xc2\xa0 HTTP/1.0"},
 	} {
 		if got := p.askHTTP2(c[0], c[1], "a.example"); got != "400" && got != "reset" {
@@ -114,10 +117,17 @@ func TestNothingOfHTTP2BecomesAnotherRequestLine(t *testing.T) {
 func TestARewrittenPathStaysOnePath(t *testing.T) {
 	p := start(t, nil)
 	address, lines := heard(t)
-	b := &route.Backend{Key: route.BackendKey{Service: route.Key{Namespace: "default", Name: "web"}, Port: "80", Protocol: route.HTTP}}
+	b := &route.Backend{
+		Key: route.BackendKey{Service: route.Key{Namespace: "default", Name: "web"}, Port: "80", Protocol: route.HTTP},
+	}
 	b.Targets = p.e.Targets(b.Key)
 	update(b, address)
-	p.listens(&route.Rule{Filters: route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop", To: "/y"}}}, Backends: []route.Weighted{{Backend: b, Weight: 1}}})
+	p.listens(
+		&route.Rule{
+			Filters:  route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop", To: "/y"}}},
+			Backends: []route.Weighted{{Backend: b, Weight: 1}},
+		},
+	)
 	for _, path := range []string{"/shop/a%0d%0aX:%20y", "/shop/%20HTTP/1.1", "/shop/%3f", "/shop/%23"} {
 		nc, in := p.raw("GET " + path + " HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
 		if status, err := in.ReadString('\n'); err != nil || !strings.HasPrefix(status, "HTTP/1.1 200") {

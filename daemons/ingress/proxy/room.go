@@ -11,8 +11,9 @@ const closedForRoom = -1
 // share of the bound is how much room is made at a time: finding who has waited longest means looking at all.
 const share = 64
 
-// enter notes a connection, once there is room for it. Where there are as many as may be, those that have waited longest for a request, or for the
-// rest of its head, are closed. While none waits, all being in the middle of a request or upgraded, whoever accepts waits until one ends or is answered.
+// enter notes a connection, once there is room for it. Where there are as many as may be, those that have waited
+// longest for a request, or for the rest of its head, are closed. While none waits, all being in the middle of a
+// request or upgraded, whoever accepts waits until one ends or is answered.
 func (e *Engine) enter(c *conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,8 +79,8 @@ func (c *conn) waits() {
 	}
 }
 
-// busy notes that a request is there, which is answered. It returns false when the connection has been closed meanwhile: then nobody has seen the
-// request, and the client may send it again.
+// busy notes that a request is there, which is answered. It returns false when the connection has been closed
+// meanwhile: then nobody has seen the request, and the client may send it again.
 func (c *conn) busy() bool {
 	since := c.since.Load()
 	return since != closedForRoom && c.since.CompareAndSwap(since, 0)

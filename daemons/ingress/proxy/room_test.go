@@ -53,8 +53,8 @@ func closed(t *testing.T, nc net.Conn) bool {
 	return err != nil
 }
 
-// S32: where there are as many connections as may be, whoever has waited longest for a request gives way: one that has not even begun, one with half
-// of a head, one of HTTP/2. New ones are served, whichever listener they come to.
+// S32: where there are as many connections as may be, whoever has waited longest for a request gives way: one that has
+// not even begun, one with half of a head, one of HTTP/2. New ones are served, whichever listener they come to.
 func TestWhoWaitsLongestGivesWayS32(t *testing.T) {
 	const most = 4
 	p := start(t, func(c *Config) { c.MaxConns = most })
@@ -102,7 +102,8 @@ func TestWhoWaitsLongestGivesWayS32(t *testing.T) {
 	eventually(t, "there are more than may be", func() bool { return p.e.connections() <= most })
 }
 
-// S32: while all connections are being answered, none of them is closed for a new one, which waits until one has its answer.
+// S32: while all connections are being answered, none of them is closed for a new one, which waits until one has its
+// answer.
 func TestWhoIsAnsweredIsNotClosedForOthersS32(t *testing.T) {
 	const most = 3
 	p := start(t, func(c *Config) { c.MaxConns = most })
@@ -174,7 +175,8 @@ func TestNobodyWaitsForRoomAtTheEndS32(t *testing.T) {
 	}
 }
 
-// S32: any number of clients that connect and say nothing, or begin a handshake, takes bounded memory, and others are served meanwhile.
+// S32: any number of clients that connect and say nothing, or begin a handshake, takes bounded memory, and others are
+// served meanwhile.
 func TestFloodsOfConnectionsAreBoundedS32(t *testing.T) {
 	const most = 64
 	p := start(t, func(c *Config) { c.MaxConns = most })

@@ -62,7 +62,8 @@ func limitsOf(cfg *Config) limits {
 // mayEnter reports whether a client may open one more connection. Once half of all connections are in use, a client at
 // its share must give up idle connections, or is refused. The caller holds mu.
 func (e *Engine) mayEnter(of *client) bool {
-	if of == nil || e.limits.perClient == 0 || e.limits.conns == 0 || len(e.conns)-e.leaving < (e.limits.conns+1)/2 || of.conns < e.limits.perClient {
+	if of == nil || e.limits.perClient == 0 || e.limits.conns == 0 || len(e.conns)-e.leaving < (e.limits.conns+1)/2 ||
+		of.conns < e.limits.perClient {
 		return true
 	}
 	if e.makeRoom(of) > 0 {

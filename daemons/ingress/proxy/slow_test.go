@@ -81,7 +81,12 @@ func TestBodiesThatComeByteByByteEndS32(t *testing.T) {
 				p := start(t, nil)
 				address, seen := counting(t)
 				p.listens(&route.Rule{
-					Policy:   &route.Policy{Connect: 5 * time.Second, Read: 30 * time.Second, Send: 100 * time.Millisecond, MinRate: 1 << 30},
+					Policy: &route.Policy{
+						Connect: 5 * time.Second,
+						Read:    30 * time.Second,
+						Send:    100 * time.Millisecond,
+						MinRate: 1 << 30,
+					},
 					Backends: []route.Weighted{{Backend: p.at("slow", address), Weight: 1}},
 				})
 				r, err := http.NewRequest("POST", way.scheme+"://a.example/shop", drips(1<<30, seen))
@@ -108,7 +113,12 @@ func TestBodiesThatComeFastEnoughPass(t *testing.T) {
 			p := start(t, nil)
 			address, seen := counting(t)
 			p.listens(&route.Rule{
-				Policy:   &route.Policy{Connect: 5 * time.Second, Read: 30 * time.Second, Send: 10 * time.Second, MinRate: least},
+				Policy: &route.Policy{
+					Connect: 5 * time.Second,
+					Read:    30 * time.Second,
+					Send:    10 * time.Second,
+					MinRate: least,
+				},
 				Backends: []route.Weighted{{Backend: p.at("slow", address), Weight: 1}},
 			})
 			res, err := p.client(way.protocols...).Post(way.scheme+"://a.example/shop", "", drips(300, seen))
@@ -214,7 +224,8 @@ func TestAClientWithItsShareGivesUpItsOwn(t *testing.T) {
 
 func TestClientsAreNetworksOfIPv6(t *testing.T) {
 	for a, want := range map[string]string{
-		"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%eth0": "fe80::",
+		"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::",
+		"fe80::1%eth0": "fe80::",
 	} {
 		if got := clientOf(netip.MustParseAddr(a)); got.String() != want {
 			t.Errorf("%s is of %s, want %s", a, got, want)
@@ -227,8 +238,9 @@ func TestLimitsFollowTheDescriptorsThatThereAre(t *testing.T) {
 		cfg  Config
 		want limits
 	}{
-		"any":     {Config{}, limits{}},
-		"enough":  {Config{MaxConns: 8192, ClientShare: 10, Descriptors: 1 << 20}, limits{8192, 819, 32768, 3276, 1<<20 - 1024 - 8192 - 32768}},
+		"any": {Config{}, limits{}},
+		"enough": {Config{MaxConns: 8192, ClientShare: 10, Descriptors: 1 << 20},
+			limits{8192, 819, 32768, 3276, 1<<20 - 1024 - 8192 - 32768}},
 		"few":     {Config{MaxConns: 8192, ClientShare: 10, Descriptors: 4096}, limits{1024, 102, 1536, 153, 512}},
 		"no more": {Config{Descriptors: 4096}, limits{1024, 0, 1536, 0, 512}},
 	} {

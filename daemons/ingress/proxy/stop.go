@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// begin counts a request as one that began before the drain, or since. What it returns is to be lowered at the request's end.
+// begin counts a request as one that began before the drain, or since. What it returns is to be lowered at the
+// request's end.
 func (e *Engine) begin() *atomic.Int64 {
 	count := &e.old
 	if e.draining.Load() {
@@ -17,8 +18,9 @@ func (e *Engine) begin() *atomic.Int64 {
 	return count
 }
 
-// Drain has clients go elsewhere, or connect again: every answer says that its connection ends. It returns when the requests that had
-// begun before are answered, but for upgraded connections, or when ctx ends. Connections are still accepted, so that nobody waits for the requests of others.
+// Drain has clients go elsewhere, or connect again: every answer says that its connection ends. It returns when the
+// requests that had begun before are answered, but for upgraded connections, or when ctx ends. Connections are still
+// accepted, so that nobody waits for the requests of others.
 func (e *Engine) Drain(ctx context.Context) {
 	e.draining.Store(true)
 	e.wait(ctx, &e.old)

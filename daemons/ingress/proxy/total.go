@@ -26,7 +26,8 @@ func (c *conn) atMost(until int64) int64 {
 	return until
 }
 
-// wait sets how long the next read of an answer may take: the time between two reads, and not longer than until unless that is 0.
+// wait sets how long the next read of an answer may take: the time between two reads, and not longer than until unless
+// that is 0.
 func (u *upstream) wait(e *Engine, between time.Duration, until int64) {
 	now := e.clock()
 	if until > 0 {

@@ -8,8 +8,8 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// tunnel joins both connections after the backend has agreed to another protocol, until one side ends. A side that is silent for
-// the read timeout in both directions ends as well.
+// tunnel joins both connections after the backend has agreed to another protocol, until one side ends. A side that is
+// silent for the read timeout in both directions ends as well.
 func (c *conn) tunnel(rule *route.Rule, up *upstream) {
 	c.ended = true
 	defer up.close()

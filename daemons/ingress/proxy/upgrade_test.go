@@ -13,7 +13,13 @@ func upgrader(t *testing.T) string {
 	return backend(t, func(w http.ResponseWriter, r *http.Request) {
 		to, switches := strings.CutPrefix(r.URL.Path, "/switch/")
 		if !switches {
-			fmt.Fprintf(w, "%s|%s|%s", strings.Join(r.Header["Upgrade"], "+"), strings.Join(r.Header["Connection"], "+"), strings.Join(r.Header["Http2-Settings"], "+"))
+			fmt.Fprintf(
+				w,
+				"%s|%s|%s",
+				strings.Join(r.Header["Upgrade"], "+"),
+				strings.Join(r.Header["Connection"], "+"),
+				strings.Join(r.Header["Http2-Settings"], "+"),
+			)
 			return
 		}
 		nc, _, err := w.(http.Hijacker).Hijack()
@@ -67,13 +73,20 @@ func TestBackendsSwitchToWhatWasOfferedAlone(t *testing.T) {
 		status        int
 	}{
 		{"websocket", "websocket", 101}, {"websocket", "WebSocket", 101}, {"a, b", "b", 101}, {"a, b", "a, b", 101},
-		{"websocket", "h2c", 502}, {"h2c", "h2c", 502}, {"h2c, websocket", "h2c", 502}, {"websocket", "websocket, h2c", 502}, {"", "websocket", 502}, {"websocket", "", 502},
+		{"websocket", "h2c", 502}, {"h2c", "h2c", 502}, {"h2c, websocket", "h2c", 502},
+		{"websocket", "websocket, h2c", 502}, {"", "websocket", 502}, {"websocket", "", 502},
 	} {
 		lines := ""
 		if c.offer != "" {
 			lines = "Connection: Upgrade\r\nUpgrade: " + c.offer + "\r\n"
 		}
-		_, r := p.raw("GET /switch/" + strings.ReplaceAll(c.answer, " ", "%20") + " HTTP/1.1\r\nHost: a.example\r\n" + lines + "\r\n")
+		_, r := p.raw(
+			"GET /switch/" + strings.ReplaceAll(
+				c.answer,
+				" ",
+				"%20",
+			) + " HTTP/1.1\r\nHost: a.example\r\n" + lines + "\r\n",
+		)
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
 			t.Fatal(c, err)

@@ -64,7 +64,8 @@ var settings = map[string]setting{
 	"use-regex":               only("false"),
 }
 
-// policyOf is the policy that an Ingress' annotations make of the usual one. What they ask for and cannot have is among the problems.
+// policyOf is the policy that an Ingress' annotations make of the usual one. What they ask for and cannot have is among
+// the problems.
 func policyOf(annotations map[string]string, usual Policy) (Policy, []Problem) {
 	var problems []Problem
 	for _, prefix := range []string{knownPrefix, ownPrefix} {
@@ -75,11 +76,17 @@ func policyOf(annotations map[string]string, usual Policy) (Policy, []Problem) {
 			}
 			set := settings[short]
 			if set == nil {
-				problems = append(problems, Problem{"UnsupportedAnnotation", fmt.Sprintf("annotation %s is not carried out", name)})
+				problems = append(
+					problems,
+					Problem{"UnsupportedAnnotation", fmt.Sprintf("annotation %s is not carried out", name)},
+				)
 				continue
 			}
 			if err := set(&usual, annotations[name]); err != nil {
-				problems = append(problems, Problem{"InvalidAnnotation", fmt.Sprintf("annotation %s is not carried out: %v", name, err)})
+				problems = append(
+					problems,
+					Problem{"InvalidAnnotation", fmt.Sprintf("annotation %s is not carried out: %v", name, err)},
+				)
 			}
 		}
 	}

@@ -40,7 +40,8 @@ type Backend struct {
 	uses    int
 }
 
-// Targets is where the engine keeps the connections to a backend's endpoints. It is told the whole list when that changes.
+// Targets is where the engine keeps the connections to a backend's endpoints. It is told the whole list when that
+// changes.
 type Targets interface {
 	Update(endpoints []netip.AddrPort)
 	Close()
@@ -68,8 +69,8 @@ func servicePort(s *corev1.Service, port string) *corev1.ServicePort {
 	return nil
 }
 
-// Endpoints are the addresses that answer for a port of a service: those that are ready, or when none is, those that end and
-// still serve. They are sorted.
+// Endpoints are the addresses that answer for a port of a service: those that are ready, or when none is, those that
+// end and still serve. They are sorted.
 func Endpoints(s *corev1.Service, slices []*discoveryv1.EndpointSlice, port string) []netip.AddrPort {
 	if s == nil {
 		return nil
@@ -130,7 +131,8 @@ func ofFamily(all []*discoveryv1.EndpointSlice, name string, family discoveryv1.
 
 func slicePort(slice *discoveryv1.EndpointSlice, name string) uint16 {
 	for _, p := range slice.Ports {
-		if ptr.Deref(p.Name, "") == name && p.Port != nil && ptr.Deref(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP {
+		if ptr.Deref(p.Name, "") == name && p.Port != nil &&
+			ptr.Deref(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP {
 			return uint16(*p.Port)
 		}
 	}

@@ -21,8 +21,9 @@ type Options struct {
 
 // Builder keeps what tables are made of. It is used by one goroutine at a time.
 //
-// Endpoints that change go to their backend's Targets at once, and no table is made. An Ingress that changes costs its paths, whatever others
-// there are, also of the same host, and a secret the names that Ingresses have it for. A secret that no Ingress names is not read.
+// Endpoints that change go to their backend's Targets at once, and no table is made. An Ingress that changes costs its
+// paths, whatever others there are, also of the same host, and a secret the names that Ingresses have it for. A secret
+// that no Ingress names is not read.
 type Builder struct {
 	Backends  *Backends // that rules name; others may use them as well
 	options   Options
@@ -45,7 +46,9 @@ type Builder struct {
 // NewBuilder returns a Builder that knows nothing.
 func NewBuilder(o Options) *Builder {
 	return &Builder{
-		Backends: NewBackends(o.Targets), options: o, classes: map[string]*networkingv1.IngressClass{}, objects: map[Key]*networkingv1.Ingress{},
+		Backends: NewBackends(
+			o.Targets,
+		), options: o, classes: map[string]*networkingv1.IngressClass{}, objects: map[Key]*networkingv1.Ingress{},
 		ingresses: map[Key]*ingress{}, bySpot: map[spot]map[Key]claim{}, secrets: map[Key]*secret{},
 		ofSecret: map[Key]map[Key]*ingress{}, touched: map[Key]struct{}{},
 		offered: map[Key]map[string]*tls.Certificate{}, offering: map[string]map[Key]*ingress{},
@@ -152,7 +155,13 @@ func (b *Builder) Problems(key Key) []Problem {
 		}
 		s := b.secrets[t.secret]
 		if s == nil {
-			problems = append(problems, Problem{"NoCertificate", fmt.Sprintf("there is no secret %s of type %s", t.secret.Name, corev1.SecretTypeTLS)})
+			problems = append(
+				problems,
+				Problem{
+					"NoCertificate",
+					fmt.Sprintf("there is no secret %s of type %s", t.secret.Name, corev1.SecretTypeTLS),
+				},
+			)
 			continue
 		}
 		if _, err := s.read(); err != nil {
@@ -161,7 +170,13 @@ func (b *Builder) Problems(key Key) []Problem {
 	}
 	for _, backend := range in.backends {
 		if s := b.Backends.Service(backend.Key.Service); s != nil && s.Spec.Type == corev1.ServiceTypeExternalName {
-			problems = append(problems, Problem{"UnsupportedBackend", fmt.Sprintf("service %s is of type ExternalName and has no endpoints", s.Name)})
+			problems = append(
+				problems,
+				Problem{
+					"UnsupportedBackend",
+					fmt.Sprintf("service %s is of type ExternalName and has no endpoints", s.Name),
+				},
+			)
 		}
 	}
 	return problems
@@ -170,7 +185,9 @@ func (b *Builder) Problems(key Key) []Problem {
 // Has reports whether there is a rule of a source.
 func (b *Builder) Has(s Source) bool {
 	in := b.ingresses[Key{s.Namespace, s.Name}]
-	return in != nil && slices.ContainsFunc(in.backends, func(u *Backend) bool { return u.Key.Service.Name == s.Service }) || in != nil && s.Service == ""
+	return in != nil &&
+		slices.ContainsFunc(in.backends, func(u *Backend) bool { return u.Key.Service.Name == s.Service }) ||
+		in != nil && s.Service == ""
 }
 
 // Sources are those that an Ingress has rules of.

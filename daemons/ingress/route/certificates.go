@@ -82,7 +82,8 @@ func (b *Builder) offer(key Key, in *ingress) {
 		}
 	}
 	for name, cert := range now {
-		// Choosing costs as much as there are Ingresses that offer one for the name, which an Ingress that changes its paths does not concern.
+		// Choosing costs as much as there are Ingresses that offer one for the name, which an Ingress that changes its
+		// paths does not concern.
 		if was := b.offering[name][key]; was == nil || before[name] != cert || !was.created.Equal(in.created) {
 			b.changedCerts[name] = true
 		}
@@ -106,7 +107,8 @@ func (s *secret) read() (*tls.Certificate, error) {
 	}
 	if s.object.Type != corev1.SecretTypeTLS {
 		s.err = fmt.Errorf("is of type %q; it must be of type %s", s.object.Type, corev1.SecretTypeTLS)
-	} else if cert, err := tls.X509KeyPair(s.object.Data[corev1.TLSCertKey], s.object.Data[corev1.TLSPrivateKeyKey]); err != nil {
+	} else if cert, err := tls.X509KeyPair(s.object.Data[corev1.TLSCertKey],
+		s.object.Data[corev1.TLSPrivateKeyKey]); err != nil {
 		s.err = fmt.Errorf("has no certificate that can be used: %w", err)
 	} else {
 		s.cert = &cert
@@ -115,8 +117,8 @@ func (s *secret) read() (*tls.Certificate, error) {
 	return s.cert, s.err
 }
 
-// names are those for which a TLS entry of an Ingress gives its certificate: its own hosts, and without any those of the rules
-// that the certificate is good for. Neither: everybody who asks for another name is shown it.
+// names are those for which a TLS entry of an Ingress gives its certificate: its own hosts, and without any those of
+// the rules that the certificate is good for. Neither: everybody who asks for another name is shown it.
 func (in *ingress) names(entry tlsEntry, cert *tls.Certificate) []string {
 	if len(entry.hosts) > 0 {
 		return entry.hosts

@@ -14,8 +14,8 @@ const Controller = gateway.IngressController
 // oldClass is how a class was named before there was a field.
 const oldClass = "kubernetes.io/ingress.class"
 
-// ours reports whether an Ingress is for this proxy: its class names the controller, or it names no class and one with this
-// controller is the default.
+// ours reports whether an Ingress is for this proxy: its class names the controller, or it names no class and one with
+// this controller is the default.
 func (b *Builder) ours(in *networkingv1.Ingress) bool {
 	name := in.Annotations[oldClass]
 	if in.Spec.IngressClassName != nil {
@@ -26,7 +26,8 @@ func (b *Builder) ours(in *networkingv1.Ingress) bool {
 		return class != nil && class.Spec.Controller == Controller
 	}
 	for _, class := range b.classes {
-		if class.Spec.Controller == Controller && class.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
+		if class.Spec.Controller == Controller &&
+			class.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
 			return true
 		}
 	}
@@ -38,5 +39,12 @@ func ClassProblem(class *networkingv1.IngressClass) *Problem {
 	if class.Spec.Controller != Controller || class.Spec.Parameters == nil {
 		return nil
 	}
-	return &Problem{"UnsupportedParameters", fmt.Sprintf("parameters of a class are not carried out: %s %s", class.Spec.Parameters.Kind, class.Spec.Parameters.Name)}
+	return &Problem{
+		"UnsupportedParameters",
+		fmt.Sprintf(
+			"parameters of a class are not carried out: %s %s",
+			class.Spec.Parameters.Kind,
+			class.Spec.Parameters.Name,
+		),
+	}
 }

@@ -60,7 +60,10 @@ func (b *Builder) read(in *networkingv1.Ingress) *ingress {
 		for j := range rule.HTTP.Paths {
 			p := &rule.HTTP.Paths[j]
 			out.hosts[name] = append(out.hosts[name], path{
-				kind: ptr.Deref(p.PathType, networkingv1.PathTypeImplementationSpecific), path: p.Path, backend: b.use(out, &p.Backend),
+				kind: ptr.Deref(
+					p.PathType,
+					networkingv1.PathTypeImplementationSpecific,
+				), path: p.Path, backend: b.use(out, &p.Backend),
 			})
 		}
 	}
@@ -90,10 +93,15 @@ func (b *Builder) use(in *ingress, named *networkingv1.IngressBackend) *Backend 
 		if named.Resource != nil {
 			kind = named.Resource.Kind + " " + named.Resource.Name
 		}
-		in.problems = append(in.problems, Problem{"UnsupportedBackend", fmt.Sprintf("only services can be backends, not %s", kind)})
+		in.problems = append(
+			in.problems,
+			Problem{"UnsupportedBackend", fmt.Sprintf("only services can be backends, not %s", kind)},
+		)
 		return nil
 	}
-	backend := b.Backends.Use(BackendKey{Key{in.key.Namespace, named.Service.Name}, portOf(named.Service.Port), in.policy.Protocol})
+	backend := b.Backends.Use(
+		BackendKey{Key{in.key.Namespace, named.Service.Name}, portOf(named.Service.Port), in.policy.Protocol},
+	)
 	in.backends = append(in.backends, backend)
 	return backend
 }

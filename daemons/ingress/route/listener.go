@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Listener is the rules and the certificates of one listener of a Gateway. It never changes. Wildcards stand for one label and more.
+// Listener is the rules and the certificates of one listener of a Gateway. It never changes. Wildcards stand for one
+// label and more.
 type Listener struct {
 	Hostname string             // lower case; empty: every host
 	Certs    []*tls.Certificate // the first for names that none is good for
@@ -17,16 +18,16 @@ type Listener struct {
 	every    *host
 }
 
-// Place is a rule at a path: of the path alone when Exact, else of all paths below it by segments. Where places are alike, those that
-// come first count.
+// Place is a rule at a path: of the path alone when Exact, else of all paths below it by segments. Where places are
+// alike, those that come first count.
 type Place struct {
 	Path  string // as declared
 	Exact bool
 	Rule  *Rule
 }
 
-// With returns a listener with other rules for some hosts, by name; "" is every host, "*.a.example" those below a.example. A host
-// without a place is gone.
+// With returns a listener with other rules for some hosts, by name; "" is every host, "*.a.example" those below
+// a.example. A host without a place is gone.
 func (l *Listener) With(hosts map[string][]Place) *Listener {
 	next := *l
 	next.exact, next.wildcard = copied(l.exact), copied(l.wildcard)
@@ -115,8 +116,8 @@ type listeners struct {
 	every           *Listener
 }
 
-// WithListeners returns a table in which listeners come before everything else: what they have no rule for is answered as by this table.
-// No two have the same hostname.
+// WithListeners returns a table in which listeners come before everything else: what they have no rule for is answered
+// as by this table. No two have the same hostname.
 func (t *Table) WithListeners(all []*Listener) *Table {
 	next := *t
 	next.listeners = &listeners{exact: map[string]*Listener{}, wildcard: map[string]*Listener{}}

@@ -2,8 +2,8 @@ package route
 
 import "hash/maphash"
 
-// names is a map from hosts' names, or the paths of one host, that never changes. Another one with some changes shares all but the parts in which
-// these are, so that one change among many thousands costs little.
+// names is a map from hosts' names, or the paths of one host, that never changes. Another one with some changes shares
+// all but the parts in which these are, so that one change among many thousands costs little.
 type names[T any] struct {
 	parts *[nameParts]map[string]*T
 	size  int

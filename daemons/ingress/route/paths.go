@@ -1,7 +1,7 @@
 package route
 
-// paths is a map from paths to the rules of each that never changes. One of many paths shares with the next all but what is about paths that
-// change: thousands of Ingresses may name one host.
+// paths is a map from paths to the rules of each that never changes. One of many paths shares with the next all but
+// what is about paths that change: thousands of Ingresses may name one host.
 type paths struct {
 	few  map[string][]*Rule // nil when there are many
 	many names[ruleList]
@@ -9,7 +9,8 @@ type paths struct {
 
 type ruleList []*Rule
 
-// manyPaths is how many paths are copied as one for a change. More are in parts, which cost a host of few paths more than they spare.
+// manyPaths is how many paths are copied as one for a change. More are in parts, which cost a host of few paths more
+// than they spare.
 const manyPaths = 64
 
 func (p *paths) of(path []byte) []*Rule {

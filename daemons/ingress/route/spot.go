@@ -6,7 +6,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// spot is what one rule of Ingresses is for: a path of a host, exact or with all below it, or what no path of the host matches.
+// spot is what one rule of Ingresses is for: a path of a host, exact or with all below it, or what no path of the host
+// matches.
 type spot struct {
 	host string
 	kind spotKind

@@ -9,12 +9,25 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever becomes of Ingresses that share hosts and paths, the table that follows them is the one that is made of what there is.
+// Whatever becomes of Ingresses that share hosts and paths, the table that follows them is the one that is made of what
+// there is.
 func TestTablesThatFollowAreAsThoseMadeAnew(t *testing.T) {
-	lines := []string{"a.example / Prefix one", "a.example /x Prefix two", "a.example /x Exact three", "a.example /x/ Prefix four", "*.example / Prefix five", "- /x Prefix six", "a.example /x ImplementationSpecific one"}
+	lines := []string{
+		"a.example / Prefix one",
+		"a.example /x Prefix two",
+		"a.example /x Exact three",
+		"a.example /x/ Prefix four",
+		"*.example / Prefix five",
+		"- /x Prefix six",
+		"a.example /x ImplementationSpecific one",
+	}
 	var many []string // more than are copied as one
 	for i := range manyPaths + 10 {
-		many = append(many, fmt.Sprintf("a.example /many/%d Prefix one", i), fmt.Sprintf("a.example /many/%d Exact two", i))
+		many = append(
+			many,
+			fmt.Sprintf("a.example /many/%d Prefix one", i),
+			fmt.Sprintf("a.example /many/%d Exact two", i),
+		)
 	}
 	rapid.Check(t, func(r *rapid.T) {
 		b, all := newBuilder(), map[string]*networkingv1.Ingress{}
@@ -44,9 +57,11 @@ func TestTablesThatFollowAreAsThoseMadeAnew(t *testing.T) {
 			}
 			got, want := b.Table(), anew.Table()
 			for _, host := range []string{"a.example", "b.example", "c.test"} {
-				for _, path := range []string{"/", "/x", "/x/", "/x/y", "/y", "/many", "/many/0", "/many/7/x", "/many/70", "/many/73"} {
+				for _, path := range []string{"/", "/x", "/x/", "/x/y", "/y", "/many", "/many/0", "/many/7/x",
+					"/many/70", "/many/73"} {
 					is, should := got.Find([]byte(host), []byte(path), nil), want.Find([]byte(host), []byte(path), nil)
-					if (is == nil) != (should == nil) || is != nil && (is.Source != should.Source || is.Path != should.Path) {
+					if (is == nil) != (should == nil) ||
+						is != nil && (is.Source != should.Source || is.Path != should.Path) {
 						r.Fatalf("%s%s has %+v, and made anew %+v", host, path, is, should)
 					}
 				}
@@ -55,7 +70,9 @@ func TestTablesThatFollowAreAsThoseMadeAnew(t *testing.T) {
 		for name := range all {
 			b.SetIngress(Key{"default", name}, nil)
 		}
-		if table := b.Table(); table.host("a.example") != nil || table.host("*.example") != nil || table.host("") != nil || len(b.bySpot) > 0 {
+		if table := b.Table(); table.host("a.example") != nil || table.host("*.example") != nil ||
+			table.host("") != nil ||
+			len(b.bySpot) > 0 {
 			r.Fatal("something is left of Ingresses that have gone")
 		}
 	})

@@ -1,8 +1,9 @@
-// Package route decides which Ingress rule a request is for, which endpoints answer for a service, and which certificate a connection
-// is shown. It is plain values: a Builder is told of objects as they change and makes immutable tables. Watching the API and passing
-// requests on is for others.
+// Package route decides which Ingress rule a request is for, which endpoints answer for a service, and which
+// certificate a connection is shown. It is plain values: a Builder is told of objects as they change and makes
+// immutable tables. Watching the API and passing requests on is for others.
 //
-// A rule has more than an Ingress can say (matches on headers, weights, filters): package gateway makes rules of HTTPRoutes.
+// A rule has more than an Ingress can say (matches on headers, weights, filters): package gateway makes rules of
+// HTTPRoutes.
 package route
 
 import (
@@ -74,11 +75,11 @@ type Policy struct {
 	Rewrite             string        // path that takes the place of the request's; empty: none
 }
 
-// Find returns the rule for a request, or nil. host is the name without a port, path what comes before a query; both are as
-// the client sent them, but for letters of the host, which are lower case.
+// Find returns the rule for a request, or nil. host is the name without a port, path what comes before a query; both
+// are as the client sent them, but for letters of the host, which are lower case.
 //
-// The most specific host with a matching path counts, then the longest path, and an exact one before a prefix of the same length.
-// Default backends answer for what no path of any host matches.
+// The most specific host with a matching path counts, then the longest path, and an exact one before a prefix of the
+// same length. Default backends answer for what no path of any host matches.
 func (t *Table) Find(name, path []byte, r Request) *Rule {
 	if t.listeners != nil {
 		if l := t.listeners.find(name); l != nil {

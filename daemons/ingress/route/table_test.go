@@ -41,8 +41,19 @@ func (r request) Header(name string) (string, bool) { v, ok := r.headers[name]; 
 func (r request) Query(name string) (string, bool)  { v, ok := r.query[name]; return v, ok }
 
 func newBuilder() *Builder {
-	b := NewBuilder(Options{Policy: Policy{Protocol: HTTP, RedirectTLS: true}, Targets: func(BackendKey) Targets { return &targets{} }})
-	b.SetClass("clusterctl", &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "clusterctl"}, Spec: networkingv1.IngressClassSpec{Controller: Controller}})
+	b := NewBuilder(
+		Options{
+			Policy:  Policy{Protocol: HTTP, RedirectTLS: true},
+			Targets: func(BackendKey) Targets { return &targets{} },
+		},
+	)
+	b.SetClass(
+		"clusterctl",
+		&networkingv1.IngressClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "clusterctl"},
+			Spec:       networkingv1.IngressClassSpec{Controller: Controller},
+		},
+	)
 	return b
 }
 
@@ -51,8 +62,13 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // ingressOf makes an Ingress of lines "host path type service[:port]"; "-" is an empty field.
 func ingressOf(name string, age time.Duration, lines ...string) *networkingv1.Ingress {
 	in := &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, CreationTimestamp: metav1.NewTime(epoch.Add(-age)), Annotations: map[string]string{}},
-		Spec:       networkingv1.IngressSpec{IngressClassName: ptr.To("clusterctl")},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         "default",
+			Name:              name,
+			CreationTimestamp: metav1.NewTime(epoch.Add(-age)),
+			Annotations:       map[string]string{},
+		},
+		Spec: networkingv1.IngressSpec{IngressClassName: ptr.To("clusterctl")},
 	}
 	for _, text := range lines {
 		words := strings.Fields(text)
@@ -62,7 +78,12 @@ func ingressOf(name string, age time.Duration, lines ...string) *networkingv1.In
 			}
 		}
 		service, port, _ := strings.Cut(words[3], ":")
-		backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: service, Port: networkingv1.ServiceBackendPort{Number: 80}}}
+		backend := networkingv1.IngressBackend{
+			Service: &networkingv1.IngressServiceBackend{
+				Name: service,
+				Port: networkingv1.ServiceBackendPort{Number: 80},
+			},
+		}
 		if port != "" {
 			backend.Service.Port = networkingv1.ServiceBackendPort{Name: port}
 		}
@@ -70,9 +91,16 @@ func ingressOf(name string, age time.Duration, lines ...string) *networkingv1.In
 			in.Spec.DefaultBackend = &backend
 			continue
 		}
-		in.Spec.Rules = append(in.Spec.Rules, networkingv1.IngressRule{Host: words[0], IngressRuleValue: networkingv1.IngressRuleValue{
-			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: words[1], PathType: ptr.To(networkingv1.PathType(words[2])), Backend: backend}}},
-		}})
+		in.Spec.Rules = append(
+			in.Spec.Rules,
+			networkingv1.IngressRule{Host: words[0], IngressRuleValue: networkingv1.IngressRuleValue{
+				HTTP: &networkingv1.HTTPIngressRuleValue{
+					Paths: []networkingv1.HTTPIngressPath{
+						{Path: words[1], PathType: ptr.To(networkingv1.PathType(words[2])), Backend: backend},
+					},
+				},
+			}},
+		)
 	}
 	return in
 }
@@ -155,19 +183,33 @@ func TestPathsAndHostsAreMatchedAsDocumented(t *testing.T) {
 
 func TestTheMostSpecificRuleWins(t *testing.T) {
 	b := newBuilder()
-	set(b, ingressOf("a", 0,
-		"a.example / Prefix root", "a.example /foo Prefix foo", "a.example /foo/bar Prefix foobar", "a.example /foo Exact exact",
-		"*.example /wild Prefix wild", "*.example /foo/bar/baz Prefix deeper", "- /every Prefix every"))
+	set(b, ingressOf(
+		"a",
+		0,
+		"a.example / Prefix root",
+		"a.example /foo Prefix foo",
+		"a.example /foo/bar Prefix foobar",
+		"a.example /foo Exact exact",
+		"*.example /wild Prefix wild",
+		"*.example /foo/bar/baz Prefix deeper",
+		"- /every Prefix every",
+	))
 	expect(t, b.Table(), map[string]string{
-		"a.example/": "root", "a.example/x": "root", "a.example/foo": "exact", "a.example/foo/": "foo", "a.example/foo/x": "foo",
+		"a.example/": "root", "a.example/x": "root", "a.example/foo": "exact", "a.example/foo/": "foo",
+		"a.example/foo/x":   "foo",
 		"a.example/foo/bar": "foobar", "a.example/foo/bar/baz": "foobar", // the host counts before the path
-		"b.example/wild": "wild", "b.example/every": "every", "b.example/": "-", "c.other/every/x": "every", "c.other/": "-",
+		"b.example/wild": "wild", "b.example/every": "every", "b.example/": "-", "c.other/every/x": "every",
+		"c.other/": "-",
 	})
 }
 
 func TestDefaultBackendsAnswerForTheRest(t *testing.T) {
 	b := newBuilder()
-	set(b, ingressOf("a", time.Hour, "a.example /a Prefix a", "- - default rest-of-a"), ingressOf("b", 0, "- - default everything"))
+	set(
+		b,
+		ingressOf("a", time.Hour, "a.example /a Prefix a", "- - default rest-of-a"),
+		ingressOf("b", 0, "- - default everything"),
+	)
 	expect(t, b.Table(), map[string]string{"a.example/a": "a", "a.example/b": "rest-of-a", "b.example/": "everything"})
 	b.SetIngress(Key{"default", "b"}, nil)
 	expect(t, b.Table(), map[string]string{"a.example/b": "rest-of-a", "b.example/": "-"})
@@ -175,7 +217,16 @@ func TestDefaultBackendsAnswerForTheRest(t *testing.T) {
 
 func TestTheOldestIngressWinsAPathThatTwoWant(t *testing.T) {
 	b := newBuilder()
-	young, old := ingressOf("a", time.Minute, "a.example /x Prefix young"), ingressOf("b", time.Hour, "a.example /x Prefix old", "a.example /y Prefix other")
+	young, old := ingressOf(
+		"a",
+		time.Minute,
+		"a.example /x Prefix young",
+	), ingressOf(
+		"b",
+		time.Hour,
+		"a.example /x Prefix old",
+		"a.example /y Prefix other",
+	)
 	set(b, young, old)
 	expect(t, b.Table(), map[string]string{"a.example/x": "old", "a.example/y": "other"})
 	b.SetIngress(Key{"default", "b"}, nil)
@@ -205,7 +256,10 @@ func TestOnlyIngressesOfTheClassCount(t *testing.T) {
 		"none":                      {plain(nil, ""), false, "-"},
 	} {
 		b := newBuilder()
-		b.SetClass("nginx", &networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}})
+		b.SetClass(
+			"nginx",
+			&networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}},
+		)
 		set(b, c.in)
 		class := b.classes["clusterctl"].DeepCopy()
 		class.Annotations = map[string]string{networkingv1.AnnotationIsDefaultIngressClass: fmt.Sprint(c.isDefault)}
@@ -221,27 +275,41 @@ func TestOnlyIngressesOfTheClassCount(t *testing.T) {
 }
 
 func service(name string, ports ...corev1.ServicePort) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{Ports: ports}}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       corev1.ServiceSpec{Ports: ports},
+	}
 }
 
 // sliceOf has endpoints "address[!][~]": not ready, ending and serving.
 func sliceOf(port string, number int32, endpoints ...string) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number}}}
+	s := &discoveryv1.EndpointSlice{
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &port, Port: &number}},
+	}
 	for _, e := range endpoints {
 		address := strings.TrimRight(e, "!~")
 		ready, ending := address == e, strings.HasSuffix(e, "~")
 		if strings.Contains(address, ":") {
 			s.AddressType = discoveryv1.AddressTypeIPv6
 		}
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{
-			Ready: &ready, Serving: ptr.To(ready || ending), Terminating: &ending,
-		}})
+		s.Endpoints = append(
+			s.Endpoints,
+			discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{
+				Ready: &ready, Serving: ptr.To(ready || ending), Terminating: &ending,
+			}},
+		)
 	}
 	return s
 }
 
 func TestABackendsEndpointsAreThoseThatAreReadyOrElseThatStillServe(t *testing.T) {
-	web := service("web", corev1.ServicePort{Name: "http", Port: 80}, corev1.ServicePort{Name: "admin", Port: 81}, corev1.ServicePort{Name: "quic", Port: 80, Protocol: corev1.ProtocolUDP})
+	web := service(
+		"web",
+		corev1.ServicePort{Name: "http", Port: 80},
+		corev1.ServicePort{Name: "admin", Port: 81},
+		corev1.ServicePort{Name: "quic", Port: 80, Protocol: corev1.ProtocolUDP},
+	)
 	dual := web.DeepCopy()
 	dual.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
 	v6 := sliceOf("http", 8080, "fd00::1")
@@ -251,17 +319,29 @@ func TestABackendsEndpointsAreThoseThatAreReadyOrElseThatStillServe(t *testing.T
 		slices  []*discoveryv1.EndpointSlice
 		want    string
 	}{
-		"by number":                {web, "80", []*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.2", "10.0.0.1")}, "[10.0.0.1:8080 10.0.0.2:8080]"},
-		"by name":                  {web, "admin", []*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1"), sliceOf("admin", 9000, "10.0.0.1")}, "[10.0.0.1:9000]"},
-		"no such port":             {web, "82", []*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1")}, "[]"},
-		"a port of UDP":            {web, "quic", []*discoveryv1.EndpointSlice{sliceOf("quic", 8080, "10.0.0.1")}, "[]"},
-		"one not ready":            {web, "80", []*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1!", "10.0.0.2", "10.0.0.3~")}, "[10.0.0.2:8080]"},
-		"none ready":               {web, "80", []*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1!", "10.0.0.3~")}, "[10.0.0.3:8080]"},
-		"the same in two slices":   {web, "80", []*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1"), sliceOf("http", 8080, "10.0.0.1")}, "[10.0.0.1:8080]"},
-		"two families, four first": {web, "80", []*discoveryv1.EndpointSlice{v6, sliceOf("http", 8080, "10.0.0.1")}, "[10.0.0.1:8080]"},
-		"two families, six first":  {dual, "80", []*discoveryv1.EndpointSlice{v6, sliceOf("http", 8080, "10.0.0.1")}, "[[fd00::1]:8080]"},
-		"six alone":                {web, "80", []*discoveryv1.EndpointSlice{v6}, "[[fd00::1]:8080]"},
-		"no service":               {nil, "80", []*discoveryv1.EndpointSlice{v6}, "[]"},
+		"by number": {web, "80",
+			[]*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.2", "10.0.0.1")}, "[10.0.0.1:8080 " +
+				"10.0.0.2:8080]"},
+		"by name": {web, "admin",
+			[]*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1"), sliceOf("admin", 9000, "10.0.0.1")},
+			"[10.0.0.1:9000]"},
+		"no such port": {web, "82", []*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1")}, "[]"},
+		"a port of UDP": {web, "quic", []*discoveryv1.EndpointSlice{sliceOf("quic", 8080, "10.0.0.1")},
+			"[]"},
+		"one not ready": {web, "80",
+			[]*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1!", "10.0.0.2", "10.0.0.3~")},
+			"[10.0.0.2:8080]"},
+		"none ready": {web, "80",
+			[]*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1!", "10.0.0.3~")}, "[10.0.0.3:8080]"},
+		"the same in two slices": {web, "80",
+			[]*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1"), sliceOf("http", 8080, "10.0.0.1")},
+			"[10.0.0.1:8080]"},
+		"two families, four first": {web, "80", []*discoveryv1.EndpointSlice{v6, sliceOf("http", 8080, "10.0.0.1")},
+			"[10.0.0.1:8080]"},
+		"two families, six first": {dual, "80", []*discoveryv1.EndpointSlice{v6, sliceOf("http", 8080, "10.0.0.1")},
+			"[[fd00::1]:8080]"},
+		"six alone":  {web, "80", []*discoveryv1.EndpointSlice{v6}, "[[fd00::1]:8080]"},
+		"no service": {nil, "80", []*discoveryv1.EndpointSlice{v6}, "[]"},
 	} {
 		if got := fmt.Sprint(Endpoints(c.service, c.slices, c.port)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -282,7 +362,8 @@ func TestEndpointsReachTheirBackendWithoutANewTable(t *testing.T) {
 	}
 	// An Ingress that changes keeps the backends that it had.
 	set(b, ingressOf("a", 0, "a.example /new Prefix web:http"))
-	if now := b.Table().Find([]byte("a.example"), []byte("/new"), request{}).Backends[0].Backend; now != backend || at.closed {
+	if now := b.Table().Find([]byte("a.example"), []byte("/new"), request{}).Backends[0].Backend; now != backend ||
+		at.closed {
 		t.Error("the backend was made anew")
 	}
 	b.SetIngress(Key{"default", "a"}, nil)
@@ -296,11 +377,18 @@ func secretOf(t *testing.T, names ...string) *corev1.Secret {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := certs.Issue(ca, certs.Request{CommonName: names[0], Hosts: names, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, time.Now())
+	pair, err := certs.Issue(
+		ca,
+		certs.Request{CommonName: names[0], Hosts: names, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
+		time.Now(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}}
+	return &corev1.Secret{
+		Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key},
+	}
 }
 
 func TestCertificatesGoByTheNameThatIsAskedFor(t *testing.T) {
@@ -309,9 +397,24 @@ func TestCertificatesGoByTheNameThatIsAskedFor(t *testing.T) {
 	for name, s := range map[string]*corev1.Secret{"exact": exact, "wild": wild, "rest": rest} {
 		b.SetSecret(Key{"default", name}, s)
 	}
-	first, second := ingressOf("a", time.Hour, "a.example / Prefix s"), ingressOf("b", 0, "a.example / Prefix s", "own.example / Prefix s")
-	first.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"A.example"}, SecretName: "exact"}, {Hosts: []string{"*.example"}, SecretName: "wild"}}
-	second.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"a.example"}, SecretName: "rest"}, {SecretName: "rest"}}
+	first, second := ingressOf(
+		"a",
+		time.Hour,
+		"a.example / Prefix s",
+	), ingressOf(
+		"b",
+		0,
+		"a.example / Prefix s",
+		"own.example / Prefix s",
+	)
+	first.Spec.TLS = []networkingv1.IngressTLS{
+		{Hosts: []string{"A.example"}, SecretName: "exact"},
+		{Hosts: []string{"*.example"}, SecretName: "wild"},
+	}
+	second.Spec.TLS = []networkingv1.IngressTLS{
+		{Hosts: []string{"a.example"}, SecretName: "rest"},
+		{SecretName: "rest"},
+	}
 	set(b, first, second)
 	shown := func(name string) string {
 		cert := b.Table().Certificate(name)
@@ -321,7 +424,8 @@ func TestCertificatesGoByTheNameThatIsAskedFor(t *testing.T) {
 		return cert.Leaf.DNSNames[0]
 	}
 	for name, want := range map[string]string{
-		"a.example": "a.example", "A.EXAMPLE": "a.example", "b.example": "*.example", "x.b.example": "-", "own.example": "other.example", "": "-",
+		"a.example": "a.example", "A.EXAMPLE": "a.example", "b.example": "*.example", "x.b.example": "-",
+		"own.example": "other.example", "": "-",
 	} {
 		if got := shown(name); got != want {
 			t.Errorf("%q is shown the certificate of %s, want %s", name, got, want)
@@ -346,14 +450,15 @@ func TestPlainRequestsAreRedirectedWhereTheIngressHasTLS(t *testing.T) {
 		annotations map[string]string
 		want        bool
 	}{
-		"no TLS":             {nil, nil, false},
-		"TLS for the host":   {[]string{"a.example"}, nil, true},
-		"TLS by a wildcard":  {[]string{"*.example"}, nil, true},
-		"TLS for another":    {[]string{"b.example"}, nil, false},
-		"TLS for all":        {[]string{}, nil, true},
-		"turned off":         {[]string{"a.example"}, map[string]string{knownPrefix + "ssl-redirect": "false"}, false},
-		"forced":             {nil, map[string]string{ownPrefix + "force-ssl-redirect": "true"}, true},
-		"ours counts before": {[]string{"a.example"}, map[string]string{knownPrefix + "ssl-redirect": "true", ownPrefix + "ssl-redirect": "false"}, false},
+		"no TLS":            {nil, nil, false},
+		"TLS for the host":  {[]string{"a.example"}, nil, true},
+		"TLS by a wildcard": {[]string{"*.example"}, nil, true},
+		"TLS for another":   {[]string{"b.example"}, nil, false},
+		"TLS for all":       {[]string{}, nil, true},
+		"turned off":        {[]string{"a.example"}, map[string]string{knownPrefix + "ssl-redirect": "false"}, false},
+		"forced":            {nil, map[string]string{ownPrefix + "force-ssl-redirect": "true"}, true},
+		"ours counts before": {[]string{"a.example"},
+			map[string]string{knownPrefix + "ssl-redirect": "true", ownPrefix + "ssl-redirect": "false"}, false},
 	} {
 		b := newBuilder()
 		in := ingressOf("a", 0, "a.example / Prefix s")
@@ -407,10 +512,19 @@ func TestAnnotationsAreCarriedOutOrRefused(t *testing.T) {
 func TestBackendsThatCannotBeHadAreTold(t *testing.T) {
 	b := newBuilder()
 	in := ingressOf("a", 0, "a.example / Prefix web")
-	in.Spec.DefaultBackend = &networkingv1.IngressBackend{Resource: &corev1.TypedLocalObjectReference{Kind: "Bucket", Name: "x"}}
+	in.Spec.DefaultBackend = &networkingv1.IngressBackend{
+		Resource: &corev1.TypedLocalObjectReference{Kind: "Bucket", Name: "x"},
+	}
 	set(b, in)
-	b.SetService(Key{"default", "web"}, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}})
-	if got := fmt.Sprint(b.Problems(Key{"default", "a"})); !strings.Contains(got, "Bucket x") || !strings.Contains(got, "ExternalName") {
+	b.SetService(
+		Key{"default", "web"},
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "web"},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName},
+		},
+	)
+	if got := fmt.Sprint(b.Problems(Key{"default", "a"})); !strings.Contains(got, "Bucket x") ||
+		!strings.Contains(got, "ExternalName") {
 		t.Error(got)
 	}
 }
@@ -419,14 +533,16 @@ func TestBackendsThatCannotBeHadAreTold(t *testing.T) {
 func TestRulesOfOnePathAreAskedInTheOrderOfWhatTheyDemand(t *testing.T) {
 	rules := []*Rule{}
 	for _, r := range []*Rule{
-		{Path: "any"}, {Path: "header", Match: Match{Headers: []Pair{{"x", "1"}}}}, {Path: "query", Match: Match{Query: []Pair{{"q", "1"}}}},
+		{Path: "any"}, {Path: "header", Match: Match{Headers: []Pair{{"x", "1"}}}},
+		{Path: "query", Match: Match{Query: []Pair{{"q", "1"}}}},
 		{Path: "method", Match: Match{Method: "POST"}}, {Path: "younger"},
 	} {
 		rules = add(rules, r)
 	}
 	for want, r := range map[string]request{
-		"any": {method: "GET"}, "method": {method: "POST", headers: map[string]string{"x": "1"}}, "header": {headers: map[string]string{"x": "1"}, query: map[string]string{"q": "1"}},
-		"query": {query: map[string]string{"q": "1"}},
+		"any": {method: "GET"}, "method": {method: "POST", headers: map[string]string{"x": "1"}},
+		"header": {headers: map[string]string{"x": "1"}, query: map[string]string{"q": "1"}},
+		"query":  {query: map[string]string{"q": "1"}},
 	} {
 		if got := first(rules, r).Path; got != want {
 			t.Errorf("%+v: %s, want %s", r, got, want)
@@ -438,9 +554,17 @@ func TestRulesOfOnePathAreAskedInTheOrderOfWhatTheyDemand(t *testing.T) {
 func BenchmarkChange(b *testing.B) {
 	build := newBuilder()
 	for i := range 5000 {
-		in := ingressOf(fmt.Sprint("i", i), 0, fmt.Sprintf("h%d.example / Prefix s%d:http", i, i), fmt.Sprintf("h%d.example /api Prefix s%d:http", i, i))
+		in := ingressOf(
+			fmt.Sprint("i", i),
+			0,
+			fmt.Sprintf("h%d.example / Prefix s%d:http", i, i),
+			fmt.Sprintf("h%d.example /api Prefix s%d:http", i, i),
+		)
 		set(build, in)
-		build.SetService(Key{"default", fmt.Sprint("s", i)}, service(fmt.Sprint("s", i), corev1.ServicePort{Name: "http", Port: 80}))
+		build.SetService(
+			Key{"default", fmt.Sprint("s", i)},
+			service(fmt.Sprint("s", i), corev1.ServicePort{Name: "http", Port: 80}),
+		)
 	}
 	build.Table()
 	b.Run("endpoint", func(b *testing.B) {

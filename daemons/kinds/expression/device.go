@@ -13,8 +13,8 @@ import (
 // deviceFeatures are what expressions about devices may refer to: all that is stable or on by default.
 var deviceFeatures = devicecel.Features{EnableConsumableCapacity: true}
 
-// CheckDevice returns what is wrong with an expression that selects devices: it does not compile, comes to no boolean, or could
-// cost more than is allowed.
+// CheckDevice returns what is wrong with an expression that selects devices: it does not compile, comes to no boolean,
+// or could cost more than is allowed.
 func CheckDevice(text string) error {
 	fresh := environment.NewExpressions
 	result := devicecel.GetCompiler(deviceFeatures).CompileCELExpression(text, devicecel.Options{EnvType: &fresh})
@@ -32,7 +32,8 @@ type Device struct{ compiled devicecel.CompilationResult }
 
 // CompileDevice compiles an expression as it is stored. Evaluating it is bounded by the documented cost.
 func CompileDevice(text string) (*Device, error) {
-	result := devicecel.GetCompiler(deviceFeatures).CompileCELExpression(text, devicecel.Options{DisableCostEstimation: true})
+	result := devicecel.GetCompiler(deviceFeatures).
+		CompileCELExpression(text, devicecel.Options{DisableCostEstimation: true})
 	if result.Error != nil {
 		return nil, fmt.Errorf("CEL compile error: %w", result.Error)
 	}
@@ -42,7 +43,8 @@ func CompileDevice(text string) (*Device, error) {
 // Selects says whether a driver's device is selected.
 func (d *Device) Selects(driver string, device *resourcev1.Device) (bool, error) {
 	selected, _, err := d.compiled.DeviceMatches(context.Background(), devicecel.Device{
-		Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity,
+		Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes,
+		Capacity: device.Capacity,
 	})
 	if err != nil {
 		return false, fmt.Errorf("CEL runtime error: %w", err)

@@ -63,7 +63,8 @@ func Conditions(list []admissionregistrationv1.MatchCondition) plugincel.Conditi
 	}
 	compiled := make([]plugincel.CompilationResult, len(list))
 	for i, c := range list {
-		compiled[i] = plain().CompileCELExpression(&Text{c.Name, c.Expression, Boolean}, conditions, environment.StoredExpressions)
+		compiled[i] = plain().CompileCELExpression(&Text{c.Name, c.Expression, Boolean}, conditions,
+			environment.StoredExpressions)
 	}
 	return plugincel.NewCondition(compiled)
 }
@@ -83,7 +84,14 @@ func NewScope(params, patches, fresh bool) (*Scope, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scope{CompositedCompiler: c, declared: plugincel.OptionalVariableDeclarations{HasParams: params, HasAuthorizer: true, HasPatchTypes: patches}}
+	s := &Scope{
+		CompositedCompiler: c,
+		declared: plugincel.OptionalVariableDeclarations{
+			HasParams:     params,
+			HasAuthorizer: true,
+			HasPatchTypes: patches,
+		},
+	}
 	s.mode = environment.StoredExpressions
 	if fresh {
 		s.mode = environment.NewExpressions

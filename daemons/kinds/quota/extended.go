@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Others are the objects beside a claim of devices that say what it takes of quotas. Without them, it takes the devices of its classes alone.
+// Others are the objects beside a claim of devices that say what it takes of quotas. Without them, it takes the devices
+// of its classes alone.
 type Others struct {
 	// Class returns a class of devices, nil if there is none of that name.
 	Class func(name string) *resourcev1.DeviceClass
@@ -19,8 +20,8 @@ type Others struct {
 	Claims func(namespace string) []*resourcev1.ResourceClaim
 }
 
-// extendedUsage adds the extended resources that the classes of a claim's devices stand for. What a pod takes of them itself is not taken
-// once more by the claim that was made for it.
+// extendedUsage adds the extended resources that the classes of a claim's devices stand for. What a pod takes of them
+// itself is not taken once more by the claim that was made for it.
 func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now time.Time, with Others) {
 	if with.Class == nil {
 		return
@@ -54,8 +55,9 @@ func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now tim
 	}
 }
 
-// asker returns the pod for whose extended resources a claim was made, nil if it was made for none. Of several claims that say so, the one
-// counts that the pod names, or else the first: who may write claims must not have devices without taking of the quota.
+// asker returns the pod for whose extended resources a claim was made, nil if it was made for none. Of several claims
+// that say so, the one counts that the pod names, or else the first: who may write claims must not have devices without
+// taking of the quota.
 func asker(c *resourcev1.ResourceClaim, with Others) *corev1.Pod {
 	owner := owningPod(c)
 	if owner == nil || with.Pod == nil {
@@ -80,7 +82,8 @@ func asker(c *resourcev1.ResourceClaim, with Others) *corev1.Pod {
 			continue
 		}
 		// One that is being created has no time yet, and is the last.
-		earlier := c.CreationTimestamp.IsZero() && !other.CreationTimestamp.IsZero() || other.CreationTimestamp.Before(&c.CreationTimestamp)
+		earlier := c.CreationTimestamp.IsZero() && !other.CreationTimestamp.IsZero() ||
+			other.CreationTimestamp.Before(&c.CreationTimestamp)
 		if earlier || other.CreationTimestamp.Equal(&c.CreationTimestamp) && other.Name < c.Name {
 			return nil
 		}
@@ -91,7 +94,8 @@ func asker(c *resourcev1.ResourceClaim, with Others) *corev1.Pod {
 // owningPod refers to the pod for whose extended resources a claim says that it was made.
 func owningPod(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(c)
-	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" || owner.APIVersion != "v1" {
+	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" ||
+		owner.APIVersion != "v1" {
 		return nil
 	}
 	return owner

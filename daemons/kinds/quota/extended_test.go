@@ -9,15 +9,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a claim of devices takes of the extended resources that their class stands for, beside what the pod takes that it was made for.
+// What a claim of devices takes of the extended resources that their class stands for, beside what the pod takes that
+// it was made for.
 func TestDevicesTakeOfTheResourceThatTheirClassStandsFor(t *testing.T) {
-	asks := pod(list("example.com/gpu", "2"), nil, func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "shop", "p", "p" })
+	asks := pod(
+		list("example.com/gpu", "2"),
+		nil,
+		func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "shop", "p", "p" },
+	)
 	named := asks.DeepCopy()
 	named.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "made"}
 	gpus := func(class string, n int64, change func(*resourcev1.ResourceClaim)) *resourcev1.ResourceClaim {
-		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made", CreationTimestamp: metav1.NewTime(noon)},
+		c := &resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made", CreationTimestamp: metav1.NewTime(noon)},
 			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
-				{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: "ExactCount", Count: n}}}}}}
+				{
+					Exactly: &resourcev1.ExactDeviceRequest{
+						DeviceClassName: class,
+						AllocationMode:  "ExactCount",
+						Count:           n,
+					},
+				}}}},
+		}
 		if change != nil {
 			change(c)
 		}
@@ -25,7 +38,9 @@ func TestDevicesTakeOfTheResourceThatTheirClassStandsFor(t *testing.T) {
 	}
 	special := func(c *resourcev1.ResourceClaim) {
 		c.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
-		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "p", Controller: ptr(true)}}
+		c.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "p", Controller: ptr(true)},
+		}
 	}
 	changed := func(change func(*resourcev1.ResourceClaim)) func(*resourcev1.ResourceClaim) {
 		return func(c *resourcev1.ResourceClaim) {
@@ -49,25 +64,36 @@ func TestDevicesTakeOfTheResourceThatTheirClassStandsFor(t *testing.T) {
 		other *resourcev1.ResourceClaim
 		want  corev1.ResourceList
 	}{
-		"somebody's claim":                         {gpus("gpu", 2, nil), asks, nil, whole},
-		"a claim of a class that stands for none":  {gpus("nic", 2, nil), asks, nil, list("count/resourceclaims.resource.k8s.io", "1", "nic.deviceclass.resource.k8s.io/devices", "2")},
-		"a claim of a class that is gone":          {gpus("tpu", 2, nil), asks, nil, list("count/resourceclaims.resource.k8s.io", "1", "tpu.deviceclass.resource.k8s.io/devices", "2")},
-		"the one that was made for a pod":          {gpus("gpu", 2, special), named, nil, less},
-		"one that is being made for a pod":         {gpus("gpu", 2, changed(func(c *resourcev1.ResourceClaim) { c.CreationTimestamp = metav1.Time{} })), asks, nil, less},
-		"another than the pod names":               {gpus("gpu", 2, changed(func(c *resourcev1.ResourceClaim) { c.Name = "more" })), named, nil, whole},
-		"the second for a pod that names none":     {gpus("gpu", 2, special), asks, earlier, whole},
-		"a second one that is being made":          {gpus("gpu", 2, changed(func(c *resourcev1.ResourceClaim) { c.CreationTimestamp = metav1.Time{} })), asks, earlier, whole},
-		"the first for a pod that names none":      {earlier, asks, gpus("gpu", 2, special), less},
-		"one for a pod that is gone":               {gpus("gpu", 2, special), nil, nil, whole},
-		"one for a former pod of the name":         {gpus("gpu", 2, changed(func(c *resourcev1.ResourceClaim) { c.OwnerReferences[0].UID = "former" })), named, nil, whole},
-		"one without the annotation":               {gpus("gpu", 2, changed(func(c *resourcev1.ResourceClaim) { c.Annotations = nil })), named, nil, whole},
-		"one with more than the pod has asked for": {gpus("gpu", 2, special), pod(list("example.com/gpu", "1"), nil, func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "shop", "p", "p" }), nil, all("1")},
+		"somebody's claim": {gpus("gpu", 2, nil), asks, nil, whole},
+		"a claim of a class that stands for none": {gpus("nic", 2, nil), asks, nil,
+			list("count/resourceclaims.resource.k8s.io", "1", "nic.deviceclass.resource.k8s.io/devices", "2")},
+		"a claim of a class that is gone": {gpus("tpu", 2, nil), asks, nil,
+			list("count/resourceclaims.resource.k8s.io", "1", "tpu.deviceclass.resource.k8s.io/devices", "2")},
+		"the one that was made for a pod": {gpus("gpu", 2, special), named, nil, less},
+		"one that is being made for a pod": {gpus("gpu", 2,
+			changed(func(c *resourcev1.ResourceClaim) { c.CreationTimestamp = metav1.Time{} })), asks, nil, less},
+		"another than the pod names": {gpus("gpu", 2,
+			changed(func(c *resourcev1.ResourceClaim) { c.Name = "more" })), named, nil, whole},
+		"the second for a pod that names none": {gpus("gpu", 2, special), asks, earlier, whole},
+		"a second one that is being made": {gpus("gpu", 2,
+			changed(func(c *resourcev1.ResourceClaim) { c.CreationTimestamp = metav1.Time{} })), asks, earlier, whole},
+		"the first for a pod that names none": {earlier, asks, gpus("gpu", 2, special), less},
+		"one for a pod that is gone":          {gpus("gpu", 2, special), nil, nil, whole},
+		"one for a former pod of the name": {gpus("gpu", 2,
+			changed(func(c *resourcev1.ResourceClaim) { c.OwnerReferences[0].UID = "former" })), named, nil, whole},
+		"one without the annotation": {gpus("gpu", 2,
+			changed(func(c *resourcev1.ResourceClaim) { c.Annotations = nil })), named, nil, whole},
+		"one with more than the pod has asked for": {gpus("gpu", 2, special),
+			pod(list("example.com/gpu", "1"), nil,
+				func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "shop", "p", "p" }), nil, all("1")},
 	} {
 		got := Usage(devices, c.claim, noon, Others{
 			Class: func(class string) *resourcev1.DeviceClass {
 				switch class {
 				case "gpu":
-					return &resourcev1.DeviceClass{Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr("example.com/gpu")}}
+					return &resourcev1.DeviceClass{
+						Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr("example.com/gpu")},
+					}
 				case "nic":
 					return &resourcev1.DeviceClass{}
 				}
@@ -90,7 +116,8 @@ func TestDevicesTakeOfTheResourceThatTheirClassStandsFor(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, text(got), text(c.want))
 		}
 	}
-	for _, name := range []corev1.ResourceName{"requests.example.com/gpu", "requests.deviceclass.resource.kubernetes.io/gpu"} {
+	for _, name := range []corev1.ResourceName{"requests.example.com/gpu",
+		"requests.deviceclass.resource.kubernetes.io/gpu"} {
 		if of := Counted(name); len(of) != 2 || of[0] != pods || of[1] != devices {
 			t.Errorf("%s is counted of %v", name, of)
 		}

@@ -24,8 +24,8 @@ const (
 	hugePages = corev1.ResourceHugePagesPrefix
 )
 
-// Counted are the resources whose objects take of the thing with a name in spec.hard; none if no objects take of it. Extended resources
-// are taken by pods that ask for them, and as devices by claims.
+// Counted are the resources whose objects take of the thing with a name in spec.hard; none if no objects take of it.
+// Extended resources are taken by pods that ask for them, and as devices by claims.
 func Counted(name corev1.ResourceName) []schema.GroupResource {
 	one := func(gr schema.GroupResource, ok bool) []schema.GroupResource {
 		if !ok {
@@ -41,7 +41,10 @@ func Counted(name corev1.ResourceName) []schema.GroupResource {
 		return one(services, true)
 	case corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage:
 		return one(claims, true)
-	case corev1.ResourceConfigMaps, corev1.ResourceSecrets, corev1.ResourceReplicationControllers, corev1.ResourceQuotas:
+	case corev1.ResourceConfigMaps,
+		corev1.ResourceSecrets,
+		corev1.ResourceReplicationControllers,
+		corev1.ResourceQuotas:
 		return one(schema.GroupResource{Resource: string(name)}, true)
 	}
 	text := string(name)
@@ -49,7 +52,12 @@ func Counted(name corev1.ResourceName) []schema.GroupResource {
 		return one(schema.ParseGroupResource(counted), counted != "")
 	}
 	if class, thing, ok := strings.Cut(text, perClass); ok {
-		return one(claims, class != "" && (thing == string(corev1.ResourcePersistentVolumeClaims) || thing == string(corev1.ResourceRequestsStorage)))
+		return one(
+			claims,
+			class != "" &&
+				(thing == string(corev1.ResourcePersistentVolumeClaims) ||
+					thing == string(corev1.ResourceRequestsStorage)),
+		)
 	}
 	if class, ok := strings.CutSuffix(text, devicesOf); ok {
 		return one(devices, class != "")
@@ -69,7 +77,8 @@ func computed(r corev1.ResourceName) bool {
 	return r == corev1.ResourceCPU || r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage
 }
 
-// extended says whether a resource is one that only some nodes have, such as example.com/gpu, or stands for a class of devices.
+// extended says whether a resource is one that only some nodes have, such as example.com/gpu, or stands for a class of
+// devices.
 func extended(r corev1.ResourceName) bool {
 	if class, ok := strings.CutPrefix(string(r), resourcev1.ResourceDeviceClassPrefix); ok {
 		return class != ""

@@ -22,7 +22,13 @@ func list(pairs ...string) corev1.ResourceList {
 }
 
 func pod(requests, limits corev1.ResourceList, change ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}}}}
+	p := &corev1.Pod{
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{
+				{Name: "c", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}},
+			},
+		},
+	}
 	for _, c := range change {
 		c(p)
 	}
@@ -30,13 +36,19 @@ func pod(requests, limits corev1.ResourceList, change ...func(*corev1.Pod)) *cor
 }
 
 func service(t corev1.ServiceType, change func(*corev1.Service)) *corev1.Service {
-	s := &corev1.Service{Spec: corev1.ServiceSpec{Type: t, Ports: []corev1.ServicePort{{Port: 80}, {Port: 443, NodePort: 30443}}}}
+	s := &corev1.Service{
+		Spec: corev1.ServiceSpec{Type: t, Ports: []corev1.ServicePort{{Port: 80}, {Port: 443, NodePort: 30443}}},
+	}
 	change(s)
 	return s
 }
 
 func claim(change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: list("storage", "1Gi")}}}
+	c := &corev1.PersistentVolumeClaim{
+		Spec: corev1.PersistentVolumeClaimSpec{
+			Resources: corev1.VolumeResourceRequirements{Requests: list("storage", "1Gi")},
+		},
+	}
 	change(c)
 	return c
 }
@@ -57,37 +69,65 @@ func TestWhatAnObjectTakes(t *testing.T) {
 		obj  any
 		want corev1.ResourceList
 	}{
-		"a pod": {"pods", pod(list("cpu", "100m", "memory", "1Gi", "example.com/gpu", "2", "hugepages-2Mi", "4Mi"), list("cpu", "1", "example.com/gpu", "2")),
-			list("count/pods", "1", "pods", "1", "cpu", "100m", "requests.cpu", "100m", "memory", "1Gi", "requests.memory", "1Gi",
-				"requests.example.com/gpu", "2", "hugepages-2Mi", "4Mi", "requests.hugepages-2Mi", "4Mi", "limits.cpu", "1")},
-		"a pod that ended":     {"pods", pod(list("cpu", "1"), nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), list("count/pods", "1")},
-		"a pod that is ending": {"pods", pod(list("cpu", "1"), nil, going(time.Second)), list("count/pods", "1", "pods", "1", "cpu", "1", "requests.cpu", "1")},
-		"a pod that takes its time, longer than a duration can be": {"pods", pod(list("cpu", "1"), nil, func(p *corev1.Pod) {
-			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(-time.Second)}, ptr(int64(math.MaxInt64))
-		}), list("count/pods", "1", "pods", "1", "cpu", "1", "requests.cpu", "1")},
-		"a pod that should have ended":       {"pods", pod(list("cpu", "1"), nil, going(-time.Minute)), list("count/pods", "1")},
-		"a service inside":                   {"services", service("ClusterIP", func(*corev1.Service) {}), list("count/services", "1", "services", "1", "services.nodeports", "0", "services.loadbalancers", "0")},
-		"a service on nodes":                 {"services", service("NodePort", func(*corev1.Service) {}), list("count/services", "1", "services", "1", "services.nodeports", "2", "services.loadbalancers", "0")},
-		"a load balancer":                    {"services", service("LoadBalancer", func(*corev1.Service) {}), list("count/services", "1", "services", "1", "services.nodeports", "2", "services.loadbalancers", "1")},
-		"a load balancer without node ports": {"services", service("LoadBalancer", func(s *corev1.Service) { s.Spec.AllocateLoadBalancerNodePorts = ptr(false) }), list("count/services", "1", "services", "1", "services.nodeports", "1", "services.loadbalancers", "1")},
-		"a claim":                            {"persistentvolumeclaims", claim(func(*corev1.PersistentVolumeClaim) {}), list("count/persistentvolumeclaims", "1", "persistentvolumeclaims", "1", "requests.storage", "1Gi")},
-		"a claim of a class": {"persistentvolumeclaims", claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr("fast") }),
+		"a pod": {"pods", pod(list("cpu", "100m", "memory", "1Gi", "example.com/gpu", "2", "hugepages-2Mi", "4Mi"),
+			list("cpu", "1", "example.com/gpu", "2")),
+			list("count/pods", "1", "pods", "1", "cpu", "100m", "requests.cpu", "100m", "memory", "1Gi",
+				"requests.memory", "1Gi",
+				"requests.example.com/gpu", "2", "hugepages-2Mi", "4Mi", "requests.hugepages-2Mi", "4Mi", "limits.cpu",
+				"1")},
+		"a pod that ended": {"pods",
+			pod(list("cpu", "1"), nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+			list("count/pods", "1")},
+		"a pod that is ending": {"pods", pod(list("cpu", "1"), nil, going(time.Second)),
+			list("count/pods", "1", "pods", "1", "cpu", "1", "requests.cpu", "1")},
+		"a pod that takes its time, longer than a duration can be": {"pods",
+			pod(list("cpu", "1"), nil, func(p *corev1.Pod) {
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(-time.Second)},
+					ptr(int64(math.MaxInt64))
+			}), list("count/pods", "1", "pods", "1", "cpu", "1", "requests.cpu", "1")},
+		"a pod that should have ended": {"pods", pod(list("cpu", "1"), nil, going(-time.Minute)),
+			list("count/pods", "1")},
+		"a service inside": {"services", service("ClusterIP", func(*corev1.Service) {}),
+			list("count/services", "1", "services", "1", "services.nodeports", "0", "services.loadbalancers", "0")},
+		"a service on nodes": {"services", service("NodePort", func(*corev1.Service) {}),
+			list("count/services", "1", "services", "1", "services.nodeports", "2", "services.loadbalancers", "0")},
+		"a load balancer": {"services", service("LoadBalancer", func(*corev1.Service) {}),
+			list("count/services", "1", "services", "1", "services.nodeports", "2", "services.loadbalancers", "1")},
+		"a load balancer without node ports": {"services",
+			service("LoadBalancer", func(s *corev1.Service) { s.Spec.AllocateLoadBalancerNodePorts = ptr(false) }),
+			list("count/services", "1", "services", "1", "services.nodeports", "1", "services.loadbalancers", "1")},
+		"a claim": {"persistentvolumeclaims", claim(func(*corev1.PersistentVolumeClaim) {}),
+			list("count/persistentvolumeclaims", "1", "persistentvolumeclaims", "1", "requests.storage", "1Gi")},
+		"a claim of a class": {"persistentvolumeclaims",
+			claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr("fast") }),
 			list("count/persistentvolumeclaims", "1", "persistentvolumeclaims", "1", "requests.storage", "1Gi",
-				"fast.storageclass.storage.k8s.io/persistentvolumeclaims", "1", "fast.storageclass.storage.k8s.io/requests.storage", "1Gi")},
-		"a claim that was larger": {"persistentvolumeclaims", claim(func(c *corev1.PersistentVolumeClaim) { c.Status.AllocatedResources = list("storage", "2Gi") }),
+				"fast.storageclass.storage.k8s.io/persistentvolumeclaims", "1",
+				"fast.storageclass.storage.k8s.io/requests.storage", "1Gi")},
+		"a claim that was larger": {"persistentvolumeclaims",
+			claim(func(c *corev1.PersistentVolumeClaim) { c.Status.AllocatedResources = list("storage", "2Gi") }),
 			list("count/persistentvolumeclaims", "1", "persistentvolumeclaims", "1", "requests.storage", "2Gi")},
-		"a claim of a part of a byte": {"persistentvolumeclaims", claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = list("storage", "1500m") }),
+		"a claim of a part of a byte": {"persistentvolumeclaims",
+			claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = list("storage", "1500m") }),
 			list("count/persistentvolumeclaims", "1", "persistentvolumeclaims", "1", "requests.storage", "2")},
 		"a pod that asks for a class": {"pods", pod(list("deviceclass.resource.kubernetes.io/gpu", "2"), nil),
 			list("count/pods", "1", "pods", "1", "requests.deviceclass.resource.kubernetes.io/gpu", "2")},
-		"a config map":             {"configmaps", &corev1.ConfigMap{}, list("count/configmaps", "1", "configmaps", "1")},
-		"metadata of a secret":     {"secrets", &metav1.PartialObjectMetadata{}, list("count/secrets", "1", "secrets", "1")},
-		"metadata of a deployment": {"deployments.apps", &metav1.PartialObjectMetadata{}, list("count/deployments.apps", "1")},
-		"another's secrets":        {"secrets.example.com", &metav1.PartialObjectMetadata{}, list("count/secrets.example.com", "1")},
-		"a claim of devices": {"resourceclaims.resource.k8s.io", &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
-			{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: "ExactCount", Count: 2}},
-			{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu", AllocationMode: "ExactCount", Count: 1}, {DeviceClassName: "gpu", AllocationMode: "ExactCount", Count: 3}, {DeviceClassName: "nic", AllocationMode: "All"}}},
-		}}}}, list("count/resourceclaims.resource.k8s.io", "1", "gpu.deviceclass.resource.k8s.io/devices", "5", "nic.deviceclass.resource.k8s.io/devices", "32")},
+		"a config map": {"configmaps", &corev1.ConfigMap{},
+			list("count/configmaps", "1", "configmaps", "1")},
+		"metadata of a secret": {"secrets", &metav1.PartialObjectMetadata{},
+			list("count/secrets", "1", "secrets", "1")},
+		"metadata of a deployment": {"deployments.apps", &metav1.PartialObjectMetadata{},
+			list("count/deployments.apps", "1")},
+		"another's secrets": {"secrets.example.com", &metav1.PartialObjectMetadata{},
+			list("count/secrets.example.com", "1")},
+		"a claim of devices": {"resourceclaims.resource.k8s.io",
+			&resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
+				{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: "ExactCount",
+					Count: 2}},
+				{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu", AllocationMode: "ExactCount",
+					Count: 1}, {DeviceClassName: "gpu", AllocationMode: "ExactCount", Count: 3},
+					{DeviceClassName: "nic", AllocationMode: "All"}}},
+			}}}}, list("count/resourceclaims.resource.k8s.io", "1", "gpu.deviceclass.resource.k8s.io/devices", "5",
+				"nic.deviceclass.resource.k8s.io/devices", "32")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Usage(schema.ParseGroupResource(c.of), c.obj, noon, Others{})
@@ -112,7 +152,8 @@ func text(l corev1.ResourceList) map[corev1.ResourceName]string {
 }
 
 func TestNothingTakesOfNamesThatMeanNothing(t *testing.T) {
-	for _, name := range []corev1.ResourceName{"apples", "count/", "requests.apples", "limits.example.com/gpu", ".storageclass.storage.k8s.io/requests.storage", "fast.storageclass.storage.k8s.io/apples"} {
+	for _, name := range []corev1.ResourceName{"apples", "count/", "requests.apples", "limits.example.com/gpu",
+		".storageclass.storage.k8s.io/requests.storage", "fast.storageclass.storage.k8s.io/apples"} {
 		if of := Counted(name); len(of) > 0 {
 			t.Errorf("%s is counted of %v", name, of)
 		}
@@ -121,12 +162,24 @@ func TestNothingTakesOfNamesThatMeanNothing(t *testing.T) {
 
 // S12: a scope chooses what a quota is about.
 func TestAScopeChooses(t *testing.T) {
-	ended, high := func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(9)) }, func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" }
+	ended, high := func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(9)) },
+		func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" }
 	across := func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{PodAffinityTerm: corev1.PodAffinityTerm{Namespaces: []string{"x"}}}}}}
+		p.Spec.Affinity = &corev1.Affinity{
+			PodAntiAffinity: &corev1.PodAntiAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+					{PodAffinityTerm: corev1.PodAffinityTerm{Namespaces: []string{"x"}}},
+				},
+			},
+		}
 	}
-	is := func(scope corev1.ResourceQuotaScope, op corev1.ScopeSelectorOperator, values ...string) *corev1.ScopeSelector {
-		return &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{{ScopeName: scope, Operator: op, Values: values}}}
+	is := func(scope corev1.ResourceQuotaScope, op corev1.ScopeSelectorOperator,
+		values ...string) *corev1.ScopeSelector {
+		return &corev1.ScopeSelector{
+			MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+				{ScopeName: scope, Operator: op, Values: values},
+			},
+		}
 	}
 	plain, busy := pod(nil, nil), pod(list("cpu", "1"), nil)
 	gold := claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr("gold") })
@@ -135,22 +188,29 @@ func TestAScopeChooses(t *testing.T) {
 		selector *corev1.ScopeSelector
 		in, out  []any
 	}{
-		"none":            {nil, nil, []any{plain, gold, &corev1.Service{}}, nil},
-		"terminating":     {[]corev1.ResourceQuotaScope{"Terminating"}, nil, []any{pod(nil, nil, ended)}, []any{plain, gold, &corev1.Service{}}},
-		"not terminating": {[]corev1.ResourceQuotaScope{"NotTerminating"}, nil, []any{plain}, []any{pod(nil, nil, ended)}},
-		"best effort":     {[]corev1.ResourceQuotaScope{"BestEffort"}, nil, []any{plain, pod(list("example.com/gpu", "1"), nil)}, []any{busy}},
+		"none": {nil, nil, []any{plain, gold, &corev1.Service{}}, nil},
+		"terminating": {[]corev1.ResourceQuotaScope{"Terminating"}, nil, []any{pod(nil, nil, ended)},
+			[]any{plain, gold, &corev1.Service{}}},
+		"not terminating": {[]corev1.ResourceQuotaScope{"NotTerminating"}, nil, []any{plain},
+			[]any{pod(nil, nil, ended)}},
+		"best effort": {[]corev1.ResourceQuotaScope{"BestEffort"}, nil,
+			[]any{plain, pod(list("example.com/gpu", "1"), nil)}, []any{busy}},
 		"not best effort": {[]corev1.ResourceQuotaScope{"NotBestEffort"}, nil, []any{busy}, []any{plain}},
-		"both":            {[]corev1.ResourceQuotaScope{"NotBestEffort", "NotTerminating"}, nil, []any{busy}, []any{plain, pod(list("cpu", "1"), nil, ended)}},
-		"as a selector":   {nil, is("Terminating", "Exists"), []any{pod(nil, nil, ended)}, []any{plain}},
-		"a priority":      {nil, is("PriorityClass", "In", "high"), []any{pod(nil, nil, high)}, []any{plain}},
-		"no priority":     {nil, is("PriorityClass", "DoesNotExist"), []any{plain}, []any{pod(nil, nil, high)}},
-		"another":         {nil, is("PriorityClass", "NotIn", "high"), []any{plain}, []any{pod(nil, nil, high)}},
-		"any priority":    {nil, is("PriorityClass", "Exists"), []any{pod(nil, nil, high)}, []any{plain}},
-		"across":          {[]corev1.ResourceQuotaScope{"CrossNamespacePodAffinity"}, nil, []any{pod(nil, nil, across)}, []any{plain}},
-		"attributes":      {nil, is("VolumeAttributesClass", "In", "gold"), []any{gold}, []any{claim(func(*corev1.PersistentVolumeClaim) {}), plain}},
-		"changing attributes": {nil, is("VolumeAttributesClass", "In", "old"), []any{claim(func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.VolumeAttributesClassName, c.Status.CurrentVolumeAttributesClassName = ptr("gold"), ptr("old")
-		})}, []any{gold}},
+		"both": {[]corev1.ResourceQuotaScope{"NotBestEffort", "NotTerminating"}, nil, []any{busy},
+			[]any{plain, pod(list("cpu", "1"), nil, ended)}},
+		"as a selector": {nil, is("Terminating", "Exists"), []any{pod(nil, nil, ended)}, []any{plain}},
+		"a priority":    {nil, is("PriorityClass", "In", "high"), []any{pod(nil, nil, high)}, []any{plain}},
+		"no priority":   {nil, is("PriorityClass", "DoesNotExist"), []any{plain}, []any{pod(nil, nil, high)}},
+		"another":       {nil, is("PriorityClass", "NotIn", "high"), []any{plain}, []any{pod(nil, nil, high)}},
+		"any priority":  {nil, is("PriorityClass", "Exists"), []any{pod(nil, nil, high)}, []any{plain}},
+		"across": {[]corev1.ResourceQuotaScope{"CrossNamespacePodAffinity"}, nil, []any{pod(nil, nil, across)},
+			[]any{plain}},
+		"attributes": {nil, is("VolumeAttributesClass", "In", "gold"), []any{gold},
+			[]any{claim(func(*corev1.PersistentVolumeClaim) {}), plain}},
+		"changing attributes": {nil, is("VolumeAttributesClass", "In", "old"),
+			[]any{claim(func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.VolumeAttributesClassName, c.Status.CurrentVolumeAttributesClassName = ptr("gold"), ptr("old")
+			})}, []any{gold}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: c.scopes, ScopeSelector: c.selector}}
@@ -169,7 +229,22 @@ func TestAScopeChooses(t *testing.T) {
 }
 
 func TestWhatMustBeSaidForAQuotaToCount(t *testing.T) {
-	q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: list("requests.cpu", "1", "memory", "1Gi", "limits.cpu", "1", "pods", "9", "limits.ephemeral-storage", "1Gi")}}
+	q := &corev1.ResourceQuota{
+		Spec: corev1.ResourceQuotaSpec{
+			Hard: list(
+				"requests.cpu",
+				"1",
+				"memory",
+				"1Gi",
+				"limits.cpu",
+				"1",
+				"pods",
+				"9",
+				"limits.ephemeral-storage",
+				"1Gi",
+			),
+		},
+	}
 	p := pod(list("cpu", "1"), nil)
 	if got := Missing(q, p); len(got) != 2 || got[0] != "limits.cpu for: c" || got[1] != "memory for: c" {
 		t.Errorf("missing: %q", got)

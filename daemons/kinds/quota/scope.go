@@ -14,7 +14,10 @@ import (
 // among claims by their attributes class; of other kinds it means none.
 func Covers(q *corev1.ResourceQuota, obj any) bool {
 	for _, s := range q.Spec.Scopes {
-		if !within(corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists}, obj) {
+		if !within(
+			corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists},
+			obj,
+		) {
 			return false
 		}
 	}
@@ -99,13 +102,24 @@ func looksAcross(a *corev1.Affinity) bool {
 	across := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) bool {
 		term := func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil }
 		return slices.ContainsFunc(required, term) ||
-			slices.ContainsFunc(preferred, func(w corev1.WeightedPodAffinityTerm) bool { return term(w.PodAffinityTerm) })
+			slices.ContainsFunc(
+				preferred,
+				func(w corev1.WeightedPodAffinityTerm) bool { return term(w.PodAffinityTerm) },
+			)
 	}
 	if a == nil {
 		return false
 	}
-	return a.PodAffinity != nil && across(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) ||
-		a.PodAntiAffinity != nil && across(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	return a.PodAffinity != nil &&
+		across(
+			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		) ||
+		a.PodAntiAffinity != nil &&
+			across(
+				a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+				a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+			)
 }
 
 // Missing says what a pod's containers must be told for a quota to count them: the requests
@@ -121,7 +135,8 @@ func Missing(q *corev1.ResourceQuota, pod *corev1.Pod) []string {
 			if r != "cpu" && r != "memory" || kind != "requests" && kind != "limits" {
 				continue
 			}
-			if !specified(c.Resources, kind, r) && (pod.Spec.Resources == nil || !specified(*pod.Spec.Resources, kind, r)) {
+			if !specified(c.Resources, kind, r) &&
+				(pod.Spec.Resources == nil || !specified(*pod.Spec.Resources, kind, r)) {
 				without[name] = append(without[name], c.Name)
 			}
 		}

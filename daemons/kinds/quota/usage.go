@@ -35,7 +35,9 @@ func Usage(of schema.GroupResource, obj any, now time.Time, with Others) corev1.
 		return out
 	}
 	// The oldest kinds are bounded by their bare names, too, whatever is known of them.
-	if named := Counted(corev1.ResourceName(of.Resource)); len(named) == 1 && named[0] == of && of != pods && of != services && of != claims {
+	if named := Counted(corev1.ResourceName(of.Resource)); len(named) == 1 && named[0] == of && of != pods &&
+		of != services &&
+		of != claims {
 		out[corev1.ResourceName(of.Resource)] = number(1)
 	}
 	return out
@@ -126,7 +128,14 @@ func deviceUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList) {
 	}
 	for _, r := range c.Spec.Devices.Requests {
 		if exact := r.Exactly; exact != nil {
-			Add(out, corev1.ResourceList{corev1.ResourceName(exact.DeviceClassName + devicesOf): number(most(exact.AllocationMode, exact.Count))})
+			Add(
+				out,
+				corev1.ResourceList{
+					corev1.ResourceName(exact.DeviceClassName + devicesOf): number(
+						most(exact.AllocationMode, exact.Count),
+					),
+				},
+			)
 			continue
 		}
 		// One of these is chosen: of each class, the greediest counts.

@@ -48,7 +48,8 @@ func (m *Manager) Setup(all Limits) error {
 	return m.Make(filepath.Join(base, "besteffort"), Limits{CPUShares: pod.MinShares})
 }
 
-// Burstable gives the burstable pods as a class what they request together, so that beside guaranteed pods they get their share.
+// Burstable gives the burstable pods as a class what they request together, so that beside guaranteed pods they get
+// their share.
 func (m *Manager) Burstable(shares int64) error {
 	return m.Make(filepath.Join("/", m.Root, PodsName, "burstable"), Limits{CPUShares: shares})
 }
@@ -172,7 +173,8 @@ func (m *Manager) makeUnified(path string, l Limits) error {
 			return err
 		}
 		for _, c := range strings.Fields(string(available)) {
-			if err := put(filepath.Join(at, "cgroup.subtree_control"), "+"+c); err != nil && (c == "cpu" || c == "memory" || c == "pids") {
+			if err := put(filepath.Join(at, "cgroup.subtree_control"), "+"+c); err != nil &&
+				(c == "cpu" || c == "memory" || c == "pids") {
 				return fmt.Errorf("enable the %s controller in %s: %w", c, at, err)
 			}
 		}

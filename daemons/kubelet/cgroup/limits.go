@@ -47,8 +47,8 @@ func BurstableShares(pods []*corev1.Pod) int64 {
 	return pod.CPUShares(*apiresource.NewMilliQuantity(sum, apiresource.DecimalSI))
 }
 
-// requests returns what a pod requests. What a manifest on the machine limits and does not request, it requests as well: the API
-// server says so for other pods.
+// requests returns what a pod requests. What a manifest on the machine limits and does not request, it requests as
+// well: the API server says so for other pods.
 func requests(p *corev1.Pod) corev1.ResourceList {
 	if !pod.Static(p) {
 		return resource.PodRequests(p, resource.PodResourcesOptions{})

@@ -53,7 +53,12 @@ func Dial(endpoint string) (*Client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			Backoff: backoff.Config{
+				BaseDelay:  20 * time.Millisecond,
+				Multiplier: 1.6,
+				Jitter:     0.2,
+				MaxDelay:   2 * time.Second,
+			},
 			MinConnectTimeout: 3 * time.Second,
 		}),
 		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
@@ -83,7 +88,13 @@ func Message(err error) string {
 }
 
 // call makes one bounded call and says in its error what was attempted.
-func call[Q, A any](ctx context.Context, d time.Duration, what string, f func(context.Context, Q, ...grpc.CallOption) (A, error), q Q) (A, error) {
+func call[Q, A any](
+	ctx context.Context,
+	d time.Duration,
+	what string,
+	f func(context.Context, Q, ...grpc.CallOption) (A, error),
+	q Q,
+) (A, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	a, err := f(ctx, q)
@@ -96,7 +107,13 @@ func call[Q, A any](ctx context.Context, d time.Duration, what string, f func(co
 // whole makes one bounded call that is not cut short when its caller is not interested
 // any more: a runtime that is told to stop in the middle of making something can leave
 // processes that it does not know of.
-func whole[Q, A any](ctx context.Context, d time.Duration, what string, f func(context.Context, Q, ...grpc.CallOption) (A, error), q Q) (A, error) {
+func whole[Q, A any](
+	ctx context.Context,
+	d time.Duration,
+	what string,
+	f func(context.Context, Q, ...grpc.CallOption) (A, error),
+	q Q,
+) (A, error) {
 	if err := ctx.Err(); err != nil {
 		var none A
 		return none, fmt.Errorf("%s: %w", what, err)
@@ -139,25 +156,49 @@ func recursive(handlers []*runtime.RuntimeHandler, name string) bool {
 
 // RunPodSandbox implements Runtime.
 func (c *Client) RunPodSandbox(ctx context.Context, config *runtime.PodSandboxConfig, handler string) (string, error) {
-	r, err := whole(ctx, 2*changeTime, "run sandbox", c.run.RunPodSandbox, &runtime.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	r, err := whole(
+		ctx,
+		2*changeTime,
+		"run sandbox",
+		c.run.RunPodSandbox,
+		&runtime.RunPodSandboxRequest{Config: config, RuntimeHandler: handler},
+	)
 	return r.GetPodSandboxId(), err
 }
 
 // StopPodSandbox implements Runtime.
 func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
-	_, err := call(ctx, changeTime, "stop sandbox "+id, c.run.StopPodSandbox, &runtime.StopPodSandboxRequest{PodSandboxId: id})
+	_, err := call(
+		ctx,
+		changeTime,
+		"stop sandbox "+id,
+		c.run.StopPodSandbox,
+		&runtime.StopPodSandboxRequest{PodSandboxId: id},
+	)
 	return gone(err)
 }
 
 // RemovePodSandbox implements Runtime.
 func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
-	_, err := call(ctx, changeTime, "remove sandbox "+id, c.run.RemovePodSandbox, &runtime.RemovePodSandboxRequest{PodSandboxId: id})
+	_, err := call(
+		ctx,
+		changeTime,
+		"remove sandbox "+id,
+		c.run.RemovePodSandbox,
+		&runtime.RemovePodSandboxRequest{PodSandboxId: id},
+	)
 	return gone(err)
 }
 
 // PodSandboxStatus implements Runtime.
 func (c *Client) PodSandboxStatus(ctx context.Context, id string) (*runtime.PodSandboxStatus, error) {
-	r, err := call(ctx, askTime, "ask the status of sandbox "+id, c.run.PodSandboxStatus, &runtime.PodSandboxStatusRequest{PodSandboxId: id})
+	r, err := call(
+		ctx,
+		askTime,
+		"ask the status of sandbox "+id,
+		c.run.PodSandboxStatus,
+		&runtime.PodSandboxStatusRequest{PodSandboxId: id},
+	)
 	return r.GetStatus(), err
 }
 
@@ -168,14 +209,31 @@ func (c *Client) ListPodSandbox(ctx context.Context, filter *runtime.PodSandboxF
 }
 
 // CreateContainer implements Runtime.
-func (c *Client) CreateContainer(ctx context.Context, sandbox string, config *runtime.ContainerConfig, box *runtime.PodSandboxConfig) (string, error) {
-	r, err := whole(ctx, changeTime, "create container", c.run.CreateContainer, &runtime.CreateContainerRequest{PodSandboxId: sandbox, Config: config, SandboxConfig: box})
+func (c *Client) CreateContainer(
+	ctx context.Context,
+	sandbox string,
+	config *runtime.ContainerConfig,
+	box *runtime.PodSandboxConfig,
+) (string, error) {
+	r, err := whole(
+		ctx,
+		changeTime,
+		"create container",
+		c.run.CreateContainer,
+		&runtime.CreateContainerRequest{PodSandboxId: sandbox, Config: config, SandboxConfig: box},
+	)
 	return r.GetContainerId(), err
 }
 
 // StartContainer implements Runtime.
 func (c *Client) StartContainer(ctx context.Context, id string) error {
-	_, err := whole(ctx, changeTime, "start container "+id, c.run.StartContainer, &runtime.StartContainerRequest{ContainerId: id})
+	_, err := whole(
+		ctx,
+		changeTime,
+		"start container "+id,
+		c.run.StartContainer,
+		&runtime.StartContainerRequest{ContainerId: id},
+	)
 	return err
 }
 
@@ -188,33 +246,69 @@ func (c *Client) StopContainer(ctx context.Context, id string, grace time.Durati
 
 // RemoveContainer implements Runtime.
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
-	_, err := call(ctx, changeTime, "remove container "+id, c.run.RemoveContainer, &runtime.RemoveContainerRequest{ContainerId: id})
+	_, err := call(
+		ctx,
+		changeTime,
+		"remove container "+id,
+		c.run.RemoveContainer,
+		&runtime.RemoveContainerRequest{ContainerId: id},
+	)
 	return gone(err)
 }
 
 // ListContainers implements Runtime.
 func (c *Client) ListContainers(ctx context.Context, filter *runtime.ContainerFilter) ([]*runtime.Container, error) {
-	r, err := call(ctx, askTime, "list containers", c.run.ListContainers, &runtime.ListContainersRequest{Filter: filter})
+	r, err := call(
+		ctx,
+		askTime,
+		"list containers",
+		c.run.ListContainers,
+		&runtime.ListContainersRequest{Filter: filter},
+	)
 	return r.GetContainers(), err
 }
 
 // ContainerStatus implements Runtime.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (*runtime.ContainerStatus, error) {
-	r, err := call(ctx, askTime, "ask the status of container "+id, c.run.ContainerStatus, &runtime.ContainerStatusRequest{ContainerId: id})
+	r, err := call(
+		ctx,
+		askTime,
+		"ask the status of container "+id,
+		c.run.ContainerStatus,
+		&runtime.ContainerStatusRequest{ContainerId: id},
+	)
 	return r.GetStatus(), err
 }
 
 // UpdateContainerResources implements Runtime.
-func (c *Client) UpdateContainerResources(ctx context.Context, id string, resources *runtime.LinuxContainerResources) error {
+func (c *Client) UpdateContainerResources(
+	ctx context.Context,
+	id string,
+	resources *runtime.LinuxContainerResources,
+) error {
 	_, err := call(ctx, changeTime, "resize container "+id, c.run.UpdateContainerResources,
 		&runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: resources})
 	return err
 }
 
 // ExecSync implements Runtime.
-func (c *Client) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, []byte, int32, error) {
-	r, err := call(ctx, timeout+askTime, "run a command in container "+id, c.run.ExecSync,
-		&runtime.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: int64((timeout + time.Second - 1) / time.Second)})
+func (c *Client) ExecSync(
+	ctx context.Context,
+	id string,
+	command []string,
+	timeout time.Duration,
+) ([]byte, []byte, int32, error) {
+	r, err := call(
+		ctx,
+		timeout+askTime,
+		"run a command in container "+id,
+		c.run.ExecSync,
+		&runtime.ExecSyncRequest{
+			ContainerId: id,
+			Cmd:         command,
+			Timeout:     int64((timeout + time.Second - 1) / time.Second),
+		},
+	)
 	return r.GetStdout(), r.GetStderr(), r.GetExitCode(), err
 }
 
@@ -238,7 +332,13 @@ func (c *Client) PortForward(ctx context.Context, q *runtime.PortForwardRequest)
 
 // ReopenContainerLog implements Runtime.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
-	_, err := call(ctx, askTime, "reopen the log of container "+id, c.run.ReopenContainerLog, &runtime.ReopenContainerLogRequest{ContainerId: id})
+	_, err := call(
+		ctx,
+		askTime,
+		"reopen the log of container "+id,
+		c.run.ReopenContainerLog,
+		&runtime.ReopenContainerLogRequest{ContainerId: id},
+	)
 	return err
 }
 
@@ -250,14 +350,26 @@ func (c *Client) ListPodSandboxStats(ctx context.Context) ([]*runtime.PodSandbox
 
 // PodMetrics implements Runtime.
 func (c *Client) PodMetrics(ctx context.Context) ([]*runtime.MetricDescriptor, []*runtime.PodSandboxMetrics, error) {
-	about, err := call(ctx, askTime, "list the descriptions of metrics", c.run.ListMetricDescriptors, &runtime.ListMetricDescriptorsRequest{})
+	about, err := call(
+		ctx,
+		askTime,
+		"list the descriptions of metrics",
+		c.run.ListMetricDescriptors,
+		&runtime.ListMetricDescriptorsRequest{},
+	)
 	if err != nil {
 		if status.Code(errors.Unwrap(err)) == codes.Unimplemented {
 			err = ErrNoMetrics
 		}
 		return nil, nil, err
 	}
-	r, err := call(ctx, askTime, "list the metrics of pods", c.run.ListPodSandboxMetrics, &runtime.ListPodSandboxMetricsRequest{})
+	r, err := call(
+		ctx,
+		askTime,
+		"list the metrics of pods",
+		c.run.ListPodSandboxMetrics,
+		&runtime.ListPodSandboxMetricsRequest{},
+	)
 	return about.GetDescriptors(), r.GetPodMetrics(), err
 }
 
@@ -290,12 +402,23 @@ func (c *Client) Events(ctx context.Context, seen func(string)) error {
 
 // ImageStatus implements Images.
 func (c *Client) ImageStatus(ctx context.Context, image string) (*runtime.Image, error) {
-	r, err := call(ctx, askTime, "look for image "+image, c.images.ImageStatus, &runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: image}})
+	r, err := call(
+		ctx,
+		askTime,
+		"look for image "+image,
+		c.images.ImageStatus,
+		&runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: image}},
+	)
 	return r.GetImage(), err
 }
 
 // PullImage implements Images.
-func (c *Client) PullImage(ctx context.Context, image string, auth *runtime.AuthConfig, box *runtime.PodSandboxConfig) (string, error) {
+func (c *Client) PullImage(
+	ctx context.Context,
+	image string,
+	auth *runtime.AuthConfig,
+	box *runtime.PodSandboxConfig,
+) (string, error) {
 	r, err := call(ctx, pullTime, "pull image "+image, c.images.PullImage,
 		&runtime.PullImageRequest{Image: &runtime.ImageSpec{Image: image}, Auth: auth, SandboxConfig: box})
 	return r.GetImageRef(), err
@@ -309,7 +432,13 @@ func (c *Client) ListImages(ctx context.Context) ([]*runtime.Image, error) {
 
 // RemoveImage implements Images.
 func (c *Client) RemoveImage(ctx context.Context, image string) error {
-	_, err := call(ctx, changeTime, "remove image "+image, c.images.RemoveImage, &runtime.RemoveImageRequest{Image: &runtime.ImageSpec{Image: image}})
+	_, err := call(
+		ctx,
+		changeTime,
+		"remove image "+image,
+		c.images.RemoveImage,
+		&runtime.RemoveImageRequest{Image: &runtime.ImageSpec{Image: image}},
+	)
 	return gone(err)
 }
 

@@ -17,7 +17,8 @@ import (
 func TestReferencesAreExpanded(t *testing.T) {
 	values := map[string]string{"A": "1", "EMPTY": ""}
 	for in, want := range map[string]string{
-		"plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$$(A)": "$(A)", "$(B)": "$(B)", "$A": "$A", "$(A": "$(A", "$": "$", "$$": "$", "$(EMPTY)": "", "": "",
+		"plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$$(A)": "$(A)", "$(B)": "$(B)", "$A": "$A", "$(A": "$(A",
+		"$": "$", "$$": "$", "$(EMPTY)": "", "": "",
 	} {
 		if got := expand(in, values); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
@@ -29,7 +30,8 @@ func TestReferencesAreExpanded(t *testing.T) {
 func TestAPathOfMissingVariablesIsRefused(t *testing.T) {
 	env := []*runtime.KeyValue{{Key: "A", Value: []byte("1")}, {Key: "EMPTY"}}
 	for in, want := range map[string]string{
-		"plain": "plain", "x/$(A)/$(A)": "x/1/1", "$$(A)": "$(A)", "$(B)": "missing value for B", "$(EMPTY)": "missing value for EMPTY",
+		"plain": "plain", "x/$(A)/$(A)": "x/1/1", "$$(A)": "$(A)", "$(B)": "missing value for B",
+		"$(EMPTY)":            "missing value for EMPTY",
 		"$(A)/$(C)/$(B)/$(C)": "missing value for B, C",
 	} {
 		got, err := ExpandPath(in, env)
@@ -43,7 +45,11 @@ func TestAPathOfMissingVariablesIsRefused(t *testing.T) {
 }
 
 func TestWhichHandlersMountReadOnlyAllTheWayDown(t *testing.T) {
-	handlers := []*runtime.RuntimeHandler{{Name: ""}, {Name: "runc", Features: &runtime.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}}, {Name: "old", Features: &runtime.RuntimeHandlerFeatures{}}}
+	handlers := []*runtime.RuntimeHandler{
+		{Name: ""},
+		{Name: "runc", Features: &runtime.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
+		{Name: "old", Features: &runtime.RuntimeHandlerFeatures{}},
+	}
 	for name, want := range map[string]bool{"": false, "runc": true, "old": false, "none": false} {
 		if got := recursive(handlers, name); got != want {
 			t.Errorf("%q: %v", name, got)
@@ -53,24 +59,44 @@ func TestWhichHandlersMountReadOnlyAllTheWayDown(t *testing.T) {
 
 func TestResolverFollowsThePolicyS31(t *testing.T) {
 	two := "2"
-	r := Resolver{Cluster: []string{"10.96.0.10"}, Domain: "cluster.local", Host: &runtime.DNSConfig{Servers: []string{"192.0.2.1"}, Searches: []string{"example.org"}}}
+	r := Resolver{
+		Cluster: []string{"10.96.0.10"},
+		Domain:  "cluster.local",
+		Host:    &runtime.DNSConfig{Servers: []string{"192.0.2.1"}, Searches: []string{"example.org"}},
+	}
 	for _, c := range []struct {
 		name string
 		spec corev1.PodSpec
 		want string
 	}{
-		{"cluster first", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst}, "10.96.0.10 | d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:5"},
-		{"host network", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst, HostNetwork: true}, "192.0.2.1 | example.org | "},
-		{"host network with cluster names", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirstWithHostNet, HostNetwork: true}, "10.96.0.10 | d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:5"},
+		{"cluster first", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst}, "10.96.0.10 | d.svc.cluster.local " +
+			"svc.cluster.local cluster.local example.org | ndots:5"},
+		{"host network", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst, HostNetwork: true}, "192.0.2.1 | " +
+			"example.org | "},
+		{"host network with cluster names",
+			corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirstWithHostNet, HostNetwork: true}, "10.96.0.10 | " +
+				"d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:5"},
 		{"default", corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, "192.0.2.1 | example.org | "},
-		{"none", corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}}}, "1.1.1.1 |  | "},
-		{"overridden", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst, DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &two}}}}, "10.96.0.10 | d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:2"},
+		{"none", corev1.PodSpec{DNSPolicy: corev1.DNSNone,
+			DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}}}, "1.1.1.1 |  | "},
+		{"overridden", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst,
+			DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &two}}}},
+			"10.96.0.10 | d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:2"},
 	} {
 		d, omitted := r.For(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}, Spec: c.spec})
 		if len(omitted) > 0 {
 			t.Errorf("%s: %q", c.name, omitted)
 		}
-		got := strings.Join(d.Servers, " ") + " | " + strings.Join(d.Searches, " ") + " | " + strings.Join(d.Options, " ")
+		got := strings.Join(
+			d.Servers,
+			" ",
+		) + " | " + strings.Join(
+			d.Searches,
+			" ",
+		) + " | " + strings.Join(
+			d.Options,
+			" ",
+		)
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
@@ -97,13 +123,15 @@ func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
 			Searches: many[:32]}, 2, 32, nil},
 		{"servers", corev1.PodDNSConfig{Nameservers: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5",
 			"10.0.0.6"}}, 3, 0,
-			[]string{"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 10.0.0.2 10.0.0.3 10.0.0.4"}},
+			[]string{"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver " +
+				"line is: 10.0.0.2 10.0.0.3 10.0.0.4"}},
 		{"searches", corev1.PodDNSConfig{Searches: many}, 0, 32,
 			[]string{"Search Line limits were exceeded, some search paths have been omitted, " +
 				"the applied search line is: s0.example s1.example"}},
 		{"long ones", corev1.PodDNSConfig{Searches: large}, 0, 8, []string{"Search Line limits were exceeded"}},
 		{"one that is no domain", corev1.PodDNSConfig{Searches: []string{"a.example", long + long, "b.example"}}, 0, 2,
-			[]string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: a.example b.example"}},
+			[]string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line " +
+				"is: a.example b.example"}},
 	} {
 		d, omitted := Resolver{}.For(&corev1.Pod{Spec: corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: &c.config}})
 		if len(d.Servers) != c.servers || len(d.Searches) != c.searches || len(omitted) != len(c.omitted) {
@@ -120,12 +148,34 @@ func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
 
 func TestServicesAreInTheEnvironment(t *testing.T) {
 	services := []*corev1.Service{
-		{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "my-db"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{{Name: "sql", Port: 5432, Protocol: corev1.ProtocolTCP}}}},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "x"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.8", Ports: []corev1.ServicePort{{Port: 1}}}},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", Ports: []corev1.ServicePort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}}}},
+		{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "my-db"},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: "10.96.0.7",
+				Ports:     []corev1.ServicePort{{Name: "sql", Port: 5432, Protocol: corev1.ProtocolTCP}},
+			},
+		},
+		{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "x"},
+			Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.8", Ports: []corev1.ServicePort{{Port: 1}}},
+		},
+		{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: "10.96.0.1",
+				Ports:     []corev1.ServicePort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}},
+			},
+		},
 	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}}
-	env, err := Env(context.Background(), p, &corev1.Container{Env: []corev1.EnvVar{{Name: "URL", Value: "$(MY_DB_PORT)"}}}, nil, services, pod.Node{})
+	env, err := Env(
+		context.Background(),
+		p,
+		&corev1.Container{Env: []corev1.EnvVar{{Name: "URL", Value: "$(MY_DB_PORT)"}}},
+		nil,
+		services,
+		pod.Node{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +184,9 @@ func TestServicesAreInTheEnvironment(t *testing.T) {
 		got[kv.Key] = string(kv.Value)
 	}
 	for k, want := range map[string]string{
-		"MY_DB_SERVICE_HOST": "10.96.0.7", "MY_DB_SERVICE_PORT": "5432", "MY_DB_SERVICE_PORT_SQL": "5432", "MY_DB_PORT_5432_TCP_ADDR": "10.96.0.7",
-		"URL": "tcp://10.96.0.7:5432", "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+		"MY_DB_SERVICE_HOST": "10.96.0.7", "MY_DB_SERVICE_PORT": "5432", "MY_DB_SERVICE_PORT_SQL": "5432",
+		"MY_DB_PORT_5432_TCP_ADDR": "10.96.0.7",
+		"URL":                      "tcp://10.96.0.7:5432", "KUBERNETES_SERVICE_HOST": "10.96.0.1",
 	} {
 		if got[k] != want {
 			t.Errorf("%s is %q, want %q", k, got[k], want)
@@ -158,14 +209,21 @@ func TestContainerThatMustNotBeRootIsHeldToIt(t *testing.T) {
 		image *runtime.Image
 		ok    bool
 	}{
-		"image is root":    {&corev1.SecurityContext{RunAsNonRoot: &yes}, &runtime.Image{}, false},
-		"image has a user": {&corev1.SecurityContext{RunAsNonRoot: &yes}, &runtime.Image{Uid: &runtime.Int64Value{Value: 5}}, true},
+		"image is root": {&corev1.SecurityContext{RunAsNonRoot: &yes}, &runtime.Image{}, false},
+		"image has a user": {&corev1.SecurityContext{RunAsNonRoot: &yes},
+			&runtime.Image{Uid: &runtime.Int64Value{Value: 5}}, true},
 		"image has a name": {&corev1.SecurityContext{RunAsNonRoot: &yes}, &runtime.Image{Username: "www"}, false},
-		"pod says root":    {&corev1.SecurityContext{RunAsNonRoot: &yes, RunAsUser: &zero}, &runtime.Image{Uid: &runtime.Int64Value{Value: 5}}, false},
+		"pod says root": {&corev1.SecurityContext{RunAsNonRoot: &yes, RunAsUser: &zero},
+			&runtime.Image{Uid: &runtime.Int64Value{Value: 5}}, false},
 		"pod says a user":  {&corev1.SecurityContext{RunAsNonRoot: &yes, RunAsUser: &one}, &runtime.Image{}, true},
 		"nothing demanded": {nil, &runtime.Image{}, true},
 	} {
-		_, err := Container(&corev1.Pod{}, &corev1.Container{Name: "c", SecurityContext: c.sc}, Place{}, Inside{Image: c.image})
+		_, err := Container(
+			&corev1.Pod{},
+			&corev1.Container{Name: "c", SecurityContext: c.sc},
+			Place{},
+			Inside{Image: c.image},
+		)
 		if (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -174,25 +232,39 @@ func TestContainerThatMustNotBeRootIsHeldToIt(t *testing.T) {
 
 func TestSandboxSharesWhatThePodWants(t *testing.T) {
 	yes := true
-	got := Sandbox(&corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, ShareProcessNamespace: &yes}}, Place{}, 0).Linux.SecurityContext.NamespaceOptions
+	got := Sandbox(
+		&corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, ShareProcessNamespace: &yes}},
+		Place{},
+		0,
+	).Linux.SecurityContext.NamespaceOptions
 	want := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_POD}
 	if !reflect.DeepEqual(got.String(), want.String()) {
 		t.Errorf("got %v", got)
 	}
 }
 
-// What a pod says of groups and of SELinux holds for its sandbox as for its containers, of which each may say something else.
+// What a pod says of groups and of SELinux holds for its sandbox as for its containers, of which each may say something
+// else.
 func TestGroupsAndLabelsOfAPodAreItsSandboxesS23(t *testing.T) {
 	strict, label := corev1.SupplementalGroupsPolicyStrict, func(level string) *corev1.SELinuxOptions {
 		return &corev1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: level}
 	}
 	p := &corev1.Pod{Spec: corev1.PodSpec{
-		SecurityContext: &corev1.PodSecurityContext{SupplementalGroups: []int64{7}, SupplementalGroupsPolicy: &strict, SELinuxOptions: label("s0")},
-		Containers:      []corev1.Container{{Name: "a"}, {Name: "b", SecurityContext: &corev1.SecurityContext{SELinuxOptions: label("s1")}}},
+		SecurityContext: &corev1.PodSecurityContext{
+			SupplementalGroups:       []int64{7},
+			SupplementalGroupsPolicy: &strict,
+			SELinuxOptions:           label("s0"),
+		},
+		Containers: []corev1.Container{
+			{Name: "a"},
+			{Name: "b", SecurityContext: &corev1.SecurityContext{SELinuxOptions: label("s1")}},
+		},
 	}}
 	box := Sandbox(p, Place{}, 0).GetLinux().GetSecurityContext()
-	if box.GetSupplementalGroupsPolicy() != runtime.SupplementalGroupsPolicy_Strict || !reflect.DeepEqual(box.GetSupplementalGroups(), []int64{7}) ||
-		box.GetSelinuxOptions().GetLevel() != "s0" || box.GetSelinuxOptions().GetType() != "t" {
+	if box.GetSupplementalGroupsPolicy() != runtime.SupplementalGroupsPolicy_Strict ||
+		!reflect.DeepEqual(box.GetSupplementalGroups(), []int64{7}) ||
+		box.GetSelinuxOptions().GetLevel() != "s0" ||
+		box.GetSelinuxOptions().GetType() != "t" {
 		t.Errorf("the sandbox has %v", box)
 	}
 	for i, level := range []string{"s0", "s1"} {
@@ -200,7 +272,8 @@ func TestGroupsAndLabelsOfAPodAreItsSandboxesS23(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.GetSupplementalGroupsPolicy() != runtime.SupplementalGroupsPolicy_Strict || s.GetSelinuxOptions().GetLevel() != level {
+		if s.GetSupplementalGroupsPolicy() != runtime.SupplementalGroupsPolicy_Strict ||
+			s.GetSelinuxOptions().GetLevel() != level {
 			t.Errorf("container %d has %v", i, s)
 		}
 	}

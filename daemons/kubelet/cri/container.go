@@ -40,7 +40,8 @@ func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*
 		Envs: in.Env, Mounts: in.Mounts, Devices: in.Volumes, LogPath: LogPath(spec.Name, in.Attempt),
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, Tty: spec.TTY,
 		Labels: map[string]string{
-			LabelPodName: p.Name, LabelPodNamespace: p.Namespace, LabelPodUID: string(p.UID), LabelContainerName: spec.Name,
+			LabelPodName: p.Name, LabelPodNamespace: p.Namespace, LabelPodUID: string(p.UID),
+			LabelContainerName: spec.Name,
 		},
 		Annotations: map[string]string{
 			annotationHash: pod.Hash(spec), annotationRestarts: restarts(in.Attempt),
@@ -59,7 +60,12 @@ func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*
 	return config, nil
 }
 
-func containerSecurity(p *corev1.Pod, spec *corev1.Container, place Place, image *runtime.Image) (*runtime.LinuxContainerSecurityContext, error) {
+func containerSecurity(
+	p *corev1.Pod,
+	spec *corev1.Container,
+	place Place,
+	image *runtime.Image,
+) (*runtime.LinuxContainerSecurityContext, error) {
 	pc, cc := p.Spec.SecurityContext, spec.SecurityContext
 	if pc == nil {
 		pc = &corev1.PodSecurityContext{}
@@ -69,7 +75,8 @@ func containerSecurity(p *corev1.Pod, spec *corev1.Container, place Place, image
 	}
 	s := &runtime.LinuxContainerSecurityContext{
 		NamespaceOptions: namespaces(p), SupplementalGroups: groups(p),
-		Privileged: cc.Privileged != nil && *cc.Privileged, ReadonlyRootfs: cc.ReadOnlyRootFilesystem != nil && *cc.ReadOnlyRootFilesystem,
+		Privileged: cc.Privileged != nil &&
+			*cc.Privileged, ReadonlyRootfs: cc.ReadOnlyRootFilesystem != nil && *cc.ReadOnlyRootFilesystem,
 		NoNewPrivs: cc.AllowPrivilegeEscalation != nil && !*cc.AllowPrivilegeEscalation,
 		Seccomp:    &runtime.SecurityProfile{ProfileType: runtime.SecurityProfile_Unconfined},
 	}
@@ -93,11 +100,25 @@ func containerSecurity(p *corev1.Pod, spec *corev1.Container, place Place, image
 	if nonRoot := firstBool(cc.RunAsNonRoot, pc.RunAsNonRoot); nonRoot {
 		switch {
 		case s.RunAsUser != nil && s.RunAsUser.Value == 0 && user != nil:
-			return nil, fmt.Errorf("container's runAsUser breaks non-root policy (pod: %q, container: %s)", p.Name, spec.Name)
+			return nil, fmt.Errorf(
+				"container's runAsUser breaks non-root policy (pod: %q, container: %s)",
+				p.Name,
+				spec.Name,
+			)
 		case s.RunAsUser != nil && s.RunAsUser.Value == 0:
-			return nil, fmt.Errorf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", p.Name, spec.Name)
+			return nil, fmt.Errorf(
+				"container has runAsNonRoot and image will run as root (pod: %q, container: %s)",
+				p.Name,
+				spec.Name,
+			)
 		case s.RunAsUsername != "":
-			return nil, fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root (pod: %q, container: %s)", s.RunAsUsername, p.Name, spec.Name)
+			return nil, fmt.Errorf(
+				"container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root "+
+					"(pod: %q, container: %s)",
+				s.RunAsUsername,
+				p.Name,
+				spec.Name,
+			)
 		}
 	}
 	if sp := cc.SeccompProfile; sp != nil {
@@ -133,8 +154,20 @@ func containerSecurity(p *corev1.Pod, spec *corev1.Container, place Place, image
 // What of /proc and /sys a container should not see or change: the set that
 // container runtimes agree on.
 var (
-	maskedPaths = []string{"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
-		"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap"}
+	maskedPaths = []string{
+		"/proc/acpi",
+		"/proc/asound",
+		"/proc/interrupts",
+		"/proc/kcore",
+		"/proc/keys",
+		"/proc/latency_stats",
+		"/proc/timer_list",
+		"/proc/timer_stats",
+		"/proc/sched_debug",
+		"/proc/scsi",
+		"/sys/firmware",
+		"/sys/devices/virtual/powercap",
+	}
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 

@@ -42,7 +42,13 @@ func (r Resolver) For(p *corev1.Pod) (d *runtime.DNSConfig, omitted []string) {
 	switch {
 	case policy == corev1.DNSNone:
 	case policy == corev1.DNSDefault || len(r.Cluster) == 0:
-		d.Servers, d.Searches, d.Options = slices.Clone(host.Servers), slices.Clone(host.Searches), slices.Clone(host.Options)
+		d.Servers, d.Searches, d.Options = slices.Clone(
+			host.Servers,
+		), slices.Clone(
+			host.Searches,
+		), slices.Clone(
+			host.Options,
+		)
 	default:
 		d.Servers = slices.Clone(r.Cluster)
 		if r.Domain != "" {

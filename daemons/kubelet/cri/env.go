@@ -24,7 +24,14 @@ type Objects interface {
 
 // Env returns a container's environment: the services', then envFrom, then env,
 // with $(NAME) expanded from what stands before.
-func Env(ctx context.Context, p *corev1.Pod, spec *corev1.Container, objects Objects, services []*corev1.Service, node pod.Node) ([]*runtime.KeyValue, error) {
+func Env(
+	ctx context.Context,
+	p *corev1.Pod,
+	spec *corev1.Container,
+	objects Objects,
+	services []*corev1.Service,
+	node pod.Node,
+) ([]*runtime.KeyValue, error) {
 	values := map[string]string{}
 	var order []string
 	set := func(k, v string) {
@@ -65,7 +72,12 @@ func Env(ctx context.Context, p *corev1.Pod, spec *corev1.Container, objects Obj
 	return env, nil
 }
 
-func envSource(ctx context.Context, namespace string, from corev1.EnvFromSource, objects Objects) (map[string]string, error) {
+func envSource(
+	ctx context.Context,
+	namespace string,
+	from corev1.EnvFromSource,
+	objects Objects,
+) (map[string]string, error) {
 	data := map[string]string{}
 	switch {
 	case from.ConfigMapRef != nil:
@@ -96,7 +108,14 @@ func missing(err error, optional *bool) error {
 	return err
 }
 
-func envValue(ctx context.Context, p *corev1.Pod, spec *corev1.Container, from *corev1.EnvVarSource, objects Objects, node pod.Node) (string, bool, error) {
+func envValue(
+	ctx context.Context,
+	p *corev1.Pod,
+	spec *corev1.Container,
+	from *corev1.EnvVarSource,
+	objects Objects,
+	node pod.Node,
+) (string, bool, error) {
 	switch {
 	case from.FieldRef != nil:
 		v, err := pod.Field(p, from.FieldRef.FieldPath, node)
@@ -155,7 +174,10 @@ func ServiceEnv(p *corev1.Pod, services []*corev1.Service) []*runtime.KeyValue {
 		add(prefix+"_SERVICE_PORT", strconv.Itoa(int(s.Spec.Ports[0].Port)))
 		for _, port := range s.Spec.Ports {
 			if port.Name != "" {
-				add(prefix+"_SERVICE_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")), strconv.Itoa(int(port.Port)))
+				add(
+					prefix+"_SERVICE_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")),
+					strconv.Itoa(int(port.Port)),
+				)
 			}
 		}
 		for i, port := range s.Spec.Ports {
@@ -237,8 +259,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// ExpandPath replaces $(NAME) in a path by the variables of an environment. It fails where one has no value: the path would lead
-// somewhere else.
+// ExpandPath replaces $(NAME) in a path by the variables of an environment. It fails where one has no value: the path
+// would lead somewhere else.
 func ExpandPath(path string, env []*runtime.KeyValue) (string, error) {
 	values := make(map[string]string, len(env))
 	for _, kv := range env {

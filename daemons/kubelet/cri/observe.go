@@ -27,7 +27,11 @@ type Observer struct {
 
 // Pod returns the sandboxes and containers of one pod, newest first. exited holds
 // what earlier calls found exited, and is kept up to date.
-func (o Observer) Pod(ctx context.Context, uid string, exited map[string]pod.Container) ([]pod.Sandbox, []pod.Container, error) {
+func (o Observer) Pod(
+	ctx context.Context,
+	uid string,
+	exited map[string]pod.Container,
+) ([]pod.Sandbox, []pod.Container, error) {
 	labels := map[string]string{LabelPodUID: uid}
 	boxes, err := o.Runtime.ListPodSandbox(ctx, &runtime.PodSandboxFilter{LabelSelector: labels})
 	if err != nil {
@@ -98,10 +102,17 @@ func (o Observer) container(sandbox string, st *runtime.ContainerStatus) pod.Con
 		Image: st.GetImage().GetImage(), ImageID: st.ImageRef, Hash: st.Annotations[annotationHash],
 	}
 	if l := st.GetResources().GetLinux(); l != nil {
-		c.Size = &pod.Size{CPUShares: l.CpuShares, CPUQuota: l.CpuQuota, CPUPeriod: l.CpuPeriod, Memory: l.MemoryLimitInBytes}
+		c.Size = &pod.Size{
+			CPUShares: l.CpuShares,
+			CPUQuota:  l.CpuQuota,
+			CPUPeriod: l.CpuPeriod,
+			Memory:    l.MemoryLimitInBytes,
+		}
 	}
 	if u := st.GetUser().GetLinux(); u != nil {
-		c.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}}
+		c.User = &corev1.ContainerUser{
+			Linux: &corev1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups},
+		}
 	}
 	if st.StopSignal != runtime.Signal_SIGNAL_RUNTIME_DEFAULT {
 		signal := corev1.Signal(strings.TrimPrefix(st.StopSignal.String(), "SIGNAL_"))

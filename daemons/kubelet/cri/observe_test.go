@@ -18,16 +18,19 @@ func TestWhatTheRuntimeSaysOfAContainersUserSignalAndMounts(t *testing.T) {
 	}{
 		"nothing": {&runtime.ContainerStatus{}, pod.Container{}},
 		"everything": {&runtime.ContainerStatus{
-			User:       &runtime.ContainerUser{Linux: &runtime.LinuxContainerUser{Uid: 1, Gid: 2, SupplementalGroups: []int64{2, 3}}},
+			User: &runtime.ContainerUser{Linux: &runtime.LinuxContainerUser{Uid: 1, Gid: 2,
+				SupplementalGroups: []int64{2, 3}}},
 			StopSignal: runtime.Signal_SIGNAL_SIGUSR1,
 			Mounts:     []*runtime.Mount{{ContainerPath: "/a"}, {ContainerPath: "/b/", RecursiveReadOnly: true}},
 		}, pod.Container{
-			User:       &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 1, GID: 2, SupplementalGroups: []int64{2, 3}}},
+			User: &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 1, GID: 2,
+				SupplementalGroups: []int64{2, 3}}},
 			StopSignal: &usr1, ReadOnly: []string{"/b"},
 		}},
 	} {
 		got := Observer{}.container("box", c.said)
-		if !reflect.DeepEqual(got.User, c.want.User) || !reflect.DeepEqual(got.StopSignal, c.want.StopSignal) || !reflect.DeepEqual(got.ReadOnly, c.want.ReadOnly) {
+		if !reflect.DeepEqual(got.User, c.want.User) || !reflect.DeepEqual(got.StopSignal, c.want.StopSignal) ||
+			!reflect.DeepEqual(got.ReadOnly, c.want.ReadOnly) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -26,7 +26,12 @@ type Runtime interface {
 	PodSandboxStatus(ctx context.Context, id string) (*runtime.PodSandboxStatus, error)
 	ListPodSandbox(ctx context.Context, filter *runtime.PodSandboxFilter) ([]*runtime.PodSandbox, error)
 
-	CreateContainer(ctx context.Context, sandbox string, config *runtime.ContainerConfig, box *runtime.PodSandboxConfig) (id string, err error)
+	CreateContainer(
+		ctx context.Context,
+		sandbox string,
+		config *runtime.ContainerConfig,
+		box *runtime.PodSandboxConfig,
+	) (id string, err error)
 	StartContainer(ctx context.Context, id string) error
 	// StopContainer waits for the container's end, for at most grace before it is killed.
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
@@ -37,7 +42,12 @@ type Runtime interface {
 	// UpdateContainerResources changes the CPU and memory of a container that runs.
 	UpdateContainerResources(ctx context.Context, id string, resources *runtime.LinuxContainerResources) error
 
-	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)
+	ExecSync(
+		ctx context.Context,
+		id string,
+		command []string,
+		timeout time.Duration,
+	) (stdout, stderr []byte, code int32, err error)
 	// Exec, Attach and PortForward return the URL at which the runtime serves the stream.
 	Exec(ctx context.Context, r *runtime.ExecRequest) (url string, err error)
 	Attach(ctx context.Context, r *runtime.AttachRequest) (url string, err error)
@@ -58,7 +68,12 @@ type Runtime interface {
 type Images interface {
 	// ImageStatus returns nil without an error for an image that is not there.
 	ImageStatus(ctx context.Context, image string) (*runtime.Image, error)
-	PullImage(ctx context.Context, image string, auth *runtime.AuthConfig, box *runtime.PodSandboxConfig) (ref string, err error)
+	PullImage(
+		ctx context.Context,
+		image string,
+		auth *runtime.AuthConfig,
+		box *runtime.PodSandboxConfig,
+	) (ref string, err error)
 	ListImages(ctx context.Context) ([]*runtime.Image, error)
 	RemoveImage(ctx context.Context, image string) error
 	ImageFsInfo(ctx context.Context) ([]*runtime.FilesystemUsage, error)

@@ -54,7 +54,12 @@ func Sandbox(p *corev1.Pod, place Place, attempt uint32) *runtime.PodSandboxConf
 		annotations[AnnotationGrace] = strconv.FormatInt(*s, 10)
 	}
 	config := &runtime.PodSandboxConfig{
-		Metadata:     &runtime.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID), Attempt: attempt},
+		Metadata: &runtime.PodSandboxMetadata{
+			Name:      p.Name,
+			Namespace: p.Namespace,
+			Uid:       string(p.UID),
+			Attempt:   attempt,
+		},
 		LogDirectory: LogDir(place.LogRoot, p), DnsConfig: place.DNS,
 		Labels: labels, Annotations: annotations,
 		Linux: &runtime.LinuxPodSandboxConfig{
@@ -77,7 +82,11 @@ func ports(p *corev1.Pod) []*runtime.PortMapping {
 				if port.HostPort == 0 {
 					continue
 				}
-				m := &runtime.PortMapping{ContainerPort: port.ContainerPort, HostPort: port.HostPort, HostIp: port.HostIP}
+				m := &runtime.PortMapping{
+					ContainerPort: port.ContainerPort,
+					HostPort:      port.HostPort,
+					HostIp:        port.HostIP,
+				}
 				switch port.Protocol {
 				case corev1.ProtocolUDP:
 					m.Protocol = runtime.Protocol_UDP
@@ -172,7 +181,12 @@ func overhead(p *corev1.Pod) *runtime.LinuxContainerResources {
 // Resources returns the CPU and memory of a container as CRI wants them.
 func Resources(r corev1.ResourceRequirements) *runtime.LinuxContainerResources {
 	size := pod.SizeOf(r)
-	return &runtime.LinuxContainerResources{CpuShares: size.CPUShares, CpuQuota: size.CPUQuota, CpuPeriod: size.CPUPeriod, MemoryLimitInBytes: size.Memory}
+	return &runtime.LinuxContainerResources{
+		CpuShares:          size.CPUShares,
+		CpuQuota:           size.CPUQuota,
+		CpuPeriod:          size.CPUPeriod,
+		MemoryLimitInBytes: size.Memory,
+	}
 }
 
 func resources(requests, limits corev1.ResourceList) *runtime.LinuxContainerResources {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 )
 
-// Times of health: how long a driver's word holds that does not say so itself, and at most; and how long is waited before one that
-// said nothing more is asked again.
+// Times of health: how long a driver's word holds that does not say so itself, and at most; and how long is waited
+// before one that said nothing more is asked again.
 const (
 	usualHold = 30 * time.Second
 	mostHold  = 24 * time.Hour
@@ -42,8 +42,8 @@ type condition struct {
 	until   time.Time
 }
 
-// tell takes in what a driver says of all its devices, and reports whether that is another thing than before. Of a device that it does
-// not name any more its last word holds until it runs out.
+// tell takes in what a driver says of all its devices, and reports whether that is another thing than before. Of a
+// device that it does not name any more its last word holds until it runs out.
 func (h *health) tell(driver string, devices []*healthv1.DeviceHealth, now time.Time) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,8 +16,19 @@ import (
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 )
 
-func said(device string, status healthv1.HealthStatus, message string, at time.Time, timeout int64) *healthv1.DeviceHealth {
-	d := &healthv1.DeviceHealth{Device: &healthv1.DeviceIdentifier{PoolName: "n", DeviceName: device}, Health: status, Message: message, HealthCheckTimeoutSeconds: timeout}
+func said(
+	device string,
+	status healthv1.HealthStatus,
+	message string,
+	at time.Time,
+	timeout int64,
+) *healthv1.DeviceHealth {
+	d := &healthv1.DeviceHealth{
+		Device:                    &healthv1.DeviceIdentifier{PoolName: "n", DeviceName: device},
+		Health:                    status,
+		Message:                   message,
+		HealthCheckTimeoutSeconds: timeout,
+	}
 	if !at.IsZero() {
 		d.LastUpdatedTime = at.Unix()
 	}
@@ -42,8 +53,20 @@ func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
 	}
 	check("nothing said", is("a", now), "Unknown")
 	list := []*healthv1.DeviceHealth{
-		said("a", healthy, "", time.Time{}, 0), said("b", unhealthy, "hot", after(-20*time.Second), 0), said("c", healthy, "", after(time.Hour), 90),
-		said("d", healthv1.HealthStatus_UNKNOWN, "asleep", time.Time{}, 0), said("e", healthy, "", time.Time{}, 1<<62), said("f", healthy, "", time.Time{}, -5), nil,
+		said(
+			"a",
+			healthy,
+			"",
+			time.Time{},
+			0,
+		), said("b", unhealthy, "hot", after(-20*time.Second), 0), said("c", healthy, "", after(time.Hour), 90),
+		said(
+			"d",
+			healthv1.HealthStatus_UNKNOWN,
+			"asleep",
+			time.Time{},
+			0,
+		), said("e", healthy, "", time.Time{}, 1<<62), said("f", healthy, "", time.Time{}, -5), nil,
 	}
 	if !h.tell("driver", list, now) || h.tell("driver", list, now) {
 		t.Error("it is told that something is another thing when it is, and only then")
@@ -53,8 +76,10 @@ func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
 		at     time.Duration
 		want   string
 	}{
-		{"a", 29 * time.Second, "Healthy"}, {"a", 30 * time.Second, "Unknown"}, {"b", 9 * time.Second, "Unhealthy hot"}, {"b", 10 * time.Second, "Unknown"},
-		{"c", 89 * time.Second, "Healthy"}, {"c", 90 * time.Second, "Unknown"}, {"d", 0, "Unknown asleep"}, {"e", 23 * time.Hour, "Healthy"}, {"e", 24 * time.Hour, "Unknown"},
+		{"a", 29 * time.Second, "Healthy"}, {"a", 30 * time.Second, "Unknown"}, {"b", 9 * time.Second, "Unhealthy hot"},
+		{"b", 10 * time.Second, "Unknown"},
+		{"c", 89 * time.Second, "Healthy"}, {"c", 90 * time.Second, "Unknown"}, {"d", 0, "Unknown asleep"},
+		{"e", 23 * time.Hour, "Healthy"}, {"e", 24 * time.Hour, "Unknown"},
 		{"f", 29 * time.Second, "Healthy"}, {"f", 30 * time.Second, "Unknown"},
 	} {
 		check(fmt.Sprint(c.device, " after ", c.at), is(c.device, after(c.at)), c.want)
@@ -78,7 +103,8 @@ func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
 		t.Errorf("what ran out is kept: %v", h.all)
 	}
 	long := strings.Repeat("ä", 600)
-	if got := shortened(long); len(got) > corev1.ResourceHealthMessageMaxLength || !strings.HasSuffix(got, "ä...") || shortened("a\xff") != "a�" {
+	if got := shortened(long); len(got) > corev1.ResourceHealthMessageMaxLength || !strings.HasSuffix(got, "ä...") ||
+		shortened("a\xff") != "a�" {
 		t.Errorf("a message of %d bytes is %q", len(long), got)
 	}
 }
@@ -89,7 +115,10 @@ type sayer struct {
 	say chan []*healthv1.DeviceHealth
 }
 
-func (s *sayer) NodeWatchResources(_ *healthv1.NodeWatchResourcesRequest, to healthv1.DRAResourceHealth_NodeWatchResourcesServer) error {
+func (s *sayer) NodeWatchResources(
+	_ *healthv1.NodeWatchResourcesRequest,
+	to healthv1.DRAResourceHealth_NodeWatchResourcesServer,
+) error {
 	for {
 		select {
 		case <-to.Context().Done():
@@ -105,7 +134,8 @@ func (s *sayer) NodeWatchResources(_ *healthv1.NodeWatchResourcesRequest, to hea
 	}
 }
 
-// A container's status names each device that it has, by claim and request, with what its driver says of it, in whichever version.
+// A container's status names each device that it has, by claim and request, with what its driver says of it, in
+// whichever version.
 func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 	for _, service := range []string{healthv1.DRAResourceHealthService, v1alpha1.DRAResourceHealthService, ""} {
 		t.Run("by "+service, func(t *testing.T) {
@@ -124,7 +154,12 @@ func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 			pod := user("p", "c")
 			eventually(t, "the claim to be prepared", func() bool { return m.Prepare(t.Context(), pod) == nil })
 			container := func(request string) *corev1.Container {
-				return &corev1.Container{Name: "x", Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "mine", Request: request}}}}
+				return &corev1.Container{
+					Name: "x",
+					Resources: corev1.ResourceRequirements{
+						Claims: []corev1.ResourceClaim{{Name: "mine", Request: request}},
+					},
+				}
 			}
 			text := func(c *corev1.Container) string {
 				var words []string
@@ -146,13 +181,15 @@ func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 			}
 			wants(container(""), "claim:mine: "+first+" Unknown "+second+" Unknown")
 			wants(&corev1.Container{Name: "none"}, "")
-			if users := m.Users("gpu.example.com"); len(users) != 1 || users[0] != types.UID("uid-of-p") || len(m.Users("other")) != 0 {
+			if users := m.Users("gpu.example.com"); len(users) != 1 || users[0] != types.UID("uid-of-p") ||
+				len(m.Users("other")) != 0 {
 				t.Errorf("who has its devices are %v", users)
 			}
 			if service == "" {
 				return
 			}
-			s.say <- []*healthv1.DeviceHealth{said("d0", healthv1.HealthStatus_HEALTHY, "", time.Time{}, 3600), said("d1", healthv1.HealthStatus_UNHEALTHY, "too hot", time.Time{}, 3600)}
+			s.say <- []*healthv1.DeviceHealth{said("d0", healthv1.HealthStatus_HEALTHY, "", time.Time{}, 3600),
+				said("d1", healthv1.HealthStatus_UNHEALTHY, "too hot", time.Time{}, 3600)}
 			wants(container(""), "claim:mine: "+first+" Healthy "+second+" Unhealthy too hot")
 			wants(container("gpu"), "claim:mine/gpu: "+first+" Healthy")
 			wants(container("nic"), "claim:mine/nic: "+second+" Unhealthy too hot")
@@ -161,9 +198,18 @@ func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 			wants(container("gpu"), "claim:mine/gpu: "+first+" Unhealthy")
 			// What it has by an extended resource is told by the claim that was made for that.
 			pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c",
-				RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "x", ResourceName: "example.com/gpu", RequestName: "gpu"}}}
-			wants(&corev1.Container{Name: "x", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}},
-				"claim:c/gpu: "+first+" Unhealthy")
+				RequestMappings: []corev1.ContainerExtendedResourceRequest{
+					{ContainerName: "x", ResourceName: "example.com/gpu", RequestName: "gpu"},
+				}}
+			wants(
+				&corev1.Container{
+					Name: "x",
+					Resources: corev1.ResourceRequirements{
+						Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")},
+					},
+				},
+				"claim:c/gpu: "+first+" Unhealthy",
+			)
 		})
 	}
 }

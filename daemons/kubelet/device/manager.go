@@ -1,6 +1,6 @@
-// Package device has drivers on this machine prepare the devices of pods' claims before containers start, and take that back when
-// the pods have ended. What is prepared is kept in a file, so that another life of the kubelet takes it back. Which devices a claim
-// has was decided by the scheduler; when to prepare is left to the kubelet.
+// Package device has drivers on this machine prepare the devices of pods' claims before containers start, and take that
+// back when the pods have ended. What is prepared is kept in a file, so that another life of the kubelet takes it back.
+// Which devices a claim has was decided by the scheduler; when to prepare is left to the kubelet.
 package device
 
 import (
@@ -52,7 +52,8 @@ type Manager struct {
 	Dir     string  // where the record is kept
 	Plugins Plugins // nil: only pretends
 	Read    func(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error)
-	// Health is what a driver said last of a device, with its message, as long as that holds; nil: nobody says anything.
+	// Health is what a driver said last of a device, with its message, as long as that holds; nil: nobody says
+	// anything.
 	Health func(driver, pool, device string) (corev1.ResourceHealthStatus, string)
 
 	saving sync.Mutex // the record is written once at a time
@@ -82,8 +83,8 @@ func (m *Manager) Load() error {
 	return nil
 }
 
-// Prepare has all claims of a pod prepared. It can be repeated. Drivers are asked side by side, and a pod waits for others only
-// where it shares a claim with them.
+// Prepare has all claims of a pod prepared. It can be repeated. Drivers are asked side by side, and a pod waits for
+// others only where it shares a claim with them.
 func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	if m.ready(pod) {
 		return nil
@@ -138,7 +139,8 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 				if why := refused[c.UID]; why != nil {
 					errs = append(errs, fmt.Errorf("driver %s: claim %s/%s: %w", driver, c.Namespace, c.Name, why))
 				} else if err == nil && !ok {
-					errs = append(errs, fmt.Errorf("driver %s said nothing about claim %s/%s", driver, c.Namespace, c.Name))
+					errs = append(errs, fmt.Errorf("driver %s said nothing about claim "+
+						"%s/%s", driver, c.Namespace, c.Name))
 				}
 				failed[c] = failed[c] || !ok
 				c.Drivers[driver] = devices
@@ -193,7 +195,11 @@ func usesOf(pod *corev1.Pod) ([]use, error) {
 	return out, nil
 }
 
-func (m *Manager) ask(ctx context.Context, driver string, claims []*prepared) (map[types.UID][]Device, map[types.UID]error, error) {
+func (m *Manager) ask(
+	ctx context.Context,
+	driver string,
+	claims []*prepared,
+) (map[types.UID][]Device, map[types.UID]error, error) {
 	asked := make([]Claim, 0, len(claims))
 	pretended := map[types.UID][]Device{}
 	for _, c := range claims {
@@ -217,15 +223,32 @@ func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, u use) (*resourcev
 	}
 	switch {
 	case u.own && !metav1.IsControlledBy(claim, pod):
-		return nil, fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)", claim.Namespace, name, pod.Namespace, pod.Name)
+		return nil, fmt.Errorf(
+			"ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)",
+			claim.Namespace,
+			name,
+			pod.Namespace,
+			pod.Name,
+		)
 	case claim.Status.Allocation == nil:
 		return nil, fmt.Errorf("ResourceClaim %s/%s is not allocated", claim.Namespace, name)
-	case !slices.ContainsFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID }):
-		return nil, fmt.Errorf("pod %s (%s) is not allowed to use ResourceClaim %s (%s)", pod.Name, pod.UID, name, claim.UID)
+	case !slices.ContainsFunc(claim.Status.ReservedFor,
+		func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID }):
+		return nil, fmt.Errorf(
+			"pod %s (%s) is not allowed to use ResourceClaim %s (%s)",
+			pod.Name,
+			pod.UID,
+			name,
+			claim.UID,
+		)
 	}
 	for _, r := range claim.Status.Allocation.Devices.Results {
 		if len(r.SkipNodeOperations) > 0 {
-			return nil, fmt.Errorf("ResourceClaim %s/%s: devices that are not to be prepared are not supported by this node", claim.Namespace, name)
+			return nil, fmt.Errorf(
+				"ResourceClaim %s/%s: devices that are not to be prepared are not supported by this node",
+				claim.Namespace,
+				name,
+			)
 		}
 	}
 	return claim, nil
@@ -268,8 +291,8 @@ func (m *Manager) note(pod types.UID, claim *resourcev1.ResourceClaim) *prepared
 	return one
 }
 
-// Unprepare says that a pod uses its claims no more. Those that no pod uses are taken back by their drivers. It can be repeated,
-// and for pods without claims it does nothing.
+// Unprepare says that a pod uses its claims no more. Those that no pod uses are taken back by their drivers. It can be
+// repeated, and for pods without claims it does nothing.
 func (m *Manager) Unprepare(ctx context.Context, pod types.UID) error {
 	mine := m.of(pod)
 	if len(mine) == 0 {

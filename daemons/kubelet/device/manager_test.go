@@ -45,14 +45,20 @@ func (d *fakeDriver) GetInfo(context.Context, *registration.InfoRequest) (*regis
 	return &registration.PluginInfo{Type: registration.DRAPlugin, Name: d.name, SupportedVersions: d.versions}, nil
 }
 
-func (d *fakeDriver) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (d *fakeDriver) NotifyRegistrationStatus(
+	_ context.Context,
+	s *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.told = s
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-func (d *fakeDriver) NodePrepareResources(_ context.Context, r *drav1.NodePrepareResourcesRequest) (*drav1.NodePrepareResourcesResponse, error) {
+func (d *fakeDriver) NodePrepareResources(
+	_ context.Context,
+	r *drav1.NodePrepareResourcesRequest,
+) (*drav1.NodePrepareResourcesResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := &drav1.NodePrepareResourcesResponse{Claims: map[string]*drav1.NodePrepareResourceResponse{}}
@@ -64,13 +70,26 @@ func (d *fakeDriver) NodePrepareResources(_ context.Context, r *drav1.NodePrepar
 		}
 		d.prepared[c.Uid] = true
 		out.Claims[c.Uid] = &drav1.NodePrepareResourceResponse{Devices: []*drav1.Device{
-			{RequestNames: []string{"gpu"}, PoolName: "n", DeviceName: "d0", CdiDeviceIds: []string{"example.com/gpu=" + c.Name}},
-			{RequestNames: []string{"nic/fast"}, PoolName: "n", DeviceName: "d1", CdiDeviceIds: []string{"example.com/nic=0"}}}}
+			{
+				RequestNames: []string{"gpu"},
+				PoolName:     "n",
+				DeviceName:   "d0",
+				CdiDeviceIds: []string{"example.com/gpu=" + c.Name},
+			},
+			{
+				RequestNames: []string{"nic/fast"},
+				PoolName:     "n",
+				DeviceName:   "d1",
+				CdiDeviceIds: []string{"example.com/nic=0"},
+			}}}
 	}
 	return out, nil
 }
 
-func (d *fakeDriver) NodeUnprepareResources(_ context.Context, r *drav1.NodeUnprepareResourcesRequest) (*drav1.NodeUnprepareResourcesResponse, error) {
+func (d *fakeDriver) NodeUnprepareResources(
+	_ context.Context,
+	r *drav1.NodeUnprepareResourcesRequest,
+) (*drav1.NodeUnprepareResourcesResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := &drav1.NodeUnprepareResourcesResponse{Claims: map[string]*drav1.NodeUnprepareResourceResponse{}}
@@ -124,14 +143,19 @@ func machine(t *testing.T, dir string, claims ...*resourcev1.ResourceClaim) *Man
 		}
 	})
 	t.Cleanup(func() { cancel(); done.Wait() })
-	m := &Manager{Dir: dir, Plugins: r, Health: r.Health, Read: func(_ context.Context, _, name string) (*resourcev1.ResourceClaim, error) {
-		for _, c := range claims {
-			if c.Name == name {
-				return c, nil
+	m := &Manager{
+		Dir:     dir,
+		Plugins: r,
+		Health:  r.Health,
+		Read: func(_ context.Context, _, name string) (*resourcev1.ResourceClaim, error) {
+			for _, c := range claims {
+				if c.Name == name {
+					return c, nil
+				}
 			}
-		}
-		return nil, errors.New("not found")
-	}}
+			return nil, errors.New("not found")
+		},
+	}
 	if err := m.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -166,17 +190,24 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func allocated(name string, users ...string) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: "uid-of-the-claim"}}
-	c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
-		{Request: "gpu", Driver: "gpu.example.com", Pool: "n", Device: "d0"}}}}
+	c.Status.Allocation = &resourcev1.AllocationResult{
+		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
+			{Request: "gpu", Driver: "gpu.example.com", Pool: "n", Device: "d0"}}},
+	}
 	for _, u := range users {
-		c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: u, UID: types.UID("uid-of-" + u)})
+		c.Status.ReservedFor = append(
+			c.Status.ReservedFor,
+			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: u, UID: types.UID("uid-of-" + u)},
+		)
 	}
 	return c
 }
 
 func user(name, claim string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("uid-of-" + name)},
-		Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "mine", ResourceClaimName: ptr.To(claim)}}}}
+		Spec: corev1.PodSpec{
+			ResourceClaims: []corev1.PodResourceClaim{{Name: "mine", ResourceClaimName: ptr.To(claim)}},
+		}}
 }
 
 func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *testing.T) {
@@ -189,7 +220,8 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 	m := machine(t, dir, claim)
 	a, b, stranger := user("a", "c"), user("b", "c"), user("x", "c")
 	ctx := t.Context()
-	if err := m.Prepare(ctx, a); err == nil || firstLine(err) != "driver gpu.example.com: DRA driver gpu.example.com is not registered on this node" {
+	if err := m.Prepare(ctx, a); err == nil ||
+		firstLine(err) != "driver gpu.example.com: DRA driver gpu.example.com is not registered on this node" {
 		t.Fatalf("without a driver: %v", err)
 	}
 	d := &fakeDriver{name: "gpu.example.com", versions: []string{drav1.DRAPluginService}, fails: true}
@@ -222,24 +254,35 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 		{nil, nil},
 		{[]corev1.ResourceClaim{{Name: "mine"}}, []string{"example.com/gpu=c", "example.com/nic=0"}},
 		{[]corev1.ResourceClaim{{Name: "mine", Request: "gpu"}}, []string{"example.com/gpu=c"}},
-		{[]corev1.ResourceClaim{{Name: "mine", Request: "nic"}, {Name: "mine"}}, []string{"example.com/nic=0", "example.com/gpu=c"}},
+		{[]corev1.ResourceClaim{{Name: "mine", Request: "nic"}, {Name: "mine"}},
+			[]string{"example.com/nic=0", "example.com/gpu=c"}},
 		{[]corev1.ResourceClaim{{Name: "other"}}, nil},
 	} {
-		if got := m.IDs(b, &corev1.Container{Resources: corev1.ResourceRequirements{Claims: c.takes}}); !slices.Equal(got, c.want) {
+		if got := m.IDs(b, &corev1.Container{Resources: corev1.ResourceRequirements{Claims: c.takes}}); !slices.Equal(
+			got,
+			c.want,
+		) {
 			t.Errorf("%v gives %v", c.takes, got)
 		}
 	}
 	// The next life knows what the last one has prepared.
-	next := &Manager{Dir: dir, Plugins: m.Plugins, Read: func(context.Context, string, string) (*resourcev1.ResourceClaim, error) {
-		return nil, errors.New("not asked")
-	}}
+	next := &Manager{
+		Dir:     dir,
+		Plugins: m.Plugins,
+		Read: func(context.Context, string, string) (*resourcev1.ResourceClaim, error) {
+			return nil, errors.New("not asked")
+		},
+	}
 	if err := next.Load(); err != nil {
 		t.Fatal(err)
 	}
 	if err := next.Prepare(ctx, a); err != nil {
 		t.Errorf("what is prepared: %v", err)
 	}
-	if got := next.IDs(a, &corev1.Container{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "mine", Request: "gpu"}}}}); !slices.Equal(got, []string{"example.com/gpu=c"}) {
+	if got := next.IDs(a, &corev1.Container{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "mine", Request: "gpu"}}}}); !slices.Equal(
+		got,
+		[]string{"example.com/gpu=c"},
+	) {
 		t.Errorf("after a restart: %v", got)
 	}
 	for _, p := range []*corev1.Pod{a, a, b} {
@@ -248,7 +291,8 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 		}
 	}
 	d.look(func() {
-		if want := []string{"prepare c", "prepare c", "unprepare c"}; !slices.Equal(d.calls, want) || len(d.prepared) > 0 {
+		if want := []string{"prepare c", "prepare c", "unprepare c"}; !slices.Equal(d.calls, want) ||
+			len(d.prepared) > 0 {
 			t.Errorf("calls are %v, prepared is %v", d.calls, d.prepared)
 		}
 	})
@@ -259,15 +303,20 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 
 func TestAClaimForExtendedResourcesIsPreparedForTheContainersThatItIsMappedTo(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a", UID: "uid-of-a"}}
-	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c", RequestMappings: []corev1.ContainerExtendedResourceRequest{
-		{ContainerName: "main", ResourceName: "example.com/gpu", RequestName: "gpu"}}}
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+		ResourceClaimName: "c",
+		RequestMappings: []corev1.ContainerExtendedResourceRequest{
+			{ContainerName: "main", ResourceName: "example.com/gpu", RequestName: "gpu"}},
+	}
 	claim := allocated("c", "a")
 	m := machine(t, t.TempDir(), claim)
 	m.Plugins = answering{}
 	if err := m.Prepare(t.Context(), p); err == nil || !strings.Contains(err.Error(), "Pod is not owner") {
 		t.Fatalf("somebody else's claim: %v", err)
 	}
-	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod"))}
+	claim.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod")),
+	}
 	if m.ready(p) {
 		t.Error("the pod is ready before its claim is prepared")
 	}
@@ -295,7 +344,11 @@ func TestAClaimForExtendedResourcesIsPreparedForTheContainersThatItIsMappedTo(t 
 // answering is a driver that prepares everything.
 type answering struct{}
 
-func (answering) Prepare(_ context.Context, _ string, claims []Claim) (map[types.UID][]Device, map[types.UID]error, error) {
+func (answering) Prepare(
+	_ context.Context,
+	_ string,
+	claims []Claim,
+) (map[types.UID][]Device, map[types.UID]error, error) {
 	out := map[types.UID][]Device{}
 	for _, c := range claims {
 		out[c.UID] = []Device{{Requests: []string{"gpu"}, CDI: []string{"example.com/gpu=" + c.Name}}}

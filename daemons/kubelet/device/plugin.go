@@ -40,7 +40,10 @@ func (p *plugin) prepare(ctx context.Context, claims []Claim) (map[types.UID][]D
 	if p.beta {
 		request := &drav1beta1.NodePrepareResourcesRequest{}
 		for _, c := range claims {
-			request.Claims = append(request.Claims, &drav1beta1.Claim{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)})
+			request.Claims = append(
+				request.Claims,
+				&drav1beta1.Claim{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)},
+			)
 		}
 		answer, err := drav1beta1.NewDRAPluginClient(p.conn).NodePrepareResources(ctx, request)
 		if err != nil {
@@ -76,8 +79,9 @@ func (p *plugin) prepare(ctx context.Context, claims []Claim) (map[types.UID][]D
 func (p *plugin) unprepare(ctx context.Context, c Claim) error {
 	failure, said := "", false
 	if p.beta {
-		answer, err := drav1beta1.NewDRAPluginClient(p.conn).NodeUnprepareResources(ctx, &drav1beta1.NodeUnprepareResourcesRequest{
-			Claims: []*drav1beta1.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
+		answer, err := drav1beta1.NewDRAPluginClient(p.conn).
+			NodeUnprepareResources(ctx, &drav1beta1.NodeUnprepareResourcesRequest{
+				Claims: []*drav1beta1.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
 		if err != nil {
 			return err
 		}
@@ -85,8 +89,9 @@ func (p *plugin) unprepare(ctx context.Context, c Claim) error {
 			failure, said = r.Error, true
 		}
 	} else {
-		answer, err := drav1.NewDRAPluginClient(p.conn).NodeUnprepareResources(ctx, &drav1.NodeUnprepareResourcesRequest{
-			Claims: []*drav1.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
+		answer, err := drav1.NewDRAPluginClient(p.conn).NodeUnprepareResources(ctx,
+			&drav1.NodeUnprepareResourcesRequest{
+				Claims: []*drav1.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
 		if err != nil {
 			return err
 		}

@@ -23,14 +23,16 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Registry finds drivers by the sockets that they make in a directory, and tells them that they were found. Plugins of other kinds
-// are left to others.
+// Registry finds drivers by the sockets that they make in a directory, and tells them that they were found. Plugins of
+// other kinds are left to others.
 type Registry struct {
 	Dir string // of the sockets
 	Log *slog.Logger
-	// Gone is told of a driver none of whose plugins is left, after a while in which it may have come back. nil: nobody cares.
+	// Gone is told of a driver none of whose plugins is left, after a while in which it may have come back. nil: nobody
+	// cares.
 	Gone func(ctx context.Context, driver string)
-	// Changed is told of a driver that says something else of its devices' health, or nothing any more. nil: nobody cares.
+	// Changed is told of a driver that says something else of its devices' health, or nothing any more. nil: nobody
+	// cares.
 	Changed func(driver string)
 
 	health    health
@@ -51,8 +53,8 @@ type instance struct {
 	stop   context.CancelFunc // of listening to it; nil when nobody does
 }
 
-// Times of the registry: how long a plugin has to answer, how often those that did not are asked again, and how long a driver may
-// be away before it is gone.
+// Times of the registry: how long a plugin has to answer, how often those that did not are asked again, and how long a
+// driver may be away before it is gone.
 const (
 	answerTime = 5 * time.Second
 	lookAgain  = 10 * time.Second
@@ -112,8 +114,8 @@ func (r *Registry) away(ctx context.Context, driver string) {
 	}
 }
 
-// look registers the plugins whose sockets are new and forgets those whose sockets are gone. It returns the drivers that have none
-// left.
+// look registers the plugins whose sockets are new and forgets those whose sockets are gone. It returns the drivers
+// that have none left.
 func (r *Registry) look(ctx context.Context) (gone []string) {
 	entries, err := os.ReadDir(r.Dir)
 	if err != nil {
@@ -201,7 +203,12 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 	}
 	stable := slices.Contains(info.SupportedVersions, drav1.DRAPluginService)
 	if !stable && !slices.Contains(info.SupportedVersions, drav1beta1.DRAPluginService) {
-		why := fmt.Sprintf("none of the versions %v is supported by this kubelet, which has %s and %s", info.SupportedVersions, drav1.DRAPluginService, drav1beta1.DRAPluginService)
+		why := fmt.Sprintf(
+			"none of the versions %v is supported by this kubelet, which has %s and %s",
+			info.SupportedVersions,
+			drav1.DRAPluginService,
+			drav1beta1.DRAPluginService,
+		)
 		_, err := client.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{Error: why})
 		return &instance{settle: true}, errors.Join(errors.New(why), err)
 	}
@@ -209,7 +216,8 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 	if err != nil {
 		return &instance{}, err
 	}
-	if _, err := client.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{PluginRegistered: true}); err != nil {
+	if _, err := client.NotifyRegistrationStatus(ctx,
+		&registration.RegistrationStatus{PluginRegistered: true}); err != nil {
 		return &instance{}, errors.Join(fmt.Errorf("tell that it is registered: %w", err), to.Close())
 	}
 	r.Log.Info("a driver's plugin has registered", "driver", info.Name, "endpoint", endpoint)
@@ -253,7 +261,11 @@ func (r *Registry) close() {
 }
 
 // Prepare implements Plugins.
-func (r *Registry) Prepare(ctx context.Context, driver string, claims []Claim) (map[types.UID][]Device, map[types.UID]error, error) {
+func (r *Registry) Prepare(
+	ctx context.Context,
+	driver string,
+	claims []Claim,
+) (map[types.UID][]Device, map[types.UID]error, error) {
 	p := r.find(driver)
 	if p == nil {
 		return nil, nil, notRegistered(driver)

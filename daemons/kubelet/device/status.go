@@ -9,27 +9,37 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Status is how the devices of a container are, by the claims and requests that it takes them by. Where nobody says it, it is unknown.
+// Status is how the devices of a container are, by the claims and requests that it takes them by. Where nobody says it,
+// it is unknown.
 func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.ResourceStatus {
 	var out []corev1.ResourceStatus
 	for _, t := range takenBy(pod, c) {
 		s := corev1.ResourceStatus{Name: corev1.ResourceName("claim:" + t.as)}
 		m.devices(pod, t.claim, t.request, func(driver string, d Device) {
-			r := corev1.ResourceHealth{ResourceID: corev1.ResourceID(driver + "/" + d.Pool + "/" + d.Device), Health: corev1.ResourceHealthStatusUnknown}
+			r := corev1.ResourceHealth{
+				ResourceID: corev1.ResourceID(driver + "/" + d.Pool + "/" + d.Device),
+				Health:     corev1.ResourceHealthStatusUnknown,
+			}
 			if m.Health != nil {
 				var message string
 				if r.Health, message = m.Health(driver, d.Pool, d.Device); message != "" {
 					r.Message = &message
 				}
 			}
-			if !slices.ContainsFunc(s.Resources, func(have corev1.ResourceHealth) bool { return have.ResourceID == r.ResourceID }) {
+			if !slices.ContainsFunc(
+				s.Resources,
+				func(have corev1.ResourceHealth) bool { return have.ResourceID == r.ResourceID },
+			) {
 				s.Resources = append(s.Resources, r)
 			}
 		})
 		if len(s.Resources) == 0 {
 			continue
 		}
-		slices.SortFunc(s.Resources, func(a, b corev1.ResourceHealth) int { return cmp.Compare(a.ResourceID, b.ResourceID) })
+		slices.SortFunc(
+			s.Resources,
+			func(a, b corev1.ResourceHealth) int { return cmp.Compare(a.ResourceID, b.ResourceID) },
+		)
 		// Two of its extended resources may come by one request.
 		if !slices.ContainsFunc(out, func(have corev1.ResourceStatus) bool { return have.Name == s.Name }) {
 			out = append(out, s)
@@ -56,7 +66,10 @@ type taken struct{ claim, request, as string }
 
 func takenBy(pod *corev1.Pod, c *corev1.Container) (all []taken) {
 	for _, takes := range c.Resources.Claims {
-		i := slices.IndexFunc(pod.Spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == takes.Name })
+		i := slices.IndexFunc(
+			pod.Spec.ResourceClaims,
+			func(p corev1.PodResourceClaim) bool { return p.Name == takes.Name },
+		)
 		if i < 0 {
 			continue
 		}
@@ -72,7 +85,8 @@ func takenBy(pod *corev1.Pod, c *corev1.Container) (all []taken) {
 	}
 	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
 		for _, r := range s.RequestMappings {
-			if q := c.Resources.Requests[corev1.ResourceName(r.ResourceName)]; r.ContainerName == c.Name && !q.IsZero() {
+			if q := c.Resources.Requests[corev1.ResourceName(r.ResourceName)]; r.ContainerName == c.Name &&
+				!q.IsZero() {
 				all = append(all, taken{s.ResourceClaimName, r.RequestName, s.ResourceClaimName + "/" + r.RequestName})
 			}
 		}

@@ -15,7 +15,11 @@ type silent struct {
 	asked, let chan struct{}
 }
 
-func (s silent) Prepare(ctx context.Context, driver string, claims []Claim) (map[types.UID][]Device, map[types.UID]error, error) {
+func (s silent) Prepare(
+	ctx context.Context,
+	driver string,
+	claims []Claim,
+) (map[types.UID][]Device, map[types.UID]error, error) {
 	if driver == "silent" {
 		s.asked <- struct{}{}
 		select {
@@ -43,12 +47,16 @@ func TestASilentDriverHoldsUpItsOwnPodsAlone(t *testing.T) {
 		claims[name] = c
 	}
 	drivers := silent{make(chan struct{}, 1), make(chan struct{})}
-	m := &Manager{Dir: t.TempDir(), Plugins: drivers, Read: func(_ context.Context, _, name string) (*resourcev1.ResourceClaim, error) {
-		if c := claims[name]; c != nil {
-			return c, nil
-		}
-		return nil, errors.New("not found")
-	}}
+	m := &Manager{
+		Dir:     t.TempDir(),
+		Plugins: drivers,
+		Read: func(_ context.Context, _, name string) (*resourcev1.ResourceClaim, error) {
+			if c := claims[name]; c != nil {
+				return c, nil
+			}
+			return nil, errors.New("not found")
+		},
+	}
 	if err := m.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,14 +71,19 @@ func TestASilentDriverHoldsUpItsOwnPodsAlone(t *testing.T) {
 	if err := m.Unprepare(t.Context(), "uid-of-pod-of-fine"); err != nil {
 		t.Errorf("take back beside a silent driver: %v", err)
 	}
-	go func() { second <- m.Prepare(t.Context(), user("second", "stuck")) }() // it shares the claim, and its driver is asked once
+	// it shares the claim, and its driver is asked once
+	go func() { second <- m.Prepare(t.Context(), user("second", "stuck")) }()
 	close(drivers.let)
 	for _, done := range []chan error{stuck, second} {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	}
-	if ids := m.IDs(user("second", "stuck"), &corev1.Container{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "mine"}}}}); len(ids) != 1 || ids[0] != "silent/x=stuck" {
+	if ids := m.IDs(user("second", "stuck"),
+		&corev1.Container{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "mine"}}}}); len(
+		ids,
+	) != 1 ||
+		ids[0] != "silent/x=stuck" {
 		t.Errorf("devices of the second pod: %v", ids)
 	}
 	if len(drivers.asked) != 0 {

@@ -31,7 +31,12 @@ type container struct {
 }
 
 // CreateContainer implements cri.Runtime.
-func (r *Runtime) CreateContainer(_ context.Context, box string, config *runtime.ContainerConfig, _ *runtime.PodSandboxConfig) (string, error) {
+func (r *Runtime) CreateContainer(
+	_ context.Context,
+	box string,
+	config *runtime.ContainerConfig,
+	_ *runtime.PodSandboxConfig,
+) (string, error) {
 	if err := r.begin("CreateContainer"); err != nil {
 		return "", err
 	}
@@ -41,17 +46,32 @@ func (r *Runtime) CreateContainer(_ context.Context, box string, config *runtime
 	if b == nil || !b.ready {
 		return "", notFound("ready sandbox", box)
 	}
-	c := &container{id: r.id(), sandbox: box, config: remembered(config), created: time.Now(), ended: make(chan struct{})}
+	c := &container{
+		id:      r.id(),
+		sandbox: box,
+		config:  remembered(config),
+		created: time.Now(),
+		ended:   make(chan struct{}),
+	}
 	r.containers[c.id] = c
 	r.tell(b)
 	return c.id, nil
 }
 
-// remembered is what is asked of a container's configuration later. The environment is not: that alone is seven texts for each
-// service of the pod's namespace.
+// remembered is what is asked of a container's configuration later. The environment is not: that alone is seven texts
+// for each service of the pod's namespace.
 func remembered(c *runtime.ContainerConfig) *runtime.ContainerConfig {
-	return &runtime.ContainerConfig{Metadata: c.Metadata, Image: c.Image, Command: c.Command, Args: c.Args, Mounts: c.Mounts, Labels: c.Labels,
-		Annotations: c.Annotations, LogPath: c.LogPath, Linux: c.Linux}
+	return &runtime.ContainerConfig{
+		Metadata:    c.Metadata,
+		Image:       c.Image,
+		Command:     c.Command,
+		Args:        c.Args,
+		Mounts:      c.Mounts,
+		Labels:      c.Labels,
+		Annotations: c.Annotations,
+		LogPath:     c.LogPath,
+		Linux:       c.Linux,
+	}
 }
 
 // StartContainer implements cri.Runtime.
@@ -163,7 +183,11 @@ func (r *Runtime) writeLog(c *container, line string) {
 	if box == nil || box.config.LogDirectory == "" || c.config.LogPath == "" {
 		return
 	}
-	f, err := os.OpenFile(filepath.Join(box.config.LogDirectory, c.config.LogPath), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	f, err := os.OpenFile(
+		filepath.Join(box.config.LogDirectory, c.config.LogPath),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o640,
+	)
 	if err != nil {
 		return
 	}
@@ -177,7 +201,8 @@ func (r *Runtime) Crash(podName, containerName string, code int32) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.containers {
-		if c.state == runtime.ContainerState_CONTAINER_RUNNING && c.config.Labels[cri.LabelPodName] == podName && c.config.GetMetadata().GetName() == containerName {
+		if c.state == runtime.ContainerState_CONTAINER_RUNNING && c.config.Labels[cri.LabelPodName] == podName &&
+			c.config.GetMetadata().GetName() == containerName {
 			r.end(c, code, "")
 			return true
 		}
@@ -223,9 +248,21 @@ func (r *Runtime) ListContainers(_ context.Context, f *runtime.ContainerFilter) 
 	var list []*runtime.Container
 	for _, c := range r.containers {
 		if matches(c.config.Labels, f.GetLabelSelector()) {
-			list = append(list, &runtime.Container{Id: c.id, PodSandboxId: c.sandbox, Metadata: c.config.Metadata, Image: c.config.Image,
-				ImageRef: c.config.Image.GetImage(), ImageId: c.config.Image.GetImage(), State: c.state, CreatedAt: c.created.UnixNano(),
-				Labels: c.config.Labels, Annotations: c.config.Annotations})
+			list = append(
+				list,
+				&runtime.Container{
+					Id:           c.id,
+					PodSandboxId: c.sandbox,
+					Metadata:     c.config.Metadata,
+					Image:        c.config.Image,
+					ImageRef:     c.config.Image.GetImage(),
+					ImageId:      c.config.Image.GetImage(),
+					State:        c.state,
+					CreatedAt:    c.created.UnixNano(),
+					Labels:       c.config.Labels,
+					Annotations:  c.config.Annotations,
+				},
+			)
 		}
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Id < list[j].Id })
@@ -245,9 +282,12 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string) (*runtime.Contai
 	}
 	s := &runtime.ContainerStatus{
 		Id: id, Metadata: c.config.Metadata, State: c.state, CreatedAt: c.created.UnixNano(),
-		Image: &runtime.ImageSpec{Image: c.config.Image.GetUserSpecifiedImage()}, ImageRef: c.config.Image.GetImage(), ImageId: c.config.Image.GetImage(),
+		Image: &runtime.ImageSpec{
+			Image: c.config.Image.GetUserSpecifiedImage(),
+		}, ImageRef: c.config.Image.GetImage(), ImageId: c.config.Image.GetImage(),
 		Resources: &runtime.ContainerResources{Linux: c.config.GetLinux().GetResources()},
-		ExitCode:  c.code, Reason: c.reason, Labels: c.config.Labels, Annotations: c.config.Annotations, Mounts: c.config.Mounts, LogPath: c.config.LogPath,
+		ExitCode:  c.code, Reason: c.reason, Labels: c.config.Labels, Annotations: c.config.Annotations,
+		Mounts: c.config.Mounts, LogPath: c.config.LogPath,
 	}
 	if !c.started.IsZero() {
 		s.StartedAt = c.started.UnixNano()
@@ -259,7 +299,11 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string) (*runtime.Contai
 }
 
 // UpdateContainerResources implements cri.Runtime.
-func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resources *runtime.LinuxContainerResources) error {
+func (r *Runtime) UpdateContainerResources(
+	_ context.Context,
+	id string,
+	resources *runtime.LinuxContainerResources,
+) error {
 	if err := r.begin("UpdateContainerResources"); err != nil {
 		return err
 	}
@@ -269,7 +313,10 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	if c == nil || c.state != runtime.ContainerState_CONTAINER_RUNNING {
 		return notFound("running container", id)
 	}
-	c.config.Linux = &runtime.LinuxContainerConfig{Resources: resources, SecurityContext: c.config.GetLinux().GetSecurityContext()}
+	c.config.Linux = &runtime.LinuxContainerConfig{
+		Resources:       resources,
+		SecurityContext: c.config.GetLinux().GetSecurityContext(),
+	}
 	r.tell(r.sandboxes[c.sandbox])
 	return nil
 }

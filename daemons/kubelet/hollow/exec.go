@@ -11,7 +11,12 @@ import (
 
 // ExecSync implements cri.Runtime: every command succeeds and says nothing, but
 // for `false`.
-func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ time.Duration) (stdout, stderr []byte, code int32, err error) {
+func (r *Runtime) ExecSync(
+	_ context.Context,
+	id string,
+	command []string,
+	_ time.Duration,
+) (stdout, stderr []byte, code int32, err error) {
 	if err := r.begin("ExecSync"); err != nil {
 		return nil, nil, 0, err
 	}

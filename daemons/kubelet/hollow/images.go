@@ -24,7 +24,12 @@ func (r *Runtime) ImageStatus(_ context.Context, name string) (*runtime.Image, e
 }
 
 // PullImage implements cri.Images: every image can be had at once.
-func (r *Runtime) PullImage(_ context.Context, name string, _ *runtime.AuthConfig, _ *runtime.PodSandboxConfig) (string, error) {
+func (r *Runtime) PullImage(
+	_ context.Context,
+	name string,
+	_ *runtime.AuthConfig,
+	_ *runtime.PodSandboxConfig,
+) (string, error) {
 	if err := r.begin("PullImage"); err != nil {
 		return "", err
 	}

@@ -48,7 +48,8 @@ type Machine struct {
 func (m Machine) Info() corev1.NodeSystemInfo {
 	id := fmt.Sprintf("%x", sha256.Sum256([]byte(m.Name)))[:32]
 	return corev1.NodeSystemInfo{
-		MachineID: id, SystemUUID: id, BootID: id, KernelVersion: m.Kernel, OSImage: "hollow", OperatingSystem: "linux", Architecture: "amd64",
+		MachineID: id, SystemUUID: id, BootID: id, KernelVersion: m.Kernel, OSImage: "hollow", OperatingSystem: "linux",
+		Architecture: "amd64",
 	}
 }
 

@@ -28,8 +28,9 @@ type Runtime struct {
 	// it run until it is stopped. Nil means that `exit N`, `true`, `false` and `sleep
 	// N` as a command mean what they say, and all else runs on.
 	Exit func(c *runtime.ContainerConfig) (after time.Duration, code int32, ok bool)
-	// Finite says whether a container of a pod is one that comes to its end, such as a Job's: whatever its image and command
-	// are, it then succeeds after FiniteFor, unless Exit knows its command. Nil means that none is. It is called without locks.
+	// Finite says whether a container of a pod is one that comes to its end, such as a Job's: whatever its image and
+	// command are, it then succeeds after FiniteFor, unless Exit knows its command. Nil means that none is. It is
+	// called without locks.
 	Finite func(podUID, name string) bool
 	// Fail returns an error for a call that is to fail; nil means that none is.
 	Fail func(call string) error
@@ -112,7 +113,12 @@ func (r *Runtime) Version(context.Context) (*runtime.VersionResponse, error) {
 	if err := r.begin("Version"); err != nil {
 		return nil, err
 	}
-	return &runtime.VersionResponse{Version: "0.1.0", RuntimeName: "hollow", RuntimeVersion: "1.0.0", RuntimeApiVersion: "v1"}, nil
+	return &runtime.VersionResponse{
+		Version:           "0.1.0",
+		RuntimeName:       "hollow",
+		RuntimeVersion:    "1.0.0",
+		RuntimeApiVersion: "v1",
+	}, nil
 }
 
 // Status implements cri.Runtime.
@@ -121,7 +127,12 @@ func (r *Runtime) Status(context.Context) (*runtime.StatusResponse, error) {
 		return nil, err
 	}
 	return &runtime.StatusResponse{
-		Status:          &runtime.RuntimeStatus{Conditions: []*runtime.RuntimeCondition{{Type: "RuntimeReady", Status: true}, {Type: "NetworkReady", Status: true}}},
+		Status: &runtime.RuntimeStatus{
+			Conditions: []*runtime.RuntimeCondition{
+				{Type: "RuntimeReady", Status: true},
+				{Type: "NetworkReady", Status: true},
+			},
+		},
 		RuntimeHandlers: []*runtime.RuntimeHandler{{Features: &runtime.RuntimeHandlerFeatures{}}},
 		Features:        &runtime.RuntimeFeatures{},
 	}, nil
@@ -207,8 +218,12 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, id string) (*runtime.PodSa
 	}
 	return &runtime.PodSandboxStatus{
 		Id: id, Metadata: box.config.Metadata, State: box.state(), CreatedAt: box.created.UnixNano(),
-		Network: &runtime.PodSandboxNetworkStatus{Ip: box.ip}, Labels: box.config.Labels, Annotations: box.config.Annotations,
-		Linux: &runtime.LinuxPodSandboxStatus{Namespaces: &runtime.Namespace{Options: box.config.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
+		Network: &runtime.PodSandboxNetworkStatus{
+			Ip: box.ip,
+		}, Labels: box.config.Labels, Annotations: box.config.Annotations,
+		Linux: &runtime.LinuxPodSandboxStatus{
+			Namespaces: &runtime.Namespace{Options: box.config.GetLinux().GetSecurityContext().GetNamespaceOptions()},
+		},
 	}, nil
 }
 
@@ -238,8 +253,17 @@ func (r *Runtime) ListPodSandbox(_ context.Context, f *runtime.PodSandboxFilter)
 	var list []*runtime.PodSandbox
 	for _, b := range r.sandboxes {
 		if matches(b.config.Labels, f.GetLabelSelector()) && (f.GetState() == nil || f.State.State == b.state()) {
-			list = append(list, &runtime.PodSandbox{Id: b.id, Metadata: b.config.Metadata, State: b.state(), CreatedAt: b.created.UnixNano(),
-				Labels: b.config.Labels, Annotations: b.config.Annotations})
+			list = append(
+				list,
+				&runtime.PodSandbox{
+					Id:          b.id,
+					Metadata:    b.config.Metadata,
+					State:       b.state(),
+					CreatedAt:   b.created.UnixNano(),
+					Labels:      b.config.Labels,
+					Annotations: b.config.Annotations,
+				},
+			)
 		}
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Id < list[j].Id })

@@ -83,14 +83,25 @@ func (r *Runtime) ListPodSandboxStats(context.Context) ([]*runtime.PodSandboxSta
 	defer r.mu.Unlock()
 	now := time.Now().Truncate(time.Millisecond) // which is what is told of it
 	figures := func(cpu, memory uint64) (*runtime.CpuUsage, *runtime.MemoryUsage) {
-		return &runtime.CpuUsage{Timestamp: now.UnixNano(), UsageCoreNanoSeconds: &runtime.UInt64Value{Value: cpu}, UsageNanoCores: &runtime.UInt64Value{}},
-			&runtime.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: &runtime.UInt64Value{Value: memory}}
+		return &runtime.CpuUsage{
+				Timestamp:            now.UnixNano(),
+				UsageCoreNanoSeconds: &runtime.UInt64Value{Value: cpu},
+				UsageNanoCores:       &runtime.UInt64Value{},
+			},
+			&runtime.MemoryUsage{
+				Timestamp:       now.UnixNano(),
+				WorkingSetBytes: &runtime.UInt64Value{Value: memory},
+			}
 	}
 	var list []*runtime.PodSandboxStats
 	boxes := map[string]*runtime.PodSandboxStats{}
 	for _, b := range r.sandboxes {
 		s := &runtime.PodSandboxStats{
-			Attributes: &runtime.PodSandboxAttributes{Id: b.id, Metadata: b.config.Metadata, Labels: b.config.Labels}, Linux: &runtime.LinuxPodSandboxStats{},
+			Attributes: &runtime.PodSandboxAttributes{
+				Id:       b.id,
+				Metadata: b.config.Metadata,
+				Labels:   b.config.Labels,
+			}, Linux: &runtime.LinuxPodSandboxStats{},
 		}
 		s.Linux.Cpu, s.Linux.Memory = figures(0, 0)
 		list, boxes[b.id] = append(list, s), s
@@ -101,7 +112,9 @@ func (r *Runtime) ListPodSandboxStats(context.Context) ([]*runtime.PodSandboxSta
 			continue
 		}
 		cpu, memory := c.used(now)
-		mine := &runtime.ContainerStats{Attributes: &runtime.ContainerAttributes{Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels}}
+		mine := &runtime.ContainerStats{
+			Attributes: &runtime.ContainerAttributes{Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels},
+		}
 		mine.Cpu, mine.Memory = figures(cpu, memory)
 		s.Linux.Containers = append(s.Linux.Containers, mine)
 		s.Linux.Cpu.UsageCoreNanoSeconds.Value += cpu

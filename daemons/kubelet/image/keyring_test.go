@@ -100,7 +100,8 @@ func TestTheMostSpecificCredentialIsTriedFirst(t *testing.T) {
 
 func TestACredentialIsRestrictedToItsServer(t *testing.T) {
 	for image, want := range map[string]string{
-		"web": "https://registry-1.docker.io", "registry:5000/web": "https://registry:5000", "a.example/web": "https://a.example",
+		"web": "https://registry-1.docker.io", "registry:5000/web": "https://registry:5000",
+		"a.example/web": "https://a.example",
 	} {
 		name, err := ParseName(image)
 		if err != nil {
@@ -165,7 +166,8 @@ func TestPullSecretsAreDecoded(t *testing.T) {
 
 func TestTagsAndDigestsAreLeftOut(t *testing.T) {
 	for image, want := range map[string]string{
-		"web": "web", "web:1": "web", "a/web@sha256:abc": "a/web", "registry:5000/web": "registry:5000/web", "registry:5000/web:1@sha256:abc": "registry:5000/web",
+		"web": "web", "web:1": "web", "a/web@sha256:abc": "a/web", "registry:5000/web": "registry:5000/web",
+		"registry:5000/web:1@sha256:abc": "registry:5000/web",
 	} {
 		if got := Untagged(image); got != want {
 			t.Errorf("%s became %s, want %s", image, got, want)

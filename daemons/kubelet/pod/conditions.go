@@ -20,7 +20,12 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 	}
 	box := f.sandbox()
 	own := []corev1.PodCondition{
-		truth(corev1.PodReadyToStartContainers, box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork), "", ""),
+		truth(
+			corev1.PodReadyToStartContainers,
+			box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork),
+			"",
+			"",
+		),
 		initialized(f, s, over),
 	}
 	containers := containersReady(f, s, over)
@@ -70,8 +75,13 @@ func kept(f *Facts) []corev1.PodCondition {
 
 func owned(t corev1.PodConditionType) bool {
 	switch t {
-	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
-		corev1.PodResizePending, corev1.PodResizeInProgress:
+	case corev1.PodReadyToStartContainers,
+		corev1.PodInitialized,
+		corev1.PodReady,
+		corev1.ContainersReady,
+		corev1.PodScheduled,
+		corev1.PodResizePending,
+		corev1.PodResizeInProgress:
 		return true
 	}
 	return false

@@ -16,10 +16,19 @@ func Ended(f *Facts) *End {
 	}
 	// What the API knows to be over stays over, whatever the runtime has forgotten.
 	if p := f.Pod.Status.Phase; (p == corev1.PodFailed || p == corev1.PodSucceeded) && !Static(f.Pod) {
-		return &End{Phase: p, Reason: f.Pod.Status.Reason, Message: f.Pod.Status.Message, Rejected: p == corev1.PodFailed && neverBegan(f)}
+		return &End{
+			Phase:    p,
+			Reason:   f.Pod.Status.Reason,
+			Message:  f.Pod.Status.Message,
+			Rejected: p == corev1.PodFailed && neverBegan(f),
+		}
 	}
 	if at, ok := deadline(f); ok && !f.Now.Before(at) {
-		return &End{Phase: corev1.PodFailed, Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
+		return &End{
+			Phase:   corev1.PodFailed,
+			Reason:  "DeadlineExceeded",
+			Message: "Pod was active on the node longer than the specified deadline",
+		}
 	}
 	return finished(f)
 }
@@ -49,7 +58,8 @@ func finished(f *Facts) *End {
 		if Sidecar(spec) {
 			continue
 		}
-		if c := f.current(spec.Name, box.ID); c != nil && c.State == Exited && c.ExitCode != 0 && !ShouldRestart(f.Pod, spec, c.ExitCode) {
+		if c := f.current(spec.Name, box.ID); c != nil && c.State == Exited && c.ExitCode != 0 &&
+			!ShouldRestart(f.Pod, spec, c.ExitCode) {
 			return &End{Phase: corev1.PodFailed}
 		}
 	}
@@ -57,7 +67,8 @@ func finished(f *Facts) *End {
 	for i := range f.Pod.Spec.Containers {
 		spec := &f.Pod.Spec.Containers[i]
 		c := f.newest(spec.Name)
-		if c == nil || c.State != Exited && c.State != Unknown || ShouldRestart(f.Pod, spec, c.ExitCode) || f.anew(spec, c) {
+		if c == nil || c.State != Exited && c.State != Unknown || ShouldRestart(f.Pod, spec, c.ExitCode) ||
+			f.anew(spec, c) {
 			return nil
 		}
 		if c.ExitCode != 0 || c.State == Unknown {
@@ -67,8 +78,8 @@ func finished(f *Facts) *End {
 	return end
 }
 
-// anew reports whether a container that exited was stopped to be made as, or of the size that, its pod now wants it. One of which the API knows that
-// it ended for good has ended, whatever is wanted since.
+// anew reports whether a container that exited was stopped to be made as, or of the size that, its pod now wants it.
+// One of which the API knows that it ended for good has ended, whatever is wanted since.
 func (f *Facts) anew(spec *corev1.Container, c *Container) bool {
 	if _, resized := misfit(f.Pod, spec, c); !resized && (c.Hash == "" || c.Hash == Hash(spec)) {
 		return false
@@ -86,7 +97,8 @@ func ShouldRestart(p *corev1.Pod, spec *corev1.Container, code int32) bool {
 		return false
 	}
 	for _, rule := range spec.RestartPolicyRules {
-		if on := rule.ExitCodes; on != nil && slices.Contains(on.Values, code) == (on.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+		if on := rule.ExitCodes; on != nil &&
+			slices.Contains(on.Values, code) == (on.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
 			return rule.Action == corev1.ContainerRestartRuleActionRestart
 		}
 	}

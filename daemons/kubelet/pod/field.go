@@ -85,7 +85,12 @@ func formatMap(m map[string]string) string {
 
 // ResourceField returns a request or limit of a container, in units of the
 // selector's divisor rounded up. A limit that is not set is what the node has.
-func ResourceField(p *corev1.Pod, spec *corev1.Container, ref *corev1.ResourceFieldSelector, node Node) (string, error) {
+func ResourceField(
+	p *corev1.Pod,
+	spec *corev1.Container,
+	ref *corev1.ResourceFieldSelector,
+	node Node,
+) (string, error) {
 	if ref.ContainerName != "" {
 		spec = find(p, ref.ContainerName)
 		if spec == nil {

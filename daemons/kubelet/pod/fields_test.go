@@ -14,49 +14,82 @@ import (
 var (
 	// honoured fields are carried out.
 	honoured = map[string]string{
-		"PodSpec": "Volumes InitContainers Containers EphemeralContainers RestartPolicy TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy " +
-			"NodeName HostNetwork HostPID HostIPC ShareProcessNamespace SecurityContext ImagePullSecrets Hostname Subdomain HostAliases Priority PriorityClassName " +
-			"DNSConfig ReadinessGates RuntimeClassName EnableServiceLinks Overhead SetHostnameAsFQDN Resources HostnameOverride ResourceClaims",
+		"PodSpec": "Volumes InitContainers Containers EphemeralContainers RestartPolicy " +
+			"TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy " +
+			"NodeName HostNetwork HostPID HostIPC ShareProcessNamespace SecurityContext ImagePullSecrets Hostname " +
+			"Subdomain HostAliases Priority PriorityClassName " +
+			"DNSConfig ReadinessGates RuntimeClassName EnableServiceLinks Overhead SetHostnameAsFQDN Resources " +
+			"HostnameOverride ResourceClaims",
 		"PodResourceClaim": "Name ResourceClaimName ResourceClaimTemplateName", "ResourceClaim": "Name Request",
-		"Container": "Name Image Command Args WorkingDir Ports EnvFrom Env Resources RestartPolicy RestartPolicyRules VolumeMounts VolumeDevices LivenessProbe ReadinessProbe " +
-			"StartupProbe Lifecycle TerminationMessagePath TerminationMessagePolicy ImagePullPolicy SecurityContext Stdin StdinOnce TTY ResizePolicy",
+		"Container": "Name Image Command Args WorkingDir Ports EnvFrom Env Resources RestartPolicy " +
+			"RestartPolicyRules VolumeMounts VolumeDevices LivenessProbe ReadinessProbe " +
+			"StartupProbe Lifecycle TerminationMessagePath TerminationMessagePolicy ImagePullPolicy SecurityContext " +
+			"Stdin StdinOnce TTY ResizePolicy",
 		"EphemeralContainer": "EphemeralContainerCommon TargetContainerName",
-		"PodSecurityContext": "SELinuxOptions RunAsUser RunAsGroup RunAsNonRoot SupplementalGroups SupplementalGroupsPolicy FSGroup Sysctls FSGroupChangePolicy " +
+		"PodSecurityContext": "SELinuxOptions RunAsUser RunAsGroup RunAsNonRoot SupplementalGroups " +
+			"SupplementalGroupsPolicy FSGroup Sysctls FSGroupChangePolicy " +
 			"SeccompProfile AppArmorProfile",
-		"SecurityContext": "Capabilities Privileged SELinuxOptions RunAsUser RunAsGroup RunAsNonRoot ReadOnlyRootFilesystem AllowPrivilegeEscalation SeccompProfile AppArmorProfile",
-		"Probe":           "ProbeHandler InitialDelaySeconds TimeoutSeconds PeriodSeconds SuccessThreshold FailureThreshold TerminationGracePeriodSeconds",
-		"GRPCAction":      "Port Service", "Lifecycle": "PostStart PreStop StopSignal", "LifecycleHandler": "Exec HTTPGet Sleep",
+		"SecurityContext": "Capabilities Privileged SELinuxOptions RunAsUser RunAsGroup RunAsNonRoot " +
+			"ReadOnlyRootFilesystem AllowPrivilegeEscalation SeccompProfile AppArmorProfile",
+		"Probe": "ProbeHandler InitialDelaySeconds TimeoutSeconds PeriodSeconds SuccessThreshold " +
+			"FailureThreshold TerminationGracePeriodSeconds",
+		"GRPCAction": "Port Service", "Lifecycle": "PostStart PreStop " +
+			"StopSignal", "LifecycleHandler": "Exec HTTPGet Sleep",
 		"EnvVar": "Name Value ValueFrom", "EnvVarSource": "FieldRef ResourceFieldRef ConfigMapKeyRef SecretKeyRef",
-		"VolumeMount": "Name ReadOnly RecursiveReadOnly MountPath SubPath MountPropagation SubPathExpr", "Volume": "Name VolumeSource", "VolumeDevice": "Name DevicePath",
-		"VolumeSource":         "HostPath EmptyDir Secret PersistentVolumeClaim DownwardAPI ConfigMap Projected Ephemeral Image",
-		"ResourceRequirements": "Limits Requests Claims", "ContainerRestartRule": "ExitCodes", "ContainerRestartRuleOnExitCodes": "Operator Values",
-		"ContainerResizePolicy": "ResourceName RestartPolicy", "ContainerPort": "Name HostPort ContainerPort Protocol HostIP",
-		"HostPathVolumeSource": "Path Type", "PersistentVolumeClaimVolumeSource": "ClaimName ReadOnly", "ImageVolumeSource": "Reference PullPolicy",
-		"SecretVolumeSource": "SecretName Items DefaultMode Optional", "ConfigMapVolumeSource": "LocalObjectReference Items DefaultMode Optional",
-		"DownwardAPIVolumeSource": "Items DefaultMode", "DownwardAPIVolumeFile": "Path FieldRef ResourceFieldRef Mode", "KeyToPath": "Key Path Mode",
-		"SecretProjection": "LocalObjectReference Items Optional", "ConfigMapProjection": "LocalObjectReference Items Optional", "DownwardAPIProjection": "Items",
-		"ServiceAccountTokenProjection": "Audience ExpirationSeconds Path", "ClusterTrustBundleProjection": "Name SignerName LabelSelector Optional Path",
-		"ObjectFieldSelector": "FieldPath", "ResourceFieldSelector": "ContainerName Resource Divisor", "LocalObjectReference": "Name",
+		"VolumeMount": "Name ReadOnly RecursiveReadOnly MountPath SubPath MountPropagation " +
+			"SubPathExpr", "Volume": "Name VolumeSource", "VolumeDevice": "Name DevicePath",
+		"VolumeSource": "HostPath EmptyDir Secret PersistentVolumeClaim DownwardAPI ConfigMap Projected " +
+			"Ephemeral Image",
+		"ResourceRequirements": "Limits Requests Claims", "ContainerRestartRule": "ExitCodes",
+		"ContainerRestartRuleOnExitCodes": "Operator Values",
+		"ContainerResizePolicy":           "ResourceName RestartPolicy", "ContainerPort": "Name HostPort " +
+			"ContainerPort " +
+			"Protocol HostIP",
+		"HostPathVolumeSource": "Path Type", "PersistentVolumeClaimVolumeSource": "ClaimName ReadOnly",
+		"ImageVolumeSource":       "Reference PullPolicy",
+		"SecretVolumeSource":      "SecretName Items DefaultMode Optional",
+		"ConfigMapVolumeSource":   "LocalObjectReference Items DefaultMode Optional",
+		"DownwardAPIVolumeSource": "Items DefaultMode", "DownwardAPIVolumeFile": "Path FieldRef ResourceFieldRef " +
+			"Mode", "KeyToPath": "Key Path Mode",
+		"SecretProjection": "LocalObjectReference Items Optional", "ConfigMapProjection": "LocalObjectReference " +
+			"Items Optional", "DownwardAPIProjection": "Items",
+		"ServiceAccountTokenProjection": "Audience ExpirationSeconds Path",
+		"ClusterTrustBundleProjection":  "Name SignerName LabelSelector Optional Path",
+		"ObjectFieldSelector":           "FieldPath", "ResourceFieldSelector": "ContainerName Resource " +
+			"Divisor", "LocalObjectReference": "Name",
 		"LabelSelector": "MatchLabels MatchExpressions", "LabelSelectorRequirement": "Key Operator Values",
-		"ConfigMapEnvSource": "LocalObjectReference Optional", "SecretEnvSource": "LocalObjectReference Optional", "EnvFromSource": "Prefix ConfigMapRef SecretRef",
-		"ConfigMapKeySelector": "LocalObjectReference Key Optional", "SecretKeySelector": "LocalObjectReference Key Optional",
-		"ProbeHandler": "Exec HTTPGet TCPSocket GRPC", "ExecAction": "Command", "HTTPHeader": "Name Value", "HTTPGetAction": "Path Port Host Scheme HTTPHeaders Protocol",
-		"TCPSocketAction": "Port Host", "SleepAction": "Seconds", "Capabilities": "Add Drop", "SELinuxOptions": "User Role Type Level",
-		"SeccompProfile": "Type LocalhostProfile", "AppArmorProfile": "Type LocalhostProfile", "Sysctl": "Name Value", "HostAlias": "IP Hostnames",
-		"PodDNSConfig": "Nameservers Searches Options", "PodDNSConfigOption": "Name Value", "PodReadinessGate": "ConditionType",
-		"IntOrString": "Type IntVal StrVal", "Quantity": "i d s Format", // all of what they are: a number in one of several spellings
-		"EmptyDirVolumeSource": "SizeLimit Mode", "ProjectedVolumeSource": "Sources DefaultMode", "VolumeProjection": "Secret DownwardAPI ConfigMap ServiceAccountToken ClusterTrustBundle",
+		"ConfigMapEnvSource": "LocalObjectReference Optional", "SecretEnvSource": "LocalObjectReference " +
+			"Optional", "EnvFromSource": "Prefix ConfigMapRef SecretRef",
+		"ConfigMapKeySelector": "LocalObjectReference Key Optional", "SecretKeySelector": "LocalObjectReference Key " +
+			"Optional",
+		"ProbeHandler": "Exec HTTPGet TCPSocket GRPC", "ExecAction": "Command", "HTTPHeader": "Name Value",
+		"HTTPGetAction":   "Path Port Host Scheme HTTPHeaders Protocol",
+		"TCPSocketAction": "Port Host", "SleepAction": "Seconds", "Capabilities": "Add Drop",
+		"SELinuxOptions": "User Role Type Level",
+		"SeccompProfile": "Type LocalhostProfile", "AppArmorProfile": "Type LocalhostProfile", "Sysctl": "Name Value",
+		"HostAlias":    "IP Hostnames",
+		"PodDNSConfig": "Nameservers Searches Options", "PodDNSConfigOption": "Name Value",
+		"PodReadinessGate": "ConditionType",
+		// all of what they are: a number in one of several spellings
+		"IntOrString": "Type IntVal StrVal", "Quantity": "i d s Format",
+		"EmptyDirVolumeSource": "SizeLimit Mode", "ProjectedVolumeSource": "Sources DefaultMode",
+		"VolumeProjection": "Secret DownwardAPI ConfigMap ServiceAccountToken ClusterTrustBundle",
 	}
-	// refused fields make the pod fail with an event, or keep it from starting with one; TestDemandsOfAPodAreRefused has those that fail it.
+	// refused fields make the pod fail with an event, or keep it from starting with one; TestDemandsOfAPodAreRefused
+	// has those that fail it.
 	refused = map[string]string{
 		"PodSpec": "OS HostUsers", "SecurityContext": "ProcMount", "LifecycleHandler": "TCPSocket",
-		"EnvVarSource": "FileKeyRef", "VolumeMount": "BindMountOptions", "ContainerRestartRule": "Action", "GRPCAction": "Mode",
+		"EnvVarSource": "FileKeyRef", "VolumeMount": "BindMountOptions", "ContainerRestartRule": "Action",
+		"GRPCAction":           "Mode",
 		"EmptyDirVolumeSource": "Medium", "ProjectedVolumeSource": "DefaultUser",
 		// FailedMount: their type is not supported.
-		"VolumeSource": "GCEPersistentDisk AWSElasticBlockStore GitRepo NFS ISCSI Glusterfs RBD FlexVolume Cinder CephFS Flocker FC AzureFile VsphereVolume " +
+		"VolumeSource": "GCEPersistentDisk AWSElasticBlockStore GitRepo NFS ISCSI Glusterfs RBD FlexVolume Cinder " +
+			"CephFS Flocker FC AzureFile VsphereVolume " +
 			"Quobyte AzureDisk PhotonPersistentDisk PortworxVolume ScaleIO StorageOS CSI",
-		"VolumeProjection": "PodCertificate", "SecretVolumeSource": "DefaultUser", "ConfigMapVolumeSource": "DefaultUser", "DownwardAPIVolumeSource": "DefaultUser",
-		"KeyToPath": "User", "DownwardAPIVolumeFile": "User", "ServiceAccountTokenProjection": "User", "ClusterTrustBundleProjection": "User",
+		"VolumeProjection": "PodCertificate", "SecretVolumeSource": "DefaultUser",
+		"ConfigMapVolumeSource": "DefaultUser", "DownwardAPIVolumeSource": "DefaultUser",
+		"KeyToPath": "User", "DownwardAPIVolumeFile": "User", "ServiceAccountTokenProjection": "User",
+		"ClusterTrustBundleProjection": "User",
 	}
 	// missing fields are neither carried out nor refused yet. The list may only shrink.
 	missing = map[string]string{
@@ -64,7 +97,8 @@ var (
 	}
 	// harmless fields are others' to act on: the API server's, the scheduler's, controllers', or another system's.
 	harmless = map[string]string{
-		"PodSpec": "NodeSelector ServiceAccountName DeprecatedServiceAccount AutomountServiceAccountToken Affinity SchedulerName Tolerations PreemptionPolicy " +
+		"PodSpec": "NodeSelector ServiceAccountName DeprecatedServiceAccount AutomountServiceAccountToken Affinity " +
+			"SchedulerName Tolerations PreemptionPolicy " +
 			"TopologySpreadConstraints SchedulingGates SchedulingGroup EvictionResponders",
 		"PodSecurityContext": "WindowsOptions", "SecurityContext": "WindowsOptions",
 		"EphemeralVolumeSource": "VolumeClaimTemplate", // a controller makes the claim
@@ -75,7 +109,8 @@ var (
 func TestEveryFieldOfAPodIsDealtWithS23(t *testing.T) {
 	type fate = map[string]string
 	fates := map[string]map[string]bool{} // by Type.Field
-	for name, all := range map[string]fate{"honoured": honoured, "refused": refused, "missing": missing, "harmless": harmless} {
+	for name, all := range map[string]fate{"honoured": honoured, "refused": refused, "missing": missing,
+		"harmless": harmless} {
 		for typ, fields := range all {
 			for _, f := range strings.Fields(fields) {
 				key := typ + "." + f
@@ -122,7 +157,10 @@ func TestEveryFieldOfAPodIsDealtWithS23(t *testing.T) {
 				t.Errorf("%s is listed and no longer there", key)
 			}
 		}
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), func(have reflect.Type) bool { return have.Name() == typ }) {
+		if !slices.ContainsFunc(
+			slices.Collect(maps.Keys(seen)),
+			func(have reflect.Type) bool { return have.Name() == typ },
+		) {
 			t.Errorf("%s is listed, and no pod has a %s", key, typ)
 		}
 	}
@@ -144,7 +182,8 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 		reason, message string // message is a part of it
 	}{
 		{"nothing special", func(*corev1.PodSpec) {}, "", ""},
-		{"another system", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: corev1.Windows} }, "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"},
+		{"another system", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: corev1.Windows} }, "PodOSNotSupported",
+			"Failed to admit pod as the OS field doesn't match node OS"},
 		{"user namespace", func(s *corev1.PodSpec) { s.HostUsers = &no }, "UserNamespacesNotSupported", "hostUsers"},
 		{"claim", func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, "", ""},
 		{"safe sysctl", sysctl("net.ipv4.tcp_syncookies"), "", ""},
@@ -154,15 +193,18 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 		{"sysctl of no namespace", sysctl("vm.swappiness"), "SysctlForbidden", "not allowlisted"},
 		{"sysctl of the machine's network", func(s *corev1.PodSpec) { sysctl("net.ipv4.tcp_syncookies")(s); s.HostNetwork = true }, "SysctlForbidden", `"net.ipv4.tcp_syncookies" not allowed with host net enabled`},
 		{"huge pages", func(s *corev1.PodSpec) {
-			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}}}
+			s.Volumes = []corev1.Volume{{Name: "v",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}}}
 		}, "FailedMount", "HugePages-2Mi"},
 		{"files of a user", func(s *corev1.PodSpec) {
 			user := int64(7)
-			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultUser: &user}}}}
+			s.Volumes = []corev1.Volume{{Name: "v",
+				VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultUser: &user}}}}
 		}, "FailedMount", `"v"`},
 		{"file of a user", func(s *corev1.PodSpec) {
 			user := int64(7)
-			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{User: &user}}}}}}
+			s.Volumes = []corev1.Volume{{Name: "v",
+				VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{User: &user}}}}}}
 		}, "FailedMount", `"v"`},
 		{"variable of a file", container(func(c *corev1.Container) {
 			c.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
@@ -184,7 +226,8 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
 		c.change(&p.Spec)
 		end := Refuse(p, []string{"net.core.*"})
-		if (end == nil) != (c.reason == "") || end != nil && (end.Reason != c.reason || !strings.Contains(end.Message, c.message)) {
+		if (end == nil) != (c.reason == "") ||
+			end != nil && (end.Reason != c.reason || !strings.Contains(end.Message, c.message)) {
 			t.Errorf("%s: got %+v, want %q with %q", c.name, end, c.reason, c.message)
 		}
 	}
@@ -193,7 +236,8 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 func TestStaticPodsHaveNoClaimsOfDevices(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}}
 	p.Annotations = map[string]string{SourceAnnotation: "file"}
-	if end := Refuse(p, nil); end == nil || end.Reason != "FailedPrepareDynamicResources" || !strings.Contains(end.Message, `"gpu"`) {
+	if end := Refuse(p, nil); end == nil || end.Reason != "FailedPrepareDynamicResources" ||
+		!strings.Contains(end.Message, `"gpu"`) {
 		t.Errorf("got %+v", end)
 	}
 }

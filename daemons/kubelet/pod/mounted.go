@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mounted is what a container's status says of its volumes. A mount that is to be read-only all the way down where that is possible is
-// what its container was made with; c is nil as long as that is not known.
+// mounted is what a container's status says of its volumes. A mount that is to be read-only all the way down where that
+// is possible is what its container was made with; c is nil as long as that is not known.
 func mounted(spec *corev1.Container, c *Container) []corev1.VolumeMountStatus {
 	var list []corev1.VolumeMountStatus
 	for _, m := range spec.VolumeMounts {
@@ -16,7 +16,8 @@ func mounted(spec *corev1.Container, c *Container) []corev1.VolumeMountStatus {
 		if m.ReadOnly {
 			mode := corev1.RecursiveReadOnlyDisabled
 			if asked := m.RecursiveReadOnly; asked != nil && (*asked == corev1.RecursiveReadOnlyEnabled ||
-				*asked == corev1.RecursiveReadOnlyIfPossible && c != nil && slices.Contains(c.ReadOnly, filepath.Clean(m.MountPath))) {
+				*asked == corev1.RecursiveReadOnlyIfPossible && c != nil &&
+					slices.Contains(c.ReadOnly, filepath.Clean(m.MountPath))) {
 				mode = corev1.RecursiveReadOnlyEnabled
 			}
 			s.RecursiveReadOnly = &mode

@@ -24,7 +24,10 @@ func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
 	text := func(list []corev1.VolumeMountStatus) string {
 		var words []string
 		for _, m := range list {
-			words = append(words, fmt.Sprint(m.Name, " ", m.MountPath, " ", m.ReadOnly, " ", ptr.Deref(m.RecursiveReadOnly, "-")))
+			words = append(
+				words,
+				fmt.Sprint(m.Name, " ", m.MountPath, " ", m.ReadOnly, " ", ptr.Deref(m.RecursiveReadOnly, "-")),
+			)
 		}
 		return strings.Join(words, ", ")
 	}
@@ -34,8 +37,10 @@ func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
 		containers []Container
 		want       string
 	}{
-		"before it is made": {nil, "a /a false -, b /b/ true Disabled, c /c/ true Disabled, d /d true Disabled, e /e true Enabled, f /f true Disabled"},
-		"while it runs":     {[]Container{runs}, "a /a false -, b /b/ true Disabled, c /c/ true Enabled, d /d true Disabled, e /e true Enabled, f /f true Disabled"},
+		"before it is made": {nil, "a /a false -, b /b/ true Disabled, c /c/ true Disabled, d /d true Disabled, e /e " +
+			"true Enabled, f /f true Disabled"},
+		"while it runs": {[]Container{runs}, "a /a false -, b /b/ true Disabled, c /c/ true Enabled, d /d true " +
+			"Disabled, e /e true Enabled, f /f true Disabled"},
 	} {
 		status := Status(facts(func(f *Facts) {
 			f.Pod.Spec.Containers[0] = spec
@@ -47,10 +52,13 @@ func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
 	}
 }
 
-// Whom a container was begun as, and the signal that ends it, are what the runtime says of it; of all kinds of containers.
+// Whom a container was begun as, and the signal that ends it, are what the runtime says of it; of all kinds of
+// containers.
 func TestAContainersStatusSaysWhoItIsAndWhatEndsIt(t *testing.T) {
 	signal := corev1.SIGUSR1
-	user := &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 1000, GID: 2000, SupplementalGroups: []int64{2000, 3000}}}
+	user := &corev1.ContainerUser{
+		Linux: &corev1.LinuxContainerUser{UID: 1000, GID: 2000, SupplementalGroups: []int64{2000, 3000}},
+	}
 	status := Status(facts(func(f *Facts) {
 		f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")}
 		f.Pod.Spec.EphemeralContainers = visitors("v")
@@ -62,8 +70,10 @@ func TestAContainersStatusSaysWhoItIsAndWhatEndsIt(t *testing.T) {
 			f.Containers = append(f.Containers, c)
 		}
 	}))
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
-		if len(list) != 1 || list[0].User != user || (list[0].StopSignal == nil) != (list[0].Name == "v") || list[0].StopSignal != nil && *list[0].StopSignal != signal {
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses,
+		status.EphemeralContainerStatuses} {
+		if len(list) != 1 || list[0].User != user || (list[0].StopSignal == nil) != (list[0].Name == "v") ||
+			list[0].StopSignal != nil && *list[0].StopSignal != signal {
 			t.Errorf("%+v", list)
 		}
 	}
@@ -72,14 +82,17 @@ func TestAContainersStatusSaysWhoItIsAndWhatEndsIt(t *testing.T) {
 // How a container's devices are is said while it has them, and as it was when they have been taken back.
 func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 	is := func(health corev1.ResourceHealthStatus) []corev1.ResourceStatus {
-		return []corev1.ResourceStatus{{Name: "claim:c", Resources: []corev1.ResourceHealth{{ResourceID: "d/p/x", Health: health}}}}
+		return []corev1.ResourceStatus{
+			{Name: "claim:c", Resources: []corev1.ResourceHealth{{ResourceID: "d/p/x", Health: health}}},
+		}
 	}
 	for name, c := range map[string]struct {
 		now  []corev1.ResourceStatus
 		last []corev1.ResourceStatus
 		want corev1.ResourceHealthStatus
 	}{
-		"none": {nil, nil, ""}, "at first": {is("Healthy"), nil, "Healthy"}, "later": {is("Unhealthy"), is("Healthy"), "Unhealthy"}, "taken back": {nil, is("Unhealthy"), "Unhealthy"},
+		"none": {nil, nil, ""}, "at first": {is("Healthy"), nil, "Healthy"},
+		"later": {is("Unhealthy"), is("Healthy"), "Unhealthy"}, "taken back": {nil, is("Unhealthy"), "Unhealthy"},
 	} {
 		status := Status(facts(func(f *Facts) {
 			f.Containers = []Container{ran("m", 0, Running, 0, 0)}

@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ownedByOthers reports whether files of a volume are to belong to a user other than root, which this kubelet does not do.
+// ownedByOthers reports whether files of a volume are to belong to a user other than root, which this kubelet does not
+// do.
 func ownedByOthers(v *corev1.Volume) bool {
 	keys := func(items []corev1.KeyToPath) bool {
 		return slices.ContainsFunc(items, func(i corev1.KeyToPath) bool { return i.User != nil })
@@ -22,11 +23,13 @@ func ownedByOthers(v *corev1.Volume) bool {
 	case v.DownwardAPI != nil:
 		return v.DownwardAPI.DefaultUser != nil || fields(v.DownwardAPI.Items)
 	case v.Projected != nil:
-		return v.Projected.DefaultUser != nil || slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
-			return s.Secret != nil && keys(s.Secret.Items) || s.ConfigMap != nil && keys(s.ConfigMap.Items) ||
-				s.DownwardAPI != nil && fields(s.DownwardAPI.Items) || s.ServiceAccountToken != nil && s.ServiceAccountToken.User != nil ||
-				s.ClusterTrustBundle != nil && s.ClusterTrustBundle.User != nil
-		})
+		return v.Projected.DefaultUser != nil ||
+			slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+				return s.Secret != nil && keys(s.Secret.Items) || s.ConfigMap != nil && keys(s.ConfigMap.Items) ||
+					s.DownwardAPI != nil && fields(s.DownwardAPI.Items) || s.ServiceAccountToken != nil &&
+					s.ServiceAccountToken.User != nil ||
+					s.ClusterTrustBundle != nil && s.ClusterTrustBundle.User != nil
+			})
 	}
 	return false
 }

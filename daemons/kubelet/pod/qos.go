@@ -99,7 +99,10 @@ func OOMScoreAdj(p *corev1.Pod, c *corev1.Container, capacity int64) int64 {
 
 // unclaimed returns each container's part of the memory that the pod as a whole requests beyond what its containers do.
 func unclaimed(p *corev1.Pod) int64 {
-	whole, parts := p.Spec.Resources.Requests[corev1.ResourceMemory], resource.AggregateContainerRequests(p, resource.PodResourcesOptions{})
+	whole, parts := p.Spec.Resources.Requests[corev1.ResourceMemory], resource.AggregateContainerRequests(
+		p,
+		resource.PodResourcesOptions{},
+	)
 	count := int64(len(p.Spec.Containers))
 	for i := range p.Spec.InitContainers {
 		if Sidecar(&p.Spec.InitContainers[i]) {
@@ -112,8 +115,8 @@ func unclaimed(p *corev1.Pod) int64 {
 // systemCritical is the least priority of pods without which a node or the cluster does not work.
 const systemCritical = 2000000000
 
-// Critical reports whether a pod is one without which a node or the cluster does not work: it comes also when the machine is short of
-// something, and is not evicted for that.
+// Critical reports whether a pod is one without which a node or the cluster does not work: it comes also when the
+// machine is short of something, and is not evicted for that.
 func Critical(p *corev1.Pod) bool {
 	return Static(p) || IsMirror(p) || p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical
 }

@@ -12,13 +12,14 @@ import (
 // SafeSysctls are what of the kernel a pod may set that concerns nobody else: upstream's list.
 var SafeSysctls = []string{
 	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
-	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout",
+	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time",
+	"net.ipv4.tcp_fin_timeout",
 	"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
 }
 
-// Refuse returns why a node of this kind can never run a pod, or nil: what a pod demands and does not get would be dropped
-// otherwise, and the pod run with less than it was promised. unsafe are the sysctls, or prefixes that end with *, that the node's
-// owner allows besides the safe ones.
+// Refuse returns why a node of this kind can never run a pod, or nil: what a pod demands and does not get would be
+// dropped otherwise, and the pod run with less than it was promised. unsafe are the sysctls, or prefixes that end with
+// *, that the node's owner allows besides the safe ones.
 func Refuse(p *corev1.Pod, unsafe []string) *End {
 	refuse := func(reason, format string, args ...any) *End {
 		return &End{Phase: corev1.PodFailed, Reason: reason, Message: fmt.Sprintf(format, args...), Rejected: true}
@@ -28,21 +29,38 @@ func Refuse(p *corev1.Pod, unsafe []string) *End {
 		return refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
 	}
 	if spec.HostUsers != nil && !*spec.HostUsers {
-		return refuse("UserNamespacesNotSupported", "Pod was rejected: spec.hostUsers is false, and this node has no user namespaces for pods")
+		return refuse(
+			"UserNamespacesNotSupported",
+			"Pod was rejected: spec.hostUsers is false, and this node has no user namespaces for pods",
+		)
 	}
 	if len(spec.ResourceClaims) > 0 && Static(p) {
-		return refuse("FailedPrepareDynamicResources", "Pod was rejected: failed to prepare dynamic resources: static pods do not support resource claims (resource claim %q)",
-			spec.ResourceClaims[0].Name)
+		return refuse(
+			"FailedPrepareDynamicResources",
+			"Pod was rejected: failed to prepare dynamic resources: static pods do not support resource claims "+
+				"(resource claim %q)",
+			spec.ResourceClaims[0].Name,
+		)
 	}
 	if message := refusedSysctl(p, unsafe); message != "" {
 		return refuse("SysctlForbidden", "forbidden sysctl: %s", message)
 	}
 	for i := range spec.Volumes {
 		if ownedByOthers(&spec.Volumes[i]) {
-			return refuse("FailedMount", "Pod was rejected: volume %q: files of another user than root's are not supported by this node", spec.Volumes[i].Name)
+			return refuse(
+				"FailedMount",
+				"Pod was rejected: volume %q: files of another user than root's are not supported by this node",
+				spec.Volumes[i].Name,
+			)
 		}
-		if e := spec.Volumes[i].EmptyDir; e != nil && e.Medium != corev1.StorageMediumDefault && e.Medium != corev1.StorageMediumMemory {
-			return refuse("FailedMount", "Pod was rejected: volume %q: this node has no medium %s for an emptyDir", spec.Volumes[i].Name, e.Medium)
+		if e := spec.Volumes[i].EmptyDir; e != nil && e.Medium != corev1.StorageMediumDefault &&
+			e.Medium != corev1.StorageMediumMemory {
+			return refuse(
+				"FailedMount",
+				"Pod was rejected: volume %q: this node has no medium %s for an emptyDir",
+				spec.Volumes[i].Name,
+				e.Medium,
+			)
 		}
 	}
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
@@ -53,8 +71,8 @@ func Refuse(p *corev1.Pod, unsafe []string) *End {
 	return nil
 }
 
-// RefuseContainer returns why a node of this kind cannot run one container of a pod, or nil. It is for ephemeral containers: they come
-// when the pod runs already, and are no reason to end it.
+// RefuseContainer returns why a node of this kind cannot run one container of a pod, or nil. It is for ephemeral
+// containers: they come when the pod runs already, and are no reason to end it.
 func RefuseContainer(c *corev1.Container) *End {
 	end := refuseContainer(c)
 	if end != nil {
@@ -66,21 +84,35 @@ func RefuseContainer(c *corev1.Container) *End {
 // refuseContainer is Refuse for what one container demands.
 func refuseContainer(c *corev1.Container) *End {
 	refuse := func(reason, format string, args ...any) *End {
-		return &End{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected: container " + c.Name + ": " + fmt.Sprintf(format, args...), Rejected: true}
+		return &End{
+			Phase:    corev1.PodFailed,
+			Reason:   reason,
+			Message:  "Pod was rejected: container " + c.Name + ": " + fmt.Sprintf(format, args...),
+			Rejected: true,
+		}
 	}
 	for _, m := range c.VolumeMounts {
 		if len(m.BindMountOptions) > 0 {
-			return refuse("UnsupportedMountOptions", "bind mount options are not supported by this node (volume %q)", m.Name)
+			return refuse(
+				"UnsupportedMountOptions",
+				"bind mount options are not supported by this node (volume %q)",
+				m.Name,
+			)
 		}
 	}
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
-		if probe != nil && probe.GRPC != nil && probe.GRPC.Mode != nil && *probe.GRPC.Mode != corev1.GRPCProbeModePlaintext {
+		if probe != nil && probe.GRPC != nil && probe.GRPC.Mode != nil &&
+			*probe.GRPC.Mode != corev1.GRPCProbeModePlaintext {
 			return refuse("UnsupportedProbe", "gRPC probes of mode %s are not supported by this node", *probe.GRPC.Mode)
 		}
 	}
 	for _, e := range c.Env {
 		if e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil {
-			return refuse("UnsupportedEnvironment", "variable %s is to be read from a file, which this node does not do", e.Name)
+			return refuse(
+				"UnsupportedEnvironment",
+				"variable %s is to be read from a file, which this node does not do",
+				e.Name,
+			)
 		}
 	}
 	for _, r := range c.RestartPolicyRules {
@@ -89,12 +121,19 @@ func refuseContainer(c *corev1.Container) *End {
 		}
 	}
 	if sc := c.SecurityContext; sc != nil && sc.ProcMount != nil && *sc.ProcMount != corev1.DefaultProcMount {
-		return refuse("UserNamespacesNotSupported", "procMount %s needs user namespaces, which this node has not for pods", *sc.ProcMount)
+		return refuse(
+			"UserNamespacesNotSupported",
+			"procMount %s needs user namespaces, which this node has not for pods",
+			*sc.ProcMount,
+		)
 	}
 	if l := c.Lifecycle; l != nil {
 		for _, h := range []*corev1.LifecycleHandler{l.PostStart, l.PreStop} {
 			if h != nil && h.TCPSocket != nil {
-				return refuse("UnsupportedHandler", "a tcpSocket is no lifecycle handler: Kubernetes never carried it out")
+				return refuse(
+					"UnsupportedHandler",
+					"a tcpSocket is no lifecycle handler: Kubernetes never carried it out",
+				)
 			}
 		}
 	}
@@ -111,7 +150,8 @@ func refusedSysctl(p *corev1.Pod, unsafe []string) string {
 			prefix, any := strings.CutSuffix(pattern, "*")
 			return name == pattern || any && strings.HasPrefix(name, prefix)
 		})
-		ipc := strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || name == "kernel.sem" || strings.HasPrefix(name, "fs.mqueue.")
+		ipc := strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || name == "kernel.sem" ||
+			strings.HasPrefix(name, "fs.mqueue.")
 		switch {
 		case !allowed || !ipc && !strings.HasPrefix(name, "net."):
 			return fmt.Sprintf("%q not allowlisted", s.Name)

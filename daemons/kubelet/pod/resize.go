@@ -11,19 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A pod has three sizes: the one that the API wants, the one that its node has given it, and the one that its containers run with.
-// The node gives what fits, and holds the pod to what it was given before as long as that is not so. Facts.Pod has the given size.
+// A pod has three sizes: the one that the API wants, the one that its node has given it, and the one that its
+// containers run with. The node gives what fits, and holds the pod to what it was given before as long as that is not
+// so. Facts.Pod has the given size.
 
 // Resize is what is in the way of a pod's resize.
 type Resize struct {
-	// Pending is why the node does not give what the API wants: corev1.PodReasonDeferred or PodReasonInfeasible; empty when it does.
+	// Pending is why the node does not give what the API wants: corev1.PodReasonDeferred or PodReasonInfeasible; empty
+	// when it does.
 	Pending, Message string
 	Error            string // of the last try to give containers what the node gave the pod
 	// Held are the times before which containers are not resized again, by their names.
 	Held map[string]time.Time
 	// Whole says that the group of all containers of the pod has another size than the node gave it.
 	Whole bool
-	// Begun is the generation of the pod at which the node last gave it another size, until its containers have that; 0 is none.
+	// Begun is the generation of the pod at which the node last gave it another size, until its containers have that; 0
+	// is none.
 	Begun int64
 }
 
@@ -39,7 +42,11 @@ func SizeOf(r corev1.ResourceRequirements) Size {
 	if cpu.IsZero() {
 		cpu = r.Limits[corev1.ResourceCPU]
 	}
-	s := Size{CPUShares: CPUShares(cpu), CPUQuota: CPUQuota(r.Limits[corev1.ResourceCPU]), Memory: r.Limits.Memory().Value()}
+	s := Size{
+		CPUShares: CPUShares(cpu),
+		CPUQuota:  CPUQuota(r.Limits[corev1.ResourceCPU]),
+		Memory:    r.Limits.Memory().Value(),
+	}
 	if s.CPUQuota != 0 {
 		s.CPUPeriod = CPUPeriod
 	}
@@ -85,7 +92,11 @@ func Given(p *corev1.Pod) Allocation {
 		if _, ours := a[s.Name]; !ours || s.Resources == nil {
 			continue
 		}
-		was := corev1.ResourceRequirements{Requests: s.AllocatedResources, Limits: s.Resources.Limits, Claims: a[s.Name].Claims}
+		was := corev1.ResourceRequirements{
+			Requests: s.AllocatedResources,
+			Limits:   s.Resources.Limits,
+			Claims:   a[s.Name].Claims,
+		}
 		for name, limit := range was.Limits {
 			// Status has the limits that the container runs with, which a resize may not have reached yet.
 			if request, ok := was.Requests[name]; ok && request.Cmp(limit) > 0 {
@@ -118,7 +129,8 @@ func asReported(p *corev1.Pod, wanted, reported corev1.ResourceList) corev1.Reso
 	return out
 }
 
-// Allocated returns the pod as the node has it: with what its containers were given. It is p itself when that is what p wants.
+// Allocated returns the pod as the node has it: with what its containers were given. It is p itself when that is what p
+// wants.
 func Allocated(p *corev1.Pod, a Allocation) *corev1.Pod {
 	if len(a) == 0 || equality.Semantic.DeepEqual(Wanted(p), a) {
 		return p
@@ -136,9 +148,11 @@ func Allocated(p *corev1.Pod, a Allocation) *corev1.Pod {
 	return p
 }
 
-// misfit reports whether a container runs with another size than it was given, and whether only a restart brings the new one.
+// misfit reports whether a container runs with another size than it was given, and whether only a restart brings the
+// new one.
 func misfit(p *corev1.Pod, spec *corev1.Container, c *Container) (is, restart bool) {
-	if c.Size == nil || !slices.ContainsFunc(resizable(p), func(r *corev1.Container) bool { return r.Name == spec.Name }) {
+	if c.Size == nil ||
+		!slices.ContainsFunc(resizable(p), func(r *corev1.Container) bool { return r.Name == spec.Name }) {
 		return false, false
 	}
 	want := SizeOf(spec.Resources)
@@ -146,7 +160,8 @@ func misfit(p *corev1.Pod, spec *corev1.Container, c *Container) (is, restart bo
 	memory := max(c.Size.Memory, 0) != want.Memory
 	for _, policy := range spec.ResizePolicy {
 		if policy.RestartPolicy == corev1.RestartContainer {
-			restart = restart || cpu && policy.ResourceName == corev1.ResourceCPU || memory && policy.ResourceName == corev1.ResourceMemory
+			restart = restart || cpu && policy.ResourceName == corev1.ResourceCPU ||
+				memory && policy.ResourceName == corev1.ResourceMemory
 		}
 	}
 	return cpu || memory, restart
@@ -167,7 +182,8 @@ func ContainersResizing(f *Facts) bool {
 	})
 }
 
-// actual returns what a container runs with, in the words of what it was given. Requests of memory are the node's to know alone.
+// actual returns what a container runs with, in the words of what it was given. Requests of memory are the node's to
+// know alone.
 func actual(p *corev1.Pod, spec *corev1.Container, c *Container) *corev1.ResourceRequirements {
 	r := spec.Resources.DeepCopy()
 	if is, _ := misfit(p, spec, c); !is || c.State != Running {
@@ -189,13 +205,21 @@ func actual(p *corev1.Pod, spec *corev1.Container, c *Container) *corev1.Resourc
 	if has := max(c.Size.CPUQuota, 0); has != want.CPUQuota {
 		delete(r.Limits, corev1.ResourceCPU)
 		if has > 0 {
-			set(&r.Limits, corev1.ResourceCPU, resource.NewMilliQuantity(has*1000/max(c.Size.CPUPeriod, 1), resource.DecimalSI))
+			set(
+				&r.Limits,
+				corev1.ResourceCPU,
+				resource.NewMilliQuantity(has*1000/max(c.Size.CPUPeriod, 1), resource.DecimalSI),
+			)
 		}
 	}
 	if c.Size.CPUShares != want.CPUShares {
 		delete(r.Requests, corev1.ResourceCPU)
 		if c.Size.CPUShares > MinShares {
-			set(&r.Requests, corev1.ResourceCPU, resource.NewMilliQuantity((c.Size.CPUShares*1000+1023)/1024, resource.DecimalSI))
+			set(
+				&r.Requests,
+				corev1.ResourceCPU,
+				resource.NewMilliQuantity((c.Size.CPUShares*1000+1023)/1024, resource.DecimalSI),
+			)
 		}
 	}
 	return r
@@ -233,7 +257,15 @@ func resizeConditions(f *Facts, over bool) []corev1.PodCondition {
 		return nil
 	}
 	if f.Resize.Pending != "" {
-		list = append(list, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: f.Resize.Pending, Message: f.Resize.Message})
+		list = append(
+			list,
+			corev1.PodCondition{
+				Type:    corev1.PodResizePending,
+				Status:  corev1.ConditionTrue,
+				Reason:  f.Resize.Pending,
+				Message: f.Resize.Message,
+			},
+		)
 	}
 	if Resizing(f) {
 		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}

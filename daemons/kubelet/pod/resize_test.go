@@ -10,17 +10,36 @@ import (
 
 // sizes is a container's resources: requests and limits alike.
 func sizes(cpu, memory string) corev1.ResourceRequirements {
-	l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	l := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory),
+	}
 	return corev1.ResourceRequirements{Requests: l, Limits: l}
 }
 
 func resized(run, want corev1.ResourceRequirements, policies ...corev1.ContainerResizePolicy) *Facts {
-	p := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "main", Resources: want, ResizePolicy: policies}}}}
+	p := &corev1.Pod{
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways,
+			Containers:    []corev1.Container{{Name: "main", Resources: want, ResizePolicy: policies}},
+		},
+	}
 	p.Generation = 2
 	size := SizeOf(run)
 	return &Facts{
-		Pod: p, Now: time.Unix(1000, 0), Prepared: true, RuntimeName: "test", Admitted: "s", Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
-		Containers: []Container{{ID: "c", Name: "main", SandboxID: "s", State: Running, Started: time.Unix(900, 0), Hash: Hash(&p.Spec.Containers[0]), Size: &size}},
+		Pod: p, Now: time.Unix(1000, 0), Prepared: true, RuntimeName: "test", Admitted: "s",
+		Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
+		Containers: []Container{
+			{
+				ID:        "c",
+				Name:      "main",
+				SandboxID: "s",
+				State:     Running,
+				Started:   time.Unix(900, 0),
+				Hash:      Hash(&p.Spec.Containers[0]),
+				Size:      &size,
+			},
+		},
 	}
 }
 
@@ -37,8 +56,10 @@ func TestContainersAreResizedAsTheirPolicySaysS23(t *testing.T) {
 		{"as it is", sizes("1", "1Gi"), sizes("1", "1Gi"), nil, Rest},
 		{"more CPU", sizes("1", "1Gi"), sizes("2", "1Gi"), nil, ResizeContainer},
 		{"less memory", sizes("1", "1Gi"), sizes("1", "512Mi"), nil, ResizeContainer},
-		{"memory with a restart", sizes("1", "1Gi"), sizes("1", "2Gi"), []corev1.ContainerResizePolicy{restart(corev1.ResourceMemory)}, Kill},
-		{"CPU where memory needs a restart", sizes("1", "1Gi"), sizes("2", "1Gi"), []corev1.ContainerResizePolicy{restart(corev1.ResourceMemory)}, ResizeContainer},
+		{"memory with a restart", sizes("1", "1Gi"), sizes("1", "2Gi"),
+			[]corev1.ContainerResizePolicy{restart(corev1.ResourceMemory)}, Kill},
+		{"CPU where memory needs a restart", sizes("1", "1Gi"), sizes("2", "1Gi"),
+			[]corev1.ContainerResizePolicy{restart(corev1.ResourceMemory)}, ResizeContainer},
 	} {
 		f := resized(c.run, c.want, c.policies...)
 		step := Next(f)
@@ -47,8 +68,10 @@ func TestContainersAreResizedAsTheirPolicySaysS23(t *testing.T) {
 		}
 		s := Status(f)
 		got := s.ContainerStatuses[0]
-		if got.AllocatedResources.Cpu().Cmp(*c.want.Requests.Cpu()) != 0 || got.Resources == nil || got.Resources.Limits.Memory().Cmp(*c.run.Limits.Memory()) != 0 ||
-			got.Resources.Limits.Cpu().Cmp(*c.run.Limits.Cpu()) != 0 || got.Resources.Requests.Cpu().Cmp(*c.run.Requests.Cpu()) != 0 {
+		if got.AllocatedResources.Cpu().Cmp(*c.want.Requests.Cpu()) != 0 || got.Resources == nil ||
+			got.Resources.Limits.Memory().Cmp(*c.run.Limits.Memory()) != 0 ||
+			got.Resources.Limits.Cpu().Cmp(*c.run.Limits.Cpu()) != 0 ||
+			got.Resources.Requests.Cpu().Cmp(*c.run.Requests.Cpu()) != 0 {
 			t.Errorf("%s: status says allocated %v, resources %v", c.name, got.AllocatedResources, got.Resources)
 		}
 		if on := conditionOf(s, corev1.PodResizeInProgress) != nil; on != (c.step != Rest) {
@@ -64,12 +87,18 @@ func TestContainersAreResizedAsTheirPolicySaysS23(t *testing.T) {
 
 func TestResizesThatWaitAreTold(t *testing.T) {
 	f := resized(sizes("1", "1Gi"), sizes("2", "1Gi"))
-	f.Resize = Resize{Pending: corev1.PodReasonDeferred, Message: "no room", Error: "busy", Held: map[string]time.Time{"main": f.Now.Add(time.Minute)}}
+	f.Resize = Resize{
+		Pending: corev1.PodReasonDeferred,
+		Message: "no room",
+		Error:   "busy",
+		Held:    map[string]time.Time{"main": f.Now.Add(time.Minute)},
+	}
 	if step := Next(f); step.Kind != Rest || !step.At.Equal(f.Now.Add(time.Minute)) {
 		t.Errorf("next is %+v", step)
 	}
 	s := Status(f)
-	if c := conditionOf(s, corev1.PodResizePending); c == nil || c.Reason != "Deferred" || c.Message != "no room" || c.ObservedGeneration != 2 {
+	if c := conditionOf(s, corev1.PodResizePending); c == nil || c.Reason != "Deferred" || c.Message != "no room" ||
+		c.ObservedGeneration != 2 {
 		t.Errorf("pending: %+v", c)
 	}
 	if c := conditionOf(s, corev1.PodResizeInProgress); c == nil || c.Reason != "Error" || c.Message != "busy" {
@@ -77,7 +106,8 @@ func TestResizesThatWaitAreTold(t *testing.T) {
 	}
 	f.Pod.Status, f.Resize = s, Resize{}
 	f.Containers[0].Size = nil // a runtime that does not say
-	if s := Status(f); conditionOf(s, corev1.PodResizePending) != nil || conditionOf(s, corev1.PodResizeInProgress) != nil {
+	if s := Status(f); conditionOf(s, corev1.PodResizePending) != nil ||
+		conditionOf(s, corev1.PodResizeInProgress) != nil {
 		t.Errorf("conditions stay: %+v", s.Conditions)
 	}
 }
@@ -94,9 +124,12 @@ func conditionOf(s corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondi
 func TestWhatAPodWasGivenIsInItsStatus(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: sizes("4", "1Gi")}}}}
 	was := sizes("1", "1Gi")
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: was.Requests, Resources: &was}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "main", AllocatedResources: was.Requests, Resources: &was},
+	}
 	given := Given(p)
-	if got := Allocated(p, given).Spec.Containers[0].Resources; got.Requests.Cpu().Value() != 1 || got.Limits.Cpu().Value() != 1 {
+	if got := Allocated(p, given).Spec.Containers[0].Resources; got.Requests.Cpu().Value() != 1 ||
+		got.Limits.Cpu().Value() != 1 {
 		t.Errorf("given %v", got)
 	}
 	if p.Spec.Containers[0].Resources.Requests.Cpu().Value() != 4 {
@@ -121,9 +154,16 @@ func TestResourcesOfThePodAsAWholeMakeItsClassS25(t *testing.T) {
 		t.Errorf("score %d: each container has half of what the pod requests", got)
 	}
 	always := corev1.ContainerRestartPolicyAlways
-	p = &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "side", RestartPolicy: &always}}, Containers: []corev1.Container{{Name: "main", Resources: whole}}}}
+	p = &corev1.Pod{
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "side", RestartPolicy: &always}},
+			Containers:     []corev1.Container{{Name: "main", Resources: whole}},
+		},
+	}
 	p.Spec.Containers[0].Resources.Limits = nil
-	if main, side := OOMScoreAdj(p, &p.Spec.Containers[0], 2<<30), OOMScoreAdj(p, &p.Spec.InitContainers[0], 2<<30); main != 500 || side != 500 {
+	if main, side := OOMScoreAdj(p, &p.Spec.Containers[0], 2<<30),
+		OOMScoreAdj(p, &p.Spec.InitContainers[0], 2<<30); main != 500 ||
+		side != 500 {
 		t.Errorf("scores %d and %d: a sidecar is not killed before those that it serves", main, side)
 	}
 }

@@ -43,13 +43,22 @@ func Status(f *Facts) corev1.PodStatus {
 		return s
 	}
 	for i := range f.Pod.Spec.InitContainers {
-		s.InitContainerStatuses = append(s.InitContainerStatuses, sized(f, &f.Pod.Spec.InitContainers[i], containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end)))
+		s.InitContainerStatuses = append(
+			s.InitContainerStatuses,
+			sized(f, &f.Pod.Spec.InitContainers[i], containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end)),
+		)
 	}
 	for i := range f.Pod.Spec.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, sized(f, &f.Pod.Spec.Containers[i], containerStatus(f, &f.Pod.Spec.Containers[i], false, end)))
+		s.ContainerStatuses = append(
+			s.ContainerStatuses,
+			sized(f, &f.Pod.Spec.Containers[i], containerStatus(f, &f.Pod.Spec.Containers[i], false, end)),
+		)
 	}
 	s.EphemeralContainerStatuses = ephemeralStatuses(f, end)
-	sort.Slice(s.ContainerStatuses, func(i, j int) bool { return s.ContainerStatuses[i].Name < s.ContainerStatuses[j].Name })
+	sort.Slice(
+		s.ContainerStatuses,
+		func(i, j int) bool { return s.ContainerStatuses[i].Name < s.ContainerStatuses[j].Name },
+	)
 	switch {
 	case end != nil && !f.anyAlive():
 		// A pod is over only when its containers are: others count on that.
@@ -153,9 +162,11 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	wait, waits := f.Waits[spec.Name]
 	waits = waits && f.Now.Before(wait.Until)
 	if len(attempts) == 0 {
-		for _, last := range slices.Concat(f.Pod.Status.ContainerStatuses, f.Pod.Status.InitContainerStatuses, f.Pod.Status.EphemeralContainerStatuses) {
+		for _, last := range slices.Concat(f.Pod.Status.ContainerStatuses, f.Pod.Status.InitContainerStatuses,
+			f.Pod.Status.EphemeralContainerStatuses) {
 			// The runtime has forgotten it; the API has not.
-			if last.Name == spec.Name && last.State.Terminated != nil && (end != nil || f.Pod.DeletionTimestamp != nil) {
+			if last.Name == spec.Name && last.State.Terminated != nil &&
+				(end != nil || f.Pod.DeletionTimestamp != nil) {
 				last.Ready = init && last.State.Terminated.ExitCode == 0
 				last.Started = &no
 				return last
@@ -220,7 +231,14 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 
 // CrashMessage says that a container's restart is held back.
 func CrashMessage(p *corev1.Pod, container string, b Backoff) string {
-	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", b.Delay, container, p.Name, p.Namespace, p.UID)
+	return fmt.Sprintf(
+		"back-off %s restarting failed container=%s pod=%s_%s(%s)",
+		b.Delay,
+		container,
+		p.Name,
+		p.Namespace,
+		p.UID,
+	)
 }
 
 func waiting(f *Facts) *corev1.ContainerStateWaiting {

@@ -103,7 +103,8 @@ func discards(f *Facts) bool {
 	return len(f.Containers) > 0 && over && !Static(f.Pod) && (f.Discard || f.Pod.Status.Reason == "Evicted")
 }
 
-// admitted puts the question whether the pod's network policies hold before the start of anything in a sandbox for which it was not asked.
+// admitted puts the question whether the pod's network policies hold before the start of anything in a sandbox for
+// which it was not asked.
 func admitted(f *Facts, box *Sandbox, step Step) Step {
 	if step.Kind == Start && !box.HostNetwork && f.Admitted != box.ID {
 		return Step{Kind: Admit, SandboxID: box.ID}
@@ -171,7 +172,8 @@ func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
 	switch {
 	case c == nil:
 		// What was completed in a sandbox that is lost is not done again.
-		if old := f.newest(spec.Name); old != nil && old.State == Exited && !isInit(f.Pod, spec) && !ShouldRestart(f.Pod, spec, old.ExitCode) {
+		if old := f.newest(spec.Name); old != nil && old.State == Exited && !isInit(f.Pod, spec) &&
+			!ShouldRestart(f.Pod, spec, old.ExitCode) {
 			return Step{}, time.Time{}
 		}
 		return start, time.Time{}

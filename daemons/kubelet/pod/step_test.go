@@ -29,8 +29,9 @@ func facts(change func(*Facts)) *Facts {
 		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u"}, Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{container("m")},
 		}},
-		Now: now, Prepared: true, Admitted: "b0", Sandboxes: []Sandbox{{ID: "b0", Ready: true, IPs: []string{"10.0.0.1"}}},
-		Probes: map[string]Probe{}, Waits: map[string]Wait{}, Backoff: map[string]Backoff{}, RuntimeName: "test",
+		Now: now, Prepared: true, Admitted: "b0",
+		Sandboxes: []Sandbox{{ID: "b0", Ready: true, IPs: []string{"10.0.0.1"}}},
+		Probes:    map[string]Probe{}, Waits: map[string]Wait{}, Backoff: map[string]Backoff{}, RuntimeName: "test",
 	}
 	if change != nil {
 		change(f)
@@ -44,8 +45,17 @@ func visitors(name string) []corev1.EphemeralContainer {
 
 func ran(name string, attempt uint32, state State, code int32, ago time.Duration) Container {
 	c := container(name)
-	return Container{ID: fmt.Sprintf("%s%d", name, attempt), Name: name, SandboxID: "b0", Attempt: attempt, State: state, ExitCode: code,
-		Started: now.Add(-time.Hour), Finished: now.Add(-ago), Hash: Hash(&c)}
+	return Container{
+		ID:        fmt.Sprintf("%s%d", name, attempt),
+		Name:      name,
+		SandboxID: "b0",
+		Attempt:   attempt,
+		State:     state,
+		ExitCode:  code,
+		Started:   now.Add(-time.Hour),
+		Finished:  now.Add(-ago),
+		Hash:      Hash(&c),
+	}
 }
 
 func TestNextStepOfAPodS23(t *testing.T) {
@@ -61,7 +71,8 @@ func TestNextStepOfAPodS23(t *testing.T) {
 		{"sandbox is up", nil, "start m 0"},
 		{"sandbox is up and policies may not hold", func(f *Facts) { f.Admitted = "" }, "admit b0"},
 		{"policies held for a sandbox that is lost", func(f *Facts) { f.Admitted = "b-1" }, "admit b0"},
-		{"no policies are about the machine's own network", func(f *Facts) { f.Admitted, f.Sandboxes[0].HostNetwork = "", true }, "start m 0"},
+		{"no policies are about the machine's own network",
+			func(f *Facts) { f.Admitted, f.Sandboxes[0].HostNetwork = "", true }, "start m 0"},
 		{"a container that runs needs no policies", func(f *Facts) {
 			f.Admitted, f.Containers = "", []Container{ran("m", 0, Running, 0, 0)}
 		}, "rest"},
@@ -73,7 +84,8 @@ func TestNextStepOfAPodS23(t *testing.T) {
 			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("m", 0, Running, 0, 0)}, visitors("e")
 		}, "start e 0"},
 		{"who looked into it has left", func(f *Facts) {
-			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("e", 0, Exited, 1, 0), ran("m", 0, Running, 0, 0)}, visitors("e")
+			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("e", 0, Exited, 1, 0),
+				ran("m", 0, Running, 0, 0)}, visitors("e")
 		}, "rest"},
 		{"who looks into it cannot start yet", func(f *Facts) {
 			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("m", 0, Running, 0, 0)}, visitors("e")
@@ -85,8 +97,10 @@ func TestNextStepOfAPodS23(t *testing.T) {
 			f.Prepared, f.Sandboxes = false, nil
 			f.Waits[""] = Wait{Until: now.Add(time.Second)}
 		}, "rest 1s"},
-		{"created but not started", func(f *Facts) { f.Containers = []Container{ran("m", 0, Created, 0, 0)} }, "remove containers m0"},
-		{"exited the first time", func(f *Facts) { f.Containers = []Container{ran("m", 0, Exited, 1, 0)} }, "start m 1 again"},
+		{"created but not started", func(f *Facts) { f.Containers = []Container{ran("m", 0, Created, 0, 0)} },
+			"remove containers m0"},
+		{"exited the first time", func(f *Facts) { f.Containers = []Container{ran("m", 0, Exited, 1, 0)} },
+			"start m 1 again"},
 		{"exited the second time", func(f *Facts) {
 			f.Containers = []Container{ran("m", 1, Exited, 1, 3*time.Second), ran("m", 0, Exited, 1, time.Minute)}
 			f.Backoff["m"] = Backoff{}.Next(now.Add(-4 * time.Second))
@@ -115,9 +129,11 @@ func TestNextStepOfAPodS23(t *testing.T) {
 			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready, f.Released = corev1.RestartPolicyNever, false, true
 			f.Containers = []Container{ran("m", 0, Exited, 1, 0)}
 		}, "rest"},
-		{"the API says that it is over", func(f *Facts) { f.Pod.Status.Phase, f.Sandboxes = corev1.PodSucceeded, nil }, "release"},
+		{"the API says that it is over", func(f *Facts) { f.Pod.Status.Phase, f.Sandboxes = corev1.PodSucceeded, nil },
+			"release"},
 		{"liveness failed", func(f *Facts) {
-			f.Containers, f.Probes["m0"] = []Container{ran("m", 0, Running, 0, 0)}, Probe{Started: true, Failed: "liveness"}
+			f.Containers, f.Probes["m0"] = []Container{ran("m", 0, Running, 0, 0)},
+				Probe{Started: true, Failed: "liveness"}
 		}, "kill m0"},
 		{"image changed", func(f *Facts) {
 			f.Containers, f.Pod.Spec.Containers[0].Image = []Container{ran("m", 0, Running, 0, 0)}, "m:2"
@@ -130,7 +146,10 @@ func TestNextStepOfAPodS23(t *testing.T) {
 			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready, f.Released = corev1.RestartPolicyOnFailure, false, true
 			f.Containers = []Container{ran("m", 0, Exited, 0, 0)}
 		}, "rest"},
-		{"init first", func(f *Facts) { f.Pod.Spec.InitContainers = []corev1.Container{container("a"), container("b")} }, "start a 0"},
+		{"init first", func(f *Facts) {
+			f.Pod.Spec.InitContainers = []corev1.Container{container("a"),
+				container("b")}
+		}, "start a 0"},
 		{"init runs", func(f *Facts) {
 			f.Pod.Spec.InitContainers = []corev1.Container{container("a"), container("b")}
 			f.Containers = []Container{ran("a", 0, Running, 0, 0)}
@@ -144,17 +163,21 @@ func TestNextStepOfAPodS23(t *testing.T) {
 			f.Containers = []Container{ran("a", 0, Exited, 1, 0)}
 		}, "start a 1 again"},
 		{"init failed for good", func(f *Facts) {
-			f.Pod.Spec.RestartPolicy, f.Pod.Spec.InitContainers = corev1.RestartPolicyNever, []corev1.Container{container("a")}
+			f.Pod.Spec.RestartPolicy, f.Pod.Spec.InitContainers = corev1.RestartPolicyNever,
+				[]corev1.Container{container("a")}
 			f.Containers = []Container{ran("a", 0, Exited, 1, 0)}
 		}, "kill pod"},
 		{"init is done", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")}, []Container{ran("a", 0, Exited, 0, 0)}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")},
+				[]Container{ran("a", 0, Exited, 0, 0)}
 		}, "start m 0"},
 		{"init was collected while main runs", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")}, []Container{ran("m", 0, Running, 0, 0)}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")},
+				[]Container{ran("m", 0, Running, 0, 0)}
 		}, "rest"},
 		{"init again in a new sandbox", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Sandboxes = []corev1.Container{container("a")}, []Sandbox{{ID: "b1", Ready: true, IPs: []string{"x"}}}
+			f.Pod.Spec.InitContainers, f.Sandboxes = []corev1.Container{container("a")},
+				[]Sandbox{{ID: "b1", Ready: true, IPs: []string{"x"}}}
 			f.Containers, f.Admitted = []Container{ran("a", 0, Exited, 0, 0)}, "b1"
 		}, "start a 1"},
 		{"sidecar first", func(f *Facts) { f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")} }, "start s 0"},
@@ -164,32 +187,39 @@ func TestNextStepOfAPodS23(t *testing.T) {
 			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{s}, []Container{ran("s", 0, Running, 0, 0)}
 		}, "rest"},
 		{"sidecar is up", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{sidecar("s")}, []Container{ran("s", 0, Running, 0, 0)}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{sidecar("s")},
+				[]Container{ran("s", 0, Running, 0, 0)}
 		}, "start m 0"},
 		{"sidecar of a running pod died", func(f *Facts) {
 			f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")}
 			f.Containers = []Container{ran("m", 0, Running, 0, 0), ran("s", 0, Exited, 0, 0)}
 		}, "start s 1 again"},
 		{"job is done, its sidecar runs", func(f *Facts) {
-			f.Pod.Spec.RestartPolicy, f.Pod.Spec.InitContainers = corev1.RestartPolicyNever, []corev1.Container{sidecar("s")}
+			f.Pod.Spec.RestartPolicy, f.Pod.Spec.InitContainers = corev1.RestartPolicyNever,
+				[]corev1.Container{sidecar("s")}
 			f.Containers = []Container{ran("m", 0, Exited, 0, 0), ran("s", 0, Running, 0, 0)}
 		}, "kill pod"},
 		{"deleted while running", func(f *Facts) {
 			f.Pod.DeletionTimestamp, f.Pod.DeletionGracePeriodSeconds = &deleted, &five
 			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
 		}, "kill pod 5s"},
-		{"deleted and stopped", func(f *Facts) { f.Pod.DeletionTimestamp, f.Sandboxes[0].Ready = &deleted, false }, "remove"},
-		{"deleted before it began", func(f *Facts) { f.Pod.DeletionTimestamp, f.Sandboxes, f.Prepared = &deleted, nil, false }, "remove"},
-		{"removed from its source", func(f *Facts) { f.Removed, f.Containers = true, []Container{ran("m", 0, Running, 0, 0)} }, "kill pod"},
+		{"deleted and stopped", func(f *Facts) { f.Pod.DeletionTimestamp, f.Sandboxes[0].Ready = &deleted, false },
+			"remove"},
+		{"deleted before it began",
+			func(f *Facts) { f.Pod.DeletionTimestamp, f.Sandboxes, f.Prepared = &deleted, nil, false }, "remove"},
+		{"removed from its source",
+			func(f *Facts) { f.Removed, f.Containers = true, []Container{ran("m", 0, Running, 0, 0)} }, "kill pod"},
 		{"deadline is over", func(f *Facts) {
 			f.Pod.Spec.ActiveDeadlineSeconds, f.Pod.Status.StartTime = &five, &old
 			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
 		}, "kill pod"},
 		{"evicted", func(f *Facts) {
-			f.Evicted, f.Containers = &End{Phase: corev1.PodFailed, Reason: "Evicted"}, []Container{ran("m", 0, Running, 0, 0)}
+			f.Evicted, f.Containers = &End{Phase: corev1.PodFailed, Reason: "Evicted"},
+				[]Container{ran("m", 0, Running, 0, 0)}
 		}, "kill pod 1s"},
 		{"old attempts go", func(f *Facts) {
-			f.Containers = []Container{ran("m", 2, Running, 0, 0), ran("m", 1, Exited, 1, time.Minute), ran("m", 0, Exited, 1, time.Hour)}
+			f.Containers = []Container{ran("m", 2, Running, 0, 0), ran("m", 1, Exited, 1, time.Minute),
+				ran("m", 0, Exited, 1, time.Hour)}
 		}, "remove containers m0"},
 		{"old sandboxes go", func(f *Facts) {
 			f.Sandboxes = append([]Sandbox{{ID: "b1", Ready: true, IPs: []string{"x"}}}, Sandbox{ID: "bx"})
@@ -277,13 +307,16 @@ func TestStatusOfAPodS23(t *testing.T) {
 			f.Backoff["m"] = Backoff{}.Next(now.Add(-2 * time.Second))
 		}, "Running waiting CrashLoopBackOff False"},
 		{"image pull failed", func(f *Facts) {
-			f.Waits["m"] = Wait{Reason: "ErrImagePull", BackoffReason: "ImagePullBackOff", At: now, Until: now.Add(10 * time.Second)}
+			f.Waits["m"] = Wait{Reason: "ErrImagePull", BackoffReason: "ImagePullBackOff", At: now,
+				Until: now.Add(10 * time.Second)}
 		}, "Pending waiting ErrImagePull False"},
 		{"image pull waits", func(f *Facts) {
-			f.Waits["m"] = Wait{Reason: "ErrImagePull", BackoffReason: "ImagePullBackOff", At: now.Add(-2 * time.Second), Until: now.Add(10 * time.Second)}
+			f.Waits["m"] = Wait{Reason: "ErrImagePull", BackoffReason: "ImagePullBackOff",
+				At: now.Add(-2 * time.Second), Until: now.Add(10 * time.Second)}
 		}, "Pending waiting ImagePullBackOff False"},
 		{"initializing", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")}, []Container{ran("a", 0, Running, 0, 0)}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")},
+				[]Container{ran("a", 0, Running, 0, 0)}
 		}, "Pending waiting PodInitializing False"},
 		{"succeeded", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready = corev1.RestartPolicyNever, false
@@ -342,7 +375,10 @@ func TestConditionKeepsItsTransitionTimeWhileItsStatusStays(t *testing.T) {
 	if again := Status(f); !equality.Semantic.DeepEqual(again, f.Pod.Status) {
 		t.Errorf("status changed by itself:\n%v\n%v", f.Pod.Status, again)
 	}
-	f.Pod.Status.Conditions = append(f.Pod.Status.Conditions, corev1.PodCondition{Type: "example.org/mine", Status: corev1.ConditionTrue})
+	f.Pod.Status.Conditions = append(
+		f.Pod.Status.Conditions,
+		corev1.PodCondition{Type: "example.org/mine", Status: corev1.ConditionTrue},
+	)
 	found := false
 	for _, c := range Status(f).Conditions {
 		found = found || c.Type == "example.org/mine"
@@ -355,16 +391,23 @@ func TestConditionKeepsItsTransitionTimeWhileItsStatusStays(t *testing.T) {
 // A pod that is left to its steps comes to rest, whatever happened before.
 // Jobs' rules about failed pods tell the machine's trouble from the pod's own by it.
 func TestAPodSaysThatItsMachineEndedIt(t *testing.T) {
-	before := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}
+	before := corev1.PodCondition{
+		Type:   corev1.DisruptionTarget,
+		Status: corev1.ConditionTrue,
+		Reason: "EvictionByEvictionAPI",
+	}
 	for name, c := range map[string]struct {
 		end  *End
 		was  []corev1.PodCondition
 		want string
 	}{
-		"it runs":                                  {nil, nil, ""},
-		"the machine was short":                    {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short", Pressed: true}, nil, "TerminationByKubelet short"},
-		"somebody else was about to":               {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short", Pressed: true}, []corev1.PodCondition{before}, "TerminationByKubelet short"},
-		"it took more than it may":                 {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "too much"}, nil, ""},
+		"it runs": {nil, nil, ""},
+		"the machine was short": {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short",
+			Pressed: true}, nil, "TerminationByKubelet short"},
+		"somebody else was about to": {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short",
+			Pressed: true}, []corev1.PodCondition{before}, "TerminationByKubelet short"},
+		"it took more than it may": {&End{Phase: corev1.PodFailed, Reason: "Evicted",
+			Message: "too much"}, nil, ""},
 		"it runs, and somebody is about to end it": {nil, []corev1.PodCondition{before}, "EvictionByEvictionAPI "},
 	} {
 		f := facts(func(f *Facts) {
@@ -385,7 +428,8 @@ func TestAPodSaysThatItsMachineEndedIt(t *testing.T) {
 func TestEveryPodComesToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := facts(nil)
-		f.Pod.Spec.RestartPolicy = rapid.SampledFrom([]corev1.RestartPolicy{"Always", "OnFailure", "Never"}).Draw(t, "policy")
+		f.Pod.Spec.RestartPolicy = rapid.SampledFrom([]corev1.RestartPolicy{"Always", "OnFailure", "Never"}).
+			Draw(t, "policy")
 		if rapid.Bool().Draw(t, "init") {
 			f.Pod.Spec.InitContainers = append(f.Pod.Spec.InitContainers, container("a"))
 		}
@@ -395,7 +439,16 @@ func TestEveryPodComesToRest(t *testing.T) {
 		f.Prepared, f.Sandboxes[0].Ready = rapid.Bool().Draw(t, "prepared"), rapid.Bool().Draw(t, "ready")
 		for _, name := range []string{"a", "s", "m"} {
 			if find(f.Pod, name) != nil && rapid.Bool().Draw(t, name) {
-				f.Containers = append(f.Containers, ran(name, 0, rapid.SampledFrom([]State{Created, Running, Exited, Unknown}).Draw(t, "state"), rapid.Int32Range(0, 1).Draw(t, "code"), time.Minute))
+				f.Containers = append(
+					f.Containers,
+					ran(
+						name,
+						0,
+						rapid.SampledFrom([]State{Created, Running, Exited, Unknown}).Draw(t, "state"),
+						rapid.Int32Range(0, 1).Draw(t, "code"),
+						time.Minute,
+					),
+				)
 			}
 		}
 		if rapid.Bool().Draw(t, "deleted") {
@@ -418,7 +471,9 @@ func TestEveryPodComesToRest(t *testing.T) {
 			case Release:
 				f.Released = true
 			case RunSandbox:
-				f.Sandboxes = append([]Sandbox{{ID: fmt.Sprintf("b%d", serial), Attempt: step.Attempt, Ready: true, IPs: []string{"x"}}}, f.Sandboxes...)
+				f.Sandboxes = append(
+					[]Sandbox{{ID: fmt.Sprintf("b%d", serial), Attempt: step.Attempt, Ready: true, IPs: []string{"x"}}},
+					f.Sandboxes...)
 				serial++
 			case Admit:
 				f.Admitted = step.SandboxID
@@ -471,7 +526,13 @@ func TestQualityOfService(t *testing.T) {
 		return corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
 	}
 	p := func(requests, limits corev1.ResourceList) *corev1.Pod {
-		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}}}}
+		return &corev1.Pod{
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{
+					{Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}},
+				},
+			},
+		}
 	}
 	for want, have := range map[corev1.PodQOSClass]*corev1.Pod{
 		corev1.PodQOSBestEffort: p(nil, nil),
@@ -488,7 +549,12 @@ func TestQualityOfService(t *testing.T) {
 }
 
 func TestContainersOfAPodWithInitContainersWaitForItS23(t *testing.T) {
-	p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "first"}}, Containers: []corev1.Container{{Name: "main"}}}}
+	p := &corev1.Pod{
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "first"}},
+			Containers:     []corev1.Container{{Name: "main"}},
+		},
+	}
 	f := &Facts{Pod: p, Now: time.Unix(1000, 0)}
 	for _, boxes := range [][]Sandbox{nil, {{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}}} {
 		f.Sandboxes = boxes
@@ -503,7 +569,8 @@ func TestContainersOfAPodWithInitContainersWaitForItS23(t *testing.T) {
 			corev1.PodReady:        {"ContainersNotReady", "containers with unready status: [main]"},
 			corev1.ContainersReady: {"ContainersNotReady", "containers with unready status: [main]"},
 		} {
-			if c := conditionOf(s, kind); c == nil || c.Status != corev1.ConditionFalse || c.Reason != want[0] || c.Message != want[1] {
+			if c := conditionOf(s, kind); c == nil || c.Status != corev1.ConditionFalse || c.Reason != want[0] ||
+				c.Message != want[1] {
 				t.Errorf("%s: %+v", kind, c)
 			}
 		}

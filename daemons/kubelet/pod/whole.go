@@ -5,8 +5,8 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// whole is what a pod has as a whole of its node: what was allocated to it, and what holds for it now. What limits the containers of a
-// running pod together is there only where it is known of all of them, or said of the pod itself.
+// whole is what a pod has as a whole of its node: what was allocated to it, and what holds for it now. What limits the
+// containers of a running pod together is there only where it is known of all of them, or said of the pod itself.
 func whole(p *corev1.Pod, phase corev1.PodPhase) (corev1.ResourceList, *corev1.ResourceRequirements) {
 	r := &corev1.ResourceRequirements{}
 	if p.Spec.Resources != nil {

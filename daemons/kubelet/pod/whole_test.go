@@ -34,7 +34,10 @@ func TestAPodsStatusSaysWhatItHasAsAWhole(t *testing.T) {
 		a.Resources, b.Resources = first, second
 		return []corev1.Container{a, b}
 	}
-	limited := corev1.ResourceRequirements{Requests: amounts("cpu", "100m", "memory", "64Mi"), Limits: amounts("cpu", "1", "memory", "128Mi")}
+	limited := corev1.ResourceRequirements{
+		Requests: amounts("cpu", "100m", "memory", "64Mi"),
+		Limits:   amounts("cpu", "1", "memory", "128Mi"),
+	}
 	unlimited := corev1.ResourceRequirements{Requests: amounts("cpu", "50m")}
 	for name, c := range map[string]struct {
 		containers []corev1.Container
@@ -43,11 +46,16 @@ func TestAPodsStatusSaysWhatItHasAsAWhole(t *testing.T) {
 		runs       bool
 		want       string // allocated | requests | limits
 	}{
-		"nothing is asked for":             {two(corev1.ResourceRequirements{}, corev1.ResourceRequirements{}), nil, nil, true, "||"},
-		"all containers are limited":       {two(limited, limited), nil, nil, true, "cpu 200m memory 128Mi|cpu 200m memory 128Mi|cpu 2 memory 256Mi"},
-		"one is not limited":               {two(limited, unlimited), nil, nil, true, "cpu 150m memory 64Mi|cpu 150m memory 64Mi|"},
-		"one is not limited, and it waits": {two(limited, unlimited), nil, nil, false, "cpu 150m memory 64Mi|cpu 150m memory 64Mi|cpu 1 memory 128Mi"},
-		"the pod itself is limited": {two(limited, unlimited), &corev1.ResourceRequirements{Requests: amounts("cpu", "1"), Limits: amounts("memory", "1Gi")}, nil, true,
+		"nothing is asked for": {two(corev1.ResourceRequirements{}, corev1.ResourceRequirements{}), nil, nil, true,
+			"||"},
+		"all containers are limited": {two(limited, limited), nil, nil, true, "cpu 200m memory 128Mi|cpu 200m " +
+			"memory 128Mi|cpu 2 memory 256Mi"},
+		"one is not limited": {two(limited, unlimited), nil, nil, true, "cpu 150m memory 64Mi|cpu 150m " +
+			"memory 64Mi|"},
+		"one is not limited, and it waits": {two(limited, unlimited), nil, nil, false, "cpu 150m memory 64Mi|cpu " +
+			"150m memory 64Mi|cpu 1 memory 128Mi"},
+		"the pod itself is limited": {two(limited, unlimited),
+			&corev1.ResourceRequirements{Requests: amounts("cpu", "1"), Limits: amounts("memory", "1Gi")}, nil, true,
 			"cpu 1 memory 64Mi|cpu 1 memory 64Mi|memory 1Gi"},
 		"with what running it costs": {two(limited, limited), nil, amounts("cpu", "10m", "memory", "8Mi"), true,
 			"cpu 210m memory 136Mi|cpu 210m memory 136Mi|cpu 2010m memory 264Mi"},
@@ -62,7 +70,8 @@ func TestAPodsStatusSaysWhatItHasAsAWhole(t *testing.T) {
 			t.Errorf("%s: nothing is said", name)
 			continue
 		}
-		if got := fmt.Sprint(text(s.AllocatedResources), "|", text(s.Resources.Requests), "|", text(s.Resources.Limits)); got != c.want {
+		if got := fmt.Sprint(text(s.AllocatedResources), "|", text(s.Resources.Requests), "|",
+			text(s.Resources.Limits)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// A pretended container has nothing that listens, and is well all the same. Its address is never asked: the listener stands for
-// somebody else's machine that has it too.
+// A pretended container has nothing that listens, and is well all the same. Its address is never asked: the listener
+// stands for somebody else's machine that has it too.
 func TestAPretendedContainerIsWellAndItsAddressIsNotAsked(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,10 +29,15 @@ func TestAPretendedContainerIsWellAndItsAddressIsNotAsked(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	target := Target{Pretended: true, IP: "127.0.0.1", Container: &corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: int32(port)}}}}
+	target := Target{
+		Pretended: true,
+		IP:        "127.0.0.1",
+		Container: &corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: int32(port)}}},
+	}
 	get := &corev1.HTTPGetAction{Path: "/", Port: intstr.FromString("web")}
 	for name, h := range map[string]corev1.ProbeHandler{
-		"http": {HTTPGet: get}, "tcp": {TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}}, "grpc": {GRPC: &corev1.GRPCAction{Port: int32(port)}},
+		"http": {HTTPGet: get}, "tcp": {TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}},
+		"grpc": {GRPC: &corev1.GRPCAction{Port: int32(port)}},
 	} {
 		if err := Once(ctx, &corev1.Probe{ProbeHandler: h}, target); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -41,7 +46,9 @@ func TestAPretendedContainerIsWellAndItsAddressIsNotAsked(t *testing.T) {
 	if err := Get(ctx, get, target); err != nil {
 		t.Errorf("hook: %v", err)
 	}
-	wrong := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("none")}}}
+	wrong := &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("none")}},
+	}
 	if err := Once(ctx, wrong, target); err == nil || !strings.Contains(err.Error(), "couldn't find port") {
 		t.Errorf("a port that the container does not have: %v", err)
 	}

@@ -30,8 +30,8 @@ type Target struct {
 	Container *corev1.Container
 	IP        string
 	Exec      Exec
-	// Pretended containers have nothing that listens. What would be asked at their own address is taken to answer well, and
-	// no connection is made: a network that this machine is in may have that address too.
+	// Pretended containers have nothing that listens. What would be asked at their own address is taken to answer well,
+	// and no connection is made: a network that this machine is in may have that address too.
 	Pretended bool
 }
 

@@ -51,7 +51,9 @@ func TestProbesS23(t *testing.T) {
 	}
 	nobody := closed.Addr().(*net.TCPAddr).Port
 	closed.Close()
-	target := Target{Container: &corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: int32(port)}}}, IP: "127.0.0.1",
+	target := Target{
+		Container: &corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: int32(port)}}},
+		IP:        "127.0.0.1",
 		Exec: func(_ context.Context, command []string, _ time.Duration) (string, int32, error) {
 			switch command[0] {
 			case "true":
@@ -60,7 +62,8 @@ func TestProbesS23(t *testing.T) {
 				return "no", 1, nil
 			}
 			return "", 0, errors.New("timed out")
-		}}
+		},
+	}
 	get := func(path string, port intstr.IntOrString) corev1.ProbeHandler {
 		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: port}}
 	}
@@ -70,7 +73,8 @@ func TestProbesS23(t *testing.T) {
 		handler corev1.ProbeHandler
 		want    string
 	}{
-		"good": {get("/good", intstr.FromInt(port)), ""}, "named port": {get("good", intstr.FromString("web")), ""}, "headers": {headers, ""},
+		"good": {get("/good", intstr.FromInt(port)), ""}, "named port": {get("good", intstr.FromString("web")), ""},
+		"headers":       {headers, ""},
 		"bad":           {get("/bad", intstr.FromInt(port)), "HTTP probe failed with statuscode: 500"},
 		"redirect away": {get("/away", intstr.FromInt(port)), ""}, // upstream takes it for a success
 		"no such port":  {get("/", intstr.FromString("none")), "couldn't find port: none in container "},
@@ -83,7 +87,9 @@ func TestProbesS23(t *testing.T) {
 	} {
 		err := Once(context.Background(), &corev1.Probe{ProbeHandler: c.handler}, target)
 		switch {
-		case c.want == "" && err != nil, c.want != "" && err == nil, c.want != "" && c.want != "any" && err.Error() != c.want:
+		case c.want == "" && err != nil,
+			c.want != "" && err == nil,
+			c.want != "" && c.want != "any" && err.Error() != c.want:
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
@@ -101,8 +107,14 @@ func TestReadinessIsSeenSoonAfterTheStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	w := &Worker{Kind: Readiness, Started: time.Now(), Target: Target{Container: &corev1.Container{}, IP: "127.0.0.1"},
-		Probe:   &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}}, PeriodSeconds: 60},
-		Verdict: func(ok bool) { verdicts <- ok }, Failure: func(err error) { t.Errorf("an early refusal counted: %v", err) }}
+		Probe: &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}},
+			PeriodSeconds: 60,
+		},
+		Verdict: func(ok bool) { verdicts <- ok }, Failure: func(err error) {
+			t.Errorf("an early refusal counted: "+
+				"%v", err)
+		}}
 	go func() { defer close(done); w.Run(ctx) }()
 	if ln, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err != nil {
 		t.Fatal(err)
@@ -122,7 +134,9 @@ func TestReadinessIsSeenSoonAfterTheStart(t *testing.T) {
 
 func TestProbesSpeakTheProtocolThatTheyNameS23(t *testing.T) {
 	spoken := make(chan int, 1)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { spoken <- r.ProtoMajor }))
+	server := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { spoken <- r.ProtoMajor }),
+	)
 	server.Config.Protocols = &http.Protocols{}
 	server.Config.Protocols.SetHTTP1(true)
 	server.Config.Protocols.SetUnencryptedHTTP2(true)

@@ -88,7 +88,8 @@ func (w *Worker) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && fresh && !count.decided && w.Kind != Liveness && w.Probe.Exec == nil && time.Now().Add(eager).Before(eagerEnd) {
+		if err != nil && fresh && !count.decided && w.Kind != Liveness && w.Probe.Exec == nil &&
+			time.Now().Add(eager).Before(eagerEnd) {
 			if !wait(ctx, eager) {
 				return
 			}

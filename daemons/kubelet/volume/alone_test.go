@@ -14,12 +14,13 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// A volume that only one pod may have is not given to another of the node, whoever sent that here, until the first has gone. Two
-// volumes of one pod may be of the same claim.
+// A volume that only one pod may have is not given to another of the node, whoever sent that here, until the first has
+// gone. Two volumes of one pod may be of the same claim.
 func TestAVolumeForOnePodIsOnePods(t *testing.T) {
 	dir := t.TempDir()
 	for name, source := range map[string]corev1.PersistentVolumeSource{
-		"a path": {HostPath: &corev1.HostPathVolumeSource{Path: dir}}, "a directory": {Local: &corev1.LocalVolumeSource{Path: dir}},
+		"a path":                   {HostPath: &corev1.HostPathVolumeSource{Path: dir}},
+		"a directory":              {Local: &corev1.LocalVolumeSource{Path: dir}},
 		"one that was provisioned": {Local: &corev1.LocalVolumeSource{Path: directory.Path("pvc-1")}},
 	} {
 		for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod, corev1.ReadWriteOnce} {
@@ -36,9 +37,13 @@ func TestAVolumeForOnePodIsOnePods(t *testing.T) {
 				}
 			})
 			user := func(uid string) *corev1.Pod {
-				claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
+				claim := corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+				}
 				return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: uid, UID: types.UID(uid)},
-					Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: claim}, {Name: "w", VolumeSource: claim}}}}
+					Spec: corev1.PodSpec{
+						Volumes: []corev1.Volume{{Name: "v", VolumeSource: claim}, {Name: "w", VolumeSource: claim}},
+					}}
 			}
 			for range 2 { // of which the second finds all done
 				if _, err := m.Setup(t.Context(), user("first")); err != nil {
@@ -52,7 +57,9 @@ func TestAVolumeForOnePodIsOnePods(t *testing.T) {
 				}
 				continue
 			}
-			if want := "volume uses the ReadWriteOncePod access mode and is already in use by another pod"; err == nil || !strings.Contains(err.Error(), want) {
+			if want := "volume uses the ReadWriteOncePod access mode and is already in use by another " +
+				"pod"; err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%s, %s: the second pod: %v", name, mode, err)
 			}
 			if err := m.Teardown("first"); err != nil {
@@ -78,11 +85,14 @@ func TestAPathWithoutATypeIsMountedWhateverItIs(t *testing.T) {
 		path string
 		want os.FileMode
 		bad  bool
-	}{"new": {"a/b", os.ModeDir | 0o755, false}, "a file": {"file", 0o600, false}, "a link that leads nowhere": {"link", 0, true}} {
+	}{"new": {"a/b", os.ModeDir | 0o755, false}, "a file": {"file", 0o600, false}, "a link that leads " +
+		"nowhere": {"link", 0, true}} {
 		m, s, p := provisioned(t)
 		m.Mounter = Kernel{}
 		s.volumes["pvc-1"].Annotations = nil
-		s.volumes["pvc-1"].Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(dir, c.path)}}
+		s.volumes["pvc-1"].Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(dir, c.path)},
+		}
 		at := m.dir(p, &p.Spec.Volumes[0])
 		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 		_, err := m.Setup(t.Context(), p)

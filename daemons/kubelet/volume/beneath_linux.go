@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is below a volume belongs to containers, which may put a link anywhere at any time. So nothing there is reached by a path
-// from the machine's root: a directory is opened once, and names are resolved by the kernel, beneath it.
+// What is below a volume belongs to containers, which may put a link anywhere at any time. So nothing there is reached
+// by a path from the machine's root: a directory is opened once, and names are resolved by the kernel, beneath it.
 const (
 	// withinVolume follows links that stay in the volume; what leads out, or is absolute, fails with EXDEV.
 	withinVolume = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
@@ -32,8 +32,8 @@ func openBeneath(dir int, path string, flags int, resolve uint64) (fd int, err e
 	return fd, err
 }
 
-// makeBeneath makes the directories of path that are missing, and returns the last one opened. Those that it makes get mode,
-// whatever the umask is.
+// makeBeneath makes the directories of path that are missing, and returns the last one opened. Those that it makes get
+// mode, whatever the umask is.
 func makeBeneath(root int, path string, mode uint32) (int, error) {
 	parts := strings.Split(path, "/")
 	parent, err := unix.Dup(root)
@@ -72,8 +72,8 @@ const maxDepth = 512
 // errTooDeep is returned for a tree of more than maxDepth levels, where that cannot be helped.
 var errTooDeep = fmt.Errorf("directories are nested deeper than %d levels", maxDepth)
 
-// walk visits all that is below an open directory: each entry by an O_PATH descriptor of it, a directory before what is in it. It
-// follows no link and enters no mount. What goes away meanwhile is left out.
+// walk visits all that is below an open directory: each entry by an O_PATH descriptor of it, a directory before what is
+// in it. It follows no link and enters no mount. What goes away meanwhile is left out.
 func walk(dir int, depth int, visit func(fd int, st *unix.Stat_t) error) error {
 	if depth > maxDepth {
 		return errTooDeep
@@ -129,8 +129,8 @@ type remover struct {
 	moved int
 }
 
-// removeTree removes a directory and what is in it. It follows no link, and what is mounted below it makes it fail: whatever is
-// behind a mount is not the directory's.
+// removeTree removes a directory and what is in it. It follows no link, and what is mounted below it makes it fail:
+// whatever is behind a mount is not the directory's.
 func removeTree(path string) error { return removeTreeAfter(path, nil) }
 
 // removeTreeAfter calls last, if there is one, when the directory is empty and before it goes.
@@ -203,7 +203,8 @@ func (r *remover) remove(dir int, name, path string, depth int) error {
 	if depth >= maxDepth {
 		// Moved up, it is removed from there: a container may nest directories deeper than this process may open files.
 		r.moved++
-		if err := unix.Renameat2(dir, name, r.top, fmt.Sprintf("..deep-%d", r.moved), unix.RENAME_NOREPLACE); err != nil {
+		if err := unix.Renameat2(dir, name, r.top, fmt.Sprintf("..deep-%d", r.moved),
+			unix.RENAME_NOREPLACE); err != nil {
 			if errors.Is(err, unix.EEXIST) {
 				return r.remove(dir, name, path, depth)
 			}

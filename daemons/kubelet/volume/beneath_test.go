@@ -21,7 +21,8 @@ func outside(t *testing.T) (volume, host string) {
 		}
 	}
 	for name, to := range map[string]string{
-		"abs": host, "up": "../../../../host", "gone": host + "/new", "upgone": "../../../../host/new", "good": "in", "loop": "loop", "proc": "/proc/self/cwd",
+		"abs": host, "up": "../../../../host", "gone": host + "/new", "upgone": "../../../../host/new", "good": "in",
+		"loop": "loop", "proc": "/proc/self/cwd",
 	} {
 		if err := os.Symlink(to, filepath.Join(volume, name)); err != nil {
 			t.Fatal(err)
@@ -35,8 +36,10 @@ func TestSubPathIsNeverMadeOutsideOfItsVolumeS24(t *testing.T) {
 		sub  string
 		made string // below the volume; empty when it is refused
 	}{
-		{"new", "new"}, {"new/deep/er", "new/deep/er"}, {"new/", "new"}, {"./new", "new"}, {"good", "in"}, {"good/made", "in/made"}, {"..data", "..data"},
-		{"abs", ""}, {"abs/made", ""}, {"up/made", ""}, {"gone", ""}, {"gone/made", ""}, {"upgone/made/more", ""}, {"good/../../made", ""}, {"../made", ""},
+		{"new", "new"}, {"new/deep/er", "new/deep/er"}, {"new/", "new"}, {"./new", "new"}, {"good", "in"},
+		{"good/made", "in/made"}, {"..data", "..data"},
+		{"abs", ""}, {"abs/made", ""}, {"up/made", ""}, {"gone", ""}, {"gone/made", ""}, {"upgone/made/more", ""},
+		{"good/../../made", ""}, {"../made", ""},
 		{"/made", ""}, {"loop/made", ""}, {"proc/made", ""},
 	} {
 		t.Run(strings.ReplaceAll(c.sub, "/", "|"), func(t *testing.T) {
@@ -65,7 +68,8 @@ func TestSubPathIsAsOpenAsItsVolumeS24(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "a/b"} {
-		if info, err := os.Stat(filepath.Join(volume, name)); err != nil || info.Mode()&(os.ModePerm|os.ModeSetgid) != 0o777|os.ModeSetgid {
+		if info, err := os.Stat(filepath.Join(volume, name)); err != nil ||
+			info.Mode()&(os.ModePerm|os.ModeSetgid) != 0o777|os.ModeSetgid {
 			t.Errorf("%s is %v (%v)", name, info.Mode(), err)
 		}
 	}
@@ -87,7 +91,8 @@ func TestGroupIsGivenToNothingOutsideS24(t *testing.T) {
 	if err := own(volume, &group, false); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]uint32{secret: 0, host: 0, volume: 4321, volume + "/in": 4321, volume + "/in/file": 4321, volume + "/in/shadow": 4321} {
+	for path, want := range map[string]uint32{secret: 0, host: 0, volume: 4321, volume + "/in": 4321, volume +
+		"/in/file": 4321, volume + "/in/shadow": 4321} {
 		var st unix.Stat_t
 		if err := unix.Lstat(path, &st); err != nil || st.Gid != want {
 			t.Errorf("%s has group %d (%v), want %d", path, st.Gid, err, want)
@@ -136,7 +141,8 @@ func TestRemovingAVolumeRemovesNothingBehindItS23(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
 	root := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(volume))))
 	// A mounter that misses what is mounted deeper in the volume.
-	if err := (&Manager{Root: root, Mounter: Plain{}}).Teardown("u"); err == nil || !strings.Contains(err.Error(), "still mounted") {
+	if err := (&Manager{Root: root, Mounter: Plain{}}).Teardown("u"); err == nil ||
+		!strings.Contains(err.Error(), "still mounted") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(host + "/kept"); err != nil {

@@ -20,12 +20,18 @@ func ClaimName(p *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
-// claimed returns the persistent volume of a pod's volume. A name proves nothing: whoever may write claims could name another's.
+// claimed returns the persistent volume of a pod's volume. A name proves nothing: whoever may write claims could name
+// another's.
 func (m *Manager) claimed(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
 	name := ClaimName(p, v)
 	claim, err := m.Source.Claim(ctx, p.Namespace, name)
 	if err != nil {
-		return nil, fmt.Errorf("error processing PVC %s/%s: failed to fetch PVC from API server: %w", p.Namespace, name, err)
+		return nil, fmt.Errorf(
+			"error processing PVC %s/%s: failed to fetch PVC from API server: %w",
+			p.Namespace,
+			name,
+			err,
+		)
 	}
 	if err := mayUse(p, v, claim); err != nil {
 		return nil, fmt.Errorf("error processing PVC %s/%s: %w", p.Namespace, name, err)
@@ -40,11 +46,18 @@ func (m *Manager) claimed(ctx context.Context, p *corev1.Pod, v *corev1.Volume) 
 	return pv, fits(p, v, pv)
 }
 
-// mayUse says why a pod must not have a claim for its volume: what is ephemeral belongs to the pod that it was made for.
+// mayUse says why a pod must not have a claim for its volume: what is ephemeral belongs to the pod that it was made
+// for.
 func mayUse(p *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
 	switch {
 	case v.Ephemeral != nil && !metav1.IsControlledBy(claim, p):
-		return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, claim.Name, p.Namespace, p.Name)
+		return fmt.Errorf(
+			"PVC %s/%s was not created for pod %s/%s (pod is not owner)",
+			claim.Namespace,
+			claim.Name,
+			p.Namespace,
+			p.Name,
+		)
 	case claim.DeletionTimestamp != nil:
 		return errors.New("PVC is being deleted")
 	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
@@ -53,17 +66,32 @@ func mayUse(p *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim
 	return nil
 }
 
-// boundTo says why a volume is not a claim's. The claim's word is not enough: the volume has to say the same, and mean this very
-// claim, not a former one of its name.
+// boundTo says why a volume is not a claim's. The claim's word is not enough: the volume has to say the same, and mean
+// this very claim, not a former one of its name.
 func boundTo(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
 	ref := pv.Spec.ClaimRef
 	switch {
 	case ref == nil:
-		return fmt.Errorf("found PV object %s but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim", pv.Name)
+		return fmt.Errorf(
+			"found PV object %s but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim",
+			pv.Name,
+		)
 	case ref.UID == "" || ref.UID != claim.UID:
-		return fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s", pv.Name, ref.UID, claim.UID)
+		return fmt.Errorf(
+			"found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s",
+			pv.Name,
+			ref.UID,
+			claim.UID,
+		)
 	case ref.Namespace != claim.Namespace || ref.Name != claim.Name:
-		return fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef %s/%s does not point to claim %s/%s", pv.Name, ref.Namespace, ref.Name, claim.Namespace, claim.Name)
+		return fmt.Errorf(
+			"found PV object %s but its pv.Spec.ClaimRef %s/%s does not point to claim %s/%s",
+			pv.Name,
+			ref.Namespace,
+			ref.Name,
+			claim.Namespace,
+			claim.Name,
+		)
 	}
 	return nil
 }

@@ -18,7 +18,9 @@ func TestWhoseAVolumeIs(t *testing.T) {
 	yes, block, now := true, corev1.PersistentVolumeBlock, metav1.Now()
 	ownedBy := func(uid, kind string, controller *bool) func(*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
 		return func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
-			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "p", UID: "u", Controller: controller}}
+			c.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: kind, Name: "p", UID: "u", Controller: controller},
+			}
 			if uid != "" {
 				c.OwnerReferences[0].UID = "other"
 			}
@@ -38,15 +40,33 @@ func TestWhoseAVolumeIs(t *testing.T) {
 		"a claim that is not bound": {named, func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
 			c.Status.Phase = corev1.ClaimPending
 		}, "PVC is not bound"},
-		"a claim that lost its volume":   {named, func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) { c.Status.Phase = corev1.ClaimLost }, "PVC is not bound"},
-		"a claim that goes":              {named, func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) { c.DeletionTimestamp = &now }, "PVC is being deleted"},
-		"a volume that says nothing":     {named, func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }, "nil pv.Spec.ClaimRef"},
-		"a volume of a former claim":     {named, func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "old" }, "ClaimRef.UID old does not point to claim.UID c"},
-		"a volume that is only reserved": {named, func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" }, "does not point to claim.UID c"},
-		"a volume of another namespace":  {named, func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef.Namespace = "e" }, "does not point to claim"},
-		"a volume of another name":       {named, func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef.Name = "q" }, "does not point to claim"},
-		"a volume that is there no more": {named, func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) { c.Spec.VolumeName = "gone" }, "failed to fetch PV gone"},
-		"a block device":                 {named, func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.VolumeMode = &block }, "volumeMode Block"},
+		"a claim that lost its volume": {named,
+			func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) { c.Status.Phase = corev1.ClaimLost },
+			"PVC is not bound"},
+		"a claim that goes": {named,
+			func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) { c.DeletionTimestamp = &now },
+			"PVC is being deleted"},
+		"a volume that says nothing": {named,
+			func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil },
+			"nil pv.Spec.ClaimRef"},
+		"a volume of a former claim": {named,
+			func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "old" },
+			"ClaimRef.UID old does not point to claim.UID c"},
+		"a volume that is only reserved": {named,
+			func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" },
+			"does not point to claim.UID c"},
+		"a volume of another namespace": {named,
+			func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef.Namespace = "e" },
+			"does not point to claim"},
+		"a volume of another name": {named,
+			func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef.Name = "q" },
+			"does not point to claim"},
+		"a volume that is there no more": {named,
+			func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) { c.Spec.VolumeName = "gone" },
+			"failed to fetch PV gone"},
+		"a block device": {named,
+			func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.VolumeMode = &block },
+			"volumeMode Block"},
 		"the pod's own, bound to another's": {own, func(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) {
 			ownedBy("", "Pod", &yes)(c, v)
 			v.Spec.ClaimRef.UID = "x"
@@ -54,10 +74,19 @@ func TestWhoseAVolumeIs(t *testing.T) {
 	} {
 		m, s := manager(t)
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p-v", UID: "c"},
-			Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
+			Spec: corev1.PersistentVolumeClaimSpec{
+				VolumeName: "pv",
+			}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir()}},
-			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "d", Name: "p-v", UID: "c"}}}
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir()},
+			},
+			ClaimRef: &corev1.ObjectReference{
+				Kind:      "PersistentVolumeClaim",
+				Namespace: "d",
+				Name:      "p-v",
+				UID:       "c",
+			}}}
 		if c.change != nil {
 			c.change(claim, pv)
 		}
@@ -68,7 +97,8 @@ func TestWhoseAVolumeIs(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if _, err := os.Lstat(filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~local-volume", "v")); (err == nil) != (c.want == "") {
+		if _, err := os.Lstat(filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~local-volume",
+			"v")); (err == nil) != (c.want == "") {
 			t.Errorf("%s: the place of its mount: %v", name, err)
 		}
 	}

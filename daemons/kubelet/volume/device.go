@@ -11,16 +11,20 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// deviceFile is where a pod's volume is that is a device: the device itself is bound to a file, so that it is seen who has it, and the
-// pod keeps the one that it began with.
+// deviceFile is where a pod's volume is that is a device: the device itself is bound to a file, so that it is seen who
+// has it, and the pod keeps the one that it began with.
 func (m *Manager) deviceFile(p *corev1.Pod, v *corev1.Volume) string {
 	return filepath.Join(m.PodDir(string(p.UID)), "volumeDevices", kind(v), v.Name)
 }
 
-// device gives a pod the device that a persistent volume is. Its turn is held. Whose the device is stays as it is on the machine.
+// device gives a pod the device that a persistent volume is. Its turn is held. Whose the device is stays as it is on
+// the machine.
 func (m *Manager) device(p *corev1.Pod, pv *corev1.PersistentVolume, at string) error {
 	if pv.Spec.Local == nil {
-		return fmt.Errorf("persistent volume %s has volumeMode Block, and only local volumes are supported as devices", pv.Name)
+		return fmt.Errorf(
+			"persistent volume %s has volumeMode Block, and only local volumes are supported as devices",
+			pv.Name,
+		)
 	}
 	if len(pv.Spec.MountOptions) > 0 {
 		return fmt.Errorf("persistent volume %s: a device is not mounted, and has no mount options", pv.Name)
@@ -48,7 +52,11 @@ func (m *Manager) Devices(p *corev1.Pod, spec *corev1.Container) ([]*runtime.Dev
 	for _, d := range spec.VolumeDevices {
 		v := find(p, d.Name)
 		if v == nil {
-			return nil, fmt.Errorf("container %s has volume %q as a device, which the pod does not have", spec.Name, d.Name)
+			return nil, fmt.Errorf(
+				"container %s has volume %q as a device, which the pod does not have",
+				spec.Name,
+				d.Name,
+			)
 		}
 		at := m.deviceFile(p, v)
 		if _, err := os.Lstat(at); err != nil {
@@ -58,21 +66,26 @@ func (m *Manager) Devices(p *corev1.Pod, spec *corev1.Container) ([]*runtime.Dev
 		if c := v.PersistentVolumeClaim; c != nil && c.ReadOnly {
 			permissions = "r"
 		}
-		devices = append(devices, &runtime.Device{HostPath: at, ContainerPath: absolute(d.DevicePath), Permissions: permissions})
+		devices = append(
+			devices,
+			&runtime.Device{HostPath: at, ContainerPath: absolute(d.DevicePath), Permissions: permissions},
+		)
 	}
 	return devices, nil
 }
 
-// fits says why the containers of a pod cannot have a volume the way that they ask for: what is a device is not mounted, and what is
-// mounted is no device.
+// fits says why the containers of a pod cannot have a volume the way that they ask for: what is a device is not
+// mounted, and what is mounted is no device.
 func fits(p *corev1.Pod, v *corev1.Volume, pv *corev1.PersistentVolume) error {
 	block := isBlock(pv)
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			switch c := &list[i]; {
-			case block && slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }):
+			case block && slices.ContainsFunc(c.VolumeMounts,
+				func(m corev1.VolumeMount) bool { return m.Name == v.Name }):
 				return fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", v.Name)
-			case !block && slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == v.Name }):
+			case !block && slices.ContainsFunc(c.VolumeDevices,
+				func(d corev1.VolumeDevice) bool { return d.Name == v.Name }):
 				return fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", v.Name)
 			}
 		}

@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A volume that is a device is given to containers as one, to read alone where the pod says so, and is gone from the pod afterwards. What
-// is no device, and what is asked for in the other way, is refused.
+// A volume that is a device is given to containers as one, to read alone where the pod says so, and is gone from the
+// pod afterwards. What is no device, and what is asked for in the other way, is refused.
 func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
 	dir := t.TempDir()
 	disk, pipe := filepath.Join(dir, "disk"), filepath.Join(dir, "pipe")
-	for path, kind := range map[string]uint32{disk: unix.S_IFBLK, filepath.Join(dir, "terminal"): unix.S_IFCHR, pipe: unix.S_IFIFO} {
+	for path, kind := range map[string]uint32{disk: unix.S_IFBLK, filepath.Join(dir, "terminal"): unix.S_IFCHR,
+		pipe: unix.S_IFIFO} {
 		if err := unix.Mknod(path, kind|0o600, int(unix.Mkdev(7, 211))); err != nil {
 			t.Fatal(err)
 		}
@@ -44,11 +45,12 @@ func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
 			as(block, "disk")(v, p)
 			p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 		}, "", "r"},
-		"a directory":   {as(block, ""), "is not a block device", ""},
-		"a terminal":    {as(block, "terminal"), "is not a block device", ""},
-		"a pipe":        {as(block, "pipe"), "is not a block device", ""},
-		"nothing":       {as(block, "gone"), "no such file", ""},
-		"a file system": {as(filesystem, ""), "volume v has volumeMode Filesystem, but is specified in volumeDevices", ""},
+		"a directory": {as(block, ""), "is not a block device", ""},
+		"a terminal":  {as(block, "terminal"), "is not a block device", ""},
+		"a pipe":      {as(block, "pipe"), "is not a block device", ""},
+		"nothing":     {as(block, "gone"), "no such file", ""},
+		"a file system": {as(filesystem, ""), "volume v has volumeMode Filesystem, but is specified in " +
+			"volumeDevices", ""},
 		"a path": {func(v *corev1.PersistentVolume, p *corev1.Pod) {
 			as(block, "disk")(v, p)
 			v.Spec.HostPath, v.Spec.Local = &corev1.HostPathVolumeSource{Path: disk}, nil
@@ -57,10 +59,12 @@ func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
 			as(block, "disk")(v, p)
 			v.Spec.MountOptions = []string{"ro"}
 		}, "has no mount options", ""},
-		"one provisioned": {func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.VolumeMode = &block }, "no such file", ""},
+		"one provisioned": {func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.VolumeMode = &block },
+			"no such file", ""},
 		"mounted by one": {func(v *corev1.PersistentVolume, p *corev1.Pod) {
 			as(block, "disk")(v, p)
-			p.Spec.InitContainers = []corev1.Container{{Name: "i", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}}}
+			p.Spec.InitContainers = []corev1.Container{{Name: "i",
+				VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}}}
 		}, "volume v has volumeMode Block, but is specified in volumeMounts", ""},
 		"of another node": {func(v *corev1.PersistentVolume, p *corev1.Pod) {
 			as(block, "disk")(v, p)
@@ -70,12 +74,15 @@ func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
 		m, s, p := provisioned(t)
 		m.Mounter = Kernel{}
 		m.Labels = func(context.Context) (map[string]string, error) { return nil, nil }
-		p.Spec.Containers = []corev1.Container{{Name: "c", VolumeDevices: []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/data"}}}}
+		p.Spec.Containers = []corev1.Container{
+			{Name: "c", VolumeDevices: []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/data"}}},
+		}
 		s.volumes["pvc-1"].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 		c.change(s.volumes["pvc-1"], p)
 		t.Cleanup(func() { _ = (Kernel{}).UnmountAll(m.Root) })
 		for range 2 { // of which the second finds all done
-			if _, err := m.Setup(t.Context(), p); c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
+			if _, err := m.Setup(t.Context(), p); c.refused == "" && err != nil ||
+				c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 				t.Errorf("%s: %v, want %q", name, err, c.refused)
 			}
 		}
@@ -86,11 +93,13 @@ func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || len(devices) != 1 || devices[0].ContainerPath != "/dev/data" || devices[0].Permissions != c.permissions {
+		if err != nil || len(devices) != 1 || devices[0].ContainerPath != "/dev/data" ||
+			devices[0].Permissions != c.permissions {
 			t.Fatalf("%s: a container is given %v: %v", name, devices, err)
 		}
 		var st unix.Stat_t
-		if err := unix.Lstat(devices[0].HostPath, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != unix.Mkdev(7, 211) {
+		if err := unix.Lstat(devices[0].HostPath, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK ||
+			st.Rdev != unix.Mkdev(7, 211) {
 			t.Errorf("%s: what a container is given is %o %x: %v", name, st.Mode, st.Rdev, err)
 		}
 		visitor := &corev1.Container{Name: "e", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}}
@@ -99,7 +108,8 @@ func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
 		}
 		second := p.DeepCopy()
 		second.UID = types.UID("second")
-		if _, err := m.Setup(t.Context(), second); err == nil || !strings.Contains(err.Error(), "already in use by another pod") {
+		if _, err := m.Setup(t.Context(), second); err == nil ||
+			!strings.Contains(err.Error(), "already in use by another pod") {
 			t.Errorf("%s: another pod has what is one pod's: %v", name, err)
 		}
 		if err := m.Teardown(string(p.UID)); err != nil {

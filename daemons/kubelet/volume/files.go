@@ -132,7 +132,14 @@ func runsAs(p *corev1.Pod) (user *int64) {
 	return user
 }
 
-func (m *Manager) configMap(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
+func (m *Manager) configMap(
+	ctx context.Context,
+	namespace, name string,
+	items []corev1.KeyToPath,
+	optional *bool,
+	perm fs.FileMode,
+	all map[string]file,
+) error {
 	c, err := m.Source.ConfigMap(ctx, namespace, name)
 	if err != nil {
 		return forgive(err, optional)
@@ -147,7 +154,14 @@ func (m *Manager) configMap(ctx context.Context, namespace, name string, items [
 	return choose("configmap references non-existent config key", data, items, optional, perm, all)
 }
 
-func (m *Manager) secret(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
+func (m *Manager) secret(
+	ctx context.Context,
+	namespace, name string,
+	items []corev1.KeyToPath,
+	optional *bool,
+	perm fs.FileMode,
+	all map[string]file,
+) error {
 	s, err := m.Source.Secret(ctx, namespace, name)
 	if err != nil {
 		return forgive(err, optional)
@@ -163,7 +177,14 @@ func forgive(err error, optional *bool) error {
 	return err
 }
 
-func choose(missing string, data map[string][]byte, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
+func choose(
+	missing string,
+	data map[string][]byte,
+	items []corev1.KeyToPath,
+	optional *bool,
+	perm fs.FileMode,
+	all map[string]file,
+) error {
 	if len(items) == 0 {
 		for k, v := range data {
 			all[k] = file{data: v, mode: perm}
@@ -187,7 +208,12 @@ func choose(missing string, data map[string][]byte, items []corev1.KeyToPath, op
 	return nil
 }
 
-func (m *Manager) downward(p *corev1.Pod, items []corev1.DownwardAPIVolumeFile, perm fs.FileMode, all map[string]file) error {
+func (m *Manager) downward(
+	p *corev1.Pod,
+	items []corev1.DownwardAPIVolumeFile,
+	perm fs.FileMode,
+	all map[string]file,
+) error {
 	node := m.Node()
 	for _, item := range items {
 		var value string

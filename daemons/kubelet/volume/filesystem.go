@@ -18,10 +18,11 @@ type FileSystem struct {
 	Device  string
 	Type    string // "" for the one that is there, and for ext4 where one is made
 	Options []string
-	// ReadOnly is of a pod that only reads: none is made for it. Others may write meanwhile, so that it is not mounted read-only.
+	// ReadOnly is of a pod that only reads: none is made for it. Others may write meanwhile, so that it is not mounted
+	// read-only.
 	ReadOnly bool
-	// Made is a file that is there from when a file system is made until it is mounted: what a kubelet that was killed meanwhile has left on the
-	// device is no one's.
+	// Made is a file that is there from when a file system is made until it is mounted: what a kubelet that was killed
+	// meanwhile has left on the device is no one's.
 	Made string
 }
 
@@ -45,9 +46,16 @@ func isDevice(path string) (bool, error) {
 	return block, nil
 }
 
-// fileSystem mounts the file system on the device that a persistent volume is; an empty device gets one. Its turn is held. It is mounted
-// beside its place first, so that what is at its place is done: its options hold, and it is the pod's group's.
-func (m *Manager) fileSystem(ctx context.Context, p *corev1.Pod, v *corev1.Volume, pv *corev1.PersistentVolume, dir string) error {
+// fileSystem mounts the file system on the device that a persistent volume is; an empty device gets one. Its turn is
+// held. It is mounted beside its place first, so that what is at its place is done: its options hold, and it is the
+// pod's group's.
+func (m *Manager) fileSystem(
+	ctx context.Context,
+	p *corev1.Pod,
+	v *corev1.Volume,
+	pv *corev1.PersistentVolume,
+	dir string,
+) error {
 	device, err := filepath.EvalSymlinks(pv.Spec.Local.Path)
 	if err != nil {
 		return err
@@ -59,14 +67,21 @@ func (m *Manager) fileSystem(ctx context.Context, p *corev1.Pod, v *corev1.Volum
 	case len(users) > 0:
 		return fmt.Errorf("persistent volume %s: %s is not mounted while a pod has it as a device", pv.Name, device)
 	}
-	f := FileSystem{Device: device, Options: pv.Spec.MountOptions, ReadOnly: v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly,
-		Made: filepath.Join(m.Root, "formatting", string(pv.UID))}
+	f := FileSystem{
+		Device:   device,
+		Options:  pv.Spec.MountOptions,
+		ReadOnly: v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly,
+		Made:     filepath.Join(m.Root, "formatting", string(pv.UID)),
+	}
 	if t := pv.Spec.Local.FSType; t != nil && *t != "" {
 		if f.Type = *t; !fileSystemName.MatchString(f.Type) {
 			return fmt.Errorf("persistent volume %s: %q is no type of file system", pv.Name, f.Type)
 		}
 	}
-	half := filepath.Join(filepath.Dir(dir), "..fs-"+filepath.Base(dir)) // which no volume is called, and no bind that is made ready
+	half := filepath.Join(
+		filepath.Dir(dir),
+		"..fs-"+filepath.Base(dir),
+	) // which no volume is called, and no bind that is made ready
 	if err := m.Mounter.Unmount(half); err != nil {
 		return err
 	}

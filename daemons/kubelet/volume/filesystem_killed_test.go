@@ -67,7 +67,8 @@ func real(t *testing.T, name string) string {
 	return path
 }
 
-// That a kubelet was killed when a file system was made is no reason, once pods have had it, to make another over what is damaged.
+// That a kubelet was killed when a file system was made is no reason, once pods have had it, to make another over what
+// is damaged.
 func TestADamagedFileSystemIsNotMadeAnewThoughItsMakingWasKilled(t *testing.T) {
 	device := blank(t)
 	m, _, p := onDisk(t, device)
@@ -142,7 +143,11 @@ func TestAKilledMakingOfXFSIsBegunAnew(t *testing.T) {
 func TestAKilledMkfsIsBegunAnewByTheSameKubelet(t *testing.T) {
 	device := blank(t)
 	m, _, p := onDisk(t, device)
-	restore := program(t, "mkfs.ext4", "echo half | dd of="+device+" bs=4096 seek=1 conv=notrunc,fsync 2>/dev/null\nkill -9 $$\n")
+	restore := program(
+		t,
+		"mkfs.ext4",
+		"echo half | dd of="+device+" bs=4096 seek=1 conv=notrunc,fsync 2>/dev/null\nkill -9 $$\n",
+	)
 	if _, err := m.Setup(t.Context(), p); err == nil {
 		t.Fatal("it was not killed")
 	}
@@ -154,7 +159,8 @@ func TestAKilledMkfsIsBegunAnewByTheSameKubelet(t *testing.T) {
 
 // What a check that was killed has left half mended is not mounted.
 func TestWhatIsCheckedByHalfIsNotMounted(t *testing.T) {
-	for _, script := range []string{"echo 'Warning... fsck.ext4 for device x exited with signal 9.' >&2\nexit 8\n", "exit 32\n"} {
+	for _, script := range []string{"echo 'Warning... fsck.ext4 for device x exited with signal 9.' >&2\nexit " +
+		"8\n", "exit 32\n"} {
 		device := blank(t)
 		m, _, p := onDisk(t, device)
 		if out, err := exec.Command("mkfs.ext4", "-q", device).CombinedOutput(); err != nil {
@@ -171,7 +177,8 @@ func TestWhatIsCheckedByHalfIsNotMounted(t *testing.T) {
 	}
 }
 
-// A device that a pod has as it is, a machine's disk for one, is not mounted beneath it: neither knows what the other writes.
+// A device that a pod has as it is, a machine's disk for one, is not mounted beneath it: neither knows what the other
+// writes.
 func TestADeviceThatAPodHasIsNotMounted(t *testing.T) {
 	device := blank(t)
 	if out, err := exec.Command("mkfs.ext4", "-q", device).CombinedOutput(); err != nil {

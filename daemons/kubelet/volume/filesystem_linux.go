@@ -19,13 +19,14 @@ import (
 // formatTimeout bounds what is done to a device at a time: a check of a large one takes minutes.
 const formatTimeout = 10 * time.Minute
 
-// Device implements Mounter. A device that has a file system is checked and mounted. One is made only on a device that is empty to all
-// that can be seen, or on which a kubelet began to make one and was killed: that no file system is found says little about what else may be
-// there.
+// Device implements Mounter. A device that has a file system is checked and mounted. One is made only on a device that
+// is empty to all that can be seen, or on which a kubelet began to make one and was killed: that no file system is
+// found says little about what else may be there.
 func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	ctx, stop := context.WithTimeout(ctx, formatTimeout)
 	defer stop()
-	reads := f.ReadOnly || slices.ContainsFunc(f.Options, func(o string) bool { return slices.Contains(strings.Split(o, ","), "ro") })
+	reads := f.ReadOnly ||
+		slices.ContainsFunc(f.Options, func(o string) bool { return slices.Contains(strings.Split(o, ","), "ro") })
 	used, err := inUse(f.Device)
 	if err != nil {
 		return err
@@ -50,7 +51,9 @@ func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	case used:
 		// Nothing is done to a file system that others have mounted.
 	case there == "" && !reads:
-		if !begun { // else what there is, is half of what was begun: programs write last what tells of a file system, but for xfs'
+		if !begun {
+			// else what there is, is half of what was begun: programs write last what tells of a file system, but for
+			// xfs'
 			if err := empty(f.Device); err != nil {
 				return err
 			}
@@ -88,8 +91,8 @@ func (f FileSystem) begun() (bool, error) {
 	return string(note) == is, err
 }
 
-// note is what Made says of the device. Its name alone may be that of another disk by now: the kernel numbers those that it has seen since the
-// machine's start (the number is missing before Linux 5.15).
+// note is what Made says of the device. Its name alone may be that of another disk by now: the kernel numbers those
+// that it has seen since the machine's start (the number is missing before Linux 5.15).
 func (f FileSystem) note() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -113,7 +116,8 @@ func (f FileSystem) note() (string, error) {
 	return f.Device + "\n" + string(boot) + string(number), nil
 }
 
-// whole forgets for good that a file system was being made, before a pod has it: what is lost of it later is not made anew.
+// whole forgets for good that a file system was being made, before a pod has it: what is lost of it later is not made
+// anew.
 func (f FileSystem) whole() error {
 	if err := os.Remove(f.Made); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -123,7 +127,8 @@ func (f FileSystem) whole() error {
 	return flush(filepath.Dir(f.Made))
 }
 
-// halfXFS says whether mkfs.xfs has not come to its end: it writes the superblock first, with a mark (sb_inprogress) that goes last.
+// halfXFS says whether mkfs.xfs has not come to its end: it writes the superblock first, with a mark (sb_inprogress)
+// that goes last.
 func halfXFS(device string) (bool, error) {
 	f, err := os.Open(device)
 	if err != nil {
@@ -150,7 +155,8 @@ func inUse(device string) (bool, error) {
 	return false, unix.Close(fd)
 }
 
-// signature is the type of the file system on a device, or "" where none is known. What is neither, partitions for one, is refused.
+// signature is the type of the file system on a device, or "" where none is known. What is neither, partitions for one,
+// is refused.
 func signature(ctx context.Context, device string) (string, error) {
 	out, err := tool(ctx, "blkid", "-p", "-s", "TYPE", "-s", "USAGE", "-s", "PTTYPE", "-o", "export", "--", device)
 	var exit *exec.ExitError
@@ -196,7 +202,11 @@ func empty(device string) error {
 			return fmt.Errorf("read %s: %w", device, err)
 		}
 		if len(bytes.Trim(part, "\x00")) > 0 {
-			return fmt.Errorf("%s has no file system that is known, but is not empty: wipe it (blkdiscard, or zeros over its first and last MiB) if one may be made there", device)
+			return fmt.Errorf(
+				"%s has no file system that is known, but is not empty: wipe it (blkdiscard, or zeros over its first "+
+					"and last MiB) if one may be made there",
+				device,
+			)
 		}
 	}
 	return nil
@@ -235,7 +245,8 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 	return "", errors.Join(err, f.whole())
 }
 
-// mend mends what can be mended without a decision, as at a machine's start. What a machine has no program for is left to the kernel.
+// mend mends what can be mended without a decision, as at a machine's start. What a machine has no program for is left
+// to the kernel.
 func mend(ctx context.Context, device string) error {
 	const left, canceled = 4, 32 // errors that were not mended
 	_, err := tool(ctx, "fsck", "-a", device)

@@ -52,8 +52,8 @@ func onDisk(t *testing.T, device string) (*Manager, *corev1.PersistentVolume, *c
 	return m, v, p
 }
 
-// The file system on a device is mounted for pods, with its options and for their group; one is made where the device is empty, and what
-// pods have written is there for the next.
+// The file system on a device is mounted for pods, with its options and for their group; one is made where the device
+// is empty, and what pods have written is there for the next.
 func TestTheFileSystemOfADeviceIsAVolume(t *testing.T) {
 	device := blank(t)
 	m, v, p := onDisk(t, device)
@@ -76,7 +76,9 @@ func TestTheFileSystemOfADeviceIsAVolume(t *testing.T) {
 		if err := unix.Stat(at(pod), &root); err != nil {
 			t.Fatal(err)
 		}
-		if reads := st.Flags&unix.ST_RDONLY != 0; st.Type != unix.EXT4_SUPER_MAGIC || st.Flags&unix.ST_NOATIME == 0 || reads != (pod == reader) || root.Gid != 4711 {
+		if reads := st.Flags&unix.ST_RDONLY != 0; st.Type != unix.EXT4_SUPER_MAGIC || st.Flags&unix.ST_NOATIME == 0 ||
+			reads != (pod == reader) ||
+			root.Gid != 4711 {
 			t.Errorf("%d: its type is %x, its flags %x, its group %d", i, st.Type, st.Flags, root.Gid)
 		}
 		file := filepath.Join(at(pod), "data")
@@ -104,7 +106,8 @@ func TestTheFileSystemOfADeviceIsAVolume(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(at(p), "data")); string(data) != "kept" {
 		t.Errorf("a later pod finds %q, %v", data, err)
 	}
-	if _, err := m.Setup(t.Context(), other); err == nil || !strings.Contains(err.Error(), "already in use by another pod") {
+	if _, err := m.Setup(t.Context(), other); err == nil ||
+		!strings.Contains(err.Error(), "already in use by another pod") {
 		t.Errorf("of two pods that may only have it alone the second has %v", err)
 	}
 }
@@ -146,17 +149,21 @@ func TestNoFileSystemIsMadeOverAnything(t *testing.T) {
 		"empty, to read": {nothing, func(_ *corev1.PersistentVolume, p *corev1.Pod) {
 			p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 		}, "none is made for a volume that is only read", false},
-		"empty, to mount to read":       {nothing, func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.MountOptions = []string{"noatime,ro"} }, "none is made for a volume that is only read", false},
-		"a type that is a path":         {nothing, as("../x"), "is no type of file system", false},
-		"a type that nobody knows":      {nothing, as("nosuchfs"), "mkfs.nosuchfs", false},
-		"a file system":                 {mkfs("xfs"), as(""), "", false},
-		"a file system of its type":     {mkfs("ext4"), as("ext4"), "", false},
-		"a file system of another":      {mkfs("ext4"), as("xfs"), "has a file system of type ext4 and not xfs", false},
-		"something at its beginning":    {write(4096, "mine"), as(""), "is not empty", false},
-		"something at its end":          {write(400<<20-10, "mine"), as(""), "is not empty", false},
-		"half a file system":            {write(4096, "half"), as(""), "", true},
-		"a partition table":             {write(510, "\x55\xaa"), as(""), "has partitions", false},
-		"an option that it cannot have": {mkfs("ext4"), func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.MountOptions = []string{"nolock"} }, "mount:", false},
+		"empty, to mount to read": {nothing,
+			func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.MountOptions = []string{"noatime,ro"} },
+			"none is made for a volume that is only read", false},
+		"a type that is a path":      {nothing, as("../x"), "is no type of file system", false},
+		"a type that nobody knows":   {nothing, as("nosuchfs"), "mkfs.nosuchfs", false},
+		"a file system":              {mkfs("xfs"), as(""), "", false},
+		"a file system of its type":  {mkfs("ext4"), as("ext4"), "", false},
+		"a file system of another":   {mkfs("ext4"), as("xfs"), "has a file system of type ext4 and not xfs", false},
+		"something at its beginning": {write(4096, "mine"), as(""), "is not empty", false},
+		"something at its end":       {write(400<<20-10, "mine"), as(""), "is not empty", false},
+		"half a file system":         {write(4096, "half"), as(""), "", true},
+		"a partition table":          {write(510, "\x55\xaa"), as(""), "has partitions", false},
+		"an option that it cannot have": {mkfs("ext4"),
+			func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.MountOptions = []string{"nolock"} }, "mount:",
+			false},
 	} {
 		device := blank(t)
 		c.has(t, device)
@@ -188,13 +195,15 @@ func TestNoFileSystemIsMadeOverAnything(t *testing.T) {
 		}
 		before := beginning()
 		_, err := m.Setup(t.Context(), p)
-		if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
+		if c.refused == "" && err != nil ||
+			c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)
 		}
 		if c.refused != "" && name != "an option that it cannot have" && !bytes.Equal(before, beginning()) {
 			t.Errorf("%s: it was written to", name)
 		}
-		if left, err := filepath.Glob(filepath.Join(m.PodDir(string(p.UID)), "volumes", "*", "..*")); c.refused == "" && (err != nil || len(left) > 0) {
+		if left, err := filepath.Glob(filepath.Join(m.PodDir(string(p.UID)), "volumes", "*", "..*")); c.refused == "" &&
+			(err != nil || len(left) > 0) {
 			t.Errorf("%s: %v is left, %v", name, left, err)
 		}
 		if err := (Kernel{}).UnmountAll(m.Root); err != nil {

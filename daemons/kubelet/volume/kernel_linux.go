@@ -18,7 +18,8 @@ type Kernel struct{}
 
 var _ Mounter = Kernel{}
 
-// Tmpfs implements Mounter. What is in it is not swapped out, where the kernel knows how (6.4 and later): it would be on a disk.
+// Tmpfs implements Mounter. What is in it is not swapped out, where the kernel knows how (6.4 and later): it would be
+// on a disk.
 func (Kernel) Tmpfs(path, options string) error {
 	err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, strings.TrimPrefix(options+",noswap", ","))
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
@@ -30,7 +31,8 @@ func (Kernel) Tmpfs(path, options string) error {
 	return nil
 }
 
-// Bind implements Mounter. A bind is never seen without its options: whoever finds one mounted, after a kubelet was killed, takes it for done.
+// Bind implements Mounter. A bind is never seen without its options: whoever finds one mounted, after a kubelet was
+// killed, takes it for done.
 func (Kernel) Bind(from, to string, options []string) error {
 	flags, err := bindable(options)
 	if err != nil {
@@ -69,15 +71,18 @@ func remount(at string, flags uintptr) error {
 	if err := unix.Statfs(at, &st); err != nil {
 		return err
 	}
-	have := uintptr(st.Flags) & (unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
-	if have&unix.ST_NOATIME == 0 && uintptr(st.Flags)&unix.ST_RELATIME != 0 && flags&(unix.MS_NOATIME|unix.MS_STRICTATIME) == 0 {
+	have := uintptr(
+		st.Flags,
+	) & (unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
+	if have&unix.ST_NOATIME == 0 && uintptr(st.Flags)&unix.ST_RELATIME != 0 &&
+		flags&(unix.MS_NOATIME|unix.MS_STRICTATIME) == 0 {
 		flags |= unix.MS_RELATIME
 	}
 	return unix.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|have|flags, "")
 }
 
-// discard takes away the place where a bind is made ready, with what a kubelet that was killed has left mounted there. Only an empty
-// directory is removed.
+// discard takes away the place where a bind is made ready, with what a kubelet that was killed has left mounted there.
+// Only an empty directory is removed.
 func discard(half string) error {
 	if err := (Kernel{}).Unmount(half); err != nil {
 		return err
@@ -88,7 +93,8 @@ func discard(half string) error {
 	return nil
 }
 
-// Make implements Mounter. A link that leads nowhere is there, and does not decide where on the machine something is made.
+// Make implements Mounter. A link that leads nowhere is there, and does not decide where on the machine something is
+// made.
 func (Kernel) Make(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -110,9 +116,20 @@ func (Kernel) Unmount(path string) error {
 }
 
 // bindOptions are the mount options that a bind can have, but for those that change nothing.
-var bindOptions = map[string]uintptr{"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC,
-	"noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME, "strictatime": unix.MS_STRICTATIME,
-	"bind": 0, "rbind": 0, "rw": 0, "defaults": 0}
+var bindOptions = map[string]uintptr{
+	"ro":          unix.MS_RDONLY,
+	"nosuid":      unix.MS_NOSUID,
+	"nodev":       unix.MS_NODEV,
+	"noexec":      unix.MS_NOEXEC,
+	"noatime":     unix.MS_NOATIME,
+	"nodiratime":  unix.MS_NODIRATIME,
+	"relatime":    unix.MS_RELATIME,
+	"strictatime": unix.MS_STRICTATIME,
+	"bind":        0,
+	"rbind":       0,
+	"rw":          0,
+	"defaults":    0,
+}
 
 // bindable returns the flags of a bind with options, and refuses what a bind cannot have.
 func bindable(options []string) (flags uintptr, err error) {
@@ -154,10 +171,15 @@ func (Kernel) UnmountAll(dir string) error {
 	return nil
 }
 
-// unmountBeneath unmounts a path beneath an open directory. No link on the way to it is followed: it could lead to a mount of the
-// machine's.
+// unmountBeneath unmounts a path beneath an open directory. No link on the way to it is followed: it could lead to a
+// mount of the machine's.
 func unmountBeneath(root int, path string) error {
-	parent, err := openBeneath(root, filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	parent, err := openBeneath(
+		root,
+		filepath.Dir(path),
+		unix.O_PATH|unix.O_DIRECTORY,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS,
+	)
 	if err != nil {
 		return err
 	}
@@ -173,7 +195,8 @@ func unmountBeneath(root int, path string) error {
 	return err
 }
 
-// mountsBelow returns the paths, relative to dir, of all that is mounted below it, in the order in which it can be unmounted.
+// mountsBelow returns the paths, relative to dir, of all that is mounted below it, in the order in which it can be
+// unmounted.
 func mountsBelow(dir string) ([]string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

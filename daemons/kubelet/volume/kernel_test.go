@@ -27,7 +27,8 @@ func TestWhatIsInMemoryIsNotSwappedOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(all)) {
-			if fields := strings.Fields(line); fields[1] == dir && strings.Contains(fields[3], "noswap") != (knows != "") {
+			if fields := strings.Fields(line); fields[1] == dir &&
+				strings.Contains(fields[3], "noswap") != (knows != "") {
 				t.Errorf("with the options %q it is mounted as %s", options, fields[3])
 			}
 		}

@@ -13,10 +13,15 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Mounts returns what CRI is to mount into a container, after Setup has made the
-// pod's volumes. Sub-paths are fixed by a bind mount, so that a container cannot
-// lead them elsewhere by a link. expand expands subPathExpr; recursive says whether mounts can be read-only all the way down.
-func (m *Manager) Mounts(p *corev1.Pod, spec *corev1.Container, expand func(string) (string, error), recursive func() (bool, error)) ([]*runtime.Mount, error) {
+// Mounts returns what CRI is to mount into a container, after Setup has made the pod's volumes. Sub-paths are fixed by
+// a bind mount, so that a container cannot lead them elsewhere by a link. expand expands subPathExpr; recursive says
+// whether mounts can be read-only all the way down.
+func (m *Manager) Mounts(
+	p *corev1.Pod,
+	spec *corev1.Container,
+	expand func(string) (string, error),
+	recursive func() (bool, error),
+) ([]*runtime.Mount, error) {
 	doing := fmt.Sprintf("MountVolume.SetUp of the volumes of container %q", spec.Name)
 	defer m.going.begin(string(p.UID), doing)()
 	var mounts []*runtime.Mount
@@ -45,19 +50,32 @@ func (m *Manager) Mounts(p *corev1.Pod, spec *corev1.Container, expand func(stri
 		case v.Image != nil:
 			// The runtime resolves it, and is not the only one that refuses what leads out of the image.
 			if err := checkSubPath(sub); err != nil {
-				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, spec.Name, err)
+				return nil, fmt.Errorf(
+					"failed to prepare subPath for volumeMount %q of container %q: %w",
+					vm.Name,
+					spec.Name,
+					err,
+				)
 			}
 			if sub != "" {
 				sub = filepath.Clean(sub)
 			}
-			mounts = append(mounts, &runtime.Mount{ContainerPath: absolute(vm.MountPath), Readonly: true, ImageSubPath: sub,
-				Image: &runtime.ImageSpec{Image: v.Image.Reference}})
+			mounts = append(
+				mounts,
+				&runtime.Mount{ContainerPath: absolute(vm.MountPath), Readonly: true, ImageSubPath: sub,
+					Image: &runtime.ImageSpec{Image: v.Image.Reference}},
+			)
 			continue
 		}
 		if sub != "" {
 			target := filepath.Join(m.PodDir(string(p.UID)), "volume-subpaths", vm.Name, spec.Name, strconv.Itoa(i))
 			if err := m.subPath(host, sub, target); err != nil {
-				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, spec.Name, err)
+				return nil, fmt.Errorf(
+					"failed to prepare subPath for volumeMount %q of container %q: %w",
+					vm.Name,
+					spec.Name,
+					err,
+				)
 			}
 			host = target
 		}
@@ -78,7 +96,8 @@ func (m *Manager) Mounts(p *corev1.Pod, spec *corev1.Container, expand func(stri
 	return mounts, nil
 }
 
-// readOnlyAllTheWay says whether a mount is read-only with all that is mounted below it. A runtime that cannot do what is demanded says so.
+// readOnlyAllTheWay says whether a mount is read-only with all that is mounted below it. A runtime that cannot do what
+// is demanded says so.
 func readOnlyAllTheWay(mode *corev1.RecursiveReadOnlyMode, possible func() (bool, error)) (bool, error) {
 	switch {
 	case mode == nil || *mode == corev1.RecursiveReadOnlyDisabled:
@@ -155,7 +174,8 @@ func (m *Manager) WriteHosts(p *corev1.Pod, hostname, domain string, ips []strin
 		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
 		b.Write(host)
 	} else {
-		b.WriteString("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
+		b.WriteString("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost " +
+			"ip6-loopback\n" +
 			"fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
 		for _, ip := range ips {
 			if domain != "" {
@@ -171,8 +191,8 @@ func (m *Manager) WriteHosts(p *corev1.Pod, hostname, domain string, ips []strin
 			fmt.Fprintf(&b, "%s\t%s\n", a.IP, strings.Join(a.Hostnames, "\t"))
 		}
 	}
-	// Containers have the file itself mounted: it is rewritten in place. On a disk that is full that would leave them an empty one, so one that
-	// is as it should be stays.
+	// Containers have the file itself mounted: it is rewritten in place. On a disk that is full that would leave them
+	// an empty one, so one that is as it should be stays.
 	if was, err := os.ReadFile(path); err == nil && string(was) == b.String() {
 		return path, nil
 	}

@@ -14,11 +14,12 @@ import (
 // rememberRemoved is how long it is known that a volume was removed: who asked for it asks again until it has heard so.
 const rememberRemoved = 30 * 24 * time.Hour
 
-// mostRemoved is how many removals are remembered: claims may come and go all the time. Of a volume whose removal is forgotten it is
-// said, if somebody asks once more, that its directory may lie elsewhere.
+// mostRemoved is how many removals are remembered: claims may come and go all the time. Of a volume whose removal is
+// forgotten it is said, if somebody asks once more, that its directory may lie elsewhere.
 const mostRemoved = 4096
 
-// madeNote is the file that says that a volume was made here. It is not beside the volumes, which may be on a disk of their own.
+// madeNote is the file that says that a volume was made here. It is not beside the volumes, which may be on a disk of
+// their own.
 func (m *Manager) madeNote(name string) string { return filepath.Join(m.Root, "provisioned", name) }
 
 // removedNote is the file that says that a volume was made here, and removed.
@@ -36,7 +37,8 @@ func (m *Manager) noteMade(name string) error {
 	return writeNote(note, "")
 }
 
-// NoteProvisioned notes all volumes that are there: some were made before there were notes. What was removed long ago is forgotten.
+// NoteProvisioned notes all volumes that are there: some were made before there were notes. What was removed long ago
+// is forgotten.
 func (m *Manager) NoteProvisioned() error {
 	entries, err := os.ReadDir(m.Provisioned)
 	if errors.Is(err, fs.ErrNotExist) {

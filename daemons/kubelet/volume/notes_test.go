@@ -41,7 +41,8 @@ func TestNotesOfRemovedVolumesAreForgottenWhileTheNodeRuns(t *testing.T) {
 	if len(entries) != mostRemoved {
 		t.Errorf("%d notes are left of volumes that were removed", len(entries))
 	}
-	for name, want := range map[string]bool{"pvc-1": true, "pvc-long-ago": false, "pvc-0002": false, fmt.Sprintf("pvc-%04d", mostRemoved+11): true} {
+	for name, want := range map[string]bool{"pvc-1": true, "pvc-long-ago": false, "pvc-0002": false,
+		fmt.Sprintf("pvc-%04d", mostRemoved+11): true} {
 		if m.removed(name) != want {
 			t.Errorf("that %s was removed is known: %t", name, !want)
 		}

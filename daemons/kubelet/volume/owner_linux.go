@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own gives a directory and what is in it to a pod's group. Containers of other pods may be writing there, so every file is opened
-// before it is changed: a name that becomes a link meanwhile changes nothing elsewhere. onMismatch leaves everything alone when
-// the directory itself is the group's already.
+// own gives a directory and what is in it to a pod's group. Containers of other pods may be writing there, so every
+// file is opened before it is changed: a name that becomes a link meanwhile changes nothing elsewhere. onMismatch
+// leaves everything alone when the directory itself is the group's already.
 func own(dir string, group *int64, onMismatch bool) error {
 	if group == nil {
 		return nil

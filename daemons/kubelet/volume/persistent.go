@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// claim mounts the persistent volume of a pod's volume. One that is mounted is not asked about again: what becomes of its claim
-// does not concern a pod that runs.
+// claim mounts the persistent volume of a pod's volume. One that is mounted is not asked about again: what becomes of
+// its claim does not concern a pod that runs.
 func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, dir string) error {
 	for _, at := range []string{dir, m.deviceFile(p, v)} {
 		if mounted, err := m.Mounter.Mounted(at); err != nil || mounted {
@@ -77,8 +77,8 @@ func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, di
 	return fmt.Errorf("persistent volume %s: only hostPath and local volumes are supported", pv.Name)
 }
 
-// alone refuses a volume that only one pod may have while another pod of the node has it. The scheduler has looked at that, and not
-// every pod comes by it. The volume's turn is held.
+// alone refuses a volume that only one pod may have while another pod of the node has it. The scheduler has looked at
+// that, and not every pod comes by it. The volume's turn is held.
 func (m *Manager) alone(p *corev1.Pod, pv *corev1.PersistentVolume, path string) error {
 	if !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return nil
@@ -100,7 +100,8 @@ func (m *Manager) alone(p *corev1.Pod, pv *corev1.PersistentVolume, path string)
 	return nil
 }
 
-// give binds a directory for a pod whose group is given what is in it. That comes first: what is mounted is taken for done.
+// give binds a directory for a pod whose group is given what is in it. That comes first: what is mounted is taken for
+// done.
 func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, options []string) error {
 	flags, err := bindable(options)
 	if err != nil {
@@ -111,7 +112,8 @@ func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, option
 		return err
 	}
 	// Who only reads gives nothing away.
-	if readOnly := flags&unix.MS_RDONLY != 0 || v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly; !readOnly {
+	if readOnly := flags&unix.MS_RDONLY != 0 || v.PersistentVolumeClaim != nil &&
+		v.PersistentVolumeClaim.ReadOnly; !readOnly {
 		if err := own(path, fsGroup(p), keepsOwners(p)); err != nil {
 			return err
 		}
@@ -119,8 +121,8 @@ func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, option
 	return m.bind(path, dir, options)
 }
 
-// here refuses a volume of other nodes: what lies at its path on this one is something else. The scheduler has looked at that, and
-// not every pod comes by it.
+// here refuses a volume of other nodes: what lies at its path on this one is something else. The scheduler has looked
+// at that, and not every pod comes by it.
 func (m *Manager) here(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil

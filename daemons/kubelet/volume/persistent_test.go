@@ -35,8 +35,12 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 	}
 	on := func(key, value string) func(*pv, *corev1.Pod) {
 		return func(s *pv, _ *corev1.Pod) {
-			s.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}}}}
+			s.NodeAffinity = &corev1.VolumeNodeAffinity{
+				Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}},
+					}}}},
+			}
 		}
 	}
 	hostPath := func(s *pv) {
@@ -57,24 +61,37 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 		options string
 		mode    os.FileMode // of the volume; 0 means as it was
 	}{
-		"a directory":                   {func(*pv, *corev1.Pod) {}, "", "", 0},
-		"of this node":                  {on("kubernetes.io/hostname", "n1"), "", "", 0},
-		"of another node":               {on("kubernetes.io/hostname", "n2"), "node affinity check failed: no matching NodeSelectorTerms", "", 0},
-		"nobody says where this is":     {on("kubernetes.io/hostname", "n1"), "no answer", "", 0},
-		"of another zone":               {on("zone", "a"), "node affinity check failed", "", 0},
-		"a path of another node":        {func(s *pv, p *corev1.Pod) { hostPath(s); on("kubernetes.io/hostname", "n2")(s, p) }, "node affinity check failed", "", 0},
+		"a directory":  {func(*pv, *corev1.Pod) {}, "", "", 0},
+		"of this node": {on("kubernetes.io/hostname", "n1"), "", "", 0},
+		"of another node": {on("kubernetes.io/hostname", "n2"), "node affinity check failed: no " +
+			"matching NodeSelectorTerms", "", 0},
+		"nobody says where this is": {on("kubernetes.io/hostname", "n1"), "no answer", "", 0},
+		"of another zone":           {on("zone", "a"), "node affinity check failed", "", 0},
+		"a path of another node": {func(s *pv,
+			p *corev1.Pod) {
+			hostPath(s)
+			on("kubernetes.io/hostname", "n2")(s, p)
+		}, "node affinity check failed", "", 0},
 		"with options":                  {with("noexec", "nodev,noatime"), "", "noexec nodev,noatime", 0},
 		"with options of a file system": {with("nolock"), `mount option "nolock" is not supported`, "", 0},
-		"a path with options":           {func(s *pv, p *corev1.Pod) { hostPath(s); with("noexec")(s, p) }, "mount options are not supported for hostPath volumes", "", 0},
-		"a file":                        {func(s *pv, _ *corev1.Pod) { s.Local.Path = file }, "is neither a directory nor a block device", "", 0},
-		"a device":                      {func(s *pv, _ *corev1.Pod) { s.Local.Path = "/dev/null" }, "is neither a directory nor a block device", "", 0},
-		"nothing":                       {func(s *pv, _ *corev1.Pod) { s.Local.Path += "/gone" }, "no such file or directory", "", 0},
-		"another's":                     {func(s *pv, _ *corev1.Pod) { s.Local, s.NFS = nil, &corev1.NFSVolumeSource{} }, "only hostPath and local volumes are supported", "", 0},
+		"a path with options": {func(s *pv, p *corev1.Pod) { hostPath(s); with("noexec")(s, p) },
+			"mount options are not supported for hostPath volumes", "", 0},
+		"a file": {func(s *pv, _ *corev1.Pod) { s.Local.Path = file }, "is neither a " +
+			"directory nor a block device", "", 0},
+		"a device": {func(s *pv, _ *corev1.Pod) { s.Local.Path = "/dev/null" }, "is neither a directory nor a block " +
+			"device", "", 0},
+		"nothing": {func(s *pv, _ *corev1.Pod) { s.Local.Path += "/gone" }, "no such file or " +
+			"directory", "", 0},
+		"another's": {func(s *pv, _ *corev1.Pod) {
+			s.Local, s.NFS = nil,
+				&corev1.NFSVolumeSource{}
+		}, "only hostPath and local volumes are supported", "", 0},
 		"for a group":                   {grouped(nil, false), "", "", 0o2770},
 		"for a group, always":           {grouped(&always, false), "", "", 0o2770},
 		"for a group that it is not of": {grouped(&mismatch, false), "", "", 0o2770},
 		"for a group that only reads":   {grouped(nil, true), "", "", 0},
-		"a path for a group":            {func(s *pv, p *corev1.Pod) { hostPath(s); grouped(nil, false)(s, p) }, "", "", 0},
+		"a path for a group": {func(s *pv, p *corev1.Pod) { hostPath(s); grouped(nil, false)(s, p) }, "", "",
+			0},
 	} {
 		m, s := manager(t)
 		m.Labels = func(context.Context) (map[string]string, error) {
@@ -85,19 +102,29 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 		}
 		mounter := &options{}
 		m.Mounter = mounter
-		s.claims = map[string]*corev1.PersistentVolumeClaim{"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
-			Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}}
+		s.claims = map[string]*corev1.PersistentVolumeClaim{
+			"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					VolumeName: "pv",
+				}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
+		}
 		made := t.TempDir()
 		if err := os.Chmod(made, 0o750); err != nil {
 			t.Fatal(err)
 		}
-		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: pv{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: made}}}}
+		v := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+			Spec: pv{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: made}}},
+		}
 		s.volumes = map[string]*corev1.PersistentVolume{"pv": v}
-		p := podWith(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}})
+		p := podWith(
+			corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
+		)
 		c.change(&v.Spec, p)
 		_, err := m.Setup(t.Context(), p)
-		if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
+		if c.refused == "" && err != nil ||
+			c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)
 		}
 		if got := strings.Join(mounter.of, " "); got != c.options {
@@ -219,8 +246,9 @@ func (o *ownedFirst) Bind(from, to string, of []string) error {
 	return o.Plain.Bind(from, to, of)
 }
 
-// What is mounted is taken for done by the next try, after an error or a kubelet that was killed: so the files are the group's before that, and one
-// whose files could not be given to the group is not mounted. A volume that is mounted to be read only is left alone.
+// What is mounted is taken for done by the next try, after an error or a kubelet that was killed: so the files are the
+// group's before that, and one whose files could not be given to the group is not mounted. A volume that is mounted to
+// be read only is left alone.
 func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []string
@@ -229,7 +257,8 @@ func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
 		want    uint32
 	}{
 		"a directory of the node": {nil, "", false, 0o2770}, "a link to one": {nil, "", true, 0o2770},
-		"one that is provisioned": {nil, directory.Provisioner, false, 0o2777}, "one that is only read": {[]string{"nodev,ro"}, "", false, 0o700},
+		"one that is provisioned": {nil, directory.Provisioner, false, 0o2777},
+		"one that is only read":   {[]string{"nodev,ro"}, "", false, 0o700},
 	} {
 		m, s := manager(t)
 		mounter := &ownedFirst{}
@@ -245,17 +274,27 @@ func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
 			}
 			path = link
 		}
-		s.claims = map[string]*corev1.PersistentVolumeClaim{"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
-			Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}}
-		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
-			MountOptions: c.options, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}}}
+		s.claims = map[string]*corev1.PersistentVolumeClaim{
+			"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					VolumeName: "pv",
+				}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
+		}
+		v := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+			Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
+				MountOptions:           c.options,
+				PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}},
+		}
 		if c.class != "" {
 			v.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": c.class}
 			v.Spec.Local.Path = directory.Path("pv")
 		}
 		s.volumes = map[string]*corev1.PersistentVolume{"pv": v}
 		group := int64(os.Getgid())
-		p := podWith(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}})
+		p := podWith(
+			corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
+		)
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
 		if _, err := m.Setup(t.Context(), p); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -285,27 +324,38 @@ func TestWhoMayReadWhatIsProjected(t *testing.T) {
 		token, data uint32
 		owner       int64
 	}{
-		"everybody":             {nil, nil, nil, as(nil), 0o644, 0o644, 0},
-		"as it says":            {mode(0o400), nil, nil, as(nil), 0o400, 0o400, 0},
-		"a group":               {nil, &corev1.PodSecurityContext{FSGroup: &group}, nil, as(nil), 0o640, 0o644, 0},
-		"the pod's user":        {nil, &corev1.PodSecurityContext{RunAsUser: &me}, nil, as(nil, nil), 0o600, 0o644, me},
-		"the containers' user":  {mode(0o444), nil, as(&me), as(&me, &me), 0o600, 0o444, me},
-		"users of several kind": {nil, &corev1.PodSecurityContext{RunAsUser: &me}, nil, as(nil, &other), 0o644, 0o644, 0},
+		"everybody":            {nil, nil, nil, as(nil), 0o644, 0o644, 0},
+		"as it says":           {mode(0o400), nil, nil, as(nil), 0o400, 0o400, 0},
+		"a group":              {nil, &corev1.PodSecurityContext{FSGroup: &group}, nil, as(nil), 0o640, 0o644, 0},
+		"the pod's user":       {nil, &corev1.PodSecurityContext{RunAsUser: &me}, nil, as(nil, nil), 0o600, 0o644, me},
+		"the containers' user": {mode(0o444), nil, as(&me), as(&me, &me), 0o600, 0o444, me},
+		"users of several kind": {nil, &corev1.PodSecurityContext{RunAsUser: &me}, nil, as(nil, &other), 0o644, 0o644,
+			0},
 		"one that does not say": {nil, nil, nil, as(&me, nil), 0o644, 0o644, 0},
 		"an init container's":   {nil, nil, as(&other), as(&me), 0o644, 0o644, 0},
 	} {
 		m, _ := manager(t)
-		p := podWith(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: c.mode, Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
-			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "a", Path: "data"}}}},
-		}}})
+		p := podWith(
+			corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{DefaultMode: c.mode, Sources: []corev1.VolumeProjection{
+					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+					{
+						ConfigMap: &corev1.ConfigMapProjection{
+							LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+							Items:                []corev1.KeyToPath{{Key: "a", Path: "data"}},
+						},
+					},
+				}},
+			},
+		)
 		p.Spec.SecurityContext, p.Spec.InitContainers, p.Spec.Containers = c.context, c.init, c.all
 		if _, err := m.Setup(t.Context(), p); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for file, want := range map[string]uint32{"token": c.token, "data": c.data} {
 			var st unix.Stat_t
-			if err := unix.Stat(filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~projected", "v", file), &st); err != nil {
+			if err := unix.Stat(filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~projected", "v", file),
+				&st); err != nil {
 				t.Fatal(err)
 			}
 			owner := int64(0)
@@ -313,7 +363,15 @@ func TestWhoMayReadWhatIsProjected(t *testing.T) {
 				owner = c.owner
 			}
 			if st.Mode&0o777 != want || int64(st.Uid) != owner {
-				t.Errorf("%s: %s has mode %o and user %d, want %o and %d", name, file, st.Mode&0o777, st.Uid, want, owner)
+				t.Errorf(
+					"%s: %s has mode %o and user %d, want %o and %d",
+					name,
+					file,
+					st.Mode&0o777,
+					st.Uid,
+					want,
+					owner,
+				)
 			}
 		}
 	}

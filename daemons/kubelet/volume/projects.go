@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// Projects bounds directories by project quotas: each has a project of its own, and all that is in it belongs to that. Which one is
-// written on the directory itself, where only the kubelet can change it: what project its files say that they are of, whoever owns
-// them may change.
+// Projects bounds directories by project quotas: each has a project of its own, and all that is in it belongs to that.
+// Which one is written on the directory itself, where only the kubelet can change it: what project its files say that
+// they are of, whoever owns them may change.
 type Projects struct {
 	Kernel ProjectKernel // nil means the machine's own
 
@@ -20,7 +20,8 @@ type Projects struct {
 
 // ProjectKernel is what of the kernel projects need. Each call is one change, which is done or not.
 type ProjectKernel interface {
-	// Enforced returns nil where the file system of a directory holds projects to their limits, and otherwise why it does not.
+	// Enforced returns nil where the file system of a directory holds projects to their limits, and otherwise why it
+	// does not.
 	Enforced(dir string) error
 	// Record returns what is written on a directory, the zero Record where nothing is.
 	Record(dir string) (Record, error)
@@ -60,8 +61,8 @@ func (p *Projects) kernel() ProjectKernel {
 	return MachineProjects()
 }
 
-// Bound has a directory hold bytes at most. It may be repeated, after a crash at any point, and for another size. What the directory
-// holds already stays, whatever its size is. It returns ErrNoQuota where the file system bounds nothing.
+// Bound has a directory hold bytes at most. It may be repeated, after a crash at any point, and for another size. What
+// the directory holds already stays, whatever its size is. It returns ErrNoQuota where the file system bounds nothing.
 func (p *Projects) Bound(dir string, bytes int64) error {
 	k := p.kernel()
 	if err := k.Enforced(dir); err != nil {
@@ -95,8 +96,8 @@ func (p *Projects) Bound(dir string, bytes int64) error {
 // inodesOf is how many files a directory of a size may have: as many as could each have a block of their own.
 func inodesOf(bytes int64) uint64 { return uint64(max(bytes/4096, 1024)) }
 
-// recorded returns what is written on a directory; where that is nothing, or what another directory has as well, since somebody
-// has copied it, a project that is free.
+// recorded returns what is written on a directory; where that is nothing, or what another directory has as well, since
+// somebody has copied it, a project that is free.
 func (p *Projects) recorded(k ProjectKernel, dir string) (Record, error) {
 	p.choosing.Lock()
 	defer p.choosing.Unlock()

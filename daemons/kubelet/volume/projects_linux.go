@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// projectKernel is the machine's own. One way does for ext4 and xfs alike: quotactl_fd(2) with the commands and structures of
-// <linux/quota.h> and <linux/dqblk_xfs.h>, and the ioctls of <linux/fs.h>.
+// projectKernel is the machine's own. One way does for ext4 and xfs alike: quotactl_fd(2) with the commands and
+// structures of <linux/quota.h> and <linux/dqblk_xfs.h>, and the ioctls of <linux/fs.h>.
 type projectKernel struct{}
 
 // MachineProjects returns the machine's own projects.
@@ -60,7 +60,8 @@ func opened(dir string, f func(fd int) error) error {
 
 func quotactl(dir string, command uint32, id uint32, what unsafe.Pointer) error {
 	return opened(dir, func(fd int) error {
-		if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(fd), uintptr(command), uintptr(id), uintptr(what), 0, 0); errno != 0 {
+		if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(fd), uintptr(command), uintptr(id), uintptr(what),
+			0, 0); errno != 0 {
 			return errno
 		}
 		return nil
@@ -81,8 +82,15 @@ func (projectKernel) Enforced(dir string) error {
 	case errors.Is(err, unix.ENOENT):
 		return err
 	case err != nil:
-		// Which error a file system without quotas gives is its own affair, and that of kernels before 5.14 that there is no such call.
-		return fmt.Errorf("%w: the file system of %s has none (%w): it can be xfs or ext4 with the feature project, mounted with the option prjquota", ErrNoQuota, dir, err)
+		// Which error a file system without quotas gives is its own affair, and that of kernels before 5.14 that there
+		// is no such call.
+		return fmt.Errorf(
+			"%w: the file system of %s has none (%w): it can be xfs or ext4 with the feature project, mounted with "+
+				"the option prjquota",
+			ErrNoQuota,
+			dir,
+			err,
+		)
 	case binary.NativeEndian.Uint16(state[2:])&enforced == 0:
 		return fmt.Errorf("%w: the file system of %s is not mounted with the option prjquota", ErrNoQuota, dir)
 	}
@@ -131,7 +139,8 @@ func (projectKernel) Project(dir string) (id uint32, err error) {
 	return id, err
 }
 
-// SetProject implements ProjectKernel. A directory comes before what is in it, so that nothing that is made meanwhile is left out.
+// SetProject implements ProjectKernel. A directory comes before what is in it, so that nothing that is made meanwhile
+// is left out.
 func (projectKernel) SetProject(dir string, id uint32) error {
 	return opened(dir, func(fd int) error {
 		var st unix.Stat_t

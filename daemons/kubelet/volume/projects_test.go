@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a ProjectKernel in memory that fails for good when it has been asked so often, as for a kubelet that is killed then.
+// disk is a ProjectKernel in memory that fails for good when it has been asked so often, as for a kubelet that is
+// killed then.
 type disk struct {
 	records  map[uint64]Record // by inode, since a directory is renamed
 	projects map[uint64]uint32
@@ -72,8 +73,18 @@ func (d *disk) SetLimit(_ string, id uint32, bytes, inodes uint64) error {
 func TestAKilledKubeletLeavesNothingWrong(t *testing.T) {
 	for _, what := range []string{"make", "grow", "remove"} {
 		for after := range 12 {
-			d := &disk{records: map[uint64]Record{}, projects: map[uint64]uint32{}, limits: map[uint32]Quota{}, left: -1}
-			m := &Manager{Root: t.TempDir(), Provisioned: filepath.Join(t.TempDir(), "volumes"), Mounter: Plain{}, Projects: &Projects{Kernel: d}}
+			d := &disk{
+				records:  map[uint64]Record{},
+				projects: map[uint64]uint32{},
+				limits:   map[uint32]Quota{},
+				left:     -1,
+			}
+			m := &Manager{
+				Root:        t.TempDir(),
+				Provisioned: filepath.Join(t.TempDir(), "volumes"),
+				Mounter:     Plain{},
+				Projects:    &Projects{Kernel: d},
+			}
 			act := map[string]func() error{
 				"make":   func() error { return m.makeProvisioned("pvc-1", 1<<20) },
 				"grow":   func() error { return m.GrowProvisioned("pvc-1", 2<<20) },

@@ -24,8 +24,9 @@ var ErrMissing = errors.New("the volume was made on this node, and its directory
 // ErrTooLarge is returned for a size that the file system does not have.
 var ErrTooLarge = errors.New("the file system is smaller")
 
-// provisioned mounts a volume that was made for the claim, and makes its directory the first time. The claim is asked about
-// again in turn with Remove: a volume that was given up meanwhile is not made anew behind the back of who removed it.
+// provisioned mounts a volume that was made for the claim, and makes its directory the first time. The claim is asked
+// about again in turn with Remove: a volume that was given up meanwhile is not made anew behind the back of who removed
+// it.
 func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volume, name, dir string) error {
 	if err := m.changing.take(ctx, name); err != nil {
 		return err
@@ -38,8 +39,14 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	if err := directory.CheckName(pv.Name); err != nil {
 		return err
 	}
-	if pv.Name != name || pv.Spec.Local == nil || !directory.Provisioned(pv) || pv.Spec.Local.Path != directory.Path(name) {
-		return fmt.Errorf("persistent volume %s: what %s provisioned lies at %s", pv.Name, directory.Provisioner, directory.Path(pv.Name))
+	if pv.Name != name || pv.Spec.Local == nil || !directory.Provisioned(pv) ||
+		pv.Spec.Local.Path != directory.Path(name) {
+		return fmt.Errorf(
+			"persistent volume %s: what %s provisioned lies at %s",
+			pv.Name,
+			directory.Provisioner,
+			directory.Path(pv.Name),
+		)
 	}
 	if err := m.mayMake(pv); err != nil {
 		return err
@@ -54,35 +61,48 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	return m.give(p, v, path, dir, pv.Spec.MountOptions)
 }
 
-// mayMake refuses a volume that is not here and was made by another machine of the node's name, or by this one before it was
-// installed anew: its claim had data, which an empty directory would hide.
+// mayMake refuses a volume that is not here and was made by another machine of the node's name, or by this one before
+// it was installed anew: its claim had data, which an empty directory would hide.
 func (m *Manager) mayMake(pv *corev1.PersistentVolume) error {
 	if there, err := m.there(pv.Name); err != nil || there {
 		return err
 	}
-	if why, known := m.elsewhere(pv.Annotations[directory.MadeAnnotation] != "", pv.Annotations[directory.MachineAnnotation]); why != "" {
-		return fmt.Errorf("persistent volume %s: %w: %s; bring the directory back, or, if the data is gone for good, delete the claim or take the %s off the volume "+
-			"to have an empty one", pv.Name, ErrMissing, why, known)
+	if why, known := m.elsewhere(pv.Annotations[directory.MadeAnnotation] != "",
+		pv.Annotations[directory.MachineAnnotation]); why != "" {
+		return fmt.Errorf(
+			"persistent volume %s: %w: %s; bring the directory back, or, if the data is gone for good, delete the "+
+				"claim or take the %s off the volume "+
+				"to have an empty one",
+			pv.Name,
+			ErrMissing,
+			why,
+			known,
+		)
 	}
 	return nil
 }
 
-// elsewhere says why the data of a volume that is not here may lie elsewhere, and by which annotations that is known. made says that
-// a pod has had the volume, machine is the one that it was provisioned on. Where why is empty, it was never made.
+// elsewhere says why the data of a volume that is not here may lie elsewhere, and by which annotations that is known.
+// made says that a pod has had the volume, machine is the one that it was provisioned on. Where why is empty, it was
+// never made.
 func (m *Manager) elsewhere(made bool, machine string) (why, known string) {
 	switch {
 	case made:
 		return fmt.Sprintf("the machine was installed anew, or its disk is not mounted at %s", m.Provisioned),
 			"annotations " + directory.MadeAnnotation + " and " + directory.MachineAnnotation
 	case machine != "" && m.Machine != "" && machine != m.Machine:
-		return fmt.Sprintf("it was provisioned on machine %s, and this is %s", machine, m.Machine), "annotation " + directory.MachineAnnotation
+		return fmt.Sprintf(
+			"it was provisioned on machine %s, and this is %s",
+			machine,
+			m.Machine,
+		), "annotation " + directory.MachineAnnotation
 	}
 	return "", ""
 }
 
-// makeProvisioned makes a volume's directory, open to all as one of a pod's own is: who gets at it is decided by who mounts it, since
-// nobody else comes past the directory that it is in. Where there is one, it sees that it is bounded. One that was made and is
-// not there is not made anew: a pod would take it that its data was never written.
+// makeProvisioned makes a volume's directory, open to all as one of a pod's own is: who gets at it is decided by who
+// mounts it, since nobody else comes past the directory that it is in. Where there is one, it sees that it is bounded.
+// One that was made and is not there is not made anew: a pod would take it that its data was never written.
 func (m *Manager) makeProvisioned(name string, bytes int64) error {
 	path := filepath.Join(m.Provisioned, name)
 	switch there, err := m.there(name); {
@@ -132,7 +152,12 @@ func (m *Manager) there(name string) (bool, error) {
 	}
 	switch _, err := os.Lstat(m.madeNote(name)); {
 	case err == nil:
-		return false, fmt.Errorf("%w: see that what was mounted at %s or above is mounted, or remove %s if the data is gone for good", ErrMissing, m.Provisioned, m.madeNote(name))
+		return false, fmt.Errorf(
+			"%w: see that what was mounted at %s or above is mounted, or remove %s if the data is gone for good",
+			ErrMissing,
+			m.Provisioned,
+			m.madeNote(name),
+		)
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
@@ -170,8 +195,8 @@ func (m *Manager) bound(name, path string, bytes int64) error {
 	return err
 }
 
-// GrowProvisioned has a volume hold as much as is said. One that no pod has had yet is made of that size by the first. It returns
-// ErrTooLarge for what the file system could never hold.
+// GrowProvisioned has a volume hold as much as is said. One that no pod has had yet is made of that size by the first.
+// It returns ErrTooLarge for what the file system could never hold.
 func (m *Manager) GrowProvisioned(name string, bytes int64) error {
 	if err := directory.CheckName(name); err != nil {
 		return err
@@ -189,14 +214,21 @@ func (m *Manager) GrowProvisioned(name string, bytes int64) error {
 		return fmt.Errorf("look how large the file system of %s is: %w", m.Provisioned, err)
 	}
 	if size := int64(st.Blocks) * st.Bsize; size < bytes {
-		return fmt.Errorf("%w: it has %d bytes at %s, and the volume is to have %d", ErrTooLarge, size, m.Provisioned, bytes)
+		return fmt.Errorf(
+			"%w: it has %d bytes at %s, and the volume is to have %d",
+			ErrTooLarge,
+			size,
+			m.Provisioned,
+			bytes,
+		)
 	}
 	return m.bound(name, filepath.Join(m.Provisioned, name), bytes)
 }
 
-// RemoveProvisioned removes the directory of a provisioned volume with what is in it. One that was never made is removed. It returns
-// ErrInUse while a pod has the volume, and ErrMissing for a directory that is not where it was made, by what is noted here or by what
-// the volume says: made, that a pod has had it, and the machine that it was provisioned on.
+// RemoveProvisioned removes the directory of a provisioned volume with what is in it. One that was never made is
+// removed. It returns ErrInUse while a pod has the volume, and ErrMissing for a directory that is not where it was
+// made, by what is noted here or by what the volume says: made, that a pod has had it, and the machine that it was
+// provisioned on.
 func (m *Manager) RemoveProvisioned(name string, made bool, machine string) error {
 	if err := directory.CheckName(name); err != nil {
 		return err
@@ -225,7 +257,13 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 	}
 	if !there && !m.removed(name) {
 		if why, known := m.elsewhere(made, machine); why != "" {
-			return fmt.Errorf("%w: %s; bring the directory back to have it removed, or, if the data is gone for good, take the %s off the volume", ErrMissing, why, known)
+			return fmt.Errorf(
+				"%w: %s; bring the directory back to have it removed, or, if the data is gone for good, take the %s "+
+					"off the volume",
+				ErrMissing,
+				why,
+				known,
+			)
 		}
 	}
 	if !there {
@@ -255,8 +293,8 @@ func (m *Manager) free(path string) error {
 	return m.Projects.Free(path)
 }
 
-// usersOf returns the uids of pods in whose directory a volume is mounted: what is mounted is the very directory. That holds for
-// pods of which nothing else is known any more, too.
+// usersOf returns the uids of pods in whose directory a volume is mounted: what is mounted is the very directory. That
+// holds for pods of which nothing else is known any more, too.
 func (m *Manager) usersOf(path string) ([]string, error) {
 	var is unix.Stat_t
 	switch err := unix.Lstat(path, &is); {

@@ -28,13 +28,24 @@ func provisioned(t *testing.T) (*Manager, *source, *corev1.Pod) {
 	t.Helper()
 	m, s := manager(t)
 	m.Provisioned = filepath.Join(t.TempDir(), "volumes")
-	s.claims = map[string]*corev1.PersistentVolumeClaim{"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
-		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}}
+	s.claims = map[string]*corev1.PersistentVolumeClaim{
+		"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				VolumeName: "pvc-1",
+			}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
+	}
 	s.volumes = map[string]*corev1.PersistentVolume{"pvc-1": {
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": directory.Provisioner}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "pvc-1",
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": directory.Provisioner},
+		},
 		Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: directory.Path("pvc-1")}}}}}
-	return m, s, podWith(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}})
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				Local: &corev1.LocalVolumeSource{Path: directory.Path("pvc-1")},
+			}}}}
+	return m, s, podWith(
+		corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
+	)
 }
 
 func TestAProvisionedVolumeIsMadeOnce(t *testing.T) {
@@ -59,7 +70,8 @@ func TestAProvisionedVolumeIsMadeOnce(t *testing.T) {
 	}
 	// One that only says that it was provisioned does not make directories elsewhere.
 	s.volumes["pvc-1"].Spec.Local.Path = "/etc/pvc-1"
-	if _, err := m.Setup(context.Background(), p); err == nil || !strings.Contains(err.Error(), directory.Path("pvc-1")) {
+	if _, err := m.Setup(context.Background(), p); err == nil ||
+		!strings.Contains(err.Error(), directory.Path("pvc-1")) {
 		t.Errorf("a volume that lies elsewhere: %v", err)
 	}
 }
@@ -88,7 +100,8 @@ func TestAProvisionedVolumeIsRemovedAlone(t *testing.T) {
 	}
 	at := filepath.Join(m.Provisioned, "pvc-1")
 	for name, err := range map[string]error{
-		"a link out": os.Symlink(outside, filepath.Join(at, "out")), "a neighbour": os.Mkdir(filepath.Join(m.Provisioned, "pvc-2"), 0o700),
+		"a link out":              os.Symlink(outside, filepath.Join(at, "out")),
+		"a neighbour":             os.Mkdir(filepath.Join(m.Provisioned, "pvc-2"), 0o700),
 		"a volume that is a link": os.Symlink(outside, filepath.Join(m.Provisioned, "link")),
 	} {
 		if err != nil {
@@ -96,7 +109,8 @@ func TestAProvisionedVolumeIsRemovedAlone(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", ".", "..", "../volumes", "a/b", "pvc-1/..", "A", "..new-pvc-1"} {
-		if err := m.RemoveProvisioned(name, false, ""); err == nil || !strings.Contains(err.Error(), "invalid volume name") {
+		if err := m.RemoveProvisioned(name, false, ""); err == nil ||
+			!strings.Contains(err.Error(), "invalid volume name") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -162,7 +176,8 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 	}
 	now := metav1.Now()
 	s.claims["d/c"].DeletionTimestamp = &now
-	if _, err := m.Setup(context.Background(), p); err == nil || !strings.Contains(err.Error(), "PVC is being deleted") {
+	if _, err := m.Setup(context.Background(), p); err == nil ||
+		!strings.Contains(err.Error(), "PVC is being deleted") {
 		t.Errorf("a claim that goes: %v", err)
 	}
 	if _, err := os.Lstat(filepath.Join(m.Provisioned, "pvc-1")); !os.IsNotExist(err) {
@@ -177,12 +192,14 @@ func TestAMachineThatIsInstalledAnewMakesNoEmptyVolumeAndWipesNone(t *testing.T)
 		there       bool
 		want        string
 	}{
-		"never had":                          {map[string]string{machine: "this"}, false, ""},
-		"never had, from before":             {nil, false, ""},
-		"had, and it is there":               {map[string]string{machine: "this", made: "true"}, true, ""},
-		"had, brought to another machine":    {map[string]string{machine: "that", made: "true"}, true, ""},
-		"had, and this machine knows it not": {map[string]string{machine: "this", made: "true"}, false, "take the annotations"},
-		"another machine of this name":       {map[string]string{machine: "that"}, false, "it was provisioned on machine that, and this is this"},
+		"never had":                       {map[string]string{machine: "this"}, false, ""},
+		"never had, from before":          {nil, false, ""},
+		"had, and it is there":            {map[string]string{machine: "this", made: "true"}, true, ""},
+		"had, brought to another machine": {map[string]string{machine: "that", made: "true"}, true, ""},
+		"had, and this machine knows it not": {map[string]string{machine: "this", made: "true"}, false,
+			"take the annotations"},
+		"another machine of this name": {map[string]string{machine: "that"}, false, "it was provisioned on " +
+			"machine that, and this is this"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, s, p := provisioned(t)
@@ -202,7 +219,9 @@ func TestAMachineThatIsInstalledAnewMakesNoEmptyVolumeAndWipesNone(t *testing.T)
 			}
 			// Nor is said to be removed what may lie elsewhere.
 			removed := m.RemoveProvisioned("pvc-1", c.annotations[made] != "", c.annotations[machine])
-			if (removed == nil) != (c.want == "") || removed != nil && (!errors.Is(removed, ErrMissing) || !strings.Contains(removed.Error(), "off the volume")) {
+			if (removed == nil) != (c.want == "") ||
+				removed != nil &&
+					(!errors.Is(removed, ErrMissing) || !strings.Contains(removed.Error(), "off the volume")) {
 				t.Errorf("removed: %v", removed)
 			}
 			if c.want != "" {

@@ -8,11 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A mount that is to be read-only all the way down is asked of the runtime as that, which refuses what it cannot do. Where it need not be,
-// the runtime says first whether it can.
+// A mount that is to be read-only all the way down is asked of the runtime as that, which refuses what it cannot do.
+// Where it need not be, the runtime says first whether it can.
 func TestMountsAreReadOnlyAllTheWayDownS24(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
-	const enabled, disabled, ifPossible = corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible
+	const enabled, disabled, ifPossible = corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyDisabled,
+		corev1.RecursiveReadOnlyIfPossible
 	down := errors.New("the runtime is down")
 	for _, c := range []struct {
 		mode  corev1.RecursiveReadOnlyMode
@@ -23,8 +24,22 @@ func TestMountsAreReadOnlyAllTheWayDownS24(t *testing.T) {
 		{enabled, false, nil, true}, {enabled, true, down, true}, {disabled, true, down, false},
 		{ifPossible, true, nil, true}, {ifPossible, false, nil, false}, {ifPossible, true, down, false},
 	} {
-		p := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}}}}}}
-		spec := &corev1.Container{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", ReadOnly: true, RecursiveReadOnly: &c.mode}}}
+		p := &corev1.Pod{
+			Spec: corev1.PodSpec{
+				Volumes: []corev1.Volume{
+					{
+						Name:         "v",
+						VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}},
+					},
+				},
+			},
+		}
+		spec := &corev1.Container{
+			Name: "c",
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "v", MountPath: "/v", ReadOnly: true, RecursiveReadOnly: &c.mode},
+			},
+		}
 		mounts, err := m.Mounts(p, spec, nil, func() (bool, error) { return c.can, c.fails })
 		if c.mode == ifPossible && c.fails != nil {
 			if err == nil || !strings.Contains(err.Error(), down.Error()) {
@@ -45,11 +60,20 @@ func TestMountsAreReadOnlyAllTheWayDownS24(t *testing.T) {
 func TestASubPathThatIsNotKnownIsNotMounted(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
 	for name, v := range map[string]corev1.VolumeSource{
-		"a directory": {HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir()}}, "an image": {Image: &corev1.ImageVolumeSource{Reference: "i"}},
+		"a directory": {HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir()}},
+		"an image":    {Image: &corev1.ImageVolumeSource{Reference: "i"}},
 	} {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: v}}}}
-		spec := &corev1.Container{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPathExpr: "$(A)"}}}
-		mounts, err := m.Mounts(p, spec, func(string) (string, error) { return "", errors.New("missing value for A") }, nil)
+		spec := &corev1.Container{
+			Name:         "c",
+			VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPathExpr: "$(A)"}},
+		}
+		mounts, err := m.Mounts(
+			p,
+			spec,
+			func(string) (string, error) { return "", errors.New("missing value for A") },
+			nil,
+		)
 		if err == nil || !strings.Contains(err.Error(), "missing value for A") {
 			t.Errorf("%s: %v, %v", name, mounts, err)
 		}

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// subPath binds the path sub below base to target, and makes it as a directory when there is nothing. The kernel resolves it, and
-// refuses whatever leads out of base. What is bound is what was opened, whatever a container does to the path meanwhile. A container
-// that begins anew gets what is at the path by then: what an earlier one had may have been removed or replaced, and what is written
-// there would be lost.
+// subPath binds the path sub below base to target, and makes it as a directory when there is nothing. The kernel
+// resolves it, and refuses whatever leads out of base. What is bound is what was opened, whatever a container does to
+// the path meanwhile. A container that begins anew gets what is at the path by then: what an earlier one had may have
+// been removed or replaced, and what is written there would be lost.
 func (m *Manager) subPath(base, sub, target string) error {
 	if err := checkSubPath(sub); err != nil {
 		return err
@@ -72,8 +72,8 @@ func checkSubPath(sub string) error {
 	return nil
 }
 
-// makeTarget makes what a sub-path is bound to: a directory, or a file for whatever is none. What was bound there before may have been
-// of the other kind.
+// makeTarget makes what a sub-path is bound to: a directory, or a file for whatever is none. What was bound there
+// before may have been of the other kind.
 func makeTarget(target string, directory bool) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err

@@ -22,7 +22,8 @@ func (b *bound) Bind(from, _ string, _ []string) (err error) {
 
 // S26: a sub-path may be spelled in any way that stays in its volume.
 func TestSpellingsOfSubPathsAreCarriedOut(t *testing.T) {
-	for sub, want := range map[string]string{"logs/": "logs", "./x": "x", "a//b": "a/b", "..x": "..x", "x..": "x..", "a/./b": "a/b", "../x": "", "a/../../x": "", "a/..": "", "/x": ""} {
+	for sub, want := range map[string]string{"logs/": "logs", "./x": "x", "a//b": "a/b", "..x": "..x", "x..": "x..",
+		"a/./b": "a/b", "../x": "", "a/../../x": "", "a/..": "", "/x": ""} {
 		dir, b := t.TempDir(), &bound{}
 		m := &Manager{Root: dir, Mounter: b}
 		base := filepath.Join(dir, "base")
@@ -42,7 +43,8 @@ func TestSpellingsOfSubPathsAreCarriedOut(t *testing.T) {
 	}
 }
 
-// A container that begins anew has what is at its sub-path by then. What it had before may be gone, and what it would write there lost.
+// A container that begins anew has what is at its sub-path by then. What it had before may be gone, and what it would
+// write there lost.
 func TestASubPathIsLookedUpAnewForEachContainerThatBegins(t *testing.T) {
 	base, target := t.TempDir(), filepath.Join(t.TempDir(), "pods", "target")
 	m := &Manager{Mounter: Kernel{}}
@@ -109,9 +111,18 @@ func TestASubPathIsLookedUpAnewForEachContainerThatBegins(t *testing.T) {
 // What leads out of an image is refused before the runtime is asked.
 func TestASubPathOfAnImageStaysInIt(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
-	p := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "i"}}}}}}
+	p := &corev1.Pod{
+		Spec: corev1.PodSpec{
+			Volumes: []corev1.Volume{
+				{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "i"}}},
+			},
+		},
+	}
 	for sub, want := range map[string]string{"a//b/": "a/b", "../../etc": "", "/etc": "", "a/..": "", "a/../../b": ""} {
-		spec := &corev1.Container{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPathExpr: "$(A)"}}}
+		spec := &corev1.Container{
+			Name:         "c",
+			VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPathExpr: "$(A)"}},
+		}
 		mounts, err := m.Mounts(p, spec, func(string) (string, error) { return sub, nil }, nil)
 		if want == "" {
 			if err == nil {
@@ -129,7 +140,14 @@ func TestASubPathOfAnImageStaysInIt(t *testing.T) {
 func TestAKeyThatComesLaterIsAtItsSubPath(t *testing.T) {
 	m, s := manager(t)
 	optional := true
-	p := podWith(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "late"}, Optional: &optional}})
+	p := podWith(
+		corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "late"},
+				Optional:             &optional,
+			},
+		},
+	)
 	spec := &corev1.Container{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/k", SubPath: "k"}}}
 	m.Mounter = Kernel{}
 	t.Cleanup(func() { _ = (Kernel{}).UnmountAll(m.Root) })

@@ -41,12 +41,16 @@ func (m *Manager) anchors(ctx context.Context, p *corev1.ClusterTrustBundleProje
 			continue
 		}
 		selected++
-		for block, rest := pem.Decode([]byte(bundles[i].Spec.TrustBundle)); block != nil; block, rest = pem.Decode(rest) {
+		for block, rest := pem.Decode([]byte(bundles[i].Spec.TrustBundle)); block != nil; block,
+			rest = pem.Decode(rest) {
 			found[string(block.Bytes)] = true
 		}
 	}
 	if selected == 0 && !optional {
-		return nil, fmt.Errorf("combination of signerName %s and labelSelector matched zero ClusterTrustBundles", signer)
+		return nil, fmt.Errorf(
+			"combination of signerName %s and labelSelector matched zero ClusterTrustBundles",
+			signer,
+		)
 	}
 	var out bytes.Buffer
 	for _, der := range slices.Sorted(maps.Keys(found)) {

@@ -10,7 +10,8 @@ import (
 // Use is how full the volume of a claim is, in bytes and inodes.
 type Use struct{ Capacity, Used, Available, Inodes, InodesUsed, InodesFree uint64 }
 
-// Use returns how full a pod's volume of a claim is: by its own quota where it has one, and else as full as its file system.
+// Use returns how full a pod's volume of a claim is: by its own quota where it has one, and else as full as its file
+// system.
 func (m *Manager) Use(p *corev1.Pod, v *corev1.Volume) (Use, error) {
 	dir := m.dir(p, v)
 	var st unix.Statfs_t

@@ -26,7 +26,12 @@ type Source interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	// Token returns a service-account token for the pod, and when to ask again.
-	Token(ctx context.Context, p *corev1.Pod, audience string, lifetime time.Duration) (token string, renew time.Time, err error)
+	Token(
+		ctx context.Context,
+		p *corev1.Pod,
+		audience string,
+		lifetime time.Duration,
+	) (token string, renew time.Time, err error)
 	// TrustBundles returns the bundle of a name or, without one, those of a signer.
 	TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error)
 	// PodCertificate returns the key and certificate of the index-th source of a projected volume, and the time to call
@@ -221,19 +226,24 @@ func openTo(e *corev1.EmptyDirVolumeSource) uint32 {
 func (m *Manager) Exceeded(p *corev1.Pod) string {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
-		if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
+		if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || v.EmptyDir.SizeLimit == nil ||
+			v.EmptyDir.SizeLimit.Sign() <= 0 {
 			continue
 		}
 		// What could not be counted whole is as much at least.
 		if u, _ := usage(m.dir(p, v)); u.Bytes > v.EmptyDir.SizeLimit.Value() {
-			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String())
+			return fmt.Sprintf(
+				"Usage of EmptyDir volume %q exceeds the limit %q. ",
+				v.Name,
+				v.EmptyDir.SizeLimit.String(),
+			)
 		}
 	}
 	return ""
 }
 
-// Stored returns how much a pod takes of the disk beside its containers' own file systems and logs, in bytes: its volumes that lie
-// there, and the files that its containers are given to write into, /etc/hosts and their last words.
+// Stored returns how much a pod takes of the disk beside its containers' own file systems and logs, in bytes: its
+// volumes that lie there, and the files that its containers are given to write into, /etc/hosts and their last words.
 func (m *Manager) Stored(p *corev1.Pod) int64 {
 	// What could not be counted whole is as much at least.
 	hosts, _ := usage(filepath.Join(m.PodDir(string(p.UID)), "etc-hosts"))
@@ -249,8 +259,8 @@ func (m *Manager) Stored(p *corev1.Pod) int64 {
 	return sum
 }
 
-// memorySize is how large a volume in memory may grow: as large as it says, and no larger than what the pod or, when that has no
-// limit, the node may use.
+// memorySize is how large a volume in memory may grow: as large as it says, and no larger than what the pod or, when
+// that has no limit, the node may use.
 func (m *Manager) memorySize(p *corev1.Pod, e *corev1.EmptyDirVolumeSource) int64 {
 	size := int64(0)
 	node := m.Node().Allocatable
@@ -326,6 +336,12 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 }
 
 // hostPathKinds are what types of hostPath demand, in upstream's words.
-var hostPathKinds = map[corev1.HostPathType]string{corev1.HostPathDirectory: "directory", corev1.HostPathDirectoryOrCreate: "directory",
-	corev1.HostPathFile: "file", corev1.HostPathFileOrCreate: "file", corev1.HostPathSocket: "socket file",
-	corev1.HostPathCharDev: "character device", corev1.HostPathBlockDev: "block device"}
+var hostPathKinds = map[corev1.HostPathType]string{
+	corev1.HostPathDirectory:         "directory",
+	corev1.HostPathDirectoryOrCreate: "directory",
+	corev1.HostPathFile:              "file",
+	corev1.HostPathFileOrCreate:      "file",
+	corev1.HostPathSocket:            "socket file",
+	corev1.HostPathCharDev:           "character device",
+	corev1.HostPathBlockDev:          "block device",
+}

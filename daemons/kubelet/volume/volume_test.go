@@ -28,7 +28,10 @@ type source struct {
 	asks    int
 }
 
-func (s *source) TrustBundles(_ context.Context, name, signer string) (list []certificatesv1.ClusterTrustBundle, err error) {
+func (s *source) TrustBundles(
+	_ context.Context,
+	name, signer string,
+) (list []certificatesv1.ClusterTrustBundle, err error) {
 	for _, b := range s.bundles {
 		if b.Name == name || name == "" && b.Spec.SignerName == signer {
 			list = append(list, b)
@@ -83,13 +86,24 @@ func (s *source) Volume(_ context.Context, name string) (*corev1.PersistentVolum
 }
 
 func manager(t *testing.T) (*Manager, *source) {
-	s := &source{maps: map[string]*corev1.ConfigMap{"cm": {Data: map[string]string{"a": "1", "b": "2"}, BinaryData: map[string][]byte{"bin": {0, 1}}}}}
-	return &Manager{Root: t.TempDir(), Source: s, Mounter: Plain{}, Node: func() pod.Node { return pod.Node{Name: "n1"} }}, s
+	s := &source{
+		maps: map[string]*corev1.ConfigMap{
+			"cm": {Data: map[string]string{"a": "1", "b": "2"}, BinaryData: map[string][]byte{"bin": {0, 1}}},
+		},
+	}
+	return &Manager{
+		Root:    t.TempDir(),
+		Source:  s,
+		Mounter: Plain{},
+		Node:    func() pod.Node { return pod.Node{Name: "n1"} },
+	}, s
 }
 
 func podWith(v corev1.VolumeSource) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u", Labels: map[string]string{"app": "x"}},
-		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: v}}}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u", Labels: map[string]string{"app": "x"}},
+		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: v}}},
+	}
 }
 
 func read(t *testing.T, m *Manager, kind, path string) string {
@@ -103,7 +117,11 @@ func read(t *testing.T, m *Manager, kind, path string) string {
 
 func TestConfigMapVolumeFollowsItsObjectS30(t *testing.T) {
 	m, s := manager(t)
-	p := podWith(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}})
+	p := podWith(
+		corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}},
+		},
+	)
 	for range 2 {
 		if _, err := m.Setup(context.Background(), p); err != nil {
 			t.Fatal(err)
@@ -136,24 +154,30 @@ func TestMissingObjectsS30(t *testing.T) {
 	yes := true
 	ref := corev1.LocalObjectReference{Name: "none"}
 	of := func(key, path string, optional *bool) corev1.VolumeSource {
-		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
-			Items: []corev1.KeyToPath{{Key: key, Path: path}}, Optional: optional}}
+		return corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+				Items: []corev1.KeyToPath{{Key: key, Path: path}}, Optional: optional},
+		}
 	}
 	for name, c := range map[string]struct {
 		source corev1.VolumeSource
 		want   string // part of the refusal, none when all is well
 	}{
-		"demanded":             {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref}}, `configmaps "none" not found`},
-		"optional":             {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref, Optional: &yes}}, ""},
+		"demanded": {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref}}, `configmaps "none" not found`},
+		"optional": {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref,
+			Optional: &yes}}, ""},
 		"missing key":          {of("x", "x", nil), `MountVolume.SetUp failed for volume "v" : configmap references non-existent config key: x`},
 		"optional missing key": {of("x", "x", &yes), ""},
 		"path leads out":       {of("a", "../x", nil), "invalid path"},
 		"secret":               {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}}, `secrets "none" not found`},
-		"optional secret":      {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none", Optional: &yes}}, ""},
-		"missing secret key":   {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Items: []corev1.KeyToPath{{Key: "x", Path: "x"}}}}, "references non-existent secret key: x"},
-		"claim":                {corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}, "failed to fetch PVC"},
+		"optional secret": {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none",
+			Optional: &yes}}, ""},
+		"missing secret key": {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s",
+			Items: []corev1.KeyToPath{{Key: "x", Path: "x"}}}}, "references non-existent secret key: x"},
+		"claim": {corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}, "failed to fetch PVC"},
 	} {
-		if _, err := m.Setup(context.Background(), podWith(c.source)); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if _, err := m.Setup(context.Background(), podWith(c.source)); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -163,7 +187,12 @@ func TestProjectedVolumeHasAllItsSourcesS09S30(t *testing.T) {
 	m, _ := manager(t)
 	p := podWith(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
-		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "a", Path: "deep/ca.crt"}}}},
+		{
+			ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+				Items:                []corev1.KeyToPath{{Key: "a", Path: "deep/ca.crt"}},
+			},
+		},
 		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
 			{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
 			{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
@@ -218,13 +247,21 @@ func TestHostPathTypes(t *testing.T) {
 		kind corev1.HostPathType
 		ok   bool
 	}{
-		{dir, corev1.HostPathDirectory, true}, {plain, corev1.HostPathDirectory, false}, {plain, corev1.HostPathFile, true}, {dir, corev1.HostPathFile, false},
-		{dir + "/new", corev1.HostPathDirectory, false}, {dir + "/new", corev1.HostPathDirectoryOrCreate, true}, {dir + "/f", corev1.HostPathFileOrCreate, true},
-		{"/dev/null", corev1.HostPathCharDev, true}, {plain, corev1.HostPathSocket, false}, {"/dev/null", corev1.HostPathBlockDev, false}, {plain, corev1.HostPathDirectoryOrCreate, false},
+		{dir, corev1.HostPathDirectory, true}, {plain, corev1.HostPathDirectory, false},
+		{plain, corev1.HostPathFile, true}, {dir, corev1.HostPathFile, false},
+		{dir + "/new", corev1.HostPathDirectory, false}, {dir + "/new", corev1.HostPathDirectoryOrCreate, true},
+		{dir + "/f", corev1.HostPathFileOrCreate, true},
+		{"/dev/null", corev1.HostPathCharDev, true}, {plain, corev1.HostPathSocket, false},
+		{"/dev/null", corev1.HostPathBlockDev, false}, {plain, corev1.HostPathDirectoryOrCreate, false},
 		{dir, corev1.HostPathFileOrCreate, false}, {dir + "/any", corev1.HostPathUnset, true},
 	} {
 		err := hostPath(&corev1.HostPathVolumeSource{Path: c.path, Type: &c.kind})
-		if (err == nil) != c.ok || err != nil && !strings.HasPrefix(err.Error(), "hostPath type check failed: "+c.path+" is not a "+hostPathKinds[c.kind]) {
+		if (err == nil) != c.ok ||
+			err != nil &&
+				!strings.HasPrefix(
+					err.Error(),
+					"hostPath type check failed: "+c.path+" is not a "+hostPathKinds[c.kind],
+				) {
 			t.Errorf("%s as %q: %v", c.path, c.kind, err)
 		}
 	}

@@ -154,7 +154,8 @@ func links(root *os.Root, files map[string]file) error {
 		case !info.IsDir():
 			continue
 		default:
-			// It was made for a container whose sub-path it is, when the volume did not have it yet. One with something in it stays, and is told of.
+			// It was made for a container whose sub-path it is, when the volume did not have it yet. One with something
+			// in it stays, and is told of.
 			if err := root.Remove(top); err != nil {
 				return err
 			}

@@ -1,5 +1,6 @@
-// Package announce has this machine answer for addresses of LoadBalancer Services: it puts those on an interface whose lease it holds, and tells
-// the neighbours; of those of pools with BGP it has routers told. Which Services get which addresses the service controller says; what becomes of packets is the proxy's business.
+// Package announce has this machine answer for addresses of LoadBalancer Services: it puts those on an interface whose
+// lease it holds, and tells the neighbours; of those of pools with BGP it has routers told. Which Services get which
+// addresses the service controller says; what becomes of packets is the proxy's business.
 package announce
 
 import (
@@ -45,7 +46,8 @@ type Options struct {
 	Failed func(error) error // is told errors of Leases; may be nil
 	Nodes  corelisters.NodeLister
 	Log    *slog.Logger
-	// Memory is a file for the pools that were read last, for a start at which the API has none; "" keeps none. Write puts a file in place at once.
+	// Memory is a file for the pools that were read last, for a start at which the API has none; "" keeps none. Write
+	// puts a file in place at once.
 	Memory string
 	Write  func(path string, data []byte) error
 }
@@ -79,9 +81,20 @@ type found struct {
 
 // New returns an Announcer whose Metrics are to be registered.
 func New(o Options) *Announcer {
-	a := &Announcer{Options: o, wake: make(chan struct{}, 1), duties: map[string]Duty{}, places: map[netip.Addr]found{}, counts: map[string]int{},
-		find: func(address netip.Addr, names []string) (place, error) { return floating.Find(address, names) },
-		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_load_balancer_addresses", Help: "Addresses of LoadBalancer Services that this machine announces."})}
+	a := &Announcer{
+		Options: o,
+		wake:    make(chan struct{}, 1),
+		duties:  map[string]Duty{},
+		places:  map[netip.Addr]found{},
+		counts:  map[string]int{},
+		find:    func(address netip.Addr, names []string) (place, error) { return floating.Find(address, names) },
+		held: prometheus.NewGauge(
+			prometheus.GaugeOpts{
+				Name: "network_load_balancer_addresses",
+				Help: "Addresses of LoadBalancer Services that this machine announces.",
+			},
+		),
+	}
 	a.local = localSlices{client: o.Client, changed: a.Poke}
 	a.routing.speaker = bgp.New(o.Log)
 	return a
@@ -103,14 +116,28 @@ func (a *Announcer) Poke() {
 // recheck is how often everything is looked at although nothing says that it has changed.
 const recheck = 30 * time.Second
 
-// Run announces until ctx ends. The kernel keeps the addresses a moment longer, so that a daemon that comes back, or another machine, goes on with
-// them. The cache of Nodes has been filled.
+// Run announces until ctx ends. The kernel keeps the addresses a moment longer, so that a daemon that comes back, or
+// another machine, goes on with them. The cache of Nodes has been filled.
 func (a *Announcer) Run(ctx context.Context) error {
 	only := func(namespace, field, value string) *informers.Factory {
-		return informers.New(a.Client, informers.WithNamespace(namespace), informers.WithTransform(client.WithoutManagers),
-			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }))
+		return informers.New(
+			a.Client,
+			informers.WithNamespace(namespace),
+			informers.WithTransform(client.WithoutManagers),
+			informers.WithTweakListOptions(
+				func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() },
+			),
+		)
 	}
-	balanced, pools := only("", "spec.type", string(corev1.ServiceTypeLoadBalancer)), only(metav1.NamespaceSystem, metav1.ObjectNameField, config.PoolsName)
+	balanced, pools := only(
+		"",
+		"spec.type",
+		string(corev1.ServiceTypeLoadBalancer),
+	), only(
+		metav1.NamespaceSystem,
+		metav1.ObjectNameField,
+		config.PoolsName,
+	)
 	services, configMaps := informers.Services(balanced), informers.ConfigMaps(pools)
 	a.services, a.maps = services.Lister(), configMaps.Lister()
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), configMaps.Informer()} {
@@ -157,7 +184,11 @@ func (a *Announcer) Run(ctx context.Context) error {
 
 // tell has f called with whatever changes.
 func tell(f func()) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{AddFunc: func(any) { f() }, UpdateFunc: func(any, any) { f() }, DeleteFunc: func(any) { f() }}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { f() },
+		UpdateFunc: func(any, any) { f() },
+		DeleteFunc: func(any) { f() },
+	}
 }
 
 // keepers are goroutines, one for each lease that this machine may hold.

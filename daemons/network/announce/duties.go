@@ -24,8 +24,9 @@ type Duty struct {
 // localNodes are the nodes on which a Service has endpoints that are ready, of the family of one of its addresses.
 type localNodes func(*corev1.Service, netip.Addr) map[string]bool
 
-// Duties works out who may announce which addresses, the same on all machines that see the same. ready says on which nodes a Service has
-// endpoints that are ready, of the family of an address; addresses that are routed are nobody's duty.
+// Duties works out who may announce which addresses, the same on all machines that see the same. ready says on which
+// nodes a Service has endpoints that are ready, of the family of an address; addresses that are routed are nobody's
+// duty.
 func Duties(services []*corev1.Service, nodes []*corev1.Node, ready localNodes, routed func(netip.Addr) bool) []Duty {
 	of := map[netip.Addr][]*corev1.Service{}
 	for _, s := range services {
@@ -97,7 +98,8 @@ func eligible(nodes []*corev1.Node) []string {
 
 // Matters reports whether an update of a node changes which machines may hold addresses.
 func Matters(was, is *corev1.Node) bool {
-	return isReady(was) != isReady(is) || !maps.Equal(was.Labels, is.Labels) || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)
+	return isReady(was) != isReady(is) || !maps.Equal(was.Labels, is.Labels) ||
+		(was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)
 }
 
 func isReady(n *corev1.Node) bool {
@@ -106,8 +108,8 @@ func isReady(n *corev1.Node) bool {
 	})
 }
 
-// spread ranks the machines for each slot. No machine comes first for more slots than its share, and a machine that comes or goes changes
-// the order of few slots.
+// spread ranks the machines for each slot. No machine comes first for more slots than its share, and a machine that
+// comes or goes changes the order of few slots.
 func spread(machines []string) (all [loadbalancer.Slots][]string) {
 	if len(machines) == 0 {
 		return all

@@ -16,8 +16,13 @@ import (
 
 // service has addresses that the controller has given it.
 func service(name, ips string, change ...func(*corev1.Service)) *corev1.Service {
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
-		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{Type: loadbalancer.Condition, Status: metav1.ConditionTrue}}}}
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		Status: corev1.ServiceStatus{
+			Conditions: []metav1.Condition{{Type: loadbalancer.Condition, Status: metav1.ConditionTrue}},
+		},
+	}
 	for _, ip := range strings.Fields(ips) {
 		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
 	}
@@ -32,7 +37,12 @@ func local(s *corev1.Service) {
 }
 
 func node(name string, change ...func(*corev1.Node)) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
 	for _, f := range change {
 		f(n)
 	}
@@ -63,18 +73,29 @@ func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
 		ready string
 		want  string // sorted
 	}{
-		"all that are ready":              {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y"), node("z", notReady)}, "", "x y"},
-		"not those that are excluded":     {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", excluded)}, "", "x"},
-		"not those that go":               {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", deleted)}, "", "x"},
-		"also where no pod is to come":    {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", cordoned)}, "", "x y"},
-		"all, where none is ready":        {service("a", "10.0.0.1"), []*corev1.Node{node("x", notReady), node("y", notReady), node("z", excluded)}, "", "x y"},
-		"local, where there are pods":     {service("a", "10.0.0.1", local), []*corev1.Node{node("x"), node("y"), node("z")}, "y z", "y z"},
-		"local, and not ready":            {service("a", "10.0.0.1", local), []*corev1.Node{node("x"), node("y", notReady)}, "x y", "x"},
-		"local, where there is none":      {service("a", "10.0.0.1", local), []*corev1.Node{node("x")}, "", ""},
-		"local, where there was one":      {service("a", "10.0.0.1", local), []*corev1.Node{node("x")}, "gone", ""},
-		"of a Service of another class":   {service("a", "10.0.0.1", func(s *corev1.Service) { class := "other"; s.Spec.LoadBalancerClass = &class }), []*corev1.Node{node("x")}, "", "-"},
-		"given by another controller":     {service("a", "10.0.0.1", func(s *corev1.Service) { s.Status.Conditions = nil }), []*corev1.Node{node("x")}, "", "-"},
-		"of one that is none any more":    {service("a", "10.0.0.1", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }), []*corev1.Node{node("x")}, "", "-"},
+		"all that are ready": {service("a", "10.0.0.1"),
+			[]*corev1.Node{node("x"), node("y"), node("z", notReady)}, "", "x y"},
+		"not those that are excluded": {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", excluded)},
+			"", "x"},
+		"not those that go": {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", deleted)}, "",
+			"x"},
+		"also where no pod is to come": {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", cordoned)},
+			"", "x y"},
+		"all, where none is ready": {service("a", "10.0.0.1"),
+			[]*corev1.Node{node("x", notReady), node("y", notReady), node("z", excluded)}, "", "x y"},
+		"local, where there are pods": {service("a", "10.0.0.1", local),
+			[]*corev1.Node{node("x"), node("y"), node("z")}, "y z", "y z"},
+		"local, and not ready": {service("a", "10.0.0.1", local),
+			[]*corev1.Node{node("x"), node("y", notReady)}, "x y", "x"},
+		"local, where there is none": {service("a", "10.0.0.1", local), []*corev1.Node{node("x")}, "", ""},
+		"local, where there was one": {service("a", "10.0.0.1", local), []*corev1.Node{node("x")}, "gone", ""},
+		"of a Service of another class": {service("a", "10.0.0.1",
+			func(s *corev1.Service) { class := "other"; s.Spec.LoadBalancerClass = &class }), []*corev1.Node{node("x")},
+			"", "-"},
+		"given by another controller": {service("a", "10.0.0.1",
+			func(s *corev1.Service) { s.Status.Conditions = nil }), []*corev1.Node{node("x")}, "", "-"},
+		"of one that is none any more": {service("a", "10.0.0.1",
+			func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }), []*corev1.Node{node("x")}, "", "-"},
 		"of one that has not got one yet": {service("a", ""), []*corev1.Node{node("x")}, "", "-"},
 	} {
 		duties := Duties([]*corev1.Service{c.of}, c.nodes, on(c.ready), nobody)
@@ -91,15 +112,21 @@ func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
 // An address that Services share is where all of those have endpoints that need them there.
 func TestASharedAddressIsWhereAllHaveEndpoints(t *testing.T) {
 	nodes := []*corev1.Node{node("x"), node("y"), node("z")}
-	duties := Duties([]*corev1.Service{service("a", "10.0.0.1", local), service("b", "10.0.0.1", local), service("c", "10.0.0.1")}, nodes, func(s *corev1.Service, a netip.Addr) map[string]bool {
-		return on(map[string]string{"a": "x y", "b": "y z"}[s.Name])(s, a)
-	}, nobody)
+	duties := Duties(
+		[]*corev1.Service{service("a", "10.0.0.1", local), service("b", "10.0.0.1", local), service("c", "10.0.0.1")},
+		nodes,
+		func(s *corev1.Service, a netip.Addr) map[string]bool {
+			return on(map[string]string{"a": "x y", "b": "y z"}[s.Name])(s, a)
+		},
+		nobody,
+	)
 	if len(duties) != 1 || !slices.Equal(duties[0].Machines, []string{"y"}) || !duties[0].Local {
 		t.Errorf("%v", duties)
 	}
 }
 
-// Each address has one lease, each local one a lease of its own, and no machine is the best for more slots than its share.
+// Each address has one lease, each local one a lease of its own, and no machine is the best for more slots than its
+// share.
 func TestAddressesAreSpread(t *testing.T) {
 	known := loadbalancer.Leases()
 	rapid.Check(t, func(r *rapid.T) {

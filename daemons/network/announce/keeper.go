@@ -15,10 +15,11 @@ import (
 	"clusterctl/daemons/floating"
 )
 
-// The times have another machine answer within two seconds of the death of one: a renewal is seen within glance, silence counts from then, and
-// nobody answers the question who has the address. Where its kernel still answers, only the daemon of a machine is dead, or its way to the API
-// server, and connections to the address live: it has until mercy is over, a good while before the kernel drops the address. While two hold an
-// address for a moment, both pass on what comes, and the newer one's announcements come last.
+// The times have another machine answer within two seconds of the death of one: a renewal is seen within glance,
+// silence counts from then, and nobody answers the question who has the address. Where its kernel still answers, only
+// the daemon of a machine is dead, or its way to the API server, and connections to the address live: it has until
+// mercy is over, a good while before the kernel drops the address. While two hold an address for a moment, both pass on
+// what comes, and the newer one's announcements come last.
 const (
 	leaseTime   = 1400 * time.Millisecond // silence after which another machine takes the lease from one that is dead
 	mercy       = 3 * time.Second         // how much more silence a machine may have whose kernel answers
@@ -28,12 +29,14 @@ const (
 	near        = 3                       // how many machines are next
 	settled     = 10 * time.Second        // how long a machine must have been the best to take over from one that lives
 	callTimeout = 500 * time.Millisecond  // of one request
-	lifetime    = 5 * time.Second         // that the kernel keeps an address; it counts whole seconds and may be a good second late
-	handover    = 500 * time.Millisecond  // that addresses stay here after another machine has been seen to have the lease
-	question    = 150 * time.Millisecond  // how long neighbours are waited for
-	reannounce  = 10 * time.Second        // for those that have missed it
-	loud        = 6                       // announcements at once
-	idleFor     = 10 * time.Second        // how long the lease of no address is looked after
+	// that the kernel keeps an address; it counts whole seconds and may be a good second late
+	lifetime = 5 * time.Second
+	// that addresses stay here after another machine has been seen to have the lease
+	handover   = 500 * time.Millisecond
+	question   = 150 * time.Millisecond // how long neighbours are waited for
+	reannounce = 10 * time.Second       // for those that have missed it
+	loud       = 6                      // announcements at once
+	idleFor    = 10 * time.Second       // how long the lease of no address is looked after
 )
 
 // keeper holds one lease, and the addresses with it, whenever it is this machine's turn.
@@ -61,7 +64,12 @@ type announced struct {
 }
 
 func newKeeper(a *Announcer, lease string) *keeper {
-	return &keeper{Announcer: a, lease: lease, claim: floating.Claim{Self: a.Self, Patience: leaseTime}, here: map[netip.Addr]*announced{}}
+	return &keeper{
+		Announcer: a,
+		lease:     lease,
+		claim:     floating.Claim{Self: a.Self, Patience: leaseTime},
+		here:      map[netip.Addr]*announced{},
+	}
 }
 
 func (k *keeper) run(ctx context.Context, wake <-chan struct{}) {
@@ -93,7 +101,8 @@ func (k *keeper) run(ctx context.Context, wake <-chan struct{}) {
 	}
 }
 
-// part leaves the addresses to the kernel for a moment: this daemon comes back by then, or another machine has taken them.
+// part leaves the addresses to the kernel for a moment: this daemon comes back by then, or another machine has taken
+// them.
 func (k *keeper) part() {
 	for _, p := range k.here {
 		_ = p.Set(lifetime) // what is not done by now goes sooner
@@ -150,7 +159,8 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 	if k.seen = ""; lease != nil {
 		k.seen = lease.ResourceVersion
 	}
-	// A machine far down the ranking asks less often, except after a look that found the lease unchanged: its holder may be dead.
+	// A machine far down the ranking asks less often, except after a look that found the lease unchanged: its holder
+	// may be dead.
 	if (rank >= near || rank < 0) && len(k.here) == 0 && (rank < 0 || k.seen != was) {
 		next = farGlance
 	}
@@ -197,8 +207,8 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 	return next, nil
 }
 
-// answered reports whether another machine says that it has the first of the addresses that a lease's holder had. One that cannot be asked for is
-// answered by nobody.
+// answered reports whether another machine says that it has the first of the addresses that a lease's holder had. One
+// that cannot be asked for is answered by nobody.
 func (k *keeper) answered(lease *coordinationv1.Lease, d Duty) bool {
 	had := strings.Split(lease.Annotations[addressesAnnotation], ", ")
 	// Another may have come since, which nobody has yet.
@@ -282,8 +292,8 @@ func (k *keeper) hold(d Duty) error {
 	return errors.Join(failures...)
 }
 
-// defend goes on with the addresses while the lease cannot be renewed: that no API server answers is no reason for Services not to. Whether this
-// machine alone is cut off, and another has taken over, the neighbours say.
+// defend goes on with the addresses while the lease cannot be renewed: that no API server answers is no reason for
+// Services not to. Whether this machine alone is cut off, and another has taken over, the neighbours say.
 func (k *keeper) defend(d Duty) error {
 	if time.Since(k.renewed) >= leaseTime {
 		for _, a := range d.Addresses[:min(2, len(d.Addresses))] {
@@ -315,13 +325,20 @@ func (k *keeper) drop(reason string) {
 
 func (k *keeper) remove(a netip.Addr, reason string) {
 	if k.elsewhere(k.lease, a) {
-		// Until the holder of that lease has it, which may be this machine, it stays for the moment for which the kernel keeps it.
+		// Until the holder of that lease has it, which may be this machine, it stays for the moment for which the
+		// kernel keeps it.
 		k.Log.Info("an address of services comes under another lease", "address", a, "lease", k.lease)
 		delete(k.here, a)
 		return
 	}
 	if err := k.here[a].Remove(); err != nil {
-		k.Log.Error("remove an address of services; the kernel itself removes it in a moment", "address", a, "error", err)
+		k.Log.Error(
+			"remove an address of services; the kernel itself removes it in a moment",
+			"address",
+			a,
+			"error",
+			err,
+		)
 	} else {
 		k.Log.Info("an address of services is given up", "address", a, "lease", k.lease, "reason", reason)
 	}

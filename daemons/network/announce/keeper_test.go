@@ -105,8 +105,8 @@ func (l *lan) having(a netip.Addr) []string {
 	return l.holders(a)
 }
 
-// answers is who answers what is sent to an address, "" for nobody: a machine passes on what comes while its power is on, also when it has the
-// address no more.
+// answers is who answers what is sent to an address, "" for nobody: a machine passes on what comes while its power is
+// on, also when it has the address no more.
 func (l *lan) answers(a netip.Addr) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,8 +130,19 @@ type world struct {
 }
 
 func newWorld(t testing.TB, objects ...runtime.Object) *world {
-	w := &world{TB: t, lan: &lan{has: map[netip.Addr]map[string]time.Time{}, believed: map[netip.Addr]string{}, gone: map[string]bool{}},
-		Clientset: fake.NewClientset(objects...), cut: map[string]bool{}, ends: map[string]func(){}, log: slog.New(slog.DiscardHandler)}
+	w := &world{
+		TB: t,
+		lan: &lan{
+			has:      map[netip.Addr]map[string]time.Time{},
+			believed: map[netip.Addr]string{},
+			gone:     map[string]bool{},
+		},
+		Clientset: fake.NewClientset(
+			objects...),
+		cut:  map[string]bool{},
+		ends: map[string]func(){},
+		log:  slog.New(slog.DiscardHandler),
+	}
 	w.find = func(machine string, a netip.Addr, _ []string) (place, error) { return spot{w.lan, machine, a}, nil }
 	var version atomic.Int64
 	// As a server does: who writes has seen the last version.
@@ -144,7 +155,11 @@ func newWorld(t testing.TB, objects ...runtime.Object) *world {
 					return true, nil, err
 				}
 				if have.(metav1.Object).GetResourceVersion() != m.GetResourceVersion() {
-					return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(), errors.New("changed"))
+					return true, nil, apierrors.NewConflict(
+						a.GetResource().GroupResource(),
+						m.GetName(),
+						errors.New("changed"),
+					)
 				}
 			}
 			m.SetResourceVersion(fmt.Sprint(version.Add(1)))
@@ -169,7 +184,15 @@ func (w *world) start(name string) {
 		obj, err := w.Invokes(a, nil)
 		return true, obj, err
 	})
-	an := New(Options{Self: name, Client: w.Clientset, Leases: leases, Nodes: nodes.Lister(), Log: w.log.With("machine", name)})
+	an := New(
+		Options{
+			Self:   name,
+			Client: w.Clientset,
+			Leases: leases,
+			Nodes:  nodes.Lister(),
+			Log:    w.log.With("machine", name),
+		},
+	)
 	an.find = func(a netip.Addr, names []string) (place, error) { return w.find(name, a, names) }
 	if _, err := nodes.Informer().AddEventHandler(tell(an.Poke)); err != nil {
 		w.Fatal(err)
@@ -295,7 +318,12 @@ func TestAPlannedMoveLosesNothing(t *testing.T) {
 func TestTheBestTakesOverFromOneThatLives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, append(three(), service("web", vip.String()))...)
-	duties := Duties([]*corev1.Service{service("web", vip.String())}, []*corev1.Node{node("x"), node("y"), node("z")}, on(""), nobody)
+	duties := Duties(
+		[]*corev1.Service{service("web", vip.String())},
+		[]*corev1.Node{node("x"), node("y"), node("z")},
+		on(""),
+		nobody,
+	)
 	best := duties[0].Machines[0]
 	w.find = func(machine string, a netip.Addr, _ []string) (place, error) {
 		s := spot{w.lan, machine, a}
@@ -344,7 +372,8 @@ func TestADaemonThatComesBackGoesOn(t *testing.T) {
 	end()
 }
 
-// A service that comes while a daemon is away, and whose address comes before those that its machine has, moves none of these.
+// A service that comes while a daemon is away, and whose address comes before those that its machine has, moves none of
+// these.
 func TestANewAddressMovesNoneOfADaemonThatIsAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, append(three(), service("web", vip.String()))...)
@@ -357,7 +386,8 @@ func TestANewAddressMovesNoneOfADaemonThatIsAway(t *testing.T) {
 		lower = lower.Next()
 	}
 	back := time.Now().Add(leaseTime + mercy/2)
-	if _, err := w.CoreV1().Services("shop").Create(t.Context(), service("new", lower.String()), metav1.CreateOptions{}); err != nil {
+	if _, err := w.CoreV1().Services("shop").Create(t.Context(), service("new", lower.String()),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("time that passes", func() bool { return time.Now().After(back) })
@@ -436,15 +466,27 @@ func TestLeasesAreThereWhileTheyAreNeeded(t *testing.T) {
 func TestALocalAddressIsWhereEndpointsOfItsFamilyAre(t *testing.T) {
 	t.Parallel()
 	slice := func(family discoveryv1.AddressType, node string) *discoveryv1.EndpointSlice {
-		meta := metav1.ObjectMeta{Namespace: "shop", Name: "web-" + strings.ToLower(string(family)), Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}
-		return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: family, Endpoints: []discoveryv1.Endpoint{{NodeName: &node}}}
+		meta := metav1.ObjectMeta{
+			Namespace: "shop",
+			Name:      "web-" + strings.ToLower(string(family)),
+			Labels:    map[string]string{discoveryv1.LabelServiceName: "web"},
+		}
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta:  meta,
+			AddressType: family,
+			Endpoints:   []discoveryv1.Endpoint{{NodeName: &node}},
+		}
 	}
 	six := netip.MustParseAddr("fd00::10")
 	w := newWorld(t, append(three(), service("web", vip.String()+" "+six.String(), local),
 		slice(discoveryv1.AddressTypeIPv4, "x"), slice(discoveryv1.AddressTypeIPv6, "y"))...)
 	w.all()
-	w.until("answers by the machines with the endpoints", func() bool { return w.answers(vip) == "x" && w.answers(six) == "y" })
-	if _, err := w.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice(discoveryv1.AddressTypeIPv6, "z"), metav1.UpdateOptions{}); err != nil {
+	w.until(
+		"answers by the machines with the endpoints",
+		func() bool { return w.answers(vip) == "x" && w.answers(six) == "y" },
+	)
+	if _, err := w.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice(discoveryv1.AddressTypeIPv6, "z"),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("an answer for the one that moved", func() bool { return w.answers(vip) == "x" && w.answers(six) == "z" })
@@ -454,17 +496,28 @@ func TestALocalAddressIsWhereEndpointsOfItsFamilyAre(t *testing.T) {
 func TestALocalAddressFollowsItsPods(t *testing.T) {
 	t.Parallel()
 	slice := func(nodes ...string) *discoveryv1.EndpointSlice {
-		s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}}
+		s := &discoveryv1.EndpointSlice{
+			AddressType: discoveryv1.AddressTypeIPv4,
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop",
+				Name:      "web-1",
+				Labels:    map[string]string{discoveryv1.LabelServiceName: "web"},
+			},
+		}
 		for _, n := range []string{"x", "y", "z"} {
 			ready := slices.Contains(nodes, n)
-			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{NodeName: &n, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+			s.Endpoints = append(
+				s.Endpoints,
+				discoveryv1.Endpoint{NodeName: &n, Conditions: discoveryv1.EndpointConditions{Ready: &ready}},
+			)
 		}
 		return s
 	}
 	w := newWorld(t, append(three(), service("web", vip.String(), local), slice("y"))...)
 	w.all()
 	for _, at := range []string{"y", "z", "x"} {
-		if _, err := w.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice(at), metav1.UpdateOptions{}); err != nil {
+		if _, err := w.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice(at),
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.until("an answer by "+at, func() bool { return w.answers(vip) == at })

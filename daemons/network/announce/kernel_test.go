@@ -36,15 +36,19 @@ func (p kernelPlace) Taken(wait time.Duration) (taken bool, err error) {
 	return taken, err
 }
 
-// segment is machines, x, y and z, and somebody outside of the cluster, all on one wire. What comes to an address of a Service a machine
-// answers, as it does with the proxy's rules, wherever the address is.
+// segment is machines, x, y and z, and somebody outside of the cluster, all on one wire. What comes to an address of a
+// Service a machine answers, as it does with the proxy's rules, wherever the address is.
 type segment struct {
 	wire, outside *netns.Stack
 	machines      map[string]*netns.Stack
 }
 
 func newSegment(t testing.TB, addresses ...netip.Addr) *segment {
-	s := &segment{wire: netns.New(t), outside: netns.New(t), machines: map[string]*netns.Stack{"x": netns.New(t), "y": netns.New(t), "z": netns.New(t)}}
+	s := &segment{
+		wire:     netns.New(t),
+		outside:  netns.New(t),
+		machines: map[string]*netns.Stack{"x": netns.New(t), "y": netns.New(t), "z": netns.New(t)},
+	}
 	s.wire.IP(t, "link add wire type bridge")
 	s.wire.IP(t, "link set wire up")
 	plug := func(name string, to *netns.Stack, n int) {
@@ -186,7 +190,8 @@ type moved struct {
 	gap        time.Duration // the longest time without an answer when the machine's power is cut
 }
 
-// move has an address of a Service moved as planned twice, then by a daemon that ends for good, and then by a power cut, with packets to it all the while.
+// move has an address of a Service moved as planned twice, then by a daemon that ends for good, and then by a power
+// cut, with packets to it all the while.
 func move(t testing.TB, to netip.Addr) (is moved) {
 	s := newSegment(t, to)
 	w := newWorld(t, append(three(), service("web", to.String()))...)
@@ -239,14 +244,18 @@ func move(t testing.TB, to netip.Addr) (is moved) {
 
 var movedAddresses = map[string]netip.Addr{"IPv4": vip, "IPv6": netip.MustParseAddr("fd00::10")}
 
-// With packets on a wire: what is sent from outside to an address of a Service is answered through a planned move, and the end of a daemon, without
-// one that is lost, and within two seconds after its machine has lost its power.
+// With packets on a wire: what is sent from outside to an address of a Service is answered through a planned move, and
+// the end of a daemon, without one that is lost, and within two seconds after its machine has lost its power.
 func TestPacketsFromOutside(t *testing.T) {
 	for family, to := range movedAddresses {
 		t.Run(family, func(t *testing.T) {
 			is := move(t, to)
 			if is.lost > 0 {
-				t.Errorf("%d of %d packets are lost while the address moves as planned, or its daemon ends", is.lost, is.sent)
+				t.Errorf(
+					"%d of %d packets are lost while the address moves as planned, or its daemon ends",
+					is.lost,
+					is.sent,
+				)
 			}
 			if is.gap > 2*time.Second || is.gap < 500*time.Millisecond {
 				t.Errorf("no answer for %s after the machine's power was cut", is.gap)

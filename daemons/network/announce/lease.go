@@ -30,7 +30,12 @@ func (k *keeper) get(ctx context.Context) (*coordinationv1.Lease, error) {
 }
 
 // put writes who holds the lease. It returns errLost when anybody else has written meanwhile.
-func (k *keeper) put(ctx context.Context, lease *coordinationv1.Lease, who string, d Duty) (*coordinationv1.Lease, error) {
+func (k *keeper) put(
+	ctx context.Context,
+	lease *coordinationv1.Lease,
+	who string,
+	d Duty,
+) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	next := floating.Written(lease, k.lease, who, leaseTime)

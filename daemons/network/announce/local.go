@@ -19,8 +19,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// localSlices knows which machines have endpoints of Services whose traffic stays on the machine that it comes to. It watches the slices of these
-// Services alone, and nothing where there is none.
+// localSlices knows which machines have endpoints of Services whose traffic stays on the machine that it comes to. It
+// watches the slices of these Services alone, and nothing where there is none.
 type localSlices struct {
 	client  kubernetes.Interface
 	changed func()
@@ -38,7 +38,8 @@ type slicesWatch struct {
 
 const byService = "service"
 
-// follow has those slices watched that are needed, and returns which nodes have endpoints of a Service that are ready, when that is known.
+// follow has those slices watched that are needed, and returns which nodes have endpoints of a Service that are ready,
+// when that is known.
 func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (ready localNodes, known bool) {
 	names := map[string]bool{}
 	for _, s := range services {
@@ -71,9 +72,13 @@ func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (r
 }
 
 func (l *localSlices) start(ctx context.Context, names string) *slicesWatch {
-	factory := informers.New(l.client, informers.WithTransform(client.WithoutManagers), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector = discoveryv1.LabelServiceName + " in (" + names + ")"
-	}))
+	factory := informers.New(
+		l.client,
+		informers.WithTransform(client.WithoutManagers),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector = discoveryv1.LabelServiceName + " in (" + names + ")"
+		}),
+	)
 	w := &slicesWatch{names: names, SharedIndexInformer: informers.EndpointSlices(factory).Informer()}
 	// An informer that has not been started takes both.
 	_ = w.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {

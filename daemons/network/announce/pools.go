@@ -30,8 +30,9 @@ type said struct {
 // errNoPools is that nobody says which pools there are.
 var errNoPools = errors.New("it is missing")
 
-// readPools returns the pools for the interfaces and routers that they name. While they cannot be read, or are missing, those from before hold: what
-// is announced stays where it is. An address without a pool, whose time is over, stays until the controller has taken it back.
+// readPools returns the pools for the interfaces and routers that they name. While they cannot be read, or are missing,
+// those from before hold: what is announced stays where it is. An address without a pool, whose time is over, stays
+// until the controller has taken it back.
 func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
 	list, err := a.maps.List(labels.Everything())
 	if err != nil {
@@ -52,12 +53,21 @@ func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
 		if k.unread = text; k.read == nil && why == errNoPools {
 			level = slog.LevelInfo // of a cluster that is being made, for one
 		}
-		a.Log.Log(ctx, level, "the pools of addresses cannot be read; what is announced stays as it is", "configMap", config.PoolsName, "reason", why)
+		a.Log.Log(
+			ctx,
+			level,
+			"the pools of addresses cannot be read; what is announced stays as it is",
+			"configMap",
+			config.PoolsName,
+			"reason",
+			why,
+		)
 	}
 	return k.read, nil
 }
 
-// keep writes what was read into the file, so that a daemon that starts while the ConfigMap is missing goes on as the one before it.
+// keep writes what was read into the file, so that a daemon that starts while the ConfigMap is missing goes on as the
+// one before it.
 func (a *Announcer) keep(what said) {
 	if a.Memory == "" {
 		return

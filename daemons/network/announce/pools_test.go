@@ -17,8 +17,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A ConfigMap of pools that is missing, empty or cannot be read changes nothing of what is announced where: neither interfaces nor routers are
-// forgotten. One that says that there are none does.
+// A ConfigMap of pools that is missing, empty or cannot be read changes nothing of what is announced where: neither
+// interfaces nor routers are forgotten. One that says that there are none does.
 func TestPoolsHoldUntilOthersAreSaidS22(t *testing.T) {
 	maps := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	memory := filepath.Join(t.TempDir(), "pools.json")
@@ -31,7 +31,14 @@ func TestPoolsHoldUntilOthersAreSaidS22(t *testing.T) {
 	}
 	a := start()
 	said := func(data, annotations map[string]string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName, Annotations: annotations}, Data: data}
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:   metav1.NamespaceSystem,
+				Name:        config.PoolsName,
+				Annotations: annotations,
+			},
+			Data: data,
+		}
 	}
 	reads := func(when string, m *corev1.ConfigMap, want int) {
 		t.Helper()

@@ -15,8 +15,8 @@ import (
 	"clusterctl/daemons/network/bgp"
 )
 
-// routing says which routers are told of addresses. It remembers of what they were told, for addresses whose pool is gone: they stay where they are
-// until the controller has taken them back.
+// routing says which routers are told of addresses. It remembers of what they were told, for addresses whose pool is
+// gone: they stay where they are until the controller has taken them back.
 type routing struct {
 	speaker *bgp.Speaker
 	peers   map[netip.Addr][]bgp.Peer
@@ -37,7 +37,10 @@ func peersOf(pools []config.Pool, a netip.Addr) (list []bgp.Peer, known bool) {
 				continue // DecodePools has refused it
 			}
 			list = append(list, bgp.Peer{
-				Address: netip.AddrPortFrom(address, cmp.Or(peer.Port, config.BGPPort)), ASN: peer.ASN, LocalASN: pool.BGP.ASN,
+				Address: netip.AddrPortFrom(
+					address,
+					cmp.Or(peer.Port, config.BGPPort),
+				), ASN: peer.ASN, LocalASN: pool.BGP.ASN,
 				HoldTime: time.Duration(cmp.Or(pool.BGP.HoldTimeSeconds, config.BGPHoldTimeSeconds)) * time.Second,
 			})
 		}
@@ -63,10 +66,16 @@ func (r *routing) divide(pools []config.Pool, services []*corev1.Service) map[ne
 	return peers
 }
 
-// Routes are the addresses of which each router is told that this machine takes packets for them: all that any machine may take, and those of
-// Services whose traffic stays where it comes to, when it has endpoints of each of them that are ready, of
-// the address's family. Routers without addresses are in it, too.
-func Routes(self string, peers map[netip.Addr][]bgp.Peer, services []*corev1.Service, nodes []*corev1.Node, ready localNodes) map[bgp.Peer][]netip.Addr {
+// Routes are the addresses of which each router is told that this machine takes packets for them: all that any machine
+// may take, and those of Services whose traffic stays where it comes to, when it has endpoints of each of them that are
+// ready, of the address's family. Routers without addresses are in it, too.
+func Routes(
+	self string,
+	peers map[netip.Addr][]bgp.Peer,
+	services []*corev1.Service,
+	nodes []*corev1.Node,
+	ready localNodes,
+) map[bgp.Peer][]netip.Addr {
 	takes := map[netip.Addr]bool{}
 	able := slices.Contains(eligible(nodes), self)
 	for a := range peers {
@@ -90,8 +99,16 @@ func Routes(self string, peers map[netip.Addr][]bgp.Peer, services []*corev1.Ser
 	return routes
 }
 
-// route has routers told. Sessions are kept to all peers of pools, whether or not a Service has an address of theirs: a mistake shows early.
-func (a *Announcer) route(ctx context.Context, pools []config.Pool, peers map[netip.Addr][]bgp.Peer, services []*corev1.Service, nodes []*corev1.Node, ready localNodes) {
+// route has routers told. Sessions are kept to all peers of pools, whether or not a Service has an address of theirs: a
+// mistake shows early.
+func (a *Announcer) route(
+	ctx context.Context,
+	pools []config.Pool,
+	peers map[netip.Addr][]bgp.Peer,
+	services []*corev1.Service,
+	nodes []*corev1.Node,
+	ready localNodes,
+) {
 	routes := Routes(a.Self, peers, services, nodes, ready)
 	for _, p := range pools {
 		if p.BGP == nil || len(p.Ranges) == 0 {
@@ -116,7 +133,8 @@ func who(self string, nodes []*corev1.Node) (m bgp.Machine) {
 		}
 		for _, at := range n.Status.Addresses {
 			ip, err := netip.ParseAddr(at.Address)
-			if err != nil || at.Type != corev1.NodeInternalIP || slices.ContainsFunc(m.NextHops, func(h netip.Addr) bool { return h.Is4() == ip.Is4() }) {
+			if err != nil || at.Type != corev1.NodeInternalIP ||
+				slices.ContainsFunc(m.NextHops, func(h netip.Addr) bool { return h.Is4() == ip.Is4() }) {
 				continue
 			}
 			if m.NextHops = append(m.NextHops, ip); ip.Is4() {

@@ -31,11 +31,14 @@ func TestWhatRoutersAreToldS22(t *testing.T) {
 		ready    string
 		want     []string
 	}{
-		"every machine":                      {"x", []*corev1.Service{service("a", "203.0.113.7")}, "y", []string{"203.0.113.7"}},
-		"none that is excluded":              {"z", []*corev1.Service{service("a", "203.0.113.7")}, "x", nil},
-		"local, with a pod":                  {"x", []*corev1.Service{service("a", "203.0.113.7", local)}, "x", []string{"203.0.113.7"}},
-		"local, without":                     {"x", []*corev1.Service{service("a", "203.0.113.7", local)}, "y", nil},
-		"shared with one that stays local":   {"x", []*corev1.Service{service("a", "203.0.113.7"), service("b", "203.0.113.7", local)}, "y", nil},
+		"every machine": {"x", []*corev1.Service{service("a", "203.0.113.7")}, "y",
+			[]string{"203.0.113.7"}},
+		"none that is excluded": {"z", []*corev1.Service{service("a", "203.0.113.7")}, "x", nil},
+		"local, with a pod": {"x", []*corev1.Service{service("a", "203.0.113.7", local)}, "x",
+			[]string{"203.0.113.7"}},
+		"local, without": {"x", []*corev1.Service{service("a", "203.0.113.7", local)}, "y", nil},
+		"shared with one that stays local": {"x",
+			[]*corev1.Service{service("a", "203.0.113.7"), service("b", "203.0.113.7", local)}, "y", nil},
 		"not those of pools without routers": {"x", []*corev1.Service{service("a", "10.0.0.1")}, "x", nil},
 	} {
 		r := routing{}
@@ -49,7 +52,8 @@ func TestWhatRoutersAreToldS22(t *testing.T) {
 			if !slices.Equal(text, c.want) {
 				t.Errorf("%s: %v is told %v, want %v", name, peer, text, c.want)
 			}
-			if peer.LocalASN != 64512 || peer.ASN != 64513 || peer.HoldTime.Seconds() != 9 || peer.Address.Port() != 179 && peer.Address.Port() != 1179 {
+			if peer.LocalASN != 64512 || peer.ASN != 64513 || peer.HoldTime.Seconds() != 9 ||
+				peer.Address.Port() != 179 && peer.Address.Port() != 1179 {
 				t.Errorf("%+v", peer)
 			}
 		}
@@ -60,7 +64,8 @@ func TestWhatRoutersAreToldS22(t *testing.T) {
 	}
 }
 
-// An address whose pool is gone stays with its routers until its Service has lost it: no machine takes it by ARP meanwhile.
+// An address whose pool is gone stays with its routers until its Service has lost it: no machine takes it by ARP
+// meanwhile.
 func TestAnAddressWithoutItsPoolStaysWithItsRouters(t *testing.T) {
 	r, services := routing{}, []*corev1.Service{service("a", "203.0.113.7")}
 	r.peers = r.divide(pools(t, map[string]string{"bgp": routed}), services)
@@ -75,13 +80,21 @@ func TestAnAddressWithoutItsPoolStaysWithItsRouters(t *testing.T) {
 
 func TestWhoAMachineIsAmongSpeakers(t *testing.T) {
 	n := node("x")
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "x"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeInternalIP, Address: "2001:db8::1"}}
+	n.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeHostName, Address: "x"},
+		{Type: corev1.NodeInternalIP, Address: "192.0.2.1"},
+		{Type: corev1.NodeInternalIP, Address: "2001:db8::1"},
+	}
 	got := who("x", []*corev1.Node{n})
-	if want := (bgp.Machine{Identifier: netip.MustParseAddr("192.0.2.1"), NextHops: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}}); got.Identifier != want.Identifier || !slices.Equal(got.NextHops, want.NextHops) {
+	if want := (bgp.Machine{Identifier: netip.MustParseAddr("192.0.2.1"),
+		NextHops: []netip.Addr{netip.MustParseAddr("192.0.2.1"),
+			netip.MustParseAddr("2001:db8::1")}}); got.Identifier != want.Identifier ||
+		!slices.Equal(got.NextHops, want.NextHops) {
 		t.Errorf("%v", got)
 	}
 	n.Status.Addresses = n.Status.Addresses[2:]
-	if a, b := who("x", []*corev1.Node{n}), who("y", nil); !a.Identifier.Is4() || a.Identifier == b.Identifier || len(a.NextHops) != 1 {
+	if a, b := who("x", []*corev1.Node{n}), who("y", nil); !a.Identifier.Is4() || a.Identifier == b.Identifier ||
+		len(a.NextHops) != 1 {
 		t.Errorf("%v, %v", a, b)
 	}
 }

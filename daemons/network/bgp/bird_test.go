@@ -55,7 +55,10 @@ func start(t *testing.T, asn, local uint32, wide bool) *router {
 	if err := os.WriteFile(conf, fmt.Appendf(nil, birdConfig, at.Port(), asn, local, 3, as4), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &router{control: filepath.Join(dir, "ctl"), peer: Peer{Address: at, ASN: asn, LocalASN: local, HoldTime: 3 * time.Second}}
+	r := &router{
+		control: filepath.Join(dir, "ctl"),
+		peer:    Peer{Address: at, ASN: asn, LocalASN: local, HoldTime: 3 * time.Second},
+	}
 	cmd := exec.Command("bird", "-f", "-c", conf, "-s", r.control, "-P", filepath.Join(dir, "pid"))
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -70,7 +73,8 @@ func start(t *testing.T, asn, local uint32, wide bool) *router {
 }
 
 func (r *router) ask(words string) string {
-	out, _ := exec.Command("birdc", append([]string{"-r", "-s", r.control}, strings.Fields(words)...)...).CombinedOutput()
+	out, _ := exec.Command("birdc", append([]string{"-r", "-s", r.control}, strings.Fields(words)...)...).
+		CombinedOutput()
 	return string(out)
 }
 
@@ -96,7 +100,10 @@ func (r *router) eventually(t *testing.T, words string, patterns ...string) {
 	}
 }
 
-var self = Machine{Identifier: netip.MustParseAddr("192.0.2.1"), NextHops: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}}
+var self = Machine{
+	Identifier: netip.MustParseAddr("192.0.2.1"),
+	NextHops:   []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
+}
 
 func speaker() *Speaker { return New(slog.New(slog.DiscardHandler)) }
 
@@ -125,12 +132,22 @@ func TestARouterIsToldAddressesS22(t *testing.T) {
 			defer s.Wait()
 			defer stop()
 			s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: addresses("203.0.113.7", "203.0.113.9", "2001:db8:7::1")})
-			r.eventually(t, "show route all", `203\.0\.113\.7/32`, `203\.0\.113\.9/32`, `2001:db8:7::1/128`, c.path, `next_hop: 192\.0\.2\.1\n`, `next_hop: 2001:db8::1\b`)
+			r.eventually(
+				t,
+				"show route all",
+				`203\.0\.113\.7/32`,
+				`203\.0\.113\.9/32`,
+				`2001:db8:7::1/128`,
+				c.path,
+				`next_hop: 192\.0\.2\.1\n`,
+				`next_hop: 2001:db8::1\b`,
+			)
 			// The change alone is told; what nobody wants any more is taken back.
 			s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: addresses("203.0.113.9", "203.0.113.10")})
 			r.eventually(t, "show route", `!203\.0\.113\.7/32`, `203\.0\.113\.9/32`, `203\.0\.113\.10/32`, `!2001:db8`)
 			// A router that asks is told everything again.
-			if out, err := exec.Command("birdc", "-s", r.control, "reload", "in", "machine").CombinedOutput(); err != nil {
+			if out, err := exec.Command("birdc", "-s", r.control, "reload", "in",
+				"machine").CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			r.eventually(t, "show protocols all machine", `Import updates: +[5-9] `)
@@ -186,7 +203,8 @@ func TestAStartAgainIsNotMissed(t *testing.T) {
 	r.eventually(t, "show route", `!203\.0\.113\.7`)
 }
 
-// A router that is somebody else than was said is told so, and asked again later; one that is not there yet is found when it is.
+// A router that is somebody else than was said is told so, and asked again later; one that is not there yet is found
+// when it is.
 func TestARouterThatIsSomebodyElse(t *testing.T) {
 	r, s := start(t, 64513, 64512, true), speaker()
 	ctx, stop := context.WithCancel(t.Context())

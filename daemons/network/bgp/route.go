@@ -12,7 +12,8 @@ func ofFamily(list []netip.Addr, v4 bool) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return a.Is4() != v4 })
 }
 
-// announcement says that addresses, all of one family, are reached by a next hop. wide is that the peer reads numbers of four bytes.
+// announcement says that addresses, all of one family, are reached by a next hop. wide is that the peer reads numbers
+// of four bytes.
 func announcement(list []netip.Addr, hop netip.Addr, peer Peer, wide bool) (*bgp.BGPMessage, error) {
 	prefixes, err := prefixes(list)
 	if err != nil {
@@ -27,7 +28,10 @@ func announcement(list []netip.Addr, hop netip.Addr, peer Peer, wide bool) (*bgp
 	default:
 		path = append(path, bgp.NewAsPathParam(bgp.BGP_ASPATH_ATTR_TYPE_SEQ, []uint16{narrow(peer.LocalASN)}))
 	}
-	attributes := []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP), bgp.NewPathAttributeAsPath(path)}
+	attributes := []bgp.PathAttributeInterface{
+		bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP),
+		bgp.NewPathAttributeAsPath(path),
+	}
 	if hop.Is4() {
 		next, err := bgp.NewPathAttributeNextHop(hop)
 		if err != nil {

@@ -18,8 +18,8 @@ const (
 	dialTimeout = 5 * time.Second
 	// openTime is how long a router may take to say who it is: RFC 4271's large hold time would be minutes.
 	openTime = 15 * time.Second
-	// restartTime is how long a router keeps the routes of a session that ended without a word: a daemon that starts again is back by then, and a
-	// machine that is switched off in order has packets lost for no longer.
+	// restartTime is how long a router keeps the routes of a session that ended without a word: a daemon that starts
+	// again is back by then, and a machine that is switched off in order has packets lost for no longer.
 	restartTime = 5
 )
 
@@ -82,7 +82,8 @@ func (c *session) run(ctx context.Context, established func()) error {
 		case m := <-heard:
 			switch body := m.Body.(type) {
 			case *bgp.BGPNotification:
-				return fmt.Errorf("it ended the session: %s", bgp.NewNotificationErrorCode(body.ErrorCode, body.ErrorSubcode))
+				return fmt.Errorf("it ended the session: %s",
+					bgp.NewNotificationErrorCode(body.ErrorCode, body.ErrorSubcode))
 			case *bgp.BGPOpen:
 				c.notify(bgp.BGP_ERROR_FSM_ERROR, 0)
 				return errors.New("it opened the session a second time")
@@ -123,15 +124,22 @@ func (c *session) ended(err error) error {
 
 // open agrees with the peer on who both are.
 func (c *session) open() error {
-	capabilities := []bgp.ParameterCapabilityInterface{bgp.NewCapRouteRefresh(), bgp.NewCapFourOctetASNumber(c.peer.LocalASN)}
+	capabilities := []bgp.ParameterCapabilityInterface{
+		bgp.NewCapRouteRefresh(),
+		bgp.NewCapFourOctetASNumber(c.peer.LocalASN),
+	}
 	var kept []*bgp.CapGracefulRestartTuple
 	for _, family := range c.families() {
 		capabilities = append(capabilities, bgp.NewCapMultiProtocol(family))
 		kept = append(kept, bgp.NewCapGracefulRestartTuple(family, true))
 	}
 	capabilities = append(capabilities, bgp.NewCapGracefulRestart(false, false, restartTime, kept))
-	hello, err := bgp.NewBGPOpenMessage(narrow(c.peer.LocalASN), uint16(c.peer.HoldTime/time.Second), c.running.machine.Identifier,
-		[]bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(capabilities)})
+	hello, err := bgp.NewBGPOpenMessage(
+		narrow(c.peer.LocalASN),
+		uint16(c.peer.HoldTime/time.Second),
+		c.running.machine.Identifier,
+		[]bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(capabilities)},
+	)
 	if err != nil {
 		return err
 	}
@@ -216,7 +224,12 @@ func (c *session) read(within time.Duration) (*bgp.BGPMessage, error) {
 		return nil, err
 	}
 	if h.Len < bgp.BGP_HEADER_LENGTH || h.Len > bgp.BGP_MAX_MESSAGE_LENGTH {
-		return nil, bgp.NewMessageError(bgp.BGP_ERROR_MESSAGE_HEADER_ERROR, bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, nil, fmt.Sprintf("a message of %d bytes", h.Len))
+		return nil, bgp.NewMessageError(
+			bgp.BGP_ERROR_MESSAGE_HEADER_ERROR,
+			bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH,
+			nil,
+			fmt.Sprintf("a message of %d bytes", h.Len),
+		)
 	}
 	body := make([]byte, int(h.Len)-len(head))
 	if _, err := io.ReadFull(c.conn, body); err != nil {
@@ -248,7 +261,8 @@ func (c *session) notify(code, sub uint8) {
 // most is how many addresses one message has: 4,096 bytes are enough for them.
 const most = 200
 
-// update tells the peer what is new and what is gone since it was last told; ends is that it was all for the first time.
+// update tells the peer what is new and what is gone since it was last told; ends is that it was all for the first
+// time.
 func (c *session) update(ends bool) error {
 	wants := slices.DeleteFunc(slices.Clone(c.running.wanted()), func(a netip.Addr) bool {
 		_, ok := c.running.machine.nextHop(a.Is4())

@@ -1,5 +1,5 @@
-// Package bgp tells routers which addresses this machine takes packets for. It speaks to the peers that it is given, tells them its routes, and
-// takes none of theirs. Which addresses those are, daemons/network/announce says.
+// Package bgp tells routers which addresses this machine takes packets for. It speaks to the peers that it is given,
+// tells them its routes, and takes none of theirs. Which addresses those are, daemons/network/announce says.
 package bgp
 
 import (
@@ -25,7 +25,8 @@ type Peer struct {
 // Machine is this machine as routers know it.
 type Machine struct {
 	Identifier netip.Addr // among BGP speakers, an IPv4 address
-	// NextHops are addresses of the machine, at most one of each family, where routers send packets to. What has another family is not told.
+	// NextHops are addresses of the machine, at most one of each family, where routers send packets to. What has
+	// another family is not told.
 	NextHops []netip.Addr
 }
 
@@ -69,13 +70,15 @@ type running struct {
 	leave bool // the peer is not wanted any more: its routes are taken back
 }
 
-// Set says which addresses each peer is to be told. Peers that are not named are left, and all when the machine has become another, with all that they were told taken back.
-// Sessions live until ctx ends; they end without taking anything back then, so that a daemon that starts again is not missed.
+// Set says which addresses each peer is to be told. Peers that are not named are left, and all when the machine has
+// become another, with all that they were told taken back. Sessions live until ctx ends; they end without taking
+// anything back then, so that a daemon that starts again is not missed.
 func (s *Speaker) Set(ctx context.Context, m Machine, wants map[Peer][]netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for peer, r := range s.sessions {
-		if _, wanted := wants[peer]; !wanted || r.machine.Identifier != m.Identifier || !slices.Equal(r.machine.NextHops, m.NextHops) {
+		if _, wanted := wants[peer]; !wanted || r.machine.Identifier != m.Identifier ||
+			!slices.Equal(r.machine.NextHops, m.NextHops) {
 			r.mu.Lock()
 			r.leave = true
 			r.mu.Unlock()
@@ -84,7 +87,8 @@ func (s *Speaker) Set(ctx context.Context, m Machine, wants map[Peer][]netip.Add
 			s.up.DeleteLabelValues(peer.Address.String())
 		}
 	}
-	for _, peer := range slices.SortedFunc(maps.Keys(wants), func(a, b Peer) int { return a.Address.Compare(b.Address) }) {
+	for _, peer := range slices.SortedFunc(maps.Keys(wants),
+		func(a, b Peer) int { return a.Address.Compare(b.Address) }) {
 		r := s.sessions[peer]
 		if r == nil {
 			r = &running{machine: m, done: make(chan struct{}), tell: make(chan struct{}, 1)}

@@ -1,6 +1,7 @@
-// Package link joins a pod to its machine by a pair of interfaces of which one is in the pod. The machine has a route to each of the
-// pod's addresses, and the pod a route to its gateway and everything else behind that, so that all packets of pods, also those to
-// another pod of the machine, go the way of forwarded packets. Which addresses a pod has is for the caller to say.
+// Package link joins a pod to its machine by a pair of interfaces of which one is in the pod. The machine has a route
+// to each of the pod's addresses, and the pod a route to its gateway and everything else behind that, so that all
+// packets of pods, also those to another pod of the machine, go the way of forwarded packets. Which addresses a pod has
+// is for the caller to say.
 package link
 
 import (
@@ -21,14 +22,15 @@ import (
 // Prefix begins the names of the machine's ends of pairs. Nothing else on a machine may be named so.
 const Prefix = "kpod"
 
-// Name is the name of the machine's end of a pair, by the container that holds the pod's network and the interface's name in it.
-// It is as long as names of interfaces may be.
+// Name is the name of the machine's end of a pair, by the container that holds the pod's network and the interface's
+// name in it. It is as long as names of interfaces may be.
 func Name(container, inside string) string {
 	sum := sha256.Sum256([]byte(container + "/" + inside))
 	return (Prefix + hex.EncodeToString(sum[:]))[:unix.IFNAMSIZ-1]
 }
 
-// Address is one of a pod's addresses, with the one by which the pod reaches its machine. All pods of a machine have the same gateway.
+// Address is one of a pod's addresses, with the one by which the pod reaches its machine. All pods of a machine have
+// the same gateway.
 type Address struct{ IP, Gateway netip.Addr }
 
 // Pair is what a pod gets.
@@ -38,8 +40,8 @@ type Pair struct {
 	Addresses    []Address
 }
 
-// Hardware are the hardware addresses of the two ends. They follow from the names: an address that the kernel draws would be replaced by
-// udev a moment later, and the other end would not know.
+// Hardware are the hardware addresses of the two ends. They follow from the names: an address that the kernel draws
+// would be replaced by udev a moment later, and the other end would not know.
 func (p Pair) Hardware() (host, inside net.HardwareAddr) {
 	of := func(name string) net.HardwareAddr {
 		sum := sha256.Sum256([]byte(name))
@@ -49,7 +51,8 @@ func (p Pair) Hardware() (host, inside net.HardwareAddr) {
 	return of(p.Host), of(p.Host + "/" + p.Inside)
 }
 
-// Make makes a pair, of which one end is in the network of a path as /run/netns/NAME. What was made of one that fails is taken away.
+// Make makes a pair, of which one end is in the network of a path as /run/netns/NAME. What was made of one that fails
+// is taken away.
 func (p Pair) Make(path string) (err error) {
 	pod, err := open(path)
 	if err != nil {
@@ -63,7 +66,12 @@ func (p Pair) Make(path string) (err error) {
 	host, inside := p.Hardware()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = p.Host, p.MTU, host
-	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: p.Inside, PeerNamespace: netlink.NsFd(pod.file), PeerHardwareAddr: inside}
+	pair := &netlink.Veth{
+		LinkAttrs:        attrs,
+		PeerName:         p.Inside,
+		PeerNamespace:    netlink.NsFd(pod.file),
+		PeerHardwareAddr: inside,
+	}
 	if err := netlink.LinkAdd(pair); err != nil {
 		return fmt.Errorf("make the pair of interfaces %s and %s: %w", p.Host, p.Inside, err)
 	}
@@ -98,8 +106,9 @@ func (p Pair) Make(path string) (err error) {
 	return nil
 }
 
-// Deafen has the machine listen to no router behind one of its interfaces. A pod is none: what it announces would become the machine's own way
-// out by IPv6, on all machines that do not forward it and on those where somebody has set that routers are listened to all the same.
+// Deafen has the machine listen to no router behind one of its interfaces. A pod is none: what it announces would
+// become the machine's own way out by IPv6, on all machines that do not forward it and on those where somebody has set
+// that routers are listened to all the same.
 func Deafen(name string) error {
 	path := "/proc/sys/net/ipv6/conf/" + name + "/accept_ra"
 	have, err := os.ReadFile(path)
@@ -133,15 +142,17 @@ func up(h *netlink.Handle, name string, other net.HardwareAddr) (e end, err erro
 	return end{h, l, other}, nil
 }
 
-// join gives the end an address, and a route to the other end's. It is told where the other is, and no address is looked for or asked
-// about on a link that has no third: nobody waits.
+// join gives the end an address, and a route to the other end's. It is told where the other is, and no address is
+// looked for or asked about on a link that has no third: nobody waits.
 func (e end) join(own, other netip.Addr) error {
 	at := e.Attrs().Index
 	err := e.AddrAdd(e.Link, &netlink.Addr{IPNet: single(own), Flags: unix.IFA_F_NODAD})
 	if err != nil {
 		return fmt.Errorf("put %s on %s: %w", own, e.Attrs().Name, err)
 	}
-	err = e.NeighSet(&netlink.Neigh{LinkIndex: at, State: netlink.NUD_PERMANENT, IP: other.AsSlice(), HardwareAddr: e.other})
+	err = e.NeighSet(
+		&netlink.Neigh{LinkIndex: at, State: netlink.NUD_PERMANENT, IP: other.AsSlice(), HardwareAddr: e.other},
+	)
 	if err != nil {
 		return fmt.Errorf("say where %s is: %w", other, err)
 	}
@@ -169,8 +180,9 @@ func single(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// Remove takes a pod's interface away, and the machine's end with it. It looks for both, since a pod may have come from a release that
-// named the machine's end otherwise, and the pod's network may be gone. A path of "" is a network that is gone.
+// Remove takes a pod's interface away, and the machine's end with it. It looks for both, since a pod may have come from
+// a release that named the machine's end otherwise, and the pod's network may be gone. A path of "" is a network that
+// is gone.
 func Remove(host, inside, path string) error {
 	err := remove(host)
 	if path == "" {

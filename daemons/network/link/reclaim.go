@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reservations is where the plugin host-local keeps which container has which address: a folder for each network, with a file for each address.
+// Reservations is where the plugin host-local keeps which container has which address: a folder for each network, with
+// a file for each address.
 const Reservations = "/var/lib/cni/networks"
 
 // beginning is how long an address may be reserved before its pod has it.
 const beginning = time.Minute
 
-// Reclaim gives back the addresses of a folder of host-local's whose pods are not there, and says how many there were: those of a runtime whose
-// data was lost, or of a file that was empty after a loss of power. Nobody else ever gives these back. A pod is there while the machine has its end of
-// the pair, or a route to the address.
+// Reclaim gives back the addresses of a folder of host-local's whose pods are not there, and says how many there were:
+// those of a runtime whose data was lost, or of a file that was empty after a loss of power. Nobody else ever gives
+// these back. A pod is there while the machine has its end of the pair, or a route to the address.
 func Reclaim(folder string, now time.Time) (n int, err error) {
 	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -11,9 +11,10 @@ const TableName = "clusterctl-policy"
 
 // Names of what is in a table whatever pods and policies there are.
 const (
-	knownPods    = "known-pods"   // addresses of pods whose rules are there
-	toItself     = "to-itself"    // pods' pairs of their own address
-	toMany       = "to-many"      // addresses that several pods get packets of, when one of them may not get everybody's
+	knownPods = "known-pods" // addresses of pods whose rules are there
+	toItself  = "to-itself"  // pods' pairs of their own address
+	// addresses that several pods get packets of, when one of them may not get everybody's
+	toMany       = "to-many"
 	ingressPods  = "ingress-pods" // from a pod's address to what it may get
 	egressPods   = "egress-pods"  // and to what it may send
 	forwardChain = "forward"
@@ -23,9 +24,9 @@ const (
 // filter is the priority of packet filters.
 const filter = 0
 
-// letOut is a bit of a packet's mark, set by the egress rule that lets it through and cleared at once by the list of its sender's policies: a
-// verdict would let it past the receiver's policies as well, or leave only the last of these chains.
-// kube-proxy has 0x4000, portmap 0x2000 and the overlay's answers 0x1000.
+// letOut is a bit of a packet's mark, set by the egress rule that lets it through and cleared at once by the list of
+// its sender's policies: a verdict would let it past the receiver's policies as well, or leave only the last of these
+// chains. kube-proxy has 0x4000, portmap 0x2000 and the overlay's answers 0x1000.
 const letOut = 0x800
 
 // Messages by which machines of a link find each other.
@@ -52,8 +53,8 @@ type Machine struct {
 	Links    []string       // how the names of interfaces begin that pods are behind
 }
 
-// base is what is in a family's table whatever pods and policies there are. One chain has both directions: each chain that every packet passes
-// costs one percent of what pods of two machines get through.
+// base is what is in a family's table whatever pods and policies there are. One chain has both directions: each chain
+// that every packet passes costs one percent of what pods of two machines get through.
 func base(f nft.Family, m Machine) *nft.Fragment {
 	// Neighbour discovery stays on one link (RFC 4861, section 7.1: receivers discard messages that a router has
 	// forwarded). In the forward chain, messages on one link are those between pods on the former bridge. Routed
@@ -64,8 +65,9 @@ func base(f nft.Family, m Machine) *nft.Fragment {
 	if f == nft.IPv6 {
 		through, in = append(through, discovery), append(in, discovery)
 	}
-	// No pod sends as somebody else, be it another pod or somebody outside whom a policy lets in. That is looked at in every packet of a pod, also in
-	// connections that are known: whoever knows the ports of one could send into it. Its own machine hears the answers of a pod that is not known yet.
+	// No pod sends as somebody else, be it another pod or somebody outside whom a policy lets in. That is looked at in
+	// every packet of a pod, also in connections that are known: whoever knows the ports of one could send into it. Its
+	// own machine hears the answers of a pod that is not known yet.
 	for _, l := range m.Links {
 		through = append(through, nft.Rule{nft.Through{Prefix: l}, nft.Astray{}, drop})
 	}

@@ -132,7 +132,8 @@ func (b *builder) lookup(s setName, key []nft.Field) []nft.Stmt {
 	return []nft.Stmt{nft.In{Set: s.String(), Key: key}}
 }
 
-// peer adds the rules for one peer: who matches its addresses, and called its addresses with the ports that it calls by a name.
+// peer adds the rules for one peer: who matches its addresses, and called its addresses with the ports that it calls by
+// a name.
 func (b *builder) peer(who func() []nft.Stmt, r rule, called func(name string) []nft.Stmt) {
 	is := func(stmts ...nft.Stmt) {
 		var rule nft.Rule

@@ -11,7 +11,8 @@ import (
 // cut takes a key apart.
 func cut(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }
 
-// useList returns the list of the chains of the policies that isolate a pod in a direction, which has one user more; "" when none does.
+// useList returns the list of the chains of the policies that isolate a pod in a direction, which has one user more; ""
+// when none does.
 func (n *Node) useList(p *pod, d direction) (string, error) {
 	var chains []string
 	uses := map[string]*chain{}

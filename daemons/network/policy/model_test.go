@@ -234,7 +234,8 @@ func (k *kernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matches 
 	return v, true
 }
 
-// find looks a packet up in a set. The kernel compares bytes: which fields they are of says the rule, and where they are in an element the set.
+// find looks a packet up in a set. The kernel compares bytes: which fields they are of says the rule, and where they
+// are in an element the set.
 func (k *kernel) find(name string, fields []nft.Field, p *packet) (nft.Value, bool) {
 	set := k.sets[name]
 	var key nft.Key

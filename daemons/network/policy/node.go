@@ -14,9 +14,11 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Node is the rules of one machine. It is told of what there is, and Update brings the tables up to date. It is not for several goroutines at once.
+// Node is the rules of one machine. It is told of what there is, and Update brings the tables up to date. It is not for
+// several goroutines at once.
 //
-// A pod's rules in the tables stay as they are, and a new pod stays out, as long as the addresses of a group that it needs have not been heard of.
+// A pod's rules in the tables stay as they are, and a new pod stays out, as long as the addresses of a group that it
+// needs have not been heard of.
 type Node struct {
 	machine  Machine
 	tables   []*nft.Table
@@ -49,7 +51,8 @@ type chain struct {
 	uses   map[setName]bool
 }
 
-// list is the chain that a pod's packets go through: the chains of the policies that select it, at the end of which they are dropped.
+// list is the chain that a pod's packets go through: the chains of the policies that select it, at the end of which
+// they are dropped.
 type list struct {
 	d      direction
 	chains []string
@@ -59,9 +62,11 @@ type list struct {
 // NewNode returns the rules of a machine without pods. report is told of what in a policy cannot be read.
 func NewNode(report func(p *networkingv1.NetworkPolicy, err error)) *Node {
 	return &Node{
-		policies: map[string]map[string]*stored{}, pods: map[string]*pod{}, here: map[string]map[string]*pod{}, claims: map[netip.Addr][]*pod{},
-		groups: map[string]*group{}, chains: map[string]*chain{}, lists: map[string]*list{}, stale: map[string]bool{}, waiting: map[string]*pod{},
-		report: report,
+		policies: map[string]map[string]*stored{}, pods: map[string]*pod{}, here: map[string]map[string]*pod{},
+		claims: map[netip.Addr][]*pod{},
+		groups: map[string]*group{}, chains: map[string]*chain{}, lists: map[string]*list{}, stale: map[string]bool{},
+		waiting: map[string]*pod{},
+		report:  report,
 	}
 }
 
@@ -176,7 +181,8 @@ func (n *Node) SetPolicy(namespace, name string, p *networkingv1.NetworkPolicy) 
 	}
 }
 
-// leaves reports whether a deleted pod of a namespace is still in the tables. Its chains may be used again by a new pod.
+// leaves reports whether a deleted pod of a namespace is still in the tables. Its chains may be used again by a new
+// pod.
 func (n *Node) leaves(namespace string) bool {
 	for _, p := range n.waiting {
 		if p.gone && p.Namespace == namespace {
@@ -282,7 +288,8 @@ func (n *Node) own(p *pod) (list []netip.Addr) {
 	return list
 }
 
-// Needed are the groups whose addresses rules need, or will need, by name. They are not to be changed, and the same as before if nothing has changed.
+// Needed are the groups whose addresses rules need, or will need, by name. They are not to be changed, and the same as
+// before if nothing has changed.
 func (n *Node) Needed() map[string]bool {
 	if n.needed != nil {
 		return n.needed
@@ -369,7 +376,8 @@ func (n *Node) yield(p *pod) error {
 	return n.put(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, keep) })
 }
 
-// rebuild updates the chains of a policy, unless addresses of groups are missing. Chains that it does not need any more go with their last pod.
+// rebuild updates the chains of a policy, unless addresses of groups are missing. Chains that it does not need any more
+// go with their last pod.
 func (n *Node) rebuild(key string) (done bool, err error) {
 	p := n.policy(key)
 	if p == nil {
@@ -431,7 +439,8 @@ func (n *Node) place(p *pod) error {
 	if p.gone {
 		delete(n.pods, p.uid)
 	} else {
-		failures = append(failures, n.put(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, own) }))
+		failures = append(failures,
+			n.put(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, own) }))
 	}
 	if err := errors.Join(failures...); err != nil {
 		return fmt.Errorf("work out the rules of the pod %s/%s: %w", p.Namespace, p.Name, err)

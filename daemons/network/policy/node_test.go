@@ -30,15 +30,27 @@ func labelled(v string) *metav1.LabelSelector {
 
 // fromPods lets pods with a label reach pods with another.
 func fromPods(name, to, from string) *networkingv1.NetworkPolicy {
-	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: networkingv1.NetworkPolicySpec{
-		PodSelector: *labelled(to), Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: labelled(from)}}}},
-	}}
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: *labelled(to),
+			Ingress: []networkingv1.NetworkPolicyIngressRule{
+				{From: []networkingv1.NetworkPolicyPeer{{PodSelector: labelled(from)}}},
+			},
+		},
+	}
 }
 
 func groupOf(p *networkingv1.NetworkPolicy) string { return peers.Of(p)[0].Name() }
 
 func web(addresses ...netip.Addr) *Pod {
-	return &Pod{Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"}, Addresses: addresses, Ports: []Port{{"http", nft.TCP, 8080}}}
+	return &Pod{
+		Namespace: "shop",
+		Name:      "web",
+		Labels:    map[string]string{"app": "web"},
+		Addresses: addresses,
+		Ports:     []Port{{"http", nft.TCP, 8080}},
+	}
 }
 
 // reaches reports whether a packet between two addresses passes.
@@ -140,28 +152,41 @@ func TestWhoIsNotKnownNeitherSendsNorGets(t *testing.T) {
 		p      packet
 		passes bool
 	}{
-		"to a known pod":                        {packet{from: client, to: webAddress, in: "eth0"}, true},
-		"from a known pod":                      {packet{from: webAddress, to: client, in: "kpod1"}, true},
-		"to an unknown pod":                     {packet{from: client, to: otherAddress, in: "eth0"}, false},
-		"from an unknown pod":                   {packet{from: otherAddress, to: client, in: "kpod1"}, false},
-		"an open connection of an unknown pod":  {packet{from: otherAddress, to: client, in: "kpod1", known: true}, true},
-		"a pod with somebody's address":         {packet{from: client, to: webAddress, in: "kpod1"}, false},
-		"a pod with another pod's address":      {packet{from: webAddress, to: client, in: "kpod2", astray: true}, false},
-		"a pod in another's conversation":       {packet{from: webAddress, to: client, in: "kpod2", astray: true, known: true}, false},
-		"a pod as who another's speaks with":    {packet{from: client, to: webAddress, in: "kpod2", astray: true, known: true}, false},
-		"a pod with another's, to that one":     {packet{from: webAddress, to: webAddress, in: "kpod2", astray: true}, false},
-		"a pod that is led to itself":           {packet{from: webAddress, to: webAddress, in: "kpod1"}, true},
-		"what does not concern pods":            {packet{from: client, to: a("192.0.2.1"), in: "eth0"}, true},
-		"by a link's own addresses":             {packet{from: a("fe80::1"), to: a("fe80::2"), in: "kpod1", protocol: nft.TCP}, false},
-		"a neighbour that a bridge leads to":    {packet{from: a("fd00:1::3"), to: a("ff02::1:ff00:2"), in: "cni0", protocol: nft.ICMPv6, icmp: 135, onLink: true}, true},
-		"a neighbour's answer over a bridge":    {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "cni0", protocol: nft.ICMPv6, icmp: 136, onLink: true}, true},
-		"a routed search for a neighbour":       {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "kpod1", protocol: nft.ICMPv6, icmp: 135}, false},
-		"a routed router's notice":              {packet{from: a("2001:db8::1"), to: a("fd00:1::3"), in: "eth0", protocol: nft.ICMPv6, icmp: 134}, false},
-		"a routed answer with another's sender": {packet{from: a("fd00:1::2"), to: a("2001:db8::1"), in: "kpod2", protocol: nft.ICMPv6, icmp: 136, astray: true}, false},
-		"who asks whether somebody is there":    {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "kpod1", protocol: nft.ICMPv6, icmp: 128}, false},
-		"to everybody, when all pods are open":  {packet{from: webAddress, to: a("224.0.0.251"), in: "kpod1"}, true},
-		"to a known pod of the second family":   {packet{from: a("2001:db8::1"), to: a("fd00:1::2"), in: "eth0"}, true},
-		"to an unknown pod of the other family": {packet{from: a("2001:db8::1"), to: a("fd00:1::3"), in: "eth0"}, false},
+		"to a known pod":      {packet{from: client, to: webAddress, in: "eth0"}, true},
+		"from a known pod":    {packet{from: webAddress, to: client, in: "kpod1"}, true},
+		"to an unknown pod":   {packet{from: client, to: otherAddress, in: "eth0"}, false},
+		"from an unknown pod": {packet{from: otherAddress, to: client, in: "kpod1"}, false},
+		"an open connection of an unknown pod": {packet{from: otherAddress, to: client, in: "kpod1", known: true},
+			true},
+		"a pod with somebody's address": {packet{from: client, to: webAddress, in: "kpod1"}, false},
+		"a pod with another pod's address": {packet{from: webAddress, to: client, in: "kpod2", astray: true},
+			false},
+		"a pod in another's conversation": {packet{from: webAddress, to: client, in: "kpod2", astray: true,
+			known: true}, false},
+		"a pod as who another's speaks with": {packet{from: client, to: webAddress, in: "kpod2", astray: true,
+			known: true}, false},
+		"a pod with another's, to that one": {packet{from: webAddress, to: webAddress, in: "kpod2", astray: true},
+			false},
+		"a pod that is led to itself": {packet{from: webAddress, to: webAddress, in: "kpod1"}, true},
+		"what does not concern pods":  {packet{from: client, to: a("192.0.2.1"), in: "eth0"}, true},
+		"by a link's own addresses": {packet{from: a("fe80::1"), to: a("fe80::2"), in: "kpod1",
+			protocol: nft.TCP}, false},
+		"a neighbour that a bridge leads to": {packet{from: a("fd00:1::3"), to: a("ff02::1:ff00:2"), in: "cni0",
+			protocol: nft.ICMPv6, icmp: 135, onLink: true}, true},
+		"a neighbour's answer over a bridge": {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "cni0",
+			protocol: nft.ICMPv6, icmp: 136, onLink: true}, true},
+		"a routed search for a neighbour": {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "kpod1",
+			protocol: nft.ICMPv6, icmp: 135}, false},
+		"a routed router's notice": {packet{from: a("2001:db8::1"), to: a("fd00:1::3"), in: "eth0",
+			protocol: nft.ICMPv6, icmp: 134}, false},
+		"a routed answer with another's sender": {packet{from: a("fd00:1::2"), to: a("2001:db8::1"), in: "kpod2",
+			protocol: nft.ICMPv6, icmp: 136, astray: true}, false},
+		"who asks whether somebody is there": {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "kpod1",
+			protocol: nft.ICMPv6, icmp: 128}, false},
+		"to everybody, when all pods are open": {packet{from: webAddress, to: a("224.0.0.251"), in: "kpod1"}, true},
+		"to a known pod of the second family":  {packet{from: a("2001:db8::1"), to: a("fd00:1::2"), in: "eth0"}, true},
+		"to an unknown pod of the other family": {packet{from: a("2001:db8::1"), to: a("fd00:1::3"), in: "eth0"},
+			false},
 	} {
 		family := nft.IPv6
 		if c.p.from.Is4() {
@@ -189,20 +214,28 @@ func TestAPodIsHeardByItsMachineUnderItsOwnAddressAlone(t *testing.T) {
 		p     packet
 		heard bool
 	}{
-		"a known pod":                               {packet{from: webAddress, to: node, in: "kpod1"}, true},
-		"a known pod of the second family":          {packet{from: a("fd00:1::2"), to: node6, in: "kpod1"}, true},
-		"a pod with another pod's address":          {packet{from: webAddress, to: node, in: "kpod2", astray: true}, false},
-		"a pod with that of one in a conversation":  {packet{from: webAddress, to: node, in: "kpod2", astray: true, known: true}, false},
-		"a pod with somebody's address":             {packet{from: client, to: node, in: "kpod1"}, false},
-		"a pod with somebody's address of IPv6":     {packet{from: a("2001:db8::9"), to: node6, in: "kpod1", astray: true}, false},
-		"an unknown pod":                            {packet{from: otherAddress, to: node, in: "kpod1"}, false},
-		"an unknown pod that answers":               {packet{from: otherAddress, to: node, in: "kpod1", known: true}, true},
-		"somebody else":                             {packet{from: client, to: node, in: "eth0"}, true},
-		"the machine itself":                        {packet{from: node, to: node, in: "lo"}, true},
-		"a pod that asks where the machine is":      {packet{from: a("fe80::1"), to: a("ff02::1:ff00:2"), in: "kpod1", protocol: nft.ICMPv6, icmp: 135, onLink: true}, true},
-		"a routed search for the machine":           {packet{from: a("fd00:1::3"), to: node6, in: "kpod1", protocol: nft.ICMPv6, icmp: 135}, false},
-		"a pod by the link's own address":           {packet{from: a("fe80::1"), to: a("fe80::2"), in: "kpod1", protocol: nft.TCP}, true},
-		"a pod that asks whether somebody is there": {packet{from: a("fd00:1::3"), to: node6, in: "kpod1", protocol: nft.ICMPv6, icmp: 128}, false},
+		"a known pod":                      {packet{from: webAddress, to: node, in: "kpod1"}, true},
+		"a known pod of the second family": {packet{from: a("fd00:1::2"), to: node6, in: "kpod1"}, true},
+		"a pod with another pod's address": {packet{from: webAddress, to: node, in: "kpod2", astray: true},
+			false},
+		"a pod with that of one in a conversation": {packet{from: webAddress, to: node, in: "kpod2", astray: true,
+			known: true}, false},
+		"a pod with somebody's address": {packet{from: client, to: node, in: "kpod1"}, false},
+		"a pod with somebody's address of IPv6": {packet{from: a("2001:db8::9"), to: node6, in: "kpod1",
+			astray: true}, false},
+		"an unknown pod": {packet{from: otherAddress, to: node, in: "kpod1"}, false},
+		"an unknown pod that answers": {packet{from: otherAddress, to: node, in: "kpod1", known: true},
+			true},
+		"somebody else":      {packet{from: client, to: node, in: "eth0"}, true},
+		"the machine itself": {packet{from: node, to: node, in: "lo"}, true},
+		"a pod that asks where the machine is": {packet{from: a("fe80::1"), to: a("ff02::1:ff00:2"), in: "kpod1",
+			protocol: nft.ICMPv6, icmp: 135, onLink: true}, true},
+		"a routed search for the machine": {packet{from: a("fd00:1::3"), to: node6, in: "kpod1",
+			protocol: nft.ICMPv6, icmp: 135}, false},
+		"a pod by the link's own address": {packet{from: a("fe80::1"), to: a("fe80::2"), in: "kpod1",
+			protocol: nft.TCP}, true},
+		"a pod that asks whether somebody is there": {packet{from: a("fd00:1::3"), to: node6, in: "kpod1",
+			protocol: nft.ICMPv6, icmp: 128}, false},
 	} {
 		family := nft.IPv6
 		if c.p.from.Is4() {
@@ -269,7 +302,15 @@ func TestWhichPodsPoliciesAreAbout(t *testing.T) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}, {ContainerPort: 81}, {Name: "dns", ContainerPort: 53, Protocol: "UDP"}}}},
+			Containers: []corev1.Container{
+				{
+					Ports: []corev1.ContainerPort{
+						{Name: "http", ContainerPort: 80},
+						{ContainerPort: 81},
+						{Name: "dns", ContainerPort: 53, Protocol: "UDP"},
+					},
+				},
+			},
 			InitContainers: []corev1.Container{
 				{Ports: []corev1.ContainerPort{{Name: "once", ContainerPort: 82}}},
 				{RestartPolicy: &always, Ports: []corev1.ContainerPort{{Name: "beside", ContainerPort: 83}}},
@@ -278,7 +319,9 @@ func TestWhichPodsPoliciesAreAbout(t *testing.T) {
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.1.0.2"}, {IP: "fd00:1::2"}}},
 	}
 	got, ok := PodOf(p)
-	if want := []Port{{"http", nft.TCP, 80}, {"dns", nft.UDP, 53}, {"beside", nft.TCP, 83}}; !ok || !slices.Equal(got.Ports, want) || len(got.Addresses) != 2 {
+	if want := []Port{{"http", nft.TCP, 80}, {"dns", nft.UDP, 53}, {"beside", nft.TCP, 83}}; !ok ||
+		!slices.Equal(got.Ports, want) ||
+		len(got.Addresses) != 2 {
 		t.Errorf("%t %+v", ok, got)
 	}
 	host := p.DeepCopy()
@@ -300,12 +343,29 @@ func TestTextOfATable(t *testing.T) {
 	}
 	tcp, named, first, last := corev1.ProtocolTCP, intstr.FromString("http"), intstr.FromInt32(8000), int32(8999)
 	p := fromPods("allow", "web", "client")
-	p.Spec.Ingress[0].Ports = []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &named}, {Port: &first, EndPort: &last}}
-	p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{
-		{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24", Except: []string{"192.0.2.64/26"}}}, {IPBlock: &networkingv1.IPBlock{CIDR: "192.0.3.0/24"}}}})
-	p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{PodSelector: labelled("db")}}, Ports: []networkingv1.NetworkPolicyPort{{Port: &named}}}}
+	p.Spec.Ingress[0].Ports = []networkingv1.NetworkPolicyPort{
+		{Protocol: &tcp, Port: &named},
+		{Port: &first, EndPort: &last},
+	}
+	p.Spec.Ingress = append(
+		p.Spec.Ingress,
+		networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{
+			{
+				IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24", Except: []string{"192.0.2.64/26"}},
+			}, {IPBlock: &networkingv1.IPBlock{CIDR: "192.0.3.0/24"}}}},
+	)
+	p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{
+		{
+			To:    []networkingv1.NetworkPolicyPeer{{PodSelector: labelled("db")}},
+			Ports: []networkingv1.NetworkPolicyPort{{Port: &named}},
+		},
+	}
 	n.SetPolicy("shop", "allow", p)
-	n.SetPolicy("shop", "deny", &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}})
+	n.SetPolicy(
+		"shop",
+		"deny",
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}},
+	)
 	n.SetPod("1", web(webAddress))
 	second := web(otherAddress)
 	second.Name = "web-2"
@@ -335,12 +395,16 @@ func TestTextOfATable(t *testing.T) {
 	}
 }
 
-// A policy that changes while the last pod of its namespace goes, and the next one comes before the rules are brought up to date.
+// A policy that changes while the last pod of its namespace goes, and the next one comes before the rules are brought
+// up to date.
 func TestAPolicyThatChangesBetweenTwoPodsHoldsForTheNext(t *testing.T) {
 	n, k := newNode(t), newKernel(nft.IPv4)
-	open := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "one"}, Spec: networkingv1.NetworkPolicySpec{
-		PodSelector: *labelled("web"), Ingress: []networkingv1.NetworkPolicyIngressRule{{}},
-	}}
+	open := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "one"},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: *labelled("web"), Ingress: []networkingv1.NetworkPolicyIngressRule{{}},
+		},
+	}
 	n.SetPolicy("shop", "one", open)
 	n.SetPod("b", web(webAddress))
 	n.update(t)
@@ -349,7 +413,9 @@ func TestAPolicyThatChangesBetweenTwoPodsHoldsForTheNext(t *testing.T) {
 	}
 	n.SetPod("b", nil)
 	closed := open.DeepCopy()
-	closed.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}}}}
+	closed.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{
+		{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}}},
+	}
 	n.SetPolicy("shop", "one", closed)
 	n.SetPod("a", web(otherAddress)) // pods are placed by their UIDs: this one before the other is taken away
 	n.update(t)

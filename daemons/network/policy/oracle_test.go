@@ -75,7 +75,10 @@ func (n *tested) update(t fataler) {
 // change draws what becomes of the cluster, and tells the node.
 func change(t *rapid.T, c *isolation.Cluster, n *tested) {
 	if rapid.Bool().Draw(t, "policy or pod") {
-		namespace, name := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"one", "two", "three"}).Draw(t, "name")
+		namespace, name := rapid.SampledFrom([]string{"a", "b"}).
+			Draw(t, "namespace"),
+			rapid.SampledFrom([]string{"one", "two", "three"}).
+				Draw(t, "name")
 		key := namespace + "/" + name
 		delete(c.Policies, key)
 		if rapid.IntRange(0, 3).Draw(t, "gone") > 0 {
@@ -159,7 +162,9 @@ func TestRulesDecideAsTheSpecificationDoes(t *testing.T) {
 				if p.from.Is4() {
 					family = nft.IPv4
 				}
-				if got, want := kernels[family].forwards(t, p), c.Allows(isolation.Packet{From: p.from, To: p.to, Protocol: p.protocol, Port: p.port}); got != want {
+				if got, want := kernels[family].forwards(t, p),
+					c.Allows(isolation.Packet{From: p.from, To: p.to, Protocol: p.protocol,
+						Port: p.port}); got != want {
 					t.Fatalf("%+v passes: %t, should: %t\n%s", p, got, want, n.Tables()[0].Text())
 				}
 			}

@@ -28,7 +28,8 @@ type Port struct {
 	Number   uint16
 }
 
-// PodOf returns what rules depend on of a pod, and false for one that no policy is about: it has its machine's addresses, or has ended.
+// PodOf returns what rules depend on of a pod, and false for one that no policy is about: it has its machine's
+// addresses, or has ended.
 func PodOf(p *corev1.Pod) (Pod, bool) {
 	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return Pod{}, false

@@ -1,10 +1,12 @@
-// Package policy works out the packet rules of network policies on one machine. It is told of policies, of the machine's pods and of the
-// addresses of the groups that policies' peers mean, and keeps a table of rules per family of addresses, in fragments: a policy, a pod
-// or a group that changes costs what it has in them. Who tells it, and how the rules come into the kernel, is others' business.
+// Package policy works out the packet rules of network policies on one machine. It is told of policies, of the
+// machine's pods and of the addresses of the groups that policies' peers mean, and keeps a table of rules per family of
+// addresses, in fragments: a policy, a pod or a group that changes costs what it has in them. Who tells it, and how the
+// rules come into the kernel, is others' business.
 //
-// A packet that one machine passes on is looked at in two chains, one after the other: by what its sender may send, if that is a pod of this machine,
-// and by what its receiver may get, likewise. The other end of a connection is looked at by the other's machine. Connections that were let
-// through go on, whatever policies come later; what the machine itself sends to its pods and gets from them passes none of these chains.
+// A packet that one machine passes on is looked at in two chains, one after the other: by what its sender may send, if
+// that is a pod of this machine, and by what its receiver may get, likewise. The other end of a connection is looked at
+// by the other's machine. Connections that were let through go on, whatever policies come later; what the machine
+// itself sends to its pods and gets from them passes none of these chains.
 package policy
 
 import (
@@ -82,7 +84,8 @@ func read(p *networkingv1.NetworkPolicy) (*policy, error) {
 	out := &policy{key: p.Namespace + "/" + p.Name, pods: pods}
 	types := p.Spec.PolicyTypes
 	out.isolates[ingress] = len(types) == 0 || slices.Contains(types, networkingv1.PolicyTypeIngress)
-	out.isolates[egress] = len(types) == 0 && len(p.Spec.Egress) > 0 || slices.Contains(types, networkingv1.PolicyTypeEgress)
+	out.isolates[egress] = len(types) == 0 && len(p.Spec.Egress) > 0 ||
+		slices.Contains(types, networkingv1.PolicyTypeEgress)
 	var problems []error
 	add := func(d direction, from []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) {
 		r, err := readRule(p.Namespace, d, from, ports)
@@ -123,7 +126,12 @@ func read(p *networkingv1.NetworkPolicy) (*policy, error) {
 	return out, errors.Join(problems...)
 }
 
-func readRule(namespace string, d direction, from []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) (r rule, err error) {
+func readRule(
+	namespace string,
+	d direction,
+	from []networkingv1.NetworkPolicyPeer,
+	ports []networkingv1.NetworkPolicyPort,
+) (r rule, err error) {
 	r = rule{anyone: len(from) == 0, anyPort: len(ports) == 0}
 	var names []string
 	if d == egress {
@@ -183,7 +191,8 @@ func number(p corev1.Protocol) uint8 {
 	return nft.TCP
 }
 
-// prefix reads a network as the API server does: with what the address has after the network's part, and zeros before numbers.
+// prefix reads a network as the API server does: with what the address has after the network's part, and zeros before
+// numbers.
 func prefix(s string) (netip.Prefix, error) {
 	_, n, err := netutils.ParseCIDRSloppy(s)
 	if err != nil {

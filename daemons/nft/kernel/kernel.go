@@ -1,8 +1,8 @@
-// Package kernel puts tables of packet rules into the kernel, over netlink and in one transaction per change: traffic sees the rules
-// before or after it, never between. It needs no program on the machine.
+// Package kernel puts tables of packet rules into the kernel, over netlink and in one transaction per change: traffic
+// sees the rules before or after it, never between. It needs no program on the machine.
 //
-// The messages are written here rather than by a library, because the ones that there are ask for an answer to every single message
-// and have every rule sent back: with thousands of services that is most of what a change costs.
+// The messages are written here rather than by a library, because the ones that there are ask for an answer to every
+// single message and have every rule sent back: with thousands of services that is most of what a change costs.
 package kernel
 
 import (
@@ -17,8 +17,8 @@ type Kernel struct {
 	generation uint32 // of the kernel's rules, when they were last seen to be right
 }
 
-// Apply makes the kernel's rules what the table says. The first time, and after a failure, what the kernel has is read and compared;
-// afterwards only what has changed since is sent.
+// Apply makes the kernel's rules what the table says. The first time, and after a failure, what the kernel has is read
+// and compared; afterwards only what has changed since is sent.
 func (k *Kernel) Apply(t *nft.Table) error {
 	s, err := open()
 	if err != nil {
@@ -55,8 +55,9 @@ func (k *Kernel) Apply(t *nft.Table) error {
 	if err != nil {
 		return err
 	}
-	// When the generation is not the one that our transaction alone would have made, somebody else has changed rules meanwhile, and
-	// may have flushed this table. Then the older generation stays noted, so that Intact looks at the rules.
+	// When the generation is not the one that our transaction alone would have made, somebody else has changed rules
+	// meanwhile, and may have flushed this table. Then the older generation stays noted, so that Intact looks at the
+	// rules.
 	if k.generation = seen; seen == before && after == expected {
 		k.generation = after
 	}
@@ -80,8 +81,9 @@ func compare(s *socket, t *nft.Table) (change *nft.Change, whole bool, err error
 	return change, true, nil
 }
 
-// Intact reports whether the kernel still has what was put there. As long as nobody has changed any rules that is known at once. Else the
-// base chains are looked at, which tells of a flushed table, and with deep everything, which tells of every edit.
+// Intact reports whether the kernel still has what was put there. As long as nobody has changed any rules that is known
+// at once. Else the base chains are looked at, which tells of a flushed table, and with deep everything, which tells of
+// every edit.
 func (k *Kernel) Intact(t *nft.Table, deep bool) (bool, error) {
 	if !k.known {
 		return true, nil // the next Apply compares

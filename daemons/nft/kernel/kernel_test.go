@@ -41,22 +41,47 @@ var (
 // full is a table that has everything that rules can say.
 func full(t testing.TB, f nft.Family) *nft.Table {
 	t.Helper()
-	net, one, two := netip.MustParsePrefix("10.0.0.0/8"), netip.MustParseAddrPort("172.16.0.1:80"), netip.MustParseAddrPort("172.16.0.2:80")
+	net, one, two := netip.MustParsePrefix(
+		"10.0.0.0/8",
+	), netip.MustParseAddrPort(
+		"172.16.0.1:80",
+	), netip.MustParseAddrPort(
+		"172.16.0.2:80",
+	)
 	if f == nft.IPv6 {
-		net, one, two = netip.MustParsePrefix("fd00::/8"), netip.MustParseAddrPort("[2001:db8::1]:80"), netip.MustParseAddrPort("[2001:db8::2]:80")
+		net, one, two = netip.MustParsePrefix(
+			"fd00::/8",
+		), netip.MustParseAddrPort(
+			"[2001:db8::1]:80",
+		), netip.MustParseAddrPort(
+			"[2001:db8::2]:80",
+		)
 	}
 	goes := func(to string) nft.Do { return nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: to}} }
 	table, err := nft.NewTable(f, "test", &nft.Fragment{
 		Sets: map[string]nft.Set{
-			"services": {Key: destination, To: nft.Verdicts}, "pairs": {Key: pair}, "nets": {Key: []nft.Field{nft.Source}, Ranges: true},
-			"seen": {Key: []nft.Field{nft.Source}, Seconds: 60}, "ports": {Key: []nft.Field{nft.Protocol, nft.Port}, To: nft.Verdicts},
-			"counts": {Key: destination, To: nft.Numbers}, "endpoints": {Key: append(destination[:3:3], nft.Index), To: nft.Endpoints},
+			"services": {
+				Key: destination,
+				To:  nft.Verdicts,
+			}, "pairs": {Key: pair}, "nets": {Key: []nft.Field{nft.Source}, Ranges: true},
+			"seen": {
+				Key:     []nft.Field{nft.Source},
+				Seconds: 60,
+			}, "ports": {Key: []nft.Field{nft.Protocol, nft.Port}, To: nft.Verdicts},
+			"counts": {
+				Key: destination,
+				To:  nft.Numbers,
+			}, "endpoints": {Key: append(destination[:3:3], nft.Index), To: nft.Endpoints},
 		},
 		Chains: map[string]nft.Chain{
 			"nat": {Hook: &nft.Hook{Type: "nat", Name: "prerouting", Priority: -100}, Rules: []nft.Rule{
 				{nft.Note{Map: "counts", Key: destination}}, {nft.ByNote{Chains: []string{"one", "of"}}},
 				{nft.Lookup{Map: "services", Key: destination}},
-				{nft.ToLocal{}, nft.To{Net: net, Not: true}, nft.Lookup{Map: "ports", Key: []nft.Field{nft.Protocol, nft.Port}}},
+				{
+					nft.ToLocal{},
+					nft.To{Net: net, Not: true},
+					nft.Lookup{Map: "ports", Key: []nft.Field{nft.Protocol, nft.Port}},
+				},
 			}},
 			"after": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: 100}, Rules: []nft.Rule{
 				{nft.Marked{Bits: 0x4000}, nft.Masquerade{}}, {nft.In{Set: "pairs", Key: pair}, nft.Masquerade{}},
@@ -64,25 +89,78 @@ func full(t testing.TB, f nft.Family) *nft.Table {
 			"forward": {Hook: &nft.Hook{Type: "filter", Name: "forward"}, Rules: []nft.Rule{
 				{nft.Known{}, nft.Do{Verdict: nft.Verdict{Action: "accept"}}},
 				{nft.Reply{}, nft.Untranslated{}, nft.Mark{Bits: 0x1000}},
-				{nft.First{}, nft.In{Set: "nets", Key: []nft.Field{nft.Source}, Not: true}, nft.Is{Protocol: nft.TCP}, nft.ToPorts{First: 80, Last: 90}, nft.Reject{}},
+				{
+					nft.First{},
+					nft.In{Set: "nets", Key: []nft.Field{nft.Source}, Not: true},
+					nft.Is{Protocol: nft.TCP},
+					nft.ToPorts{First: 80, Last: 90},
+					nft.Reject{},
+				},
 				{nft.OnLink{}, nft.Is{Protocol: nft.UDP}, nft.Do{Verdict: nft.Verdict{Action: "accept"}}},
 				{nft.Through{Prefix: "kpod"}, nft.Astray{}, nft.Do{Verdict: nft.Verdict{Action: "drop"}}},
-				{nft.Through{Prefix: "cali", Not: true}, nft.Is{Protocol: nft.UDP}, nft.ToPorts{First: 53, Last: 53}, nft.Do{Verdict: nft.Verdict{Action: "drop", Chain: ""}}},
+				{
+					nft.Through{Prefix: "cali", Not: true},
+					nft.Is{Protocol: nft.UDP},
+					nft.ToPorts{First: 53, Last: 53},
+					nft.Do{Verdict: nft.Verdict{Action: "drop", Chain: ""}},
+				},
 			}},
-			"of":   {Rules: []nft.Rule{{nft.Unnote{}}, {nft.RandomOf{Map: "endpoints", Key: destination, Of: 2}}, {nft.RandomOf{Map: "endpoints", Key: destination, Of: 1}}}},
-			"one":  {Rules: []nft.Rule{{nft.From{Net: net, Not: true}, nft.Mark{Bits: 0x4000}}, {nft.Is{Protocol: nft.TCP}, nft.RandomTo{To: []netip.AddrPort{one, two}}}}},
-			"each": {Rules: []nft.Rule{{nft.In{Set: "seen", Key: []nft.Field{nft.Source}}, goes("last")}, {nft.Random{Chains: []string{"last", "one"}}}}},
-			"last": {Rules: []nft.Rule{{nft.FromLocal{}, nft.Remember{Set: "seen", Seconds: 60}}, {nft.Is{Protocol: nft.TCP}, nft.DNAT{To: one}}}},
+			"of": {
+				Rules: []nft.Rule{
+					{nft.Unnote{}},
+					{nft.RandomOf{Map: "endpoints", Key: destination, Of: 2}},
+					{nft.RandomOf{Map: "endpoints", Key: destination, Of: 1}},
+				},
+			},
+			"one": {
+				Rules: []nft.Rule{
+					{nft.From{Net: net, Not: true}, nft.Mark{Bits: 0x4000}},
+					{nft.Is{Protocol: nft.TCP}, nft.RandomTo{To: []netip.AddrPort{one, two}}},
+				},
+			},
+			"each": {
+				Rules: []nft.Rule{
+					{nft.In{Set: "seen", Key: []nft.Field{nft.Source}}, goes("last")},
+					{nft.Random{Chains: []string{"last", "one"}}},
+				},
+			},
+			"last": {
+				Rules: []nft.Rule{
+					{nft.FromLocal{}, nft.Remember{Set: "seen", Seconds: 60}},
+					{nft.Is{Protocol: nft.TCP}, nft.DNAT{To: one}},
+				},
+			},
 		},
 		Elements: map[string][]nft.Element{
-			"services": {{Key: nft.Key{Destination: nft.One(one.Addr()), Protocol: nft.TCP, Port: 80}, Value: nft.Goes("goto", "each")},
-				{Key: nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.UDP, Port: 80}, Value: nft.Goes("drop", "")}},
-			"ports":     {{Key: nft.Key{Protocol: nft.SCTP, Port: 30000}, Value: nft.Goes("goto", "one")}},
-			"counts":    {{Key: nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.TCP, Port: 80}, Value: nft.Value{Number: 2}}},
-			"endpoints": {{Key: nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.TCP, Port: 80, Index: 1}, Value: nft.Value{To: one}}},
-			"pairs":     {{Key: nft.Key{Source: nft.One(one.Addr()), Destination: nft.One(one.Addr())}}},
-			"nets": {{Key: nft.Key{Source: nft.Of(net)}}, {Key: nft.Key{Source: nft.Addresses{First: one.Addr(), Last: two.Addr()}}},
-				{Key: nft.Key{Source: nft.One(two.Addr().Next())}}},
+			"services": {
+				{
+					Key:   nft.Key{Destination: nft.One(one.Addr()), Protocol: nft.TCP, Port: 80},
+					Value: nft.Goes("goto", "each"),
+				},
+				{
+					Key:   nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.UDP, Port: 80},
+					Value: nft.Goes("drop", ""),
+				},
+			},
+			"ports": {{Key: nft.Key{Protocol: nft.SCTP, Port: 30000}, Value: nft.Goes("goto", "one")}},
+			"counts": {
+				{
+					Key:   nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.TCP, Port: 80},
+					Value: nft.Value{Number: 2},
+				},
+			},
+			"endpoints": {
+				{
+					Key:   nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.TCP, Port: 80, Index: 1},
+					Value: nft.Value{To: one},
+				},
+			},
+			"pairs": {{Key: nft.Key{Source: nft.One(one.Addr()), Destination: nft.One(one.Addr())}}},
+			"nets": {
+				{Key: nft.Key{Source: nft.Of(net)}},
+				{Key: nft.Key{Source: nft.Addresses{First: one.Addr(), Last: two.Addr()}}},
+				{Key: nft.Key{Source: nft.One(two.Addr().Next())}},
+			},
 		},
 	})
 	if err != nil {
@@ -133,7 +211,8 @@ func run(t *testing.T, command string) {
 	}
 }
 
-// What somebody does to the rules is seen and put back: at a glance when they are flushed, at a closer look when one is edited.
+// What somebody does to the rules is seen and put back: at a glance when they are flushed, at a closer look when one is
+// edited.
 func TestRulesThatSomebodyChangesAreMissedS28(t *testing.T) {
 	table := full(t, nft.IPv4)
 	var k Kernel
@@ -179,7 +258,8 @@ func TestRulesThatSomebodyChangesAreMissedS28(t *testing.T) {
 	}
 }
 
-// What somebody does while a change of ours is made is seen afterwards: rules that are gone are never taken for those just written.
+// What somebody does while a change of ours is made is seen afterwards: rules that are gone are never taken for those
+// just written.
 func TestRulesThatSomebodyChangesMeanwhileAreMissedS28(t *testing.T) {
 	table := full(t, nft.IPv4)
 	var k Kernel
@@ -282,7 +362,11 @@ func TestWhatTheKernelRefusesChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := handles(t)
-	bad := &nft.Fragment{Chains: map[string]nft.Chain{"bad": {Rules: []nft.Rule{{nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: "nowhere"}}}}}}}
+	bad := &nft.Fragment{
+		Chains: map[string]nft.Chain{
+			"bad": {Rules: []nft.Rule{{nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: "nowhere"}}}}},
+		},
+	}
 	if err := table.Put("bad", bad); err != nil {
 		t.Fatal(err)
 	}

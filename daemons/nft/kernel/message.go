@@ -8,8 +8,8 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// message is netlink messages in one piece of memory, each of attributes that may nest. Numbers are in network order, but for the
-// headers' own.
+// message is netlink messages in one piece of memory, each of attributes that may nest. Numbers are in network order,
+// but for the headers' own.
 type message struct {
 	bytes []byte
 	seq   uint32

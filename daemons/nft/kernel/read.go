@@ -29,18 +29,27 @@ func (s *socket) read(t *nft.Table) (nft.Found, bool, error) {
 }
 
 func (s *socket) readOnce(t *nft.Table) (f nft.Found, there bool, err error) {
-	f = nft.Found{Chains: map[string]nft.FoundChain{}, Sets: map[string]uint64{}, Elements: map[string]map[nft.Key]nft.Value{}}
-	err = s.list(listing(unix.NFT_MSG_GETCHAIN, t, unix.NFTA_CHAIN_TABLE), func(body []byte) { readChain(body, t.Name, f.Chains) })
+	f = nft.Found{
+		Chains:   map[string]nft.FoundChain{},
+		Sets:     map[string]uint64{},
+		Elements: map[string]map[nft.Key]nft.Value{},
+	}
+	err = s.list(
+		listing(unix.NFT_MSG_GETCHAIN, t, unix.NFTA_CHAIN_TABLE),
+		func(body []byte) { readChain(body, t.Name, f.Chains) },
+	)
 	if err != nil {
 		return f, false, ignoreAbsent(err)
 	}
 	if len(f.Chains) == 0 {
 		return f, false, nil
 	}
-	if err := s.list(listing(unix.NFT_MSG_GETRULE, t, unix.NFTA_RULE_TABLE), func(body []byte) { readRule(body, t.Name, f.Chains) }); err != nil {
+	if err := s.list(listing(unix.NFT_MSG_GETRULE, t, unix.NFTA_RULE_TABLE),
+		func(body []byte) { readRule(body, t.Name, f.Chains) }); err != nil {
 		return f, false, ignoreAbsent(err)
 	}
-	if err := s.list(listing(unix.NFT_MSG_GETSET, t, unix.NFTA_SET_TABLE), func(body []byte) { readSet(body, t.Name, f.Sets) }); err != nil {
+	if err := s.list(listing(unix.NFT_MSG_GETSET, t, unix.NFTA_SET_TABLE),
+		func(body []byte) { readSet(body, t.Name, f.Sets) }); err != nil {
 		return f, false, ignoreAbsent(err)
 	}
 	for _, name := range t.Filled() {

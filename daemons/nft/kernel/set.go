@@ -179,7 +179,13 @@ func endpoint(to netip.AddrPort) []byte {
 	return append(binary.BigEndian.AppendUint16(to.Addr().AsSlice(), to.Port()), 0, 0)
 }
 
-var verdicts = map[string]int32{"accept": accept, "drop": drop, "return": unix.NFT_RETURN, "jump": unix.NFT_JUMP, "goto": unix.NFT_GOTO}
+var verdicts = map[string]int32{
+	"accept": accept,
+	"drop":   drop,
+	"return": unix.NFT_RETURN,
+	"jump":   unix.NFT_JUMP,
+	"goto":   unix.NFT_GOTO,
+}
 
 func (b *batch) verdict(v nft.Verdict) {
 	at := b.nest(unix.NFTA_DATA_VERDICT)
@@ -211,7 +217,8 @@ func (b *batch) balance(rule nft.Rule) (ids map[int]uint32, err error) {
 			})
 		case nft.ByNote:
 			id = b.anonymous(typeVerdict, 0)
-			b.indexed(id, notes+1, len(s.Chains), func(i int) { b.verdict(nft.Verdict{Action: "goto", Chain: s.Chains[i]}) })
+			b.indexed(id, notes+1, len(s.Chains),
+				func(i int) { b.verdict(nft.Verdict{Action: "goto", Chain: s.Chains[i]}) })
 		default:
 			continue
 		}
@@ -266,7 +273,8 @@ func (b *batch) indexed(id, from uint32, n int, value func(i int)) {
 	}
 }
 
-// markType is the type of our note in what the kernel keeps beside rules and sets for programs; nft shows none of those that it does not know.
+// markType is the type of our note in what the kernel keeps beside rules and sets for programs; nft shows none of those
+// that it does not know.
 const markType = 0x4d
 
 func userdata(mark uint64) []byte {

@@ -177,9 +177,9 @@ const (
 	statusTranslated = 1 << 5
 )
 
-// notes is what noted numbers are counted from. They lie in the packet's priority, a word that nobody reads before the packet leaves the
-// machine; others' priorities are small. Nothing else of a packet holds a word without meaning something, and nft cannot show rules
-// in which a map is looked up by what another map has said.
+// notes is what noted numbers are counted from. They lie in the packet's priority, a word that nobody reads before the
+// packet leaves the machine; others' priorities are small. Nothing else of a packet holds a word without meaning
+// something, and nft cannot show rules in which a map is looked up by what another map has said.
 const notes = 0x4b500000
 
 func (b *batch) expression(name string, data func()) {

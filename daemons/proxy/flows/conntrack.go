@@ -8,9 +8,11 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// Delete has the kernel forget flows of UDP and SCTP to endpoints that are gone, and to services that had no endpoint: their next packets are
-// routed by the rules again. An association of SCTP is refused by the endpoint that then gets it, and its client begins a new one. Of TCP it forgets connections to endpoints that are gone which were never answered: for two minutes they would take a
-// client that comes from the same port to where nobody is. Those that were answered may end in peace.
+// Delete has the kernel forget flows of UDP and SCTP to endpoints that are gone, and to services that had no endpoint:
+// their next packets are routed by the rules again. An association of SCTP is refused by the endpoint that then gets
+// it, and its client begins a new one. Of TCP it forgets connections to endpoints that are gone which were never
+// answered: for two minutes they would take a client that comes from the same port to where nobody is. Those that were
+// answered may end in peace.
 func Delete(family nft.Family, g rules.Forget) error {
 	if g.Empty() {
 		return nil

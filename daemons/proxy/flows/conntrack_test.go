@@ -12,11 +12,28 @@ import (
 func TestWhichFlowsAreForgotten(t *testing.T) {
 	f := &flows{left: map[way]bool{}, all: map[way]bool{}}
 	for _, proto := range []uint8{nft.TCP, nft.UDP} {
-		f.ways(rules.Port{Proto: proto, ClusterIP: netip.MustParseAddr("10.96.0.7"), Port: 8, NodePort: 30008, External: []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
-			netip.MustParseAddrPort("10.244.0.1:80"), f.left)
+		f.ways(
+			rules.Port{
+				Proto:     proto,
+				ClusterIP: netip.MustParseAddr("10.96.0.7"),
+				Port:      8,
+				NodePort:  30008,
+				External:  []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+			},
+			netip.MustParseAddrPort("10.244.0.1:80"),
+			f.left,
+		)
 	}
-	f.ways(rules.Port{Proto: nft.SCTP, ClusterIP: netip.MustParseAddr("10.96.0.7"), Port: 7}, netip.MustParseAddrPort("10.244.0.1:70"), f.left)
-	f.ways(rules.Port{Proto: nft.UDP, ClusterIP: netip.MustParseAddr("10.96.0.10"), Port: 53, NodePort: 30053}, netip.AddrPort{}, f.all)
+	f.ways(
+		rules.Port{Proto: nft.SCTP, ClusterIP: netip.MustParseAddr("10.96.0.7"), Port: 7},
+		netip.MustParseAddrPort("10.244.0.1:70"),
+		f.left,
+	)
+	f.ways(
+		rules.Port{Proto: nft.UDP, ClusterIP: netip.MustParseAddr("10.96.0.10"), Port: 53, NodePort: 30053},
+		netip.AddrPort{},
+		f.all,
+	)
 	f.ways(rules.Port{Proto: nft.SCTP, ClusterIP: netip.MustParseAddr("10.96.0.10"), Port: 54}, netip.AddrPort{}, f.all)
 	const established = 3
 	for name, test := range map[string]struct {
@@ -45,7 +62,12 @@ func TestWhichFlowsAreForgotten(t *testing.T) {
 		"UDP to it by another service":           {nft.UDP, 0, "10.96.0.8", 8, "10.244.0.1", 80, false},
 		"UDP to others":                          {nft.UDP, 0, "10.96.0.7", 8, "10.244.0.2", 80, false},
 	} {
-		is := flow{proto: test.proto, asked: netip.AddrPortFrom(netip.MustParseAddr(test.via), test.port), answers: netip.AddrPortFrom(netip.MustParseAddr(test.to), test.toPort), tcpState: test.state}
+		is := flow{
+			proto:    test.proto,
+			asked:    netip.AddrPortFrom(netip.MustParseAddr(test.via), test.port),
+			answers:  netip.AddrPortFrom(netip.MustParseAddr(test.to), test.toPort),
+			tcpState: test.state,
+		}
 		if got := f.match(is); got != test.forget {
 			t.Errorf("%s: forgotten is %t", name, got)
 		}

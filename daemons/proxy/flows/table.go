@@ -50,7 +50,8 @@ func remove(family nft.Family, match func(flow) bool) error {
 			if f, ok := read(attributes); !ok || !match(f) {
 				continue
 			}
-			// The kernel compares its number of the flow, which is among the attributes: one that has come in its place stays.
+			// The kernel compares its number of the flow, which is among the attributes: one that has come in its place
+			// stays.
 			r := request(nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
 			r.AddRawData(attributes)
 			if _, err := r.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !errors.Is(err, unix.ENOENT) {

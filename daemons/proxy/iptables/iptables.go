@@ -1,5 +1,5 @@
-// Package iptables puts chains of rules into the kernel by the machine's own iptables programs, of either kind. Only chains that have
-// changed are written, those of a table in one transaction. What the rules mean is proxy/rules'.
+// Package iptables puts chains of rules into the kernel by the machine's own iptables programs, of either kind. Only
+// chains that have changed are written, those of a table in one transaction. What the rules mean is proxy/rules'.
 package iptables
 
 import (
@@ -23,13 +23,15 @@ const deadline = 2 * time.Minute
 // Tables is what the kernel has of a family's chains. It is not for several goroutines at once.
 type Tables struct {
 	known bool
-	// spelled maps chains to how this machine's iptables prints them, where it uses other words than those it was given.
+	// spelled maps chains to how this machine's iptables prints them, where it uses other words than those it was
+	// given.
 	spelled map[rules.Chain]spelling
 }
 
 type spelling struct{ ours, theirs string }
 
-// tables are those that have chains of ours, in the order in which they change: filter refuses packets before nat leads them anywhere.
+// tables are those that have chains of ours, in the order in which they change: filter refuses packets before nat leads
+// them anywhere.
 var tables = []string{"filter", "nat"}
 
 func program(f nft.Family, name string) string {
@@ -70,8 +72,8 @@ func call(input []byte, name string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// Apply makes the kernel's chains what they should be. The first time, and after a failure, what there is is read and compared;
-// afterwards only what has changed since is written. It returns in how many transactions.
+// Apply makes the kernel's chains what they should be. The first time, and after a failure, what there is is read and
+// compared; afterwards only what has changed since is written. It returns in how many transactions.
 func (t *Tables) Apply(c *rules.Chains) (transactions int, err error) {
 	if !t.known {
 		return t.whole(c)
@@ -113,7 +115,11 @@ func (t *Tables) whole(c *rules.Chains) (transactions int, err error) {
 			}
 		}
 		if changed, jumps := t.differing(want, found); len(changed)+len(jumps) > 0 {
-			return transactions, fmt.Errorf("%d chains and %d jumps are not as they were written: somebody else changes them", len(changed), len(jumps))
+			return transactions, fmt.Errorf(
+				"%d chains and %d jumps are not as they were written: somebody else changes them",
+				len(changed),
+				len(jumps),
+			)
 		}
 	}
 	c.Done()
@@ -121,7 +127,8 @@ func (t *Tables) whole(c *rules.Chains) (transactions int, err error) {
 	return transactions, nil
 }
 
-// differing returns the chains that are not as they should be, nil for those that should not be, and the jumps that are not there.
+// differing returns the chains that are not as they should be, nil for those that should not be, and the jumps that are
+// not there.
 func (t *Tables) differing(want, found map[rules.Chain][]string) (map[rules.Chain][]string, []rules.Jump) {
 	changed := map[rules.Chain][]string{}
 	for chain, lines := range want {
@@ -129,7 +136,8 @@ func (t *Tables) differing(want, found map[rules.Chain][]string) (map[rules.Chai
 		if there && slices.Equal(has, lines) {
 			continue
 		}
-		if s, known := t.spelled[chain]; there && known && s.ours == strings.Join(lines, "\n") && s.theirs == strings.Join(has, "\n") {
+		if s, known := t.spelled[chain]; there && known && s.ours == strings.Join(lines, "\n") &&
+			s.theirs == strings.Join(has, "\n") {
 			continue
 		}
 		changed[chain] = lines
@@ -171,13 +179,16 @@ func read(f nft.Family) (map[rules.Chain][]string, error) {
 	return found, nil
 }
 
-// piece is how many chains are written at a time when there are many: with all of them at once the time that it takes grows by the square.
+// piece is how many chains are written at a time when there are many: with all of them at once the time that it takes
+// grows by the square.
 const piece = 2000
 
-// restoreInPieces writes many chains, those first that others lead to, and last what is not service ports' own with what goes.
+// restoreInPieces writes many chains, those first that others lead to, and last what is not service ports' own with
+// what goes.
 func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) (transactions int, err error) {
 	rest := maps.Clone(changed)
-	for _, kinds := range [][]string{{"KUBE-MARK-"}, {"KUBE-SEP-"}, {"KUBE-SVC-", "KUBE-SVL-"}, {"KUBE-EXT-"}, {"KUBE-FW-"}} {
+	for _, kinds := range [][]string{{"KUBE-MARK-"}, {"KUBE-SEP-"}, {"KUBE-SVC-", "KUBE-SVL-"}, {"KUBE-EXT-"},
+		{"KUBE-FW-"}} {
 		if len(rest) <= piece {
 			break
 		}
@@ -192,7 +203,8 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 			return err
 		}
 		for c, lines := range changed {
-			if lines == nil || !slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(c.Name, k) }) {
+			if lines == nil ||
+				!slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(c.Name, k) }) {
 				continue
 			}
 			some[c] = lines
@@ -211,12 +223,16 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 	return transactions + n, err
 }
 
-// restore writes chains, nil for those that go, and puts jumps before what stands where they belong. It returns in how many transactions; one that may
-// change nothing, of empty chains that may have been empty, is not counted: who counts takes another's for ours when there were fewer.
+// restore writes chains, nil for those that go, and puts jumps before what stands where they belong. It returns in how
+// many transactions; one that may change nothing, of empty chains that may have been empty, is not counted: who counts
+// takes another's for ours when there were fewer.
 func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) (transactions int, err error) {
 	var text bytes.Buffer
 	for _, table := range tables {
-		names := slices.SortedFunc(maps.Keys(changed), func(a, b rules.Chain) int { return strings.Compare(a.Name, b.Name) })
+		names := slices.SortedFunc(
+			maps.Keys(changed),
+			func(a, b rules.Chain) int { return strings.Compare(a.Name, b.Name) },
+		)
 		names = slices.DeleteFunc(names, func(c rules.Chain) bool { return c.Table != table })
 		ours := slices.DeleteFunc(slices.Clone(jumps), func(j rules.Jump) bool { return j.From.Table != table })
 		if len(names)+len(ours) == 0 {
@@ -250,8 +266,8 @@ func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump)
 	return transactions, err
 }
 
-// Intact reports whether the kernel still has what was put there: with deep everything is compared, else whether a jump still
-// stands in each of the kernel's own chains, which tells of a table that was flushed.
+// Intact reports whether the kernel still has what was put there: with deep everything is compared, else whether a jump
+// still stands in each of the kernel's own chains, which tells of a table that was flushed.
 func (t *Tables) Intact(c *rules.Chains, deep bool) (bool, error) {
 	if !t.known {
 		return true, nil // the next Apply compares
@@ -284,7 +300,8 @@ func has(f nft.Family, c rules.Chain, rule string) (bool, error) {
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2): // no such rule; a chain that it names is not there
+	case errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2):
+		// no such rule; a chain that it names is not there
 		return false, nil
 	}
 	return false, fmt.Errorf("look for a rule: %w", err)
@@ -318,7 +335,8 @@ func Found(f nft.Family) (bool, error) {
 	return there, err
 }
 
-// Remove takes away what a proxy of services has put there, and leaves what is others'. A machine without iptables has nothing of it.
+// Remove takes away what a proxy of services has put there, and leaves what is others'. A machine without iptables has
+// nothing of it.
 func Remove(f nft.Family) error {
 	if len(Missing(f)) > 0 {
 		return nil

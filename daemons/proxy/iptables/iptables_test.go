@@ -15,25 +15,42 @@ import (
 
 // port is a service port with all that a rule can be about, in a family.
 func port(f nft.Family) rules.Port {
-	p := rules.Port{Namespace: "shop", Service: "web", Name: "http", Proto: nft.TCP, Port: 80, NodePort: 30080, Affinity: 60, Limited: true}
+	p := rules.Port{
+		Namespace: "shop",
+		Service:   "web",
+		Name:      "http",
+		Proto:     nft.TCP,
+		Port:      80,
+		NodePort:  30080,
+		Affinity:  60,
+		Limited:   true,
+	}
 	address, backend, source := "10.96.0.%d", "10.244.0.%d", "198.51.100.0/24"
 	if f == nft.IPv6 {
 		address, backend, source = "fd00:96::%d", "fd00:244::%d", "2001:db8::/32"
 	}
 	p.ClusterIP = netip.MustParseAddr(fmt.Sprintf(address, 7))
-	p.External = []netip.Addr{netip.MustParseAddr(fmt.Sprintf(address, 201)), netip.MustParseAddr(fmt.Sprintf(address, 202))}
+	p.External = []netip.Addr{
+		netip.MustParseAddr(fmt.Sprintf(address, 201)),
+		netip.MustParseAddr(fmt.Sprintf(address, 202)),
+	}
 	p.Balanced, p.Sources = p.External[1:], []netip.Prefix{netip.MustParsePrefix(source)}
 	for i := range 3 {
-		p.Endpoints = append(p.Endpoints, rules.Endpoint{To: netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(backend, i+1)), 8080), Local: i == 0})
+		p.Endpoints = append(
+			p.Endpoints,
+			rules.Endpoint{To: netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(backend, i+1)), 8080), Local: i == 0},
+		)
 	}
 	p.Here = p.Endpoints[:1]
 	return p
 }
 
-// S28: what is written is read back in the same words by both kinds of iptables, so that a restart writes nothing, a flush is seen, and
-// removing leaves what others have.
+// S28: what is written is read back in the same words by both kinds of iptables, so that a restart writes nothing, a
+// flush is seen, and removing leaves what others have.
 func TestChainsAreWrittenComparedAndRemovedS28(t *testing.T) {
-	machine := rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")}}
+	machine := rules.Machine{
+		Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")},
+	}
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
 		t.Run(f.String(), func(t *testing.T) {
 			if lacks := Missing(f); len(lacks) > 0 {
@@ -47,12 +64,20 @@ func TestChainsAreWrittenComparedAndRemovedS28(t *testing.T) {
 	}
 }
 
-// What is said to have been written in so many transactions was not written in fewer: another's would be taken for ours, with its flush.
+// What is said to have been written in so many transactions was not written in fewer: another's would be taken for
+// ours, with its flush.
 func TestNoMoreTransactionsAreSaidThanThereWereS28(t *testing.T) {
-	nat, filter := rules.Chain{Table: "nat", Name: "KUBE-SVC-AAAAAAAAAAAAAAAA"}, rules.Chain{Table: "filter", Name: "KUBE-FW-AAAAAAAAAAAAAAAA"}
+	nat, filter := rules.Chain{
+		Table: "nat",
+		Name:  "KUBE-SVC-AAAAAAAAAAAAAAAA",
+	}, rules.Chain{
+		Table: "filter",
+		Name:  "KUBE-FW-AAAAAAAAAAAAAAAA",
+	}
 	err := netns.New(t).Inside(func() error {
 		for i, changed := range []map[rules.Chain][]string{
-			{nat: {"-j RETURN"}, filter: {}}, {nat: {"-j RETURN"}, filter: {}}, {filter: {}}, {nat: {}}, {nat: nil, filter: {"-j RETURN"}}, {filter: nil}, {filter: nil},
+			{nat: {"-j RETURN"}, filter: {}}, {nat: {"-j RETURN"}, filter: {}}, {filter: {}}, {nat: {}},
+			{nat: nil, filter: {"-j RETURN"}}, {filter: nil}, {filter: nil},
 		} {
 			before, err := kernel.Generation()
 			if err != nil {
@@ -79,7 +104,12 @@ func TestNoMoreTransactionsAreSaidThanThereWereS28(t *testing.T) {
 
 // S28: more chains than are written at once, of all kinds, which lead to each other.
 func TestManyChainsAreWrittenInPiecesS28(t *testing.T) {
-	chains := rules.NewChains(nft.IPv4, rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.245.0.0/16")}})
+	chains := rules.NewChains(
+		nft.IPv4,
+		rules.Machine{
+			Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.245.0.0/16")},
+		},
+	)
 	for i := range 500 {
 		p := port(nft.IPv4)
 		p.Service, p.ExternalLocal, p.NodePort = fmt.Sprint("web-", i), true, uint16(30000+i)
@@ -108,7 +138,8 @@ func TestManyChainsAreWrittenInPiecesS28(t *testing.T) {
 }
 
 func life(f nft.Family, m rules.Machine) error {
-	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j", "ACCEPT"); err != nil {
+	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j",
+		"ACCEPT"); err != nil {
 		return err
 	}
 	before, err := read(f)
@@ -118,8 +149,10 @@ func life(f nft.Family, m rules.Machine) error {
 	plain, local, empty, udp := port(f), port(f), port(f), port(f)
 	local.Service, local.ExternalLocal, local.InternalLocal, local.Affinity = "local", true, true, 0
 	local.ClusterIP, local.External, local.Balanced, local.NodePort = local.ClusterIP.Next(), nil, nil, 30081
-	empty.Service, empty.ClusterIP, empty.Endpoints, empty.Here, empty.External, empty.NodePort = "empty", local.ClusterIP.Next(), nil, nil, nil, 30082
-	udp.Service, udp.Proto, udp.ClusterIP, udp.External, udp.NodePort, udp.Affinity = "udp", nft.UDP, empty.ClusterIP.Next(), nil, 0, 0
+	empty.Service, empty.ClusterIP, empty.Endpoints, empty.Here, empty.External, empty.NodePort = "empty",
+		local.ClusterIP.Next(), nil, nil, nil, 30082
+	udp.Service, udp.Proto, udp.ClusterIP, udp.External, udp.NodePort, udp.Affinity = "udp", nft.UDP,
+		empty.ClusterIP.Next(), nil, 0, 0
 	chains := rules.NewChains(f, m)
 	tables := Tables{}
 	put := func(tables *Tables, ports ...rules.Port) error {
@@ -173,7 +206,8 @@ func life(f nft.Family, m rules.Machine) error {
 			return err
 		}
 	}
-	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j", "ACCEPT"); err != nil {
+	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j",
+		"ACCEPT"); err != nil {
 		return err // the flush took it
 	}
 	if err := Remove(f); err != nil {

@@ -42,7 +42,8 @@ func TestEndpointsAreTakenInTurnS28(t *testing.T) {
 	next("10.0.0.1:80")
 	w.Endpoints = endpoints("10.0.0.1:80", "10.0.0.3:80") // one goes: the next is not left out
 	next("10.0.0.3:80")
-	if got, ok := turns.Next(w, client, map[netip.AddrPort]bool{w.Endpoints[0].To: true}); !ok || got != w.Endpoints[1].To {
+	if got, ok := turns.Next(w, client, map[netip.AddrPort]bool{w.Endpoints[0].To: true}); !ok ||
+		got != w.Endpoints[1].To {
 		t.Errorf("one that failed is followed by %s, %t", got, ok)
 	}
 	if got, ok := turns.Next(rules.Way{Key: "b"}, client, nil); ok {
@@ -118,10 +119,15 @@ func TestNobodyReachesTheRelayButByAService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &TCP{Listener: ln, Turns: &Turns{}, Log: slog.New(slog.DiscardHandler), Resolve: func(_, to netip.AddrPort) (rules.Way, bool) {
-		t.Errorf("asked where %s leads", to)
-		return rules.Way{}, false
-	}}
+	s := &TCP{
+		Listener: ln,
+		Turns:    &Turns{},
+		Log:      slog.New(slog.DiscardHandler),
+		Resolve: func(_, to netip.AddrPort) (rules.Way, bool) {
+			t.Errorf("asked where %s leads", to)
+			return rules.Way{}, false
+		},
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()

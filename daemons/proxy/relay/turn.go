@@ -1,5 +1,5 @@
-// Package relay carries connections of TCP and packets of UDP between clients and endpoints in the proxy's own process. Endpoints get
-// them in turn. What leads to it, and who may use it, are the packet rules' business.
+// Package relay carries connections of TCP and packets of UDP between clients and endpoints in the proxy's own process.
+// Endpoints get them in turn. What leads to it, and who may use it, are the packet rules' business.
 package relay
 
 import (
@@ -10,7 +10,8 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// maxClients bounds how many clients of a service port are remembered; the one that is found first makes room for another.
+// maxClients bounds how many clients of a service port are remembered; the one that is found first makes room for
+// another.
 const maxClients = 16384
 
 // Turns hands out endpoints in turn, to clients that have been at one before that one while its service asks for it.
@@ -38,7 +39,8 @@ func (t *Turns) now() time.Time {
 	return time.Now()
 }
 
-// Next returns the endpoint for a client's next connection: none of those that have failed it. False says that there is none.
+// Next returns the endpoint for a client's next connection: none of those that have failed it. False says that there is
+// none.
 func (t *Turns) Next(w rules.Way, client netip.Addr, failed map[netip.AddrPort]bool) (netip.AddrPort, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

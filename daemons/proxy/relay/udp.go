@@ -46,7 +46,12 @@ type flow struct {
 }
 
 // ListenUDP opens a socket of a family, "udp4" or "udp6", and begins to carry.
-func ListenUDP(network string, turns *Turns, log *slog.Logger, way func(client netip.Addr) (rules.Way, bool)) (*UDP, error) {
+func ListenUDP(
+	network string,
+	turns *Turns,
+	log *slog.Logger,
+	way func(client netip.Addr) (rules.Way, bool),
+) (*UDP, error) {
 	conn, err := net.ListenUDP(network, nil)
 	if err != nil {
 		return nil, fmt.Errorf("listen for packets of a service: %w", err)

@@ -77,8 +77,9 @@ func (m Machine) nowhere(f nft.Family) bool {
 	return len(m.NodePorts) > 0 && len(m.of(f).NodePorts) == 0
 }
 
-// base is the part of a family's table that does not depend on services. nowhere says that node ports answer at no address of the family;
-// relay is the port at which the proxy itself accepts TCP connections, 0 when the kernel carries them.
+// base is the part of a family's table that does not depend on services. nowhere says that node ports answer at no
+// address of the family; relay is the port at which the proxy itself accepts TCP connections, 0 when the kernel carries
+// them.
 func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 	jump := nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: services}}}
 	// Connections that are open go on when their service has lost its last endpoint.
@@ -93,7 +94,10 @@ func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 		case len(m.NodePorts) == 0 && relay != 0:
 			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.Lookup{Map: name, Key: toPort}})
 		case len(m.NodePorts) == 0:
-			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.To{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: toPort}})
+			rules = append(
+				rules,
+				nft.Rule{nft.ToLocal{}, nft.To{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: toPort}},
+			)
 		}
 		for _, n := range m.NodePorts {
 			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.To{Net: n}, nft.Lookup{Map: name, Key: toPort}})
@@ -108,15 +112,34 @@ func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 			hairpinSet: {Key: toItself},
 		},
 		Chains: map[string]nft.Chain{
-			"nat-prerouting": {Hook: &nft.Hook{Type: "nat", Name: "prerouting", Priority: dstNAT}, Rules: []nft.Rule{jump}},
-			"nat-output":     {Hook: &nft.Hook{Type: "nat", Name: "output", Priority: dstNAT}, Rules: []nft.Rule{jump}},
+			"nat-prerouting": {
+				Hook:  &nft.Hook{Type: "nat", Name: "prerouting", Priority: dstNAT},
+				Rules: []nft.Rule{jump},
+			},
+			"nat-output": {Hook: &nft.Hook{Type: "nat", Name: "output", Priority: dstNAT}, Rules: []nft.Rule{jump}},
 			// A pod that a service leads back to itself would get its own address as the client's, and answer itself.
 			"nat-postrouting": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: srcNAT}, Rules: []nft.Rule{
-				{nft.Marked{Bits: markBit}, nft.Masquerade{}}, {nft.In{Set: hairpinSet, Key: toItself}, nft.Masquerade{}}}},
-			"filter-prerouting": {Hook: &nft.Hook{Type: "filter", Name: "prerouting", Priority: beforeNAT}, Rules: []nft.Rule{check}},
-			"filter-output":     {Hook: &nft.Hook{Type: "filter", Name: "output", Priority: beforeNAT}, Rules: []nft.Rule{check}},
-			services: {Rules: append([]nft.Rule{{nft.Note{Map: countMap, Key: toService}}, {nft.ByNote{Chains: picks()}}, {nft.Lookup{Map: serviceMap, Key: toService}}},
-				nodePorts(nodePortMap)...)},
+				{
+					nft.Marked{Bits: markBit},
+					nft.Masquerade{},
+				}, {nft.In{Set: hairpinSet, Key: toItself}, nft.Masquerade{}}}},
+			"filter-prerouting": {
+				Hook:  &nft.Hook{Type: "filter", Name: "prerouting", Priority: beforeNAT},
+				Rules: []nft.Rule{check},
+			},
+			"filter-output": {
+				Hook:  &nft.Hook{Type: "filter", Name: "output", Priority: beforeNAT},
+				Rules: []nft.Rule{check},
+			},
+			services: {
+				Rules: append(
+					[]nft.Rule{
+						{nft.Note{Map: countMap, Key: toService}},
+						{nft.ByNote{Chains: picks()}},
+						{nft.Lookup{Map: serviceMap, Key: toService}},
+					},
+					nodePorts(nodePortMap)...),
+			},
 			refuse:  {Rules: append([]nft.Rule{{nft.Lookup{Map: emptyMap, Key: toService}}}, nodePorts(emptyNodes)...)},
 			refused: {Rules: []nft.Rule{{nft.Reject{}}}},
 		},
@@ -125,9 +148,15 @@ func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 		addRelay(fragment, relay)
 	}
 	for i, name := range picks() {
-		// The number of endpoints and the list may be read from before and after a change. The first endpoint is in both, and is the fall-back.
-		fragment.Chains[name] = nft.Chain{Rules: append(append([]nft.Rule{{nft.Unnote{}}}, outsiders(m)...),
-			nft.Rule{nft.RandomOf{Map: endpointMap, Key: toService, Of: i + 1}}, nft.Rule{nft.RandomOf{Map: endpointMap, Key: toService, Of: 1}})}
+		// The number of endpoints and the list may be read from before and after a change. The first endpoint is in
+		// both, and is the fall-back.
+		fragment.Chains[name] = nft.Chain{Rules: append(
+			append([]nft.Rule{{nft.Unnote{}}}, outsiders(m)...),
+			nft.Rule{
+				nft.RandomOf{Map: endpointMap, Key: toService, Of: i + 1},
+			},
+			nft.Rule{nft.RandomOf{Map: endpointMap, Key: toService, Of: 1}},
+		)}
 	}
 	return fragment
 }
@@ -213,12 +242,20 @@ func (b *builder) add(p *Port) {
 func (b *builder) endpoints(p *Port) {
 	for _, e := range p.used() {
 		if e.Local || e.Unknown {
-			b.element(hairpinSet, nft.Element{Key: nft.Key{Source: nft.One(e.To.Addr()), Destination: nft.One(e.To.Addr())}})
+			b.element(
+				hairpinSet,
+				nft.Element{Key: nft.Key{Source: nft.One(e.To.Addr()), Destination: nft.One(e.To.Addr())}},
+			)
 		}
 		if p.Affinity > 0 {
 			set := affinity(p, e)
 			b.Sets[set] = nft.Set{Key: []nft.Field{nft.Source}, Seconds: p.Affinity}
-			b.Chains[endpointChain(p, e)] = nft.Chain{Rules: []nft.Rule{{nft.Remember{Set: set, Seconds: p.Affinity}}, {nft.Is{Protocol: p.Proto}, nft.DNAT{To: e.To}}}}
+			b.Chains[endpointChain(p, e)] = nft.Chain{
+				Rules: []nft.Rule{
+					{nft.Remember{Set: set, Seconds: p.Affinity}},
+					{nft.Is{Protocol: p.Proto}, nft.DNAT{To: e.To}},
+				},
+			}
 		}
 	}
 }
@@ -232,7 +269,8 @@ func (b *builder) list(p *Port, eps []Endpoint) {
 	}
 }
 
-// outsiders masquerades what comes to a service address from outside the pods' networks, so that the answer comes back through here.
+// outsiders masquerades what comes to a service address from outside the pods' networks, so that the answer comes back
+// through here.
 func outsiders(m Machine) []nft.Rule {
 	if len(m.Pods) == 0 {
 		return nil
@@ -275,10 +313,20 @@ func (b *builder) firewall(p *Port) (rules []nft.Rule) {
 	for _, s := range p.Sources {
 		list = append(list, nft.Rule{nft.From{Net: s}, nft.Do{Verdict: nft.Verdict{Action: "return"}}})
 	}
-	list = append(list, nft.Rule{nft.FromLocal{}, nft.Do{Verdict: nft.Verdict{Action: "return"}}}, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}})
+	list = append(
+		list,
+		nft.Rule{nft.FromLocal{}, nft.Do{Verdict: nft.Verdict{Action: "return"}}},
+		nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}},
+	)
 	b.Chains[allow] = nft.Chain{Rules: list}
 	for _, ip := range p.Balanced {
-		rules = append(rules, nft.Rule{nft.To{Net: netip.PrefixFrom(ip, ip.BitLen())}, nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: allow}}})
+		rules = append(
+			rules,
+			nft.Rule{
+				nft.To{Net: netip.PrefixFrom(ip, ip.BitLen())},
+				nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: allow}},
+			},
+		)
 	}
 	return rules
 }
@@ -299,7 +347,13 @@ func (b *builder) choose(p *Port, eps []Endpoint) []nft.Rule {
 	names := make([]string, len(eps))
 	for i, e := range eps {
 		names[i] = endpointChain(p, e)
-		rules = append(rules, nft.Rule{nft.In{Set: affinity(p, e), Key: []nft.Field{nft.Source}}, nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: names[i]}}})
+		rules = append(
+			rules,
+			nft.Rule{
+				nft.In{Set: affinity(p, e), Key: []nft.Field{nft.Source}},
+				nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: names[i]}},
+			},
+		)
 	}
 	if len(names) == 1 {
 		return append(rules, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: names[0]}}})
@@ -311,7 +365,8 @@ func endpointChain(p *Port, e Endpoint) string {
 	return fmt.Sprintf("%s__%s/%d", p.chain("endpoint"), e.To.Addr(), e.To.Port())
 }
 
-// affinity is the name of the set of an endpoint's clients. A set keeps its time as long as it lives, so that this is in the name.
+// affinity is the name of the set of an endpoint's clients. A set keeps its time as long as it lives, so that this is
+// in the name.
 func affinity(p *Port, e Endpoint) string {
 	return fmt.Sprintf("%s__%s/%d/%ds", p.chain("affinity"), e.To.Addr(), e.To.Port(), p.Affinity)
 }

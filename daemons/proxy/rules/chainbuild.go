@@ -9,7 +9,8 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// chainBuilder makes what one service has in iptables' chains: the same decisions as builder's, in rules that are tried one by one.
+// chainBuilder makes what one service has in iptables' chains: the same decisions as builder's, in rules that are tried
+// one by one.
 type chainBuilder struct {
 	part
 	family  nft.Family
@@ -111,10 +112,27 @@ func (b *chainBuilder) empty(p *Port) {
 // atNodes adds a rule for a port's node port at each address where node ports answer.
 func (b *chainBuilder) atNodes(p *Port, why, do string) {
 	if len(b.machine.NodePorts) == 0 {
-		b.line(filterExternal, "-p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s", protocol(p), comment(p, why), protocol(p), p.NodePort, do)
+		b.line(
+			filterExternal,
+			"-p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s",
+			protocol(p),
+			comment(p, why),
+			protocol(p),
+			p.NodePort,
+			do,
+		)
 	}
 	for _, n := range b.machine.NodePorts {
-		b.line(filterExternal, "-d %s -p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s", n, protocol(p), comment(p, why), protocol(p), p.NodePort, do)
+		b.line(
+			filterExternal,
+			"-d %s -p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s",
+			n,
+			protocol(p),
+			comment(p, why),
+			protocol(p),
+			p.NodePort,
+			do,
+		)
 	}
 }
 
@@ -160,7 +178,11 @@ func (b *chainBuilder) outside(p *Port, cluster, local string) (any bool) {
 	for _, n := range b.machine.Pods {
 		rules = append(rules, fmt.Sprintf("-s %s %s -j %s", n, comment(p, "pod traffic"), cluster))
 	}
-	rules = append(rules, comment(p, "local traffic")+" -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ", comment(p, "local traffic")+" -m addrtype --src-type LOCAL -j "+cluster)
+	rules = append(
+		rules,
+		comment(p, "local traffic")+" -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ",
+		comment(p, "local traffic")+" -m addrtype --src-type LOCAL -j "+cluster,
+	)
 	if !nobody {
 		rules = append(rules, "-j "+local)
 	}
@@ -189,14 +211,16 @@ func (b *chainBuilder) allowed(p *Port, external string) (rules []string) {
 	return append(rules, comment(p, "loadbalancer IP")+" -m addrtype --src-type LOCAL -j "+external)
 }
 
-// choices adds a chain that picks one of several endpoints, each as likely as the others, but for clients that have been at one before.
+// choices adds a chain that picks one of several endpoints, each as likely as the others, but for clients that have
+// been at one before.
 func (b *chainBuilder) choices(p *Port, name string, eps []Endpoint) {
 	chain := Chain{"nat", name}
 	if _, there := b.own[chain]; there {
 		return
 	}
 	var rules []string
-	// What comes to a service address from outside the pods' networks is masqueraded, so that the answer comes back through here.
+	// What comes to a service address from outside the pods' networks is masqueraded, so that the answer comes back
+	// through here.
 	switch pods := b.machine.Pods; {
 	case len(pods) == 1:
 		rules = append(rules, fmt.Sprintf("! -s %s %s -j KUBE-MARK-MASQ", pods[0], to(p.ClusterIP, p, "cluster IP")))
@@ -206,16 +230,25 @@ func (b *chainBuilder) choices(p *Port, name string, eps []Endpoint) {
 	if p.Affinity > 0 {
 		for _, e := range eps {
 			endpoint := hashed("SEP", p, e.To.String())
-			rules = append(rules, fmt.Sprintf("%s -m recent --rcheck --seconds %d --reap --name %s --mask %s --rsource -j %s",
-				comment(p, "-> "+e.To.String()), p.Affinity, endpoint, b.mask(), endpoint))
+			rules = append(
+				rules,
+				fmt.Sprintf("%s -m recent --rcheck --seconds %d --reap --name %s --mask %s --rsource -j %s",
+					comment(p, "-> "+e.To.String()), p.Affinity, endpoint, b.mask(), endpoint),
+			)
 		}
 	}
 	for i, e := range eps {
 		chance := ""
 		if left := len(eps) - i; left > 1 {
-			chance = fmt.Sprintf(" -m statistic --mode random --probability %.11f", math.Round(1/float64(left)*(1<<31))/(1<<31))
+			chance = fmt.Sprintf(
+				" -m statistic --mode random --probability %.11f",
+				math.Round(1/float64(left)*(1<<31))/(1<<31),
+			)
 		}
-		rules = append(rules, fmt.Sprintf("%s%s -j %s", comment(p, "-> "+e.To.String()), chance, hashed("SEP", p, e.To.String())))
+		rules = append(
+			rules,
+			fmt.Sprintf("%s%s -j %s", comment(p, "-> "+e.To.String()), chance, hashed("SEP", p, e.To.String())),
+		)
 	}
 	b.own[chain] = rules
 }
@@ -237,6 +270,13 @@ func (b *chainBuilder) endpoint(p *Port, e Endpoint) {
 	b.own[Chain{"nat", name}] = []string{
 		// A pod that a service leads back to itself would get its own address as the client's, and answer itself.
 		fmt.Sprintf("-s %s %s -j KUBE-MARK-MASQ", host(e.To.Addr()), comment(p, "hairpin")),
-		fmt.Sprintf("-p %s %s %s-m %s -j DNAT --to-destination %s", protocol(p), comment(p, "endpoint"), remember, protocol(p), e.To),
+		fmt.Sprintf(
+			"-p %s %s %s-m %s -j DNAT --to-destination %s",
+			protocol(p),
+			comment(p, "endpoint"),
+			remember,
+			protocol(p),
+			e.To,
+		),
 	}
 }

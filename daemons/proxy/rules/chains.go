@@ -37,15 +37,39 @@ type Jump struct {
 
 // Jumps are what leads to the chains. Every rule is in the words in which iptables-save tells of it.
 var Jumps = []Jump{
-	{Chain{"filter", "INPUT"}, `-m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL`},
-	{Chain{"filter", "INPUT"}, `-m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES`},
+	{
+		Chain{"filter", "INPUT"},
+		`-m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL`,
+	},
+	{
+		Chain{"filter", "INPUT"},
+		`-m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES`,
+	},
 	{Chain{"filter", "INPUT"}, `-j KUBE-FIREWALL`},
-	{Chain{"filter", "FORWARD"}, `-m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL`},
-	{Chain{"filter", "FORWARD"}, `-m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`},
-	{Chain{"filter", "FORWARD"}, `-m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES`},
-	{Chain{"filter", "OUTPUT"}, `-m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL`},
-	{Chain{"filter", "OUTPUT"}, `-m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`},
-	{Chain{"filter", "OUTPUT"}, `-m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES`},
+	{
+		Chain{"filter", "FORWARD"},
+		`-m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL`,
+	},
+	{
+		Chain{"filter", "FORWARD"},
+		`-m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`,
+	},
+	{
+		Chain{"filter", "FORWARD"},
+		`-m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES`,
+	},
+	{
+		Chain{"filter", "OUTPUT"},
+		`-m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL`,
+	},
+	{
+		Chain{"filter", "OUTPUT"},
+		`-m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`,
+	},
+	{
+		Chain{"filter", "OUTPUT"},
+		`-m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES`,
+	},
 	{Chain{"nat", "PREROUTING"}, `-m comment --comment "kubernetes service portals" -j KUBE-SERVICES`},
 	{Chain{"nat", "OUTPUT"}, `-m comment --comment "kubernetes service portals" -j KUBE-SERVICES`},
 	{Chain{"nat", "POSTROUTING"}, `-m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING`},
@@ -53,7 +77,20 @@ var Jumps = []Jump{
 
 // Proxied reports whether a chain is one that a proxy of services has made: whatever else there is belongs to others.
 func Proxied(c Chain) bool {
-	if slices.Contains([]Chain{Entrance, natNodePorts, natPostrouting, natMark, natOutside, filterServices, filterExternal, filterFirewall, filterLoopback}, c) {
+	if slices.Contains(
+		[]Chain{
+			Entrance,
+			natNodePorts,
+			natPostrouting,
+			natMark,
+			natOutside,
+			filterServices,
+			filterExternal,
+			filterFirewall,
+			filterLoopback,
+		},
+		c,
+	) {
 		return true
 	}
 	if c.Table != "nat" {
@@ -67,8 +104,8 @@ func Proxied(c Chain) bool {
 	return false
 }
 
-// Chains is a family's rules of all services as chains of iptables'. Most belong to one service port; some have lines of many services.
-// It is not for several goroutines at once.
+// Chains is a family's rules of all services as chains of iptables'. Most belong to one service port; some have lines
+// of many services. It is not for several goroutines at once.
 type Chains struct {
 	Family nft.Family
 	claims
@@ -89,7 +126,9 @@ type part struct {
 // NewChains returns a family's chains of a machine without services.
 func NewChains(f nft.Family, m Machine) *Chains {
 	c := &Chains{Family: f, claims: newClaims(m), machine: m.of(f),
-		nowhere: m.nowhere(f), parts: map[string]*part{}, own: map[Chain][]string{}, shared: map[Chain][]string{}, dirty: map[Chain]bool{}}
+		nowhere: m.nowhere(
+			f,
+		), parts: map[string]*part{}, own: map[Chain][]string{}, shared: map[Chain][]string{}, dirty: map[Chain]bool{}}
 	for chain := range c.base() {
 		c.dirty[chain] = true
 	}
@@ -99,8 +138,9 @@ func NewChains(f nft.Family, m Machine) *Chains {
 // base is the chains that no service changes.
 func (c *Chains) base() map[Chain][]string {
 	base := map[Chain][]string{
-		Entrance: nil, natNodePorts: nil, filterServices: nil, filterExternal: nil, filterFirewall: nil, filterLoopback: nil,
-		natMark: {fmt.Sprintf("-j MARK --set-xmark %#x/%#x", markBit, markBit)},
+		Entrance: nil, natNodePorts: nil, filterServices: nil, filterExternal: nil, filterFirewall: nil,
+		filterLoopback: nil,
+		natMark:        {fmt.Sprintf("-j MARK --set-xmark %#x/%#x", markBit, markBit)},
 		natPostrouting: {
 			fmt.Sprintf("-m mark ! --mark %#x/%#x -j RETURN", markBit, markBit),
 			fmt.Sprintf("-j MARK --set-xmark %#x/0x0", markBit),
@@ -108,8 +148,11 @@ func (c *Chains) base() map[Chain][]string {
 		},
 	}
 	if c.Family == nft.IPv4 {
-		// Node ports answer at the machine's own loopback, for which the kernel routes such addresses: nobody else may use them.
-		base[filterLoopback] = []string{`! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`}
+		// Node ports answer at the machine's own loopback, for which the kernel routes such addresses: nobody else may
+		// use them.
+		base[filterLoopback] = []string{
+			`! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`,
+		}
 	}
 	if len(c.machine.Pods) > 1 {
 		for _, n := range c.machine.Pods {
@@ -123,7 +166,13 @@ func (c *Chains) base() map[Chain][]string {
 // SetService gives a service other ports; none when it is gone.
 func (c *Chains) SetService(service string, ports []Port) error {
 	for _, name := range c.set(service, ports) {
-		b := &chainBuilder{part: part{own: map[Chain][]string{}, lines: map[Chain][]string{}}, family: c.Family, machine: c.machine, owns: c.owns, led: map[nft.Key]bool{}}
+		b := &chainBuilder{
+			part:    part{own: map[Chain][]string{}, lines: map[Chain][]string{}},
+			family:  c.Family,
+			machine: c.machine,
+			owns:    c.owns,
+			led:     map[nft.Key]bool{},
+		}
 		for i := range c.ports[name] {
 			b.add(&c.ports[name][i])
 		}

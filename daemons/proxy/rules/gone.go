@@ -6,10 +6,11 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Gone adds the connections that the kernel has to forget when a service's ports change from have to want. Flows to removed endpoints are
-// forgotten if they are UDP or never were answered: nothing would end them, and a new flow from the same client port would follow them.
-// Flows to a UDP port that gets its first endpoint are all forgotten, for the same reason. Associations of SCTP keep the client's port and are
-// kept alive by heartbeats: they are forgotten once no endpoint slice lists their endpoint, and stay while it is listed in any condition.
+// Gone adds the connections that the kernel has to forget when a service's ports change from have to want. Flows to
+// removed endpoints are forgotten if they are UDP or never were answered: nothing would end them, and a new flow from
+// the same client port would follow them. Flows to a UDP port that gets its first endpoint are all forgotten, for the
+// same reason. Associations of SCTP keep the client's port and are kept alive by heartbeats: they are forgotten once no
+// endpoint slice lists their endpoint, and stay while it is listed in any condition.
 func (g *Forget) Gone(have, want []Port) {
 	type id struct {
 		key string
@@ -50,7 +51,8 @@ func (p *Port) FlowsTo() []netip.AddrPort {
 	return list
 }
 
-// Forget lists connections that the kernel has to forget: those of Endpoints, and all flows to the ports of UDP and SCTP in Services.
+// Forget lists connections that the kernel has to forget: those of Endpoints, and all flows to the ports of UDP and
+// SCTP in Services.
 type Forget struct {
 	Endpoints []Left
 	Services  []Port

@@ -60,8 +60,13 @@ func hinted(ready map[netip.AddrPort]backend, at Place) map[netip.AddrPort]backe
 	return ready
 }
 
-// hintedFor returns the backends whose names of one kind have ours among them, and whether every backend has such names.
-func hintedFor(ready map[netip.AddrPort]backend, names func(backend) []string, ours string) (mine map[netip.AddrPort]backend, all bool) {
+// hintedFor returns the backends whose names of one kind have ours among them, and whether every backend has such
+// names.
+func hintedFor(
+	ready map[netip.AddrPort]backend,
+	names func(backend) []string,
+	ours string,
+) (mine map[netip.AddrPort]backend, all bool) {
 	mine = map[netip.AddrPort]backend{}
 	for to, b := range ready {
 		list := names(b)

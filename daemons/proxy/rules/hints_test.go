@@ -10,7 +10,8 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// hintedSlice has endpoints as slice makes them, each with what it is hinted for after a colon: zone=a or node=me, joined by commas.
+// hintedSlice has endpoints as slice makes them, each with what it is hinted for after a colon: zone=a or node=me,
+// joined by commas.
 func hintedSlice(endpoints ...string) *discoveryv1.EndpointSlice {
 	var addresses []string
 	for _, e := range endpoints {
@@ -49,13 +50,15 @@ func TestEndpointsThatAMachineUses(t *testing.T) {
 		zone      string
 		want      string
 	}{
-		"no hints":                        {[]string{"10.0.0.1", "10.0.0.2"}, "a", "1 2"},
-		"its zone's":                      {[]string{"10.0.0.1:zone=a", "10.0.0.2:zone=b", "10.0.0.3:zone=b,zone=a"}, "a", "1 3"},
-		"another zone's":                  {[]string{"10.0.0.1:zone=b", "10.0.0.2:zone=c"}, "a", "1 2"},
-		"a zone that is not known":        {[]string{"10.0.0.1:zone=b", "10.0.0.2:zone=c"}, "", "1 2"},
-		"one without a hint":              {[]string{"10.0.0.1:zone=a", "10.0.0.2:zone=b", "10.0.0.3"}, "a", "1 2 3"},
-		"one without that is not ready":   {[]string{"10.0.0.1:zone=a", "10.0.0.2:zone=b", "10.0.0.3-"}, "a", "1"},
-		"its own":                         {[]string{"10.0.0.1:zone=a,node=me", "10.0.0.2:zone=a,node=other"}, "a", "1"},
+		"no hints": {[]string{"10.0.0.1", "10.0.0.2"}, "a", "1 2"},
+		"its zone's": {[]string{"10.0.0.1:zone=a", "10.0.0.2:zone=b", "10.0.0.3:zone=b,zone=a"},
+			"a", "1 3"},
+		"another zone's":                {[]string{"10.0.0.1:zone=b", "10.0.0.2:zone=c"}, "a", "1 2"},
+		"a zone that is not known":      {[]string{"10.0.0.1:zone=b", "10.0.0.2:zone=c"}, "", "1 2"},
+		"one without a hint":            {[]string{"10.0.0.1:zone=a", "10.0.0.2:zone=b", "10.0.0.3"}, "a", "1 2 3"},
+		"one without that is not ready": {[]string{"10.0.0.1:zone=a", "10.0.0.2:zone=b", "10.0.0.3-"}, "a", "1"},
+		"its own": {[]string{"10.0.0.1:zone=a,node=me", "10.0.0.2:zone=a,node=other"}, "a",
+			"1"},
 		"its zone's where it has none":    {[]string{"10.0.0.1:zone=a,node=x", "10.0.0.2:zone=b,node=y"}, "a", "1"},
 		"one without a hint for a node":   {[]string{"10.0.0.1:zone=a,node=me", "10.0.0.2:zone=a"}, "a", "1 2"},
 		"its own that is here":            {[]string{"10.0.0.1!:node=me", "10.0.0.2"}, "a", "1"},
@@ -65,21 +68,38 @@ func TestEndpointsThatAMachineUses(t *testing.T) {
 		"its zone's is not ready":         {[]string{"10.0.0.1-:zone=a", "10.0.0.2:zone=b"}, "a", "2"},
 		"those that are ending, the last": {[]string{"10.0.0.1~:zone=a", "10.0.0.2~:zone=b"}, "a", "1 2"},
 	} {
-		ports := Ports(service("web", "10.96.0.1", nil), []*discoveryv1.EndpointSlice{hintedSlice(c.endpoints...)}, nft.IPv4, Place{"me", c.zone})
+		ports := Ports(
+			service("web", "10.96.0.1", nil),
+			[]*discoveryv1.EndpointSlice{hintedSlice(c.endpoints...)},
+			nft.IPv4,
+			Place{"me", c.zone},
+		)
 		if got := used(ports[0].Endpoints); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
 }
 
-// What comes from outside to a service that is local stays on the machine, whoever an endpoint is hinted for; and flows to endpoints
-// that others are to use from now on go on.
+// What comes from outside to a service that is local stays on the machine, whoever an endpoint is hinted for; and flows
+// to endpoints that others are to use from now on go on.
 func TestHintsTakeNothingFromLocalTrafficNorFromFlows(t *testing.T) {
-	local := service("web", "10.96.0.1", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
+	local := service(
+		"web",
+		"10.96.0.1",
+		func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal },
+	)
 	ports := func(endpoints ...string) []Port {
 		return Ports(local, []*discoveryv1.EndpointSlice{hintedSlice(endpoints...)}, nft.IPv4, Place{"me", "a"})
 	}
-	before, after := ports("10.0.0.1!", "10.0.0.2", "10.0.0.3"), ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a", "10.0.0.3:zone=b")
+	before, after := ports(
+		"10.0.0.1!",
+		"10.0.0.2",
+		"10.0.0.3",
+	), ports(
+		"10.0.0.1!:zone=b",
+		"10.0.0.2:zone=a",
+		"10.0.0.3:zone=b",
+	)
 	if p := after[0]; used(p.Endpoints) != "2" || used(p.Here) != "1" || p.ReadyHere != 1 || used(p.used()) != "1 2" {
 		t.Errorf("endpoints %s, here %s (%d)", used(p.Endpoints), used(p.Here), p.ReadyHere)
 	}

@@ -39,7 +39,8 @@ func NewTable(f nft.Family, m Machine) (*Table, error) {
 	return &Table{Table: table, claims: newClaims(m), machine: only}, nil
 }
 
-// SetService gives a service other ports; none when it is gone. Another service changes with it only where both want the same destination.
+// SetService gives a service other ports; none when it is gone. Another service changes with it only where both want
+// the same destination.
 func (t *Table) SetService(service string, ports []Port) error {
 	names := t.set(service, ports)
 	if len(names) > 1 {
@@ -51,8 +52,16 @@ func (t *Table) SetService(service string, ports []Port) error {
 		}
 	}
 	for _, name := range names {
-		b := &builder{Fragment: nft.Fragment{Chains: map[string]nft.Chain{}, Sets: map[string]nft.Set{}, Elements: map[string][]nft.Element{}},
-			machine: t.machine, owns: t.owns, led: map[nft.Key]bool{}}
+		b := &builder{
+			Fragment: nft.Fragment{
+				Chains:   map[string]nft.Chain{},
+				Sets:     map[string]nft.Set{},
+				Elements: map[string][]nft.Element{},
+			},
+			machine: t.machine,
+			owns:    t.owns,
+			led:     map[nft.Key]bool{},
+		}
 		for i := range t.ports[name] {
 			b.add(&t.ports[name][i])
 		}
@@ -65,13 +74,14 @@ func (t *Table) SetService(service string, ports []Port) error {
 
 // claims has the ports of all services of a family, and decides which service gets a destination that several want.
 //
-// A service's cluster IP is always its own, also when another service names it as an external IP: otherwise whoever may write services could
-// take the traffic of the API server or of DNS. An address that a load balancer gave, which is in the service's status and is not chosen by its
-// writer, comes before external IPs. Of two that want the same destination the first by name gets it, even without endpoints.
+// A service's cluster IP is always its own, also when another service names it as an external IP: otherwise whoever may
+// write services could take the traffic of the API server or of DNS. An address that a load balancer gave, which is in
+// the service's status and is not chosen by its writer, comes before external IPs. Of two that want the same
+// destination the first by name gets it, even without endpoints.
 type claims struct {
 	ports map[string][]Port // by namespace/service
-	// wants has the services that want a destination, given those of them that a load balancer gave it to, own those whose cluster IP an
-	// address is, outside those that name it as an external IP. All names are sorted.
+	// wants has the services that want a destination, given those of them that a load balancer gave it to, own those
+	// whose cluster IP an address is, outside those that name it as an external IP. All names are sorted.
 	wants, given map[nft.Key][]string
 	own, outside map[netip.Addr][]string
 	api          []netip.AddrPort // endpoints that no Service can take over
@@ -123,7 +133,12 @@ func without(names []string, name string) []string {
 }
 
 // claim adds or removes a service's ports in the lists of who wants what, and notes which other services want the same.
-func (t *claims) claim(service string, ports []Port, concerned map[string]bool, change func([]string, string) []string) {
+func (t *claims) claim(
+	service string,
+	ports []Port,
+	concerned map[string]bool,
+	change func([]string, string) []string,
+) {
 	note := func(names []string) {
 		for _, name := range names {
 			concerned[name] = true
@@ -172,7 +187,10 @@ func (t *claims) owns(d nft.Key, p *Port) bool {
 	list := t.wants[d]
 	if ip := d.Destination.First; ip.IsValid() && ip == p.ClusterIP {
 		// A service that names the address as an external IP never takes it from the one whose cluster IP it is.
-		list = slices.DeleteFunc(slices.Clone(list), func(name string) bool { _, own := slices.BinarySearch(t.own[ip], name); return !own })
+		list = slices.DeleteFunc(
+			slices.Clone(list),
+			func(name string) bool { _, own := slices.BinarySearch(t.own[ip], name); return !own },
+		)
 	} else if given := t.given[d]; len(given) > 0 {
 		list = given
 	}

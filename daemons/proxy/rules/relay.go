@@ -7,12 +7,12 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Relay is at which ports of this machine the proxy itself takes what is for a service port: what is sent to the service's own
-// address, and what is sent to others. 0 has the kernel carry it.
+// Relay is at which ports of this machine the proxy itself takes what is for a service port: what is sent to the
+// service's own address, and what is sent to others. 0 has the kernel carry it.
 type Relay struct{ Inside, Outside uint16 }
 
-// NewRelayTable returns a family's table of a machine whose proxy carries what it can itself: TCP by the port given, and UDP by
-// those of each service port.
+// NewRelayTable returns a family's table of a machine whose proxy carries what it can itself: TCP by the port given,
+// and UDP by those of each service port.
 func NewRelayTable(f nft.Family, m Machine, tcp uint16) (*Table, error) {
 	only := m.of(f)
 	table, err := nft.NewTable(f, TableName, base(f, only, m.nowhere(f), tcp))
@@ -22,16 +22,22 @@ func NewRelayTable(f nft.Family, m Machine, tcp uint16) (*Table, error) {
 	return &Table{Table: table, claims: newClaims(m), machine: only}, nil
 }
 
-// addRelay adds to what is always there. Nobody reaches the proxy's ports but by a service: whoever could, would be past its rules.
+// addRelay adds to what is always there. Nobody reaches the proxy's ports but by a service: whoever could, would be
+// past its rules.
 func addRelay(f *nft.Fragment, tcp uint16) {
 	f.Sets[relaySet] = nft.Set{Key: toPort}
 	f.Elements = map[string][]nft.Element{relaySet: {{Key: nft.Key{Protocol: nft.TCP, Port: tcp}}}}
 	f.Chains[relayTCP] = nft.Chain{Rules: []nft.Rule{{nft.Is{Protocol: nft.TCP}, nft.Redirect{Port: tcp}}}}
 	f.Chains[relayInput] = nft.Chain{Hook: &nft.Hook{Type: "filter", Name: "input"}, Rules: []nft.Rule{
-		{nft.In{Set: relaySet, Key: toPort}, nft.Untranslated{}, nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: refused}}}}}
+		{
+			nft.In{Set: relaySet, Key: toPort},
+			nft.Untranslated{},
+			nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: refused}},
+		}}}
 }
 
-// relay adds the rules of a port that the proxy itself carries. Who may use it and where nobody is are the kernel's to decide.
+// relay adds the rules of a port that the proxy itself carries. Who may use it and where nobody is are the kernel's to
+// decide.
 func (b *builder) relay(p *Port, put func(string, nft.Key, nft.Value) bool) {
 	if p.InternalLocal && len(p.Here) == 0 {
 		put(emptyMap, p.inner(), nft.Goes("drop", ""))
@@ -48,7 +54,11 @@ func (b *builder) relay(p *Port, put func(string, nft.Key, nft.Value) bool) {
 		for _, n := range b.machine.Pods {
 			list = append(list, nft.Rule{nft.From{Net: n}, everywhere})
 		}
-		list = append(list, nft.Rule{nft.FromLocal{}, everywhere}, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}})
+		list = append(
+			list,
+			nft.Rule{nft.FromLocal{}, everywhere},
+			nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}},
+		)
 	} else if len(list) > 0 {
 		list = append(list, nft.Rule{everywhere})
 	}
@@ -88,10 +98,11 @@ type Way struct {
 	Affinity  int32 // seconds
 }
 
-// Leads returns the endpoints for what a client sent to a destination, or false when no service has that destination. local tells whether an
-// address, here the client's, is on this machine.
+// Leads returns the endpoints for what a client sent to a destination, or false when no service has that destination.
+// local tells whether an address, here the client's, is on this machine.
 func (t *Table) Leads(proto uint8, to netip.AddrPort, client netip.Addr, local func(netip.Addr) bool) (Way, bool) {
-	for _, d := range []nft.Key{{Destination: nft.One(to.Addr()), Protocol: proto, Port: to.Port()}, {Protocol: proto, Port: to.Port()}} {
+	for _, d := range []nft.Key{{Destination: nft.One(to.Addr()), Protocol: proto, Port: to.Port()},
+		{Protocol: proto, Port: to.Port()}} {
 		for _, name := range t.wants[d] {
 			for i := range t.ports[name] {
 				p := &t.ports[name][i]
@@ -113,7 +124,9 @@ func (t *Table) WayOf(p *Port, inside bool, client netip.Addr, local func(netip.
 	w := Way{Key: p.Key(), Endpoints: p.Endpoints, Affinity: p.Affinity}
 	here := p.InternalLocal
 	if !inside {
-		here = p.ExternalLocal && !slices.ContainsFunc(t.machine.Pods, func(n netip.Prefix) bool { return n.Contains(client) }) && !local(client)
+		here = p.ExternalLocal &&
+			!slices.ContainsFunc(t.machine.Pods, func(n netip.Prefix) bool { return n.Contains(client) }) &&
+			!local(client)
 	}
 	if here {
 		w.Key, w.Endpoints = w.Key+" here", p.Here

@@ -36,10 +36,17 @@ func service(name, ip string, change func(*corev1.Service)) *corev1.Service {
 // ~ is ending but still serves, in - serves no more.
 func slice(port int32, addrs ...string) *discoveryv1.EndpointSlice {
 	name, proto, here, there := "http", corev1.ProtocolTCP, "me", "other"
-	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &proto}}}
+	s := &discoveryv1.EndpointSlice{
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &proto}},
+	}
 	for _, a := range addrs {
 		yes, no := true, false
-		e := discoveryv1.Endpoint{Addresses: []string{strings.TrimRight(a, "!~-")}, NodeName: &there, Conditions: discoveryv1.EndpointConditions{Ready: &yes}}
+		e := discoveryv1.Endpoint{
+			Addresses:  []string{strings.TrimRight(a, "!~-")},
+			NodeName:   &there,
+			Conditions: discoveryv1.EndpointConditions{Ready: &yes},
+		}
 		if strings.Contains(a, "!") {
 			e.NodeName = &here
 		}
@@ -78,11 +85,17 @@ func TestRulesOfServicesS28S29(t *testing.T) {
 		service *corev1.Service
 		slices  []*discoveryv1.EndpointSlice
 	}{
-		{"clusterip", service("web", "10.96.0.7", nil), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!"), slice(8080, "10.244.1.2", "10.244.2.9-")}},
+		{"clusterip", service("web", "10.96.0.7", nil),
+			[]*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!"),
+				slice(8080, "10.244.1.2", "10.244.2.9-")}},
 		{"one", service("web", "10.96.0.7", nil), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
-		{"none", service("web", "10.96.0.7", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30080; s.Spec.ExternalIPs = []string{"192.0.2.5"} }), nil},
-		{"ending", service("web", "10.96.0.7", nil), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2~", "10.244.1.3-")}},
-		{"nodeport", service("web", "10.96.0.7", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30080 }), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!")}},
+		{"none", service("web", "10.96.0.7",
+			func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30080; s.Spec.ExternalIPs = []string{"192.0.2.5"} }),
+			nil},
+		{"ending", service("web", "10.96.0.7", nil),
+			[]*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2~", "10.244.1.3-")}},
+		{"nodeport", service("web", "10.96.0.7", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30080 }),
+			[]*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!")}},
 		{"local", service("web", "10.96.0.7", func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeLoadBalancer, 30080
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
@@ -91,19 +104,25 @@ func TestRulesOfServicesS28S29(t *testing.T) {
 		}), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!")}},
 		{"localnone", service("web", "10.96.0.7", func(s *corev1.Service) {
 			s.Spec.Ports[0].NodePort = 30080
-			s.Spec.ExternalTrafficPolicy, s.Spec.InternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal, &local
+			s.Spec.ExternalTrafficPolicy, s.Spec.InternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal,
+				&local
 		}), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
 		{"localending", service("web", "10.96.0.7", func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeLoadBalancer, 30080
-			s.Spec.ExternalTrafficPolicy, s.Spec.InternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal, &local
+			s.Spec.ExternalTrafficPolicy, s.Spec.InternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal,
+				&local
 		}), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!~", "10.244.0.4!-")}},
-		{"affinity", service("web", "10.96.0.7", func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!")}},
-		{"headless", service("web", corev1.ClusterIPNone, nil), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
+		{"affinity", service("web", "10.96.0.7",
+			func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }),
+			[]*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!")}},
+		{"headless", service("web", corev1.ClusterIPNone, nil),
+			[]*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			golden(t, c.name+".nft", tableOf(t, nft.IPv4, []*corev1.Service{c.service}, c.slices).Text())
 			chains := NewChains(nft.IPv4, machine)
-			if err := chains.SetService("shop/web", Ports(c.service, c.slices, nft.IPv4, Place{Node: "me"})); err != nil {
+			if err := chains.SetService("shop/web",
+				Ports(c.service, c.slices, nft.IPv4, Place{Node: "me"})); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, c.name+".iptables", chainText(chains))
@@ -152,12 +171,16 @@ func TestServicesThatChangeLeaveNothingBehindS28(t *testing.T) {
 				s.Spec.Ports[0].NodePort = int32(30000 + rapid.IntRange(0, 2).Draw(t, "port"))
 			}
 			if rapid.Bool().Draw(t, "external") {
-				s.Spec.ExternalIPs = []string{rapid.SampledFrom([]string{"10.96.0.1", "10.96.0.2", "192.0.2.1", "192.0.2.2"}).Draw(t, "address")}
+				s.Spec.ExternalIPs = []string{
+					rapid.SampledFrom([]string{"10.96.0.1", "10.96.0.2", "192.0.2.1", "192.0.2.2"}).Draw(t, "address"),
+				}
 			}
 			if rapid.Bool().Draw(t, "affinity") {
 				seconds := rapid.SampledFrom([]int32{60, 10800}).Draw(t, "seconds")
 				s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
+				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+					ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds},
+				}
 			}
 			if rapid.Bool().Draw(t, "local") {
 				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
@@ -177,12 +200,25 @@ func TestServicesThatChangeLeaveNothingBehindS28(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "gone") > 0 {
 				var addrs []string
 				for range rapid.IntRange(0, 3).Draw(t, "endpoints") {
-					addrs = append(addrs, fmt.Sprintf("10.244.0.%d%s", rapid.IntRange(1, 5).Draw(t, "endpoint"), rapid.SampledFrom([]string{"", "!", "~", "-"}).Draw(t, "state")))
+					addrs = append(
+						addrs,
+						fmt.Sprintf(
+							"10.244.0.%d%s",
+							rapid.IntRange(1, 5).Draw(t, "endpoint"),
+							rapid.SampledFrom([]string{"", "!", "~", "-"}).Draw(t, "state"),
+						),
+					)
 				}
-				ports = Ports(drawn(t, name), []*discoveryv1.EndpointSlice{slice(80, addrs...)}, nft.IPv4, Place{Node: "me"})
+				ports = Ports(
+					drawn(t, name),
+					[]*discoveryv1.EndpointSlice{slice(80, addrs...)},
+					nft.IPv4,
+					Place{Node: "me"},
+				)
 			}
 			now["shop/"+name] = ports
-			if err := errors.Join(table.SetService("shop/"+name, ports), chains.SetService("shop/"+name, ports)); err != nil {
+			if err := errors.Join(table.SetService("shop/"+name, ports),
+				chains.SetService("shop/"+name, ports)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -207,17 +243,27 @@ func TestServicesThatChangeLeaveNothingBehindS28(t *testing.T) {
 
 func TestFlowsToForget(t *testing.T) {
 	ep := func(s string) Endpoint { return Endpoint{To: netip.MustParseAddrPort(s)} }
-	had := []Port{{Service: "dns", Proto: nft.UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.1:53"), ep("10.0.0.2:53")}}, {Service: "log", Proto: nft.UDP, Port: 5}, {Service: "web", Proto: nft.TCP, Port: 80, Endpoints: []Endpoint{ep("10.0.0.3:80")}}}
-	now := []Port{{Service: "dns", Proto: nft.UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.2:53")}}, {Service: "log", Proto: nft.UDP, Port: 5, Endpoints: []Endpoint{ep("10.0.0.9:5")}}}
+	had := []Port{
+		{Service: "dns", Proto: nft.UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.1:53"), ep("10.0.0.2:53")}},
+		{Service: "log", Proto: nft.UDP, Port: 5},
+		{Service: "web", Proto: nft.TCP, Port: 80, Endpoints: []Endpoint{ep("10.0.0.3:80")}},
+	}
+	now := []Port{
+		{Service: "dns", Proto: nft.UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.2:53")}},
+		{Service: "log", Proto: nft.UDP, Port: 5, Endpoints: []Endpoint{ep("10.0.0.9:5")}},
+	}
 	var g Forget
 	g.Gone(had, now)
-	if len(g.Endpoints) != 2 || g.Endpoints[0].To.String() != "10.0.0.1:53" || g.Endpoints[1].To.String() != "10.0.0.3:80" || len(g.Services) != 1 || g.Services[0].Service != "log" {
+	if len(g.Endpoints) != 2 || g.Endpoints[0].To.String() != "10.0.0.1:53" ||
+		g.Endpoints[1].To.String() != "10.0.0.3:80" ||
+		len(g.Services) != 1 ||
+		g.Services[0].Service != "log" {
 		t.Errorf("got %+v", g)
 	}
 }
 
-// S28: an association of SCTP stays with an endpoint that is listed, ready or not, and with none that is gone. It is forgotten as well when its
-// port gets a first endpoint.
+// S28: an association of SCTP stays with an endpoint that is listed, ready or not, and with none that is gone. It is
+// forgotten as well when its port gets a first endpoint.
 func TestAssociationsOfSCTPAreForgottenWithTheirEndpointS28(t *testing.T) {
 	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 	port := func(others []netip.AddrPort, eps ...string) []Port {
@@ -232,11 +278,14 @@ func TestAssociationsOfSCTPAreForgottenWithTheirEndpointS28(t *testing.T) {
 		left     []netip.AddrPort
 		services int
 	}{
-		"one is not ready any more":   {port(nil, "10.0.0.1:1", "10.0.0.2:1"), port([]netip.AddrPort{at("10.0.0.1:1")}, "10.0.0.2:1"), nil, 0},
-		"one is gone":                 {port(nil, "10.0.0.1:1", "10.0.0.2:1"), port(nil, "10.0.0.2:1"), []netip.AddrPort{at("10.0.0.1:1")}, 0},
-		"one that was not ready goes": {port([]netip.AddrPort{at("10.0.0.1:1")}, "10.0.0.2:1"), port(nil, "10.0.0.2:1"), []netip.AddrPort{at("10.0.0.1:1")}, 0},
-		"the service is gone":         {port([]netip.AddrPort{at("10.0.0.1:1")}), nil, []netip.AddrPort{at("10.0.0.1:1")}, 0},
-		"the first comes":             {port(nil), port(nil, "10.0.0.1:1"), nil, 1},
+		"one is not ready any more": {port(nil, "10.0.0.1:1", "10.0.0.2:1"),
+			port([]netip.AddrPort{at("10.0.0.1:1")}, "10.0.0.2:1"), nil, 0},
+		"one is gone": {port(nil, "10.0.0.1:1", "10.0.0.2:1"), port(nil, "10.0.0.2:1"),
+			[]netip.AddrPort{at("10.0.0.1:1")}, 0},
+		"one that was not ready goes": {port([]netip.AddrPort{at("10.0.0.1:1")}, "10.0.0.2:1"), port(nil, "10.0.0.2:1"),
+			[]netip.AddrPort{at("10.0.0.1:1")}, 0},
+		"the service is gone": {port([]netip.AddrPort{at("10.0.0.1:1")}), nil, []netip.AddrPort{at("10.0.0.1:1")}, 0},
+		"the first comes":     {port(nil), port(nil, "10.0.0.1:1"), nil, 1},
 	} {
 		var g Forget
 		g.Gone(test.had, test.now)
@@ -245,25 +294,51 @@ func TestAssociationsOfSCTPAreForgottenWithTheirEndpointS28(t *testing.T) {
 			left = append(left, l.To)
 		}
 		if !slices.Equal(left, test.left) || len(g.Services) != test.services {
-			t.Errorf("%s: forgotten are flows to %v and to %d ports; want %v and %d", name, left, len(g.Services), test.left, test.services)
+			t.Errorf(
+				"%s: forgotten are flows to %v and to %d ports; want %v and %d",
+				name,
+				left,
+				len(g.Services),
+				test.left,
+				test.services,
+			)
 		}
 	}
 }
 
-// S12, S28: who may write services in one namespace chooses external addresses freely, and has the traffic of nobody else's service by that.
+// S12, S28: who may write services in one namespace chooses external addresses freely, and has the traffic of nobody
+// else's service by that.
 func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
 	address := func(text string) netip.Addr { return netip.MustParseAddr(text) }
 	backend := func(text string) []Endpoint { return []Endpoint{{To: netip.MustParseAddrPort(text)}} }
-	victim := Port{Namespace: "default", Service: "kubernetes", Proto: nft.TCP, Port: 443, ClusterIP: address("10.96.0.1"), Endpoints: backend("10.99.0.11:6443")}
-	shop := Port{Namespace: "shop", Service: "web", Proto: nft.TCP, Port: 80, ClusterIP: address("10.96.0.8"), External: []netip.Addr{address("192.0.2.1")}, Endpoints: backend("10.244.1.8:80")}
+	victim := Port{
+		Namespace: "default",
+		Service:   "kubernetes",
+		Proto:     nft.TCP,
+		Port:      443,
+		ClusterIP: address("10.96.0.1"),
+		Endpoints: backend("10.99.0.11:6443"),
+	}
+	shop := Port{
+		Namespace: "shop",
+		Service:   "web",
+		Proto:     nft.TCP,
+		Port:      80,
+		ClusterIP: address("10.96.0.8"),
+		External:  []netip.Addr{address("192.0.2.1")},
+		Endpoints: backend("10.244.1.8:80"),
+	}
 	for name, thief := range map[string]Port{
-		"with endpoints":    {Namespace: "t", Service: "x", Proto: nft.TCP, Port: 443, ClusterIP: address("10.96.0.9"), Endpoints: backend("10.244.1.9:443")},
+		"with endpoints": {Namespace: "t", Service: "x", Proto: nft.TCP, Port: 443, ClusterIP: address("10.96.0.9"),
+			Endpoints: backend("10.244.1.9:443")},
 		"without endpoints": {Namespace: "z", Service: "x", Proto: nft.TCP, Port: 443, ClusterIP: address("10.96.0.9")},
-		"another port":      {Namespace: "a", Service: "x", Proto: nft.TCP, Port: 8443, ClusterIP: address("10.96.0.9"), Endpoints: backend("10.244.1.9:443")},
-		"empty, later":      {Namespace: "z", Service: "x", Proto: nft.TCP, Port: 80, ClusterIP: address("10.96.0.9")},
+		"another port": {Namespace: "a", Service: "x", Proto: nft.TCP, Port: 8443, ClusterIP: address("10.96.0.9"),
+			Endpoints: backend("10.244.1.9:443")},
+		"empty, later": {Namespace: "z", Service: "x", Proto: nft.TCP, Port: 80, ClusterIP: address("10.96.0.9")},
 	} {
 		thief.External = []netip.Addr{victim.ClusterIP, shop.External[0]}
-		for order, ports := range map[string][]Port{"the thief first": {thief, victim, shop}, "the thief last": {victim, shop, thief}} {
+		for order, ports := range map[string][]Port{"the thief first": {thief, victim, shop},
+			"the thief last": {victim, shop, thief}} {
 			table, err := NewTable(nft.IPv4, Machine{})
 			if err != nil {
 				t.Fatal(err)
@@ -275,13 +350,15 @@ func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
 			}
 			text := table.Text()
 			for _, want := range []string{
-				"10.96.0.1 . tcp . 443 . 0 : 10.99.0.11 . 6443", "192.0.2.1 . tcp . 80 : goto " + shop.chain("external"),
+				"10.96.0.1 . tcp . 443 . 0 : 10.99.0.11 . 6443", "192.0.2.1 . tcp . 80 : goto " +
+					shop.chain("external"),
 			} {
 				if !strings.Contains(text, want) {
 					t.Errorf("%s, %s: no %q in\n%s", name, order, want, text)
 				}
 			}
-			for _, no := range []string{"10.96.0.1 . tcp . 8443", "10.96.0.1 . tcp . 443 : goto reject", "10.96.0.1 . tcp . 443 : goto external", "192.0.2.1 . tcp . 80 : goto reject"} {
+			for _, no := range []string{"10.96.0.1 . tcp . 8443", "10.96.0.1 . tcp . 443 : goto " +
+				"reject", "10.96.0.1 . tcp . 443 : goto external", "192.0.2.1 . tcp . 80 : goto reject"} {
 				if strings.Contains(text, no) {
 					t.Errorf("%s, %s: %q in\n%s", name, order, no, text)
 				}
@@ -290,13 +367,29 @@ func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
 	}
 }
 
-// S12, S28, S29: the address that a load balancer was given is not another's, who calls it an external one of his; with and without endpoints, in all modes.
+// S12, S28, S29: the address that a load balancer was given is not another's, who calls it an external one of his; with
+// and without endpoints, in all modes.
 func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 	at := netip.MustParseAddr("192.0.2.80")
-	victim := Port{Namespace: "shop", Service: "web", Proto: nft.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.8"), External: []netip.Addr{at}, Balanced: []netip.Addr{at},
-		Endpoints: []Endpoint{{To: netip.MustParseAddrPort("10.244.1.8:80")}}}
-	thief := Port{Namespace: "a", Service: "x", Proto: nft.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.9"), External: []netip.Addr{at},
-		Endpoints: []Endpoint{{To: netip.MustParseAddrPort("10.244.1.9:80")}}}
+	victim := Port{
+		Namespace: "shop",
+		Service:   "web",
+		Proto:     nft.TCP,
+		Port:      80,
+		ClusterIP: netip.MustParseAddr("10.96.0.8"),
+		External:  []netip.Addr{at},
+		Balanced:  []netip.Addr{at},
+		Endpoints: []Endpoint{{To: netip.MustParseAddrPort("10.244.1.8:80")}},
+	}
+	thief := Port{
+		Namespace: "a",
+		Service:   "x",
+		Proto:     nft.TCP,
+		Port:      80,
+		ClusterIP: netip.MustParseAddr("10.96.0.9"),
+		External:  []netip.Addr{at},
+		Endpoints: []Endpoint{{To: netip.MustParseAddrPort("10.244.1.9:80")}},
+	}
 	d := nft.Key{Destination: nft.One(at), Protocol: nft.TCP, Port: 80}
 	owner := func(c *claims) string {
 		for name, p := range map[string]*Port{"shop/web": &victim, "a/x": &thief} {
@@ -306,7 +399,8 @@ func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 		}
 		return "nobody"
 	}
-	for order, ports := range map[string][]*Port{"the thief first": {&thief, &victim}, "the thief last": {&victim, &thief}} {
+	for order, ports := range map[string][]*Port{"the thief first": {&thief, &victim},
+		"the thief last": {&victim, &thief}} {
 		c := newClaims(Machine{})
 		for i, p := range ports {
 			concerned := c.set(p.Namespace+"/"+p.Service, []Port{*p})
@@ -326,18 +420,24 @@ func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 	}
 }
 
-// Load balancers' addresses lead to their service, as those that are called external do, but for those that a load balancer answers for itself. Source
-// ranges are for the former alone, and there are no node ports where none were allocated.
+// Load balancers' addresses lead to their service, as those that are called external do, but for those that a load
+// balancer answers for itself. Source ranges are for the former alone, and there are no node ports where none were
+// allocated.
 func TestAddressesOfLoadBalancers(t *testing.T) {
 	vip, proxy := corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy
 	s := service("web", "10.96.0.7", func(s *corev1.Service) {
 		s.Spec.Type = corev1.ServiceTypeLoadBalancer
 		s.Spec.ExternalIPs = []string{"192.0.2.5"}
 		s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24", "2001:db8::/32"}
-		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.80", IPMode: &vip}, {IP: "192.0.2.81", IPMode: &proxy}, {Hostname: "lb.example.com"}}
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+			{IP: "192.0.2.80", IPMode: &vip},
+			{IP: "192.0.2.81", IPMode: &proxy},
+			{Hostname: "lb.example.com"},
+		}
 	})
 	text := tableOf(t, nft.IPv4, []*corev1.Service{s}, []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}).Text()
-	for _, want := range []string{"192.0.2.80 . tcp . 80 : goto external-", "192.0.2.5 . tcp . 80 : goto external-", "ip daddr 192.0.2.80 jump firewall-", "ip saddr 198.51.100.0/24 return"} {
+	for _, want := range []string{"192.0.2.80 . tcp . 80 : goto external-", "192.0.2.5 . tcp . 80 : goto " +
+		"external-", "ip daddr 192.0.2.80 jump firewall-", "ip saddr 198.51.100.0/24 return"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -361,13 +461,16 @@ func TestServicesOfTheSecondFamily(t *testing.T) {
 	six.AddressType = discoveryv1.AddressTypeIPv6
 	both := []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2"), six}
 	text := tableOf(t, nft.IPv6, []*corev1.Service{s}, both).Text()
-	for _, want := range []string{"fd00:96::7 . tcp . 80 : 2", "2001:db8::5 . tcp . 80 : goto external-", "tcp . 30080 : goto external-",
-		"fd00:96::7 . tcp . 80 . 1 : fd00:244::3 . 8080", "dnat to numgen random mod 2 map { 0 : fd00:244::2 . 8080, 1 : fd00:244::3 . 8080 }", "fd00:244::3 . fd00:244::3", "ip6 daddr 2001:db8::6 jump firewall-"} {
+	for _, want := range []string{"fd00:96::7 . tcp . 80 : 2", "2001:db8::5 . tcp . 80 : goto " +
+		"external-", "tcp . 30080 : goto external-",
+		"fd00:96::7 . tcp . 80 . 1 : fd00:244::3 . 8080", "dnat to numgen random mod 2 map { 0 : fd00:244::2 . 8080, " +
+			"1 : fd00:244::3 . 8080 }", "fd00:244::3 . fd00:244::3", "ip6 daddr 2001:db8::6 jump firewall-"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if strings.Contains(text, " 10.") || strings.Contains(text, "return\n    return") || strings.Contains(text, "198.51.100") {
+	if strings.Contains(text, " 10.") || strings.Contains(text, "return\n    return") ||
+		strings.Contains(text, "198.51.100") {
 		t.Errorf("addresses of the first family in\n%s", text)
 	}
 }

@@ -1,6 +1,6 @@
-// Package rules works out, from services and endpoints, the packet rules of one machine: a fragment of an nft.Table for each service,
-// which is worked out anew when the service or its endpoints change. Everything in it is a plain value; nft/kernel puts tables into the
-// kernel.
+// Package rules works out, from services and endpoints, the packet rules of one machine: a fragment of an nft.Table for
+// each service, which is worked out anew when the service or its endpoints change. Everything in it is a plain value;
+// nft/kernel puts tables into the kernel.
 package rules
 
 import (
@@ -37,7 +37,8 @@ type Port struct {
 	// Here are those on this machine, for traffic that stays on it: when none of them is
 	// ready, those that still serve while they end, whatever there is elsewhere.
 	Here []Endpoint
-	// Others are those that endpoint slices list and that nothing new is sent to: they are not ready, or end beside ready ones.
+	// Others are those that endpoint slices list and that nothing new is sent to: they are not ready, or end beside
+	// ready ones.
 	Others []netip.AddrPort
 	// HealthPort is where load balancers ask whether this machine has endpoints; ReadyHere
 	// is how many, without those that are ending: no new traffic is to come for these.
@@ -116,7 +117,8 @@ type Place struct {
 	Zone string // may be empty
 }
 
-// Ports works out the ports of a service that a machine has rules for in a family. eps are all slices of the service's endpoints.
+// Ports works out the ports of a service that a machine has rules for in a family. eps are all slices of the service's
+// endpoints.
 func Ports(s *corev1.Service, eps []*discoveryv1.EndpointSlice, f nft.Family, at Place) []Port {
 	ip, ok := clusterIP(s, f)
 	if !ok || s.Spec.Type == corev1.ServiceTypeExternalName || s.Labels[proxyName] != "" {
@@ -129,7 +131,8 @@ func Ports(s *corev1.Service, eps []*discoveryv1.EndpointSlice, f nft.Family, at
 			Namespace: s.Namespace, Service: s.Name, Name: sp.Name, Proto: number(sp.Protocol), Port: uint16(sp.Port),
 			NodePort: uint16(sp.NodePort), ClusterIP: ip,
 			ExternalLocal: s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
-			InternalLocal: s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
+			InternalLocal: s.Spec.InternalTrafficPolicy != nil &&
+				*s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		}
 		p.outside(s, f)
 		if s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {

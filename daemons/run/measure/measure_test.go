@@ -22,7 +22,10 @@ import (
 func TestHistogramsAreNativeInProtobufAlone(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	one := NewHistogram(prometheus.HistogramOpts{Name: "one_seconds", Help: "One.", Buckets: []float64{1, 10}})
-	many := NewHistogramVec(prometheus.HistogramOpts{Name: "many_seconds", Help: "Many.", Buckets: []float64{1, 10}}, []string{"a"})
+	many := NewHistogramVec(
+		prometheus.HistogramOpts{Name: "many_seconds", Help: "Many.", Buckets: []float64{1, 10}},
+		[]string{"a"},
+	)
 	registry.MustRegister(one, many)
 	one.Observe(3)
 	many.WithLabelValues("b").Observe(3)
@@ -46,7 +49,9 @@ func TestHistogramsAreNativeInProtobufAlone(t *testing.T) {
 		}
 		return res.Header.Get("Content-Type"), data
 	}
-	kind, data := get("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7,text/plain;version=0.0.4;q=0.2")
+	kind, data := get(
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7,text/plain;version=0.0.4;q=0.2",
+	)
 	if !strings.HasPrefix(kind, "application/vnd.google.protobuf") {
 		t.Fatalf("the answer is %s", kind)
 	}
@@ -57,14 +62,16 @@ func TestHistogramsAreNativeInProtobufAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := family.Metric[0].Histogram
-		if h.GetSampleCount() != 1 || len(h.Bucket) != 2 || h.Schema == nil || len(h.PositiveSpan) != 1 || len(h.PositiveDelta) != 1 {
+		if h.GetSampleCount() != 1 || len(h.Bucket) != 2 || h.Schema == nil || len(h.PositiveSpan) != 1 ||
+			len(h.PositiveDelta) != 1 {
 			t.Errorf("%s: %v", family.GetName(), h)
 		}
 	}
 	if seen != 2 {
 		t.Errorf("%d histograms are served", seen)
 	}
-	if kind, data := get("text/plain"); !strings.HasPrefix(kind, "text/plain") || !strings.Contains(string(data), `one_seconds_bucket{le="10"} 1`) {
+	if kind, data := get("text/plain"); !strings.HasPrefix(kind, "text/plain") ||
+		!strings.Contains(string(data), `one_seconds_bucket{le="10"} 1`) {
 		t.Errorf("%s: %s", kind, data)
 	}
 }
@@ -73,7 +80,8 @@ func TestHistogramsAreNativeInProtobufAlone(t *testing.T) {
 func TestAllHistogramsAreMadeHere(t *testing.T) {
 	for _, root := range []string{"../..", "../../../cmd"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "measure/measure.go") {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.HasSuffix(path, "measure/measure.go") {
 				return err
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// About says which pods a term, constraint or workload is about: those of some namespaces that a selector selects. Equal ones
-// have the same id, and share their tables.
+// About says which pods a term, constraint or workload is about: those of some namespaces that a selector selects.
+// Equal ones have the same id, and share their tables.
 type About struct {
 	id         string
 	namespaces map[string]bool
@@ -45,7 +45,9 @@ func newAbout(namespaces []string, namespaced, selector labels.Selector) *About 
 	}
 	b.WriteString(selector.String())
 	for _, r := range requirements {
-		if (r.Operator() == selection.In || r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals) && r.Values().Len() == 1 {
+		if (r.Operator() == selection.In || r.Operator() == selection.Equals ||
+			r.Operator() == selection.DoubleEquals) &&
+			r.Values().Len() == 1 {
 			a.pin = label{r.Key(), r.ValuesUnsorted()[0]}
 			break
 		}
@@ -69,8 +71,8 @@ func together(all []*About) *About {
 	return a
 }
 
-// about reads a term of a pod. The API server has added what the label keys say to the selector when the pod was created; that
-// stands when the pod's labels change later.
+// about reads a term of a pod. The API server has added what the label keys say to the selector when the pod was
+// created; that stands when the pod's labels change later.
 func about(pod *corev1.Pod, t *corev1.PodAffinityTerm) *About {
 	selector := selectorOf(t.LabelSelector)
 	for _, key := range t.MatchLabelKeys {
@@ -137,7 +139,8 @@ func (a *About) chooses(namespace string, podLabels map[string]string, namespace
 			return false
 		}
 		// A namespace that is not known is in no selection but that of all.
-		if known, ok := namespaces[namespace]; !a.namespaced.Empty() && (!ok || !a.namespaced.Matches(labels.Set(known))) {
+		if known, ok := namespaces[namespace]; !a.namespaced.Empty() &&
+			(!ok || !a.namespaced.Matches(labels.Set(known))) {
 			return false
 		}
 	}
@@ -158,7 +161,10 @@ func (s *Shape) terms(pod *corev1.Pod) {
 	}
 	weighted := func(list []corev1.WeightedPodAffinityTerm) (out []Term) {
 		for i := range list {
-			out = append(out, Term{about(pod, &list[i].PodAffinityTerm), list[i].PodAffinityTerm.TopologyKey, int64(list[i].Weight)})
+			out = append(
+				out,
+				Term{about(pod, &list[i].PodAffinityTerm), list[i].PodAffinityTerm.TopologyKey, int64(list[i].Weight)},
+			)
 		}
 		return out
 	}
@@ -202,7 +208,11 @@ func (s *Shape) constraints(pod *corev1.Pod) {
 			selector = also(selector, pod, key, selection.In)
 		}
 		one := Constraint{
-			About: newAbout([]string{pod.Namespace}, nil, selector), Key: c.TopologyKey, MaxSkew: int(c.MaxSkew), MinDomains: 1,
+			About: newAbout(
+				[]string{pod.Namespace},
+				nil,
+				selector,
+			), Key: c.TopologyKey, MaxSkew: int(c.MaxSkew), MinDomains: 1,
 			Required:   c.WhenUnsatisfiable == corev1.DoNotSchedule,
 			HonorNodes: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
 			HonorTaint: c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,

@@ -62,8 +62,8 @@ func (s *Storage) AttachedTo(node string, into map[string]string) {
 	}
 }
 
-// Attached are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for one
-// that its class's provisioner will make. Kubernetes' former own plugins are drivers on nodes that have a CSINode.
+// Attached are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for
+// one that its class's provisioner will make. Kubernetes' former own plugins are drivers on nodes that have a CSINode.
 func (s *Storage) Attached(shape *Shape, migrated bool, into map[string]string) {
 	for _, v := range shape.Volumes {
 		claim := s.Claim(shape.namespace, v.Claim)

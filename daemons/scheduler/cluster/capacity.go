@@ -48,8 +48,8 @@ func (s *Storage) dropCapacity(o *storagev1.CSIStorageCapacity) {
 	}
 }
 
-// room says whether a driver has enough for a claim's volume on a node, and where it has the most of what is enough. Drivers that do
-// not want it to be asked for always have enough.
+// room says whether a driver has enough for a claim's volume on a node, and where it has the most of what is enough.
+// Drivers that do not want it to be asked for always have enough.
 func (s *Storage) room(class *storagev1.StorageClass, claim *corev1.PersistentVolumeClaim, n *Node) (*Capacity, bool) {
 	want, asks := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	driver := s.drivers[class.Provisioner]
@@ -68,7 +68,8 @@ func (s *Storage) room(class *storagev1.StorageClass, claim *corev1.PersistentVo
 // ClassResource is what claims ask for of one class, and what there is of it.
 type ClassResource struct{ Requested, Capacity int64 }
 
-// ByClass adds up decisions by class: volumes that are there, or else the room in which they are made, as far as it is known.
+// ByClass adds up decisions by class: volumes that are there, or else the room in which they are made, as far as it is
+// known.
 func ByClass(decisions []Decision) map[string]ClassResource {
 	there, made := map[string]ClassResource{}, map[string]ClassResource{}
 	for _, d := range decisions {

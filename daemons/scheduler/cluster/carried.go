@@ -2,7 +2,8 @@ package cluster
 
 import "slices"
 
-// carried are equal terms of pods on nodes: where these are, and what the terms weigh there for pods that they are about.
+// carried are equal terms of pods on nodes: where these are, and what the terms weigh there for pods that they are
+// about.
 type carried struct {
 	choice *choice
 	topo   *topology
@@ -10,7 +11,8 @@ type carried struct {
 	at     map[int32]weights // by domain
 }
 
-// weights are what terms demand: how often required anti-affinity, how often required affinity, and the sum of preferences.
+// weights are what terms demand: how often required anti-affinity, how often required affinity, and the sum of
+// preferences.
 type weights struct {
 	anti, affinity int32
 	preferred      int64
@@ -99,8 +101,8 @@ func (o Others) Shun(n *Node) bool {
 	return false
 }
 
-// Worth is what others would give to have the shape's pods on a node: the sum of their preferences, and affinity for each
-// that requires it.
+// Worth is what others would give to have the shape's pods on a node: the sum of their preferences, and affinity for
+// each that requires it.
 func (o Others) Worth(n *Node, affinity int64) int64 {
 	var sum int64
 	for _, k := range o.list {

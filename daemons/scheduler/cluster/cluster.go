@@ -1,6 +1,7 @@
-// Package cluster is what the scheduler knows of the cluster, kept so that placing a pod looks things up instead of counting
-// them: nodes with what is taken of them, and tables of how many pods of some choice are in each domain of a topology. Events
-// change the tables; what is only tried out (nominated pods, victims) is added to the same tables and taken back.
+// Package cluster is what the scheduler knows of the cluster, kept so that placing a pod looks things up instead of
+// counting them: nodes with what is taken of them, and tables of how many pods of some choice are in each domain of a
+// topology. Events change the tables; what is only tried out (nominated pods, victims) is added to the same tables and
+// taken back.
 //
 // Which nodes will do is package plugin's; when to look is package scheduler's. A Cluster has no lock: its owner has.
 package cluster
@@ -49,12 +50,14 @@ type Cluster struct {
 // New returns an empty cluster.
 func New() *Cluster {
 	return &Cluster{
-		Storage: newStorage(), Devices: newDevices(), byName: map[string]*Node{}, images: map[string]int{}, pods: map[types.UID]*Pod{},
+		Storage: newStorage(), Devices: newDevices(), byName: map[string]*Node{}, images: map[string]int{},
+		pods:   map[types.UID]*Pod{},
 		strays: map[string]map[types.UID]*Pod{}, promised: map[types.UID]*Node{}, claims: map[string]int{},
 		kinds: map[string]*kind{}, labelled: map[label]map[*kind]bool{}, choices: map[string]*choice{},
 		pinned: map[label]map[*choice]bool{}, unpinned: map[*choice]bool{}, topologies: map[string]*topology{},
-		classes: map[string]*nodeClass{}, tables: map[string]*Table{}, namespaces: map[string]map[string]string{}, owners: newOwners(),
-		rooms: map[roomKey]*Room{},
+		classes: map[string]*nodeClass{}, tables: map[string]*Table{}, namespaces: map[string]map[string]string{},
+		owners: newOwners(),
+		rooms:  map[roomKey]*Room{},
 	}
 }
 
@@ -105,8 +108,8 @@ func interleave(nodes []*Node) []*Node {
 	return order
 }
 
-// SetNode takes in what the API says of a node. It reports whether that may let a pod go there that could not before, and what the
-// node was if its pods may be in other domains now, or count for other constraints.
+// SetNode takes in what the API says of a node. It reports whether that may let a pod go there that could not before,
+// and what the node was if its pods may be in other domains now, or count for other constraints.
 func (c *Cluster) SetNode(node *NodeObject) (changed bool, before *NodeObject) {
 	n := c.byName[node.Name]
 	if n == nil {
@@ -143,7 +146,8 @@ func (c *Cluster) SetNode(node *NodeObject) (changed bool, before *NodeObject) {
 	if moved {
 		return true, old
 	}
-	return old.Unschedulable != node.Unschedulable || !old.Allocatable.equal(&node.Allocatable) || !slices.Equal(old.Features, node.Features), nil
+	return old.Unschedulable != node.Unschedulable || !old.Allocatable.equal(&node.Allocatable) ||
+		!slices.Equal(old.Features, node.Features), nil
 }
 
 // place gives a node an index, and room in the tables.
@@ -183,7 +187,10 @@ func (c *Cluster) DropNode(name string) {
 }
 
 func (c *Cluster) countObject(n *Node, times int) {
-	if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule }) {
+	if slices.ContainsFunc(
+		n.Taints,
+		func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule },
+	) {
 		c.advised += times
 	}
 	for name := range n.Images {
@@ -325,8 +332,8 @@ func (c *Cluster) Remove(p *Pod) {
 	p.node, p.kind = nil, nil
 }
 
-// Hold keeps the tables of pods' terms while they are taken off their node for a try, until Release: who has looked them up goes
-// on reading the same ones.
+// Hold keeps the tables of pods' terms while they are taken off their node for a try, until Release: who has looked
+// them up goes on reading the same ones.
 func (c *Cluster) Hold(pods []*Pod) {
 	for _, p := range pods {
 		c.holdTerms(p)
@@ -356,8 +363,10 @@ func (c *Cluster) PromisedNode(uid types.UID) *Node { return c.promised[uid] }
 
 // Replace puts what the API says of a pod now in the place of what it said before, if nothing that counts has changed.
 func (c *Cluster) Replace(old, p *Pod) bool {
-	if old.Shape != p.Shape || old.Assumed || old.node == nil || old.node.Name != p.NodeName || !old.used.equal(p.used) ||
-		!old.usedUsual.equal(p.usedUsual) || (old.DeletionTimestamp == nil) != (p.DeletionTimestamp == nil) {
+	if old.Shape != p.Shape || old.Assumed || old.node == nil || old.node.Name != p.NodeName ||
+		!old.used.equal(p.used) ||
+		!old.usedUsual.equal(p.usedUsual) ||
+		(old.DeletionTimestamp == nil) != (p.DeletionTimestamp == nil) {
 		return false
 	}
 	p.node, p.kind, p.slot, p.kindSlot = old.node, old.kind, old.slot, old.kindSlot

@@ -11,8 +11,8 @@ import (
 	"clusterctl/daemons/scheduler/device"
 )
 
-// Devices is the claims of devices, their classes, and what drivers tell of devices. What has been decided for claims and the API
-// does not show yet is taken into account.
+// Devices is the claims of devices, their classes, and what drivers tell of devices. What has been decided for claims
+// and the API does not show yet is taken into account.
 type Devices struct {
 	Catalog *device.Catalog
 	Use     *device.Use
@@ -43,7 +43,8 @@ type PodClaim struct {
 
 func newDevices() *Devices {
 	return &Devices{
-		Catalog: device.NewCatalog(), Use: device.NewUse(), claims: map[string]*resourcev1.ResourceClaim{}, classes: map[string]*resourcev1.DeviceClass{},
+		Catalog: device.NewCatalog(), Use: device.NewUse(), claims: map[string]*resourcev1.ResourceClaim{},
+		classes:  map[string]*resourcev1.DeviceClass{},
 		extended: map[corev1.ResourceName]*resourcev1.DeviceClass{}, made: map[string]*resourcev1.ResourceClaim{},
 		assumed: map[types.UID]*assumed{}, compiled: map[string]*expression.Device{},
 	}
@@ -72,7 +73,8 @@ func (d *Devices) Set(obj any) {
 		if a := d.assumed[o.UID]; a != nil && a.doubt && o.Status.Allocation != nil {
 			d.forget(o.UID)
 		} else if a != nil && a.version != "" {
-			if order, err := resourceversion.CompareResourceVersion(o.ResourceVersion, a.version); o.Status.Allocation != nil || err != nil || order >= 0 {
+			if order, err := resourceversion.CompareResourceVersion(o.ResourceVersion,
+				a.version); o.Status.Allocation != nil || err != nil || order >= 0 {
 				d.forget(o.UID)
 			}
 		}
@@ -161,15 +163,16 @@ func (d *Devices) Written(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// Doubt keeps what a claim gets although its write failed, since nobody knows whether it was carried out. It ends when the API
-// shows the claim with devices or gone, or with Disprove.
+// Doubt keeps what a claim gets although its write failed, since nobody knows whether it was carried out. It ends when
+// the API shows the claim with devices or gone, or with Disprove.
 func (d *Devices) Doubt(claim *resourcev1.ResourceClaim) {
 	a := d.assumed[claim.UID]
 	if a == nil {
 		return
 	}
 	a.doubt = true
-	if shown := d.Claim(claim.Namespace, claim.Name); shown != nil && shown.UID == claim.UID && shown.Status.Allocation != nil {
+	if shown := d.Claim(claim.Namespace, claim.Name); shown != nil && shown.UID == claim.UID &&
+		shown.Status.Allocation != nil {
 		d.forget(claim.UID)
 	}
 }

@@ -13,7 +13,9 @@ func TestDevicesOfAWriteInDoubtStayInUse(t *testing.T) {
 	result := &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 		Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d", Pool: "p", Device: "one"}},
 	}}
-	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u", ResourceVersion: "5"}}
+	claim := &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u", ResourceVersion: "5"},
+	}
 	shown := claim.DeepCopy()
 	shown.ResourceVersion, shown.Status.Allocation = "6", result
 	later := claim.DeepCopy()

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Asker is a container that asks for extended resources, which some nodes have as an amount and others as devices of a class.
+// Asker is a container that asks for extended resources, which some nodes have as an amount and others as devices of a
+// class.
 type Asker struct {
 	Index  int // among all containers, those that run first included
 	Name   string
@@ -32,7 +33,8 @@ func Backable(name corev1.ResourceName) bool {
 	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 		return true
 	}
-	return ok && !strings.Contains(domain+"/", corev1.ResourceDefaultNamespacePrefix) && !strings.HasPrefix(domain, corev1.DefaultResourceRequestsPrefix)
+	return ok && !strings.Contains(domain+"/", corev1.ResourceDefaultNamespacePrefix) &&
+		!strings.HasPrefix(domain, corev1.DefaultResourceRequestsPrefix)
 }
 
 // askers are the containers of a pod that ask for extended resources.
@@ -42,7 +44,11 @@ func askers(pod *corev1.Pod) []Asker {
 		if !asksForExtended(c) {
 			return
 		}
-		a := Asker{Index: i, Name: c.Name, Once: first && (c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways)}
+		a := Asker{
+			Index: i,
+			Name:  c.Name,
+			Once:  first && (c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways),
+		}
 		for order, name := range slices.Sorted(maps.Keys(c.Resources.Requests)) {
 			q := c.Resources.Requests[name]
 			if n, whole := q.AsInt64(); whole && n > 0 && Backable(name) {
@@ -79,7 +85,8 @@ func (d *Devices) ClassFor(name corev1.ResourceName) *resourcev1.DeviceClass {
 	return d.extended[name]
 }
 
-// nameClasses works out which class each extended resource means: of several the latest, of equally old ones the first by name.
+// nameClasses works out which class each extended resource means: of several the latest, of equally old ones the first
+// by name.
 func (d *Devices) nameClasses() {
 	clear(d.extended)
 	for _, name := range slices.Sorted(maps.Keys(d.classes)) {
@@ -94,8 +101,8 @@ func (d *Devices) nameClasses() {
 	}
 }
 
-// Made returns the claim that was made for a pod's extended resources, nil if there is none. A claim of another namespace is none, whatever
-// pod it names: who may write claims there would keep pods of others from being placed.
+// Made returns the claim that was made for a pod's extended resources, nil if there is none. A claim of another
+// namespace is none, whatever pod it names: who may write claims there would keep pods of others from being placed.
 func (d *Devices) Made(pod *Pod) *resourcev1.ResourceClaim {
 	return d.made[pod.Namespace+"/"+string(pod.UID)]
 }
@@ -109,8 +116,8 @@ func madeFor(c *resourcev1.ResourceClaim) string {
 	return c.Namespace + "/" + string(owner.UID)
 }
 
-// Created says that a claim which was decided on before there was an object for it is there now, under another UID. What it gets
-// stays counted until the API has shown it.
+// Created says that a claim which was decided on before there was an object for it is there now, under another UID.
+// What it gets stays counted until the API has shown it.
 func (d *Devices) Created(before types.UID, claim *resourcev1.ResourceClaim) {
 	if a := d.assumed[before]; a != nil {
 		delete(d.assumed, before)

@@ -16,7 +16,8 @@ func features(pod *corev1.Pod) (names []string) {
 	info := infos.Get().(*types.PodInfo)
 	info.Spec = &pod.Spec
 	for _, f := range known.AllFeatures {
-		if f.MaxVersion() == nil && f.InferForScheduling(info) { // a feature with a last version is in all kubelets after it
+		if f.MaxVersion() == nil &&
+			f.InferForScheduling(info) { // a feature with a last version is in all kubelets after it
 			names = append(names, f.Name())
 		}
 	}

@@ -50,8 +50,11 @@ func formerInline(v *corev1.Volume) former {
 }
 
 func formerDisk(
-	aws *corev1.AWSElasticBlockStoreVolumeSource, gce *corev1.GCEPersistentDiskVolumeSource, disk *corev1.AzureDiskVolumeSource,
-	px *corev1.PortworxVolumeSource, zones string,
+	aws *corev1.AWSElasticBlockStoreVolumeSource,
+	gce *corev1.GCEPersistentDiskVolumeSource,
+	disk *corev1.AzureDiskVolumeSource,
+	px *corev1.PortworxVolumeSource,
+	zones string,
 ) former {
 	switch {
 	case aws != nil:
@@ -109,8 +112,8 @@ func (s *Shape) inTree(pod *corev1.Pod) {
 // Attachable says whether a driver attaches some volume of a shape's pods, as far as their specification says.
 func (s *Shape) Attachable() bool { return len(s.Volumes)+len(s.former) > 0 }
 
-// Conflicts says whether two pods cannot have their disks on one node: the same one, unless both only read it. EBS volumes are
-// one pod's in any case.
+// Conflicts says whether two pods cannot have their disks on one node: the same one, unless both only read it. EBS
+// volumes are one pod's in any case.
 func (d *Disk) Conflicts(o *Disk) bool {
 	switch {
 	case d.gce != nil && o.gce != nil:
@@ -120,7 +123,8 @@ func (d *Disk) Conflicts(o *Disk) bool {
 	case d.iscsi != nil && o.iscsi != nil:
 		return d.iscsi.IQN == o.iscsi.IQN && !(d.iscsi.ReadOnly && o.iscsi.ReadOnly)
 	case d.rbd != nil && o.rbd != nil:
-		return d.rbd.RBDPool == o.rbd.RBDPool && d.rbd.RBDImage == o.rbd.RBDImage && !(d.rbd.ReadOnly && o.rbd.ReadOnly) &&
+		return d.rbd.RBDPool == o.rbd.RBDPool && d.rbd.RBDImage == o.rbd.RBDImage &&
+			!(d.rbd.ReadOnly && o.rbd.ReadOnly) &&
 			meet(d.rbd.CephMonitors, o.rbd.CephMonitors)
 	}
 	return false

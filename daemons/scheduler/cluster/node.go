@@ -25,7 +25,12 @@ type NodeObject struct {
 // NewNode reads a Node object.
 func NewNode(node *corev1.Node) *NodeObject {
 	n := &NodeObject{
-		ObjectMeta:    metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            node.Name,
+			UID:             node.UID,
+			ResourceVersion: node.ResourceVersion,
+			Labels:          node.Labels,
+		},
 		Taints:        node.Spec.Taints,
 		Unschedulable: node.Spec.Unschedulable,
 		Allocatable:   resourcesOf(node.Status.Allocatable),
@@ -56,8 +61,8 @@ func (n *NodeObject) Retainted(before *NodeObject) bool { return !sameTaints(bef
 // Relabelled says whether a node has other labels than before.
 func (n *NodeObject) Relabelled(before *NodeObject) bool { return !maps.Equal(before.Labels, n.Labels) }
 
-// Change is what has changed of a node, by upstream's names of it; before is nil for one that was not there. Of several changes it is the first
-// that upstream looks for.
+// Change is what has changed of a node, by upstream's names of it; before is nil for one that was not there. Of several
+// changes it is the first that upstream looks for.
 func (n *NodeObject) Change(before *NodeObject) string {
 	switch {
 	case before == nil:
@@ -74,7 +79,8 @@ func (n *NodeObject) Change(before *NodeObject) string {
 	return "Update"
 }
 
-// Node is a node with what is taken of it. What is read of hundreds for every pod comes first, in one line of the processor's cache.
+// Node is a node with what is taken of it. What is read of hundreds for every pod comes first, in one line of the
+// processor's cache.
 type Node struct {
 	*NodeObject
 	Index     int
@@ -115,5 +121,9 @@ func (n *Node) PortTaken(want api.HostPort) bool {
 }
 
 func sameTaints(a, b []corev1.Taint) bool {
-	return slices.EqualFunc(a, b, func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect })
+	return slices.EqualFunc(
+		a,
+		b,
+		func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect },
+	)
 }

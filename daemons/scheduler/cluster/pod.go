@@ -30,7 +30,8 @@ type Pod struct {
 func NewPod(pod *corev1.Pod, shapes *Shapes) *Pod {
 	p := &Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Generation: pod.Generation,
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Generation:        pod.Generation,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Shape: shapes.of(pod), NodeName: pod.Spec.NodeName, Nominated: pod.Status.NominatedNodeName, Started: never,
@@ -48,7 +49,8 @@ func NewPod(pod *corev1.Pod, shapes *Shapes) *Pod {
 	for i := range pod.Status.Conditions {
 		switch c := &pod.Status.Conditions[i]; {
 		case c.Type == corev1.DisruptionTarget:
-			p.Preempted = pod.DeletionTimestamp != nil && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonPreemptionByScheduler
+			p.Preempted = pod.DeletionTimestamp != nil && c.Status == corev1.ConditionTrue &&
+				c.Reason == corev1.PodReasonPreemptionByScheduler
 		case c.Type == corev1.PodScheduled && pod.Spec.NodeName == "":
 			p.Condition = c.DeepCopy()
 		}
@@ -72,7 +74,8 @@ func (p *Pod) Resized(old *Pod) bool { return !p.used.equal(old.used) }
 // Reference names the pod in events.
 func (p *Pod) Reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+		ResourceVersion: p.ResourceVersion,
 	}
 }
 

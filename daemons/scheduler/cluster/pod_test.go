@@ -8,14 +8,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a pod holds of its node until a resize is done is not given to others, and what it cannot have is not kept for it.
+// What a pod holds of its node until a resize is done is not given to others, and what it cannot have is not kept for
+// it.
 func TestPodsThatAreResizedTakeTheLargerSizeS15(t *testing.T) {
 	cpu := func(s string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse(s)}
 	}
 	shapes := NewShapes()
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: cpu("1")}}}}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: cpu("1"), Resources: &corev1.ResourceRequirements{Requests: cpu("3")}}}
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: cpu("1")}}},
+		},
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "main", AllocatedResources: cpu("1"), Resources: &corev1.ResourceRequirements{Requests: cpu("3")}},
+	}
 	before := NewPod(pod, shapes)
 	if got := before.used.MilliCPU; got != 3000 {
 		t.Errorf("while it is made smaller it takes %d", got)
@@ -26,7 +33,9 @@ func TestPodsThatAreResizedTakeTheLargerSizeS15(t *testing.T) {
 		t.Error("the end of a resize is not seen, or seen where there is none")
 	}
 	smaller.Spec.Containers[0].Resources.Requests = cpu("90")
-	smaller.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible}}
+	smaller.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible},
+	}
 	if got := NewPod(smaller, shapes).used.MilliCPU; got != 1000 {
 		t.Errorf("with a resize that cannot be it takes %d", got)
 	}
@@ -57,7 +66,8 @@ func TestEqualPodsShareTheirShape(t *testing.T) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": quantity.MustParse("1")}
 		}, false},
 		"several devices": {func(p *corev1.Pod) {
-			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"a/x": quantity.MustParse("1"), "a/y": quantity.MustParse("2")}
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"a/x": quantity.MustParse("1"),
+				"a/y": quantity.MustParse("2")}
 		}, false},
 		"toleration": {func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "k"}} }, false},
 		"claim": {func(p *corev1.Pod) {
@@ -72,22 +82,34 @@ func TestEqualPodsShareTheirShape(t *testing.T) {
 
 // What matchLabelKeys said when a pod was created stands when its labels change.
 func TestLabelKeysAreReadOnce(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{"hash": "2", "tenant": "v"}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{"hash": "2", "tenant": "v"}},
+	}
 	in := func(key string, operator metav1.LabelSelectorOperator, value string) metav1.LabelSelectorRequirement {
 		return metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}}
 	}
-	term := corev1.PodAffinityTerm{TopologyKey: "z", MatchLabelKeys: []string{"hash"}, MismatchLabelKeys: []string{"tenant"}, LabelSelector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{in("hash", metav1.LabelSelectorOpIn, "1"), in("tenant", metav1.LabelSelectorOpNotIn, "t")}}}
+	term := corev1.PodAffinityTerm{
+		TopologyKey:       "z",
+		MatchLabelKeys:    []string{"hash"},
+		MismatchLabelKeys: []string{"tenant"},
+		LabelSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{
+				in("hash", metav1.LabelSelectorOpIn, "1"),
+				in("tenant", metav1.LabelSelectorOpNotIn, "t"),
+			}},
+	}
 	for _, c := range []struct {
 		hash, tenant string
 		want         bool
 	}{{"1", "v", true}, {"1", "t", false}, {"2", "v", false}} {
-		if got := about(pod, &term).chooses("d", map[string]string{"hash": c.hash, "tenant": c.tenant}, nil); got != c.want {
+		if got := about(pod, &term).chooses("d", map[string]string{"hash": c.hash, "tenant": c.tenant},
+			nil); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
 	term.LabelSelector.MatchExpressions = nil // from an API server that adds nothing
-	if a := about(pod, &term); !a.chooses("d", map[string]string{"hash": "2", "tenant": "t"}, nil) || a.chooses("d", map[string]string{"hash": "1"}, nil) ||
+	if a := about(pod, &term); !a.chooses("d", map[string]string{"hash": "2", "tenant": "t"}, nil) ||
+		a.chooses("d", map[string]string{"hash": "1"}, nil) ||
 		a.chooses("d", map[string]string{"hash": "2", "tenant": "v"}, nil) {
 		t.Error("the keys are not read where the selector lacks them")
 	}

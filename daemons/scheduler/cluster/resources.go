@@ -71,12 +71,15 @@ func (r *Resources) add(o *Resources, times int64) {
 }
 
 func (r *Resources) equal(o *Resources) bool {
-	return r.MilliCPU == o.MilliCPU && r.Memory == o.Memory && r.Ephemeral == o.Ephemeral && r.Pods == o.Pods && maps.Equal(r.Other, o.Other)
+	return r.MilliCPU == o.MilliCPU && r.Memory == o.Memory && r.Ephemeral == o.Ephemeral && r.Pods == o.Pods &&
+		maps.Equal(r.Other, o.Other)
 }
 
 // asked is what a pod without a node asks for.
 func asked(pod *corev1.Pod, usual corev1.ResourceList) Resources {
-	return resourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{NonMissingContainerRequests: usual}))
+	return resourcesOf(
+		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{NonMissingContainerRequests: usual}),
+	)
 }
 
 // limits are what a pod may use at most.
@@ -90,12 +93,14 @@ func (r *Resources) Named() map[corev1.ResourceName]int64 {
 	if all == nil {
 		all = map[corev1.ResourceName]int64{}
 	}
-	all[corev1.ResourceCPU], all[corev1.ResourceMemory], all[corev1.ResourceEphemeralStorage] = r.MilliCPU, r.Memory, r.Ephemeral
+	all[corev1.ResourceCPU], all[corev1.ResourceMemory], all[corev1.ResourceEphemeralStorage] = r.MilliCPU, r.Memory,
+		r.Ephemeral
 	maps.DeleteFunc(all, func(_ corev1.ResourceName, n int64) bool { return n == 0 })
 	return all
 }
 
-// used is what a pod takes of its node: while it is resized, the most of what it wants, what its node gave it and what it runs with.
+// used is what a pod takes of its node: while it is resized, the most of what it wants, what its node gave it and what
+// it runs with.
 func used(pod *corev1.Pod, usual corev1.ResourceList) Resources {
 	return resourcesOf(usedList(pod, usual))
 }
@@ -104,7 +109,8 @@ func usedList(pod *corev1.Pod, usual corev1.ResourceList) corev1.ResourceList {
 	containers := *pod
 	containers.Status.Resources, containers.Status.AllocatedResources = nil, nil
 	sum := resourcehelper.PodRequests(&containers, resourcehelper.PodResourcesOptions{
-		UseStatusResources: true, SkipPodLevelResources: true, ExcludeOverhead: true, NonMissingContainerRequests: usual,
+		UseStatusResources: true, SkipPodLevelResources: true, ExcludeOverhead: true,
+		NonMissingContainerRequests: usual,
 	})
 	if resourcehelper.IsPodLevelRequestsSet(pod) {
 		for name, q := range usedAsAWhole(pod) {
@@ -142,8 +148,8 @@ func usedAsAWhole(pod *corev1.Pod) corev1.ResourceList {
 	return out
 }
 
-// usualOf is what containers of a pod on a node count with that ask for nothing: where the pod asks as a whole, only for
-// what nobody in it names.
+// usualOf is what containers of a pod on a node count with that ask for nothing: where the pod asks as a whole, only
+// for what nobody in it names.
 func usualOf(pod *corev1.Pod) corev1.ResourceList {
 	if !resourcehelper.IsPodLevelRequestsSet(pod) {
 		return usualRequests
@@ -155,9 +161,11 @@ func usualOf(pod *corev1.Pod) corev1.ResourceList {
 	return usual
 }
 
-// reportsResources says whether the kubelet has said anything of a pod's resources that may differ from what it asks for.
+// reportsResources says whether the kubelet has said anything of a pod's resources that may differ from what it asks
+// for.
 func reportsResources(pod *corev1.Pod) bool {
-	if pod.Status.Resources != nil || len(pod.Status.AllocatedResources) > 0 || resourcehelper.IsPodResizeInfeasible(pod) {
+	if pod.Status.Resources != nil || len(pod.Status.AllocatedResources) > 0 ||
+		resourcehelper.IsPodResizeInfeasible(pod) {
 		return true
 	}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {

@@ -1,7 +1,7 @@
 package cluster
 
-// Room is what has been worked out about the room that nodes have for pods which ask for the same amounts. Among thousands of
-// nodes one changes when a pod is placed, and the others need not be looked at again for the next pod.
+// Room is what has been worked out about the room that nodes have for pods which ask for the same amounts. Among
+// thousands of nodes one changes when a pod is placed, and the others need not be looked at again for the next pod.
 type Room struct {
 	rows []Judged // by node's index
 	used uint64
@@ -27,13 +27,17 @@ type roomKey struct {
 // maxRooms bounds how many of them are kept.
 const maxRooms = 32
 
-// Room returns what is known of nodes for pods that ask for so much, and that are taken to use so much. It returns nil for pods that
-// ask for devices and the like. Nobody keeps it longer than for one pod.
+// Room returns what is known of nodes for pods that ask for so much, and that are taken to use so much. It returns nil
+// for pods that ask for devices and the like. Nobody keeps it longer than for one pod.
 func (c *Cluster) Room(asks, usual *Resources, by any) *Room {
 	if len(asks.Other) > 0 || len(usual.Other) > 0 {
 		return nil
 	}
-	key := roomKey{[3]int64{asks.MilliCPU, asks.Memory, asks.Ephemeral}, [3]int64{usual.MilliCPU, usual.Memory, usual.Ephemeral}, by}
+	key := roomKey{
+		[3]int64{asks.MilliCPU, asks.Memory, asks.Ephemeral},
+		[3]int64{usual.MilliCPU, usual.Memory, usual.Ephemeral},
+		by,
+	}
 	c.recent++
 	r := c.rooms[key]
 	if r == nil {

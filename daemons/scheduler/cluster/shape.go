@@ -117,7 +117,10 @@ func (s *Shape) Class() string { return s.key }
 func newShape(pod *corev1.Pod, key string) *Shape {
 	s := &Shape{
 		Scheduler: pod.Spec.SchedulerName, namespace: pod.Namespace, labels: maps.Clone(pod.Labels),
-		Requests: asked(pod, nil), Usual: asked(pod, usualRequests), Limits: limits(pod), onNode: used(pod, usualOf(pod)),
+		Requests: asked(
+			pod,
+			nil,
+		), Usual: asked(pod, usualRequests), Limits: limits(pod), onNode: used(pod, usualOf(pod)),
 		HostPorts: api.HostPorts(pod), Tolerations: slices.Clone(pod.Spec.Tolerations),
 		Devices: podClaims(pod), Askers: askers(pod), Features: features(pod), key: key,
 	}
@@ -240,7 +243,8 @@ func shapeKey(pod *corev1.Pod) string {
 			text("E", pod.Name+"-"+v.Name, string(pod.UID)) // the claim is the pod's own
 		case v.Image != nil:
 			text("I", v.Image.Reference)
-		case v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil || v.AzureDisk != nil || v.Cinder != nil ||
+		case v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil ||
+			v.AzureDisk != nil || v.Cinder != nil ||
 			v.PortworxVolume != nil:
 			document(v.VolumeSource)
 		}

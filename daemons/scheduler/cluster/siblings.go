@@ -64,8 +64,8 @@ func (c *Cluster) DropOwner(obj any) {
 	}
 }
 
-// Siblings are the pods that all services of a shape's pods and their controller select; nil if nothing does. Where services and
-// a ReplicationController demand different values of a label, the latter counts.
+// Siblings are the pods that all services of a shape's pods and their controller select; nil if nothing does. Where
+// services and a ReplicationController demand different values of a label, the latter counts.
 func (c *Cluster) Siblings(s *Shape) *About {
 	set := labels.Set{}
 	services := c.owners.services[s.namespace]
@@ -109,13 +109,17 @@ func LeanOwner(obj any) (any, error) {
 	}
 	switch o := obj.(type) {
 	case *corev1.Service:
-		return &corev1.Service{ObjectMeta: meta(&o.ObjectMeta), Spec: corev1.ServiceSpec{Selector: o.Spec.Selector}}, nil
+		return &corev1.Service{ObjectMeta: meta(&o.ObjectMeta), Spec: corev1.ServiceSpec{Selector: o.Spec.Selector}},
+			nil
 	case *corev1.ReplicationController:
-		return &corev1.ReplicationController{ObjectMeta: meta(&o.ObjectMeta), Spec: corev1.ReplicationControllerSpec{Selector: o.Spec.Selector}}, nil
+		return &corev1.ReplicationController{ObjectMeta: meta(&o.ObjectMeta),
+			Spec: corev1.ReplicationControllerSpec{Selector: o.Spec.Selector}}, nil
 	case *appsv1.ReplicaSet:
-		return &appsv1.ReplicaSet{ObjectMeta: meta(&o.ObjectMeta), Spec: appsv1.ReplicaSetSpec{Selector: o.Spec.Selector}}, nil
+		return &appsv1.ReplicaSet{ObjectMeta: meta(&o.ObjectMeta),
+			Spec: appsv1.ReplicaSetSpec{Selector: o.Spec.Selector}}, nil
 	case *appsv1.StatefulSet:
-		return &appsv1.StatefulSet{ObjectMeta: meta(&o.ObjectMeta), Spec: appsv1.StatefulSetSpec{Selector: o.Spec.Selector}}, nil
+		return &appsv1.StatefulSet{ObjectMeta: meta(&o.ObjectMeta),
+			Spec: appsv1.StatefulSetSpec{Selector: o.Spec.Selector}}, nil
 	}
 	return obj, nil
 }

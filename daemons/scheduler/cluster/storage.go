@@ -16,8 +16,8 @@ import (
 // NoProvisioner is the provisioner of classes whose volumes people make.
 const NoProvisioner = "kubernetes.io/no-provisioner"
 
-// Storage is the claims and volumes, and what drivers can attach. What has been decided about them and the API does not show
-// yet is taken into account.
+// Storage is the claims and volumes, and what drivers can attach. What has been decided about them and the API does not
+// show yet is taken into account.
 type Storage struct {
 	claims  map[string]*corev1.PersistentVolumeClaim // by namespace/name
 	volumes map[string]*Persistent
@@ -44,8 +44,10 @@ type Persistent struct {
 
 func newStorage() *Storage {
 	return &Storage{
-		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*Persistent{}, byClass: map[string]map[string]*Persistent{},
-		classes: map[string]*storagev1.StorageClass{}, drivers: map[string]*storagev1.CSIDriver{}, nodes: map[string]*Attaching{},
+		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*Persistent{},
+		byClass: map[string]map[string]*Persistent{},
+		classes: map[string]*storagev1.StorageClass{}, drivers: map[string]*storagev1.CSIDriver{},
+		nodes:      map[string]*Attaching{},
 		capacities: map[string]map[string]*Capacity{}, attached: map[string]map[string]attached{},
 		taken: map[string]string{}, selected: map[string]string{},
 	}
@@ -164,8 +166,8 @@ const (
 	TooSmall          // there is a provisioner, and not enough room for a new volume
 )
 
-// Decide says for each unbound claim which volume it gets on a node, the smallest claim first and for each the smallest volume,
-// or that one is made there. Claims for which a node has been chosen get new ones.
+// Decide says for each unbound claim which volume it gets on a node, the smallest claim first and for each the smallest
+// volume, or that one is made there. Claims for which a node has been chosen get new ones.
 func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) ([]Decision, Verdict) {
 	if len(claims) == 0 {
 		return nil, AllServed
@@ -218,8 +220,8 @@ func (s *Storage) chosen(claim *corev1.PersistentVolumeClaim) (string, bool) {
 	return node, ok
 }
 
-// match is the volume that is reserved for the claim, or else the smallest available one that is large enough, of its class,
-// modes and attributes class, selected by it and reachable from the node.
+// match is the volume that is reserved for the claim, or else the smallest available one that is large enough, of its
+// class, modes and attributes class, selected by it and reachable from the node.
 func (s *Storage) match(claim *corev1.PersistentVolumeClaim, n *Node, given map[string]bool) *Persistent {
 	var best *Persistent
 	key := claim.Namespace + "/" + claim.Name
@@ -230,9 +232,12 @@ func (s *Storage) match(claim *corev1.PersistentVolumeClaim, n *Node, given map[
 	}
 	for name, v := range s.byClass[storage.GetPersistentVolumeClaimClass(claim)] {
 		ref := v.Spec.ClaimRef
-		mine := ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
-		if by, taken := s.taken[name]; given[name] || taken && by != key || ref != nil && !mine || v.DeletionTimestamp != nil ||
-			v.Spec.Capacity.Storage().Cmp(*want) < 0 || volumeMode(v.Spec.VolumeMode) != volumeMode(claim.Spec.VolumeMode) ||
+		mine := ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name &&
+			(ref.UID == "" || ref.UID == claim.UID)
+		if by, taken := s.taken[name]; given[name] || taken && by != key || ref != nil && !mine ||
+			v.DeletionTimestamp != nil ||
+			v.Spec.Capacity.Storage().Cmp(*want) < 0 ||
+			volumeMode(v.Spec.VolumeMode) != volumeMode(claim.Spec.VolumeMode) ||
 			text(v.Spec.VolumeAttributesClassName) != text(claim.Spec.VolumeAttributesClassName) {
 			continue
 		}

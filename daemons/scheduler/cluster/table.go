@@ -99,8 +99,8 @@ type Spread struct {
 	Tolerates func(*Shape, *Node) bool
 }
 
-// Table returns the counts of an About's pods by a key's domains; with a Spread of those alone that it counts. It is made when it
-// is first asked for and kept up until others are asked for more. Nobody keeps it longer than for one pod.
+// Table returns the counts of an About's pods by a key's domains; with a Spread of those alone that it counts. It is
+// made when it is first asked for and kept up until others are asked for more. Nobody keeps it longer than for one pod.
 func (c *Cluster) Table(a *About, key string, spread *Spread) *Table {
 	id := key + "\x02" + a.id
 	if spread != nil {

@@ -23,7 +23,14 @@ func (c *Cluster) Verify() error {
 			usual.add(p.usedUsual, 1)
 		}
 		if !sameAmounts(&requested, &n.Requested) || !sameAmounts(&usual, &n.Usual) {
-			return fmt.Errorf("node %s: %v and %v are taken of it, not %v and %v", n.Name, requested, usual, n.Requested, n.Usual)
+			return fmt.Errorf(
+				"node %s: %v and %v are taken of it, not %v and %v",
+				n.Name,
+				requested,
+				usual,
+				n.Requested,
+				n.Usual,
+			)
 		}
 	}
 	for _, ch := range c.choices {
@@ -33,7 +40,8 @@ func (c *Cluster) Verify() error {
 			}
 		}
 		for _, k := range c.kinds {
-			if is := ch.chooses(k.namespace, k.labels, c.namespaces); is != ch.kinds[k] || is != slices.Contains(k.choices, ch) {
+			if is := ch.chooses(k.namespace, k.labels, c.namespaces); is != ch.kinds[k] ||
+				is != slices.Contains(k.choices, ch) {
 				return fmt.Errorf("%q is about %q: %v, and not as noted", ch.id, k.key, is)
 			}
 		}

@@ -33,8 +33,8 @@ const mostTries = 200_000
 // triesBetween is after how many tries it is looked at the time.
 const triesBetween = 256
 
-// search looks for devices of one node, the first that fit in the order of pools, slices and devices, the requests in their
-// order, and of those with several options the first that leaves enough for the others.
+// search looks for devices of one node, the first that fit in the order of pools, slices and devices, the requests in
+// their order, and of those with several options the first that leaves enough for the others.
 type search struct {
 	*Plan
 	use     *Use
@@ -68,7 +68,8 @@ type pick struct {
 // On finds devices of a node for all the claims, in their order.
 func (p *Plan) On(n *corev1.Node, c *Catalog, use *Use) ([]*Allocation, error) {
 	s := &search{
-		Plan: p, use: use, node: n, matches: map[*option][]*entry{}, picked: make([][]pick, len(p.claims)), whole: map[ID]int{}, shares: map[ID]*share{},
+		Plan: p, use: use, node: n, matches: map[*option][]*entry{}, picked: make([][]pick, len(p.claims)),
+		whole: map[ID]int{}, shares: map[ID]*share{},
 	}
 	if p.Start != nil {
 		s.late = p.Start()
@@ -175,8 +176,8 @@ func (s *search) from(claim, request int) (bool, error) {
 	return false, nil
 }
 
-// more finds need devices among candidates, and then goes on. Which of a request's devices comes first makes no difference, so
-// each is looked for behind the last.
+// more finds need devices among candidates, and then goes on. Which of a request's devices comes first makes no
+// difference, so each is looked for behind the last.
 func (s *search) more(claim, request int, o *option, candidates []*entry, need int) (bool, error) {
 	if need == 0 {
 		return s.from(claim, request+1)
@@ -221,9 +222,21 @@ func (s *search) candidates(o *option) ([]*entry, error) {
 	for _, v := range s.pools {
 		switch {
 		case o.all && v.incomplete:
-			return nil, fmt.Errorf("claim %s, request %s: asks for all devices, but resource pool %s/%s is currently being updated", o.claim, o.name, v.driver, v.name)
+			return nil, fmt.Errorf(
+				"claim %s, request %s: asks for all devices, but resource pool %s/%s is currently being updated",
+				o.claim,
+				o.name,
+				v.driver,
+				v.name,
+			)
 		case o.all && v.invalid:
-			return nil, fmt.Errorf("claim %s, request %s: asks for all devices, but resource pool %s/%s is currently invalid", o.claim, o.name, v.driver, v.name)
+			return nil, fmt.Errorf(
+				"claim %s, request %s: asks for all devices, but resource pool %s/%s is currently invalid",
+				o.claim,
+				o.name,
+				v.driver,
+				v.name,
+			)
 		case v.incomplete, v.invalid:
 			continue
 		}
@@ -256,7 +269,8 @@ func (s *search) candidates(o *option) ([]*entry, error) {
 func (s *search) take(claim int, o *option, e *entry) bool {
 	for i := range e.taints {
 		t := &e.taints[i]
-		if (t.Effect == resourcev1.DeviceTaintEffectNoSchedule || t.Effect == resourcev1.DeviceTaintEffectNoExecute) && !api.ToleratesDevice(o.tolerations, t) {
+		if (t.Effect == resourcev1.DeviceTaintEffectNoSchedule || t.Effect == resourcev1.DeviceTaintEffectNoExecute) &&
+			!api.ToleratesDevice(o.tolerations, t) {
 			return false
 		}
 	}
@@ -286,9 +300,13 @@ func (s *search) take(claim int, o *option, e *entry) bool {
 	return true
 }
 
-// inClaim says whether a claim has a device already, or has it for administrative access: not for both, and for that only once.
+// inClaim says whether a claim has a device already, or has it for administrative access: not for both, and for that
+// only once.
 func (s *search) inClaim(claim int, e *entry, admin bool) bool {
-	return slices.ContainsFunc(s.picked[claim], func(p pick) bool { return p.entry.ID == e.ID && (p.option.admin || !admin) })
+	return slices.ContainsFunc(
+		s.picked[claim],
+		func(p pick) bool { return p.entry.ID == e.ID && (p.option.admin || !admin) },
+	)
 }
 
 // share takes a share of a device. Its counters are drawn on by the first share.

@@ -26,12 +26,19 @@ func sliceOf(name string, change func(*resourcev1.ResourceSliceSpec), devices ..
 }
 
 func claimOf(change func(*resourcev1.ExactDeviceRequest)) *resourcev1.ResourceClaim {
-	e := &resourcev1.ExactDeviceRequest{DeviceClassName: "class", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}
+	e := &resourcev1.ExactDeviceRequest{
+		DeviceClassName: "class",
+		AllocationMode:  resourcev1.DeviceAllocationModeExactCount,
+		Count:           1,
+	}
 	if change != nil {
 		change(e)
 	}
-	return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c"}, Spec: resourcev1.ResourceClaimSpec{
-		Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: e}}}}}
+	return &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c"},
+		Spec: resourcev1.ResourceClaimSpec{
+			Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: e}}}},
+	}
 }
 
 func allocate(node string, c *Catalog, claims ...*resourcev1.ResourceClaim) ([]*Allocation, error) {
@@ -39,13 +46,19 @@ func allocate(node string, c *Catalog, claims ...*resourcev1.ResourceClaim) ([]*
 	if err != nil {
 		return nil, err
 	}
-	return plan.On(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{"zone": "a"}}}, c, NewUse())
+	return plan.On(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{"zone": "a"}}},
+		c,
+		NewUse(),
+	)
 }
 
 func TestDevicesAreAllocatedFromWholePoolsForNodesThatReachThem(t *testing.T) {
 	zone := func(value string) *corev1.NodeSelector {
-		return &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}}}
+		return &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}},
+		}
 	}
 	all := func(e *resourcev1.ExactDeviceRequest) {
 		e.AllocationMode, e.Count = resourcev1.DeviceAllocationModeAll, 0
@@ -58,28 +71,50 @@ func TestDevicesAreAllocatedFromWholePoolsForNodesThatReachThem(t *testing.T) {
 		want    string // devices and the field of the node selector
 		refused string
 	}{
-		"of the node":         {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a", "b")}, nil, claimOf(nil), "a metadata.name", ""},
-		"of another":          {[]*resourcev1.ResourceSlice{sliceOf("s", func(s *resourcev1.ResourceSliceSpec) { s.NodeName = ptr.To("n2") }, "a")}, nil, claimOf(nil), "", "cannot allocate all claims"},
-		"of a zone":           {[]*resourcev1.ResourceSlice{sliceOf("s", func(s *resourcev1.ResourceSliceSpec) { s.NodeName, s.NodeSelector = nil, zone("a") }, "a")}, nil, claimOf(nil), "a zone", ""},
-		"another zone's":      {[]*resourcev1.ResourceSlice{sliceOf("s", func(s *resourcev1.ResourceSliceSpec) { s.NodeName, s.NodeSelector = nil, zone("b") }, "a")}, nil, claimOf(nil), "", "cannot allocate all claims"},
-		"of all nodes":        {[]*resourcev1.ResourceSlice{sliceOf("s", func(s *resourcev1.ResourceSliceSpec) { s.NodeName, s.AllNodes = nil, ptr.To(true) }, "a")}, nil, claimOf(nil), "a", ""},
-		"a slice is missing":  {[]*resourcev1.ResourceSlice{sliceOf("s", two, "a")}, nil, claimOf(nil), "", "cannot allocate all claims"},
-		"two slices":          {[]*resourcev1.ResourceSlice{sliceOf("t", two, "b"), sliceOf("s", two, "a")}, nil, claimOf(all), "a b metadata.name", ""},
-		"all of a part":       {[]*resourcev1.ResourceSlice{sliceOf("s", two, "a")}, nil, claimOf(all), "", "claim d/c, request r: asks for all devices, but resource pool x.io/p is currently being updated"},
-		"an older generation": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a"), sliceOf("t", func(s *resourcev1.ResourceSliceSpec) { s.Pool.Generation = 1 }, "b")}, nil, claimOf(all), "b metadata.name", ""},
-		"one name twice":      {[]*resourcev1.ResourceSlice{sliceOf("s", two, "a"), sliceOf("t", two, "a")}, nil, claimOf(nil), "", "invalid resource pools were encountered"},
-		"too many":            {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a")}, nil, claimOf(func(e *resourcev1.ExactDeviceRequest) { e.Count = 33 }), "", "exceeds the claim limit of 32"},
-		"a rule taints it": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a", "b")}, &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: resourcev1.DeviceTaintRuleSpec{
-			DeviceSelector: &resourcev1.DeviceTaintSelector{Device: ptr.To("a")}, Taint: resourcev1.DeviceTaint{Key: "k", Effect: resourcev1.DeviceTaintEffectNoExecute}}}, claimOf(nil), "b metadata.name", ""},
+		"of the node": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a", "b")}, nil, claimOf(nil),
+			"a metadata.name", ""},
+		"of another": {[]*resourcev1.ResourceSlice{sliceOf("s",
+			func(s *resourcev1.ResourceSliceSpec) { s.NodeName = ptr.To("n2") }, "a")}, nil, claimOf(nil), "",
+			"cannot allocate all claims"},
+		"of a zone": {[]*resourcev1.ResourceSlice{sliceOf("s",
+			func(s *resourcev1.ResourceSliceSpec) { s.NodeName, s.NodeSelector = nil, zone("a") }, "a")}, nil,
+			claimOf(nil), "a zone", ""},
+		"another zone's": {[]*resourcev1.ResourceSlice{sliceOf("s",
+			func(s *resourcev1.ResourceSliceSpec) { s.NodeName, s.NodeSelector = nil, zone("b") }, "a")}, nil,
+			claimOf(nil), "", "cannot allocate all claims"},
+		"of all nodes": {[]*resourcev1.ResourceSlice{sliceOf("s",
+			func(s *resourcev1.ResourceSliceSpec) { s.NodeName, s.AllNodes = nil, ptr.To(true) }, "a")}, nil,
+			claimOf(nil), "a", ""},
+		"a slice is missing": {[]*resourcev1.ResourceSlice{sliceOf("s", two, "a")}, nil, claimOf(nil), "",
+			"cannot allocate all claims"},
+		"two slices": {[]*resourcev1.ResourceSlice{sliceOf("t", two, "b"), sliceOf("s", two, "a")}, nil,
+			claimOf(all), "a b metadata.name", ""},
+		"all of a part": {[]*resourcev1.ResourceSlice{sliceOf("s", two, "a")}, nil, claimOf(all), "",
+			"claim d/c, request r: asks for all devices, but resource pool x.io/p is currently being updated"},
+		"an older generation": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a"),
+			sliceOf("t", func(s *resourcev1.ResourceSliceSpec) { s.Pool.Generation = 1 }, "b")}, nil, claimOf(all),
+			"b metadata.name", ""},
+		"one name twice": {[]*resourcev1.ResourceSlice{sliceOf("s", two, "a"), sliceOf("t", two, "a")}, nil,
+			claimOf(nil), "", "invalid resource pools were encountered"},
+		"too many": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a")}, nil,
+			claimOf(func(e *resourcev1.ExactDeviceRequest) { e.Count = 33 }), "", "exceeds the claim limit of 32"},
+		"a rule taints it": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a", "b")},
+			&resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: resourcev1.DeviceTaintRuleSpec{
+				DeviceSelector: &resourcev1.DeviceTaintSelector{Device: ptr.To("a")},
+				Taint:          resourcev1.DeviceTaint{Key: "k", Effect: resourcev1.DeviceTaintEffectNoExecute}}},
+			claimOf(nil), "b metadata.name", ""},
 		"binding conditions": {[]*resourcev1.ResourceSlice{sliceOf("s", func(s *resourcev1.ResourceSliceSpec) {
 			s.Devices = []resourcev1.Device{{Name: "a", BindingConditions: []string{"ready"}}}
-		})}, nil, claimOf(nil), "", "there are devices with binding conditions, which this scheduler does not carry out"},
-		"derived attributes": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a")}, nil, claimOf(func(e *resourcev1.ExactDeviceRequest) {
-			e.DerivedAttributes = []resourcev1.DeviceDerivedAttribute{{Name: "x.io/y"}}
-		}), "", "derived attributes are not supported by this scheduler"},
-		"no such attribute": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a")}, nil, claimOf(func(e *resourcev1.ExactDeviceRequest) {
-			e.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.attributes["x.io"].missing == 1`}}}
-		}), "", "claim d/c: selector #0 on device x.io/p/a: CEL runtime error: no such key: missing"},
+		})}, nil, claimOf(nil), "", "there are devices with binding conditions, which this scheduler does not carry " +
+			"out"},
+		"derived attributes": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a")}, nil,
+			claimOf(func(e *resourcev1.ExactDeviceRequest) {
+				e.DerivedAttributes = []resourcev1.DeviceDerivedAttribute{{Name: "x.io/y"}}
+			}), "", "derived attributes are not supported by this scheduler"},
+		"no such attribute": {[]*resourcev1.ResourceSlice{sliceOf("s", nil, "a")}, nil,
+			claimOf(func(e *resourcev1.ExactDeviceRequest) {
+				e.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.attributes["x.io"].missing == 1`}}}
+			}), "", "claim d/c: selector #0 on device x.io/p/a: CEL runtime error: no such key: missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			catalog := NewCatalog()
@@ -104,7 +139,8 @@ func TestDevicesAreAllocatedFromWholePoolsForNodesThatReachThem(t *testing.T) {
 				words = append(words, r.Device)
 			}
 			if s := got[0].Result.NodeSelector; s != nil {
-				for _, r := range append(s.NodeSelectorTerms[0].MatchFields, s.NodeSelectorTerms[0].MatchExpressions...) {
+				for _, r := range append(s.NodeSelectorTerms[0].MatchFields,
+					s.NodeSelectorTerms[0].MatchExpressions...) {
 					words = append(words, r.Key)
 				}
 			}
@@ -117,18 +153,39 @@ func TestDevicesAreAllocatedFromWholePoolsForNodesThatReachThem(t *testing.T) {
 
 func TestConfigurationsOfClassesComeFirstAndNameTheirRequests(t *testing.T) {
 	config := func(text string) resourcev1.DeviceConfiguration {
-		return resourcev1.DeviceConfiguration{Opaque: &resourcev1.OpaqueDeviceConfiguration{Driver: "x.io", Parameters: runtime.RawExtension{Raw: []byte(text)}}}
+		return resourcev1.DeviceConfiguration{
+			Opaque: &resourcev1.OpaqueDeviceConfiguration{
+				Driver:     "x.io",
+				Parameters: runtime.RawExtension{Raw: []byte(text)},
+			},
+		}
 	}
 	classes := func(name string) *resourcev1.DeviceClass {
-		return &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.DeviceClassSpec{Config: []resourcev1.DeviceClassConfiguration{{DeviceConfiguration: config(name)}}}}
+		return &resourcev1.DeviceClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: resourcev1.DeviceClassSpec{
+				Config: []resourcev1.DeviceClassConfiguration{{DeviceConfiguration: config(name)}},
+			},
+		}
 	}
 	claim := claimOf(func(e *resourcev1.ExactDeviceRequest) { e.DeviceClassName = "one" })
-	claim.Spec.Devices.Requests = append(claim.Spec.Devices.Requests, resourcev1.DeviceRequest{Name: "s", FirstAvailable: []resourcev1.DeviceSubRequest{
-		{Name: "big", DeviceClassName: "two", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 9},
-		{Name: "small", DeviceClassName: "two", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
-	}})
+	claim.Spec.Devices.Requests = append(
+		claim.Spec.Devices.Requests,
+		resourcev1.DeviceRequest{Name: "s", FirstAvailable: []resourcev1.DeviceSubRequest{
+			{Name: "big", DeviceClassName: "two", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 9},
+			{
+				Name:            "small",
+				DeviceClassName: "two",
+				AllocationMode:  resourcev1.DeviceAllocationModeExactCount,
+				Count:           1,
+			},
+		}},
+	)
 	claim.Spec.Devices.Config = []resourcev1.DeviceClaimConfiguration{
-		{Requests: []string{"s/big"}, DeviceConfiguration: config("big")}, {Requests: []string{"s"}, DeviceConfiguration: config("s")},
+		{
+			Requests:            []string{"s/big"},
+			DeviceConfiguration: config("big"),
+		}, {Requests: []string{"s"}, DeviceConfiguration: config("s")},
 		{Requests: []string{"r", "s/small"}, DeviceConfiguration: config("both")}, {DeviceConfiguration: config("all")},
 	}
 	catalog := NewCatalog()
@@ -157,19 +214,31 @@ func TestConfigurationsOfClassesComeFirstAndNameTheirRequests(t *testing.T) {
 func TestConsumedCapacityIsRoundedUpAsThePolicyHasIt(t *testing.T) {
 	q := func(s string) *resource.Quantity { return ptr.To(resource.MustParse(s)) }
 	within := func(most, step *resource.Quantity) *resourcev1.CapacityRequestPolicy {
-		return &resourcev1.CapacityRequestPolicy{Default: q("2"), ValidRange: &resourcev1.CapacityRequestPolicyRange{Min: q("2"), Max: most, Step: step}}
+		return &resourcev1.CapacityRequestPolicy{
+			Default:    q("2"),
+			ValidRange: &resourcev1.CapacityRequestPolicyRange{Min: q("2"), Max: most, Step: step},
+		}
 	}
-	list := &resourcev1.CapacityRequestPolicy{Default: q("1"), ValidValues: []resource.Quantity{*q("1"), *q("4"), *q("8")}}
+	list := &resourcev1.CapacityRequestPolicy{
+		Default:     q("1"),
+		ValidValues: []resource.Quantity{*q("1"), *q("4"), *q("8")},
+	}
 	for _, c := range []struct {
 		policy      *resourcev1.CapacityRequestPolicy
 		asked, want string // empty: nothing is asked, or it is refused
 	}{
 		{nil, "", "10"}, {nil, "3", "3"}, {nil, "11", ""},
 		{list, "", "1"}, {list, "2", "4"}, {list, "8", "8"}, {list, "9", ""},
-		{within(nil, nil), "", "2"}, {within(nil, nil), "1", "2"}, {within(nil, nil), "5", "5"}, {within(q("4"), nil), "5", ""},
-		{within(nil, q("3")), "3", "5"}, {within(nil, q("3")), "5", "5"}, {within(nil, q("3")), "9", ""}, {within(nil, q("250m")), "2100m", "2250m"},
+		{within(nil, nil), "", "2"}, {within(nil, nil), "1", "2"}, {within(nil, nil), "5", "5"},
+		{within(q("4"), nil), "5", ""},
+		{within(nil, q("3")), "3", "5"}, {within(nil, q("3")), "5", "5"}, {within(nil, q("3")), "9", ""},
+		{within(nil, q("250m")), "2100m", "2250m"},
 	} {
-		d := &resourcev1.Device{Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"m": {Value: *q("10"), RequestPolicy: c.policy}}}
+		d := &resourcev1.Device{
+			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
+				"m": {Value: *q("10"), RequestPolicy: c.policy},
+			},
+		}
 		var asked *resourcev1.CapacityRequirements
 		if c.asked != "" {
 			asked = &resourcev1.CapacityRequirements{Requests: amounts{"m": *q(c.asked)}}

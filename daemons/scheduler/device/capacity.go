@@ -10,8 +10,8 @@ import (
 
 type amounts = map[resourcev1.QualifiedName]resource.Quantity
 
-// consumes is what a request would consume of a device's capacity, rounded up as the device's policies have it. ok is false when
-// the device lacks what is asked for, or a policy forbids it.
+// consumes is what a request would consume of a device's capacity, rounded up as the device's policies have it. ok is
+// false when the device lacks what is asked for, or a policy forbids it.
 func consumes(d *resourcev1.Device, asked *resourcev1.CapacityRequirements) (out amounts, ok bool) {
 	var requests amounts
 	if asked != nil {

@@ -11,8 +11,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Catalog is all devices that drivers tell of, by pools, with the taints that rules give them. A Catalog has no lock: its owner
-// has.
+// Catalog is all devices that drivers tell of, by pools, with the taints that rules give them. A Catalog has no lock:
+// its owner has.
 type Catalog struct {
 	pools map[poolID]*pool
 	rules map[string]*resourcev1.DeviceTaintRule
@@ -100,8 +100,9 @@ func (c *Catalog) taintPool(p *pool) {
 	}
 }
 
-// renew looks at the newest generation of a pool. A pool of which slices are missing is being updated, and one with devices of
-// one name twice or with counters that nobody has declared cannot be counted: nothing is allocated from either.
+// renew looks at the newest generation of a pool. A pool of which slices are missing is being updated, and one with
+// devices of one name twice or with counters that nobody has declared cannot be counted: nothing is allocated from
+// either.
 func (c *Catalog) renew(p *pool) {
 	c.stale = true
 	newest := int64(-1)
@@ -153,7 +154,10 @@ func (c *Catalog) near(node string) []*pool {
 		}
 	}
 	out := append(slices.Clone(c.local[node]), c.shared...)
-	slices.SortFunc(out, func(a, b *pool) int { return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(
+		out,
+		func(a, b *pool) int { return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.name, b.name)) },
+	)
 	return out
 }
 

@@ -19,8 +19,8 @@ func NewCounter(class *resourcev1.DeviceClass, compile Compiler) (*Counter, erro
 	return &Counter{o}, nil
 }
 
-// On is how many devices of the class can be reached from a node, and how many of these are allocated. A class that cannot be
-// asked about a device has none.
+// On is how many devices of the class can be reached from a node, and how many of these are allocated. A class that
+// cannot be asked about a device has none.
 func (c *Counter) On(n *corev1.Node, catalog *Catalog, use *Use) (all, taken int64) {
 	for _, p := range catalog.near(n.Name) {
 		devices, _ := p.reachable(n)

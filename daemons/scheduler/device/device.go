@@ -1,6 +1,6 @@
-// Package device decides which devices a claim gets: it knows what drivers tell of their devices (Catalog), what is taken of them
-// (Use), and finds for the claims of a pod devices that can be reached from a node. It asks nobody and writes nothing. Which
-// claims those are, when to look, and what is written of the answer is left to the scheduler.
+// Package device decides which devices a claim gets: it knows what drivers tell of their devices (Catalog), what is
+// taken of them (Use), and finds for the claims of a pod devices that can be reached from a node. It asks nobody and
+// writes nothing. Which claims those are, when to look, and what is written of the answer is left to the scheduler.
 package device
 
 import (
@@ -78,11 +78,21 @@ func newSlice(o *resourcev1.ResourceSlice) *slice {
 	}
 	for i := range o.Spec.Devices {
 		d := &o.Spec.Devices[i]
-		e := &entry{ID: ID{o.Spec.Driver, o.Spec.Pool.Name, d.Name}, Device: d, slice: s, reach: s.reach, lacking: lacking(o, d)}
+		e := &entry{
+			ID:      ID{o.Spec.Driver, o.Spec.Pool.Name, d.Name},
+			Device:  d,
+			slice:   s,
+			reach:   s.reach,
+			lacking: lacking(o, d),
+		}
 		if e.reach == nil {
 			e.reach = newReach(d.NodeName, d.NodeSelector, d.AllNodes)
 		}
-		s.groups = s.groups || slices.ContainsFunc(d.ConsumesCounters, func(c resourcev1.DeviceCounterConsumption) bool { return len(c.CompatibilityGroups) > 0 })
+		s.groups = s.groups ||
+			slices.ContainsFunc(
+				d.ConsumesCounters,
+				func(c resourcev1.DeviceCounterConsumption) bool { return len(c.CompatibilityGroups) > 0 },
+			)
 		s.devices = append(s.devices, e)
 	}
 	return s
@@ -120,9 +130,11 @@ func selector(devices []*entry, node string) *corev1.NodeSelector {
 	}
 	for _, e := range devices {
 		if e.reach.node != "" || set(e.BindsToNode) {
-			return &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
-				Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
-			}}}}}
+			return &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
+					Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+				}}}},
+			}
 		}
 		if e.reach.selector != nil {
 			for _, t := range e.reach.selector.NodeSelectorTerms {

@@ -21,11 +21,15 @@ func TestASearchForDevicesEnds(t *testing.T) {
 	c := NewCatalog()
 	c.SetSlice(sliceOf("s", func(s *resourcev1.ResourceSliceSpec) {
 		for i := range s.Devices {
-			s.Devices[i].Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"kind": {IntValue: ptr.To(int64(i % 7))}}
+			s.Devices[i].Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+				"kind": {IntValue: ptr.To(int64(i % 7))},
+			}
 		}
 	}, names...))
 	claim := claimOf(func(e *resourcev1.ExactDeviceRequest) { e.Count = 8 })
-	claim.Spec.Devices.Constraints = []resourcev1.DeviceConstraint{{DistinctAttribute: ptr.To(resourcev1.FullyQualifiedName("x.io/kind"))}}
+	claim.Spec.Devices.Constraints = []resourcev1.DeviceConstraint{
+		{DistinctAttribute: ptr.To(resourcev1.FullyQualifiedName("x.io/kind"))},
+	}
 	easy := claimOf(nil)
 	looks := 0
 	// after is a time that is over when it has been looked at so often.
@@ -41,9 +45,10 @@ func TestASearchForDevicesEnds(t *testing.T) {
 		want  error
 		looks int
 	}{
-		"by tries":               {claim, nil, ErrGaveUp, 0},
-		"by time":                {claim, after(3), ErrTimedOut, 4},
-		"by time, beyond tries":  {claim, after(mostTries / triesBetween * 2), ErrTimedOut, mostTries/triesBetween*2 + 1},
+		"by tries": {claim, nil, ErrGaveUp, 0},
+		"by time":  {claim, after(3), ErrTimedOut, 4},
+		"by time, beyond tries": {claim, after(mostTries / triesBetween * 2), ErrTimedOut, mostTries/triesBetween*2 +
+			1},
 		"a quick one by no time": {easy, after(0), nil, 0},
 	} {
 		looks = 0

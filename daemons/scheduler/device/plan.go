@@ -48,8 +48,8 @@ type Compiler func(text string) (*expression.Device, error)
 // Classes returns a class by name, nil if there is none.
 type Classes func(name string) *resourcev1.DeviceClass
 
-// NewPlan reads claims. The error says what no node can change: a class that is not there, an expression that does not compile,
-// more devices than a claim may have, or something that is not carried out.
+// NewPlan reads claims. The error says what no node can change: a class that is not there, an expression that does not
+// compile, more devices than a claim may have, or something that is not carried out.
 func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compiler) (*Plan, error) {
 	p := &Plan{}
 	for _, c := range claims {
@@ -66,8 +66,16 @@ func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compil
 				fewest = min(fewest, o.least())
 			}
 			if least += fewest; least > resourcev1.AllocationResultsMaxSize {
-				return nil, fmt.Errorf("claim %s/%s, request %s: adding %d devices exceeds the claim limit of %d, with %d already accounted for",
-					c.Namespace, c.Name, c.Spec.Devices.Requests[i].Name, fewest, resourcev1.AllocationResultsMaxSize, least-fewest)
+				return nil, fmt.Errorf(
+					"claim %s/%s, request %s: adding %d devices exceeds the claim limit of %d, with %d already "+
+						"accounted for",
+					c.Namespace,
+					c.Name,
+					c.Spec.Devices.Requests[i].Name,
+					fewest,
+					resourcev1.AllocationResultsMaxSize,
+					least-fewest,
+				)
 			}
 		}
 		for i, one := range c.Spec.Devices.Constraints {
@@ -77,7 +85,12 @@ func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compil
 			case one.DistinctAttribute != nil:
 				a.constraints = append(a.constraints, constraint{one.Requests, *one.DistinctAttribute, true})
 			default:
-				return nil, fmt.Errorf("claim %s/%s, constraint #%d: empty constraint (unsupported constraint type?)", c.Namespace, c.Name, i)
+				return nil, fmt.Errorf(
+					"claim %s/%s, constraint #%d: empty constraint (unsupported constraint type?)",
+					c.Namespace,
+					c.Name,
+					i,
+				)
 			}
 		}
 		p.claims = append(p.claims, a)
@@ -93,19 +106,30 @@ func (o *option) least() int {
 	return o.count
 }
 
-func read(c *resourcev1.ResourceClaim, r *resourcev1.DeviceRequest, classes Classes, compile Compiler) ([]*option, error) {
+func read(
+	c *resourcev1.ResourceClaim,
+	r *resourcev1.DeviceRequest,
+	classes Classes,
+	compile Compiler,
+) ([]*option, error) {
 	if e := r.Exactly; e != nil {
 		o, err := newOption(c, r.Name, e, classes, compile)
 		return []*option{o}, err
 	}
 	if len(r.FirstAvailable) == 0 {
-		return nil, fmt.Errorf("claim %s/%s, request %s: neither exactly nor firstAvailable is set (unsupported request type?)", c.Namespace, c.Name, r.Name)
+		return nil, fmt.Errorf(
+			"claim %s/%s, request %s: neither exactly nor firstAvailable is set (unsupported request type?)",
+			c.Namespace,
+			c.Name,
+			r.Name,
+		)
 	}
 	var out []*option
 	for i := range r.FirstAvailable {
 		s := &r.FirstAvailable[i]
 		o, err := newOption(c, r.Name+"/"+s.Name, &resourcev1.ExactDeviceRequest{
-			DeviceClassName: s.DeviceClassName, Selectors: s.Selectors, AllocationMode: s.AllocationMode, Count: s.Count,
+			DeviceClassName: s.DeviceClassName, Selectors: s.Selectors, AllocationMode: s.AllocationMode,
+			Count:       s.Count,
 			Tolerations: s.Tolerations, Capacity: s.Capacity, DerivedAttributes: s.DerivedAttributes,
 		}, classes, compile)
 		if err != nil {
@@ -116,16 +140,27 @@ func read(c *resourcev1.ResourceClaim, r *resourcev1.DeviceRequest, classes Clas
 	return out, nil
 }
 
-func newOption(c *resourcev1.ResourceClaim, name string, e *resourcev1.ExactDeviceRequest, classes Classes, compile Compiler) (*option, error) {
+func newOption(
+	c *resourcev1.ResourceClaim,
+	name string,
+	e *resourcev1.ExactDeviceRequest,
+	classes Classes,
+	compile Compiler,
+) (*option, error) {
 	o := &option{
-		name: name, claim: c.Namespace + "/" + c.Name, class: classes(e.DeviceClassName), tolerations: e.Tolerations, capacity: e.Capacity,
-		admin: set(e.AdminAccess), count: int(min(e.Count, resourcev1.AllocationResultsMaxSize+1)),
+		name: name, claim: c.Namespace + "/" + c.Name, class: classes(e.DeviceClassName), tolerations: e.Tolerations,
+		capacity: e.Capacity,
+		admin:    set(e.AdminAccess), count: int(min(e.Count, resourcev1.AllocationResultsMaxSize+1)),
 	}
 	if o.class == nil {
 		return nil, fmt.Errorf("request %s: device class %s does not exist", name, e.DeviceClassName)
 	}
 	if len(e.DerivedAttributes) > 0 {
-		return nil, fmt.Errorf("claim %s, request %s: derived attributes are not supported by this scheduler", o.claim, name)
+		return nil, fmt.Errorf(
+			"claim %s, request %s: derived attributes are not supported by this scheduler",
+			o.claim,
+			name,
+		)
 	}
 	switch e.AllocationMode {
 	case resourcev1.DeviceAllocationModeAll:
@@ -156,7 +191,8 @@ func newOption(c *resourcev1.ResourceClaim, name string, e *resourcev1.ExactDevi
 // verdictsKept bounds the expressions whose answers are kept for a device.
 const verdictsKept = 64
 
-// selects says whether a device satisfies all expressions. What was found out about a device holds as long as its slice does.
+// selects says whether a device satisfies all expressions. What was found out about a device holds as long as its slice
+// does.
 func (o *option) selects(e *entry) (bool, error) {
 	for _, c := range o.selectors {
 		v, known := e.selected[c.text]

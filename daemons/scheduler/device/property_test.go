@@ -55,9 +55,14 @@ func drawWorld(t *rapid.T) world {
 	w := world{slots: rapid.IntRange(0, 4).Draw(t, "slots")}
 	for i := range rapid.IntRange(0, 4).Draw(t, "devices") {
 		w.things = append(w.things, thing{
-			name: fmt.Sprintf("d%d", i), color: rapid.IntRange(1, 2).Draw(t, "color"), size: rapid.IntRange(1, 3).Draw(t, "size"),
+			name: fmt.Sprintf(
+				"d%d",
+				i,
+			), color: rapid.IntRange(1, 2).Draw(t, "color"), size: rapid.IntRange(1, 3).Draw(t, "size"),
 			tainted: rapid.IntRange(0, 4).Draw(t, "taint") == 0, multi: rapid.IntRange(0, 2).Draw(t, "multi") == 0,
-			here: rapid.IntRange(0, 4).Draw(t, "here") > 0, taken: rapid.IntRange(0, 3).Draw(t, "taken") == 0, slots: rapid.IntRange(0, 2).Draw(t, "takes"),
+			here: rapid.IntRange(0, 4).
+				Draw(t, "here") >
+				0, taken: rapid.IntRange(0, 3).Draw(t, "taken") == 0, slots: rapid.IntRange(0, 2).Draw(t, "takes"),
 		})
 	}
 	for range rapid.IntRange(1, 2).Draw(t, "claims") {
@@ -66,8 +71,11 @@ func drawWorld(t *rapid.T) world {
 			name := fmt.Sprintf("r%d", i)
 			one := func(name string) wish {
 				return wish{
-					name: name, color: rapid.IntRange(0, 2).Draw(t, "wants"), count: rapid.IntRange(1, 2).Draw(t, "count"),
-					all: rapid.IntRange(0, 4).Draw(t, "all") == 0, calm: b.Draw(t, "calm"), capacity: rapid.IntRange(0, 3).Draw(t, "capacity"),
+					name: name, color: rapid.IntRange(0, 2).Draw(t, "wants"),
+					count: rapid.IntRange(1, 2).Draw(t, "count"),
+					all: rapid.IntRange(0, 4).
+						Draw(t, "all") ==
+						0, calm: b.Draw(t, "calm"), capacity: rapid.IntRange(0, 3).Draw(t, "capacity"),
 				}
 			}
 			if b.Draw(t, "exactly") {
@@ -207,18 +215,31 @@ func (w world) possible(claim, request int, made []choice) bool {
 func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 	c, use := NewCatalog(), NewUse()
 	pool := resourcev1.ResourcePool{Name: "p", ResourceSliceCount: 2}
-	c.SetSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "counters"}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "x.io", Pool: pool, AllNodes: ptr.To(true),
-		SharedCounters: []resourcev1.CounterSet{{Name: "set", Counters: map[string]resourcev1.Counter{"slots": {Value: *resource.NewQuantity(int64(w.slots), "")}}}},
-	}})
+	c.SetSlice(
+		&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "counters"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "x.io", Pool: pool, AllNodes: ptr.To(true),
+			SharedCounters: []resourcev1.CounterSet{
+				{
+					Name: "set",
+					Counters: map[string]resourcev1.Counter{
+						"slots": {Value: *resource.NewQuantity(int64(w.slots), "")},
+					},
+				},
+			},
+		}},
+	)
 	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "devices"}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: "x.io", Pool: pool, PerDeviceNodeSelection: ptr.To(true)}}
 	for _, x := range w.things {
 		d := resourcev1.Device{
-			Name:       x.name,
-			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"color": {IntValue: ptr.To(int64(x.color))}},
-			Capacity:   map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"size": {Value: *resource.NewQuantity(int64(x.size), "")}},
-			NodeName:   ptr.To("there"), AllowMultipleAllocations: ptr.To(x.multi),
+			Name: x.name,
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+				"color": {IntValue: ptr.To(int64(x.color))},
+			},
+			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
+				"size": {Value: *resource.NewQuantity(int64(x.size), "")},
+			},
+			NodeName: ptr.To("there"), AllowMultipleAllocations: ptr.To(x.multi),
 		}
 		if x.here {
 			d.NodeName = ptr.To("here")
@@ -227,10 +248,25 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 			d.Taints = []resourcev1.DeviceTaint{{Key: "bad", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
 		}
 		if x.slots > 0 {
-			d.ConsumesCounters = []resourcev1.DeviceCounterConsumption{{CounterSet: "set", Counters: map[string]resourcev1.Counter{"slots": {Value: *resource.NewQuantity(int64(x.slots), "")}}}}
+			d.ConsumesCounters = []resourcev1.DeviceCounterConsumption{
+				{
+					CounterSet: "set",
+					Counters: map[string]resourcev1.Counter{
+						"slots": {Value: *resource.NewQuantity(int64(x.slots), "")},
+					},
+				},
+			}
 		}
 		if x.taken {
-			use.Add(&resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "x.io", Pool: "p", Device: x.name}}}})
+			use.Add(
+				&resourcev1.AllocationResult{
+					Devices: resourcev1.DeviceAllocationResult{
+						Results: []resourcev1.DeviceRequestAllocationResult{
+							{Driver: "x.io", Pool: "p", Device: x.name},
+						},
+					},
+				},
+			)
 		}
 		s.Spec.Devices = append(s.Spec.Devices, d)
 	}
@@ -241,18 +277,30 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 		for j, options := range want.requests {
 			r := resourcev1.DeviceRequest{Name: fmt.Sprintf("r%d", j)}
 			for k, o := range options {
-				e := resourcev1.ExactDeviceRequest{DeviceClassName: "class", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: int64(o.count)}
+				e := resourcev1.ExactDeviceRequest{
+					DeviceClassName: "class",
+					AllocationMode:  resourcev1.DeviceAllocationModeExactCount,
+					Count:           int64(o.count),
+				}
 				if o.all {
 					e.AllocationMode, e.Count = resourcev1.DeviceAllocationModeAll, 0
 				}
 				if o.color > 0 {
-					e.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf(`device.attributes["x.io"].color == %d`, o.color)}}}
+					e.Selectors = []resourcev1.DeviceSelector{
+						{
+							CEL: &resourcev1.CELDeviceSelector{
+								Expression: fmt.Sprintf(`device.attributes["x.io"].color == %d`, o.color),
+							},
+						},
+					}
 				}
 				if o.calm {
 					e.Tolerations = []resourcev1.DeviceToleration{{Operator: resourcev1.DeviceTolerationOpExists}}
 				}
 				if o.capacity > 0 {
-					e.Capacity = &resourcev1.CapacityRequirements{Requests: amounts{"size": *resource.NewQuantity(int64(o.capacity), "")}}
+					e.Capacity = &resourcev1.CapacityRequirements{
+						Requests: amounts{"size": *resource.NewQuantity(int64(o.capacity), "")},
+					}
 				}
 				if len(options) == 1 {
 					if o.admin {
@@ -261,7 +309,8 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 					r.Exactly = &e
 				} else {
 					r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{
-						Name: string(rune('a' + k)), DeviceClassName: e.DeviceClassName, Selectors: e.Selectors, AllocationMode: e.AllocationMode, Count: e.Count,
+						Name: string(rune('a' + k)), DeviceClassName: e.DeviceClassName, Selectors: e.Selectors,
+						AllocationMode: e.AllocationMode, Count: e.Count,
 						Tolerations: e.Tolerations, Capacity: e.Capacity,
 					})
 				}
@@ -270,10 +319,16 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 		}
 		name := resourcev1.FullyQualifiedName("x.io/color")
 		if want.alike {
-			claim.Spec.Devices.Constraints = append(claim.Spec.Devices.Constraints, resourcev1.DeviceConstraint{MatchAttribute: &name})
+			claim.Spec.Devices.Constraints = append(
+				claim.Spec.Devices.Constraints,
+				resourcev1.DeviceConstraint{MatchAttribute: &name},
+			)
 		}
 		if want.different {
-			claim.Spec.Devices.Constraints = append(claim.Spec.Devices.Constraints, resourcev1.DeviceConstraint{DistinctAttribute: &name})
+			claim.Spec.Devices.Constraints = append(
+				claim.Spec.Devices.Constraints,
+				resourcev1.DeviceConstraint{DistinctAttribute: &name},
+			)
 		}
 		claims = append(claims, claim)
 	}
@@ -295,7 +350,9 @@ func compile(text string) (*expression.Device, error) {
 
 func oneClass(string) *resourcev1.DeviceClass {
 	return &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "class"}, Spec: resourcev1.DeviceClassSpec{
-		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "x.io"`}}}}}
+		Selectors: []resourcev1.DeviceSelector{
+			{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "x.io"`}},
+		}}}
 }
 
 func TestClaimsGetDevicesWhereverAnyChoiceIsRight(t *testing.T) {
@@ -338,7 +395,10 @@ func TestClaimsGetDevicesWhereverAnyChoiceIsRight(t *testing.T) {
 func choices(t *rapid.T, w world, claim int, a *Allocation) []choice {
 	got := map[string][]int{}
 	for _, r := range a.Result.Devices.Results {
-		got[r.Request] = append(got[r.Request], slices.IndexFunc(w.things, func(x thing) bool { return x.name == r.Device }))
+		got[r.Request] = append(
+			got[r.Request],
+			slices.IndexFunc(w.things, func(x thing) bool { return x.name == r.Device }),
+		)
 	}
 	var out []choice
 	for _, options := range w.claims[claim].requests {

@@ -32,7 +32,8 @@ func (s *search) results() []*Allocation {
 		for _, p := range s.picked[i] {
 			devices = append(devices, p.entry)
 			r := resourcev1.DeviceRequestAllocationResult{
-				Request: p.option.name, Driver: p.entry.Driver, Pool: p.entry.Pool, Device: p.entry.ID.Device, Tolerations: p.option.tolerations,
+				Request: p.option.name, Driver: p.entry.Driver, Pool: p.entry.Pool, Device: p.entry.ID.Device,
+				Tolerations: p.option.tolerations,
 			}
 			if p.option.admin {
 				r.AdminAccess = ptr.To(true)
@@ -66,8 +67,8 @@ func (a *ask) chosen(picked []pick) []*option {
 	return out
 }
 
-// config gathers the configurations that drivers are to read: those of the classes first, then the claim's own, each with the
-// requests that it is for, none where it is for all.
+// config gathers the configurations that drivers are to read: those of the classes first, then the claim's own, each
+// with the requests that it is for, none where it is for all.
 func (a *ask) config(picked []pick) []resourcev1.DeviceAllocationConfiguration {
 	var out []resourcev1.DeviceAllocationConfiguration
 	chosen := a.chosen(picked)
@@ -85,7 +86,8 @@ func (a *ask) config(picked []pick) []resourcev1.DeviceAllocationConfiguration {
 		}
 		for _, c := range o.class.Spec.Config {
 			out = append(out, resourcev1.DeviceAllocationConfiguration{
-				Source: resourcev1.AllocationConfigSourceClass, Requests: slices.Clone(requests), DeviceConfiguration: c.DeviceConfiguration,
+				Source: resourcev1.AllocationConfigSourceClass, Requests: slices.Clone(requests),
+				DeviceConfiguration: c.DeviceConfiguration,
 			})
 		}
 	}
@@ -93,7 +95,8 @@ func (a *ask) config(picked []pick) []resourcev1.DeviceAllocationConfiguration {
 		named := constraint{requests: c.Requests}
 		if slices.ContainsFunc(chosen, func(o *option) bool { return named.concerns(o.name) }) {
 			out = append(out, resourcev1.DeviceAllocationConfiguration{
-				Source: resourcev1.AllocationConfigSourceClaim, Requests: slices.Clone(c.Requests), DeviceConfiguration: c.DeviceConfiguration,
+				Source: resourcev1.AllocationConfigSourceClaim, Requests: slices.Clone(c.Requests),
+				DeviceConfiguration: c.DeviceConfiguration,
 			})
 		}
 	}
@@ -129,7 +132,10 @@ func Preference(list []*Allocation) int64 {
 			r := &a.Claim.Spec.Devices.Requests[i]
 			for j := range r.FirstAvailable {
 				name := r.Name + "/" + r.FirstAvailable[j].Name
-				if slices.ContainsFunc(a.Result.Devices.Results, func(d resourcev1.DeviceRequestAllocationResult) bool { return d.Request == name }) {
+				if slices.ContainsFunc(
+					a.Result.Devices.Results,
+					func(d resourcev1.DeviceRequestAllocationResult) bool { return d.Request == name },
+				) {
 					sum += int64(resourcev1.FirstAvailableDeviceRequestMaxSize - j)
 				}
 			}

@@ -12,8 +12,8 @@ var (
 	shunned = open("InterPodAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
 )
 
-// podAffinity refuses nodes that are not near the pods which the pod wants near, that are near those which it does not, or
-// near those which do not want it.
+// podAffinity refuses nodes that are not near the pods which the pod wants near, that are near those which it does not,
+// or near those which do not want it.
 func podAffinity(t *Task) Check {
 	shape := t.Pod.Shape
 	others := t.Others(shape)
@@ -44,8 +44,8 @@ func podAffinity(t *Task) Check {
 	}
 }
 
-// isNear says whether a pod that all terms are about is in the node's domain of each. The first pod of a group that wants to
-// be together may go wherever there are domains.
+// isNear says whether a pod that all terms are about is in the node's domain of each. The first pod of a group that
+// wants to be together may go wherever there are domains.
 func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	near, anywhere := true, false
 	for _, table := range tables {
@@ -58,8 +58,8 @@ func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	return near || !anywhere && self
 }
 
-// affinityConcerned says whether an event is about pods that the pod's terms are about, or whose terms are about it, or about a node
-// that changes its domain for one of these terms.
+// affinityConcerned says whether an event is about pods that the pod's terms are about, or whose terms are about it, or
+// about a node that changes its domain for one of these terms.
 func affinityConcerned(t *Task, what Happened) bool {
 	if what.Event == DomainsChanged && what.Before != nil {
 		moved := func(term cluster.Term) bool { return what.Node.Moved(what.Before, term.Key) }
@@ -72,7 +72,8 @@ func affinityConcerned(t *Task, what Happened) bool {
 	if what.Leaving {
 		return false // it counts until it is gone
 	}
-	return aboutEachOther(t, t.Pod.Shape, what.Pod.Shape) || what.Was != nil && aboutEachOther(t, t.Pod.Shape, what.Was.Shape)
+	return aboutEachOther(t, t.Pod.Shape, what.Pod.Shape) ||
+		what.Was != nil && aboutEachOther(t, t.Pod.Shape, what.Was.Shape)
 }
 
 func aboutEachOther(t *Task, mine, theirs *cluster.Shape) bool {

@@ -18,10 +18,11 @@ type Args struct {
 	HardAffinityWeight   int64
 	IgnoreTheirPreferred bool    // of pods on nodes, for those without affinity of their own
 	VolumeShape          []Point // by the share of volumes and of the room for them that claims take
-	// DeviceTimeout bounds the search for devices on one node; zero bounds it by nothing. Without one it is bounded by tries.
+	// DeviceTimeout bounds the search for devices on one node; zero bounds it by nothing. Without one it is bounded by
+	// tries.
 	DeviceTimeout *time.Duration
-	// DefaultConstraints are for pods without constraints, by their siblings. Nodes that lack a key of theirs are ranked all the same
-	// when they are Kubernetes' own.
+	// DefaultConstraints are for pods without constraints, by their siblings. Nodes that lack a key of theirs are
+	// ranked all the same when they are Kubernetes' own.
 	DefaultConstraints []DefaultConstraint
 	OwnConstraints     bool // they are not
 }

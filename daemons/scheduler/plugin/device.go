@@ -106,12 +106,18 @@ func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 		case claim.DeletionTimestamp != nil:
 			return refuse("resourceclaim %q is being deleted", want.Claim)
 		case want.Own && !metav1.IsControlledBy(claim, t.Pod):
-			return refuse("ResourceClaim %s/%s was not created for Pod %s (Pod is not owner)", claim.Namespace, claim.Name, t.Pod.Key())
+			return refuse(
+				"ResourceClaim %s/%s was not created for Pod %s (Pod is not owner)",
+				claim.Namespace,
+				claim.Name,
+				t.Pod.Key(),
+			)
 		case claim.Status.Allocation == nil && t.Devices.Assumed(claim):
 			return refuse("resource claim %s/%s is in the process of being allocated", claim.Namespace, claim.Name)
 		case claim.Status.Allocation == nil:
 			c.open = append(c.open, claim)
-		case len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize && !ReservedFor(claim, t.Pod.UID):
+		case len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize &&
+			!ReservedFor(claim, t.Pod.UID):
 			return c, devicesInUse
 		default:
 			c.Allocated = append(c.Allocated, claim)

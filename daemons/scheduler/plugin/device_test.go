@@ -10,7 +10,8 @@ func TestTheTimeToSearchForDevices(t *testing.T) {
 	for _, c := range []struct {
 		limit, passed time.Duration
 		want          bool
-	}{{time.Second, 0, false}, {time.Second, time.Second, false}, {time.Second, time.Second + 1, true}, {0, time.Hour, false}} {
+	}{{time.Second, 0, false}, {time.Second, time.Second, false}, {time.Second, time.Second + 1, true},
+		{0, time.Hour, false}} {
 		now := start
 		late := within(c.limit, func() time.Time { return now })
 		now = now.Add(c.passed)

@@ -39,7 +39,10 @@ func backed(t *Task, n *cluster.Node, name corev1.ResourceName) bool {
 // backable says whether there is a class for any extended resource that the pod asks for.
 func backable(t *Task) bool {
 	return slices.ContainsFunc(t.Pod.Askers, func(a cluster.Asker) bool {
-		return slices.ContainsFunc(a.Wanted, func(w cluster.Wanted) bool { return t.Devices.ClassFor(w.Resource) != nil })
+		return slices.ContainsFunc(
+			a.Wanted,
+			func(w cluster.Wanted) bool { return t.Devices.ClassFor(w.Resource) != nil },
+		)
 	})
 }
 
@@ -59,7 +62,8 @@ func backedOn(t *Task, n *cluster.Node) ([]corev1.ResourceName, *Refusal) {
 	return out, nil
 }
 
-// special is the claim of devices for extended resources of a pod, under a UID of its own until there is an object for it.
+// special is the claim of devices for extended resources of a pod, under a UID of its own until there is an object for
+// it.
 func special(t *Task, names []corev1.ResourceName) *Special {
 	out := &Special{Claim: &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: t.Pod.Namespace, Name: specialName, GenerateName: t.Pod.Name + "-extended-resources-",
@@ -86,8 +90,8 @@ type backing struct {
 	mappings []corev1.ContainerExtendedResourceRequest
 }
 
-// newBacking has each container that goes on running request its own devices. One that ends before the next container starts uses
-// what those after it have requested, and all of them share one more request for what that lacks.
+// newBacking has each container that goes on running request its own devices. One that ends before the next container
+// starts uses what those after it have requested, and all of them share one more request for what that lacks.
 func newBacking(t *Task, name corev1.ResourceName) *backing {
 	b := &backing{class: t.Devices.ClassFor(name).Name}
 	own := map[int]*resourcev1.DeviceRequest{} // by container
@@ -143,25 +147,39 @@ func wanted(a *cluster.Asker, name corev1.ResourceName) *cluster.Wanted {
 }
 
 func (b *backing) request(a *cluster.Asker, w *cluster.Wanted, count int64) resourcev1.DeviceRequest {
-	return resourcev1.DeviceRequest{Name: fmt.Sprintf("container-%d-request-%d", a.Index, w.Order), Exactly: &resourcev1.ExactDeviceRequest{
-		DeviceClassName: b.class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count,
-	}}
+	return resourcev1.DeviceRequest{
+		Name: fmt.Sprintf("container-%d-request-%d", a.Index, w.Order),
+		Exactly: &resourcev1.ExactDeviceRequest{
+			DeviceClassName: b.class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count,
+		},
+	}
 }
 
 // use says that a container gets the devices of a request.
 func (b *backing) use(a *cluster.Asker, w *cluster.Wanted, request string) {
-	b.mappings = append(b.mappings, corev1.ContainerExtendedResourceRequest{ContainerName: a.Name, ResourceName: string(w.Resource), RequestName: request})
+	b.mappings = append(
+		b.mappings,
+		corev1.ContainerExtendedResourceRequest{
+			ContainerName: a.Name,
+			ResourceName:  string(w.Resource),
+			RequestName:   request,
+		},
+	)
 }
 
 // classConcerned says whether a class stands, or stood, for an extended resource that the pod asks for.
 func classConcerned(t *Task, what Happened) bool {
-	return slices.ContainsFunc(what.Extended, func(name string) bool { return t.Pod.Requests.Other[corev1.ResourceName(name)] > 0 })
+	return slices.ContainsFunc(
+		what.Extended,
+		func(name string) bool { return t.Pod.Requests.Other[corev1.ResourceName(name)] > 0 },
+	)
 }
 
 // amount is how much a node has of a resource, and how much of that is taken.
 type amount func(n *cluster.Node, name corev1.ResourceName) (has, taken int64)
 
-// devicesAs counts the devices that stand for extended resources of the pod which scores go by; nil: there are no such resources.
+// devicesAs counts the devices that stand for extended resources of the pod which scores go by; nil: there are no such
+// resources.
 func devicesAs(t *Task, resources []Weighted) amount {
 	var counters map[corev1.ResourceName]*device.Counter
 	for _, r := range resources {

@@ -66,7 +66,8 @@ func nodeResourcesFit(t *Task) Check {
 		}
 		var names []string
 		for _, name := range others {
-			if want := asks.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] && !backed(t, n, name) {
+			if want := asks.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] &&
+				!backed(t, n, name) {
 				names = append(names, "Insufficient "+string(name))
 				if want > n.Allocatable.Other[name] {
 					bits |= neverEnough
@@ -75,7 +76,11 @@ func nodeResourcesFit(t *Task) Check {
 		}
 		switch {
 		case len(names) > 0:
-			return &Refusal{"NodeResourcesFit", append(slices.Clone(lacking[bits].Reasons), names...), bits&neverEnough != 0}
+			return &Refusal{
+				"NodeResourcesFit",
+				append(slices.Clone(lacking[bits].Reasons), names...),
+				bits&neverEnough != 0,
+			}
 		case bits != 0:
 			return lacking[bits]
 		}
@@ -116,7 +121,8 @@ func (a *Args) ignores(name corev1.ResourceName) bool {
 	return extended && (a.IgnoredResources[name] || a.IgnoredGroups[group])
 }
 
-// fitsNow says whether a node that has changed has enough left, or whether a class of devices stands for what the pod lacks.
+// fitsNow says whether a node that has changed has enough left, or whether a class of devices stands for what the pod
+// lacks.
 func fitsNow(t *Task, what Happened) bool {
 	if what.Event == DevicesChanged {
 		return classConcerned(t, what)
@@ -207,15 +213,21 @@ func (s *Strategy) at(utilization int64) int64 {
 	return s.Shape[len(s.Shape)-1].Score
 }
 
-// balancedScore prefers nodes whose shares in use of the resources come closer to each other by the pod. Pods that ask for
-// none of them are not ranked.
+// balancedScore prefers nodes whose shares in use of the resources come closer to each other by the pod. Pods that ask
+// for none of them are not ranked.
 func balancedScore(t *Task, _ []*cluster.Node) Rate {
 	asks, resources := &t.Pod.Requests, t.Args.Balanced
 	if !slices.ContainsFunc(resources, func(r Weighted) bool { return asks.Of(r.Name) != 0 }) {
 		return nil
 	}
-	if slices.ContainsFunc(resources, func(r Weighted) bool { return counted(r.Name) }) { // those that the pod does not want have no say
-		resources = slices.DeleteFunc(slices.Clone(resources), func(r Weighted) bool { return counted(r.Name) && asks.Of(r.Name) == 0 })
+	if slices.ContainsFunc(
+		resources,
+		func(r Weighted) bool { return counted(r.Name) },
+	) { // those that the pod does not want have no say
+		resources = slices.DeleteFunc(
+			slices.Clone(resources),
+			func(r Weighted) bool { return counted(r.Name) && asks.Of(r.Name) == 0 },
+		)
 	}
 	none, room, devices := &cluster.Resources{}, t.room(), devicesAs(t, resources)
 	rate := func(n *cluster.Node) int64 {

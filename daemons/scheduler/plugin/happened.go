@@ -15,12 +15,13 @@ type Event uint8
 
 // Events by what they may help.
 const (
-	NodeChanged    Event = 1 << iota // a node came, or changed in what matters
-	DomainsChanged                   // a node is in other domains, counts no more or is gone, or a namespace has other labels
-	PodGone                          // a pod ended, shrank, is on its way out, or lost the promise of a node
-	PodPlaced                        // a pod came to a node, or its labels changed
-	StorageChanged                   // claims, volumes, classes, or what drivers can attach
-	DevicesChanged                   // claims of devices, their classes, or what drivers tell of devices
+	NodeChanged Event = 1 << iota // a node came, or changed in what matters
+	// a node is in other domains, counts no more or is gone, or a namespace has other labels
+	DomainsChanged
+	PodGone              // a pod ended, shrank, is on its way out, or lost the promise of a node
+	PodPlaced            // a pod came to a node, or its labels changed
+	StorageChanged       // claims, volumes, classes, or what drivers can attach
+	DevicesChanged       // claims of devices, their classes, or what drivers tell of devices
 	Everything     Event = 1<<iota - 1
 )
 

@@ -51,8 +51,8 @@ func nodeName(t *Task) Check {
 	}
 }
 
-// taintToleration refuses nodes with a taint of effect NoSchedule or NoExecute that the pod does not tolerate. What tolerates a taint, the
-// operators Lt and Gt among them, is decided in daemons/api/tolerate.go.
+// taintToleration refuses nodes with a taint of effect NoSchedule or NoExecute that the pod does not tolerate. What
+// tolerates a taint, the operators Lt and Gt among them, is decided in daemons/api/tolerate.go.
 func taintToleration(t *Task) Check {
 	shape := t.Pod.Shape
 	return func(n *cluster.Node) *Refusal {
@@ -66,7 +66,8 @@ func taintToleration(t *Task) Check {
 func toleratesNode(s *cluster.Shape, n *cluster.Node) bool {
 	for i := range n.Taints {
 		taint := &n.Taints[i]
-		if (taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute) && !tolerates(s, taint) {
+		if (taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute) &&
+			!tolerates(s, taint) {
 			return false
 		}
 	}
@@ -186,8 +187,8 @@ const (
 	largeImage = int64(1000 << 20)
 )
 
-// imageScore prefers nodes that have the pod's larger images already. An image counts for less when few nodes have it, so that
-// a node which was the first to run something does not get all the rest of it.
+// imageScore prefers nodes that have the pod's larger images already. An image counts for less when few nodes have it,
+// so that a node which was the first to run something does not get all the rest of it.
 func imageScore(t *Task, _ []*cluster.Node) Rate {
 	images, on, known := t.Pod.Images, make([]float64, len(t.Pod.Images)), false
 	for i, name := range images {

@@ -1,27 +1,102 @@
-// Package plugin is what the scheduler goes by when it places a pod: filters that say whether a node will do and why not, and
-// scores that say how well it suits. All look things up in a cluster; they ask nobody and change nothing. When to look, and
-// what to do with the answer, is package scheduler's.
+// Package plugin is what the scheduler goes by when it places a pod: filters that say whether a node will do and why
+// not, and scores that say how well it suits. All look things up in a cluster; they ask nobody and change nothing. When
+// to look, and what to do with the answer, is package scheduler's.
 package plugin
 
 import (
 	"clusterctl/daemons/scheduler/cluster"
 )
 
-// All are the plugins that there are, in the order in which filters are asked: the first that refuses a node explains why.
+// All are the plugins that there are, in the order in which filters are asked: the first that refuses a node explains
+// why.
 var All = []Plugin{
 	{Name: "NodeUnschedulable", Filter: nodeUnschedulable, NodeOnly: true, Wakes: NodeChanged},
 	{Name: "NodeName", Filter: nodeName, NodeOnly: true, Wakes: NodeChanged},
-	{Name: "TaintToleration", Filter: taintToleration, NodeOnly: true, Score: fewestTaints, Normalize: reversed, Weight: 3, Wakes: NodeChanged},
-	{Name: "NodeAffinity", Everywhere: termsConflict, Filter: nodeAffinity, NodeOnly: true, Score: preferredNodes, Normalize: highest, Weight: 2, Wakes: NodeChanged},
+	{
+		Name:      "TaintToleration",
+		Filter:    taintToleration,
+		NodeOnly:  true,
+		Score:     fewestTaints,
+		Normalize: reversed,
+		Weight:    3,
+		Wakes:     NodeChanged,
+	},
+	{
+		Name:       "NodeAffinity",
+		Everywhere: termsConflict,
+		Filter:     nodeAffinity,
+		NodeOnly:   true,
+		Score:      preferredNodes,
+		Normalize:  highest,
+		Weight:     2,
+		Wakes:      NodeChanged,
+	},
 	{Name: "NodePorts", Filter: nodePorts, Wakes: NodeChanged | PodGone, Hint: portsConcerned},
-	{Name: "NodeResourcesFit", Filter: nodeResourcesFit, Score: fitScore, Weight: 1, Wakes: NodeChanged | PodGone | DevicesChanged, Hint: fitsNow},
-	{Name: "VolumeRestrictions", Everywhere: claimMissing, Filter: volumeRestrictions, Wakes: NodeChanged | DomainsChanged | PodGone | StorageChanged, Hint: disksConcerned},
-	{Name: "NodeVolumeLimits", Filter: volumeLimits, Wakes: NodeChanged | PodGone | StorageChanged, Hint: limitsConcerned},
-	{Name: "VolumeBinding", Everywhere: claimUnusable, Filter: volumeBinding, Score: volumeScore, Weight: 1, Wakes: NodeChanged | StorageChanged, Hint: bindingConcerned},
-	{Name: "VolumeZone", Everywhere: volumeMissing, Filter: volumeZone, Wakes: NodeChanged | StorageChanged, Hint: zoneConcerned},
-	{Name: "PodTopologySpread", Filter: topologySpread, Score: spreadScore, Normalize: spreadNormalize, Weight: 2, Wakes: NodeChanged | DomainsChanged | PodGone | PodPlaced, Hint: spreadConcerned},
-	{Name: "InterPodAffinity", Filter: podAffinity, Score: affinityScore, Normalize: ranged, Weight: 2, Wakes: NodeChanged | DomainsChanged | PodGone | PodPlaced, Hint: affinityConcerned},
-	{Name: "DynamicResources", Everywhere: devicesUnusable, Filter: devicesFit, Score: devicesScore, Normalize: highest, Weight: 2, Wakes: NodeChanged | DevicesChanged, Hint: devicesConcerned},
+	{
+		Name:   "NodeResourcesFit",
+		Filter: nodeResourcesFit,
+		Score:  fitScore,
+		Weight: 1,
+		Wakes:  NodeChanged | PodGone | DevicesChanged,
+		Hint:   fitsNow,
+	},
+	{
+		Name:       "VolumeRestrictions",
+		Everywhere: claimMissing,
+		Filter:     volumeRestrictions,
+		Wakes:      NodeChanged | DomainsChanged | PodGone | StorageChanged,
+		Hint:       disksConcerned,
+	},
+	{
+		Name:   "NodeVolumeLimits",
+		Filter: volumeLimits,
+		Wakes:  NodeChanged | PodGone | StorageChanged,
+		Hint:   limitsConcerned,
+	},
+	{
+		Name:       "VolumeBinding",
+		Everywhere: claimUnusable,
+		Filter:     volumeBinding,
+		Score:      volumeScore,
+		Weight:     1,
+		Wakes:      NodeChanged | StorageChanged,
+		Hint:       bindingConcerned,
+	},
+	{
+		Name:       "VolumeZone",
+		Everywhere: volumeMissing,
+		Filter:     volumeZone,
+		Wakes:      NodeChanged | StorageChanged,
+		Hint:       zoneConcerned,
+	},
+	{
+		Name:      "PodTopologySpread",
+		Filter:    topologySpread,
+		Score:     spreadScore,
+		Normalize: spreadNormalize,
+		Weight:    2,
+		Wakes:     NodeChanged | DomainsChanged | PodGone | PodPlaced,
+		Hint:      spreadConcerned,
+	},
+	{
+		Name:      "InterPodAffinity",
+		Filter:    podAffinity,
+		Score:     affinityScore,
+		Normalize: ranged,
+		Weight:    2,
+		Wakes:     NodeChanged | DomainsChanged | PodGone | PodPlaced,
+		Hint:      affinityConcerned,
+	},
+	{
+		Name:       "DynamicResources",
+		Everywhere: devicesUnusable,
+		Filter:     devicesFit,
+		Score:      devicesScore,
+		Normalize:  highest,
+		Weight:     2,
+		Wakes:      NodeChanged | DevicesChanged,
+		Hint:       devicesConcerned,
+	},
 	{Name: "NodeResourcesBalancedAllocation", Score: balancedScore, Weight: 1},
 	{Name: "ImageLocality", Score: imageScore, Weight: 1},
 	{Name: "NodeDeclaredFeatures", Filter: declaredFeatures, Wakes: NodeChanged, Hint: featuresConcerned},
@@ -32,8 +107,8 @@ type Plugin struct {
 	Name string
 	// Everywhere refuses a pod on all nodes, before any is looked at.
 	Everywhere func(t *Task) *Refusal
-	// Filter returns the check of single nodes. A check reads the cluster as it is when it is asked, so that pods can be added
-	// and removed for a try.
+	// Filter returns the check of single nodes. A check reads the cluster as it is when it is asked, so that pods can
+	// be added and removed for a try.
 	Filter func(t *Task) Check
 	// NodeOnly says that the check depends on nothing but the pod's shape and the node object.
 	NodeOnly bool
@@ -60,7 +135,8 @@ type Task struct {
 	Args *Args
 }
 
-// Refusal is why a node will not do. Final ones would stand if pods were removed. Equal ones are the same value where that can be.
+// Refusal is why a node will not do. Final ones would stand if pods were removed. Equal ones are the same value where
+// that can be.
 type Refusal struct {
 	Plugin  string
 	Reasons []string

@@ -11,11 +11,14 @@ import (
 
 var (
 	tooUneven = open("PodTopologySpread", "node(s) didn't match pod topology spread constraints")
-	noDomain  = final("PodTopologySpread", "node(s) didn't match pod topology spread constraints (missing required label)")
+	noDomain  = final(
+		"PodTopologySpread",
+		"node(s) didn't match pod topology spread constraints (missing required label)",
+	)
 )
 
-// constraints are those of a pod that are required, or not, or else the profile's. Nodes have to have the keys of all of them, unless they are
-// Kubernetes' own.
+// constraints are those of a pod that are required, or not, or else the profile's. Nodes have to have the keys of all
+// of them, unless they are Kubernetes' own.
 func constraints(t *Task, required bool) (list []cluster.Constraint, strict bool) {
 	if len(t.Pod.Constraints) > 0 {
 		for _, c := range t.Pod.Constraints {
@@ -52,11 +55,17 @@ func keys(list []cluster.Constraint) []string {
 }
 
 func counting(t *Task, c *cluster.Constraint, keys []string) *cluster.Spread {
-	return &cluster.Spread{Keys: keys, Shape: t.Pod.Shape, Nodes: c.HonorNodes, Taint: c.HonorTaint, Tolerates: toleratesNode}
+	return &cluster.Spread{
+		Keys:      keys,
+		Shape:     t.Pod.Shape,
+		Nodes:     c.HonorNodes,
+		Taint:     c.HonorTaint,
+		Tolerates: toleratesNode,
+	}
 }
 
-// topologySpread refuses nodes where the pod would make its domain exceed the least one by more than maxSkew. With fewer
-// domains than minDomains, the least counts as 0.
+// topologySpread refuses nodes where the pod would make its domain exceed the least one by more than maxSkew. With
+// fewer domains than minDomains, the least counts as 0.
 func topologySpread(t *Task) Check {
 	list, _ := constraints(t, true)
 	if len(list) == 0 {
@@ -87,8 +96,8 @@ func topologySpread(t *Task) Check {
 	}
 }
 
-// spreadConcerned says whether an event is about pods that the constraints count, or about a node that changes its domain or whether
-// it counts.
+// spreadConcerned says whether an event is about pods that the constraints count, or about a node that changes its
+// domain or whether it counts.
 func spreadConcerned(t *Task, what Happened) bool {
 	if what.Event == DomainsChanged && what.Before != nil {
 		list, _ := constraints(t, true)

@@ -14,8 +14,11 @@ import (
 )
 
 var (
-	diskTaken   = open("VolumeRestrictions", "node(s) had no available disk")
-	claimTaken  = open("VolumeRestrictions", "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode")
+	diskTaken  = open("VolumeRestrictions", "node(s) had no available disk")
+	claimTaken = open(
+		"VolumeRestrictions",
+		"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
+	)
 	tooMany     = open("NodeVolumeLimits", "node(s) exceed max volume count")
 	otherZone   = final("VolumeZone", "node(s) had no available volume zone")
 	notBound    = final("VolumeBinding", "pod has unbound immediate PersistentVolumeClaims")
@@ -49,8 +52,8 @@ func claimMissing(t *Task) *Refusal {
 	return nil
 }
 
-// volumeRestrictions refuses nodes where another pod has a disk of the pod, and all nodes while another uses a claim of the pod that
-// is for one pod at a time.
+// volumeRestrictions refuses nodes where another pod has a disk of the pod, and all nodes while another uses a claim of
+// the pod that is for one pod at a time.
 func volumeRestrictions(t *Task) Check {
 	var single []string
 	for _, key := range t.Pod.Claims {
@@ -102,7 +105,8 @@ func ownClaim(t *Task, obj any, others bool) bool {
 	if !is {
 		return others || obj == nil
 	}
-	return claim.Namespace == t.Pod.Namespace && slices.ContainsFunc(t.Pod.Volumes, func(v cluster.Volume) bool { return v.Claim == claim.Name })
+	return claim.Namespace == t.Pod.Namespace &&
+		slices.ContainsFunc(t.Pod.Volumes, func(v cluster.Volume) bool { return v.Claim == claim.Name })
 }
 
 // limitsConcerned says whether a pod that ended may have had volumes attached, or an object counts for limits.
@@ -140,8 +144,9 @@ func diskInUse(disks []cluster.Disk, n *cluster.Node) bool {
 	return false
 }
 
-// volumeLimits refuses nodes without a driver that demands to be there, and those to which a driver cannot attach as many volumes as
-// there would be. A volume that several pods use counts once, as does one that is attached for no pod of the node.
+// volumeLimits refuses nodes without a driver that demands to be there, and those to which a driver cannot attach as
+// many volumes as there would be. A volume that several pods use counts once, as does one that is attached for no pod
+// of the node.
 func volumeLimits(t *Task) Check {
 	if !t.Pod.Attachable() {
 		return nil
@@ -210,23 +215,35 @@ func Unbound(t *Task) []*corev1.PersistentVolumeClaim {
 	return out
 }
 
-// claimUnusable refuses pods with a claim that no node can make usable: one that is yet to be created, lost, being deleted,
-// another's, or bound by a controller only.
+// claimUnusable refuses pods with a claim that no node can make usable: one that is yet to be created, lost, being
+// deleted, another's, or bound by a controller only.
 func claimUnusable(t *Task) *Refusal {
 	for _, v := range t.Pod.Volumes {
 		claim := t.Storage.Claim(t.Pod.Namespace, v.Claim)
 		reason := ""
 		switch {
 		case claim == nil && v.Ephemeral:
-			reason = fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", v.Claim)
+			reason = fmt.Sprintf(
+				"waiting for ephemeral volume controller to create the persistentvolumeclaim %q",
+				v.Claim,
+			)
 		case claim == nil:
 			reason = fmt.Sprintf("persistentvolumeclaim %q not found", v.Claim)
 		case claim.Status.Phase == corev1.ClaimLost:
-			reason = fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", v.Claim, claim.Spec.VolumeName)
+			reason = fmt.Sprintf(
+				"persistentvolumeclaim %q bound to non-existent persistentvolume %q",
+				v.Claim,
+				claim.Spec.VolumeName,
+			)
 		case claim.DeletionTimestamp != nil:
 			reason = fmt.Sprintf("persistentvolumeclaim %q is being deleted", v.Claim)
 		case v.Ephemeral && !metav1.IsControlledBy(claim, t.Pod):
-			reason = fmt.Sprintf("PVC %s/%s was not created for pod %s (pod is not owner)", t.Pod.Namespace, v.Claim, t.Pod.Key())
+			reason = fmt.Sprintf(
+				"PVC %s/%s was not created for pod %s (pod is not owner)",
+				t.Pod.Namespace,
+				v.Claim,
+				t.Pod.Key(),
+			)
 		default:
 			continue
 		}
@@ -240,8 +257,8 @@ func claimUnusable(t *Task) *Refusal {
 	return nil
 }
 
-// volumeBinding refuses nodes from which a bound volume cannot be reached, and those for which there is neither a volume for
-// each unbound claim nor a provisioner that makes one there.
+// volumeBinding refuses nodes from which a bound volume cannot be reached, and those for which there is neither a
+// volume for each unbound claim nor a provisioner that makes one there.
 func volumeBinding(t *Task) Check {
 	if len(t.Pod.Volumes) == 0 {
 		return nil
@@ -324,12 +341,15 @@ func volumeMissing(t *Task) *Refusal {
 
 // zoneLabels are the labels of a volume that say where it is, with what nodes call them now.
 var zoneLabels = []struct{ key, now string }{
-	{corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone}, {corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyRegion},
+	{
+		corev1.LabelFailureDomainBetaZone,
+		corev1.LabelTopologyZone,
+	}, {corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyRegion},
 	{corev1.LabelTopologyZone, corev1.LabelTopologyZone}, {corev1.LabelTopologyRegion, corev1.LabelTopologyRegion},
 }
 
-// volumeZone refuses nodes in another zone or region than a volume's labels say. A node without any such label is taken to be
-// in all of them.
+// volumeZone refuses nodes in another zone or region than a volume's labels say. A node without any such label is taken
+// to be in all of them.
 func volumeZone(t *Task) Check {
 	type demand struct {
 		key, now string
@@ -350,7 +370,8 @@ func volumeZone(t *Task) Check {
 		}
 		for _, l := range zoneLabels {
 			zones, has := volume.Labels[l.key]
-			if values := strings.Split(zones, "__"); has && !slices.Contains(values, "") { // a label with an empty zone says nothing
+			if values := strings.Split(zones, "__"); has &&
+				!slices.Contains(values, "") { // a label with an empty zone says nothing
 				demands = append(demands, demand{l.key, l.now, values})
 			}
 		}
@@ -359,7 +380,10 @@ func volumeZone(t *Task) Check {
 		return nil
 	}
 	return func(n *cluster.Node) *Refusal {
-		if !slices.ContainsFunc(zoneLabels, func(l struct{ key, now string }) bool { _, has := n.Labels[l.key]; return has }) {
+		if !slices.ContainsFunc(
+			zoneLabels,
+			func(l struct{ key, now string }) bool { _, has := n.Labels[l.key]; return has },
+		) {
 			return nil
 		}
 		for _, d := range demands {

@@ -69,7 +69,10 @@ func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
 			return fmt.Errorf("scoringStrategy.requestedToCapacityRatio.%w", err)
 		}
 	default:
-		return fmt.Errorf("scoringStrategy.type: %q is none of LeastAllocated, MostAllocated and RequestedToCapacityRatio", s.Type)
+		return fmt.Errorf(
+			"scoringStrategy.type: %q is none of LeastAllocated, MostAllocated and RequestedToCapacityRatio",
+			s.Type,
+		)
 	}
 	if len(s.Resources) == 0 {
 		return nil
@@ -87,7 +90,10 @@ func points(shape []configv1.UtilizationShapePoint) ([]plugin.Point, error) {
 	var out []plugin.Point
 	last := int64(-1)
 	for _, p := range shape {
-		at := plugin.Point{Utilization: int64(p.Utilization), Score: int64(p.Score) * plugin.MaxScore / configv1MaxScore}
+		at := plugin.Point{
+			Utilization: int64(p.Utilization),
+			Score:       int64(p.Score) * plugin.MaxScore / configv1MaxScore,
+		}
 		if at.Utilization <= last || at.Utilization > 100 || p.Score < 0 || p.Score > configv1MaxScore {
 			return nil, errors.New("shape: utilizations must grow from 0 to 100, scores be from 0 to 10")
 		}
@@ -150,13 +156,18 @@ func (a *arguments) spread(c *configv1.PodTopologySpreadArgs) error {
 
 func defaultConstraint(d *corev1.TopologySpreadConstraint) (plugin.DefaultConstraint, error) {
 	one := plugin.DefaultConstraint{
-		Key: d.TopologyKey, MaxSkew: int(d.MaxSkew), MinDomains: 1, Required: d.WhenUnsatisfiable == corev1.DoNotSchedule, HonorNodes: true,
+		Key: d.TopologyKey, MaxSkew: int(d.MaxSkew), MinDomains: 1,
+		Required: d.WhenUnsatisfiable == corev1.DoNotSchedule, HonorNodes: true,
 	}
 	switch {
 	case d.LabelSelector != nil:
-		return one, errors.New(".labelSelector cannot be set: the pods that are counted follow from services and controllers")
+		return one, errors.New(
+			".labelSelector cannot be set: the pods that are counted follow from services and controllers",
+		)
 	case len(d.MatchLabelKeys) > 0:
-		return one, errors.New(".matchLabelKeys cannot be set: the pods that are counted follow from services and controllers")
+		return one, errors.New(
+			".matchLabelKeys cannot be set: the pods that are counted follow from services and controllers",
+		)
 	case d.MaxSkew <= 0:
 		return one, errors.New(".maxSkew must be greater than 0")
 	case d.TopologyKey == "":
@@ -173,7 +184,8 @@ func defaultConstraint(d *corev1.TopologySpreadConstraint) (plugin.DefaultConstr
 		name string
 		of   *corev1.NodeInclusionPolicy
 		into *bool
-	}{{"nodeAffinityPolicy", d.NodeAffinityPolicy, &one.HonorNodes}, {"nodeTaintsPolicy", d.NodeTaintsPolicy, &one.HonorTaint}} {
+	}{{"nodeAffinityPolicy", d.NodeAffinityPolicy, &one.HonorNodes},
+		{"nodeTaintsPolicy", d.NodeTaintsPolicy, &one.HonorTaint}} {
 		if policy.of == nil {
 			continue
 		}

@@ -13,9 +13,11 @@ import (
 // Every field of a KubeSchedulerConfiguration and of the plugins' arguments, by what becomes of it.
 var (
 	carriedOut = map[string]string{
-		"KubeSchedulerConfiguration": "TypeMeta PercentageOfNodesToScore PodInitialBackoffSeconds PodMaxBackoffSeconds Profiles",
-		"KubeSchedulerProfile":       "SchedulerName PercentageOfNodesToScore Plugins PluginConfig",
-		"Plugins":                    "Filter PostFilter Score MultiPoint", "PluginSet": "Enabled Disabled", "Plugin": "Name Weight", "PluginConfig": "Name Args",
+		"KubeSchedulerConfiguration": "TypeMeta PercentageOfNodesToScore PodInitialBackoffSeconds " +
+			"PodMaxBackoffSeconds Profiles",
+		"KubeSchedulerProfile": "SchedulerName PercentageOfNodesToScore Plugins PluginConfig",
+		"Plugins":              "Filter PostFilter Score MultiPoint", "PluginSet": "Enabled Disabled",
+		"Plugin": "Name Weight", "PluginConfig": "Name Args",
 		"DefaultPreemptionArgs":               "TypeMeta MinCandidateNodesPercentage MinCandidateNodesAbsolute",
 		"InterPodAffinityArgs":                "TypeMeta HardPodAffinityWeight IgnorePreferredTermsOfExistingPods",
 		"NodeResourcesFitArgs":                "TypeMeta IgnoredResources IgnoredResourceGroups ScoringStrategy",
@@ -30,9 +32,11 @@ var (
 		"DynamicResourcesArgs":                "TypeMeta FilterTimeout",
 	}
 	refusedHere = map[string]string{
-		"KubeSchedulerConfiguration": "Parallelism LeaderElection ClientConnection DebuggingConfiguration Extenders DelayCacheUntilActive",
-		"Plugins":                    "PreEnqueue QueueSort PreFilter PreScore Reserve Permit PreBind Bind PostBind PlacementGenerate PlacementScore PodGroupPostFilter",
-		"DynamicResourcesArgs":       "BindingTimeout",
+		"KubeSchedulerConfiguration": "Parallelism LeaderElection ClientConnection DebuggingConfiguration Extenders " +
+			"DelayCacheUntilActive",
+		"Plugins": "PreEnqueue QueueSort PreFilter PreScore Reserve Permit PreBind Bind PostBind " +
+			"PlacementGenerate PlacementScore PodGroupPostFilter",
+		"DynamicResourcesArgs": "BindingTimeout",
 	}
 )
 
@@ -57,9 +61,12 @@ func TestEveryFieldOfTheConfigurationIsDealtWith(t *testing.T) {
 			}
 		}
 	}
-	for _, typ := range []reflect.Type{reflect.TypeFor[configv1.KubeSchedulerConfiguration](), reflect.TypeFor[configv1.KubeSchedulerProfile](),
-		reflect.TypeFor[configv1.Plugins](), reflect.TypeFor[configv1.PluginSet](), reflect.TypeFor[configv1.Plugin](), reflect.TypeFor[configv1.PluginConfig](),
-		reflect.TypeFor[configv1.ScoringStrategy](), reflect.TypeFor[configv1.RequestedToCapacityRatioParam](), reflect.TypeFor[configv1.UtilizationShapePoint](),
+	for _, typ := range []reflect.Type{reflect.TypeFor[configv1.KubeSchedulerConfiguration](),
+		reflect.TypeFor[configv1.KubeSchedulerProfile](),
+		reflect.TypeFor[configv1.Plugins](), reflect.TypeFor[configv1.PluginSet](), reflect.TypeFor[configv1.Plugin](),
+		reflect.TypeFor[configv1.PluginConfig](),
+		reflect.TypeFor[configv1.ScoringStrategy](), reflect.TypeFor[configv1.RequestedToCapacityRatioParam](),
+		reflect.TypeFor[configv1.UtilizationShapePoint](),
 		reflect.TypeFor[configv1.ResourceSpec]()} {
 		look(typ)
 	}
@@ -73,7 +80,12 @@ func TestEveryFieldOfTheConfigurationIsDealtWith(t *testing.T) {
 			continue
 		}
 		look(typ)
-		given := header + fmt.Sprintf("profiles:\n- pluginConfig: [{name: %s, args: {apiVersion: %s, kind: %s}}]\n", plugin, configv1.SchemeGroupVersion, kind)
+		given := header + fmt.Sprintf(
+			"profiles:\n- pluginConfig: [{name: %s, args: {apiVersion: %s, kind: %s}}]\n",
+			plugin,
+			configv1.SchemeGroupVersion,
+			kind,
+		)
 		if _, err := Parse([]byte(given)); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -90,7 +102,9 @@ func TestPointsOfExtensionAreRefused(t *testing.T) {
 		f, _ := typ.FieldByName(name)
 		point, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		for _, set := range []string{"enabled", "disabled"} {
-			_, err := Parse([]byte(header + fmt.Sprintf("profiles:\n- plugins: {%s: {%s: [{name: Foo}]}}\n", point, set)))
+			_, err := Parse(
+				[]byte(header + fmt.Sprintf("profiles:\n- plugins: {%s: {%s: [{name: Foo}]}}\n", point, set)),
+			)
 			if err == nil || !strings.Contains(err.Error(), point+": plugins are turned on and off by") {
 				t.Errorf("%s of %s: %v", set, point, err)
 			}

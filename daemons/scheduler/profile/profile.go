@@ -1,5 +1,6 @@
-// Package profile is how the scheduler places pods, as a KubeSchedulerConfiguration says: which plugins filter and score, with which arguments. What a
-// configuration file says that is not carried out is refused here, by the scheduler when it starts and by clusterctl when it reads the file.
+// Package profile is how the scheduler places pods, as a KubeSchedulerConfiguration says: which plugins filter and
+// score, with which arguments. What a configuration file says that is not carried out is refused here, by the scheduler
+// when it starts and by clusterctl when it reads the file.
 package profile
 
 import (
@@ -42,7 +43,12 @@ type Preempting struct {
 
 // Default has all plugins with their documented weights.
 func Default() *Profile {
-	p := &Profile{Name: Name, Args: plugin.DefaultArgs(), Preempt: Preempting{Percent: 10, AtLeast: 100}, BindTimeout: 10 * time.Minute}
+	p := &Profile{
+		Name:        Name,
+		Args:        plugin.DefaultArgs(),
+		Preempt:     Preempting{Percent: 10, AtLeast: 100},
+		BindTimeout: 10 * time.Minute,
+	}
 	for i := range plugin.All {
 		one := &plugin.All[i]
 		if one.Filter != nil || one.Everywhere != nil {

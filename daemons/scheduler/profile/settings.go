@@ -17,7 +17,8 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// Load reads a KubeSchedulerConfiguration; without a path it returns the defaults. What cannot be carried out is refused.
+// Load reads a KubeSchedulerConfiguration; without a path it returns the defaults. What cannot be carried out is
+// refused.
 func Load(path string) (Settings, error) {
 	if path == "" {
 		return DefaultSettings(), nil
@@ -40,7 +41,10 @@ func Parse(raw []byte) (Settings, error) {
 		return Settings{}, err
 	}
 	if c.APIVersion != configv1.SchemeGroupVersion.String() || c.Kind != "KubeSchedulerConfiguration" {
-		return Settings{}, fmt.Errorf("apiVersion and kind must be %s and KubeSchedulerConfiguration", configv1.SchemeGroupVersion)
+		return Settings{}, fmt.Errorf(
+			"apiVersion and kind must be %s and KubeSchedulerConfiguration",
+			configv1.SchemeGroupVersion,
+		)
 	}
 	if err := unread(&c); err != nil {
 		return Settings{}, err
@@ -100,7 +104,8 @@ func unread(c *configv1.KubeSchedulerConfiguration) error {
 	case c.LeaderElection.ResourceName != "" && c.LeaderElection.ResourceName != Lease,
 		c.LeaderElection.ResourceNamespace != "" && c.LeaderElection.ResourceNamespace != metav1.NamespaceSystem:
 		return fmt.Errorf("leaderElection: the lease cannot be chosen, it is %s/%s", metav1.NamespaceSystem, Lease)
-	case c.LeaderElection.LeaseDuration.Duration != 0 || c.LeaderElection.RenewDeadline.Duration != 0 || c.LeaderElection.RetryPeriod.Duration != 0:
+	case c.LeaderElection.LeaseDuration.Duration != 0 || c.LeaderElection.RenewDeadline.Duration != 0 ||
+		c.LeaderElection.RetryPeriod.Duration != 0:
 		return errors.New("leaderElection: leaseDuration, renewDeadline and retryPeriod cannot be set")
 	case c.LeaderElection.ResourceLock != "" && c.LeaderElection.ResourceLock != "leases":
 		return errors.New("leaderElection.resourceLock must be leases")
@@ -143,7 +148,12 @@ func profileOf(c *configv1.KubeSchedulerProfile, percent int) (*Profile, error) 
 }
 
 // fixed are plugins that have no filter or score of ours, whose work is always done.
-var fixed = map[string]bool{"PrioritySort": true, "DefaultBinder": true, "SchedulingGates": true, "DefaultPreemption": true}
+var fixed = map[string]bool{
+	"PrioritySort":      true,
+	"DefaultBinder":     true,
+	"SchedulingGates":   true,
+	"DefaultPreemption": true,
+}
 
 // point is an extension point: what a profile may say of plugins there.
 type point struct {
@@ -163,12 +173,17 @@ func (p *Profile) choose(c *configv1.Plugins) error {
 		name string
 		set  *configv1.PluginSet
 	}{
-		{"preEnqueue", &c.PreEnqueue}, {"queueSort", &c.QueueSort}, {"preFilter", &c.PreFilter}, {"preScore", &c.PreScore}, {"reserve", &c.Reserve},
+		{"preEnqueue", &c.PreEnqueue}, {"queueSort", &c.QueueSort}, {"preFilter", &c.PreFilter},
+		{"preScore", &c.PreScore}, {"reserve", &c.Reserve},
 		{"permit", &c.Permit}, {"preBind", &c.PreBind}, {"bind", &c.Bind}, {"postBind", &c.PostBind},
-		{"placementGenerate", &c.PlacementGenerate}, {"placementScore", &c.PlacementScore}, {"podGroupPostFilter", &c.PodGroupPostFilter},
+		{"placementGenerate", &c.PlacementGenerate}, {"placementScore", &c.PlacementScore},
+		{"podGroupPostFilter", &c.PodGroupPostFilter},
 	} {
 		if len(set.set.Enabled)+len(set.set.Disabled) > 0 {
-			return fmt.Errorf("%s: plugins are turned on and off by multiPoint, filter, postFilter and score here", set.name)
+			return fmt.Errorf(
+				"%s: plugins are turned on and off by multiPoint, filter, postFilter and score here",
+				set.name,
+			)
 		}
 	}
 	for _, one := range c.PostFilter.Disabled {
@@ -198,7 +213,10 @@ func (p *Profile) choose(c *configv1.Plugins) error {
 	onScore := func(p *Profile, one *plugin.Plugin, weight int64) {
 		if scoring(one) {
 			offScore(p, one.Name)
-			p.Scores = append(p.Scores, Score{one, cmp.Or(weight, 1)}) // one that is turned on by name has the weight that is said
+			p.Scores = append(
+				p.Scores,
+				Score{one, cmp.Or(weight, 1)},
+			) // one that is turned on by name has the weight that is said
 		}
 	}
 	for _, at := range []point{
@@ -343,7 +361,9 @@ func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 			return err
 		}
 		if a.BindingTimeout != nil {
-			return errors.New("bindingTimeout: devices with binding conditions are not allocated, so there is nothing to wait for")
+			return errors.New(
+				"bindingTimeout: devices with binding conditions are not allocated, so there is nothing to wait for",
+			)
 		}
 		if t := a.FilterTimeout; t != nil {
 			if t.Duration < 0 {

@@ -46,7 +46,11 @@ func (s *seat) stream(asked context.Context, prefix string, take func([]store.KV
 		cancel(fmt.Errorf("%w: it has said nothing for %s", store.ErrUnavailable, stalled))
 	})
 	defer watchdog.Stop()
-	stream, err := s.calls.Ask(ctx, pb.KV_RangeStream_FullMethodName, &below{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix)})
+	stream, err := s.calls.Ask(
+		ctx,
+		pb.KV_RangeStream_FullMethodName,
+		&below{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix)},
+	)
 	if err != nil {
 		return 0, clientv3.ContextError(ctx, err)
 	}
@@ -83,7 +87,13 @@ func (s *seat) pages(ctx context.Context, prefix string, take func([]store.KV) e
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for more := true; more; {
 		call, cancel := context.WithTimeout(ctx, stalled)
-		r, err := s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(page))
+		r, err := s.client.Get(
+			call,
+			from,
+			clientv3.WithRange(end),
+			clientv3.WithRev(revision),
+			clientv3.WithLimit(page),
+		)
 		cancel()
 		if err != nil {
 			return 0, err
@@ -115,7 +125,13 @@ func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, 
 	if after != "" {
 		from = after + "\x00"
 	}
-	r, err := at.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithRev(revision), clientv3.WithLimit(int64(limit)))
+	r, err := at.client.Get(
+		ctx,
+		from,
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
+		clientv3.WithRev(revision),
+		clientv3.WithLimit(int64(limit)),
+	)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read what was below %s: %w", prefix, known(at.fails(err)))
 	}

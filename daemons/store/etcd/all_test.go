@@ -43,7 +43,10 @@ func (o *older) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, err
 // behind starts a member before a real one, and opens a store of it.
 func behind(t *testing.T) (*older, *etcd.Store) {
 	t.Helper()
-	to, err := grpc.NewClient("passthrough:///"+storetest.Etcd(t)[len("http://"):], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	to, err := grpc.NewClient(
+		"passthrough:///"+storetest.Etcd(t)[len("http://"):],
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +72,15 @@ func behind(t *testing.T) (*older, *etcd.Store) {
 	return member, s
 }
 
-// S12: a leader that hands its leadership over, as one that stops does, takes no writes for a moment, and does none of those that it
-// drops: they are made again, and the client hears nothing of it.
+// S12: a leader that hands its leadership over, as one that stops does, takes no writes for a moment, and does none of
+// those that it drops: they are made again, and the client hears nothing of it.
 func TestAWriteThatTheLeaderDropsIsMadeAgain(t *testing.T) {
 	member, s := behind(t)
 	member.dropped = 3
-	r, err := s.Commit(t.Context(), store.Txn{Guards: []store.Guard{{Key: "/a"}}, Puts: []store.Put{{Key: "/a", Value: []byte("v")}}})
+	r, err := s.Commit(
+		t.Context(),
+		store.Txn{Guards: []store.Guard{{Key: "/a"}}, Puts: []store.Put{{Key: "/a", Value: []byte("v")}}},
+	)
 	if err != nil || !r.Done || member.dropped != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -88,7 +94,10 @@ func TestAWriteThatTheLeaderDropsIsMadeAgain(t *testing.T) {
 
 // S12: a member that ends answers its last calls with a page that has nothing in it: what was read is read again.
 func TestWhatAMemberThatEndsDoesNotAnswerIsReadAgain(t *testing.T) {
-	to, err := grpc.NewClient("passthrough:///"+storetest.Etcd(t)[len("http://"):], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	to, err := grpc.NewClient(
+		"passthrough:///"+storetest.Etcd(t)[len("http://"):],
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

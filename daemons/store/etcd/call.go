@@ -22,8 +22,9 @@ import (
 // What single objects are read and written by goes over a connection for short calls; where that does not take it, over
 // the client's, which waits for connections and has room for all sizes.
 
-// commit makes a transaction, and not again when it may have been done. A write that the leader has dropped was not done, and is made
-// again for a while: a leader drops writes for as long as it hands the leadership over, before it stops.
+// commit makes a transaction, and not again when it may have been done. A write that the leader has dropped was not
+// done, and is made again for a while: a leader drops writes for as long as it hands the leadership over, before it
+// stops.
 func (s *seat) commit(ctx context.Context, t *txn) (*txnReply, error) {
 	for began := time.Now(); ; {
 		r, err := s.commitOnce(ctx, t)
@@ -55,7 +56,8 @@ func (s *seat) commitOnce(ctx context.Context, t *txn) (*txnReply, error) {
 	return r, clientv3.ContextError(ctx, err)
 }
 
-// read reads what is stored at a key now, or only that it could be read, and tries again for as long as the client does.
+// read reads what is stored at a key now, or only that it could be read, and tries again for as long as the client
+// does.
 func (s *seat) read(ctx context.Context, key string, countOnly bool) (*rangeReply, error) {
 	r := &rangeReply{asks: countOnly}
 	err := s.short(ctx, pb.KV_Range_FullMethodName, &get{key: key, countOnly: countOnly}, r)
@@ -108,4 +110,8 @@ func (laidOut) Unmarshal(data mem.BufferSlice, v any) error {
 func (laidOut) Name() string { return "proto" }
 
 // callOptions are those of calls that are not made through the client's own operations, and otherwise the same.
-var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(mostSent), grpc.ForceCodecV2(laidOut{})}
+var callOptions = []grpc.CallOption{
+	grpc.WaitForReady(true),
+	grpc.MaxCallSendMsgSize(mostSent),
+	grpc.ForceCodecV2(laidOut{}),
+}

@@ -48,7 +48,12 @@ var (
 
 // reconnect begins far below grpc's one second: members and API servers start together,
 // and a member that restarts is away for moments.
-var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
+var reconnect = backoff.Config{
+	BaseDelay:  10 * time.Millisecond,
+	Multiplier: 1.6,
+	Jitter:     0.2,
+	MaxDelay:   2 * time.Second,
+}
 
 // Open returns a store over the cluster. It connects in the background: a cluster
 // that is not there shows in the first call.
@@ -73,7 +78,10 @@ func Open(c Config) (*Store, error) {
 		grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(attempt),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})}
 	if roots != nil {
-		dialing = append(dialing, grpc.WithTransportCredentials(&rotating{credentials.NewTLS(tlsConfig), tlsConfig, roots}))
+		dialing = append(
+			dialing,
+			grpc.WithTransportCredentials(&rotating{credentials.NewTLS(tlsConfig), tlsConfig, roots}),
+		)
 	}
 	err = s.members.open(clientv3.Config{
 		TLS: tlsConfig, DialTimeout: c.DialTimeout,
@@ -145,7 +153,11 @@ type rotating struct {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (r *rotating) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (r *rotating) ClientHandshake(
+	ctx context.Context,
+	authority string,
+	conn net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	now := r.config.Clone()
 	now.RootCAs = r.roots()
 	return credentials.NewTLS(now).ClientHandshake(ctx, authority, conn)
@@ -193,7 +205,11 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 		return result, nil
 	}
 	if len(r.ranges) != len(t.Guards) {
-		return store.Result{}, fmt.Errorf("commit what was not done: the store says of %d keys what %d have", len(t.Guards), len(r.ranges))
+		return store.Result{}, fmt.Errorf(
+			"commit what was not done: the store says of %d keys what %d have",
+			len(t.Guards),
+			len(r.ranges),
+		)
 	}
 	for _, found := range r.ranges {
 		result.Current = append(result.Current, found.kv)
@@ -269,10 +285,15 @@ func known(err error) error {
 	for _, without := range []error{rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeout,
 		rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrStopped} {
 		if errors.Is(err, without) {
-			return fmt.Errorf("%w: etcd has no leader, or its leader no majority of the members: %w", store.ErrUnavailable, err)
+			return fmt.Errorf(
+				"%w: etcd has no leader, or its leader no majority of the members: %w",
+				store.ErrUnavailable,
+				err,
+			)
 		}
 	}
-	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) {
+	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded ||
+		errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return err

@@ -16,7 +16,8 @@ func TestAMemberIsReachedByItsAddressAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if r, err := s.Commit(t.Context(), store.Txn{Puts: []store.Put{{Key: "/a", Value: []byte("b")}}}); err != nil || !r.Done {
+	if r, err := s.Commit(t.Context(), store.Txn{Puts: []store.Put{{Key: "/a", Value: []byte("b")}}}); err != nil ||
+		!r.Done {
 		t.Fatalf("commit: %+v, %v", r, err)
 	}
 	if kv, err := s.Get(t.Context(), "/a"); err != nil || kv == nil || string(kv.Value) != "b" {
@@ -29,7 +30,8 @@ func TestAMemberIsReachedByItsAddressAlone(t *testing.T) {
 
 func TestWhatIsNoAddressIsRefused(t *testing.T) {
 	for _, endpoint := range []string{"unix:///run/etcd.sock", "ftp://127.0.0.1:1", "http://", "a b"} {
-		if _, err := etcd.Open(etcd.Config{Endpoints: []string{endpoint}}); err == nil || !strings.Contains(err.Error(), endpoint) {
+		if _, err := etcd.Open(etcd.Config{Endpoints: []string{endpoint}}); err == nil ||
+			!strings.Contains(err.Error(), endpoint) {
 			t.Errorf("%q: %v", endpoint, err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // history is which past of the store has been read. A store that is restored from a snapshot may have come to the same
-// revision again by other writes; a watch that goes on there would never tell of the difference. For that all members have
-// to be started anew, which ends every watch, so it is enough to look when one begins.
+// revision again by other writes; a watch that goes on there would never tell of the difference. For that all members
+// have to be started anew, which ends every watch, so it is enough to look when one begins.
 type history struct {
 	mu   sync.Mutex
 	read identity // zero: nothing was read yet
@@ -46,7 +46,14 @@ func (h *history) goesOn(ctx context.Context, at *seat) error {
 	defer h.mu.Unlock()
 	was, is := h.read, r.identity
 	if was.cluster != 0 && (is.cluster != was.cluster || is.term < was.term) {
-		return fmt.Errorf("etcd's data has been restored, cluster %x in term %d was %x in term %d: %w", is.cluster, is.term, was.cluster, was.term, store.ErrCompacted)
+		return fmt.Errorf(
+			"etcd's data has been restored, cluster %x in term %d was %x in term %d: %w",
+			is.cluster,
+			is.term,
+			was.cluster,
+			was.term,
+			store.ErrCompacted,
+		)
 	}
 	h.read.term = max(was.term, is.term)
 	return nil

@@ -17,9 +17,9 @@ import (
 	"clusterctl/daemons/store/etcd/rpc"
 )
 
-// A member that hangs or is off the network says nothing, and grpc waits for it a quarter of a minute. So one
-// member is used at a time, the first of the list as long as it does its work, and whether it does is
-// asked whenever nothing was heard from it for a beat. One that does not answer within its patience is left for the first that does.
+// A member that hangs or is off the network says nothing, and grpc waits for it a quarter of a minute. So one member is
+// used at a time, the first of the list as long as it does its work, and whether it does is asked whenever nothing was
+// heard from it for a beat. One that does not answer within its patience is left for the first that does.
 const (
 	beat     = 500 * time.Millisecond
 	patience = time.Second
@@ -46,9 +46,10 @@ type members struct {
 	roots     func() *x509.CertPool // by which a new connection is judged; nil: by those of config
 	endpoints []string
 	current   atomic.Pointer[seat]
-	silentAt  atomic.Int64 // since when no member answers what needs a majority, in nanoseconds of the clock; 0: one does
-	stop      context.CancelFunc
-	tended    sync.WaitGroup
+	// since when no member answers what needs a majority, in nanoseconds of the clock; 0: one does
+	silentAt atomic.Int64
+	stop     context.CancelFunc
+	tended   sync.WaitGroup
 }
 
 func (m *members) open(config clientv3.Config, endpoints []string) error {
@@ -83,8 +84,11 @@ func (s *seat) close() error {
 // the caller's time is up, and one that is off keeps it longer.
 func (m *members) at() (*seat, error) {
 	if since := m.silentAt.Load(); since != 0 && time.Since(time.Unix(0, since)) > hopeless {
-		return nil, fmt.Errorf("%w: etcd has no leader, or its leader no majority of the members: none has answered since %s",
-			store.ErrUnavailable, time.Unix(0, since).UTC().Format(time.TimeOnly))
+		return nil, fmt.Errorf(
+			"%w: etcd has no leader, or its leader no majority of the members: none has answered since %s",
+			store.ErrUnavailable,
+			time.Unix(0, since).UTC().Format(time.TimeOnly),
+		)
 	}
 	return m.current.Load(), nil
 }
@@ -216,7 +220,14 @@ func (m *members) move(ctx context.Context, from *seat, candidates ...int) {
 		default:
 			taken = true
 			m.current.Store(s)
-			from.leave(fmt.Errorf("%w: its member %s was left for %s", store.ErrUnavailable, m.endpoints[from.member], m.endpoints[s.member]))
+			from.leave(
+				fmt.Errorf(
+					"%w: its member %s was left for %s",
+					store.ErrUnavailable,
+					m.endpoints[from.member],
+					m.endpoints[s.member],
+				),
+			)
 			// What still waits for it ends here; whether it was done is unknown, as with any broken connection.
 			_ = from.close()
 			cancel() // the slower ones need not be heard

@@ -30,9 +30,11 @@ func TestRequestsAreEtcdsMessages(t *testing.T) {
 	}{
 		"nothing": {txn{}, &pb.TxnRequest{}},
 		"a new key": {
-			txn{Txn: store.Txn{Guards: []store.Guard{{Key: "/a"}}, Puts: []store.Put{{Key: "/a", Value: []byte("v")}}}, leases: []int64{0}},
+			txn{Txn: store.Txn{Guards: []store.Guard{{Key: "/a"}}, Puts: []store.Put{{Key: "/a", Value: []byte("v")}}},
+				leases: []int64{0}},
 			&pb.TxnRequest{
-				Compare: []*pb.Compare{{Key: []byte("/a"), Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{}}},
+				Compare: []*pb.Compare{{Key: []byte("/a"), Target: pb.Compare_MOD,
+					TargetUnion: &pb.Compare_ModRevision{}}},
 				Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("/a"), Value: []byte("v")}}}},
 				Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("/a")}}}},
 			},
@@ -45,11 +47,13 @@ func TestRequestsAreEtcdsMessages(t *testing.T) {
 			}, leases: []int64{1 << 60, 0}},
 			&pb.TxnRequest{
 				Compare: []*pb.Compare{
-					{Key: []byte("/a"), Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: 1 << 40}},
+					{Key: []byte("/a"), Target: pb.Compare_MOD,
+						TargetUnion: &pb.Compare_ModRevision{ModRevision: 1 << 40}},
 					{Key: long, Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: 3}},
 				},
 				Success: []*pb.RequestOp{
-					{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("/a"), Value: long, Lease: 1 << 60}}},
+					{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("/a"), Value: long,
+						Lease: 1 << 60}}},
 					{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: long}}},
 					{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("/b")}}},
 					{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: long}}},
@@ -63,12 +67,37 @@ func TestRequestsAreEtcdsMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { same(t, c.is.Append(nil), &pb.TxnRequest{}, c.want) })
 	}
-	same(t, (&get{key: "/a", countOnly: true}).Append(nil), &pb.RangeRequest{}, &pb.RangeRequest{Key: []byte("/a"), CountOnly: true})
-	same(t, (&below{key: "/a/", end: "/a0"}).Append(nil), &pb.RangeRequest{}, &pb.RangeRequest{Key: []byte("/a/"), RangeEnd: []byte("/a0")})
-	same(t, (&create{key: "/a", end: "/b", start: 300}).Append(nil), &pb.WatchRequest{}, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
-		CreateRequest: &pb.WatchCreateRequest{Key: []byte("/a"), RangeEnd: []byte("/b"), StartRevision: 300, ProgressNotify: true},
-	}})
-	same(t, progress{}.Append(nil), &pb.WatchRequest{}, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+	same(
+		t,
+		(&get{key: "/a", countOnly: true}).Append(nil),
+		&pb.RangeRequest{},
+		&pb.RangeRequest{Key: []byte("/a"), CountOnly: true},
+	)
+	same(
+		t,
+		(&below{key: "/a/", end: "/a0"}).Append(nil),
+		&pb.RangeRequest{},
+		&pb.RangeRequest{Key: []byte("/a/"), RangeEnd: []byte("/a0")},
+	)
+	same(
+		t,
+		(&create{key: "/a", end: "/b", start: 300}).Append(nil),
+		&pb.WatchRequest{},
+		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+			CreateRequest: &pb.WatchCreateRequest{
+				Key:            []byte("/a"),
+				RangeEnd:       []byte("/b"),
+				StartRevision:  300,
+				ProgressNotify: true,
+			},
+		}},
+	)
+	same(
+		t,
+		progress{}.Append(nil),
+		&pb.WatchRequest{},
+		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}},
+	)
 }
 
 func encoded(t testing.TB, m proto.Message) []byte {
@@ -81,18 +110,63 @@ func encoded(t testing.TB, m proto.Message) []byte {
 }
 
 var (
-	header      = &pb.ResponseHeader{ClusterId: 1 << 63, MemberId: 2, Revision: 1 << 40, RaftTerm: 5}
-	stored      = &mvccpb.KeyValue{Key: []byte("/a"), Value: []byte("v"), CreateRevision: 1, ModRevision: 300, Version: 4, Lease: 9}
-	txnRefused  = &pb.TxnResponse{Header: header, Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{stored}, Count: 1}}}, {Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}}}}
-	txnDone     = &pb.TxnResponse{Header: header, Succeeded: true, Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{Header: header}}}}}
-	lastPart    = &pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{stored, {Key: []byte("/b"), ModRevision: 301}}, More: true, Count: 7}}
-	watchEvent  = &pb.WatchResponse{Header: header, WatchId: 3, Events: []*mvccpb.Event{{Kv: stored}, {Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("/b"), ModRevision: 301}, PrevKv: stored}}}
-	watchEnding = &pb.WatchResponse{Header: header, Canceled: true, Created: true, CompactRevision: 77, CancelReason: "why"}
+	header = &pb.ResponseHeader{ClusterId: 1 << 63, MemberId: 2, Revision: 1 << 40, RaftTerm: 5}
+	stored = &mvccpb.KeyValue{
+		Key:            []byte("/a"),
+		Value:          []byte("v"),
+		CreateRevision: 1,
+		ModRevision:    300,
+		Version:        4,
+		Lease:          9,
+	}
+	txnRefused = &pb.TxnResponse{
+		Header: header,
+		Responses: []*pb.ResponseOp{
+			{
+				Response: &pb.ResponseOp_ResponseRange{
+					ResponseRange: &pb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{stored}, Count: 1},
+				},
+			},
+			{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}},
+		},
+	}
+	txnDone = &pb.TxnResponse{
+		Header:    header,
+		Succeeded: true,
+		Responses: []*pb.ResponseOp{
+			{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{Header: header}}},
+		},
+	}
+	lastPart = &pb.RangeStreamResponse{
+		RangeResponse: &pb.RangeResponse{
+			Header: header,
+			Kvs:    []*mvccpb.KeyValue{stored, {Key: []byte("/b"), ModRevision: 301}},
+			More:   true,
+			Count:  7,
+		},
+	}
+	watchEvent = &pb.WatchResponse{
+		Header:  header,
+		WatchId: 3,
+		Events: []*mvccpb.Event{
+			{Kv: stored},
+			{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("/b"), ModRevision: 301}, PrevKv: stored},
+		},
+	}
+	watchEnding = &pb.WatchResponse{
+		Header:          header,
+		Canceled:        true,
+		Created:         true,
+		CompactRevision: 77,
+		CancelReason:    "why",
+	}
 )
 
 func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
 	var refused, done txnReply
-	if err := refused.Read(encoded(t, txnRefused)); err != nil || refused.done || refused.revision != 1<<40 || len(refused.ranges) != 2 || refused.ranges[1].kv != nil {
+	if err := refused.Read(encoded(t, txnRefused)); err != nil || refused.done || refused.revision != 1<<40 ||
+		len(refused.ranges) != 2 ||
+		refused.ranges[1].kv != nil {
 		t.Fatalf("%+v, %v", refused, err)
 	}
 	if kv := refused.ranges[0].kv; kv.Key != "/a" || string(kv.Value) != "v" || kv.Revision != 300 {
@@ -102,22 +176,32 @@ func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
 		t.Errorf("%+v, %v", done, err)
 	}
 	var last part
-	if err := last.Read(encoded(t, lastPart)); err != nil || last.revision != 1<<40 || len(last.kvs) != 2 || last.kvs[1].Key != "/b" || last.kvs[1].Revision != 301 {
+	if err := last.Read(encoded(t, lastPart)); err != nil || last.revision != 1<<40 || len(last.kvs) != 2 ||
+		last.kvs[1].Key != "/b" ||
+		last.kvs[1].Revision != 301 {
 		t.Fatalf("%+v, %v", last, err)
 	}
 	if kv := last.kvs[0]; kv.Key != "/a" || string(kv.Value) != "v" || kv.Revision != 300 {
 		t.Errorf("%+v", kv)
 	}
 	var events, ending watchReply
-	if err := events.Read(encoded(t, watchEvent)); err != nil || events.created || events.canceled || events.revision != 1<<40 {
+	if err := events.Read(encoded(t, watchEvent)); err != nil || events.created || events.canceled ||
+		events.revision != 1<<40 {
 		t.Errorf("%+v, %v", events, err)
 	}
-	if !slices.EqualFunc(events.events, []store.Event{{Key: "/a", Value: []byte("v"), Revision: 300}, {Key: "/b", Revision: 301, Deleted: true}}, func(a, b store.Event) bool {
-		return a.Key == b.Key && string(a.Value) == string(b.Value) && a.Revision == b.Revision && a.Deleted == b.Deleted
-	}) {
+	if !slices.EqualFunc(
+		events.events,
+		[]store.Event{{Key: "/a", Value: []byte("v"), Revision: 300}, {Key: "/b", Revision: 301, Deleted: true}},
+		func(a, b store.Event) bool {
+			return a.Key == b.Key && string(a.Value) == string(b.Value) && a.Revision == b.Revision &&
+				a.Deleted == b.Deleted
+		},
+	) {
 		t.Errorf("%+v", events.events)
 	}
-	if err := ending.Read(encoded(t, watchEnding)); err != nil || !ending.created || !ending.canceled || ending.compacted != 77 || ending.reason != "why" {
+	if err := ending.Read(encoded(t, watchEnding)); err != nil || !ending.created || !ending.canceled ||
+		ending.compacted != 77 ||
+		ending.reason != "why" {
 		t.Errorf("%+v, %v", ending, err)
 	}
 }
@@ -138,14 +222,16 @@ func FuzzReplies(f *testing.F) {
 		var streamed pb.RangeStreamResponse
 		var p part
 		if err := p.Read(data); err == nil && proto.Unmarshal(data, &streamed) == nil {
-			if len(p.kvs) != len(streamed.RangeResponse.GetKvs()) || p.revision != streamed.RangeResponse.GetHeader().GetRevision() {
+			if len(p.kvs) != len(streamed.RangeResponse.GetKvs()) ||
+				p.revision != streamed.RangeResponse.GetHeader().GetRevision() {
 				t.Errorf("%+v is read as %+v", &streamed, p)
 			}
 		}
 		var watched pb.WatchResponse
 		var w watchReply
 		if err := w.Read(data); err == nil && proto.Unmarshal(data, &watched) == nil {
-			if len(w.events) != len(watched.Events) || w.revision != watched.Header.GetRevision() || w.compacted != watched.CompactRevision {
+			if len(w.events) != len(watched.Events) || w.revision != watched.Header.GetRevision() ||
+				w.compacted != watched.CompactRevision {
 				t.Errorf("%+v is read as %+v", &watched, w)
 			}
 		}

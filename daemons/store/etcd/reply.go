@@ -52,8 +52,8 @@ func readHeader(header []byte, revision *int64) error {
 	}, nil)
 }
 
-// identity is what of a ResponseHeader tells one history of the store from another: the cluster, and how many leaders were
-// elected in it. Both of what is read linearizably; then the second never falls but where the data was restored.
+// identity is what of a ResponseHeader tells one history of the store from another: the cluster, and how many leaders
+// were elected in it. Both of what is read linearizably; then the second never falls but where the data was restored.
 type identity struct{ cluster, term uint64 }
 
 func (i *identity) read(header []byte) error {
@@ -170,7 +170,10 @@ func (p *part) Read(message []byte) error {
 			case rangeKvs:
 				var kv keyValue
 				err := kv.read(data)
-				p.kvs = append(p.kvs, store.KV{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision})
+				p.kvs = append(
+					p.kvs,
+					store.KV{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision},
+				)
 				return err
 			}
 			return nil
@@ -231,6 +234,9 @@ func (r *watchReply) event(message []byte) error {
 	if deleted {
 		kv.value = nil
 	}
-	r.events = append(r.events, store.Event{Key: string(kv.key), Value: kv.value, Revision: kv.revision, Deleted: deleted})
+	r.events = append(
+		r.events,
+		store.Event{Key: string(kv.key), Value: kv.value, Revision: kv.revision, Deleted: deleted},
+	)
 	return nil
 }

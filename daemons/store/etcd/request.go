@@ -6,8 +6,8 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// What etcd is asked and answers in the common cases, laid out as its messages are (etcdserverpb, mvccpb): every object goes
-// through here twice, and the messages' own types cost several times as much.
+// What etcd is asked and answers in the common cases, laid out as its messages are (etcdserverpb, mvccpb): every object
+// goes through here twice, and the messages' own types cost several times as much.
 
 // txn is a TxnRequest.
 type txn struct {

@@ -18,8 +18,8 @@ import (
 	"clusterctl/daemons/store/etcd/rpc"
 )
 
-// Watch implements store.Store. What the store sends is read and handed on by the goroutine that watches; the client's own
-// watches would copy it and pass it through four more first.
+// Watch implements store.Store. What the store sends is read and handed on by the goroutine that watches; the client's
+// own watches would copy it and pass it through four more first.
 func (s *Store) Watch(asked context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	at := s.members.current.Load()
 	if err := s.history.goesOn(asked, at); err != nil {
@@ -48,7 +48,12 @@ func (s *Store) Watch(asked context.Context, prefix string, after int64, take fu
 var leader = []rpc.Header{{Name: rpctypes.MetadataRequireLeaderKey, Value: rpctypes.MetadataHasLeader}}
 
 func (s *seat) follow(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
-	w, err := s.calls.Stream(ctx, pb.Watch_Watch_FullMethodName, leader, &create{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix), start: after + 1})
+	w, err := s.calls.Stream(
+		ctx,
+		pb.Watch_Watch_FullMethodName,
+		leader,
+		&create{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix), start: after + 1},
+	)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,11 @@ func TestAStoreWhosePluginIsAwayReadsWhatItKnowsAndWritesNothing(t *testing.T) {
 	other := open(t, m, document("kms one "+k.Endpoint()))
 	put(t, other, "/registry/secrets/a/b", "value", 0)
 	gone := kmstest.New(t)
-	s := open(t, m, strings.Replace(document("kms one "+gone.Endpoint(), "identity"), "20s", "500ms", 1)) // starts without its plugin
+	s := open(
+		t,
+		m,
+		strings.Replace(document("kms one "+gone.Endpoint(), "identity"), "20s", "500ms", 1),
+	) // starts without its plugin
 	if err := s.Plugins(); err == nil || !strings.Contains(err.Error(), `KMS plugin "one" at `+gone.Endpoint()) {
 		t.Errorf("the plugin is said to be well: %v", err)
 	}
@@ -115,7 +119,16 @@ func TestAFileWhosePluginIsNotWellIsNotTakenUntilItIs(t *testing.T) {
 	s := open(t, m, document("kms one "+k.Endpoint()))
 	was := s.current().plugins[0]
 	put(t, s, "/registry/secrets/a/b", "value", 0)
-	write(t, s.File, strings.Replace(document("kms two "+late.Endpoint(), "kms one "+k.Endpoint()), "two, endpoint: \""+late.Endpoint()+"\", timeout: 20s", "two, endpoint: \""+late.Endpoint()+"\", timeout: 1s", 1))
+	write(
+		t,
+		s.File,
+		strings.Replace(
+			document("kms two "+late.Endpoint(), "kms one "+k.Endpoint()),
+			"two, endpoint: \""+late.Endpoint()+"\", timeout: 20s",
+			"two, endpoint: \""+late.Endpoint()+"\", timeout: 1s",
+			1,
+		),
+	)
 	if err := s.Reload(); err == nil || !strings.Contains(err.Error(), `KMS plugin "two"`) {
 		t.Errorf("it is taken: %v", err)
 	}
@@ -126,7 +139,8 @@ func TestAFileWhosePluginIsNotWellIsNotTakenUntilItIs(t *testing.T) {
 	late.Start(t)
 	eventually(t, s.Reload)
 	put(t, s, "/registry/secrets/a/d", "value", 0)
-	if raw := get(t, m, "/registry/secrets/a/d"); !strings.HasPrefix(raw, "k8s:enc:kms:v2:two:") || get(t, s, "/registry/secrets/a/b") != "value" {
+	if raw := get(t, m, "/registry/secrets/a/d"); !strings.HasPrefix(raw, "k8s:enc:kms:v2:two:") ||
+		get(t, s, "/registry/secrets/a/b") != "value" {
 		t.Errorf("written as %q", raw)
 	}
 	if p := s.current().plugins; len(p) != 2 || p[1] != was || k.Count("Encrypt") != 1 {

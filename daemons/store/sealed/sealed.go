@@ -34,8 +34,8 @@ type Store struct {
 
 	mu    sync.RWMutex // held for no call of another
 	rules *rules
-	// commits are those under way, by the rules whose key they chose: until those of former rules are done, something may still be
-	// written with the former key.
+	// commits are those under way, by the rules whose key they chose: until those of former rules are done, something
+	// may still be written with the former key.
 	commits map[*rules]*sync.WaitGroup
 
 	pool      *pool
@@ -48,7 +48,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open reads the file and returns the store over c.Store. KMS plugins that are not well are waited for when they are needed.
+// Open reads the file and returns the store over c.Store. KMS plugins that are not well are waited for when they are
+// needed.
 func Open(c Config) (*Store, error) {
 	s := &Store{Config: c, changed: make(chan struct{}, 1), pool: &pool{log: c.Log}}
 	var err error
@@ -88,8 +89,8 @@ func (s *Store) decrypt(ctx context.Context, key string, value []byte) (plain []
 	}
 }
 
-// open decrypts a value. One that cannot be decrypted is told as that, with whether it is its plugin that does not answer at
-// present.
+// open decrypts a value. One that cannot be decrypted is told as that, with whether it is its plugin that does not
+// answer at present.
 func (s *Store) open(ctx context.Context, key string, value []byte, revision int64) ([]byte, error) {
 	if !isSealed(value) {
 		return value, nil
@@ -106,12 +107,24 @@ func (s *Store) open(ctx context.Context, key string, value []byte, revision int
 		return nil, unreadable(key, revision, err)
 	}
 	s.watches.missed()
-	s.Log.Error("a stored value cannot be decrypted: give --encryption-provider-config the key that wrote it", "key", key, "err", err)
+	s.Log.Error(
+		"a stored value cannot be decrypted: give --encryption-provider-config the key that wrote it",
+		"key",
+		key,
+		"err",
+		err,
+	)
 	return nil, unreadable(key, revision, err)
 }
 
 func unreadable(key string, revision int64, err error) *store.Unreadable {
-	return &store.Unreadable{Key: key, Revision: revision, Passing: errors.Is(err, kms.ErrPlugin), What: store.NotTransformable, Err: err}
+	return &store.Unreadable{
+		Key:      key,
+		Revision: revision,
+		Passing:  errors.Is(err, kms.ErrPlugin),
+		What:     store.NotTransformable,
+		Err:      err,
+	}
 }
 
 // Get implements store.Store.

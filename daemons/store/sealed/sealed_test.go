@@ -28,7 +28,8 @@ func secret(b byte, n int) string {
 // document writes an EncryptionConfiguration for secrets of these providers, each
 // "secretbox NAME LETTER", "kms NAME ENDPOINT" or "identity".
 func document(providers ...string) string {
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n"
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
+		"[secrets]\n  providers:\n"
 	for _, p := range providers {
 		f := strings.Fields(p)
 		if len(f) == 1 {
@@ -76,7 +77,8 @@ func open(t *testing.T, inner store.Store, text string) *Store {
 func kinds(t *testing.T) map[string]string {
 	t.Helper()
 	return map[string]string{
-		"secretbox one A": "k8s:enc:secretbox:v1:one:", "aesgcm one A": "k8s:enc:aesgcm:v1:one:", "aescbc one A": "k8s:enc:aescbc:v1:one:",
+		"secretbox one A": "k8s:enc:secretbox:v1:one:", "aesgcm one A": "k8s:enc:aesgcm:v1:one:",
+		"aescbc one A":                    "k8s:enc:aescbc:v1:one:",
 		"kms one " + plugin(t).Endpoint(): "k8s:enc:kms:v2:one:",
 	}
 }
@@ -97,7 +99,13 @@ func TestEncryptedStoreBehavesAsAStore(t *testing.T) {
 
 func put(t *testing.T, s store.Store, key, value string, revision int64) int64 {
 	t.Helper()
-	r, err := s.Commit(context.Background(), store.Txn{Guards: []store.Guard{{Key: key, Revision: revision}}, Puts: []store.Put{{Key: key, Value: []byte(value)}}})
+	r, err := s.Commit(
+		context.Background(),
+		store.Txn{
+			Guards: []store.Guard{{Key: key, Revision: revision}},
+			Puts:   []store.Put{{Key: key, Value: []byte(value)}},
+		},
+	)
 	if err != nil || !r.Done {
 		t.Fatalf("put %s: %+v %v", key, r, err)
 	}
@@ -120,7 +128,8 @@ func TestSecretsAreStoredEncryptedAndOthersAreNot(t *testing.T) {
 		for _, value := range []string{"", "x", `{"kind":"Secret"}`, strings.Repeat("long", 1000)} {
 			key := fmt.Sprintf("/registry/secrets/a/%d", len(value))
 			put(t, s, key, value, 0)
-			if raw := get(t, m, key); !strings.HasPrefix(raw, prefix) || value != "" && strings.Contains(raw, value[:1]+value) {
+			if raw := get(t, m, key); !strings.HasPrefix(raw, prefix) ||
+				value != "" && strings.Contains(raw, value[:1]+value) {
 				t.Errorf("%s stores %q", provider, raw)
 			}
 			if plain := get(t, s, key); plain != value {
@@ -150,7 +159,8 @@ func TestAValueThatWasChangedOrMovedDoesNotOpen(t *testing.T) {
 		}
 		raw[len(raw)-1] ^= 1
 		put(t, m, "/registry/secrets/a/d", string(raw), 0)
-		if _, err := s.Get(context.Background(), "/registry/secrets/a/d"); !strings.HasPrefix(provider, "secretbox") && err == nil {
+		if _, err := s.Get(context.Background(), "/registry/secrets/a/d"); !strings.HasPrefix(provider, "secretbox") &&
+			err == nil {
 			t.Errorf("%s opens what was moved to another key", provider)
 		}
 	}
@@ -163,21 +173,26 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"another kind": {"apiVersion: v1\nkind: Secret\n", "not an EncryptionConfiguration"},
 		"unknown":      {document("identity") + "more: 1\n", "unknown field"},
-		"nothing":      {"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n", "resources are missing"},
-		"short key":    {strings.Replace(document("secretbox a A"), secret('A', 32), secret('A', 16), 1), "needs 32"},
-		"no base64":    {strings.Replace(document("aesgcm a A"), secret('A', 32), "_", 1), "not base64"},
-		"kms v1":       {with("kms: {apiVersion: v1, name: a, endpoint: 'unix:///a'}"), "v1 of the KMS API is not spoken here"},
+		"nothing": {"apiVersion: apiserver.config.k8s.io/v1\nkind: " +
+			"EncryptionConfiguration\n", "resources are missing"},
+		"short key": {strings.Replace(document("secretbox a A"), secret('A', 32), secret('A', 16), 1), "needs 32"},
+		"no base64": {strings.Replace(document("aesgcm a A"), secret('A', 32), "_", 1), "not base64"},
+		"kms v1": {with("kms: {apiVersion: v1, name: a, endpoint: " +
+			"'unix:///a'}"), "v1 of the KMS API is not spoken here"},
 		"kms v?":       {with("kms: {name: a, endpoint: 'unix:///a'}"), "v1 of the KMS API is not spoken here"},
 		"kms v3":       {with("kms: {apiVersion: v3, name: a, endpoint: 'unix:///a'}"), `"v3" is not known`},
 		"kms name":     {with("kms: {apiVersion: v2, name: 'a:b', endpoint: 'unix:///a'}"), "no name of a plugin"},
 		"kms endpoint": {with("kms: {apiVersion: v2, name: a, endpoint: 'https://a'}"), "no unix socket"},
 		"kms timeout":  {with("kms: {apiVersion: v2, name: a, endpoint: 'unix:///a', timeout: -1s}"), "not positive"},
-		"kms cache":    {with("kms: {apiVersion: v2, name: a, endpoint: 'unix:///a', cachesize: 1}"), "cachesize means nothing"},
-		"kms twice":    {document("kms a unix:///a", "kms a unix:///b"), "two plugins have this name"},
-		"two in one":   {strings.Replace(document("identity"), "identity: {}", "{identity: {}, secretbox: {keys: []}}", 1), "exactly one"},
-		"wildcard":     {strings.Replace(document("identity"), "[secrets]", "['*']", 1), "no resource"},
+		"kms cache": {with("kms: {apiVersion: v2, name: a, endpoint: 'unix:///a', cachesize: " +
+			"1}"), "cachesize means nothing"},
+		"kms twice": {document("kms a unix:///a", "kms a unix:///b"), "two plugins have this name"},
+		"two in one": {strings.Replace(document("identity"), "identity: {}", "{identity: {}, secretbox: {keys: "+
+			"[]}}", 1), "exactly one"},
+		"wildcard": {strings.Replace(document("identity"), "[secrets]", "['*']", 1), "no resource"},
 	} {
-		if _, err := parse([]byte(c.text), &pool{log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := parse([]byte(c.text), &pool{log: slog.New(slog.DiscardHandler)}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -196,7 +211,8 @@ resources:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for gr, want := range map[string]string{"configmaps": "", "secrets": "core", "deployments.apps": "core", "daemonsets.apps": "apps", "jobs.batch": "all"} {
+	for gr, want := range map[string]string{"configmaps": "", "secrets": "core", "deployments.apps": "core",
+		"daemonsets.apps": "apps", "jobs.batch": "all"} {
 		got := ""
 		if w := r.writer(schema.ParseGroupResource(gr)); w != nil {
 			got = strings.Split(w.prefix, ":")[4]
@@ -279,7 +295,8 @@ func TestAWatchBeginsAnewWhenTheMissingKeyComes(t *testing.T) {
 	defer cancel()
 	batches := storetest.Watch(ctx, s, "/registry/", 1)
 	put(t, other, "/registry/secrets/a/b", "value", 0)
-	if b := <-batches; len(b.Events) != 1 || b.Events[0].Value != nil || !strings.Contains(fmt.Sprint(b.Events[0].Err), "Key: /registry/secrets/a/b") {
+	if b := <-batches; len(b.Events) != 1 || b.Events[0].Value != nil ||
+		!strings.Contains(fmt.Sprint(b.Events[0].Err), "Key: /registry/secrets/a/b") {
 		t.Fatalf("without its key it is seen as %+v", b)
 	}
 	write(t, s.File, document("secretbox one A", "aesgcm two B"))

@@ -23,7 +23,8 @@ func (s *stuck) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	return s.Store.Commit(ctx, t)
 }
 
-// A write that the store does not answer keeps nobody from reading or writing with other keys; the reload is told as done when it is over.
+// A write that the store does not answer keeps nobody from reading or writing with other keys; the reload is told as
+// done when it is over.
 func TestAReloadIsInNobodysWayWhileTheStoreIsSlow(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)

@@ -24,8 +24,8 @@ import (
 // ErrDamaged is that a file is no snapshot, or not a whole one.
 var ErrDamaged = errors.New("the snapshot is damaged")
 
-// Check reads a snapshot from its first byte to its last: the hash at its end, every page of the database, every key. It
-// returns what it found.
+// Check reads a snapshot from its first byte to its last: the hash at its end, every page of the database, every key.
+// It returns what it found.
 func Check(path string) (store.Snapshot, error) {
 	sum, size, err := hashed(path)
 	if err != nil {
@@ -62,7 +62,12 @@ func hashed(path string) (sum string, size int64, err error) {
 	}
 	size = info.Size()
 	if size%512 != sha256.Size {
-		return "", size, fmt.Errorf("%w: %s has %d bytes, which is no database with a hash at its end", ErrDamaged, path, size)
+		return "", size, fmt.Errorf(
+			"%w: %s has %d bytes, which is no database with a hash at its end",
+			ErrDamaged,
+			path,
+			size,
+		)
 	}
 	whole, content := sha256.New(), sha256.New()
 	if _, err := io.CopyN(io.MultiWriter(whole, content), f, size-sha256.Size); err != nil {
@@ -145,7 +150,8 @@ func sealedWith(value []byte) string {
 	return string(bytes.Join(parts[:3], []byte(":")))
 }
 
-// resource is what a key is of: secrets of /registry/secrets/NAMESPACE/NAME, widgets.example.com of /registry/example.com/widgets/….
+// resource is what a key is of: secrets of /registry/secrets/NAMESPACE/NAME, widgets.example.com of
+// /registry/example.com/widgets/….
 func resource(key string) string {
 	parts := strings.Split(strings.TrimPrefix(key, "/"), "/")
 	switch {

@@ -29,8 +29,8 @@ const (
 	Remote = "s3"
 )
 
-// list returns the snapshots of a folder, the newest first. The record is written first and goes last: one without a database is
-// what an interrupted write or removal has left, and a database without a record is somebody else's file.
+// list returns the snapshots of a folder, the newest first. The record is written first and goes last: one without a
+// database is what an interrupted write or removal has left, and a database without a record is somebody else's file.
 func list(dir string) ([]store.Snapshot, error) {
 	names, err := entries(dir, "", recordEnd)
 	if err != nil {
@@ -94,8 +94,8 @@ func readRecord(path string) (s store.Snapshot, err error) {
 	return s, nil
 }
 
-// Expired decides which snapshots go, of a list with the newest first: of each reason but SnapshotManual those beyond keep, and those
-// that are older than maxAge. The newest of all stays, however old it is.
+// Expired decides which snapshots go, of a list with the newest first: of each reason but SnapshotManual those beyond
+// keep, and those that are older than maxAge. The newest of all stays, however old it is.
 func Expired(all []store.Snapshot, keep int, maxAge time.Duration, now time.Time) (gone []store.Snapshot) {
 	seen := map[string]int{}
 	for i, s := range all {
@@ -148,7 +148,8 @@ func leftovers(dir string) error {
 	return nil
 }
 
-// lock keeps two of this machine's programs from writing to a folder at once. Who waits is told why when the time is over.
+// lock keeps two of this machine's programs from writing to a folder at once. Who waits is told why when the time is
+// over.
 func lock(dir string, wait func() error) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

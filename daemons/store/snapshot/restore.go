@@ -19,9 +19,9 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// Restore makes the data of a member of a store of its own, in DataDir/member, of a snapshot. Revisions go on far above those that
-// clients may have seen since the snapshot was taken, and all before are compacted: whoever watches lists again. The directory must
-// not have a member's data; what an earlier attempt has left half made goes.
+// Restore makes the data of a member of a store of its own, in DataDir/member, of a snapshot. Revisions go on far above
+// those that clients may have seen since the snapshot was taken, and all before are compacted: whoever watches lists
+// again. The directory must not have a member's data; what an earlier attempt has left half made goes.
 func Restore(q store.Request) error {
 	member := filepath.Join(q.Data, "member")
 	if _, err := os.Lstat(member); !errors.Is(err, os.ErrNotExist) {
@@ -43,7 +43,8 @@ func Restore(q store.Request) error {
 	}
 	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
 		SnapshotPath: q.File, Name: q.Member, OutputDataDir: half, PeerURLs: []string{q.PeerURL},
-		InitialCluster: q.InitialCluster, InitialClusterToken: q.Token, RevisionBump: q.RevisionBump, MarkCompacted: q.RevisionBump > 0,
+		InitialCluster: q.InitialCluster, InitialClusterToken: q.Token, RevisionBump: q.RevisionBump,
+		MarkCompacted: q.RevisionBump > 0,
 	})
 	if err != nil {
 		return fmt.Errorf("make a member of %s: %w", q.File, err)
@@ -55,8 +56,8 @@ func Restore(q store.Request) error {
 	return syncDir(q.Data)
 }
 
-// FromData makes a snapshot of what a member that does not run has, of its log as well as of its database. The member's own data is
-// only read: a copy is started, as the only member of a store, which answers nobody.
+// FromData makes a snapshot of what a member that does not run has, of its log as well as of its database. The member's
+// own data is only read: a copy is started, as the only member of a store, which answers nobody.
 func FromData(ctx context.Context, data, file string) error {
 	work := file + ".work"
 	if err := os.RemoveAll(work); err != nil {
@@ -94,9 +95,9 @@ func FromData(ctx context.Context, data, file string) error {
 	return dump(server, file)
 }
 
-// commitAll marks everything in a log as committed. A member does not always know yet that what it has last written is, and one that
-// is started alone drops what it does not know of: a write that clients were told had succeeded. What in truth was not is a write whose outcome
-// nobody was told.
+// commitAll marks everything in a log as committed. A member does not always know yet that what it has last written is,
+// and one that is started alone drops what it does not know of: a write that clients were told had succeeded. What in
+// truth was not is a write whose outcome nobody was told.
 func commitAll(dir string) error {
 	log := zap.NewNop()
 	for repaired := false; ; repaired = true {
@@ -112,7 +113,8 @@ func commitAll(dir string) error {
 			return err
 		}
 		_, state, entries, err := w.ReadAll()
-		if errors.Is(err, io.ErrUnexpectedEOF) && !repaired && w.Close() == nil && wal.Repair(log, dir) { // a power cut in the middle of a write
+		if errors.Is(err, io.ErrUnexpectedEOF) && !repaired && w.Close() == nil &&
+			wal.Repair(log, dir) { // a power cut in the middle of a write
 			continue
 		}
 		if err == nil && len(entries) > 0 {

@@ -23,7 +23,8 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// bucket opens the bucket. The certificate of its server is verified by the file that the settings name, or by what the machine trusts.
+// bucket opens the bucket. The certificate of its server is verified by the file that the settings name, or by what the
+// machine trusts.
 func bucket(s *store.S3) (*minio.Client, error) {
 	at, err := url.Parse(s.Endpoint)
 	if err != nil {
@@ -41,9 +42,19 @@ func bucket(s *store.S3) (*minio.Client, error) {
 		}
 	}
 	o := &minio.Options{
-		Creds: credentials.NewStaticV4(s.AccessKey, s.SecretKey, s.Session), Secure: at.Scheme == "https", Region: s.Region, MaxRetries: 4,
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, TLSHandshakeTimeout: 10 * time.Second,
-			ResponseHeaderTimeout: 2 * time.Minute, IdleConnTimeout: time.Minute, ExpectContinueTimeout: 10 * time.Second},
+		Creds: credentials.NewStaticV4(
+			s.AccessKey,
+			s.SecretKey,
+			s.Session,
+		), Secure: at.Scheme == "https", Region: s.Region, MaxRetries: 4,
+		Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			TLSClientConfig:       trust,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ResponseHeaderTimeout: 2 * time.Minute,
+			IdleConnTimeout:       time.Minute,
+			ExpectContinueTimeout: 10 * time.Second,
+		},
 	}
 	o.BucketLookup = minio.BucketLookupAuto
 	if s.PathStyle {
@@ -56,7 +67,8 @@ func bucket(s *store.S3) (*minio.Client, error) {
 	return client, nil
 }
 
-// upload puts a snapshot into the bucket: the database, then what is known of it, so that a record is of a whole snapshot.
+// upload puts a snapshot into the bucket: the database, then what is known of it, so that a record is of a whole
+// snapshot.
 func (k *Keeper) upload(ctx context.Context, s store.Snapshot) error {
 	client, err := bucket(k.Settings.S3)
 	if err != nil {
@@ -78,7 +90,8 @@ func (k *Keeper) upload(ctx context.Context, s store.Snapshot) error {
 		return err
 	}
 	o.ContentType = "application/json"
-	if _, err := client.PutObject(ctx, k.Settings.S3.Bucket, at+recordEnd, bytes.NewReader(text), int64(len(text)), o); err != nil {
+	if _, err := client.PutObject(ctx, k.Settings.S3.Bucket, at+recordEnd, bytes.NewReader(text), int64(len(text)),
+		o); err != nil {
 		return fmt.Errorf("put %s: %w", at+recordEnd, err)
 	}
 	return nil
@@ -109,7 +122,12 @@ func (k *Keeper) remote(ctx context.Context) ([]store.Snapshot, error) {
 			return nil, fmt.Errorf("list the bucket %s: %w", k.Settings.S3.Bucket, o.Err)
 		}
 		if seen++; seen > mostRemote {
-			return nil, fmt.Errorf("list the bucket %s: there are more than %d objects at %q: give snapshots a prefix of their own", k.Settings.S3.Bucket, mostRemote, prefix)
+			return nil, fmt.Errorf(
+				"list the bucket %s: there are more than %d objects at %q: give snapshots a prefix of their own",
+				k.Settings.S3.Bucket,
+				mostRemote,
+				prefix,
+			)
 		}
 		switch name := strings.TrimPrefix(o.Key, prefix); {
 		case strings.HasSuffix(name, databaseEnd):
@@ -139,7 +157,12 @@ func (k *Keeper) remote(ctx context.Context) ([]store.Snapshot, error) {
 }
 
 func (k *Keeper) record(ctx context.Context, client *minio.Client, name string) (s store.Snapshot, err error) {
-	o, err := client.GetObject(ctx, k.Settings.S3.Bucket, path.Join(k.Settings.S3.Prefix, name)+recordEnd, minio.GetObjectOptions{})
+	o, err := client.GetObject(
+		ctx,
+		k.Settings.S3.Bucket,
+		path.Join(k.Settings.S3.Prefix, name)+recordEnd,
+		minio.GetObjectOptions{},
+	)
 	if err != nil {
 		return s, err
 	}
@@ -180,7 +203,12 @@ func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, 
 	if err := room(filepath.Dir(file), want.Size); err != nil {
 		return want, err
 	}
-	o, err := client.GetObject(ctx, k.Settings.S3.Bucket, path.Join(k.Settings.S3.Prefix, name)+databaseEnd, minio.GetObjectOptions{})
+	o, err := client.GetObject(
+		ctx,
+		k.Settings.S3.Bucket,
+		path.Join(k.Settings.S3.Prefix, name)+databaseEnd,
+		minio.GetObjectOptions{},
+	)
 	if err != nil {
 		return want, err
 	}
@@ -206,7 +234,13 @@ func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, 
 		return want, err
 	}
 	if got.SHA256 != want.SHA256 {
-		return want, fmt.Errorf("%w: %s in the bucket is not what was put there: its digest is %s, not %s", ErrDamaged, name, got.SHA256, want.SHA256)
+		return want, fmt.Errorf(
+			"%w: %s in the bucket is not what was put there: its digest is %s, not %s",
+			ErrDamaged,
+			name,
+			got.SHA256,
+			want.SHA256,
+		)
 	}
 	return want, os.Rename(partial, file)
 }
@@ -219,7 +253,8 @@ func (k *Keeper) removeRemote(ctx context.Context, list []store.Snapshot) error 
 	}
 	for _, s := range list {
 		for _, end := range []string{recordEnd, databaseEnd} {
-			if err := client.RemoveObject(ctx, k.Settings.S3.Bucket, path.Join(k.Settings.S3.Prefix, s.Name)+end, minio.RemoveObjectOptions{}); err != nil {
+			if err := client.RemoveObject(ctx, k.Settings.S3.Bucket, path.Join(k.Settings.S3.Prefix, s.Name)+end,
+				minio.RemoveObjectOptions{}); err != nil {
 				return fmt.Errorf("remove %s from the bucket: %w", s.Name+end, err)
 			}
 		}

@@ -78,8 +78,15 @@ func (m *member) put(t *testing.T, key, value string) int64 {
 }
 
 func (m *member) keeper(t *testing.T) *Keeper {
-	return &Keeper{Settings: store.Settings{Member: "one", Endpoint: m.endpoint, Directory: filepath.Join(t.TempDir(), "snapshots [1]"), Keep: 2},
-		Outcome: filepath.Join(t.TempDir(), "last", "outcome.json")}
+	return &Keeper{
+		Settings: store.Settings{
+			Member:    "one",
+			Endpoint:  m.endpoint,
+			Directory: filepath.Join(t.TempDir(), "snapshots [1]"),
+			Keep:      2,
+		},
+		Outcome: filepath.Join(t.TempDir(), "last", "outcome.json"),
+	}
 }
 
 func TestASnapshotIsCheckedAndSaysWhatIsInIt(t *testing.T) {
@@ -101,7 +108,8 @@ func TestASnapshotIsCheckedAndSaysWhatIsInIt(t *testing.T) {
 	if s.Revision != last || s.Keys != 4 || s.Size == 0 || s.SHA256 == "" || s.Cluster == "" || s.Member != "one" {
 		t.Errorf("%+v: revision %d and 4 keys were there", s, last)
 	}
-	if got, want := fmt.Sprint(s.Encryption), "map[kms:v2:vault:[widgets.example.com] secretbox:v1:1:[secrets]]"; got != want {
+	if got, want := fmt.Sprint(s.Encryption), "map[kms:v2:vault:[widgets.example.com] "+
+		"secretbox:v1:1:[secrets]]"; got != want {
 		t.Errorf("encrypted with %s, want %s", got, want)
 	}
 	file := filepath.Join(k.Settings.Directory, s.Name+".db")
@@ -173,7 +181,10 @@ func TestWhatACutOffWriteLeavesIsTakenAwayByTheNext(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if want := []string{".lock", s.Name + ".db", s.Name + ".json", "etcd-brought-here.db", "mine.txt"}; !slices.Equal(names, want) {
+	if want := []string{".lock", s.Name + ".db", s.Name + ".json", "etcd-brought-here.db", "mine.txt"}; !slices.Equal(
+		names,
+		want,
+	) {
 		t.Errorf("there is %q, want %q", names, want)
 	}
 }
@@ -200,12 +211,15 @@ func TestExpiry(t *testing.T) {
 		maxAge time.Duration
 		gone   string
 	}{
-		"none":                      {nil, 1, 0, "[]"},
-		"too many":                  {[]store.Snapshot{at("c", s, h), at("b", s, 2*h), at("a", s, 3*h)}, 2, 0, "[a]"},
-		"too old":                   {[]store.Snapshot{at("c", s, h), at("b", s, 2*h), at("a", s, 3*h)}, 9, 90 * time.Minute, "[b a]"},
-		"the last one is too old":   {[]store.Snapshot{at("a", s, 99*h)}, 9, h, "[]"},
-		"of each kind":              {[]store.Snapshot{at("d", "before x", h), at("c", s, 2*h), at("b", "before y", 3*h), at("a", s, 4*h)}, 1, 0, "[b a]"},
-		"by hand: never":            {[]store.Snapshot{at("c", s, h), at("b", store.Manual, 9*h), at("a", store.Manual, 10*h)}, 1, h, "[]"},
+		"none":     {nil, 1, 0, "[]"},
+		"too many": {[]store.Snapshot{at("c", s, h), at("b", s, 2*h), at("a", s, 3*h)}, 2, 0, "[a]"},
+		"too old": {[]store.Snapshot{at("c", s, h), at("b", s, 2*h), at("a", s, 3*h)}, 9,
+			90 * time.Minute, "[b a]"},
+		"the last one is too old": {[]store.Snapshot{at("a", s, 99*h)}, 9, h, "[]"},
+		"of each kind": {[]store.Snapshot{at("d", "before x", h), at("c", s, 2*h),
+			at("b", "before y", 3*h), at("a", s, 4*h)}, 1, 0, "[b a]"},
+		"by hand: never": {[]store.Snapshot{at("c", s, h), at("b", store.Manual, 9*h),
+			at("a", store.Manual, 10*h)}, 1, h, "[]"},
 		"the newest was made by me": {[]store.Snapshot{at("b", store.Manual, h), at("a", s, 2*h)}, 1, 0, "[]"},
 	} {
 		names := []string{}
@@ -237,7 +251,8 @@ func TestSnapshotsBeyondTheirNumberGoByThemselves(t *testing.T) {
 	}
 }
 
-// What clients have seen after the snapshot was taken is lost, and they have to be told: whoever watches from there on is sent to list again.
+// What clients have seen after the snapshot was taken is lost, and they have to be told: whoever watches from there on
+// is sent to list again.
 func TestARestoredStoreGoesOnAboveAllRevisionsThatWereSeen(t *testing.T) {
 	m := start(t, t.TempDir())
 	m.put(t, "/a", "kept")
@@ -250,9 +265,17 @@ func TestARestoredStoreGoesOnAboveAllRevisionsThatWereSeen(t *testing.T) {
 	m.stop()
 
 	dir := t.TempDir()
-	q := store.Request{File: filepath.Join(k.Settings.Directory, s.Name+".db"), Data: dir, Member: "one", PeerURL: "http://127.0.0.1:1", InitialCluster: "one=http://127.0.0.1:1",
-		Token: "another", RevisionBump: 1_000_000}
-	if err := os.MkdirAll(filepath.Join(dir, ".restoring", "member", "wal"), 0o700); err != nil { // of an attempt that was cut off
+	q := store.Request{
+		File:           filepath.Join(k.Settings.Directory, s.Name+".db"),
+		Data:           dir,
+		Member:         "one",
+		PeerURL:        "http://127.0.0.1:1",
+		InitialCluster: "one=http://127.0.0.1:1",
+		Token:          "another",
+		RevisionBump:   1_000_000,
+	}
+	if err := os.MkdirAll(filepath.Join(dir, ".restoring", "member", "wal"), 0o700); err != nil {
+		// of an attempt that was cut off
 		t.Fatal(err)
 	}
 	if err := Restore(q); err != nil {

@@ -1,6 +1,6 @@
-// Package snapshot takes snapshots of the store, checks them after they are written, keeps as many as was asked for in a
-// folder and in a bucket of an object store, and makes a member's data of one. The program etcd does this, on the machines: when, and
-// which one is put back, others decide.
+// Package snapshot takes snapshots of the store, checks them after they are written, keeps as many as was asked for in
+// a folder and in a bucket of an object store, and makes a member's data of one. The program etcd does this, on the
+// machines: when, and which one is put back, others decide.
 package snapshot
 
 import (
@@ -35,14 +35,20 @@ func (k *Keeper) now() time.Time {
 	return time.Now()
 }
 
-// spare is what stays free on a disk besides a snapshot: the store, which may be on the same one, must not run out of room.
+// spare is what stays free on a disk besides a snapshot: the store, which may be on the same one, must not run out of
+// room.
 const spare = 512 << 20
 
 // ErrNoRoom is that a snapshot would fill the disk.
 var ErrNoRoom = errors.New("there is no room for a snapshot")
 
-// Take takes a snapshot of this machine's member, and lets go of those that are too many. The leader's goes to the bucket as well.
-func (k *Keeper) Take(ctx context.Context, client *clientv3.Client, reason string) (s store.Snapshot, notes []string, err error) {
+// Take takes a snapshot of this machine's member, and lets go of those that are too many. The leader's goes to the
+// bucket as well.
+func (k *Keeper) Take(
+	ctx context.Context,
+	client *clientv3.Client,
+	reason string,
+) (s store.Snapshot, notes []string, err error) {
 	uploaded := time.Time{}
 	defer func() { err = errors.Join(err, k.note(s, uploaded, err)) }()
 	dir := k.Settings.Directory
@@ -104,13 +110,26 @@ func room(dir string, bytes int64) error {
 		return fmt.Errorf("look how full the disk of %s is: %w", dir, err)
 	}
 	if free := int64(fs.Bavail) * fs.Bsize; free < bytes+spare {
-		return fmt.Errorf("%w: %s has %d MB free, and must have %d MB: %d for the snapshot, and %d that stay free", ErrNoRoom, dir, free>>20, (bytes+spare)>>20, bytes>>20, spare>>20)
+		return fmt.Errorf(
+			"%w: %s has %d MB free, and must have %d MB: %d for the snapshot, and %d that stay free",
+			ErrNoRoom,
+			dir,
+			free>>20,
+			(bytes+spare)>>20,
+			bytes>>20,
+			spare>>20,
+		)
 	}
 	return nil
 }
 
 // write streams the store into a file beside those that are whole, checks it, and gives it its name.
-func (k *Keeper) write(ctx context.Context, client *clientv3.Client, status *clientv3.StatusResponse, reason string) (store.Snapshot, error) {
+func (k *Keeper) write(
+	ctx context.Context,
+	client *clientv3.Client,
+	status *clientv3.StatusResponse,
+	reason string,
+) (store.Snapshot, error) {
 	dir, taken := k.Settings.Directory, k.now().UTC().Truncate(time.Second)
 	name := "etcd-" + taken.Format("20060102T150405Z") + "-" + k.Settings.Member
 	for i := 2; ; i++ {
@@ -129,7 +148,10 @@ func (k *Keeper) write(ctx context.Context, client *clientv3.Client, status *cli
 	if err != nil {
 		return s, err
 	}
-	s.Name, s.Taken, s.Reason, s.Member, s.Cluster = name, taken, reason, k.Settings.Member, strconv.FormatUint(status.Header.ClusterId, 16)
+	s.Name, s.Taken, s.Reason, s.Member, s.Cluster = name, taken, reason, k.Settings.Member, strconv.FormatUint(
+		status.Header.ClusterId,
+		16,
+	)
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return s, err
@@ -144,8 +166,8 @@ func (k *Keeper) write(ctx context.Context, client *clientv3.Client, status *cli
 	return s, syncDir(dir)
 }
 
-// stream writes the store's own stream of itself, which has a hash at its end, to the disk. The store grows meanwhile at most to
-// what it says it is; a disk that fills is noticed before it is full.
+// stream writes the store's own stream of itself, which has a hash at its end, to the disk. The store grows meanwhile
+// at most to what it says it is; a disk that fills is noticed before it is full.
 func stream(ctx context.Context, client *clientv3.Client, path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -206,7 +228,8 @@ func (k *Keeper) note(s store.Snapshot, uploaded time.Time, failed error) error 
 	return synced(k.Outcome, append(text, '\n'))
 }
 
-// List returns the snapshots of the folder and of the bucket, the newest first. One that is in both is one. notes say what could not be asked.
+// List returns the snapshots of the folder and of the bucket, the newest first. One that is in both is one. notes say
+// what could not be asked.
 func (k *Keeper) List(ctx context.Context) (all []store.Snapshot, notes []string, err error) {
 	if all, err = list(k.Settings.Directory); err != nil {
 		return nil, nil, err

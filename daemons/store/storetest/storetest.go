@@ -47,7 +47,10 @@ func commit(t *testing.T, ctx context.Context, s store.Store, txn store.Txn) sto
 }
 
 func put(key, value string, revision int64) store.Txn {
-	return store.Txn{Guards: []store.Guard{{Key: key, Revision: revision}}, Puts: []store.Put{{Key: key, Value: []byte(value)}}}
+	return store.Txn{
+		Guards: []store.Guard{{Key: key, Revision: revision}},
+		Puts:   []store.Put{{Key: key, Value: []byte(value)}},
+	}
 }
 
 func size(t *testing.T, ctx context.Context, s store.Store, prefix string) {
@@ -67,7 +70,8 @@ func guards(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	if !created.Done {
 		t.Fatal("a new key was refused")
 	}
-	if r := commit(t, ctx, s, put(key, "2", 0)); r.Done || r.Current[0] == nil || string(r.Current[0].Value) != "1" || r.Current[0].Revision != created.Revision {
+	if r := commit(t, ctx, s, put(key, "2", 0)); r.Done || r.Current[0] == nil || string(r.Current[0].Value) != "1" ||
+		r.Current[0].Revision != created.Revision {
 		t.Fatalf("creating twice: %+v", r)
 	}
 	updated := commit(t, ctx, s, put(key, "2", created.Revision))
@@ -81,7 +85,12 @@ func guards(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	if err != nil || kv == nil || string(kv.Value) != "2" || kv.Revision != updated.Revision {
 		t.Fatalf("get: %+v, %v", kv, err)
 	}
-	r := commit(t, ctx, s, store.Txn{Guards: []store.Guard{{Key: key, Revision: updated.Revision}}, Deletes: []string{key}})
+	r := commit(
+		t,
+		ctx,
+		s,
+		store.Txn{Guards: []store.Guard{{Key: key, Revision: updated.Revision}}, Deletes: []string{key}},
+	)
 	if kv, _ := s.Get(ctx, key); !r.Done || kv != nil {
 		t.Fatalf("delete: %+v, %+v", r, kv)
 	}
@@ -133,7 +142,15 @@ func all(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	parts := 0
 	revision, err := s.All(ctx, prefix, func(some []store.KV) error {
 		if parts++; parts == 1 { // what is written meanwhile is for whoever asks next
-			commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "0998", Value: []byte("new")}}, Deletes: []string{prefix + "0999"}})
+			commit(
+				t,
+				ctx,
+				s,
+				store.Txn{
+					Puts:    []store.Put{{Key: prefix + "0998", Value: []byte("new")}},
+					Deletes: []string{prefix + "0999"},
+				},
+			)
 		}
 		got = append(got, some...)
 		return nil
@@ -142,7 +159,8 @@ func all(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 		t.Fatalf("%d keys in %d parts at %d, want %d at %d: %v", len(got), parts, revision, many, before, err)
 	}
 	for i, kv := range got {
-		if kv.Key != fmt.Sprintf("%s%04d", prefix, i) || string(kv.Value) != "old" || kv.Revision <= 0 || kv.Revision > before {
+		if kv.Key != fmt.Sprintf("%s%04d", prefix, i) || string(kv.Value) != "old" || kv.Revision <= 0 ||
+			kv.Revision > before {
 			t.Fatalf("%d. is %+v", i, kv)
 		}
 	}
@@ -166,7 +184,14 @@ func watch(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	defer cancel()
 	early := Watch(ctx, s, prefix, r.Revision-1)
 	for i := range 50 {
-		commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "a", Value: fmt.Append(nil, i)}, {Key: fmt.Sprint(prefix, "n", i)}}})
+		commit(
+			t,
+			ctx,
+			s,
+			store.Txn{
+				Puts: []store.Put{{Key: prefix + "a", Value: fmt.Append(nil, i)}, {Key: fmt.Sprint(prefix, "n", i)}},
+			},
+		)
 	}
 	last := commit(t, ctx, s, store.Txn{Deletes: []string{prefix + "a"}}).Revision
 	late := Watch(ctx, s, prefix, r.Revision)
@@ -297,7 +322,14 @@ func past(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 		then = commit(t, ctx, s, put(prefix+key, "then", 0)).Revision
 	}
 	commit(t, ctx, s, store.Txn{Deletes: []string{prefix + "b"}})
-	commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "c", Value: []byte("now")}, {Key: prefix + "e", Value: []byte("now")}}})
+	commit(
+		t,
+		ctx,
+		s,
+		store.Txn{
+			Puts: []store.Put{{Key: prefix + "c", Value: []byte("now")}, {Key: prefix + "e", Value: []byte("now")}},
+		},
+	)
 	read := func(after string, revision int64, limit int) string {
 		t.Helper()
 		kvs, count, err := s.Past(ctx, prefix, after, revision, limit)

@@ -1,5 +1,5 @@
-// Package upkeep looks at the store's members and keeps them in order: how they are, defragmentation, compaction, alarms.
-// What is to be done when is for people to say; snapshots are daemons/store/snapshot's.
+// Package upkeep looks at the store's members and keeps them in order: how they are, defragmentation, compaction,
+// alarms. What is to be done when is for people to say; snapshots are daemons/store/snapshot's.
 package upkeep
 
 import (
@@ -59,8 +59,8 @@ const (
 	askTimeout  = 5 * time.Second // of one member
 )
 
-// Status asks every member for itself, all at once, and one of those that answer whom else the store knows. endpoints are by
-// the members' names.
+// Status asks every member for itself, all at once, and one of those that answer whom else the store knows. endpoints
+// are by the members' names.
 func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([]store.Member, error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -86,11 +86,18 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 	wg.Wait()
 	for _, k := range known {
 		id := strconv.FormatUint(k.ID, 16)
-		if i := slices.IndexFunc(list, func(m store.Member) bool { return m.ID == id || m.ID == "" && m.Name == k.Name }); i >= 0 {
+		if i := slices.IndexFunc(list,
+			func(m store.Member) bool { return m.ID == id || m.ID == "" && m.Name == k.Name }); i >= 0 {
 			list[i].ID, list[i].Learner = id, k.IsLearner
 			continue
 		}
-		m := store.Member{ID: id, Name: k.Name, Learner: k.IsLearner, Unstarted: k.Name == "", Error: "it is on none of the cluster's machines"}
+		m := store.Member{
+			ID:        id,
+			Name:      k.Name,
+			Learner:   k.IsLearner,
+			Unstarted: k.Name == "",
+			Error:     "it is on none of the cluster's machines",
+		}
 		if len(k.ClientURLs) > 0 {
 			m.Endpoint = k.ClientURLs[0]
 		}
@@ -99,7 +106,11 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 	// Who is declared and has not joined yet is no member.
 	if known != nil {
 		list = slices.DeleteFunc(list, func(m store.Member) bool {
-			return m.Error != "" && !slices.ContainsFunc(known, func(k *etcdserverpb.Member) bool { return strconv.FormatUint(k.ID, 16) == m.ID })
+			return m.Error != "" &&
+				!slices.ContainsFunc(
+					known,
+					func(k *etcdserverpb.Member) bool { return strconv.FormatUint(k.ID, 16) == m.ID },
+				)
 		})
 	}
 	for _, a := range alarms {
@@ -109,12 +120,19 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b store.Member) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(
+		list,
+		func(a, b store.Member) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) },
+	)
 	return list, nil
 }
 
 // status asks one member. members and alarms are nil when the store has no majority that would vouch for them.
-func status(ctx context.Context, c store.Client, name, endpoint string) (m store.Member, members []*etcdserverpb.Member, alarms []*etcdserverpb.AlarmMember, err error) {
+func status(
+	ctx context.Context,
+	c store.Client,
+	name, endpoint string,
+) (m store.Member, members []*etcdserverpb.Member, alarms []*etcdserverpb.AlarmMember, err error) {
 	m = store.Member{Name: name, Endpoint: endpoint}
 	if err := listens(ctx, endpoint); err != nil {
 		return m, nil, nil, err
@@ -128,9 +146,16 @@ func status(ctx context.Context, c store.Client, name, endpoint string) (m store
 	if err != nil {
 		return m, nil, nil, err
 	}
-	m.ID, m.Cluster, m.Version = strconv.FormatUint(s.Header.MemberId, 16), strconv.FormatUint(s.Header.ClusterId, 16), s.Version
+	m.ID, m.Cluster, m.Version = strconv.FormatUint(
+		s.Header.MemberId,
+		16,
+	), strconv.FormatUint(
+		s.Header.ClusterId,
+		16,
+	), s.Version
 	m.Leader, m.Learner = s.Leader == s.Header.MemberId, s.IsLearner
-	m.Size, m.Used, m.Quota, m.Revision, m.Index = s.DbSize, s.DbSizeInUse, s.DbSizeQuota, s.Header.Revision, s.RaftIndex
+	m.Size, m.Used, m.Quota, m.Revision, m.Index = s.DbSize, s.DbSizeInUse, s.DbSizeQuota, s.Header.Revision,
+		s.RaftIndex
 	if s.Leader == 0 {
 		return m, nil, nil, errors.New("it has no leader: the members that it reaches are no majority")
 	}
@@ -169,7 +194,8 @@ func Defrag(ctx context.Context, client *clientv3.Client, endpoint string) error
 	return nil
 }
 
-// Compact forgets what was before a revision, or all but so many revisions, on the disk as well, and returns the revision.
+// Compact forgets what was before a revision, or all but so many revisions, on the disk as well, and returns the
+// revision.
 func Compact(ctx context.Context, client *clientv3.Client, revision, keep int64) (int64, error) {
 	if revision == 0 {
 		now, err := client.Get(ctx, "compact", clientv3.WithCountOnly())

@@ -18,8 +18,8 @@ const RestoredID = 0xc2
 
 const walPath = "/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal"
 
-// etcd is what the etcd that the unit starts does: it has data, and tells its name. One that joins begins only beside exactly the
-// members that the store has. h.mu is held.
+// etcd is what the etcd that the unit starts does: it has data, and tells its name. One that joins begins only beside
+// exactly the members that the store has. h.mu is held.
 func (h *Host) etcd() error {
 	flag := func(name string) string {
 		_, rest, _ := strings.Cut(string(h.files[unitDir+"etcd.service"].content), "--"+name+"=")
@@ -47,7 +47,8 @@ func (h *Host) etcd() error {
 	return nil
 }
 
-// restored is the data of a member that a snapshot was made into: the only one of a store with an id of its own. h.mu is held.
+// restored is the data of a member that a snapshot was made into: the only one of a store with an id of its own. h.mu
+// is held.
 func (h *Host) restored(q store.Request) error {
 	if _, ok := h.files[walPath]; ok {
 		return fmt.Errorf("make a member in %s: there is one's data already", q.Data)

@@ -34,10 +34,12 @@ type Host struct {
 	Ill     func(url string) error // what asking another machine's daemon gives, where Sick says nothing
 	Starts  func(unit string)      // called before a unit starts
 	Asked   func(url string)       // called when a daemon of this machine is asked
-	// Runs is what comes of a program that a unit starts: an error where it does not start, or dies when ended is called.
+	// Runs is what comes of a program that a unit starts: an error where it does not start, or dies when ended is
+	// called.
 	Runs func(ctx context.Context, unit, program string, ended func()) error
 	Log  []string // what was done: "start etcd.service", "write /etc/x"…
-	// Before is called with each of those that writes a file or makes a unit something else; its error is what comes of it.
+	// Before is called with each of those that writes a file or makes a unit something else; its error is what comes of
+	// it.
 	Before func(what string) error
 
 	Debian *Debian             // its packages; nil: it has no package manager
@@ -341,7 +343,8 @@ func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 		return err
 	}
 	for _, name := range names {
-		if text, err := h.ReadFile("/etc/kubernetes/manifests/" + name); err == nil && strings.Contains(strings.ToLower(string(text)), "port: "+at.Port()+"\n") {
+		if text, err := h.ReadFile("/etc/kubernetes/manifests/" + name); err == nil &&
+			strings.Contains(strings.ToLower(string(text)), "port: "+at.Port()+"\n") {
 			return nil
 		}
 	}

@@ -84,7 +84,8 @@ func Files(t *testing.T, h host.Host, root string) {
 		if err := h.Symlink(root+"/target", root+"/link"); err != nil {
 			t.Fatal(err)
 		}
-		if i, err := h.Stat(root + "/link"); err != nil || i.Mode.Type() != fs.ModeSymlink || i.Target != root+"/target" {
+		if i, err := h.Stat(root + "/link"); err != nil || i.Mode.Type() != fs.ModeSymlink ||
+			i.Target != root+"/target" {
 			t.Errorf("%+v, %v", i, err)
 		}
 		holds(t, root+"/link", "content")

@@ -13,7 +13,8 @@ import (
 	"clusterctl/provision/host"
 )
 
-// alone is locked by the process that is alone with the machine. The kernel lets go of it when that ends, however it does.
+// alone is locked by the process that is alone with the machine. The kernel lets go of it when that ends, however it
+// does.
 const alone = host.Turns + "/alone"
 
 // Alone waits until no other process is alone with the machine.

@@ -32,7 +32,12 @@ func TestHealthIsAskedForWithACertificateAndWithout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour)}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(1),
+			Subject:      pkix.Name{CommonName: name},
+			NotBefore:    time.Now().Add(-time.Minute),
+			NotAfter:     time.Now().Add(time.Hour),
+		}
 		der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +46,8 @@ func TestHealthIsAskedForWithACertificateAndWithout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		if err := errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+			0o600),
 			os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -65,12 +71,21 @@ func TestHealthIsAskedForWithACertificateAndWithout(t *testing.T) {
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert}
 	server.StartTLS()
 	ca := filepath.Join(dir, "ca.crt")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 
 	nobody, somebody := host.Client{CA: ca}, host.Client{CA: ca, Cert: known, Key: knownKey}
-	other, missing := host.Client{CA: ca, Cert: strange, Key: strangeKey}, host.Client{CA: ca, Cert: filepath.Join(dir, "none.crt"), Key: knownKey}
+	other, missing := host.Client{
+		CA:   ca,
+		Cert: strange,
+		Key:  strangeKey,
+	}, host.Client{
+		CA:   ca,
+		Cert: filepath.Join(dir, "none.crt"),
+		Key:  knownKey,
+	}
 	for _, c := range []struct {
 		name, path string
 		as         host.Client

@@ -16,8 +16,8 @@ import (
 // chainsDeadline bounds one call of an iptables program.
 const chainsDeadline = time.Minute
 
-// chains returns the chains of iptables whose names begin so, and what takes away them and the rules that lead to them. A machine without
-// iptables has none.
+// chains returns the chains of iptables whose names begin so, and what takes away them and the rules that lead to them.
+// A machine without iptables has none.
 func chains(ctx context.Context, program string, prefixes []string) (found []string, removal []byte, err error) {
 	if _, err := exec.LookPath(program + "-save"); err != nil || len(prefixes) == 0 {
 		return nil, nil, nil
@@ -37,7 +37,8 @@ func chains(ctx context.Context, program string, prefixes []string) (found []str
 			switch {
 			case len(words) > 0 && strings.HasPrefix(words[0], ":") && ours(words[0][1:]):
 				names = append(names, words[0][1:])
-			case len(words) > 3 && words[0] == "-A" && !ours(words[1]) && words[len(words)-2] == "-j" && ours(words[len(words)-1]):
+			case len(words) > 3 && words[0] == "-A" && !ours(words[1]) && words[len(words)-2] == "-j" &&
+				ours(words[len(words)-1]):
 				leading = append(leading, "-D "+strings.TrimSpace(strings.TrimPrefix(line, "-A ")))
 			}
 		}
@@ -83,8 +84,9 @@ func clearChains(ctx context.Context, prefixes []string) error {
 	return nil
 }
 
-// clearEmpty takes the tables away that iptables keeps in nftables and that decide nothing: no rules are in them, and no chains but those that
-// iptables makes by itself, which let everything through. iptables makes them anew when it next needs them.
+// clearEmpty takes the tables away that iptables keeps in nftables and that decide nothing: no rules are in them, and
+// no chains but those that iptables makes by itself, which let everything through. iptables makes them anew when it
+// next needs them.
 func clearEmpty(family nftables.TableFamily) error {
 	conn, err := nftables.New()
 	if err != nil {

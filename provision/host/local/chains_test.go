@@ -21,8 +21,10 @@ func TestChainsOfServicesAreTakenAwayP07(t *testing.T) {
 		return string(out), nil
 	}
 	if err := stack.Inside(func() error {
-		for _, line := range []string{"iptables -t nat -N KUBE-SERVICES", "iptables -t nat -N KUBE-SVC-A", "iptables -t nat -N MINE", "iptables -t nat -A PREROUTING -j KUBE-SERVICES",
-			"iptables -t nat -A PREROUTING -j MINE", "iptables -t nat -A KUBE-SERVICES -j KUBE-SVC-A", "ip6tables -N KUBE-SERVICES"} {
+		for _, line := range []string{"iptables -t nat -N KUBE-SERVICES", "iptables -t nat -N " +
+			"KUBE-SVC-A", "iptables -t nat -N MINE", "iptables -t nat -A PREROUTING -j KUBE-SERVICES",
+			"iptables -t nat -A PREROUTING -j MINE", "iptables -t nat -A KUBE-SERVICES -j " +
+				"KUBE-SVC-A", "ip6tables -N KUBE-SERVICES"} {
 			if _, err := run(line); err != nil {
 				return err
 			}

@@ -23,7 +23,13 @@ const capSysResource = 24
 
 // Facts looks at this machine.
 func (h *Host) Facts(context.Context) (host.Facts, error) {
-	f := host.Facts{Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0, OS: release(), Sysctl: map[string]string{}}
+	f := host.Facts{
+		Arch:   runtime.GOARCH,
+		CPUs:   runtime.NumCPU(),
+		Root:   os.Geteuid() == 0,
+		OS:     release(),
+		Sysctl: map[string]string{},
+	}
 	f.Hostname, _ = os.Hostname()
 	f.Survey = survey()
 	if text, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
@@ -155,7 +161,8 @@ func expiry(dir string) (first time.Time) {
 			if err != nil {
 				continue
 			}
-			if cert, err := certs.ParseCert(text); err == nil && !cert.IsCA && (first.IsZero() || cert.NotAfter.Before(first)) {
+			if cert, err := certs.ParseCert(text); err == nil && !cert.IsCA &&
+				(first.IsZero() || cert.NotAfter.Before(first)) {
 				first = cert.NotAfter
 			}
 		}

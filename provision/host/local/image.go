@@ -85,7 +85,14 @@ func (h *Host) ImportImage(ctx context.Context, name string, archive io.Reader) 
 		}
 	}
 	images := imagesapi.NewImagesClient(conn)
-	entry := &imagesapi.Image{Name: name, Target: &types.Descriptor{MediaType: parsed.Target.MediaType, Digest: parsed.Target.Digest, Size: parsed.Target.Size}}
+	entry := &imagesapi.Image{
+		Name: name,
+		Target: &types.Descriptor{
+			MediaType: parsed.Target.MediaType,
+			Digest:    parsed.Target.Digest,
+			Size:      parsed.Target.Size,
+		},
+	}
 	_, err = images.Create(leased, &imagesapi.CreateImageRequest{Image: entry})
 	if status.Code(err) == codes.AlreadyExists {
 		_, err = images.Update(leased, &imagesapi.UpdateImageRequest{Image: entry})
@@ -124,7 +131,10 @@ func writeBlob(ctx context.Context, c contentapi.ContentClient, b image.Blob) er
 			if len(b.Labels) == 0 {
 				return nil
 			}
-			_, err := c.Update(ctx, &contentapi.UpdateRequest{Info: &contentapi.Info{Digest: b.Digest, Labels: b.Labels}})
+			_, err := c.Update(
+				ctx,
+				&contentapi.UpdateRequest{Info: &contentapi.Info{Digest: b.Digest, Labels: b.Labels}},
+			)
 			return err
 		}
 		if err != nil {

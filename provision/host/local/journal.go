@@ -40,5 +40,6 @@ func lastWords(text string) string {
 }
 
 func crash(line string) bool {
-	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "unexpected fault address")
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") ||
+		strings.HasPrefix(line, "unexpected fault address")
 }

@@ -9,10 +9,11 @@ import (
 func TestACrashsReasonIsShownAndNotItsStack(t *testing.T) {
 	stack := "\n\ngoroutine 1 [running]:\n" + strings.Repeat("main.f()\n\t/main.go:1 +0x1\n", 20)
 	for name, c := range map[string]struct{ said, want string }{
-		"no crash":       {"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n", "3\n4\n5\n6\n7\n8\n9\n10"},
-		"short":          {"address in use\n", "address in use"},
-		"panic":          {"listening\npanic: no room" + stack, "listening\npanic: no room"},
-		"of the runtime": {"GOMEMLIMIT=plenty\nfatal error: malformed GOMEMLIMIT\n\nruntime stack:\nruntime.throw()\n", "GOMEMLIMIT=plenty\nfatal error: malformed GOMEMLIMIT"},
+		"no crash": {"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n", "3\n4\n5\n6\n7\n8\n9\n10"},
+		"short":    {"address in use\n", "address in use"},
+		"panic":    {"listening\npanic: no room" + stack, "listening\npanic: no room"},
+		"of the runtime": {"GOMEMLIMIT=plenty\nfatal error: malformed GOMEMLIMIT\n\nruntime " +
+			"stack:\nruntime.throw()\n", "GOMEMLIMIT=plenty\nfatal error: malformed GOMEMLIMIT"},
 		"the last of two": {"panic: first" + stack + "started again\npanic: second [recovered]\n\tpanic: third" + stack,
 			"started again\npanic: second [recovered]\n\tpanic: third"},
 		"ends with it": {"panic: cut", "panic: cut"},

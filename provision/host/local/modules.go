@@ -8,7 +8,8 @@ import (
 	"github.com/google/nftables"
 )
 
-// lacking returns what nodes need of the kernel and it does not have, neither built in nor as a module. What cannot be found out is there.
+// lacking returns what nodes need of the kernel and it does not have, neither built in nor as a module. What cannot be
+// found out is there.
 func lacking() (list []string) {
 	filesystems, err := readAll("/proc/filesystems")
 	if err == nil && !strings.Contains(filesystems, "\toverlay\n") && absent("overlay") {

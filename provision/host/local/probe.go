@@ -47,7 +47,8 @@ func send(q host.Trace) (outcome, reason string, local netip.AddrPort) {
 	return r.outcome, r.reason, r.local
 }
 
-// enter moves the present thread into the network namespace that has an address. The machine's own is stayed in when it has it.
+// enter moves the present thread into the network namespace that has an address. The machine's own is stayed in when it
+// has it.
 func enter(a netip.Addr) error {
 	if has(a) {
 		return nil

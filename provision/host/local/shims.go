@@ -72,7 +72,8 @@ func parseStat(text string) (process, bool) {
 func isShim(cmdline []byte, socket string) bool {
 	args := strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00")
 	at := slices.Index(args, "-address")
-	return strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") && at > 0 && at+1 < len(args) && args[at+1] == socket &&
+	return strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") && at > 0 && at+1 < len(args) &&
+		args[at+1] == socket &&
 		slices.Contains(args, namespace)
 }
 

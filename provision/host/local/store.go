@@ -36,7 +36,8 @@ func (h *Host) RunStore(ctx context.Context, program, request string) ([]byte, e
 	return out, nil
 }
 
-// lastSnapshot is what the last attempt has left; nil when there was none. One that cannot be read is one that went wrong.
+// lastSnapshot is what the last attempt has left; nil when there was none. One that cannot be read is one that went
+// wrong.
 func lastSnapshot() *store.Outcome {
 	text, err := os.ReadFile(store.LastSnapshot)
 	if errors.Is(err, os.ErrNotExist) {

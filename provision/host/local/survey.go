@@ -21,7 +21,14 @@ import (
 
 // survey looks at what may be in the way of a cluster. What cannot be found out is left out: it is no finding.
 func survey() host.Survey {
-	s := host.Survey{MTU: map[string]int{}, Free: map[string]int64{}, OSLike: osRelease()["ID_LIKE"], Controllers: controllers(), Swap: swap(), Lacking: lacking()}
+	s := host.Survey{
+		MTU:         map[string]int{},
+		Free:        map[string]int64{},
+		OSLike:      osRelease()["ID_LIKE"],
+		Controllers: controllers(),
+		Swap:        swap(),
+		Lacking:     lacking(),
+	}
 	if id, err := os.ReadFile("/etc/machine-id"); err == nil && len(strings.TrimSpace(string(id))) > 0 {
 		sum := sha256.Sum256(id)
 		s.MachineID = hex.EncodeToString(sum[:])
@@ -56,7 +63,10 @@ func survey() host.Survey {
 			s.ReadOnly = append(s.ReadOnly, path)
 		}
 	}
-	if _, err := os.Stat("/var/lib/clusterctl/units"); errors.Is(err, fs.ErrNotExist) { // nothing of a cluster from here has started yet
+	if _, err := os.Stat("/var/lib/clusterctl/units"); errors.Is(
+		err,
+		fs.ErrNotExist,
+	) { // nothing of a cluster from here has started yet
 		s.Sync, s.Listening = syncing("/var/lib"), listening()
 	}
 	s.Clock = time.Now()
@@ -105,7 +115,8 @@ func controllers() (list []string) {
 	return list
 }
 
-// syncing measures a few writes of a few KB, each until it is on the disk, and returns how long most of them took at most.
+// syncing measures a few writes of a few KB, each until it is on the disk, and returns how long most of them took at
+// most.
 func syncing(dir string) time.Duration {
 	f, err := os.CreateTemp(dir, ".clusterctl-*")
 	if err != nil {
@@ -173,7 +184,8 @@ func listening() (list []host.Listener) {
 	return list
 }
 
-// elsewhere reports whether a listener is in nobody's way: kube-dns takes the machine's own address, not its loopback, where resolvers are.
+// elsewhere reports whether a listener is in nobody's way: kube-dns takes the machine's own address, not its loopback,
+// where resolvers are.
 func elsewhere(port int, address string) bool {
 	loopback := len(address) == 8 && strings.HasSuffix(address, "7F") || address == "00000000000000000000000001000000"
 	return port == 53 && loopback
@@ -203,7 +215,8 @@ func owners(sockets map[string]host.Listener) map[string]string {
 
 // clusters reports whether a process is a daemon of a cluster from here, as a unit or in a static pod.
 func clusters(pid string) bool {
-	if program, err := os.Readlink("/proc/" + pid + "/exe"); err == nil && strings.HasPrefix(program, host.Library+"/") {
+	if program, err := os.Readlink("/proc/" + pid + "/exe"); err == nil &&
+		strings.HasPrefix(program, host.Library+"/") {
 		return true
 	}
 	groups, err := os.ReadFile("/proc/" + pid + "/cgroup")

@@ -46,12 +46,14 @@ func TestAModuleIsMissingOnlyWhenTheListsSayNothingOfIt(t *testing.T) {
 	if absentFrom(dir, "overlay") {
 		t.Error("missing, though nothing is known")
 	}
-	for name, text := range map[string]string{"modules.dep": "kernel/net/netfilter/nf_tables.ko.xz: kernel/lib/x.ko.xz\nkernel/net/br-x.ko:\n", "modules.builtin": "kernel/fs/overlayfs/overlay.ko\n"} {
+	for name, text := range map[string]string{"modules.dep": "kernel/net/netfilter/nf_tables.ko.xz: " +
+		"kernel/lib/x.ko.xz\nkernel/net/br-x.ko:\n", "modules.builtin": "kernel/fs/overlayfs/overlay.ko\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, missing := range map[string]bool{"overlay": false, "nf_tables": false, "br_x": false, "veth": true, "x": true} {
+	for name, missing := range map[string]bool{"overlay": false, "nf_tables": false, "br_x": false, "veth": true,
+		"x": true} {
 		if absentFrom(dir, name) != missing {
 			t.Errorf("%s is missing: %t", name, !missing)
 		}

@@ -68,7 +68,11 @@ type watcher struct {
 }
 
 func watchLinks() (*watcher, error) {
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(htons(unix.ETH_P_ALL)))
+	fd, err := unix.Socket(
+		unix.AF_PACKET,
+		unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		int(htons(unix.ETH_P_ALL)),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("watch interfaces: %w", err)
 	}
@@ -90,7 +94,8 @@ func (w *watcher) close() { _ = unix.Close(w.fd) }
 
 func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
-// narrow has the kernel pass on what may be of a trace: TCP with SYN or RST, UDP, and ICMP. IPv6's further headers are not looked through.
+// narrow has the kernel pass on what may be of a trace: TCP with SYN or RST, UDP, and ICMP. IPv6's further headers are
+// not looked through.
 func narrow(fd int) error {
 	const accept, drop = 1 << 16, 0
 	program, err := bpf.Assemble([]bpf.Instruction{
@@ -122,7 +127,12 @@ func narrow(fd int) error {
 	for i, p := range program {
 		filter[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	return unix.SetsockoptSockFprog(
+		fd,
+		unix.SOL_SOCKET,
+		unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]},
+	)
 }
 
 // until reads until ctx ends.
@@ -214,7 +224,8 @@ func readPacket(b []byte, q host.Trace) (s host.Sighting, ok bool) {
 // readError reads an ICMP error: it has the beginning of the packet that it is about.
 func readError(sender netip.Addr, protocol int, b []byte, q host.Trace) (s host.Sighting, ok bool) {
 	const unreachable4, exceeded4 = 3, 11
-	if len(b) < 8 || protocol == unix.IPPROTO_ICMP && b[0] != unreachable4 && b[0] != exceeded4 || protocol == unix.IPPROTO_ICMPV6 && (b[0] == 0 || b[0] > 3) {
+	if len(b) < 8 || protocol == unix.IPPROTO_ICMP && b[0] != unreachable4 && b[0] != exceeded4 ||
+		protocol == unix.IPPROTO_ICMPV6 && (b[0] == 0 || b[0] > 3) {
 		return s, false
 	}
 	from, to, about, b, ok := readIP(b[8:])
@@ -252,6 +263,9 @@ func readIP(b []byte) (from, to netip.Addr, protocol int, rest []byte, ok bool) 
 
 func between(from, to netip.Addr, b []byte) host.Sighting {
 	return host.Sighting{
-		From: netip.AddrPortFrom(from, binary.BigEndian.Uint16(b)), To: netip.AddrPortFrom(to, binary.BigEndian.Uint16(b[2:])),
+		From: netip.AddrPortFrom(
+			from,
+			binary.BigEndian.Uint16(b),
+		), To: netip.AddrPortFrom(to, binary.BigEndian.Uint16(b[2:])),
 	}
 }

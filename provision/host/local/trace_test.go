@@ -23,13 +23,16 @@ func TestATraceSeesWhatItSends(t *testing.T) {
 		{"a connection, IPv6", host.TCP, open6, host.OutcomeConnected, []string{host.KindRequest, host.KindAccepted}},
 		{"a refused one", host.TCP, closed4, host.OutcomeRefused, []string{host.KindRequest, host.KindReset}},
 		{"a refused one, IPv6", host.TCP, closed6, host.OutcomeRefused, []string{host.KindRequest, host.KindReset}},
-		{"a datagram to nobody", host.UDP, closed4, host.OutcomeRefused, []string{host.KindRequest, host.KindUnreachable}},
-		{"a datagram to nobody, IPv6", host.UDP, closed6, host.OutcomeRefused, []string{host.KindRequest, host.KindUnreachable}},
+		{"a datagram to nobody", host.UDP, closed4, host.OutcomeRefused,
+			[]string{host.KindRequest, host.KindUnreachable}},
+		{"a datagram to nobody, IPv6", host.UDP, closed6, host.OutcomeRefused,
+			[]string{host.KindRequest, host.KindUnreachable}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			begun := 0
 			got, err := (&Host{}).Trace(t.Context(), host.Trace{
-				Protocol: c.protocol, To: c.to, Ports: []uint16{c.to.Port()}, Mark: 0x5eed0001, For: 10 * time.Second, Send: true, Routes: []netip.Addr{c.to.Addr()},
+				Protocol: c.protocol, To: c.to, Ports: []uint16{c.to.Port()}, Mark: 0x5eed0001, For: 10 * time.Second,
+				Send: true, Routes: []netip.Addr{c.to.Addr()},
 			}, func() { begun++ })
 			if err != nil {
 				t.Fatal(err)
@@ -49,7 +52,8 @@ func TestATraceSeesWhatItSends(t *testing.T) {
 					kinds = append(kinds, s.Kind)
 				}
 			}
-			if len(kinds) != 2 || kinds[0] != c.kinds[0] || kinds[1] != c.kinds[1] || got.Sightings[0].From != got.Local {
+			if len(kinds) != 2 || kinds[0] != c.kinds[0] || kinds[1] != c.kinds[1] ||
+				got.Sightings[0].From != got.Local {
 				t.Errorf("seen: %+v", got.Sightings)
 			}
 		})
@@ -70,8 +74,16 @@ func TestATraceThatCannotBeMadeIsRefused(t *testing.T) {
 
 // Whatever comes in is read or left, never more of it than there is.
 func FuzzReadPacket(f *testing.F) {
-	f.Add([]byte("\x45\x00\x00\x28\x00\x00\x00\x00\x40\x06\x00\x00\x7f\x00\x00\x01\x7f\x00\x00\x01\x00\x50\x00\x50\x00\x00\x00\x01\x00\x00\x00\x02\x50\x02\x00\x00\x00\x00\x00\x00"))
-	f.Add([]byte("\x45\x00\x00\x38\x00\x00\x00\x00\x40\x01\x00\x00\x7f\x00\x00\x01\x7f\x00\x00\x01\x03\x03\x00\x00\x00\x00\x00\x00\x4f"))
+	f.Add(
+		[]byte(
+			"\x45\x00\x00\x28\x00\x00\x00\x00\x40\x06\x00\x00\x7f\x00\x00\x01\x7f\x00\x00\x01\x00\x50\x00\x50\x00\x00\x00\x01\x00\x00\x00\x02\x50\x02\x00\x00\x00\x00\x00\x00",
+		),
+	)
+	f.Add(
+		[]byte(
+			"\x45\x00\x00\x38\x00\x00\x00\x00\x40\x01\x00\x00\x7f\x00\x00\x01\x7f\x00\x00\x01\x03\x03\x00\x00\x00\x00\x00\x00\x4f",
+		),
+	)
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		for _, protocol := range []string{host.TCP, host.UDP} {
 			readPacket(b, host.Trace{Protocol: protocol, Ports: []uint16{80}})

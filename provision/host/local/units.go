@@ -49,7 +49,12 @@ func (h *Host) Unit(ctx context.Context, name string) (host.Unit, error) {
 		return host.Unit{}, nil
 	}
 	reload, _ := p["NeedDaemonReload"].(bool)
-	u := host.Unit{Active: text("ActiveState"), Enabled: text("UnitFileState") == "enabled", NeedsReload: reload, Fragment: text("FragmentPath")}
+	u := host.Unit{
+		Active:      text("ActiveState"),
+		Enabled:     text("UnitFileState") == "enabled",
+		NeedsReload: reload,
+		Fragment:    text("FragmentPath"),
+	}
 	if at, _ := p["ActiveEnterTimestamp"].(uint64); at > 0 {
 		u.Started = time.UnixMicro(int64(at))
 	}

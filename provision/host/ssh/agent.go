@@ -19,10 +19,11 @@ import (
 
 // Program is this very program, as it is brought to machines.
 type Program struct {
-	Digest  string                                       // sha256, hex
-	Arch    string                                       // as uname -m says
-	Gzip    func(context.Context) (io.ReadCloser, error) // its content, compressed
-	Library string                                       // where it is brought to, in a folder named by its digest; empty means host.Library
+	Digest string                                       // sha256, hex
+	Arch   string                                       // as uname -m says
+	Gzip   func(context.Context) (io.ReadCloser, error) // its content, compressed
+	// where it is brought to, in a folder named by its digest; empty means host.Library
+	Library string
 	// Silence is how long the machine may neither answer nor take what is sent; zero means a minute.
 	Silence time.Duration
 }
@@ -57,7 +58,13 @@ func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, erro
 		return s, nil
 	}
 	if watched.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("%w: the login works, and then the machine is silent for %s: its shell, or the disk that a home or %s is on, hangs", ErrLogin, silence, host.Library)
+		return nil, fmt.Errorf(
+			"%w: the login works, and then the machine is silent for %s: its shell, or the disk that a home or %s is "+
+				"on, hangs",
+			ErrLogin,
+			silence,
+			host.Library,
+		)
 	}
 	return nil, cmp.Or(err, ctx.Err())
 }
@@ -82,7 +89,12 @@ func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWrite
 		return nil, fmt.Errorf("%w: %w", ErrLogin, err)
 	}
 	if found[2] != "Linux" || found[1] != p.Arch {
-		return nil, fmt.Errorf("the machine is %s on %s, this clusterctl is for Linux on %s: use the release for that architecture", found[2], found[1], p.Arch)
+		return nil, fmt.Errorf(
+			"the machine is %s on %s, this clusterctl is for Linux on %s: use the release for that architecture",
+			found[2],
+			found[1],
+			p.Arch,
+		)
 	}
 	w.heard()
 	prefix, input, err := c.root(found[3])
@@ -106,11 +118,23 @@ func probed(out string) ([]string, error) {
 	found := strings.Fields(after)
 	switch {
 	case strings.TrimSpace(out) == "":
-		return nil, errors.New("the login works, and the login shell prints nothing when it is to run a command: it is no shell that runs commands (the last field of the user's line in /etc/passwd), or ForceCommand in the machine's sshd_config runs another one")
+		return nil, errors.New(
+			"the login works, and the login shell prints nothing when it is to run a command: it is no shell that " +
+				"runs commands (the last field of the user's line in /etc/passwd), or ForceCommand in the machine's " +
+				"sshd_config runs another one",
+		)
 	case !ok:
-		return nil, fmt.Errorf("the login works, and instead of running a command the login shell prints %q", first(out))
+		return nil, fmt.Errorf(
+			"the login works, and instead of running a command the login shell prints %q",
+			first(out),
+		)
 	case strings.TrimSpace(before) != "":
-		return nil, fmt.Errorf("the login shell prints text before it runs a command, which would get in the way of what the agent says: %q. Have the file that prints it (.bashrc, .cshrc, config.fish, /etc/profile.d) do so in interactive shells only", first(before))
+		return nil, fmt.Errorf(
+			"the login shell prints text before it runs a command, which would get in the way of what the agent "+
+				"says: %q. Have the file that prints it (.bashrc, .cshrc, config.fish, /etc/profile.d) do so in "+
+				"interactive shells only",
+			first(before),
+		)
 	case len(found) != 5:
 		return nil, fmt.Errorf("the login shell prints more than it was asked for: %q", first(strings.Join(found, " ")))
 	}
@@ -128,25 +152,56 @@ func (c *Client) root(sudo string) (prefix, input string, err error) {
 	case "doas":
 		return "doas -n ", "", nil
 	case "doaspass":
-		return "", "", fmt.Errorf("%w: doas asks %s for a password, and takes it from a terminal only: write \"permit nopass %s\" into the machine's /etc/doas.conf, or log in as root (ssh { user = \"root\" })", ErrRoot, c.Target.User, c.Target.User)
+		return "", "", fmt.Errorf(
+			"%w: doas asks %s for a password, and takes it from a terminal only: write \"permit nopass %s\" into the "+
+				"machine's /etc/doas.conf, or log in as root (ssh { user = \"root\" })",
+			ErrRoot,
+			c.Target.User,
+			c.Target.User,
+		)
 	case "tty":
-		return "", "", fmt.Errorf("%w: sudo wants a terminal, which a program has not: write \"Defaults:%s !requiretty\" into a file in the machine's /etc/sudoers.d, or log in as root (ssh { user = \"root\" })", ErrRoot, c.Target.User)
+		return "", "", fmt.Errorf(
+			"%w: sudo wants a terminal, which a program has not: write \"Defaults:%s !requiretty\" into a file in "+
+				"the machine's /etc/sudoers.d, or log in as root (ssh { user = \"root\" })",
+			ErrRoot,
+			c.Target.User,
+		)
 	case "nosudo":
-		return "", "", fmt.Errorf("%w: user %s is not root and the machine has neither sudo nor doas: log in as root (ssh { user = \"root\" }) or install sudo", ErrRoot, c.Target.User)
+		return "", "", fmt.Errorf(
+			"%w: user %s is not root and the machine has neither sudo nor doas: log in as root (ssh { user = "+
+				"\"root\" }) or install sudo",
+			ErrRoot,
+			c.Target.User,
+		)
 	}
 	if c.machine.SSH.SudoPasswordEnv == "" {
-		return "", "", fmt.Errorf("%w: sudo asks %s for a password: name the environment variable that holds it in the machine's ssh block (sudo_password_env = \"…\"), or allow sudo without one", ErrRoot, c.Target.User)
+		return "", "", fmt.Errorf(
+			"%w: sudo asks %s for a password: name the environment variable that holds it in the machine's ssh block "+
+				"(sudo_password_env = \"…\"), or allow sudo without one",
+			ErrRoot,
+			c.Target.User,
+		)
 	}
 	password := c.getenv(c.machine.SSH.SudoPasswordEnv)
 	if password == "" {
-		return "", "", fmt.Errorf("%w: the environment variable %s, named by sudo_password_env, is empty", ErrRoot, c.machine.SSH.SudoPasswordEnv)
+		return "", "", fmt.Errorf(
+			"%w: the environment variable %s, named by sudo_password_env, is empty",
+			ErrRoot,
+			c.machine.SSH.SudoPasswordEnv,
+		)
 	}
 	// sudo reads one line byte by byte and leaves the rest of the input to the command.
 	prefix, input = "sudo -S -k -p '' ", password+"\n"
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	if _, err := c.output(ctx, prefix+"true", strings.NewReader(input)); err != nil {
-		return "", "", fmt.Errorf("%w: sudo does not let %s: %w. Check the password in %s and the machine's sudoers", ErrRoot, c.Target.User, err, c.machine.SSH.SudoPasswordEnv)
+		return "", "", fmt.Errorf(
+			"%w: sudo does not let %s: %w. Check the password in %s and the machine's sudoers",
+			ErrRoot,
+			c.Target.User,
+			err,
+			c.machine.SSH.SudoPasswordEnv,
+		)
 	}
 	return prefix, input, nil
 }
@@ -161,8 +216,14 @@ func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string
 	}
 	defer func() { _ = content.Close() }()
 	dir := path[:strings.LastIndexByte(path, '/')]
-	script := fmt.Sprintf(`umask 022; set -e; mkdir -p %[1]s; t=$(mktemp %[1]s/.incoming.XXXXXX); trap 'rm -f "$t"' EXIT; gzip -dc >"$t"; echo "%[2]s  $t" | sha256sum -c --status; chmod 755 "$t"; mv -f "$t" %[3]s`, dir, p.Digest, path)
-	if _, err := c.output(ctx, prefix+"sh -c "+quote(script), io.MultiReader(strings.NewReader(input), &taken{content, w})); err != nil {
+	script := fmt.Sprintf(
+		`umask 022; set -e; mkdir -p %[1]s; t=$(mktemp %[1]s/.incoming.XXXXXX); trap 'rm -f "$t"' EXIT; gzip -dc >"$t"; echo "%[2]s  $t" | sha256sum -c --status; chmod 755 "$t"; mv -f "$t" %[3]s`,
+		dir,
+		p.Digest,
+		path,
+	)
+	if _, err := c.output(ctx, prefix+"sh -c "+quote(script),
+		io.MultiReader(strings.NewReader(input), &taken{content, w})); err != nil {
 		return fmt.Errorf("bring clusterctl to the machine: %w", err)
 	}
 	return nil
@@ -198,7 +259,10 @@ func (c *Client) output(ctx context.Context, command string, input io.Reader) ([
 			return nil, errors.New(text)
 		}
 		if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
-			return nil, errors.New("the connection ended while the machine ran a command: the network on the way to it was cut, or sshd there was stopped")
+			return nil, errors.New(
+				"the connection ended while the machine ran a command: the network on the way to it was cut, or sshd " +
+					"there was stopped",
+			)
 		}
 		return nil, err
 	}
@@ -221,7 +285,11 @@ func (c *Client) session(ctx context.Context) (*ssh.Session, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the machine's sshd opens no session (%w): see MaxSessions in its sshd_config, which must be 1 at least", err)
+			return nil, fmt.Errorf(
+				"the machine's sshd opens no session (%w): see MaxSessions in its sshd_config, which must be 1 at "+
+					"least",
+				err,
+			)
 		case <-tick.C:
 		}
 	}
@@ -347,7 +415,8 @@ func reason(text string) string {
 		return r
 	}, text)
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && !strings.Contains(line, "setlocale") && !strings.Contains(line, "cannot change locale") {
+		if line = strings.TrimSpace(line); line != "" && !strings.Contains(line, "setlocale") &&
+			!strings.Contains(line, "cannot change locale") {
 			return line
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// algorithms is a list as ssh_config has it: names with wildcards, or with +, - or ^ before them a change of what is usual.
+// algorithms is a list as ssh_config has it: names with wildcards, or with +, - or ^ before them a change of what is
+// usual.
 type algorithms struct {
 	said, at string
 }
@@ -41,7 +42,12 @@ func (a algorithms) of(usual, there []string) ([]string, error) {
 		list = append(named, rest...)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: of the algorithms %q clusterctl has none. It has %s", a.at, a.said, strings.Join(usual, ", "))
+		return nil, fmt.Errorf(
+			"%s: of the algorithms %q clusterctl has none. It has %s",
+			a.at,
+			a.said,
+			strings.Join(usual, ", "),
+		)
 	}
 	return list, nil
 }

@@ -23,8 +23,8 @@ type key struct {
 	signer ssh.Signer // nil: only the agent can use it
 }
 
-// methods returns the ways to log in and their description. Keys are tried as OpenSSH does: those of the agent that are named,
-// then its others, then those in files, each after the certificates for it.
+// methods returns the ways to log in and their description. Keys are tried as OpenSSH does: those of the agent that are
+// named, then its others, then those in files, each after the certificates for it.
 func (c *Client) methods(t Target, password string, wait func(func() error) error) ([]ssh.AuthMethod, string, error) {
 	var methods []ssh.AuthMethod
 	var tried []string
@@ -55,7 +55,8 @@ func (c *Client) methods(t Target, password string, wait func(func() error) erro
 			}
 		}
 		for _, k := range keys {
-			if k.signer != nil && !slices.ContainsFunc(held, func(s ssh.Signer) bool { return same(s.PublicKey(), k.public) }) {
+			if k.signer != nil &&
+				!slices.ContainsFunc(held, func(s ssh.Signer) bool { return same(s.PublicKey(), k.public) }) {
 				signers, tried = append(signers, k.signer), append(tried, filepath.Base(k.path))
 			}
 		}
@@ -70,9 +71,13 @@ func (c *Client) methods(t Target, password string, wait func(func() error) erro
 	}
 	if password != "" {
 		tried = append(tried, "the password")
-		methods = append(methods, ssh.Password(password), ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
-			return slices.Repeat([]string{password}, len(questions)), nil
-		}))
+		methods = append(
+			methods,
+			ssh.Password(password),
+			ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
+				return slices.Repeat([]string{password}, len(questions)), nil
+			}),
+		)
 	}
 	if len(tried) == 0 {
 		tried = []string{"nothing: no key was found in ~/.ssh and no ssh-agent runs"}
@@ -132,7 +137,8 @@ func (c *Client) key(path string, wait func(func() error) error) (key, string, e
 		k.public = public
 		return k, "", nil
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && int(info.Sys().(*syscall.Stat_t).Uid) == os.Getuid() {
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 &&
+		int(info.Sys().(*syscall.Stat_t).Uid) == os.Getuid() {
 		return k, fmt.Sprintf("%s (others may read it: chmod 600 %s)", path, path), nil
 	}
 	signer, err := ssh.ParsePrivateKey(text)

@@ -24,7 +24,8 @@ type Options struct {
 	Timeout           time.Duration // of logging in to each hop; zero means ConnectTimeout of ssh_config, or 15 seconds
 	Files             Files
 	Getenv            func(string) string
-	// Passphrase asks for a key's passphrase and tries it. With nil, only keys without one and those of ssh-agent are used.
+	// Passphrase asks for a key's passphrase and tries it. With nil, only keys without one and those of ssh-agent are
+	// used.
 	Passphrase func(path string, try func([]byte) error) error
 }
 
@@ -67,11 +68,22 @@ func Dial(ctx context.Context, m config.Machine, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLogin, err)
 	}
-	c := &Client{Target: target, machine: m, options: o, getenv: o.Getenv, passphrase: o.Passphrase, stop: make(chan struct{})}
+	c := &Client{
+		Target:     target,
+		machine:    m,
+		options:    o,
+		getenv:     o.Getenv,
+		passphrase: o.Passphrase,
+		stop:       make(chan struct{}),
+	}
 	password := ""
 	if m.SSH.PasswordEnv != "" {
 		if password = o.Getenv(m.SSH.PasswordEnv); password == "" {
-			return nil, fmt.Errorf("%w: the environment variable %s, named by password_env, is empty", ErrLogin, m.SSH.PasswordEnv)
+			return nil, fmt.Errorf(
+				"%w: the environment variable %s, named by password_env, is empty",
+				ErrLogin,
+				m.SSH.PasswordEnv,
+			)
 		}
 	}
 	c.Client, err = c.login(ctx, target, password, 0)
@@ -105,8 +117,8 @@ func (c *Client) closeAgents() {
 	c.agents = nil
 }
 
-// keepAlive notices a machine that is gone: a connection that does not answer for
-// half a minute, or for as long as ServerAliveInterval and ServerAliveCountMax say, is closed, which wakes whoever waits on it.
+// keepAlive notices a machine that is gone: a connection that does not answer for half a minute, or for as long as
+// ServerAliveInterval and ServerAliveCountMax say, is closed, which wakes whoever waits on it.
 func (c *Client) keepAlive() {
 	interval, patience := 10*time.Second, 30*time.Second
 	if c.Target.Alive > 0 {
@@ -149,10 +161,16 @@ func (c *Client) timeout(t Target) time.Duration {
 	return defaultTimeout
 }
 
-// reach connects to a target's sshd: directly, by its command, or through the last of its jump hosts, which is reached through those before it.
+// reach connects to a target's sshd: directly, by its command, or through the last of its jump hosts, which is reached
+// through those before it.
 func (c *Client) reach(ctx context.Context, t Target, depth int) (net.Conn, error) {
 	if depth >= maxHops {
-		return nil, fmt.Errorf("%w: more than %d jump hosts: does the ProxyJump in %s lead through itself?", ErrUnreachable, maxHops, t.connectedBy)
+		return nil, fmt.Errorf(
+			"%w: more than %d jump hosts: does the ProxyJump in %s lead through itself?",
+			ErrUnreachable,
+			maxHops,
+			t.connectedBy,
+		)
 	}
 	address := net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
 	switch {
@@ -194,12 +212,18 @@ func (c *Client) reach(ctx context.Context, t Target, depth int) (net.Conn, erro
 	}
 	conn, err := dialer.DialContext(ctx, t.Network, address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w. Is the machine on, does sshd listen on port %d, and may you go there?", ErrUnreachable, err, t.Port)
+		return nil, fmt.Errorf(
+			"%w: %w. Is the machine on, does sshd listen on port %d, and may you go there?",
+			ErrUnreachable,
+			err,
+			t.Port,
+		)
 	}
 	return conn, nil
 }
 
-// jumpHost reads the last of a list of jump hosts. It is reached through the others; where there are none, as its own configuration says.
+// jumpHost reads the last of a list of jump hosts. It is reached through the others; where there are none, as its own
+// configuration says.
 func jumpHost(jumps []string) (config.Machine, error) {
 	last := strings.TrimPrefix(jumps[len(jumps)-1], "ssh://")
 	m := config.Machine{SSH: config.SSH{Host: last, Jump: strings.Join(jumps[:len(jumps)-1], ",")}}
@@ -256,7 +280,12 @@ func (c *Client) login(ctx context.Context, t Target, password string, depth int
 	return nil, err
 }
 
-func (c *Client) handshake(conn net.Conn, t Target, address, password string, wait func(func() error) error) (*ssh.Client, error) {
+func (c *Client) handshake(
+	conn net.Conn,
+	t Target,
+	address, password string,
+	wait func(func() error) error,
+) (*ssh.Client, error) {
 	if t.Strict == "no" && !c.options.AcceptNewHostKeys {
 		t.Strict = "accept-new" // a changed key is refused all the same
 	}
@@ -297,7 +326,14 @@ func (c *Client) handshake(conn net.Conn, t Target, address, password string, wa
 	case hostKeyErr != nil:
 		return nil, hostKeyErr
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, fmt.Errorf("%w as %s at %s: it accepts none of %s. Name the key in the machine's ssh block (key = \"…\"), or put one into the machine's authorized_keys", ErrLogin, t.User, address, tried)
+		return nil, fmt.Errorf(
+			"%w as %s at %s: it accepts none of %s. Name the key in the machine's ssh block (key = \"…\"), or put "+
+				"one into the machine's authorized_keys",
+			ErrLogin,
+			t.User,
+			address,
+			tried,
+		)
 	case err != nil:
 		return nil, fmt.Errorf("%w: speak SSH with %s: %w", ErrUnreachable, address, err)
 	}

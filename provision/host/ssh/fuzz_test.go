@@ -9,13 +9,16 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// FuzzConfig reads settings of OpenSSH's client: whatever is in them becomes a way to log in or an error, and no command of theirs is run.
+// FuzzConfig reads settings of OpenSSH's client: whatever is in them becomes a way to log in or an error, and no
+// command of theirs is run.
 func FuzzConfig(f *testing.F) {
 	for _, text := range []string{
 		"Host *\n  User root\n  Port 2222\n  IdentityFile ~/.ssh/%r@%h\n  ProxyJump a@b:22,c\n",
 		"Match host 10.* exec \"true\" !user root final\n  HostName %h.example.com\nHost !x *y?\n",
-		"Include config\nIgnoreUnknown a,b*\nA b\n", "UserKnownHostsFile \"a b\" none\nHostKeyAlgorithms ^ssh-*\nCiphers +x,-y\n",
-		"SetEnv A=\"b c\" 'd'\\\nProxyCommand exec %%%h %p \"\nTag x\nMatch tagged x originalhost y\nPort 99999\n", "=\nHost\nHost=\"\n",
+		"Include config\nIgnoreUnknown a,b*\nA b\n", "UserKnownHostsFile \"a b\" none\nHostKeyAlgorithms " +
+			"^ssh-*\nCiphers +x,-y\n",
+		"SetEnv A=\"b c\" 'd'\\\nProxyCommand exec %%%h %p \"\nTag x\nMatch tagged x originalhost y\nPort " +
+			"99999\n", "=\nHost\nHost=\"\n",
 	} {
 		f.Add([]byte(text))
 	}
@@ -42,7 +45,8 @@ func FuzzKnownHosts(f *testing.F) {
 		f.Fatal(err)
 	}
 	line := string(ssh.MarshalAuthorizedKey(key))
-	for _, text := range []string{"10.0.0.2 " + line, "@revoked * " + line, "@cert-authority *.b " + line, "|1|YWJj|ZGVm " + line, "[10.0.0.2]:2222,!10.0.0.1 " + line, "# x\n\n@", "a ssh-ed25519 AAAA"} {
+	for _, text := range []string{"10.0.0.2 " + line, "@revoked * " + line, "@cert-authority *.b " + line,
+		"|1|YWJj|ZGVm " + line, "[10.0.0.2]:2222,!10.0.0.1 " + line, "# x\n\n@", "a ssh-ed25519 AAAA"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

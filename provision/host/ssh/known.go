@@ -75,17 +75,33 @@ func (k known) check(key ssh.PublicKey) error {
 	}
 	err = check(hostname, nowhere, key)
 	if certified && err == nil && k.target.Authorities.said != "" {
-		list, wrong := k.target.Authorities.of(ssh.SupportedAlgorithms().PublicKeyAuths, ssh.SupportedAlgorithms().PublicKeyAuths)
+		list, wrong := k.target.Authorities.of(
+			ssh.SupportedAlgorithms().PublicKeyAuths,
+			ssh.SupportedAlgorithms().PublicKeyAuths,
+		)
 		if wrong != nil {
 			return wrong
 		}
 		if !slices.Contains(list, cert.Signature.Format) {
-			return fmt.Errorf("%w of %s: its certificate is signed with %s, which %s leaves out", ErrHostKey, hostname, cert.Signature.Format, k.target.Authorities.at)
+			return fmt.Errorf(
+				"%w of %s: its certificate is signed with %s, which %s leaves out",
+				ErrHostKey,
+				hostname,
+				cert.Signature.Format,
+				k.target.Authorities.at,
+			)
 		}
 	}
 	if certified && err != nil {
 		if authority(check, hostname, cert.SignatureKey, k) {
-			return fmt.Errorf("%w of %s: its certificate is not good: %w. It is key ID %q for %s", ErrHostKey, hostname, err, cert.KeyId, strings.Join(cert.ValidPrincipals, ", "))
+			return fmt.Errorf(
+				"%w of %s: its certificate is not good: %w. It is key ID %q for %s",
+				ErrHostKey,
+				hostname,
+				err,
+				cert.KeyId,
+				strings.Join(cert.ValidPrincipals, ", "),
+			)
 		}
 		// No authority is known for it: as OpenSSH, what counts is the key itself.
 		err = check(hostname, nowhere, shown)
@@ -104,12 +120,27 @@ func (k known) check(key ssh.PublicKey) error {
 		return fmt.Errorf("%w of %s: %w", ErrHostKey, hostname, err)
 	case len(problem.Want) > 0:
 		w := problem.Want[0]
-		return fmt.Errorf("%w of %s has changed: it is now %s %s, and %s line %d has another. Either the machine was installed anew or someone is in between. "+
-			"When you know why, remove the old key with: ssh-keygen -R '%s'",
-			ErrHostKey, hostname, shown.Type(), ssh.FingerprintSHA256(shown), w.Filename, w.Line, knownhosts.Normalize(hostname))
+		return fmt.Errorf(
+			"%w of %s has changed: it is now %s %s, and %s line %d has another. Either the machine was installed "+
+				"anew or someone is in between. "+
+				"When you know why, remove the old key with: ssh-keygen -R '%s'",
+			ErrHostKey,
+			hostname,
+			shown.Type(),
+			ssh.FingerprintSHA256(shown),
+			w.Filename,
+			w.Line,
+			knownhosts.Normalize(hostname),
+		)
 	case !k.accept && (k.target.Strict == "yes" || k.target.Strict == "ask"):
-		return fmt.Errorf("%w of %s is not known: it is %s %s. Compare it with the machine's own, then either log in once with ssh or run again with -accept-new-host-keys",
-			ErrHostKey, hostname, shown.Type(), ssh.FingerprintSHA256(shown))
+		return fmt.Errorf(
+			"%w of %s is not known: it is %s %s. Compare it with the machine's own, then either log in once with ssh "+
+				"or run again with -accept-new-host-keys",
+			ErrHostKey,
+			hostname,
+			shown.Type(),
+			ssh.FingerprintSHA256(shown),
+		)
 	}
 	return k.write(hostname, shown)
 }
@@ -124,10 +155,20 @@ func (k known) revoked(check ssh.HostKeyCallback, hostname string, key ssh.Publi
 	if k.target.Revoked != "" {
 		text, err := os.ReadFile(k.target.Revoked)
 		if err != nil {
-			return fmt.Errorf("%w of %s: read RevokedHostKeys, without which no machine is trusted: %w", ErrHostKey, hostname, err)
+			return fmt.Errorf(
+				"%w of %s: read RevokedHostKeys, without which no machine is trusted: %w",
+				ErrHostKey,
+				hostname,
+				err,
+			)
 		}
 		if bytes.HasPrefix(text, []byte("SSHKRL")) {
-			return fmt.Errorf("%w of %s: %s is a KRL, which clusterctl does not read: list the revoked public keys in it, one a line", ErrHostKey, hostname, k.target.Revoked)
+			return fmt.Errorf(
+				"%w of %s: %s is a KRL, which clusterctl does not read: list the revoked public keys in it, one a line",
+				ErrHostKey,
+				hostname,
+				k.target.Revoked,
+			)
 		}
 		for len(bytes.TrimSpace(text)) > 0 {
 			var revoked ssh.PublicKey
@@ -140,11 +181,26 @@ func (k known) revoked(check ssh.HostKeyCallback, hostname string, key ssh.Publi
 	for _, one := range keys {
 		var revoked *knownhosts.RevokedError
 		if errors.As(check(hostname, nowhere, one), &revoked) {
-			return fmt.Errorf("%w of %s is revoked: %s line %d says so of %s %s", ErrHostKey, hostname, revoked.Revoked.Filename, revoked.Revoked.Line, one.Type(), ssh.FingerprintSHA256(one))
+			return fmt.Errorf(
+				"%w of %s is revoked: %s line %d says so of %s %s",
+				ErrHostKey,
+				hostname,
+				revoked.Revoked.Filename,
+				revoked.Revoked.Line,
+				one.Type(),
+				ssh.FingerprintSHA256(one),
+			)
 		}
 		for _, blob := range listed {
 			if bytes.Equal(blob, one.Marshal()) {
-				return fmt.Errorf("%w of %s is revoked: %s has %s %s", ErrHostKey, hostname, k.target.Revoked, one.Type(), ssh.FingerprintSHA256(one))
+				return fmt.Errorf(
+					"%w of %s is revoked: %s has %s %s",
+					ErrHostKey,
+					hostname,
+					k.target.Revoked,
+					one.Type(),
+					ssh.FingerprintSHA256(one),
+				)
 			}
 		}
 	}
@@ -153,7 +209,10 @@ func (k known) revoked(check ssh.HostKeyCallback, hostname string, key ssh.Publi
 
 // authority says whether a key stands in known_hosts as an authority for the host.
 func authority(check ssh.HostKeyCallback, hostname string, key ssh.PublicKey, k known) bool {
-	return slices.ContainsFunc(k.wanted(check, hostname), func(w knownhosts.KnownKey) bool { return same(w.Key, key) && isAuthority(w) })
+	return slices.ContainsFunc(
+		k.wanted(check, hostname),
+		func(w knownhosts.KnownKey) bool { return same(w.Key, key) && isAuthority(w) },
+	)
 }
 
 // wanted returns what known_hosts has for a host.
@@ -212,7 +271,9 @@ func (k known) write(hostname string, key ssh.PublicKey) error {
 func (k known) algorithms() ([]string, error) {
 	there := ssh.SupportedAlgorithms().HostKeys
 	usual, err := k.target.HostKeys.of(there, append(slices.Clone(there), ssh.InsecureAlgorithms().HostKeys...))
-	if err != nil || k.target.HostKeys.said != "" && !strings.HasPrefix(k.target.HostKeys.said, "-") && !strings.HasPrefix(k.target.HostKeys.said, "+") {
+	if err != nil ||
+		k.target.HostKeys.said != "" && !strings.HasPrefix(k.target.HostKeys.said, "-") &&
+			!strings.HasPrefix(k.target.HostKeys.said, "+") {
 		return usual, err
 	}
 	check, err := k.callback()

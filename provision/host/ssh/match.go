@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// match says whether a Match line applies. never is that its file is included where nothing applies: no command is run then.
+// match says whether a Match line applies. never is that its file is included where nothing applies: no command is run
+// then.
 func (r *reading) match(words []string, at string, never bool) (bool, error) {
 	applies := !never
 	for i := 0; i < len(words); i++ {
@@ -74,7 +75,12 @@ func (r *reading) criterion(criterion, value, at string, applies bool) (bool, er
 		}
 		return r.run(command), nil
 	}
-	return false, fmt.Errorf("%s: Match %s is not carried out. host, originalhost, user, localuser, tagged, exec, final, canonical and all are", at, criterion)
+	return false, fmt.Errorf(
+		"%s: Match %s is not carried out. host, originalhost, user, localuser, tagged, exec, final, canonical and "+
+			"all are",
+		at,
+		criterion,
+	)
 }
 
 // matchesList says whether a name is in a list of patterns: a negated pattern that matches rules it out.

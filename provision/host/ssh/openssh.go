@@ -28,10 +28,9 @@ func (s said) first() string {
 	return s.words[0]
 }
 
-// reading collects what ssh_config(5) files say about one host, as OpenSSH's client
-// reads them: the first value counts, but identities and certificates add up. It is read here rather than by
-// ssh -G, since that costs a process per machine, does not say where a setting stands, and needs OpenSSH to be installed; tests hold
-// the two alike.
+// reading collects what ssh_config(5) files say about one host, as OpenSSH's client reads them: the first value counts,
+// but identities and certificates add up. It is read here rather than by ssh -G, since that costs a process per
+// machine, does not say where a setting stands, and needs OpenSSH to be installed; tests hold the two alike.
 type reading struct {
 	name   string // as given, before HostName
 	who    identity
@@ -148,7 +147,11 @@ func trusted(f *os.File) error {
 	}
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	if owner != 0 && int(owner) != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s may be written by others, and ssh would not read it either: chmod 600 %s", f.Name(), f.Name())
+		return fmt.Errorf(
+			"%s may be written by others, and ssh would not read it either: chmod 600 %s",
+			f.Name(),
+			f.Name(),
+		)
 	}
 	return nil
 }
@@ -194,7 +197,13 @@ func (r *reading) setting(key, rest string, words []string, at string, applies b
 	}
 	if !carried[key] && !without[key] {
 		if _, ok := refused[key]; !ok && !matchesList(r.ignored, key) {
-			return fmt.Errorf("%s: %s is not an option of ssh_config, or of a newer OpenSSH than clusterctl knows. IgnoreUnknown %s above it has it left out", at, key, key)
+			return fmt.Errorf(
+				"%s: %s is not an option of ssh_config, or of a newer OpenSSH than clusterctl knows. IgnoreUnknown "+
+					"%s above it has it left out",
+				at,
+				key,
+				key,
+			)
 		}
 	}
 	_, there := r.values[key]
@@ -205,7 +214,8 @@ func (r *reading) setting(key, rest string, words []string, at string, applies b
 	case key == "certificatefile":
 		r.certificates = add(r.certificates, s)
 	case there:
-	case key == "proxycommand" && len(r.values["proxyjump"].words) > 0, key == "proxyjump" && len(r.values["proxycommand"].words) > 0:
+	case key == "proxycommand" && len(r.values["proxyjump"].words) > 0,
+		key == "proxyjump" && len(r.values["proxycommand"].words) > 0:
 	default:
 		if err := refuse(key, s); err != nil {
 			return err
@@ -258,7 +268,8 @@ func split(rest string) ([]string, error) {
 		quote := byte(0)
 		for ; i < len(rest); i++ {
 			c := rest[i]
-			escaped := c == '\\' && i+1 < len(rest) && (strings.IndexByte(`"'\`, rest[i+1]) >= 0 || quote == 0 && rest[i+1] == ' ')
+			escaped := c == '\\' && i+1 < len(rest) &&
+				(strings.IndexByte(`"'\`, rest[i+1]) >= 0 || quote == 0 && rest[i+1] == ' ')
 			switch {
 			case escaped:
 				i++

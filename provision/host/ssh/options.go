@@ -52,8 +52,9 @@ var without = set(`addkeystoagent afstokenpassing batchmode canonicaldomains can
 
 // renamed are older names of options.
 var renamed = map[string]string{
-	"identityfile2": "identityfile", "dsaauthentication": "pubkeyauthentication", "pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
-	"smartcarddevice": "pkcs11provider",
+	"identityfile2": "identityfile", "dsaauthentication": "pubkeyauthentication",
+	"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
+	"smartcarddevice":        "pkcs11provider",
 }
 
 func refuse(key string, s said) error {
@@ -61,8 +62,13 @@ func refuse(key string, s said) error {
 	if !ok || slices.Contains(quiet, strings.ToLower(s.first())) {
 		return nil
 	}
-	return fmt.Errorf("%s: %s %s is not carried out, and leaving it out would connect elsewhere or trust others than ssh does. "+
-		"Say what you mean in the machine's ssh block, or take it out for this host", s.at, key, strings.Join(s.words, " "))
+	return fmt.Errorf(
+		"%s: %s %s is not carried out, and leaving it out would connect elsewhere or trust others than ssh does. "+
+			"Say what you mean in the machine's ssh block, or take it out for this host",
+		s.at,
+		key,
+		strings.Join(s.words, " "),
+	)
 }
 
 // yes reads an option that is on or off.

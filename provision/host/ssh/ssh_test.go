@@ -74,12 +74,14 @@ func start(t *testing.T) (*server, string) {
 	}
 	s := &server{sudo: "root", there: true}
 	s.hostKey, _ = newKey(t)
-	cfg := &gossh.ServerConfig{PublicKeyCallback: func(_ gossh.ConnMetadata, k gossh.PublicKey) (*gossh.Permissions, error) {
-		if bytes.Equal(k.Marshal(), client.PublicKey().Marshal()) {
-			return nil, nil
-		}
-		return nil, errors.New("unknown key")
-	}}
+	cfg := &gossh.ServerConfig{
+		PublicKeyCallback: func(_ gossh.ConnMetadata, k gossh.PublicKey) (*gossh.Permissions, error) {
+			if bytes.Equal(k.Marshal(), client.PublicKey().Marshal()) {
+				return nil, nil
+			}
+			return nil, errors.New("unknown key")
+		},
+	}
 	cfg.AddHostKey(s.hostKey)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -180,21 +182,30 @@ func files(home string) ssh.Files { return ssh.Files{Home: home, System: os.DevN
 
 func dial(t *testing.T, s *server, home string, accept bool) (*ssh.Client, error) {
 	t.Helper()
-	c, err := ssh.Dial(t.Context(), s.machine(), ssh.Options{Files: files(home), AcceptNewHostKeys: accept, Getenv: noEnvironment})
+	c, err := ssh.Dial(
+		t.Context(),
+		s.machine(),
+		ssh.Options{Files: files(home), AcceptNewHostKeys: accept, Getenv: noEnvironment},
+	)
 	if err == nil {
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	return c, err
 }
 
-var program = ssh.Program{Digest: strings.Repeat("ab", 32), Arch: "x86_64", Gzip: func(context.Context) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader("compressed")), nil
-}}
+var program = ssh.Program{
+	Digest: strings.Repeat("ab", 32),
+	Arch:   "x86_64",
+	Gzip: func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader("compressed")), nil
+	},
+}
 
 // P03: host keys are trusted by known_hosts, or by saying so once.
 func TestHostKeys(t *testing.T) {
 	s, home := start(t)
-	if _, err := dial(t, s, home, false); !errors.Is(err, ssh.ErrHostKey) || !strings.Contains(err.Error(), "-accept-new-host-keys") {
+	if _, err := dial(t, s, home, false); !errors.Is(err, ssh.ErrHostKey) ||
+		!strings.Contains(err.Error(), "-accept-new-host-keys") {
 		t.Fatalf("unknown key: %v", err)
 	}
 	if _, err := dial(t, s, home, true); err != nil {
@@ -222,7 +233,8 @@ func TestALoginThatIsRefusedSaysWhatWasTried(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := dial(t, s, home, true)
-	if !errors.Is(err, ssh.ErrLogin) || !strings.Contains(err.Error(), "id_ed25519") || !strings.Contains(err.Error(), "authorized_keys") {
+	if !errors.Is(err, ssh.ErrLogin) || !strings.Contains(err.Error(), "id_ed25519") ||
+		!strings.Contains(err.Error(), "authorized_keys") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -250,21 +262,24 @@ func TestAShellThatHangsIsGivenUp(t *testing.T) {
 		}
 		silent := program
 		silent.Silence = 100 * time.Millisecond
-		if _, err := c.Start(t.Context(), silent); !errors.Is(err, ssh.ErrLogin) || !strings.Contains(err.Error(), "the machine is silent for 100ms") {
+		if _, err := c.Start(t.Context(), silent); !errors.Is(err, ssh.ErrLogin) ||
+			!strings.Contains(err.Error(), "the machine is silent for 100ms") {
 			t.Errorf("%s hangs: %v", hangs, err)
 		}
 	}
 }
 
 func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
-	for sudo, hint := range map[string]string{"pass": "sudo_password_env", "tty": "Defaults:admin !requiretty", "nosudo": "install sudo", "doaspass": "permit nopass admin"} {
+	for sudo, hint := range map[string]string{"pass": "sudo_password_env", "tty": "Defaults:admin " +
+		"!requiretty", "nosudo": "install sudo", "doaspass": "permit nopass admin"} {
 		s, home := start(t)
 		s.sudo = sudo
 		c, err := dial(t, s, home, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Start(t.Context(), program); !errors.Is(err, ssh.ErrRoot) || !strings.Contains(err.Error(), hint) {
+		if _, err := c.Start(t.Context(), program); !errors.Is(err, ssh.ErrRoot) ||
+			!strings.Contains(err.Error(), hint) {
 			t.Errorf("%s: error %v lacks %q", sudo, err, hint)
 		}
 	}
@@ -353,7 +368,10 @@ func TestTheAgentIsBroughtOnceAndAnswers(t *testing.T) {
 		if there == (len(s.shipped) > 0) {
 			t.Errorf("there before: %t, sent %d bytes", there, len(s.shipped))
 		}
-		if last := s.ran[len(s.ran)-1]; !strings.HasPrefix(last, map[string]string{"nopass": "sudo -n ", "doas": "doas -n "}[sudo]) {
+		if last := s.ran[len(s.ran)-1]; !strings.HasPrefix(
+			last,
+			map[string]string{"nopass": "sudo -n ", "doas": "doas -n "}[sudo],
+		) {
 			t.Errorf("the agent was started as %q", last)
 		}
 	}
@@ -364,7 +382,8 @@ func TestSettingsOfOpenSSHApply(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(home, ".ssh"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	text := "Host 10.0.0.* !10.0.0.9\n  User ops\n  Port 2222\n  IdentityFile ~/.ssh/ops\n  ProxyJump gate\nHost *\n  User other\n"
+	text := "Host 10.0.0.* !10.0.0.9\n  User ops\n  Port 2222\n  IdentityFile ~/.ssh/ops\n  ProxyJump gate\nHost *\n " +
+		" User other\n"
 	if err := os.WriteFile(filepath.Join(home, ".ssh", "config"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +395,8 @@ func TestSettingsOfOpenSSHApply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := strings.Join([]string{got.User, strconv.Itoa(got.Port), strings.Join(got.Jumps, ","), got.Keys[0]}, " "); text != want {
+		if text := strings.Join([]string{got.User, strconv.Itoa(got.Port), strings.Join(got.Jumps, ","), got.Keys[0]},
+			" "); text != want {
 			t.Errorf("%s: %q, want %q", ip, text, want)
 		}
 	}

@@ -123,7 +123,8 @@ func (r *reading) target() (t Target, err error) {
 		}
 	}
 	for key, list := range map[string]*algorithms{
-		"hostkeyalgorithms": &t.HostKeys, "ciphers": &t.Ciphers, "macs": &t.MACs, "kexalgorithms": &t.Exchanges, "casignaturealgorithms": &t.Authorities,
+		"hostkeyalgorithms": &t.HostKeys, "ciphers": &t.Ciphers, "macs": &t.MACs, "kexalgorithms": &t.Exchanges,
+		"casignaturealgorithms": &t.Authorities,
 	} {
 		if s, ok := r.values[key]; ok {
 			*list = algorithms{said: s.first(), at: s.at}
@@ -212,7 +213,10 @@ func (r *reading) files(list []said, host string) (paths []string, err error) {
 // hostKeys says which machine is trusted to be the machine.
 func (r *reading) hostKeys(t *Target) (err error) {
 	t.Alias = r.values["hostkeyalias"].first()
-	t.KnownHosts = []string{filepath.Join(r.who.home, ".ssh", "known_hosts"), filepath.Join(r.who.home, ".ssh", "known_hosts2")}
+	t.KnownHosts = []string{
+		filepath.Join(r.who.home, ".ssh", "known_hosts"),
+		filepath.Join(r.who.home, ".ssh", "known_hosts2"),
+	}
 	if s, ok := r.values["userknownhostsfile"]; ok {
 		if t.KnownHosts, err = r.files([]said{s}, t.Host); err != nil {
 			return err
@@ -234,9 +238,21 @@ func (r *reading) hostKeys(t *Target) (err error) {
 	}
 	t.Strict = "ask"
 	if s, ok := r.values["stricthostkeychecking"]; ok {
-		meanings := map[string]string{"yes": "yes", "true": "yes", "ask": "ask", "accept-new": "accept-new", "no": "no", "false": "no", "off": "no"}
+		meanings := map[string]string{
+			"yes":        "yes",
+			"true":       "yes",
+			"ask":        "ask",
+			"accept-new": "accept-new",
+			"no":         "no",
+			"false":      "no",
+			"off":        "no",
+		}
 		if t.Strict, t.strictAt = meanings[strings.ToLower(s.first())], s.at; t.Strict == "" {
-			return fmt.Errorf("%s: StrictHostKeyChecking %q is none of yes, ask, accept-new, no and off", s.at, s.first())
+			return fmt.Errorf(
+				"%s: StrictHostKeyChecking %q is none of yes, ask, accept-new, no and off",
+				s.at,
+				s.first(),
+			)
 		}
 	}
 	return nil
@@ -272,7 +288,13 @@ func (r *reading) duration(key string) (time.Duration, error) {
 	if !ok || strings.EqualFold(s.first(), "none") {
 		return 0, nil
 	}
-	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
+	units := map[byte]time.Duration{
+		's': time.Second,
+		'm': time.Minute,
+		'h': time.Hour,
+		'd': 24 * time.Hour,
+		'w': 7 * 24 * time.Hour,
+	}
 	total, digits := time.Duration(0), ""
 	for _, c := range []byte(strings.ToLower(s.first()) + "s") {
 		unit, isUnit := units[c]
@@ -291,7 +313,8 @@ func (r *reading) duration(key string) (time.Duration, error) {
 	return total, nil
 }
 
-// Args are the arguments by which OpenSSH's client logs in in the same way: what the machine's ssh block says. The rest it reads itself.
+// Args are the arguments by which OpenSSH's client logs in in the same way: what the machine's ssh block says. The rest
+// it reads itself.
 func Args(m config.Machine) []string {
 	var args []string
 	option := func(name, value string) {

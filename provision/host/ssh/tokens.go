@@ -45,7 +45,8 @@ func (r *reading) tokens(host string) tokens {
 	short, _, _ := strings.Cut(r.who.machine, ".")
 	sum := sha1.Sum([]byte(r.who.machine + host + port + remote + jump))
 	return tokens{
-		'%': "%", 'h': host, 'p': port, 'r': remote, 'n': r.name, 'u': r.who.user, 'd': r.who.home, 'i': r.who.uid, 'l': r.who.machine, 'L': short,
+		'%': "%", 'h': host, 'p': port, 'r': remote, 'n': r.name, 'u': r.who.user, 'd': r.who.home, 'i': r.who.uid,
+		'l': r.who.machine, 'L': short,
 		'j': jump, 'k': or(r.values["hostkeyalias"].first(), r.name), 'C': hex.EncodeToString(sum[:]),
 	}
 }

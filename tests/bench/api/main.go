@@ -21,7 +21,11 @@ import (
 func main() {
 	scale := flag.Int("scale", 1, "divide all amounts by this, to try the program itself")
 	only := flag.String("only", "", "measure only this part: objects, lists, storm, memory, starts")
-	hold := flag.Bool("serve", false, "measure nothing: start the servers, say how they are reached, and end them when interrupted")
+	hold := flag.Bool(
+		"serve",
+		false,
+		"measure nothing: start the servers, say how they are reached, and end them when interrupted",
+	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -52,7 +56,8 @@ func measure(ctx context.Context, scale int, only string) (err error) {
 		{"lists", []func(*bench, context.Context) error{(*bench).lists, (*bench).watches}},
 		{"storm", []func(*bench, context.Context) error{(*bench).populate, (*bench).restart, (*bench).storm}},
 		{"memory", []func(*bench, context.Context) error{(*bench).memory}},
-		{"starts", []func(*bench, context.Context) error{(*bench).stop, (*bench).startEmpty, (*bench).restart, (*bench).fill, (*bench).stop, (*bench).startFull}},
+		{"starts", []func(*bench, context.Context) error{(*bench).stop, (*bench).startEmpty, (*bench).restart,
+			(*bench).fill, (*bench).stop, (*bench).startFull}},
 	} {
 		if only != "" && only != part.name {
 			continue
@@ -92,7 +97,14 @@ func serve(ctx context.Context) error {
 	}, new([]figure), true)
 }
 
-func alone(ctx context.Context, bin string, scale int, work []func(*bench, context.Context) error, figures *[]figure, profiling bool) (err error) {
+func alone(
+	ctx context.Context,
+	bin string,
+	scale int,
+	work []func(*bench, context.Context) error,
+	figures *[]figure,
+	profiling bool,
+) (err error) {
 	dir, err := os.MkdirTemp("", "bench-api-")
 	if err != nil {
 		return err
@@ -145,7 +157,8 @@ func (b *bench) fill(ctx context.Context) error {
 // populate makes what the informers of a storm list.
 func (b *bench) populate(ctx context.Context) error {
 	for _, args := range [][]string{
-		{"nodes", "--n", b.amount(200)}, {"create", "--kind", "pod", "--n", b.amount(5000)}, {"create", "--kind", "configmap", "--n", b.amount(200)},
+		{"nodes", "--n", b.amount(200)}, {"create", "--kind", "pod", "--n", b.amount(5000)},
+		{"create", "--kind", "configmap", "--n", b.amount(200)},
 	} {
 		if _, err := b.kubebench(ctx, args...); err != nil {
 			return err
@@ -157,7 +170,14 @@ func (b *bench) populate(ctx context.Context) error {
 func report(figures []figure) string {
 	var b strings.Builder
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	fmt.Fprintf(&b, "# The API server's cost\n\nWritten by `make bench-api` on %s: %d cores, Linux %s, %s.\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version())
+	fmt.Fprintf(
+		&b,
+		"# The API server's cost\n\nWritten by `make bench-api` on %s: %d cores, Linux %s, %s.\n",
+		time.Now().UTC().Format(time.DateOnly),
+		runtime.NumCPU(),
+		strings.TrimSpace(string(kernel)),
+		runtime.Version(),
+	)
 	b.WriteString(`
 Upstream's column is Kubernetes 1.36.3, measured once on a machine of the same kind with the same load generator, the same etcd and the same
 settings. Where it has no figure, it was not measured.
@@ -184,7 +204,18 @@ settings. Where it has no figure, it was not measured.
 		case f.further > 0 && f.measured > f.further:
 			verdict = "met, the further one missed"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.4g | %s | %s | %s |\n", f.work, f.unit, upstream, mark, f.measured, ratio, verdict, f.note)
+		fmt.Fprintf(
+			&b,
+			"| %s | %s | %s | %s | %.4g | %s | %s | %s |\n",
+			f.work,
+			f.unit,
+			upstream,
+			mark,
+			f.measured,
+			ratio,
+			verdict,
+			f.note,
+		)
 	}
 	b.WriteString(`
 ## Method

@@ -106,8 +106,8 @@ var verbs = []verb{
 	{"delete", "pod", 16.2, 18.4, 4},
 }
 
-// rounds is how often everything about single objects is measured: how sixteen clients fall together differs from time to
-// time, and so does what the machine does besides. The median stands in the table.
+// rounds is how often everything about single objects is measured: how sixteen clients fall together differs from time
+// to time, and so does what the machine does besides. The median stands in the table.
 const rounds = 5
 
 // watchRounds is how often watches are: one stall of half a second, of the disk say, is in a round's 99th percentile.
@@ -119,7 +119,17 @@ func (b *bench) objects(ctx context.Context) error {
 	for range rounds {
 		for _, v := range verbs {
 			for _, content := range []string{"protobuf", "json"} {
-				args := []string{v.name, "--kind", v.kind, "--content-type", content, "--namespace", "bench-" + content, "--n", b.amount(5000)}
+				args := []string{
+					v.name,
+					"--kind",
+					v.kind,
+					"--content-type",
+					content,
+					"--namespace",
+					"bench-" + content,
+					"--n",
+					b.amount(5000),
+				}
 				if v.name == "get" {
 					args = append(args, "--n", b.amount(10000), "--population", b.amount(5000))
 				}
@@ -142,9 +152,16 @@ func (b *bench) objects(ctx context.Context) error {
 			measured := lines[name]
 			l := median(measured, func(l line) float64 { return l.perOperation("api") })
 			b.add(figure{
-				work: name, unit: "CPU ms", upstream: upstream, mark: upstream / v.part, measured: l.perOperation("api"),
-				note: fmt.Sprintf("%.3g to %.3g; p50/p99 %.1f/%.1f ms; etcd %.2f CPU ms", measured[0].perOperation("api"), measured[len(measured)-1].perOperation("api"),
-					l.Latency.P50, l.Latency.P99, l.perOperation("etcd")),
+				work: name, unit: "CPU ms", upstream: upstream, mark: upstream / v.part,
+				measured: l.perOperation("api"),
+				note: fmt.Sprintf(
+					"%.3g to %.3g; p50/p99 %.1f/%.1f ms; etcd %.2f CPU ms",
+					measured[0].perOperation("api"),
+					measured[len(measured)-1].perOperation("api"),
+					l.Latency.P50,
+					l.Latency.P99,
+					l.perOperation("etcd"),
+				),
 			})
 		}
 	}
@@ -162,7 +179,8 @@ func (l line) perOperation(process string) float64 { return 1000 * l.Procs[proce
 
 // lists measures lists of 10,000 pods, which stay for the watches.
 func (b *bench) lists(ctx context.Context) error {
-	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--n", b.amount(10000), "--concurrency", "64"); err != nil {
+	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--n", b.amount(10000), "--concurrency",
+		"64"); err != nil {
 		return err
 	}
 	for _, c := range []struct {
@@ -176,9 +194,12 @@ func (b *bench) lists(ctx context.Context) error {
 		{"list 10,000 pods, JSON, resourceVersion 0", []string{"--content-type", "json", "--rv", "0"}, 0.28, 8},
 		{"a page of 500, protobuf", []string{"--content-type", "protobuf", "--limit", "500"}, 0.013, 8},
 		{"a page of 500, JSON", []string{"--content-type", "json", "--limit", "500"}, 0.020, 8},
-		{"label selector that matches nothing", []string{"--content-type", "protobuf", "--selector", "app=none"}, 0.010, 8},
+		{"label selector that matches nothing", []string{"--content-type", "protobuf", "--selector", "app=none"}, 0.010,
+			8},
 	} {
-		l, err := b.kubebench(ctx, append([]string{"list", "--kind", "pod", "--n", "100", "--concurrency", "1"}, c.args...)...)
+		l, err := b.kubebench(
+			ctx,
+			append([]string{"list", "--kind", "pod", "--n", "100", "--concurrency", "1"}, c.args...)...)
 		if err != nil {
 			return err
 		}
@@ -190,8 +211,15 @@ func (b *bench) lists(ctx context.Context) error {
 		return err
 	}
 	api := l.Procs["api"]
-	b.add(figure{work: "ten lists at once: growth of RSS", unit: "%", mark: 20, measured: 100 * (api.After/api.Before - 1),
-		note: fmt.Sprintf("%.0f to %.0f MiB", api.Before, api.After)})
+	b.add(
+		figure{
+			work:     "ten lists at once: growth of RSS",
+			unit:     "%",
+			mark:     20,
+			measured: 100 * (api.After/api.Before - 1),
+			note:     fmt.Sprintf("%.0f to %.0f MiB", api.Before, api.After),
+		},
+	)
 	return nil
 }
 
@@ -207,7 +235,18 @@ func (b *bench) watches(ctx context.Context) error {
 	} {
 		var lines []line
 		for range watchRounds {
-			l, err := b.kubebench(ctx, "watch", "--watchers", c.watchers, "--updates", c.ups, "--rate", "20", "--content-type", c.content)
+			l, err := b.kubebench(
+				ctx,
+				"watch",
+				"--watchers",
+				c.watchers,
+				"--updates",
+				c.ups,
+				"--rate",
+				"20",
+				"--content-type",
+				c.content,
+			)
 			if err != nil {
 				return err
 			}
@@ -215,19 +254,52 @@ func (b *bench) watches(ctx context.Context) error {
 		}
 		cpu := func(l line) float64 { return l.Procs["api"].CPU }
 		l := median(lines, cpu)
-		b.add(figure{work: "1,000 watchers × 1,000 updates at 20/s, " + c.content, unit: "CPU s", upstream: c.upstream, mark: c.upstream / 4, further: c.upstream / 8,
-			measured: cpu(l), note: fmt.Sprintf("%.3g to %.3g; client %.1f CPU s", cpu(lines[0]), cpu(lines[len(lines)-1]), l.ClientCPUs)})
+		b.add(
+			figure{
+				work:     "1,000 watchers × 1,000 updates at 20/s, " + c.content,
+				unit:     "CPU s",
+				upstream: c.upstream,
+				mark:     c.upstream / 4,
+				further:  c.upstream / 8,
+				measured: cpu(
+					l,
+				),
+				note: fmt.Sprintf(
+					"%.3g to %.3g; client %.1f CPU s",
+					cpu(lines[0]),
+					cpu(lines[len(lines)-1]),
+					l.ClientCPUs,
+				),
+			},
+		)
 		p99 := func(l line) float64 { return l.Latency.P99 }
 		l = median(lines, p99)
-		b.add(figure{work: "its delivery, p99, " + c.content, unit: "ms", upstream: c.p99, mark: c.p50, measured: p99(l),
-			note: fmt.Sprintf("%.0f to %.0f; p50 %.1f ms; of the updates themselves p99 %.1f ms", p99(lines[0]), p99(lines[len(lines)-1]), l.Latency.P50, l.Extra["write_p99_ms"])})
+		b.add(
+			figure{work: "its delivery, p99, " + c.content, unit: "ms", upstream: c.p99, mark: c.p50, measured: p99(l),
+				note: fmt.Sprintf(
+					"%.0f to %.0f; p50 %.1f ms; of the updates themselves p99 %.1f ms",
+					p99(lines[0]),
+					p99(lines[len(lines)-1]),
+					l.Latency.P50,
+					l.Extra["write_p99_ms"],
+				)},
+		)
 	}
 	l, err := b.kubebench(ctx, "watch", "--watchers", b.amount(1000), "--updates", b.amount(1000), "--rate", "0")
 	if err != nil {
 		return err
 	}
 	broken, _ := l.Extra["broken_watches"].(float64)
-	b.add(figure{work: "1,000 watchers, updates unthrottled: broken watches", unit: "", upstream: 810, mark: 0, measured: broken, note: fmt.Sprintf("%v", l.Extra)})
+	b.add(
+		figure{
+			work:     "1,000 watchers, updates unthrottled: broken watches",
+			unit:     "",
+			upstream: 810,
+			mark:     0,
+			measured: broken,
+			note:     fmt.Sprintf("%v", l.Extra),
+		},
+	)
 	return nil
 }
 
@@ -250,7 +322,8 @@ func (b *bench) memory(ctx context.Context) error {
 			{"create", "--n", b.amount(20000)}, {"get", "--n", b.amount(40000), "--population", b.amount(20000)},
 			{"update"}, {"delete", "--n", b.amount(20000)},
 		} {
-			if _, err := b.kubebench(ctx, append(step, "--kind", "pod", "--namespace", "mixed", "--concurrency", "64")...); err != nil {
+			if _, err := b.kubebench(ctx,
+				append(step, "--kind", "pod", "--namespace", "mixed", "--concurrency", "64")...); err != nil {
 				return err
 			}
 		}
@@ -262,8 +335,17 @@ func (b *bench) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.add(figure{work: "RSS, after 0.4 million operations, emptied", unit: "MiB", upstream: 2797, mark: 1.5 * idle, measured: emptied})
-	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--namespace", "full", "--n", b.amount(50000), "--concurrency", "64"); err != nil {
+	b.add(
+		figure{
+			work:     "RSS, after 0.4 million operations, emptied",
+			unit:     "MiB",
+			upstream: 2797,
+			mark:     1.5 * idle,
+			measured: emptied,
+		},
+	)
+	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--namespace", "full", "--n", b.amount(50000),
+		"--concurrency", "64"); err != nil {
 		return err
 	}
 	full, err := rss()
@@ -290,7 +372,16 @@ func (b *bench) starts(ctx context.Context, name string, upstream, mark float64)
 	if err != nil {
 		return err
 	}
-	b.add(figure{work: "start to /readyz, " + name, unit: "s", upstream: upstream, mark: mark, measured: l.Latency.P50 / 1000, note: fmt.Sprintf("CPU s of each run: %v", l.Extra["cpu_s"])})
+	b.add(
+		figure{
+			work:     "start to /readyz, " + name,
+			unit:     "s",
+			upstream: upstream,
+			mark:     mark,
+			measured: l.Latency.P50 / 1000,
+			note:     fmt.Sprintf("CPU s of each run: %v", l.Extra["cpu_s"]),
+		},
+	)
 	return nil
 }
 
@@ -308,7 +399,15 @@ func (b *bench) storm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.add(figure{work: "restart storm of 2,000 informers: settled", unit: "s", mark: 5, measured: l.ElapsedS, note: fmt.Sprintf("server %.1f CPU s, client %.1f", l.Procs["api"].CPU, l.ClientCPUs)})
+	b.add(
+		figure{
+			work:     "restart storm of 2,000 informers: settled",
+			unit:     "s",
+			mark:     5,
+			measured: l.ElapsedS,
+			note:     fmt.Sprintf("server %.1f CPU s, client %.1f", l.Procs["api"].CPU, l.ClientCPUs),
+		},
+	)
 	b.add(figure{work: "its range requests to etcd", unit: "", mark: 0, measured: after - before})
 	if err := b.restart(ctx); err != nil {
 		return err
@@ -322,7 +421,19 @@ func (b *bench) storm(ctx context.Context) error {
 	if after, err = b.Ranges(ctx); err != nil {
 		return err
 	}
-	b.add(figure{work: "the same by watches that begin with what there is: settled", unit: "s", mark: 5, measured: l.ElapsedS,
-		note: fmt.Sprintf("server %.1f CPU s, client %.1f; etcd was asked %.0f times how far it is", l.Procs["api"].CPU, l.ClientCPUs, after-before)})
+	b.add(
+		figure{
+			work:     "the same by watches that begin with what there is: settled",
+			unit:     "s",
+			mark:     5,
+			measured: l.ElapsedS,
+			note: fmt.Sprintf(
+				"server %.1f CPU s, client %.1f; etcd was asked %.0f times how far it is",
+				l.Procs["api"].CPU,
+				l.ClientCPUs,
+				after-before,
+			),
+		},
+	)
 	return nil
 }

@@ -24,7 +24,13 @@ func Machines(n int) string {
 	var out strings.Builder
 	out.WriteString(head)
 	for i := range n {
-		fmt.Fprintf(&out, "machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { n = \"%d\" }\n}\n", i, address(i), i)
+		fmt.Fprintf(
+			&out,
+			"machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { n = \"%d\" }\n}\n",
+			i,
+			address(i),
+			i,
+		)
 	}
 	return out.String()
 }
@@ -38,7 +44,13 @@ func Chained(n int) string {
 		if i%100 != 0 {
 			before = fmt.Sprintf("m%d", i-1)
 		}
-		fmt.Fprintf(&out, "machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { before = machine.%s.name }\n}\n", i, address(i), before)
+		fmt.Fprintf(
+			&out,
+			"machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { before = machine.%s.name }\n}\n",
+			i,
+			address(i),
+			before,
+		)
 	}
 	for i := range 10 {
 		fmt.Fprintf(&out, "output \"all%d\" { value = [for m in machine : m.name] }\n", i)
@@ -71,7 +83,13 @@ func Objects(n int) string {
 	var out strings.Builder
 	out.WriteString(head)
 	for i := range n {
-		fmt.Fprintf(&out, "object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"shop\"\n  data = { key = local.image, n = \"%d\" }\n}\n", i, i)
+		fmt.Fprintf(
+			&out,
+			"object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"shop\"\n  data = { key = local.image, n = \"%d\" "+
+				"}\n}\n",
+			i,
+			i,
+		)
 	}
 	return out.String()
 }
@@ -80,7 +98,13 @@ func Objects(n int) string {
 func ConfigMaps(n int) string {
 	var out strings.Builder
 	for i := range n {
-		fmt.Fprintf(&out, "object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"many\"\n  data = { n = \"%d\", key = \"a value of some length, as configurations have\" }\n}\n", i, i)
+		fmt.Fprintf(
+			&out,
+			"object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"many\"\n  data = { n = \"%d\", key = \"a value "+
+				"of some length, as configurations have\" }\n}\n",
+			i,
+			i,
+		)
 	}
 	return out.String()
 }

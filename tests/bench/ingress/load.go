@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// load is clients that each ask again as soon as they are answered. A client whose connection ends with an answer that says so, or that is
-// closed before it asks, connects again; everything else that goes wrong is a request that failed.
+// load is clients that each ask again as soon as they are answered. A client whose connection ends with an answer that
+// says so, or that is closed before it asks, connects again; everything else that goes wrong is a request that failed.
 type load struct {
 	at    string
 	conns int
@@ -30,7 +30,10 @@ type load struct {
 	why      map[string]int
 }
 
-var request = []byte("GET /shop/of/books?page=7 HTTP/1.1\r\nHost: " + name + "\r\nUser-Agent: bench\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n")
+var request = []byte(
+	"GET /shop/of/books?page=7 HTTP/1.1\r\nHost: " + name + "\r\nUser-Agent: bench\r\nAccept: " +
+		"*/*\r\nAccept-Encoding: gzip\r\n\r\n",
+)
 
 func (l *load) run(d time.Duration) error {
 	l.answered, l.failed, l.took, l.why = 0, 0, nil, map[string]int{}

@@ -1,5 +1,6 @@
-// Command ingress measures kube-ingress' engine against Debian's nginx and haproxy: the same clients, the same endpoints, which are
-// replaced one after the other all the while, one proxy after the other in one run. It prints a table for docs/benchmarks-network.md.
+// Command ingress measures kube-ingress' engine against Debian's nginx and haproxy: the same clients, the same
+// endpoints, which are replaced one after the other all the while, one proxy after the other in one run. It prints a
+// table for docs/benchmarks-network.md.
 package main
 
 import (
@@ -47,7 +48,8 @@ func measure(each, roll time.Duration, rounds int) error {
 	if err != nil {
 		return err
 	}
-	// Rounds go over all proxies, so that what else the machine does meets them alike; of each cell the round in the middle is shown.
+	// Rounds go over all proxies, so that what else the machine does meets them alike; of each cell the round in the
+	// middle is shown.
 	cells := map[string][]result{}
 	var order []string
 	for range rounds {
@@ -65,7 +67,10 @@ func measure(each, roll time.Duration, rounds int) error {
 			}
 		}
 	}
-	fmt.Println("| proxy | TLS | connections | requests/s | p50 ms | p99 ms | CPU µs/request | failed, all rounds |\n|---|---|---|---|---|---|---|---|")
+	fmt.Println(
+		"| proxy | TLS | connections | requests/s | p50 ms | p99 ms | CPU µs/request | failed, all rounds " +
+			"|\n|---|---|---|---|---|---|---|---|",
+	)
 	for _, cell := range order {
 		list, failed := cells[cell], 0
 		for _, r := range list {
@@ -106,7 +111,8 @@ func one(p measured, roots *x509.CertPool, each, roll time.Duration) (list []res
 			if secure {
 				l.at, l.roots, cell = p.secure(), roots, fmt.Sprintf("%s | yes | %d", p.label(), conns)
 			}
-			// Warm: connections to endpoints, workers. A proxy that is reloaded too often may have missed the last change, and is told again.
+			// Warm: connections to endpoints, workers. A proxy that is reloaded too often may have missed the last
+			// change, and is told again.
 			for try := 0; ; try++ {
 				err := l.run(time.Second)
 				if err == nil {
@@ -132,20 +138,26 @@ func one(p measured, roots *x509.CertPool, each, roll time.Duration) (list []res
 				return nil, fmt.Errorf("%s: %w", p.label(), err)
 			}
 			list = append(list, result{
-				cell, float64(l.answered) / each.Seconds(), l.percentile(50), l.percentile(99), float64(used.Microseconds()) / float64(max(l.answered, 1)), l.failed,
+				cell, float64(l.answered) / each.Seconds(), l.percentile(50), l.percentile(99),
+				float64(used.Microseconds()) / float64(max(l.answered, 1)), l.failed,
 			})
 		}
 	}
 	return list, nil
 }
 
-// writeCertificate writes what all proxies show: one file with the certificate and its key, as haproxy wants it, and each alone.
+// writeCertificate writes what all proxies show: one file with the certificate and its key, as haproxy wants it, and
+// each alone.
 func writeCertificate(dir string) (*x509.CertPool, error) {
 	ca, err := certs.NewCA("bench", 0, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	pair, err := certs.Issue(ca, certs.Request{CommonName: name, Hosts: []string{name}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, time.Now())
+	pair, err := certs.Issue(
+		ca,
+		certs.Request{CommonName: name, Hosts: []string{name}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
+		time.Now(),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +165,8 @@ func writeCertificate(dir string) (*x509.CertPool, error) {
 	if block, _ := pem.Decode(key); block == nil {
 		return nil, fmt.Errorf("the key is not PEM")
 	}
-	for file, text := range map[string][]byte{"cert.pem": pair.Cert, "key.pem": key, "both.pem": bytes.Join([][]byte{pair.Cert, key}, []byte("\n"))} {
+	for file, text := range map[string][]byte{"cert.pem": pair.Cert, "key.pem": key,
+		"both.pem": bytes.Join([][]byte{pair.Cert, key}, []byte("\n"))} {
 		if err := os.WriteFile(filepath.Join(dir, file), text, 0o644); err != nil {
 			return nil, err
 		}

@@ -52,7 +52,8 @@ func (p *proxied) run(name string, args ...string) error {
 	return p.cmd.Start()
 }
 
-// stop ends the proxy with all its processes: those that still end their connections would have some of the next proxy's.
+// stop ends the proxy with all its processes: those that still end their connections would have some of the next
+// proxy's.
 func (p *proxied) stop() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	_ = p.cmd.Wait()
@@ -125,14 +126,20 @@ func serveOurs(args []string) error {
 		return err
 	}
 	e := proxy.New(proxy.Config{
-		Log: slog.New(slog.DiscardHandler), Default: &cert, MaxHead: 32 << 10, HeadTime: 15 * time.Second, Idle: 75 * time.Second, UpIdle: time.Minute, MaxIdle: 320,
+		Log: slog.New(
+			slog.DiscardHandler,
+		), Default: &cert, MaxHead: 32 << 10, HeadTime: 15 * time.Second, Idle: 75 * time.Second, UpIdle: time.Minute,
+		MaxIdle:   320,
 		HTTPSPort: 443, MinTLS: tls.VersionTLS12, MaxStreams: 250, HandshakeIn: 15 * time.Second,
 	})
 	key := route.BackendKey{Service: route.Key{Namespace: "default", Name: "web"}, Port: "80", Protocol: route.HTTP}
 	backend := &route.Backend{Key: key, Targets: e.Targets(key)}
 	rule := &route.Rule{
-		Path: "/shop", Policy: &route.Policy{Connect: 5 * time.Second, Read: time.Minute, Send: time.Minute, Protocol: route.HTTP},
-		Backends: []route.Weighted{{Backend: backend, Weight: 1}}, Counter: e.Counter(route.Source{Namespace: "default", Name: "web", Service: "web"}),
+		Path: "/shop", Policy: &route.Policy{Connect: 5 * time.Second, Read: time.Minute, Send: time.Minute,
+			Protocol: route.HTTP},
+		Backends: []route.Weighted{
+			{Backend: backend, Weight: 1},
+		}, Counter: e.Counter(route.Source{Namespace: "default", Name: "web", Service: "web"}),
 	}
 	l := (&route.Listener{}).With(map[string][]route.Place{name: {{Path: "/shop", Rule: rule}}})
 	for i, address := range at {
@@ -162,7 +169,11 @@ type nginx struct{ proxied }
 func newNginx(dir string) measured { return &nginx{newProxied(dir, "nginx", 18082)} }
 
 func (n *nginx) write(endpoints []string) error {
-	return os.WriteFile(filepath.Join(n.dir, "nginx.conf"), []byte(fmt.Sprintf(`daemon off; pid %[1]s/nginx.pid; error_log %[1]s/nginx.log; worker_processes auto; worker_rlimit_nofile 65536;
+	return os.WriteFile(
+		filepath.Join(n.dir, "nginx.conf"),
+		[]byte(
+			fmt.Sprintf(
+				`daemon off; pid %[1]s/nginx.pid; error_log %[1]s/nginx.log; worker_processes auto; worker_rlimit_nofile 65536;
 events { worker_connections 8192; }
 http {
   access_log off; keepalive_requests 1000000;
@@ -175,7 +186,15 @@ http {
     }
   }
 }
-`, n.dir, strings.Join(endpoints, "; server "), n.plain(), n.secure())), 0o644)
+`,
+				n.dir,
+				strings.Join(endpoints, "; server "),
+				n.plain(),
+				n.secure(),
+			),
+		),
+		0o644,
+	)
 }
 
 func (n *nginx) start(endpoints []string) error {

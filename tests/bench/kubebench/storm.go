@@ -18,7 +18,12 @@ import (
 func stormCmd(fs *flag.FlagSet, c *common) func(context.Context) error {
 	informers := fs.Int("informers", 2000, "informers that list and watch at once")
 	perConn := fs.Int("informers-per-connection", 10, "informers sharing a TCP connection")
-	initial := fs.Bool("initial-events", false, "have the watches begin with what there is now, as new clients do, instead of listing first what the server has")
+	initial := fs.Bool(
+		"initial-events",
+		false,
+		"have the watches begin with what there is now, as new clients do, instead of listing first what the server "+
+			"has",
+	)
 	return func(ctx context.Context) error {
 		conns, err := c.connect((*informers + *perConn - 1) / *perConn)
 		if err != nil {
@@ -98,7 +103,8 @@ func informed(i int, namespace string) (string, url.Values) {
 		return "/api/v1/pods", q
 	}
 	return [...]string{
-		"/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices", "/api/v1/nodes", "/api/v1/namespaces/" + namespace + "/configmaps",
+		"/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices", "/api/v1/nodes", "/api/v1/namespaces/" +
+			namespace + "/configmaps",
 	}[i/2%4], q
 }
 

@@ -53,7 +53,10 @@ func podStart(ctx context.Context, client kubernetes.Interface, name, image stri
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	pods := client.CoreV1().Pods("shop")
-	events, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
+	events, err := pods.Watch(
+		ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()},
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -62,7 +65,10 @@ func podStart(ctx context.Context, client kubernetes.Interface, name, image stri
 	started := time.Now()
 	_, err = pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "c", Image: image}}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: &grace,
+			Containers:                    []corev1.Container{{Name: "c", Image: image}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, err

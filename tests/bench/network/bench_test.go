@@ -7,8 +7,13 @@ import (
 
 func TestEveryValueOfABenchmarkIsReadAndHeldAgainstItsMark(t *testing.T) {
 	found := map[string]float64{}
-	read("goos: linux\nBenchmarkConnections/nftables/10-2 \t 1\t 2050375758 ns/op\t 4550 conn/s\t 74.00 first-us\nBenchmarkMemory \t 1\t 5 ns/op\t 8.5 anon-MiB\nPASS\n", found)
-	if found["Connections/nftables/10 conn/s"] != 4550 || found["Connections/nftables/10 first-us"] != 74 || found["Memory anon-MiB"] != 8.5 {
+	read(
+		"goos: linux\nBenchmarkConnections/nftables/10-2 \t 1\t 2050375758 ns/op\t 4550 conn/s\t 74.00 "+
+			"first-us\nBenchmarkMemory \t 1\t 5 ns/op\t 8.5 anon-MiB\nPASS\n",
+		found,
+	)
+	if found["Connections/nftables/10 conn/s"] != 4550 || found["Connections/nftables/10 first-us"] != 74 ||
+		found["Memory anon-MiB"] != 8.5 {
 		t.Errorf("read %v", found)
 	}
 	b := &bench{runs: 3}
@@ -18,7 +23,8 @@ func TestEveryValueOfABenchmarkIsReadAndHeldAgainstItsMark(t *testing.T) {
 		b.add(figure{work: "size", unit: "MiB"}, v)
 	}
 	text := b.report()
-	for _, want := range []string{"| cost | s |  | < 2.5 | 2 | 1 to 3 | met |", "| rate | per second |  | ≥ 2.5 | 2 | 1 to 3 | **missed** |", "| size | MiB |  |  | 2 | 1 to 3 |  |", proxyMethod} {
+	for _, want := range []string{"| cost | s |  | < 2.5 | 2 | 1 to 3 | met |", "| rate | per second |  | ≥ 2.5 | 2 " +
+		"| 1 to 3 | **missed** |", "| size | MiB |  |  | 2 | 1 to 3 |  |", proxyMethod} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

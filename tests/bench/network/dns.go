@@ -10,12 +10,30 @@ const dnsMethod = `- Names: benchmarks of daemons/dns. The server has 10,000 ser
 `
 
 var dnsMeasures = []measure{
-	{"OverUDP/64", "queries/s", 1, figure{work: "names, clients on the same cores", unit: "queries per second", upstream: "33,000", mark: 60000, least: true}},
+	{
+		"OverUDP/64",
+		"queries/s",
+		1,
+		figure{
+			work:     "names, clients on the same cores",
+			unit:     "queries per second",
+			upstream: "33,000",
+			mark:     60000,
+			least:    true,
+		},
+	},
 	{"OverUDP/64", "cpu-ns/query", 1e-3, figure{work: "a query, the server's part", unit: "CPU µs"}},
 	{"Restarts", "asked", 1, figure{work: "queries through five restarts of the server", unit: "answered"}},
 	{"Restarts", "lost", 1, figure{work: "queries through five restarts of the server", unit: "lost", mark: 1}},
 }
 
 func (b *bench) dns(ctx context.Context) error {
-	return b.benchmarks(ctx, dnsMeasures, suite{"daemons/dns", []struct{ benchmarks, time string }{{"^BenchmarkOverUDP$/^64$", "300000x"}, {"^BenchmarkRestarts$", "1x"}}})
+	return b.benchmarks(
+		ctx,
+		dnsMeasures,
+		suite{
+			"daemons/dns",
+			[]struct{ benchmarks, time string }{{"^BenchmarkOverUDP$/^64$", "300000x"}, {"^BenchmarkRestarts$", "1x"}},
+		},
+	)
 }

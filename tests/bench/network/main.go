@@ -1,5 +1,5 @@
-// Command network measures what the network costs against its marks, and writes docs/benchmarks-network.md. What upstream needed was
-// measured once on a machine of this kind, and stands beside each figure.
+// Command network measures what the network costs against its marks, and writes docs/benchmarks-network.md. What
+// upstream needed was measured once on a machine of this kind, and stands beside each figure.
 package main
 
 import (

@@ -11,10 +11,30 @@ const podsMethod = `- Pod to pod: a benchmark of daemons/network. Two network na
 `
 
 var podsMeasures = []measure{
-	{"PodToPod", "stream-%", 1, figure{work: "pod to pod across machines, a stream of TCP, of the bare path", unit: "%", mark: 90, least: true}},
-	{"PodToPod", "requests-%", 1, figure{work: "pod to pod across machines, requests, of the bare path", unit: "%", mark: 90, least: true}},
-	{"PodToPod", "tracked-stream-%", 1, figure{work: "a stream of TCP, of a path that tracks connections and does nothing else", unit: "%"}},
-	{"PodToPod", "tracked-requests-%", 1, figure{work: "requests, of a path that tracks connections and does nothing else", unit: "%"}},
+	{
+		"PodToPod",
+		"stream-%",
+		1,
+		figure{work: "pod to pod across machines, a stream of TCP, of the bare path", unit: "%", mark: 90, least: true},
+	},
+	{
+		"PodToPod",
+		"requests-%",
+		1,
+		figure{work: "pod to pod across machines, requests, of the bare path", unit: "%", mark: 90, least: true},
+	},
+	{
+		"PodToPod",
+		"tracked-stream-%",
+		1,
+		figure{work: "a stream of TCP, of a path that tracks connections and does nothing else", unit: "%"},
+	},
+	{
+		"PodToPod",
+		"tracked-requests-%",
+		1,
+		figure{work: "requests, of a path that tracks connections and does nothing else", unit: "%"},
+	},
 	{"PodToPod", "MB/s", 1, figure{work: "a stream of TCP", unit: "MB/s"}},
 	{"PodToPod", "bare-MB/s", 1, figure{work: "a stream of TCP, bare", unit: "MB/s"}},
 	{"PodToPod", "requests/s", 1, figure{work: "requests one after the other", unit: "per second"}},
@@ -24,5 +44,9 @@ var podsMeasures = []measure{
 }
 
 func (b *bench) pods(ctx context.Context) error {
-	return b.benchmarks(ctx, podsMeasures, suite{"daemons/network", []struct{ benchmarks, time string }{{"^BenchmarkPodToPod$", "1x"}}})
+	return b.benchmarks(
+		ctx,
+		podsMeasures,
+		suite{"daemons/network", []struct{ benchmarks, time string }{{"^BenchmarkPodToPod$", "1x"}}},
+	)
 }

@@ -10,18 +10,59 @@ const policyMethod = `- Policies: the benchmarks of daemons/network and of daemo
 `
 
 var policyMeasures = []measure{
-	{"OneChangeOfPolicies/a_policy_of_pods_here", "cpu-ms/op", 1, figure{work: "a policy of pods of the machine changes", unit: "CPU ms", mark: 5}},
-	{"OneChangeOfPolicies/a_pod_here", "cpu-ms/op", 1, figure{work: "a pod of the machine gets other labels", unit: "CPU ms", mark: 5}},
-	{"OneChangeOfPolicies/a_pod_here_comes_or_goes", "cpu-ms/op", 1, figure{work: "a pod of the machine comes or goes", unit: "CPU ms", mark: 5}},
-	{"OneChangeOfPolicies/a_pod_elsewhere_that_is_a_peer_here", "cpu-ms/op", 1, figure{work: "a pod elsewhere that policies here let in comes or goes", unit: "CPU ms", mark: 5}},
-	{"OneChangeOfPolicies/a_policy_of_pods_elsewhere", "cpu-ms/op", 1, figure{work: "a policy changes that concerns no pod of the machine", unit: "CPU ms", mark: .2}},
+	{
+		"OneChangeOfPolicies/a_policy_of_pods_here",
+		"cpu-ms/op",
+		1,
+		figure{work: "a policy of pods of the machine changes", unit: "CPU ms", mark: 5},
+	},
+	{
+		"OneChangeOfPolicies/a_pod_here",
+		"cpu-ms/op",
+		1,
+		figure{work: "a pod of the machine gets other labels", unit: "CPU ms", mark: 5},
+	},
+	{
+		"OneChangeOfPolicies/a_pod_here_comes_or_goes",
+		"cpu-ms/op",
+		1,
+		figure{work: "a pod of the machine comes or goes", unit: "CPU ms", mark: 5},
+	},
+	{
+		"OneChangeOfPolicies/a_pod_elsewhere_that_is_a_peer_here",
+		"cpu-ms/op",
+		1,
+		figure{work: "a pod elsewhere that policies here let in comes or goes", unit: "CPU ms", mark: 5},
+	},
+	{
+		"OneChangeOfPolicies/a_policy_of_pods_elsewhere",
+		"cpu-ms/op",
+		1,
+		figure{work: "a policy changes that concerns no pod of the machine", unit: "CPU ms", mark: .2},
+	},
 	{"PodEvent/groups-of-namespaces", "ns/op", 1e-6, figure{work: "a pod comes, the controller's part", unit: "ms"}},
-	{"PodEvent/and-one-of-all-pods", "ns/op", 1e-6, figure{work: "the same with a group of all 10,000 pods", unit: "ms"}},
-	{"PodEvent/that-concerns-nobody", "ns/op", 1e-6, figure{work: "a pod's status changes, the controller's part", unit: "ms"}},
+	{
+		"PodEvent/and-one-of-all-pods",
+		"ns/op",
+		1e-6,
+		figure{work: "the same with a group of all 10,000 pods", unit: "ms"},
+	},
+	{
+		"PodEvent/that-concerns-nobody",
+		"ns/op",
+		1e-6,
+		figure{work: "a pod's status changes, the controller's part", unit: "ms"},
+	},
 }
 
 func (b *bench) policy(ctx context.Context) error {
-	return b.benchmarks(ctx, policyMeasures,
+	return b.benchmarks(
+		ctx,
+		policyMeasures,
 		suite{"daemons/network", []struct{ benchmarks, time string }{{"^BenchmarkOneChangeOfPolicies$", "200x"}}},
-		suite{"daemons/controllers/networkpolicy", []struct{ benchmarks, time string }{{"^BenchmarkPodEvent$", "200x"}}})
+		suite{
+			"daemons/controllers/networkpolicy",
+			[]struct{ benchmarks, time string }{{"^BenchmarkPodEvent$", "200x"}},
+		},
+	)
 }

@@ -59,8 +59,18 @@ func (b *bench) report() string {
 	var out strings.Builder
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Fprintf(&out, "# What the network costs\n\nWritten by `make bench-network` on %s: %d cores, Linux %s, %s; load average when it ended %s.\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version(), strings.Join(strings.Fields(string(load))[:3], " "))
+	fmt.Fprintf(
+		&out,
+		"# What the network costs\n\nWritten by `make bench-network` on %s: %d cores, Linux %s, %s; load average "+
+			"when it ended %s.\n",
+		time.Now().
+			UTC().
+			Format(time.DateOnly),
+		runtime.NumCPU(),
+		strings.TrimSpace(string(kernel)),
+		runtime.Version(),
+		strings.Join(strings.Fields(string(load))[:3], " "),
+	)
 	fmt.Fprintf(&out, `
 The median of %d run(s) counts, with the least and the most beside it. CPU is user and system time, which depends little on what else the
 machine does; rates and clock times depend on it much. Upstream's figures are those of Kubernetes 1.36.3 on a machine of this kind.
@@ -69,7 +79,18 @@ machine does; rates and clock times depend on it much. Upstream's figures are th
 |---|---|---|---|---|---|---|
 `, b.runs)
 	for _, f := range b.figures {
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %.4g | %.4g to %.4g | %s |\n", f.work, f.unit, f.upstream, f.wanted(), f.median(), slices.Min(f.values), slices.Max(f.values), f.verdict())
+		fmt.Fprintf(
+			&out,
+			"| %s | %s | %s | %s | %.4g | %.4g to %.4g | %s |\n",
+			f.work,
+			f.unit,
+			f.upstream,
+			f.wanted(),
+			f.median(),
+			slices.Min(f.values),
+			slices.Max(f.values),
+			f.verdict(),
+		)
 	}
 	out.WriteString("\n## Method\n\n")
 	for _, p := range parts {

@@ -61,7 +61,11 @@ func (b *bench) ansibleOnce(ctx context.Context) (wall, cpu float64, err error) 
 		return 0, 0, err
 	}
 	cmd := c.Lab.Command(ctx, "ansible-playbook", "-i", "inventory", "play.yml")
-	cmd.Dir, cmd.Env = b.laid.dir, append(os.Environ(), "HOME="+c.Lab.Home(), "ANSIBLE_CONFIG="+filepath.Join(b.laid.dir, "ansible.cfg"))
+	cmd.Dir, cmd.Env = b.laid.dir, append(
+		os.Environ(),
+		"HOME="+c.Lab.Home(),
+		"ANSIBLE_CONFIG="+filepath.Join(b.laid.dir, "ansible.cfg"),
+	)
 	if _, wall, cpu, err = timed(cmd); err != nil {
 		return 0, 0, err
 	}
@@ -79,7 +83,8 @@ func installAnsible(ctx context.Context) error {
 	if _, err := exec.LookPath("ansible-playbook"); err == nil {
 		return nil
 	}
-	out, err := exec.CommandContext(ctx, "apt-get", "install", "-y", "--no-install-recommends", "ansible-core").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "apt-get", "install", "-y", "--no-install-recommends", "ansible-core").
+		CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("install Debian's ansible-core: %w: %s", err, out)
 	}
@@ -113,7 +118,18 @@ type file struct {
 }
 
 // order is that in which units start.
-var order = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "containerd", "kubelet", "kube-proxy", "kube-network", "kube-dns", "metrics-server"}
+var order = []string{
+	"etcd",
+	"kube-apiserver",
+	"kube-scheduler",
+	"kube-controller-manager",
+	"containerd",
+	"kubelet",
+	"kube-proxy",
+	"kube-network",
+	"kube-dns",
+	"metrics-server",
+}
 
 // gather copies what an apply has laid.
 func gather(c *cluster.Cluster) (l *laid, err error) {
@@ -131,7 +147,8 @@ func gather(c *cluster.Cluster) (l *laid, err error) {
 
 func (l *laid) machine(m *machines.Machine) error {
 	root := m.Root()
-	for _, top := range []string{"/etc/kubernetes", "/etc/containerd/config.toml", "/etc/sysctl.d/90-kubernetes.conf", "/var/lib/kubelet/config.yaml", "/etc/systemd/system"} {
+	for _, top := range []string{"/etc/kubernetes", "/etc/containerd/config.toml", "/etc/sysctl.d/90-kubernetes.conf",
+		"/var/lib/kubelet/config.yaml", "/etc/systemd/system"} {
 		err := filepath.WalkDir(root+top, func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
@@ -173,7 +190,8 @@ func (l *laid) machine(m *machines.Machine) error {
 	}
 	slices.SortFunc(l.units[m.Name], func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
 	// What is not there on a machine is not asked for.
-	out, err := exec.Command("sh", "-c", `cd "$1" && ls -d .`+host.Library+` usr/local/bin opt/cni/bin 2>/dev/null | tar -czf "$2" -T -`, "sh", root, filepath.Join(l.dir, "programs-"+m.Name+".tar.gz")).CombinedOutput()
+	out, err := exec.Command("sh", "-c", `cd "$1" && ls -d .`+host.Library+` usr/local/bin opt/cni/bin 2>/dev/null | tar -czf "$2" -T -`, "sh", root, filepath.Join(l.dir, "programs-"+m.Name+".tar.gz")).
+		CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -257,7 +275,8 @@ private_key_file = %s
 pipelining = True
 ssh_args = -o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile=%s -o IdentitiesOnly=yes
 `, c.Lab.Key(), c.Lab.KnownHosts())
-	for name, text := range map[string]string{"inventory": inventory.String(), "play.yml": play, "ansible.cfg": settings} {
+	for name, text := range map[string]string{"inventory": inventory.String(), "play.yml": play,
+		"ansible.cfg": settings} {
 		if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600); err != nil {
 			return err
 		}

@@ -26,7 +26,14 @@ func timed(cmd *exec.Cmd) (out string, wall, cpu float64, err error) {
 		cpu = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	}
 	if err != nil {
-		return string(text), wall, cpu, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, text[max(0, len(text)-4000):])
+		return string(
+				text,
+			), wall, cpu, fmt.Errorf(
+				"%s: %w: %s",
+				strings.Join(cmd.Args, " "),
+				err,
+				text[max(0, len(text)-4000):],
+			)
 	}
 	return string(text), wall, cpu, nil
 }
@@ -41,9 +48,21 @@ func (b *bench) boot(ctx context.Context, name string, machines []string, files 
 		if err != nil {
 			return nil, err
 		}
-		contents[filepath.Base(source)] = strings.ReplaceAll(string(text), `user = "admin"`, `user = "root"`) // who needs no password on a lab's machines
+		contents[filepath.Base(source)] = strings.ReplaceAll(
+			string(text),
+			`user = "admin"`,
+			`user = "root"`,
+		) // who needs no password on a lab's machines
 	}
-	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Files: contents, Log: os.Stderr, Machines: machines})
+	c, err := cluster.New(
+		ctx,
+		cluster.Options{
+			Name:     fmt.Sprintf("%s-%d", name, os.Getpid()),
+			Files:    contents,
+			Log:      os.Stderr,
+			Machines: machines,
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +100,9 @@ func (b *bench) cold(ctx context.Context, c *cluster.Cluster, work, node string,
 
 // serves waits until the workload answers through its Service on a node.
 func serves(ctx context.Context, c *cluster.Cluster, node string) error {
-	address, err := cluster.Output(c.Kube(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"))
+	address, err := cluster.Output(
+		c.Kube(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
+	)
 	if err != nil {
 		return err
 	}
@@ -160,7 +181,9 @@ func (b *bench) objects(ctx context.Context, c *cluster.Cluster, created int) er
 		b.add(s.work, "s", s.mark, wall)
 		b.add(s.work, "CPU s of the tool", 0, cpu)
 	}
-	left, err := cluster.Output(c.Kube(ctx, "get", "configmaps", "-n", "many", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o", "name"))
+	left, err := cluster.Output(
+		c.Kube(ctx, "get", "configmaps", "-n", "many", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o", "name"),
+	)
 	if err != nil {
 		return err
 	}
@@ -181,8 +204,13 @@ func (b *bench) ha(ctx context.Context) error {
 }
 
 func (b *bench) haOnce(ctx context.Context) (err error) {
-	c, err := b.boot(ctx, "bench-ha", []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21", "n2=10.99.0.22", "n3=10.99.0.23"},
-		"examples/ha/cluster.hcl", "examples/ha/nodes.auto.clustervars")
+	c, err := b.boot(
+		ctx,
+		"bench-ha",
+		[]string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21", "n2=10.99.0.22", "n3=10.99.0.23"},
+		"examples/ha/cluster.hcl",
+		"examples/ha/nodes.auto.clustervars",
+	)
 	if err != nil {
 		return err
 	}

@@ -75,10 +75,28 @@ func (b *bench) language(context.Context) error {
 
 // engine is a run over a thousand machines in memory.
 func (b *bench) engine(ctx context.Context) error {
-	work := map[string]string{"plan": "1,000 machines, plan", "no-op": "1,000 machines, no-op apply", "first-apply": "1,000 machines, first apply"}
+	work := map[string]string{
+		"plan":        "1,000 machines, plan",
+		"no-op":       "1,000 machines, no-op apply",
+		"first-apply": "1,000 machines, first apply",
+	}
 	marks := map[string]float64{"plan": 1, "no-op": 1.5, "first-apply": 6}
 	for range b.runs {
-		cmd := exec.CommandContext(ctx, "go", "test", "-trimpath", "-tags", "grpcnotrace", "-run", "^$", "-bench", "^BenchmarkMachines$", "-benchtime", "1x", "./provision/run")
+		cmd := exec.CommandContext(
+			ctx,
+			"go",
+			"test",
+			"-trimpath",
+			"-tags",
+			"grpcnotrace",
+			"-run",
+			"^$",
+			"-bench",
+			"^BenchmarkMachines$",
+			"-benchtime",
+			"1x",
+			"./provision/run",
+		)
 		cmd.Dir, cmd.Stderr = b.root, os.Stderr
 		out, err := cmd.Output()
 		if err != nil {

@@ -80,7 +80,8 @@ func measure(ctx context.Context, runs int, only string) error {
 	for _, part := range []struct {
 		name string
 		work func(*bench, context.Context) error
-	}{{"language", (*bench).language}, {"engine", (*bench).engine}, {"small", (*bench).small}, {"ha", (*bench).ha}, {"ansible", (*bench).ansible}} {
+	}{{"language", (*bench).language}, {"engine", (*bench).engine}, {"small", (*bench).small}, {"ha", (*bench).ha},
+		{"ansible", (*bench).ansible}} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), part.name) {
 			continue
 		}
@@ -100,8 +101,18 @@ func (b *bench) report() string {
 	var out strings.Builder
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Fprintf(&out, "# What provisioning costs\n\nWritten by `make bench-plan` on %s: %d cores, Linux %s, %s; load average when it ended %s.\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version(), strings.Join(strings.Fields(string(load))[:3], " "))
+	fmt.Fprintf(
+		&out,
+		"# What provisioning costs\n\nWritten by `make bench-plan` on %s: %d cores, Linux %s, %s; load average when "+
+			"it ended %s.\n",
+		time.Now().
+			UTC().
+			Format(time.DateOnly),
+		runtime.NumCPU(),
+		strings.TrimSpace(string(kernel)),
+		runtime.Version(),
+		strings.Join(strings.Fields(string(load))[:3], " "),
+	)
 	fmt.Fprintf(&out, `
 The median of %d run(s) counts, with the least and the most beside it. CPU seconds depend little on what else a machine does, clock times much.
 All machines of a lab share the cores of one host with the tool.
@@ -122,7 +133,18 @@ All machines of a lab share the cores of one host with the tool.
 		} else {
 			verdict = ""
 		}
-		fmt.Fprintf(&out, "| %s | %s | %s | %.3g | %.3g to %.3g | %s%s |\n", f.work, f.unit, mark, f.median(), slices.Min(f.values), slices.Max(f.values), verdict, f.note)
+		fmt.Fprintf(
+			&out,
+			"| %s | %s | %s | %.3g | %.3g to %.3g | %s%s |\n",
+			f.work,
+			f.unit,
+			mark,
+			f.median(),
+			slices.Min(f.values),
+			slices.Max(f.values),
+			verdict,
+			f.note,
+		)
 	}
 	out.WriteString(`
 ## Method

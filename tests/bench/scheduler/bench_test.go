@@ -39,10 +39,16 @@ func TestBenchmarksAreReadByName(t *testing.T) {
 	var text strings.Builder
 	for _, kind := range []string{"owned", "affinity", "anti-affinity", "spread"} {
 		for _, pods := range []string{"5000", "50000", "150000"} {
-			text.WriteString("BenchmarkPlace/" + kind + "/5000_nodes/" + pods + "_pods-2 \t 9999\t 112233 ns/op\t 0.1250 cpu-ms/op\t 40 B/op\t 2 allocs/op\n")
+			text.WriteString(
+				"BenchmarkPlace/" + kind + "/5000_nodes/" + pods + "_pods-2 \t 9999\t 112233 ns/op\t 0.1250 " +
+					"cpu-ms/op\t 40 B/op\t 2 allocs/op\n",
+			)
 		}
 	}
-	text.WriteString("goos: linux\nBenchmarkPreempt/plain-2 \t 400\t 2 ns/op\t 2.500 cpu-ms/op\nBenchmarkPreempt/anti-affinity \t 400\t 2 ns/op\t 7 cpu-ms/op\n")
+	text.WriteString(
+		"goos: linux\nBenchmarkPreempt/plain-2 \t 400\t 2 ns/op\t 2.500 cpu-ms/op\nBenchmarkPreempt/anti-affinity \t " +
+			"400\t 2 ns/op\t 7 cpu-ms/op\n",
+	)
 	b := &bench{}
 	if err := b.place(results([]byte(text.String()))); err == nil || !strings.Contains(err.Error(), "Event") {
 		t.Errorf("a benchmark is missing, and it says %v", err)
@@ -66,7 +72,8 @@ func TestTheMedianIsHeldAgainstTheMark(t *testing.T) {
 		b.add(figure{work: "rate", unit: "pods/s", mark: 2.5, least: true}, v)
 	}
 	text := b.report()
-	for _, want := range []string{"| cost | s |  | ≤ 2 | 2 | 1 to 3 | met |", "| rate | pods/s |  | ≥ 2.5 | 2 | 1 to 3 | **missed** |"} {
+	for _, want := range []string{"| cost | s |  | ≤ 2 | 2 | 1 to 3 | met |", "| rate | pods/s |  | ≥ 2.5 | 2 | 1 to " +
+		"3 | **missed** |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

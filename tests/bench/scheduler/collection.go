@@ -12,24 +12,38 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// before is what the collector needed for a dependent, in CPU ms of all controllers, when it spent three requests on each.
+// before is what the collector needed for a dependent, in CPU ms of all controllers, when it spent three requests on
+// each.
 const before = 0.64
 
 // collection measures what it takes to delete the many that one owner leaves behind.
 func (b *bench) collection(ctx context.Context) error {
 	return b.with(ctx, func(ctx context.Context, c *control) error {
-		owner, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+		owner, err := c.CoreV1().
+			ConfigMaps(namespace).
+			Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 		n := b.size.dependents
 		each := func(d time.Duration) float64 { return 1000 * d.Seconds() / float64(n) }
-		cost, err := used(func() error { return c.fillConfigMaps(ctx, n, 1<<10, owner) }, []*plane.Process{c.API[0]}, []*plane.Process{c.Etcd[0]})
+		cost, err := used(
+			func() error { return c.fillConfigMaps(ctx, n, 1<<10, owner) },
+			[]*plane.Process{c.API[0]},
+			[]*plane.Process{c.Etcd[0]},
+		)
 		if err != nil {
 			return err
 		}
-		b.add(figure{work: fmt.Sprintf("this machine: etcd, %d ConfigMaps created", n), unit: "CPU ms each", upstream: "0.42",
-			note: fmt.Sprintf("API server %.2f, upstream's 0.83", each(cost[0]))}, each(cost[1]))
+		b.add(
+			figure{
+				work:     fmt.Sprintf("this machine: etcd, %d ConfigMaps created", n),
+				unit:     "CPU ms each",
+				upstream: "0.42",
+				note:     fmt.Sprintf("API server %.2f, upstream's 0.83", each(cost[0])),
+			},
+			each(cost[1]),
+		)
 		if err := c.Controllers.Start(ctx); err != nil {
 			return err
 		}
@@ -50,16 +64,22 @@ func (b *bench) collection(ctx context.Context) error {
 		began := time.Now()
 		cost, err = used(func() error {
 			policy := metav1.DeletePropagationBackground
-			if err := c.CoreV1().ConfigMaps(namespace).Delete(ctx, owner.Name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+			if err := c.CoreV1().ConfigMaps(namespace).Delete(ctx, owner.Name,
+				metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 				return err
 			}
 			gone := 0
-			return seen(ctx, list.ResourceVersion, func(o metav1.ListOptions) (watch.Interface, error) { return maps.Watch(ctx, o) }, func(e watch.Event) bool {
-				if e.Type == watch.Deleted {
-					gone++
-				}
-				return gone == n+1
-			})
+			return seen(
+				ctx,
+				list.ResourceVersion,
+				func(o metav1.ListOptions) (watch.Interface, error) { return maps.Watch(ctx, o) },
+				func(e watch.Event) bool {
+					if e.Type == watch.Deleted {
+						gone++
+					}
+					return gone == n+1
+				},
+			)
 		}, groups...)
 		if err != nil {
 			return err
@@ -72,7 +92,12 @@ func (b *bench) collection(ctx context.Context) error {
 		name := fmt.Sprintf("%d dependents collected", n)
 		b.add(figure{work: name, unit: "requests each", mark: 1.1}, (now-asked-1)/float64(n)) // one is ours
 		b.add(figure{work: name + ": controllers", unit: "CPU ms each", mark: before / 5,
-			note: fmt.Sprintf("API server %.2f, etcd %.2f; %.1f s", each(cost[1]), each(cost[2]), took.Seconds())}, each(cost[0]))
+			note: fmt.Sprintf(
+				"API server %.2f, etcd %.2f; %.1f s",
+				each(cost[1]),
+				each(cost[2]),
+				took.Seconds(),
+			)}, each(cost[0]))
 		return nil
 	})
 }

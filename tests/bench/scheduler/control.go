@@ -44,9 +44,17 @@ func (b *bench) with(ctx context.Context, work func(context.Context, *control) e
 	if err != nil {
 		return err
 	}
-	p, err := plane.New(ctx, plane.Options{Bin: b.bin, Dir: dir, Profiling: b.profiles != "", ControllerSettings: func(c *config.ControllerManager) {
-		c.NodeMonitorGracePeriod = 24 * time.Hour
-	}})
+	p, err := plane.New(
+		ctx,
+		plane.Options{
+			Bin:       b.bin,
+			Dir:       dir,
+			Profiling: b.profiles != "",
+			ControllerSettings: func(c *config.ControllerManager) {
+				c.NodeMonitorGracePeriod = 24 * time.Hour
+			},
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -58,7 +66,8 @@ func (b *bench) with(ctx context.Context, work func(context.Context, *control) e
 	if err := p.Ready(ctx, 0); err != nil {
 		return err
 	}
-	if c.config, err = client.Config(client.Options{Kubeconfig: p.Kubeconfig(), UserAgent: "bench-scheduler"}); err != nil {
+	if c.config, err = client.Config(client.Options{Kubeconfig: p.Kubeconfig(),
+		UserAgent: "bench-scheduler"}); err != nil {
 		return err
 	}
 	if c.Interface, err = kubernetes.NewForConfig(c.config); err != nil {
@@ -75,10 +84,13 @@ func (b *bench) with(ctx context.Context, work func(context.Context, *control) e
 
 // prepare makes the namespace, and the account that admission wants for pods.
 func (c *control) prepare(ctx context.Context) error {
-	if _, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	_, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	_, err := c.CoreV1().
+		ServiceAccounts(namespace).
+		Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	return err
 }
 
@@ -103,7 +115,12 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 }
 
 // seen reads a watch until enough returns true, and goes on where a watch has ended.
-func seen(ctx context.Context, version string, open func(metav1.ListOptions) (watch.Interface, error), enough func(watch.Event) bool) error {
+func seen(
+	ctx context.Context,
+	version string,
+	open func(metav1.ListOptions) (watch.Interface, error),
+	enough func(watch.Event) bool,
+) error {
 	for {
 		w, err := open(metav1.ListOptions{ResourceVersion: version})
 		if err != nil {
@@ -133,7 +150,8 @@ func (c *control) requests(ctx context.Context, resource string) (total float64,
 		return 0, fmt.Errorf("read the API server's metrics: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `resource="`+resource+`"`) || strings.Contains(line, `verb="WATCH"`) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `resource="`+resource+`"`) ||
+			strings.Contains(line, `verb="WATCH"`) {
 			continue
 		}
 		n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
@@ -147,10 +165,16 @@ func (c *control) requests(ctx context.Context, resource string) (total float64,
 
 // started waits until controllers have given the namespace what they give to all.
 func (c *control) started(ctx context.Context) error {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
-		return err == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(
+		ctx,
+		50*time.Millisecond,
+		5*time.Minute,
+		true,
+		func(ctx context.Context) (bool, error) {
+			_, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+			return err == nil, nil
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("controllers have not started: %w", err)
 	}

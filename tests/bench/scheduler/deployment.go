@@ -41,13 +41,20 @@ func (b *bench) deployment(ctx context.Context) error {
 				if _, err := c.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
 					return err
 				}
-				err := seen(ctx, list.ResourceVersion, func(o metav1.ListOptions) (watch.Interface, error) { return c.CoreV1().Pods(namespace).Watch(ctx, o) },
+				err := seen(
+					ctx,
+					list.ResourceVersion,
+					func(o metav1.ListOptions) (watch.Interface, error) {
+						return c.CoreV1().Pods(namespace).Watch(ctx,
+							o)
+					},
 					func(e watch.Event) bool {
 						if e.Type == watch.Added {
 							there++
 						}
 						return there == b.size.replicas
-					})
+					},
+				)
 				took = time.Since(began)
 				return err
 			}, groups...)
@@ -61,9 +68,26 @@ func (b *bench) deployment(ctx context.Context) error {
 		}
 		sum := func(d []time.Duration) float64 { return (d[0] + d[1] + d[2]).Seconds() }
 		name := fmt.Sprintf("Deployment of %d until all pods are created", b.size.replicas)
-		b.add(figure{work: name + ": API server, controllers and etcd", unit: "CPU s", upstream: "1.9 to 2.8, its rate limits raised", mark: 0.9,
-			note: fmt.Sprintf("API server %.2f, controllers %.2f, etcd %.2f; until all rest %.2f", until[0].Seconds(), until[1].Seconds(), until[2].Seconds(), sum(after))}, sum(until))
-		b.add(figure{work: name, unit: "s", upstream: "49.6; 1.7 to 2.6, its rate limits raised", mark: 1}, took.Seconds())
+		b.add(
+			figure{
+				work:     name + ": API server, controllers and etcd",
+				unit:     "CPU s",
+				upstream: "1.9 to 2.8, its rate limits raised",
+				mark:     0.9,
+				note: fmt.Sprintf(
+					"API server %.2f, controllers %.2f, etcd %.2f; until all rest %.2f",
+					until[0].Seconds(),
+					until[1].Seconds(),
+					until[2].Seconds(),
+					sum(after),
+				),
+			},
+			sum(until),
+		)
+		b.add(
+			figure{work: name, unit: "s", upstream: "49.6; 1.7 to 2.6, its rate limits raised", mark: 1},
+			took.Seconds(),
+		)
 		return nil
 	})
 }

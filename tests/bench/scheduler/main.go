@@ -1,6 +1,6 @@
-// Command scheduler measures scheduler and controllers against their marks, as processes of a whole control plane beside an
-// etcd that writes to the disk, and writes docs/benchmarks-scheduler.md. It needs no upstream binary: what upstream needed was
-// measured once on a machine of this kind, and stands beside each figure.
+// Command scheduler measures scheduler and controllers against their marks, as processes of a whole control plane
+// beside an etcd that writes to the disk, and writes docs/benchmarks-scheduler.md. It needs no upstream binary: what
+// upstream needed was measured once on a machine of this kind, and stands beside each figure.
 package main
 
 import (
@@ -30,7 +30,13 @@ func main() {
 		err = os.MkdirAll(*profiles, 0o755)
 	}
 	if err == nil {
-		b := &bench{root: root, bin: filepath.Join(root, "bin"), runs: *runs, profiles: *profiles, size: full.dividedBy(*scale)}
+		b := &bench{
+			root:     root,
+			bin:      filepath.Join(root, "bin"),
+			runs:     *runs,
+			profiles: *profiles,
+			size:     full.dividedBy(*scale),
+		}
 		err = b.measure(ctx, *only, *scale == 1)
 	}
 	if err != nil {
@@ -57,11 +63,22 @@ type size struct {
 	configMaps   int    // likewise, of 10 KiB
 	perSet       int    // pods of a ReplicaSet
 	benchmarking string // how long each Go benchmark runs
-	// settle is how long a process has rested when its memory is read: it gives back what it does not need some seconds after it has become idle.
+	// settle is how long a process has rested when its memory is read: it gives back what it does not need some seconds
+	// after it has become idle.
 	settle time.Duration
 }
 
-var full = size{nodes: 5000, pods: 10000, replicas: 1000, dependents: 10000, crowd: 50000, configMaps: 10000, perSet: 100, benchmarking: "5s", settle: 30 * time.Second}
+var full = size{
+	nodes:        5000,
+	pods:         10000,
+	replicas:     1000,
+	dependents:   10000,
+	crowd:        50000,
+	configMaps:   10000,
+	perSet:       100,
+	benchmarking: "5s",
+	settle:       30 * time.Second,
+}
 
 func (s size) dividedBy(n int) size {
 	if n <= 1 {

@@ -31,22 +31,42 @@ func (b *bench) memory(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := c.profiled(ctx, c.HealthAddress(daemon.process), "memory-"+daemon.name+"-heap", "heap?gc=1"); err != nil {
+			if err := c.profiled(ctx, c.HealthAddress(daemon.process), "memory-"+daemon.name+"-heap",
+				"heap?gc=1"); err != nil {
 				return err
 			}
 			used, err := cpu(daemon.process)
 			if err != nil {
 				return err
 			}
-			b.add(figure{work: fmt.Sprintf("%s beside %d nodes, %d pods, %d ConfigMaps of 10 KiB", daemon.name, b.size.nodes, b.size.crowd, b.size.configMaps),
-				unit: "anonymous MiB", mark: daemon.mark, note: fmt.Sprintf("at most %.0f; %.1f CPU s since its start", most, used.Seconds())}, held)
+			b.add(
+				figure{
+					work: fmt.Sprintf(
+						"%s beside %d nodes, %d pods, %d ConfigMaps of 10 KiB",
+						daemon.name,
+						b.size.nodes,
+						b.size.crowd,
+						b.size.configMaps,
+					),
+					unit: "anonymous MiB",
+					mark: daemon.mark,
+					note: fmt.Sprintf("at most %.0f; %.1f CPU s since its start", most, used.Seconds()),
+				},
+				held,
+			)
 		}
 		return nil
 	})
 }
 
-// held starts a daemon and returns the memory that it has when it has read everything and rests, and the most that it had.
-func (c *control) held(ctx context.Context, daemon *plane.Process, name string, settle time.Duration) (held, most float64, err error) {
+// held starts a daemon and returns the memory that it has when it has read everything and rests, and the most that it
+// had.
+func (c *control) held(
+	ctx context.Context,
+	daemon *plane.Process,
+	name string,
+	settle time.Duration,
+) (held, most float64, err error) {
 	if err := daemon.Start(ctx); err != nil {
 		return 0, 0, err
 	}

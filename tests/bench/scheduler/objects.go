@@ -15,7 +15,8 @@ import (
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// fillNodes makes nodes in three zones that look ready. New nodes get a taint at admission that a node's controller takes away.
+// fillNodes makes nodes in three zones that look ready. New nodes get a taint at admission that a node's controller
+// takes away.
 func (c *control) fillNodes(ctx context.Context, n int) error {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
@@ -29,13 +30,16 @@ func (c *control) fillNodes(ctx context.Context, n int) error {
 				corev1.LabelTopologyZone: "zone-" + strconv.Itoa(i%3),
 			}},
 			Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now,
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now,
+				LastTransitionTime: now,
 			}}},
 		}, metav1.CreateOptions{})
 		if err != nil || len(made.Spec.Taints) == 0 {
 			return err
 		}
-		_, err = c.CoreV1().Nodes().Patch(ctx, made.Name, types.MergePatchType, []byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{})
+		_, err = c.CoreV1().
+			Nodes().
+			Patch(ctx, made.Name, types.MergePatchType, []byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{})
 		return err
 	})
 }
@@ -70,7 +74,9 @@ func podOf(set *appsv1.ReplicaSet, i int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprintf("%s-%05d", set.Name, i), GenerateName: set.Name + "-", Labels: set.Spec.Template.Labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
+			},
 		},
 		Spec: *set.Spec.Template.Spec.DeepCopy(),
 	}
@@ -111,15 +117,24 @@ func running(pod *corev1.Pod, i int) corev1.PodStatus {
 	now, yes := metav1.Now(), true
 	address := fmt.Sprintf("10.%d.%d.%d", 128+i/62500, i/250%250, 1+i%250)
 	status := corev1.PodStatus{
-		Phase: corev1.PodRunning, HostIP: "192.0.2.9", HostIPs: []corev1.HostIP{{IP: "192.0.2.9"}}, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
+		Phase: corev1.PodRunning, HostIP: "192.0.2.9", HostIPs: []corev1.HostIP{{IP: "192.0.2.9"}}, PodIP: address,
+		PodIPs:    []corev1.PodIP{{IP: address}},
 		StartTime: &now, QOSClass: corev1.PodQOSBurstable,
 		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "main", Image: "registry.invalid/pause:1", ImageID: "registry.invalid/pause@sha256:" + strings.Repeat("0", 64), Ready: true, Started: &yes,
-			ContainerID: "containerd://" + strings.Repeat(string(pod.UID[:8]), 8), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			Name: "main", Image: "registry.invalid/pause:1", ImageID: "registry.invalid/pause@sha256:" +
+				strings.Repeat("0", 64), Ready: true, Started: &yes,
+			ContainerID: "containerd://" + strings.Repeat(
+				string(pod.UID[:8]),
+				8,
+			), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		}},
 	}
-	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
-		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized,
+		corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
+		status.Conditions = append(
+			status.Conditions,
+			corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		)
 	}
 	return status
 }
@@ -128,9 +143,14 @@ func running(pod *corev1.Pod, i int) corev1.PodStatus {
 func (c *control) fillConfigMaps(ctx context.Context, n, bytes int, owner *corev1.ConfigMap) error {
 	text := strings.Repeat("x", bytes)
 	return each(ctx, n, func(ctx context.Context, i int) error {
-		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "map-" + strconv.Itoa(i)}, Data: map[string]string{"text": text}}
+		m := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "map-" + strconv.Itoa(i)},
+			Data:       map[string]string{"text": text},
+		}
 		if owner != nil {
-			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
+			m.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
+			}
 		}
 		_, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, m, metav1.CreateOptions{})
 		return err

@@ -13,8 +13,8 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// cpuClockSched asks for the time that the scheduler has counted, in nanoseconds (CPUCLOCK_SCHED of Linux: the lowest three
-// bits of a process's clock, whose others are the complement of its id).
+// cpuClockSched asks for the time that the scheduler has counted, in nanoseconds (CPUCLOCK_SCHED of Linux: the lowest
+// three bits of a process's clock, whose others are the complement of its id).
 const cpuClockSched = 2
 
 // cpu is the user and system time that processes have used so far. Linux has a clock for that of every process; what

@@ -43,16 +43,23 @@ func (c *control) profiled(ctx context.Context, address, name, which string) err
 	return os.WriteFile(filepath.Join(c.profiles, name+".pprof"), data, 0o644)
 }
 
-// profileCPU has the CPU of a daemon and of the API server profiled for some seconds from now, or from when the daemon answers.
+// profileCPU has the CPU of a daemon and of the API server profiled for some seconds from now, or from when the daemon
+// answers.
 func (c *control) profileCPU(ctx context.Context, daemon *plane.Process, name string) {
 	if c.profiles == "" {
 		return
 	}
 	for which, address := range map[string]string{"daemon": c.HealthAddress(daemon), "api": c.Addresses()[0]} {
 		c.watching.Go(func() error {
-			return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-				return c.profiled(ctx, address, name+"-"+which, "profile?seconds=8") == nil, nil
-			})
+			return wait.PollUntilContextTimeout(
+				ctx,
+				20*time.Millisecond,
+				30*time.Second,
+				true,
+				func(ctx context.Context) (bool, error) {
+					return c.profiled(ctx, address, name+"-"+which, "profile?seconds=8") == nil, nil
+				},
+			)
 		})
 	}
 }

@@ -63,8 +63,18 @@ func (b *bench) report() string {
 	var out strings.Builder
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Fprintf(&out, "# What scheduling and controllers cost\n\nWritten by `make bench-scheduler` on %s: %d cores, Linux %s, %s; load average when it ended %s.\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version(), strings.Join(strings.Fields(string(load))[:3], " "))
+	fmt.Fprintf(
+		&out,
+		"# What scheduling and controllers cost\n\nWritten by `make bench-scheduler` on %s: %d cores, Linux %s, %s; "+
+			"load average when it ended %s.\n",
+		time.Now().
+			UTC().
+			Format(time.DateOnly),
+		runtime.NumCPU(),
+		strings.TrimSpace(string(kernel)),
+		runtime.Version(),
+		strings.Join(strings.Fields(string(load))[:3], " "),
+	)
 	fmt.Fprintf(&out, `
 The median of %d run(s) counts, with the least and the most beside it. CPU is user and system time of processes, which depends little on
 what else the machine does; rates and clock times depend on it much, and a load average above the number of cores says that others
@@ -74,8 +84,19 @@ had a part of them. Upstream's figures are those of Kubernetes 1.36.3 on a machi
 |---|---|---|---|---|---|---|---|
 `, b.runs)
 	for _, f := range b.figures {
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %.3g | %.3g to %.3g | %s | %s |\n", f.work, f.unit, f.upstream, f.goal(),
-			f.median(), slices.Min(f.values), slices.Max(f.values), f.verdict(), f.note)
+		fmt.Fprintf(
+			&out,
+			"| %s | %s | %s | %s | %.3g | %.3g to %.3g | %s | %s |\n",
+			f.work,
+			f.unit,
+			f.upstream,
+			f.goal(),
+			f.median(),
+			slices.Min(f.values),
+			slices.Max(f.values),
+			f.verdict(),
+			f.note,
+		)
 	}
 	out.WriteString(method)
 	return out.String()

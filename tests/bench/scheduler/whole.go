@@ -58,10 +58,22 @@ func (b *bench) whole(ctx context.Context) error {
 		each := func(d time.Duration) float64 { return 1000 * d.Seconds() / float64(b.size.pods) }
 		name := fmt.Sprintf("whole daemon, %d owned pods into %d nodes", b.size.pods, b.size.nodes)
 		b.add(figure{work: name, unit: "pods/s", upstream: "315, bare", mark: 1000, least: true,
-			note: fmt.Sprintf("the first after %.2f s, then %.0f/s", first.Seconds(), float64(b.size.pods)/(took-first).Seconds())}, float64(b.size.pods)/took.Seconds())
-		b.add(figure{work: name + ": scheduler", unit: "CPU ms per pod", upstream: "2.7, bare", mark: 0.4}, each(scheduler))
+			note: fmt.Sprintf(
+				"the first after %.2f s, then %.0f/s",
+				first.Seconds(),
+				float64(b.size.pods)/(took-first).Seconds(),
+			)}, float64(b.size.pods)/took.Seconds())
+		b.add(
+			figure{work: name + ": scheduler", unit: "CPU ms per pod", upstream: "2.7, bare", mark: 0.4},
+			each(scheduler),
+		)
 		b.add(figure{work: name + ": API server and etcd", unit: "CPU ms per pod", upstream: "3.3, bare", mark: 1,
-			note: fmt.Sprintf("API server %.2f, etcd %.2f; until the last was bound %.2f", each(rest[0]), each(rest[1]), each(bound[0]+bound[1]))}, each(rest[0]+rest[1]))
+			note: fmt.Sprintf(
+				"API server %.2f, etcd %.2f; until the last was bound %.2f",
+				each(rest[0]),
+				each(rest[1]),
+				each(bound[0]+bound[1]),
+			)}, each(rest[0]+rest[1]))
 		return nil
 	})
 }
@@ -69,7 +81,10 @@ func (b *bench) whole(ctx context.Context) error {
 // bound waits until n pods have a node, and returns when the first had.
 func (c *control) bound(ctx context.Context, version string, n int, began time.Time) (first time.Duration, err error) {
 	bound := map[types.UID]bool{}
-	err = seen(ctx, version, func(o metav1.ListOptions) (watch.Interface, error) { return c.CoreV1().Pods(namespace).Watch(ctx, o) },
+	err = seen(
+		ctx,
+		version,
+		func(o metav1.ListOptions) (watch.Interface, error) { return c.CoreV1().Pods(namespace).Watch(ctx, o) },
 		func(e watch.Event) bool {
 			if pod, ok := e.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
 				if len(bound) == 0 {
@@ -78,6 +93,7 @@ func (c *control) bound(ctx context.Context, version string, n int, began time.T
 				bound[pod.UID] = true
 			}
 			return len(bound) == n
-		})
+		},
+	)
 	return first, err
 }

@@ -49,9 +49,11 @@ func (i *Invariants) Look(w World) []string {
 			switch {
 			case !w.Trusted[machine]:
 			case pod == nil:
-				wrong[fmt.Sprintf("containers %v run on %s for pod %s, which is not in the API", containers, machine, uid)] = true
+				wrong[fmt.Sprintf("containers %v run on %s for pod %s, which is not in the "+
+					"API", containers, machine, uid)] = true
 			case pod.Spec.NodeName != machine:
-				wrong[fmt.Sprintf("pod %s/%s runs on %s and belongs on %q", pod.Namespace, pod.Name, machine, pod.Spec.NodeName)] = false
+				wrong[fmt.Sprintf("pod %s/%s runs on %s and belongs on %q", pod.Namespace, pod.Name, machine,
+					pod.Spec.NodeName)] = false
 			}
 		}
 	}
@@ -65,7 +67,8 @@ func (i *Invariants) Look(w World) []string {
 		for _, o := range d.OwnerReferences {
 			made, here := w.Owners[string(o.UID)]
 			if !here {
-				wrong[fmt.Sprintf("%s/%s is owned by %s %s (%s), which is gone", d.Namespace, d.Name, o.Kind, o.Name, o.UID)] = true
+				wrong[fmt.Sprintf("%s/%s is owned by %s %s (%s), which is gone", d.Namespace, d.Name, o.Kind, o.Name,
+					o.UID)] = true
 			} else if d.CreationTimestamp.Before(&made) {
 				wrong[fmt.Sprintf("%s/%s was made before its owner %s %s", d.Namespace, d.Name, o.Kind, o.Name)] = false
 			}
@@ -99,7 +102,8 @@ func (i *Invariants) requests(w World, wrong map[string]bool) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			var sum resource.Quantity
 			for _, p := range w.Pods {
-				if p.Spec.NodeName != node.Name || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+				if p.Spec.NodeName != node.Name || p.Status.Phase == corev1.PodSucceeded ||
+					p.Status.Phase == corev1.PodFailed {
 					continue
 				}
 				for _, c := range p.Spec.Containers {
@@ -107,7 +111,8 @@ func (i *Invariants) requests(w World, wrong map[string]bool) {
 				}
 			}
 			if can := node.Status.Allocatable[name]; sum.Cmp(can) > 0 {
-				wrong[fmt.Sprintf("the pods of %s ask for %s of %s, and it has %s", node.Name, sum.String(), name, can.String())] = false
+				wrong[fmt.Sprintf("the pods of %s ask for %s of %s, and it has "+
+					"%s", node.Name, sum.String(), name, can.String())] = false
 			}
 		}
 	}
@@ -121,7 +126,8 @@ func (i *Invariants) restarted(w World, wrong map[string]bool) {
 			before, known := i.restarts[key]
 			i.restarts[key] = s.RestartCount
 			if known && s.RestartCount > before && w.Trusted[p.Spec.NodeName] {
-				wrong[fmt.Sprintf("container %s of %s/%s on %s was restarted (%d times)", s.Name, p.Namespace, p.Name, p.Spec.NodeName, s.RestartCount)] = false
+				wrong[fmt.Sprintf("container %s of %s/%s on %s was restarted (%d "+
+					"times)", s.Name, p.Namespace, p.Name, p.Spec.NodeName, s.RestartCount)] = false
 			}
 		}
 	}

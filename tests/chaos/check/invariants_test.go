@@ -14,12 +14,32 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // world is a node with a pod of an owner, all as it should be.
 func world() World {
 	made := metav1.NewTime(noon)
-	meta := metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u", CreationTimestamp: made, OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", UID: "o"}}}
+	meta := metav1.ObjectMeta{
+		Name:              "p",
+		Namespace:         "d",
+		UID:               "u",
+		CreationTimestamp: made,
+		OwnerReferences:   []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", UID: "o"}},
+	}
 	return World{At: noon,
 		Pods: []corev1.Pod{{ObjectMeta: meta,
-			Spec:   corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}}}},
+			Spec: corev1.PodSpec{
+				NodeName: "n1",
+				Containers: []corev1.Container{
+					{
+						Resources: corev1.ResourceRequirements{
+							Requests: corev1.ResourceList{"cpu": resource.MustParse("1")},
+						},
+					},
+				},
+			},
 			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "c"}}}}},
-		Nodes:      []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1")}}}},
+		Nodes: []corev1.Node{
+			{
+				ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+				Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1")}},
+			},
+		},
 		Owners:     map[string]metav1.Time{"o": made},
 		Dependents: []metav1.ObjectMeta{meta},
 		Running:    map[string]map[string][]string{"n1": {"u": {"c1"}}},
@@ -39,7 +59,8 @@ func TestInvariantsThatAreBrokenAreFound(t *testing.T) {
 		"the same on a lost machine":   {func(w *World) { w.Running["n1"]["v"] = []string{"c3"}; w.Trusted["n1"] = false }, 0, 0},
 		"more requested than there is": {func(w *World) { w.Nodes[0].Status.Allocatable["cpu"] = resource.MustParse("900m") }, 1, 0},
 		"an owner that is gone":        {func(w *World) { w.Owners = nil }, 0, 1},
-		"a dependent before its owner": {func(w *World) { w.Owners["o"] = metav1.NewTime(noon.Add(time.Second)) }, 1, 0},
+		"a dependent before its owner": {func(w *World) { w.Owners["o"] = metav1.NewTime(noon.Add(time.Second)) }, 1,
+			0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, i := world(), Invariants{Settling: time.Minute}

@@ -27,7 +27,8 @@ func (r *Rollout) See(p *corev1.Pod, deleted bool) []string {
 		of = map[string]bool{}
 		r.pods[name] = of
 	}
-	if deleted || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+	if deleted || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed ||
+		p.Status.Phase == corev1.PodSucceeded {
 		delete(of, string(p.UID))
 	} else {
 		of[string(p.UID)] = ready(p)
@@ -40,10 +41,28 @@ func (r *Rollout) See(p *corev1.Pod, deleted bool) []string {
 	}
 	var found []string
 	if len(of) > r.Most {
-		found = append(found, fmt.Sprintf("%s has %d pods at revision %s, where %d are the most", name, len(of), p.ResourceVersion, r.Most))
+		found = append(
+			found,
+			fmt.Sprintf(
+				"%s has %d pods at revision %s, where %d are the most",
+				name,
+				len(of),
+				p.ResourceVersion,
+				r.Most,
+			),
+		)
 	}
 	if r.full[name] && able < r.Least {
-		found = append(found, fmt.Sprintf("%s has %d ready pods at revision %s, where %d are the least", name, able, p.ResourceVersion, r.Least))
+		found = append(
+			found,
+			fmt.Sprintf(
+				"%s has %d ready pods at revision %s, where %d are the least",
+				name,
+				able,
+				p.ResourceVersion,
+				r.Least,
+			),
+		)
 	}
 	if able >= r.Least {
 		r.full[name] = true

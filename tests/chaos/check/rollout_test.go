@@ -20,18 +20,23 @@ func TestRolloutSeesTooManyAndTooFewPods(t *testing.T) {
 		events []event
 		wrong  int
 	}{
-		"replaced one by one":       {[]event{{uid: "a", ready: true}, {uid: "b"}, {uid: "b", ready: true}, {uid: "a", leaving: true}, {uid: "a", deleted: true}}, 0},
-		"not ready yet at first":    {[]event{{uid: "a"}, {uid: "a", ready: true}}, 0},
-		"one more than surge":       {[]event{{uid: "a", ready: true}, {uid: "b"}, {uid: "c"}}, 1},
-		"ending ones do not count":  {[]event{{uid: "a", ready: true}, {uid: "b", ready: true}, {uid: "a", leaving: true}, {uid: "c"}}, 0},
-		"the old one went too soon": {[]event{{uid: "a", ready: true}, {uid: "b"}, {uid: "a", ready: true, leaving: true}}, 1},
-		"not ready any more":        {[]event{{uid: "a", ready: true}, {uid: "a"}}, 1},
+		"replaced one by one": {[]event{{uid: "a", ready: true}, {uid: "b"}, {uid: "b", ready: true},
+			{uid: "a", leaving: true}, {uid: "a", deleted: true}}, 0},
+		"not ready yet at first": {[]event{{uid: "a"}, {uid: "a", ready: true}}, 0},
+		"one more than surge":    {[]event{{uid: "a", ready: true}, {uid: "b"}, {uid: "c"}}, 1},
+		"ending ones do not count": {[]event{{uid: "a", ready: true}, {uid: "b", ready: true},
+			{uid: "a", leaving: true}, {uid: "c"}}, 0},
+		"the old one went too soon": {[]event{{uid: "a", ready: true}, {uid: "b"},
+			{uid: "a", ready: true, leaving: true}}, 1},
+		"not ready any more": {[]event{{uid: "a", ready: true}, {uid: "a"}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Rollout{Most: 2, Least: 1}
 			wrong := 0
 			for _, e := range c.events {
-				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(e.uid), Labels: map[string]string{"rollout": "d"}}}
+				p := &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{UID: types.UID(e.uid), Labels: map[string]string{"rollout": "d"}},
+				}
 				if e.ready {
 					p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 				}

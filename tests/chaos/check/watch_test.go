@@ -12,18 +12,22 @@ func TestWatchesAreRefusedWhenTheyMissOrReorder(t *testing.T) {
 		end     map[string]int64
 		good    bool
 	}{
-		"all of it":                    {good, []int64{11, 12, 13}, end, true},
-		"a gap that a writer knows of": {append([]Event{{"ADDED", "w", 10}}, good[0], good[1], good[3]), []int64{13}, map[string]int64{"w": 10, "z": 9}, false},
-		"a gap at the end":             {good[:3], nil, end, false},
-		"a gap in the middle":          {[]Event{good[0], good[2], good[3]}, []int64{12}, end, false},
-		"out of order":                 {[]Event{good[0], good[2], good[1], good[3]}, nil, end, false},
-		"twice":                        {[]Event{good[0], good[1], good[1], good[2], good[3]}, nil, end, false},
-		"after its deletion":           {append(append([]Event{}, good...), Event{"MODIFIED", "x", 15}), nil, end, false},
-		"born again under its UID":     {append(append([]Event{}, good...), Event{"ADDED", "x", 15}), nil, map[string]int64{"x": 15, "y": 13, "z": 9}, false},
-		"added though it was listed":   {append([]Event{{"ADDED", "z", 10}}, good...), nil, map[string]int64{"y": 13, "z": 10}, false},
-		"changed though never added":   {append(append([]Event{}, good...), Event{"MODIFIED", "v", 15}), nil, map[string]int64{"y": 13, "z": 9, "v": 15}, false},
-		"an end that has less":         {good, nil, map[string]int64{"y": 13}, false},
-		"it never reached the end":     {good, nil, nil, false},
+		"all of it": {good, []int64{11, 12, 13}, end, true},
+		"a gap that a writer knows of": {append([]Event{{"ADDED", "w", 10}}, good[0], good[1], good[3]), []int64{13},
+			map[string]int64{"w": 10, "z": 9}, false},
+		"a gap at the end":    {good[:3], nil, end, false},
+		"a gap in the middle": {[]Event{good[0], good[2], good[3]}, []int64{12}, end, false},
+		"out of order":        {[]Event{good[0], good[2], good[1], good[3]}, nil, end, false},
+		"twice":               {[]Event{good[0], good[1], good[1], good[2], good[3]}, nil, end, false},
+		"after its deletion":  {append(append([]Event{}, good...), Event{"MODIFIED", "x", 15}), nil, end, false},
+		"born again under its UID": {append(append([]Event{}, good...), Event{"ADDED", "x", 15}), nil,
+			map[string]int64{"x": 15, "y": 13, "z": 9}, false},
+		"added though it was listed": {append([]Event{{"ADDED", "z", 10}}, good...), nil,
+			map[string]int64{"y": 13, "z": 10}, false},
+		"changed though never added": {append(append([]Event{}, good...), Event{"MODIFIED", "v", 15}), nil,
+			map[string]int64{"y": 13, "z": 9, "v": 15}, false},
+		"an end that has less":     {good, nil, map[string]int64{"y": 13}, false},
+		"it never reached the end": {good, nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := Watch{Name: "w", From: 9, Listed: listed, Events: test.events, Upto: 15, End: test.end}

@@ -20,10 +20,16 @@ const pki = "/etc/kubernetes/pki/"
 
 // Certificates are those that can run out, by the daemon whose they are.
 var Certificates = map[string]string{"kube-apiserver": "apiserver", "kubelet": "kubelet",
-	"kube-scheduler": "kube-scheduler", "kube-controller-manager": "kube-controller-manager", "metrics-server": "metrics-server", "etcd": "etcd/peer"}
+	"kube-scheduler": "kube-scheduler", "kube-controller-manager": "kube-controller-manager",
+	"metrics-server": "metrics-server", "etcd": "etcd/peer"}
 
 // expire gives a daemon a certificate that has soon run out, and returns how to give it the former one back.
-func expire(ctx context.Context, lab *machines.Lab, m *machines.Machine, unit string) (undo func(context.Context) error, err error) {
+func expire(
+	ctx context.Context,
+	lab *machines.Lab,
+	m *machines.Machine,
+	unit string,
+) (undo func(context.Context) error, err error) {
 	path, known := Certificates[unit]
 	if !known {
 		return nil, fmt.Errorf("no certificate of %s is known", unit)
@@ -46,8 +52,13 @@ func expire(ctx context.Context, lab *machines.Lab, m *machines.Machine, unit st
 	for _, ip := range leaf.IPAddresses {
 		hosts = append(hosts, ip.String())
 	}
-	der, err := certs.Sign(ca, certs.Request{CommonName: leaf.Subject.CommonName, Organizations: leaf.Subject.Organization,
-		Hosts: hosts, Usages: append([]x509.ExtKeyUsage{}, leaf.ExtKeyUsage...), Lifetime: short}, leaf.PublicKey, time.Now())
+	der, err := certs.Sign(
+		ca,
+		certs.Request{CommonName: leaf.Subject.CommonName, Organizations: leaf.Subject.Organization,
+			Hosts: hosts, Usages: append([]x509.ExtKeyUsage{}, leaf.ExtKeyUsage...), Lifetime: short},
+		leaf.PublicKey,
+		time.Now(),
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,12 @@ func running(ctx context.Context, m *machines.Machine, unit string) (pid string,
 }
 
 // breaks does the fault on one machine and returns how to undo it.
-func (f Fault) breaks(ctx context.Context, lab *machines.Lab, m *machines.Machine, mend func(context.Context) error) (undo func(context.Context) error, err error) {
+func (f Fault) breaks(
+	ctx context.Context,
+	lab *machines.Lab,
+	m *machines.Machine,
+	mend func(context.Context) error,
+) (undo func(context.Context) error, err error) {
 	switch f.Kind {
 	case Kill, Leader:
 		pid, err := running(ctx, m, f.Unit)
@@ -166,7 +171,8 @@ func (f Fault) breaks(ctx context.Context, lab *machines.Lab, m *machines.Machin
 
 // lose takes a machine's power and its member's data, as when a disk is replaced.
 func lose(ctx context.Context, m *machines.Machine) error {
-	if _, err := m.Run(ctx, "systemctl disable -q etcd && systemctl kill -s KILL etcd && rm -rf /var/lib/etcd/member"); err != nil {
+	if _, err := m.Run(ctx, "systemctl disable -q etcd && systemctl kill -s KILL etcd && rm -rf "+
+		"/var/lib/etcd/member"); err != nil {
 		return err
 	}
 	return m.PowerCut(ctx)

@@ -13,8 +13,16 @@ type Machines struct {
 
 // ControlUnits and NodeUnits are the daemons of a control-plane machine and of a node.
 var (
-	ControlUnits = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kube-network", "kube-dns", "metrics-server"}
-	NodeUnits    = []string{"kubelet", "containerd", "kube-proxy", "kube-network"}
+	ControlUnits = []string{
+		"etcd",
+		"kube-apiserver",
+		"kube-scheduler",
+		"kube-controller-manager",
+		"kube-network",
+		"kube-dns",
+		"metrics-server",
+	}
+	NodeUnits = []string{"kubelet", "containerd", "kube-proxy", "kube-network"}
 )
 
 // Plan returns n faults. The same seed gives the same list, of which a longer one is a continuation.

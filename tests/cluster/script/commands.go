@@ -27,16 +27,33 @@ func (w world) machine(ts *testscript.TestScript, name string) *machines.Machine
 }
 
 func (w world) kube(ts *testscript.TestScript, args []string) *exec.Cmd {
-	cmd := w.Lab.Command(context.Background(), ts.Getenv("KUBECTL"), append([]string{"-n", ts.Getenv("NS")}, args...)...)
+	cmd := w.Lab.Command(
+		context.Background(),
+		ts.Getenv("KUBECTL"),
+		append([]string{"-n", ts.Getenv("NS")}, args...)...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "HOME="+w.Lab.Home(), "KUBECONFIG="+w.Kubeconfig(), "KUBE_EDITOR="+ts.Getenv("KUBE_EDITOR"))
+	cmd.Env = append(
+		os.Environ(),
+		"HOME="+w.Lab.Home(),
+		"KUBECONFIG="+w.Kubeconfig(),
+		"KUBE_EDITOR="+ts.Getenv("KUBE_EDITOR"),
+	)
 	return cmd
 }
 
 func (w world) shell(ts *testscript.TestScript, args []string) *exec.Cmd {
 	cmd := w.Lab.Command(context.Background(), "sh", "-c", strings.Join(args, " "))
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "HOME="+w.Lab.Home(), "KUBECONFIG="+w.Kubeconfig(), "KUBECTL="+ts.Getenv("KUBECTL"), "NS="+ts.Getenv("NS"), "TERM=dumb", "BUNDLE="+w.Bundle, "LAB="+w.Lab.Name)
+	cmd.Env = append(
+		os.Environ(),
+		"HOME="+w.Lab.Home(),
+		"KUBECONFIG="+w.Kubeconfig(),
+		"KUBECTL="+ts.Getenv("KUBECTL"),
+		"NS="+ts.Getenv("NS"),
+		"TERM=dumb",
+		"BUNDLE="+w.Bundle,
+		"LAB="+w.Lab.Name,
+	)
 	return cmd
 }
 
@@ -101,7 +118,9 @@ func (w world) eventually(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	fmt.Fprint(ts.Stdout(), last)
 	if err != nil {
-		there, _ := w.kube(ts, []string{"get", "pods,replicasets.apps,events", "-o", "wide", "--sort-by=.metadata.creationTimestamp"}).CombinedOutput()
+		there, _ := w.kube(ts,
+			[]string{"get", "pods,replicasets.apps,events", "-o", "wide", "--sort-by=.metadata.creationTimestamp"}).
+			CombinedOutput()
 		ts.Logf("what is there in the namespace:\n%s", there)
 		ts.Fatalf("%v; last: %s", err, last)
 	}

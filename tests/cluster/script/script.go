@@ -21,7 +21,15 @@ import (
 )
 
 // image asks for the image of the test workload, which the cluster has as the Deployment web in the namespace shop.
-var image = []string{"get", "deployment", "web", "-n", "shop", "-o", "jsonpath={.spec.template.spec.containers[0].image}"}
+var image = []string{
+	"get",
+	"deployment",
+	"web",
+	"-n",
+	"shop",
+	"-o",
+	"jsonpath={.spec.template.spec.containers[0].image}",
+}
 
 // Run runs scripts against a cluster, with a kubectl of the bundle. They run beside each other.
 func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
@@ -41,7 +49,10 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 			return minor >= want, err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"kubectl": func(ts *testscript.TestScript, neg bool, args []string) { finish(ts, neg, w.kube(ts, args), limit) },
+			"kubectl": func(ts *testscript.TestScript, neg bool,
+				args []string) {
+				finish(ts, neg, w.kube(ts, args), limit)
+			},
 			"clusterctl": func(ts *testscript.TestScript, neg bool, args []string) {
 				cmd := c.Ctl(context.Background(), args...)
 				cmd.Dir = ts.MkAbs(".")
@@ -49,7 +60,12 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 			},
 			// machine NAME LINE runs a shell line as root on a machine.
 			"machine": func(ts *testscript.TestScript, neg bool, args []string) {
-				finish(ts, neg, w.machine(ts, args[0]).SSH(context.Background(), "root", strings.Join(args[1:], " ")), limit)
+				finish(
+					ts,
+					neg,
+					w.machine(ts, args[0]).SSH(context.Background(), "root", strings.Join(args[1:], " ")),
+					limit,
+				)
 			},
 			// power off|on NAME cuts a machine's power, or boots it again.
 			"power": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -63,7 +79,10 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 				}
 			},
 			// lab LINE runs a shell line of this host in the lab's network; $KUBECTL is there.
-			"lab": func(ts *testscript.TestScript, neg bool, args []string) { finish(ts, neg, w.shell(ts, args), limit) },
+			"lab": func(ts *testscript.TestScript, neg bool,
+				args []string) {
+				finish(ts, neg, w.shell(ts, args), limit)
+			},
 			// eventually [DURATION] kubectl|machine|lab ARGS… repeats until it succeeds and, after --, its
 			// output has a text: eventually kubectl get pods -- Running. It gives up after a minute, or DURATION.
 			"eventually": w.eventually,
@@ -120,8 +139,8 @@ func (w world) setup(env *testscript.Env, kubectl string) error {
 		defer cancel()
 		_ = w.Kube(gone, "delete", "namespace", name, "--ignore-not-found", "--wait=false").Run()
 	})
-	// Scripts restart the API server, some of them one right after the other: the controllers' informers then back off, for
-	// up to a minute.
+	// Scripts restart the API server, some of them one right after the other: the controllers' informers then back off,
+	// for up to a minute.
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
 	if _, err := cluster.Output(w.Kube(ctx, "create", "namespace", name)); err != nil {
@@ -151,7 +170,8 @@ func (w world) nameImage(dir, namespace string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(file, []byte(strings.NewReplacer("@IMAGE@", image, "@NS@", namespace).Replace(string(text))), 0o600); err != nil {
+		if err := os.WriteFile(file,
+			[]byte(strings.NewReplacer("@IMAGE@", image, "@NS@", namespace).Replace(string(text))), 0o600); err != nil {
 			return err
 		}
 	}

@@ -18,15 +18,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// published answers by what Kubernetes publishes of itself: its types' decoder, its schema of server-side apply, and the account
-// of who owns which fields. None of it is our server's.
+// published answers by what Kubernetes publishes of itself: its types' decoder, its schema of server-side apply, and
+// the account of who owns which fields. None of it is our server's.
 type published struct {
 	scheme  *runtime.Scheme
 	decoder runtime.Decoder
 }
 
 func newPublished(s *runtime.Scheme) *published {
-	return &published{scheme: s, decoder: serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, s, s, serializer.SerializerOptions{Strict: true})}
+	return &published{
+		scheme: s,
+		decoder: serializer.NewSerializerWithOptions(
+			serializer.DefaultMetaFactory,
+			s,
+			s,
+			serializer.SerializerOptions{Strict: true},
+		),
+	}
 }
 
 // decoded returns why a body is refused by who decodes strictly; empty when it is taken.
@@ -62,7 +70,16 @@ func resetting(k *kind) map[fieldpath.APIVersion]fieldpath.Filter {
 }
 
 func (p *published) manager(k *kind) *managedfields.FieldManager {
-	m, err := managedfields.NewDefaultFieldManager(p.converter(k), runtime.UnsafeObjectConvertor(p.scheme), p.scheme, p.scheme, k.gvk, k.gvk.GroupVersion(), "", resetting(k))
+	m, err := managedfields.NewDefaultFieldManager(
+		p.converter(k),
+		runtime.UnsafeObjectConvertor(p.scheme),
+		p.scheme,
+		p.scheme,
+		k.gvk,
+		k.gvk.GroupVersion(),
+		"",
+		resetting(k),
+	)
 	if err != nil {
 		panic(fmt.Sprintf("a schema has no %s: %v", k, err))
 	}
@@ -92,7 +109,8 @@ func (p *published) applied(k *kind, body []byte) (code int, message string) {
 	return 0, ""
 }
 
-// afterName is what a message says after the object's name and kind, which it has in parentheses before a colon or a space.
+// afterName is what a message says after the object's name and kind, which it has in parentheses before a colon or a
+// space.
 func afterName(message string) string {
 	if _, rest, ok := strings.Cut(message, "): "); ok {
 		return rest

@@ -10,8 +10,9 @@ import (
 // values are at paths.
 type values = map[string]any
 
-// defaults are what a kind's sample is given where it says nothing, by the documentation of the fields and upstream's defaulting of the
-// version: before admission, and before anything is allocated. Who writes the object owns these with it.
+// defaults are what a kind's sample is given where it says nothing, by the documentation of the fields and upstream's
+// defaulting of the version: before admission, and before anything is allocated. Who writes the object owns these with
+// it.
 func defaults(k *kind) values {
 	out := values{}
 	for path, v := range defaulted[k.String()] {
@@ -36,13 +37,16 @@ func defaults(k *kind) values {
 
 // podSpecs are where kinds have a pod's spec.
 var podSpecs = map[string]string{
-	"Pod": "spec", "PodTemplate": "template.spec", "ReplicationController": "spec.template.spec", "ReplicaSet": "spec.template.spec", "Deployment": "spec.template.spec",
-	"StatefulSet": "spec.template.spec", "DaemonSet": "spec.template.spec", "Job": "spec.template.spec", "CronJob": "spec.jobTemplate.spec.template.spec",
+	"Pod": "spec", "PodTemplate": "template.spec", "ReplicationController": "spec.template.spec",
+	"ReplicaSet": "spec.template.spec", "Deployment": "spec.template.spec",
+	"StatefulSet": "spec.template.spec", "DaemonSet": "spec.template.spec", "Job": "spec.template.spec",
+	"CronJob": "spec.jobTemplate.spec.template.spec",
 }
 
 func podDefaults(k *kind, spec string) values {
 	out := values{
-		spec + ".restartPolicy": "Always", spec + ".dnsPolicy": "ClusterFirst", spec + ".schedulerName": "default-scheduler",
+		spec + ".restartPolicy": "Always", spec + ".dnsPolicy": "ClusterFirst", spec +
+			".schedulerName": "default-scheduler",
 		spec + ".securityContext": values{}, spec + ".terminationGracePeriodSeconds": 30,
 		spec + ".containers.0.imagePullPolicy":          "Always", // none of the samples' images has a tag
 		spec + ".containers.0.terminationMessagePath":   "/dev/termination-log",
@@ -64,59 +68,140 @@ const rbac = "rbac.authorization.k8s.io"
 
 var defaulted = map[string]values{
 	"apps/v1/Deployment": {"spec.replicas": 1, "spec.revisionHistoryLimit": 10, "spec.progressDeadlineSeconds": 600,
-		"spec.strategy": values{"type": "RollingUpdate", "rollingUpdate": values{"maxSurge": "25%", "maxUnavailable": "25%"}}},
+		"spec.strategy": values{
+			"type":          "RollingUpdate",
+			"rollingUpdate": values{"maxSurge": "25%", "maxUnavailable": "25%"},
+		}},
 	"apps/v1/ReplicaSet": {"spec.replicas": 1},
-	"apps/v1/StatefulSet": {"spec.replicas": 1, "spec.revisionHistoryLimit": 10, "spec.podManagementPolicy": "OrderedReady",
-		"spec.updateStrategy":                       values{"type": "RollingUpdate", "rollingUpdate": values{"partition": 0, "maxUnavailable": 1}},
-		"spec.persistentVolumeClaimRetentionPolicy": values{"whenDeleted": "Retain", "whenScaled": "Retain"}},
+	"apps/v1/StatefulSet": {
+		"spec.replicas":             1,
+		"spec.revisionHistoryLimit": 10,
+		"spec.podManagementPolicy":  "OrderedReady",
+		"spec.updateStrategy": values{
+			"type":          "RollingUpdate",
+			"rollingUpdate": values{"partition": 0, "maxUnavailable": 1},
+		},
+		"spec.persistentVolumeClaimRetentionPolicy": values{"whenDeleted": "Retain", "whenScaled": "Retain"},
+	},
 	// The generation of the template is a field no more, and is kept as an annotation.
-	"apps/v1/DaemonSet": {"spec.revisionHistoryLimit": 10, "metadata.annotations": values{"deprecated.daemonset.template.generation": "0"},
-		"spec.updateStrategy": values{"type": "RollingUpdate", "rollingUpdate": values{"maxSurge": 0, "maxUnavailable": 1}}},
-	"batch/v1/Job": {"spec.completions": 1, "spec.parallelism": 1, "spec.backoffLimit": 6, "spec.completionMode": "NonIndexed", "spec.suspend": false,
-		"spec.podReplacementPolicy": "TerminatingOrFailed", "spec.manualSelector": false},
-	"batch/v1/CronJob": {"spec.concurrencyPolicy": "Allow", "spec.suspend": false, "spec.successfulJobsHistoryLimit": 3, "spec.failedJobsHistoryLimit": 1},
+	"apps/v1/DaemonSet": {
+		"spec.revisionHistoryLimit": 10,
+		"metadata.annotations":      values{"deprecated.daemonset.template.generation": "0"},
+		"spec.updateStrategy": values{
+			"type":          "RollingUpdate",
+			"rollingUpdate": values{"maxSurge": 0, "maxUnavailable": 1},
+		},
+	},
+	"batch/v1/Job": {
+		"spec.completions":          1,
+		"spec.parallelism":          1,
+		"spec.backoffLimit":         6,
+		"spec.completionMode":       "NonIndexed",
+		"spec.suspend":              false,
+		"spec.podReplacementPolicy": "TerminatingOrFailed",
+		"spec.manualSelector":       false,
+	},
+	"batch/v1/CronJob": {
+		"spec.concurrencyPolicy":          "Allow",
+		"spec.suspend":                    false,
+		"spec.successfulJobsHistoryLimit": 3,
+		"spec.failedJobsHistoryLimit":     1,
+	},
 
 	"autoscaling/v1/HorizontalPodAutoscaler": {"spec.minReplicas": 1},
 	"autoscaling/v2/HorizontalPodAutoscaler": {"spec.minReplicas": 1},
 
-	"v1/Secret":                {"type": "Opaque"},
-	"v1/ReplicationController": {"spec.replicas": 1, "metadata.labels": values{"a": "b"}, "spec.selector": values{"a": "b"}},
-	"v1/Endpoints":             {"subsets.0.ports.0/protocol": "TCP"},
-	"v1/PersistentVolume":      {"spec.volumeMode": "Filesystem", "spec.persistentVolumeReclaimPolicy": "Retain", "spec.hostPath/type": ""},
+	"v1/Secret": {"type": "Opaque"},
+	"v1/ReplicationController": {
+		"spec.replicas":   1,
+		"metadata.labels": values{"a": "b"},
+		"spec.selector":   values{"a": "b"},
+	},
+	"v1/Endpoints": {"subsets.0.ports.0/protocol": "TCP"},
+	"v1/PersistentVolume": {
+		"spec.volumeMode":                    "Filesystem",
+		"spec.persistentVolumeReclaimPolicy": "Retain",
+		"spec.hostPath/type":                 "",
+	},
 	"v1/PersistentVolumeClaim": {"spec.volumeMode": "Filesystem"},
-	"v1/Service": {"spec.sessionAffinity": "None", "spec.internalTrafficPolicy": "Cluster", "spec.externalTrafficPolicy": "Cluster",
-		"spec.allocateLoadBalancerNodePorts": true, "spec.ports.0.protocol": "TCP", "spec.ports.0.targetPort": 80},
+	"v1/Service": {
+		"spec.sessionAffinity":               "None",
+		"spec.internalTrafficPolicy":         "Cluster",
+		"spec.externalTrafficPolicy":         "Cluster",
+		"spec.allocateLoadBalancerNodePorts": true,
+		"spec.ports.0.protocol":              "TCP",
+		"spec.ports.0.targetPort":            80,
+	},
 
-	"discovery.k8s.io/v1/EndpointSlice":            {"ports.0/protocol": "TCP", "ports.0/name": ""},
-	"networking.k8s.io/v1/NetworkPolicy":           {"spec.policyTypes": []any{"Ingress"}},
-	"networking.k8s.io/v1/IngressClass":            {"spec.parameters/scope": "Cluster"},
-	"storage.k8s.io/v1/StorageClass":               {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
-	"storage.k8s.io/v1/CSIDriver":                  {"spec.attachRequired": true, "spec.podInfoOnMount": false, "spec.storageCapacity": false, "spec.fsGroupPolicy": "ReadWriteOnceWithFSType", "spec.volumeLifecycleModes": []any{"Persistent"}, "spec.requiresRepublish": false, "spec.seLinuxMount": false},
+	"discovery.k8s.io/v1/EndpointSlice":  {"ports.0/protocol": "TCP", "ports.0/name": ""},
+	"networking.k8s.io/v1/NetworkPolicy": {"spec.policyTypes": []any{"Ingress"}},
+	"networking.k8s.io/v1/IngressClass":  {"spec.parameters/scope": "Cluster"},
+	"storage.k8s.io/v1/StorageClass":     {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+	"storage.k8s.io/v1/CSIDriver": {
+		"spec.attachRequired":       true,
+		"spec.podInfoOnMount":       false,
+		"spec.storageCapacity":      false,
+		"spec.fsGroupPolicy":        "ReadWriteOnceWithFSType",
+		"spec.volumeLifecycleModes": []any{"Persistent"},
+		"spec.requiresRepublish":    false,
+		"spec.seLinuxMount":         false,
+	},
 	"scheduling.k8s.io/v1/PriorityClass":           {"preemptionPolicy": "PreemptLowerPriority"},
 	"apiregistration.k8s.io/v1/APIService":         {"spec.service/port": 443},
 	"rbac.authorization.k8s.io/v1/RoleBinding":     {"roleRef.apiGroup": rbac},
 	"certificates.k8s.io/v1/PodCertificateRequest": {"spec.maxExpirationSeconds": 86400},
 
-	"rbac.authorization.k8s.io/v1/ClusterRoleBinding":            {"roleRef.apiGroup": rbac, "subjects.0.apiGroup": rbac},
-	"flowcontrol.apiserver.k8s.io/v1/FlowSchema":                 {"spec.matchingPrecedence": 1000},
-	"flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration": {"spec.limited.nominalConcurrencyShares": 30, "spec.limited.lendablePercent": 0},
-	"apiextensions.k8s.io/v1/CustomResourceDefinition":           {"spec.names.singular": "widget", "spec.names.listKind": "WidgetList", "spec.conversion": values{"strategy": "None"}},
+	"rbac.authorization.k8s.io/v1/ClusterRoleBinding": {
+		"roleRef.apiGroup":    rbac,
+		"subjects.0.apiGroup": rbac,
+	},
+	"flowcontrol.apiserver.k8s.io/v1/FlowSchema": {"spec.matchingPrecedence": 1000},
+	"flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration": {
+		"spec.limited.nominalConcurrencyShares": 30,
+		"spec.limited.lendablePercent":          0,
+	},
+	"apiextensions.k8s.io/v1/CustomResourceDefinition": {
+		"spec.names.singular": "widget",
+		"spec.names.listKind": "WidgetList",
+		"spec.conversion":     values{"strategy": "None"},
+	},
 
 	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": webhook,
-	"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration":   with(webhook, "webhooks.0.reinvocationPolicy", "Never"),
-	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy":      policy,
-	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":        policy,
+	"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration": with(
+		webhook,
+		"webhooks.0.reinvocationPolicy",
+		"Never",
+	),
+	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy": policy,
+	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":   policy,
 
-	"resource.k8s.io/v1/ResourceClaim":         {"spec.devices.requests.0.exactly.allocationMode": "ExactCount", "spec.devices.requests.0.exactly.count": 1},
-	"resource.k8s.io/v1/ResourceClaimTemplate": {"spec.spec.devices.requests.0.exactly.allocationMode": "ExactCount", "spec.spec.devices.requests.0.exactly.count": 1},
-	"resource.k8s.io/v1/DeviceTaintRule":       {"spec.taint.timeAdded": "2026-01-01T00:00:00Z"},
+	"resource.k8s.io/v1/ResourceClaim": {
+		"spec.devices.requests.0.exactly.allocationMode": "ExactCount",
+		"spec.devices.requests.0.exactly.count":          1,
+	},
+	"resource.k8s.io/v1/ResourceClaimTemplate": {
+		"spec.spec.devices.requests.0.exactly.allocationMode": "ExactCount",
+		"spec.spec.devices.requests.0.exactly.count":          1,
+	},
+	"resource.k8s.io/v1/DeviceTaintRule": {"spec.taint.timeAdded": "2026-01-01T00:00:00Z"},
 }
 
-var webhook = values{"webhooks.0.failurePolicy": "Fail", "webhooks.0.matchPolicy": "Equivalent", "webhooks.0.timeoutSeconds": 10,
-	"webhooks.0.namespaceSelector": values{}, "webhooks.0.objectSelector": values{}, "webhooks.0.rules.0/scope": "*"}
+var webhook = values{
+	"webhooks.0.failurePolicy":     "Fail",
+	"webhooks.0.matchPolicy":       "Equivalent",
+	"webhooks.0.timeoutSeconds":    10,
+	"webhooks.0.namespaceSelector": values{},
+	"webhooks.0.objectSelector":    values{},
+	"webhooks.0.rules.0/scope":     "*",
+}
 
-var policy = values{"spec.failurePolicy": "Fail", "spec.matchConstraints.matchPolicy": "Equivalent", "spec.matchConstraints.namespaceSelector": values{},
-	"spec.matchConstraints.objectSelector": values{}, "spec.matchConstraints.resourceRules.0/scope": "*"}
+var policy = values{
+	"spec.failurePolicy":                          "Fail",
+	"spec.matchConstraints.matchPolicy":           "Equivalent",
+	"spec.matchConstraints.namespaceSelector":     values{},
+	"spec.matchConstraints.objectSelector":        values{},
+	"spec.matchConstraints.resourceRules.0/scope": "*",
+}
 
 func with(v values, path string, value any) values {
 	out := values{}
@@ -125,13 +210,16 @@ func with(v values, path string, value any) values {
 	return out
 }
 
-// now are defaults that depend on the moment or on the object's name, or are counted from there: they are owned, and their values are
-// none of the data.
+// now are defaults that depend on the moment or on the object's name, or are counted from there: they are owned, and
+// their values are none of the data.
 var now = []string{"spec.taint.timeAdded", "metadata.labels", "metadata.annotations"}
 
 // resets are what a write to an object does not change: its status, which is written apart.
 func resets(k *kind) []string {
-	if slices.ContainsFunc(reflect.VisibleFields(k.of), func(f reflect.StructField) bool { return f.Name == "Status" }) {
+	if slices.ContainsFunc(
+		reflect.VisibleFields(k.of),
+		func(f reflect.StructField) bool { return f.Name == "Status" },
+	) {
 		return []string{"status"}
 	}
 	return nil

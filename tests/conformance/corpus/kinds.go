@@ -42,18 +42,28 @@ func (k *kind) serves(verb string) bool { return len(k.Verbs) == 0 || slices.Con
 
 // answers are what reviews are sent as: their samples have nothing.
 var reviews = map[string]map[string]any{
-	"TokenReview":              {"spec": map[string]any{"token": "t"}},
-	"SubjectAccessReview":      {"spec": map[string]any{"user": "u", "nonResourceAttributes": map[string]any{"path": "/", "verb": "get"}}},
-	"SelfSubjectAccessReview":  {"spec": map[string]any{"nonResourceAttributes": map[string]any{"path": "/", "verb": "get"}}},
-	"LocalSubjectAccessReview": {"spec": map[string]any{"user": "u", "resourceAttributes": map[string]any{"namespace": "$NAMESPACE", "verb": "get", "resource": "pods"}}},
-	"SelfSubjectRulesReview":   {"spec": map[string]any{"namespace": "$NAMESPACE"}},
-	"Binding":                  {"target": map[string]any{"kind": "Node", "name": "n"}},
-	"SelfSubjectReview":        {},
+	"TokenReview": {"spec": map[string]any{"token": "t"}},
+	"SubjectAccessReview": {
+		"spec": map[string]any{"user": "u", "nonResourceAttributes": map[string]any{"path": "/", "verb": "get"}},
+	},
+	"SelfSubjectAccessReview": {
+		"spec": map[string]any{"nonResourceAttributes": map[string]any{"path": "/", "verb": "get"}},
+	},
+	"LocalSubjectAccessReview": {
+		"spec": map[string]any{
+			"user":               "u",
+			"resourceAttributes": map[string]any{"namespace": "$NAMESPACE", "verb": "get", "resource": "pods"},
+		},
+	},
+	"SelfSubjectRulesReview": {"spec": map[string]any{"namespace": "$NAMESPACE"}},
+	"Binding":                {"target": map[string]any{"kind": "Node", "name": "n"}},
+	"SelfSubjectReview":      {},
 }
 
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensions.AddToScheme, apiregistration.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensions.AddToScheme,
+		apiregistration.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, err
 		}
@@ -110,7 +120,9 @@ func (k *kind) whole() map[string]any {
 	if err != nil {
 		panic(fmt.Sprintf("what came from YAML has no JSON: %v", err))
 	}
-	text := strings.NewReplacer("$REQUEST", "AAAA", "$STUB", "AAAA", "$AUTHORITY", "AAAA", "$LEAF", "AAAA", "$NAMESPACE", "ns", "$GROUP", "example.com").Replace(string(data))
+	text := strings.NewReplacer("$REQUEST", "AAAA", "$STUB", "AAAA", "$AUTHORITY", "AAAA", "$LEAF", "AAAA",
+		"$NAMESPACE", "ns", "$GROUP", "example.com").
+		Replace(string(data))
 	o := map[string]any{}
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		panic(fmt.Sprintf("what has JSON cannot be read from it: %v", err))

@@ -1,7 +1,8 @@
-// Command corpus writes objects of every kind that are wrong in one way each, with what Kubernetes answers to them, as that follows from
-// what Kubernetes publishes: its types, their decoder, the markers in their documentation, the schema of server-side apply, and the rules
-// of metadata. Each rule is one function; what the documentation of a kind says beyond its schema is in documented.go. Our server is not
-// asked, and what it publishes is not read. How its answers compare is for package conformance to say.
+// Command corpus writes objects of every kind that are wrong in one way each, with what Kubernetes answers to them, as
+// that follows from what Kubernetes publishes: its types, their decoder, the markers in their documentation, the schema
+// of server-side apply, and the rules of metadata. Each rule is one function; what the documentation of a kind says
+// beyond its schema is in documented.go. Our server is not asked, and what it publishes is not read. How its answers
+// compare is for package conformance to say.
 package main
 
 import (
@@ -47,14 +48,21 @@ func generate(folder string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, files := newPublished(s), map[string][]byte{"managed.yaml": []byte(head), "metadata.yaml": append([]byte(head), lines("every kind", metadata())...)}
+	p, files := newPublished(
+		s,
+	), map[string][]byte{
+		"managed.yaml":  []byte(head),
+		"metadata.yaml": append([]byte(head), lines("every kind", metadata())...),
+	}
 	for _, k := range kinds {
 		if !k.Answered {
 			a, err := p.account(k)
 			if err != nil {
 				return nil, err
 			}
-			files["managed.yaml"] = append(files["managed.yaml"], fmt.Sprintf("- {\"of\": %q, %s\n", k, inJSON(a)[1:])...)
+			files["managed.yaml"] = append(
+				files["managed.yaml"],
+				fmt.Sprintf("- {\"of\": %q, %s\n", k, inJSON(a)[1:])...)
 		}
 		var all []wrong
 		for _, r := range rules {
@@ -73,7 +81,8 @@ func generate(folder string) (map[string][]byte, error) {
 	return files, nil
 }
 
-const head = "# Written by go generate ./tests/conformance from what Kubernetes publishes of its types, and not from this server.\n"
+const head = "# Written by go generate ./tests/conformance from what Kubernetes publishes of its types, and not from " +
+	"this server.\n"
 
 // lines are a kind's part of a file, which is JSON in YAML's flow style: a line for each object.
 func lines(of string, all []wrong) []byte {

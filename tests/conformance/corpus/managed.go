@@ -15,8 +15,8 @@ import (
 // account is who owns which fields of a kind's sample.
 type account struct {
 	Defaults values `json:"defaults,omitempty"` // what the sample is given
-	// Post is owned by who posts the sample, Apply by who applies it, and Change by who then changes one value by PUT or a merge patch;
-	// Kept is what who posted it owns after that, where it is less than before.
+	// Post is owned by who posts the sample, Apply by who applies it, and Change by who then changes one value by PUT
+	// or a merge patch; Kept is what who posted it owns after that, where it is less than before.
 	Post   json.RawMessage `json:"post"`
 	Apply  json.RawMessage `json:"apply"`
 	Change json.RawMessage `json:"change,omitempty"`
@@ -91,7 +91,10 @@ func owned(o runtime.Object, manager string) json.RawMessage {
 	if err != nil {
 		panic(fmt.Sprintf("an object has no metadata: %v", err))
 	}
-	i := slices.IndexFunc(accessor.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
+	i := slices.IndexFunc(
+		accessor.GetManagedFields(),
+		func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager },
+	)
 	if i < 0 {
 		return json.RawMessage("{}")
 	}

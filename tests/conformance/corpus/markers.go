@@ -15,7 +15,12 @@ import (
 
 // sources are the modules in whose doc comments the schema is published: what is optional, what is one of a few values,
 // and by what items of a list are told apart.
-var sources = []string{"k8s.io/api/...", "k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"}
+var sources = []string{
+	"k8s.io/api/...",
+	"k8s.io/apimachinery/pkg/apis/meta/v1",
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1",
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1",
+}
 
 // markers are the lines of doc comments that begin with a plus: name to value.
 type markers map[string]string

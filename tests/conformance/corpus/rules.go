@@ -89,7 +89,8 @@ func mistyped(f *field) any {
 	return nil
 }
 
-// types: a value of another JSON type is no value of the field's. One field of each type of the kind, of the sample first.
+// types: a value of another JSON type is no value of the field's. One field of each type of the kind, of the sample
+// first.
 func types(p *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	seen := map[string]bool{}
@@ -135,8 +136,8 @@ func (p *published) undecodable(k *kind, rule, path string, v any) wrong {
 	return w
 }
 
-// byApply says what is answered to an applied body, or that it does not come that way: what is taken in another meaning is not for
-// the schema to say.
+// byApply says what is answered to an applied body, or that it does not come that way: what is taken in another meaning
+// is not for the schema to say.
 func (p *published) byApply(w *wrong, k *kind, body []byte) {
 	if k.Answered {
 		return
@@ -148,8 +149,8 @@ func (p *published) byApply(w *wrong, k *kind, body []byte) {
 	}
 }
 
-// unknowns: a field that the schema does not have is refused, or dropped with a warning. The names of fields are told apart by
-// their cases.
+// unknowns: a field that the schema does not have is refused, or dropped with a warning. The names of fields are told
+// apart by their cases.
 func unknowns(p *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	paths := []string{"nobodyKnows"}
@@ -170,7 +171,8 @@ func unknowns(p *published, _ *documents, k *kind) []wrong {
 	}
 	for _, f := range k.fields {
 		i := strings.LastIndex(f.path, ".") + 1
-		if cased := f.path[:i] + strings.ToUpper(f.path[i:i+1]) + f.path[i+1:]; f.value == nil && mistyped(f) != nil && !f.pointer {
+		if cased := f.path[:i] + strings.ToUpper(f.path[i:i+1]) + f.path[i+1:]; f.value == nil && mistyped(f) != nil &&
+			!f.pointer {
 			return append(out, p.unknown(k, cased, zero(f)))
 		}
 	}

@@ -9,16 +9,19 @@ import (
 	utilfield "k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// metadata is what is wrong with the metadata of any kind that is stored: the rules of names, labels, annotations, finalizers and
-// owners are the same for all, and published as code.
+// metadata is what is wrong with the metadata of any kind that is stored: the rules of names, labels, annotations,
+// finalizers and owners are the same for all, and published as code.
 func metadata() []wrong {
 	const uid = "5f0a2c1e-0000-4000-8000-000000000000"
 	owner := func(kind, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}}}
+		return metav1.ObjectMeta{
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}},
+		}
 	}
 	var out []wrong
 	for _, m := range []metav1.ObjectMeta{
-		{Labels: map[string]string{"a b": "c"}}, {Labels: map[string]string{"a": "-c"}}, {Annotations: map[string]string{"/a": "c"}},
+		{Labels: map[string]string{"a b": "c"}}, {Labels: map[string]string{"a": "-c"}},
+		{Annotations: map[string]string{"/a": "c"}},
 		owner("ConfigMap", ""), owner("", "a"), owner("Event", "a"),
 	} {
 		set := map[string]any{}
@@ -41,15 +44,23 @@ func metadata() []wrong {
 	return out
 }
 
-// metas are what is wrong with the metadata of a kind in its own way: its name, as which no kind takes a percent sign, and types, which the
-// decoder names by the kind.
+// metas are what is wrong with the metadata of a kind in its own way: its name, as which no kind takes a percent sign,
+// and types, which the decoder names by the kind.
 func metas(p *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	if !k.Answered {
-		out = append(out, documented(k, "metadata.name", wrong{Rule: "metadata", Set: map[string]any{"metadata.name": "a%b"}, By: []string{"post", "apply"},
-			Causes: []cause{{Field: "metadata.name", Reason: "FieldValueInvalid"}}}))
+		out = append(
+			out,
+			documented(
+				k,
+				"metadata.name",
+				wrong{Rule: "metadata", Set: map[string]any{"metadata.name": "a%b"}, By: []string{"post", "apply"},
+					Causes: []cause{{Field: "metadata.name", Reason: "FieldValueInvalid"}}},
+			),
+		)
 	}
-	for path, v := range map[string]any{"metadata.labels": []any{7}, "metadata.annotations": map[string]any{"a": 1}, "metadata.finalizers": "a"} {
+	for path, v := range map[string]any{"metadata.labels": []any{7}, "metadata.annotations": map[string]any{"a": 1},
+		"metadata.finalizers": "a"} {
 		out = append(out, p.undecodable(k, "metadata", path, v))
 	}
 	slices.SortStableFunc(out, func(a, b wrong) int { return strings.Compare(a.Decoder, b.Decoder) })

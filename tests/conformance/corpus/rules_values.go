@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// keys: items of a list that are told apart by keys have each of them once, and those of a set are each once. An apply that has
-// them twice cannot be said to own any; that a whole object with them is refused too says each kind's documentation.
+// keys: items of a list that are told apart by keys have each of them once, and those of a set are each once. An apply
+// that has them twice cannot be said to own any; that a whole object with them is refused too says each kind's
+// documentation.
 func keys(p *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	for _, f := range k.fields {
@@ -25,7 +26,15 @@ func keys(p *published, _ *documents, k *kind) []wrong {
 		if code == 0 {
 			panic(fmt.Sprintf("%s: %s is applied with an item twice", k, f.path))
 		}
-		out = append(out, wrong{Rule: "key", Set: map[string]any{f.path: unfilled(k, f.path, v)}, By: []string{"apply"}, Apply: fmt.Sprint(code, " ", message)})
+		out = append(
+			out,
+			wrong{
+				Rule:  "key",
+				Set:   map[string]any{f.path: unfilled(k, f.path, v)},
+				By:    []string{"apply"},
+				Apply: fmt.Sprint(code, " ", message),
+			},
+		)
 	}
 	return out
 }
@@ -57,7 +66,12 @@ func requireds(_ *published, _ *documents, k *kind) []wrong {
 		if !f.required() || f.value == nil {
 			continue
 		}
-		w := wrong{Rule: "required", Set: map[string]any{f.path: nil}, By: valued(k, f.path), Causes: []cause{{Field: f.named(), Reason: "FieldValueRequired", Message: "Required value"}}}
+		w := wrong{
+			Rule:   "required",
+			Set:    map[string]any{f.path: nil},
+			By:     valued(k, f.path),
+			Causes: []cause{{Field: f.named(), Reason: "FieldValueRequired", Message: "Required value"}},
+		}
 		out = append(out, documented(k, f.path, w))
 	}
 	return out
@@ -72,7 +86,13 @@ func minimums(_ *published, _ *documents, k *kind) []wrong {
 			continue
 		}
 		w := wrong{Rule: "minimum", Set: map[string]any{f.path: -1}, By: valued(k, f.path),
-			Causes: []cause{{Field: f.named(), Reason: "FieldValueInvalid", Message: "Invalid value: -1: must be greater than or equal to " + least}}}
+			Causes: []cause{
+				{
+					Field:   f.named(),
+					Reason:  "FieldValueInvalid",
+					Message: "Invalid value: -1: must be greater than or equal to " + least,
+				},
+			}}
 		out = append(out, documented(k, f.path, w))
 	}
 	return out
@@ -93,7 +113,13 @@ func enums(_ *published, d *documents, k *kind) []wrong {
 			}
 		}
 		w := wrong{Rule: "enum", Set: map[string]any{f.path: "Wild"}, By: valued(k, f.path),
-			Causes: []cause{{Field: f.named(), Reason: "FieldValueNotSupported", Message: `Unsupported value: "Wild": supported values: ` + strings.Join(quoted, ", ")}}}
+			Causes: []cause{
+				{
+					Field:   f.named(),
+					Reason:  "FieldValueNotSupported",
+					Message: `Unsupported value: "Wild": supported values: ` + strings.Join(quoted, ", "),
+				},
+			}}
 		out = append(out, documented(k, f.path, w))
 	}
 	return out
@@ -105,12 +131,14 @@ var templates = []string{"Deployment", "Job", "CronJob"}
 // rechecked are the kinds of which upstream's validation of an update is that of a new object, where nothing but
 // the selector must stay the same.
 var rechecked = []string{
-	"Deployment", "CronJob", "PodTemplate", "PodDisruptionBudget", "HorizontalPodAutoscaler", "LimitRange", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy",
-	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ClusterRole", "Role", "FlowSchema", "PriorityLevelConfiguration",
+	"Deployment", "CronJob", "PodTemplate", "PodDisruptionBudget", "HorizontalPodAutoscaler", "LimitRange",
+	"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy",
+	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ClusterRole", "Role", "FlowSchema",
+	"PriorityLevelConfiguration",
 }
 
-// valued are the ways in which values are looked at as those of a new object: what is there already may be immutable, and is
-// refused for that.
+// valued are the ways in which values are looked at as those of a new object: what is there already may be immutable,
+// and is refused for that.
 func valued(k *kind, path string) []string {
 	switch {
 	case k.Answered || !k.serves("patch"):

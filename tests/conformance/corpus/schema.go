@@ -55,7 +55,8 @@ func (f *field) required() bool {
 
 // opaque types have a JSON of their own.
 var opaque = []reflect.Type{
-	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](),
+	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Time](),
+	reflect.TypeFor[metav1.MicroTime](),
 	reflect.TypeFor[metav1.Duration](), reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[metav1.FieldsV1](),
 }
 
@@ -63,8 +64,8 @@ func isOpaque(t reflect.Type) bool {
 	return slices.Contains(opaque, t) || t.Kind() == reflect.Struct && strings.HasPrefix(t.Name(), "JSON")
 }
 
-// fieldsOf returns the fields of a kind besides its metadata and status, those of the sample's values and their neighbours, the
-// shallow ones first.
+// fieldsOf returns the fields of a kind besides its metadata and status, those of the sample's values and their
+// neighbours, the shallow ones first.
 func (d *documents) fieldsOf(kind reflect.Type, sample map[string]any) []*field {
 	var all []*field
 	d.walk(kind, sample, "", false, &all)
@@ -84,10 +85,19 @@ func (d *documents) walk(t reflect.Type, value map[string]any, path string, inLi
 			}
 			continue
 		}
-		if name == "" || name == "-" || in.Type == reflect.TypeFor[metav1.ObjectMeta]() || path == "" && name == "status" {
+		if name == "" || name == "-" || in.Type == reflect.TypeFor[metav1.ObjectMeta]() ||
+			path == "" && name == "status" {
 			continue
 		}
-		f := &field{path: strings.TrimPrefix(path+"."+name, "."), in: t, of: in.Type, json: options, markers: d.field(t, in.Name), value: value[name], inLists: inLists}
+		f := &field{
+			path:    strings.TrimPrefix(path+"."+name, "."),
+			in:      t,
+			of:      in.Type,
+			json:    options,
+			markers: d.field(t, in.Name),
+			value:   value[name],
+			inLists: inLists,
+		}
 		if f.of.Kind() == reflect.Pointer {
 			f.of, f.pointer = f.of.Elem(), true
 		}

@@ -1,5 +1,5 @@
-// Package kmstest gives tests a KMS plugin at a socket of its own, which may be away, come back, and change its key. What the
-// plugin does is package server's.
+// Package kmstest gives tests a KMS plugin at a socket of its own, which may be away, come back, and change its key.
+// What the plugin does is package server's.
 package kmstest
 
 import (

@@ -1,5 +1,6 @@
-// Package server is a KMS plugin for tests: version 2 of the KMS plugin API over a unix socket, with keys of its own that follow
-// from a secret and their names. It can be told to fail, and counts what it is asked. How a real one is run is its maker's business.
+// Package server is a KMS plugin for tests: version 2 of the KMS plugin API over a unix socket, with keys of its own
+// that follow from a secret and their names. It can be told to fail, and counts what it is asked. How a real one is run
+// is its maker's business.
 package server
 
 import (
@@ -104,7 +105,11 @@ func (s *Server) Encrypt(_ context.Context, r *kmsapi.EncryptRequest) (*kmsapi.E
 	if err != nil {
 		return nil, err
 	}
-	return &kmsapi.EncryptResponse{Ciphertext: aead.Seal(nil, nil, r.Plaintext, []byte(id)), KeyId: id, Annotations: map[string][]byte{note: []byte(id)}}, nil
+	return &kmsapi.EncryptResponse{
+		Ciphertext:  aead.Seal(nil, nil, r.Plaintext, []byte(id)),
+		KeyId:       id,
+		Annotations: map[string][]byte{note: []byte(id)},
+	}, nil
 }
 
 // Decrypt implements the API.
@@ -113,7 +118,11 @@ func (s *Server) Decrypt(_ context.Context, r *kmsapi.DecryptRequest) (*kmsapi.D
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	if string(r.Annotations[note]) != r.KeyId || r.Uid == "" {
-		return nil, status.Errorf(codes.InvalidArgument, "the annotations are not those that were given, or the call has no uid: %v", r)
+		return nil, status.Errorf(
+			codes.InvalidArgument,
+			"the annotations are not those that were given, or the call has no uid: %v",
+			r,
+		)
 	}
 	aead, err := s.aead(r.KeyId)
 	if err != nil {

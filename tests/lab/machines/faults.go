@@ -31,8 +31,9 @@ func (m *Machine) Root() string {
 // Running says whether the machine is on.
 func (m *Machine) Running() bool { return m.leader() != 0 }
 
-// Reinstall has the machine begin anew with an empty disk, under its name and at its address, as somebody else: it has another identity and another
-// host key, which the lab's known hosts have besides the former. The lab must have been made without Options.Disk.
+// Reinstall has the machine begin anew with an empty disk, under its name and at its address, as somebody else: it has
+// another identity and another host key, which the lab's known hosts have besides the former. The lab must have been
+// made without Options.Disk.
 func (m *Machine) Reinstall(ctx context.Context) error {
 	base, err := rootFS(ctx, io.Discard)
 	if err != nil {

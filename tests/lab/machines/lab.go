@@ -27,8 +27,10 @@ import (
 
 // Options says what lab to bring up.
 type Options struct {
-	Name     string    // told apart from other labs by it; lower-case letters, digits and dashes, at most 20
-	Machines []string  // name or name=address, names of at most 11 characters; addresses are 10.99.0.11 and on unless given. One of 10.99.N.0/24 is behind a router
+	Name string // told apart from other labs by it; lower-case letters, digits and dashes, at most 20
+	// name or name=address, names of at most 11 characters; addresses are 10.99.0.11 and on unless given. One of
+	// 10.99.N.0/24 is behind a router
+	Machines []string
 	Log      io.Writer // progress; nil means none
 	Disk     int64     // bytes of each machine's disk; zero means that it shares the host's
 }
@@ -41,8 +43,8 @@ type Lab struct {
 
 const labsDir = "/var/lib/clusterctl-lab"
 
-// segment is one of the networks of a lab, each of which has a bridge. The lab's own network has an address in each, and is the router between
-// them. Labs have namespaces of their own, so they never meet.
+// segment is one of the networks of a lab, each of which has a bridge. The lab's own network has an address in each,
+// and is the router between them. Labs have namespaces of their own, so they never meet.
 type segment int
 
 func segmentOf(address string) segment {
@@ -70,7 +72,10 @@ func (s segment) bridge() string { return fmt.Sprintf("br%d", int(s)) }
 
 // Second is the IPv6 address of a machine that has an address of IPv4: fd00:99::21 of 10.99.0.21.
 func Second(address string) string {
-	return strings.TrimSuffix(segmentOf(address).network6().Addr().String(), "1") + address[strings.LastIndexByte(address, '.')+1:]
+	return strings.TrimSuffix(
+		segmentOf(address).network6().Addr().String(),
+		"1",
+	) + address[strings.LastIndexByte(address, '.')+1:]
 }
 
 // ErrMissing is what the host lacks.
@@ -91,7 +96,12 @@ func Require() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%s: %w; run: apt-get install %s", strings.Join(missing, ", "), ErrMissing, strings.Join(missing, " "))
+		return fmt.Errorf(
+			"%s: %w; run: apt-get install %s",
+			strings.Join(missing, ", "),
+			ErrMissing,
+			strings.Join(missing, " "),
+		)
 	}
 	return nil
 }

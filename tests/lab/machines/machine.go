@@ -126,9 +126,28 @@ func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	if leader == 0 {
 		return "", fmt.Errorf("%s on %s: the machine does not run", line, m.Name)
 	}
-	cmd := exec.CommandContext(ctx, "nsenter", "--target="+strconv.Itoa(leader), "--mount", "--uts", "--ipc", "--net", "--pid",
-		"--root", "--wd=/root", "/usr/bin/env", "-i", "HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/bash",
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/bin/bash", "-c", line)
+	cmd := exec.CommandContext(
+		ctx,
+		"nsenter",
+		"--target="+strconv.Itoa(leader),
+		"--mount",
+		"--uts",
+		"--ipc",
+		"--net",
+		"--pid",
+		"--root",
+		"--wd=/root",
+		"/usr/bin/env",
+		"-i",
+		"HOME=/root",
+		"USER=root",
+		"LOGNAME=root",
+		"SHELL=/bin/bash",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"/bin/bash",
+		"-c",
+		line,
+	)
 	cmd.WaitDelay = 5 * time.Second // the command itself is a child of nsenter, and may hold its output open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -175,9 +194,16 @@ func (m *Machine) create(ctx context.Context, base string, disk int64) error {
 		"etc/hostname":   []byte(m.Name + "\n"),
 		"etc/hosts":      []byte("127.0.0.1 localhost\n" + m.Address + " " + m.Name + "\n"),
 		"etc/machine-id": []byte(hex.EncodeToString(id) + "\n"),
-		"etc/systemd/network/10-host0.network": fmt.Appendf(nil,
+		"etc/systemd/network/10-host0.network": fmt.Appendf(
+			nil,
 			"[Match]\nName=host0\n[Network]\nAddress=%s/%d\nGateway=%s\nGateway=%s\nLinkLocalAddressing=ipv6\nIPv6AcceptRA=no\n[Address]\nAddress=%s/%d\nDuplicateAddressDetection=none\n",
-			m.Address, network.Bits(), network.Addr(), network6.Addr(), Second(m.Address), network6.Bits()),
+			m.Address,
+			network.Bits(),
+			network.Addr(),
+			network6.Addr(),
+			Second(m.Address),
+			network6.Bits(),
+		),
 		"etc/ssh/ssh_host_ed25519_key":    hostKey,
 		"root/.ssh/authorized_keys":       public,
 		"home/admin/.ssh/authorized_keys": public,
@@ -201,7 +227,8 @@ func (m *Machine) create(ctx context.Context, base string, disk int64) error {
 
 func (m *Machine) remove() error {
 	for _, dir := range []string{"root", "disk"} {
-		if err := syscall.Unmount(m.path(dir), 0); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+		if err := syscall.Unmount(m.path(dir), 0); err != nil && !errors.Is(err, syscall.EINVAL) &&
+			!errors.Is(err, syscall.ENOENT) {
 			return fmt.Errorf("unmount the disk of %s: %w", m.Name, err)
 		}
 	}
@@ -231,7 +258,8 @@ func (m *Machine) nspawn() int {
 	if err != nil || !strings.Contains(string(cgroups), "/"+m.cgroup()) {
 		return 0
 	}
-	if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || bytes.Contains(state, []byte(") Z ")) {
+	if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil ||
+		bytes.Contains(state, []byte(") Z ")) {
 		return 0
 	}
 	return pid

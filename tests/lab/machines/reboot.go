@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Reboots boots a machine again whenever its system has gone down by itself, as firmware does, until stop is called; that returns
-// how often, and what went wrong.
+// Reboots boots a machine again whenever its system has gone down by itself, as firmware does, until stop is called;
+// that returns how often, and what went wrong.
 func (m *Machine) Reboots(ctx context.Context) (stop func() (int, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup

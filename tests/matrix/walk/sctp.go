@@ -14,15 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SCTP is spoken below the kernel's own, which many kernels do not have: a client sends the packet with which an association begins (INIT),
-// and the server answers it (INIT ACK) with a parameter of its own. Both pass translation of addresses and tracking as those of a socket do.
-// Raw sockets need CAP_NET_RAW, which containers have by default.
+// SCTP is spoken below the kernel's own, which many kernels do not have: a client sends the packet with which an
+// association begins (INIT), and the server answers it (INIT ACK) with a parameter of its own. Both pass translation of
+// addresses and tracking as those of a socket do. Raw sockets need CAP_NET_RAW, which containers have by default.
 
 const (
 	protocolSCTP = 132
 	chunkInit    = 1
 	chunkInitAck = 2
-	parameter    = 0xC0FE // of the name and address in an INIT ACK; one whose first two bits are set is skipped by those who do not know it
+	// of the name and address in an INIT ACK; one whose first two bits are set is skipped by those who do not know it
+	parameter = 0xC0FE
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -65,7 +66,12 @@ func readPacket(b []byte) (p packet, ok bool) {
 	if len(b) < 32 {
 		return p, false
 	}
-	p = packet{from: binary.BigEndian.Uint16(b), to: binary.BigEndian.Uint16(b[2:]), tag: binary.BigEndian.Uint32(b[4:]), chunk: b[12]}
+	p = packet{
+		from:  binary.BigEndian.Uint16(b),
+		to:    binary.BigEndian.Uint16(b[2:]),
+		tag:   binary.BigEndian.Uint32(b[4:]),
+		chunk: b[12],
+	}
 	p.initiate = binary.BigEndian.Uint32(b[16:])
 	if len(b) >= 36 && binary.BigEndian.Uint16(b[32:]) == parameter {
 		if n := int(binary.BigEndian.Uint16(b[34:])); n >= 4 && 32+n <= len(b) {
@@ -121,7 +127,14 @@ func serveSCTP(ctx context.Context, name string, port uint16) error {
 				if err != nil || !ok || p.chunk != chunkInit || p.to != port {
 					continue
 				}
-				answer := packet{from: p.to, to: p.from, tag: p.initiate, chunk: chunkInitAck, initiate: rand.Uint32() | 1, text: name + " " + sender(from).String()}
+				answer := packet{
+					from:     p.to,
+					to:       p.from,
+					tag:      p.initiate,
+					chunk:    chunkInitAck,
+					initiate: rand.Uint32() | 1,
+					text:     name + " " + sender(from).String(),
+				}
 				_ = unix.Sendto(fd, answer.bytes(), 0, from)
 			}
 		})
@@ -139,7 +152,8 @@ func sender(from unix.Sockaddr) netip.Addr {
 	return netip.Addr{}
 }
 
-// asking is held by one question at a time for each address: a message that a packet was refused does not say to a raw socket which one.
+// asking is held by one question at a time for each address: a message that a packet was refused does not say to a raw
+// socket which one.
 var asking sync.Map
 
 // sctp begins an association, and leaves it at that.

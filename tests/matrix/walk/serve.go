@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// filler is how much follows the answer on a connection, so that the largest packets that there are go the way as well: one that has to be
-// wrapped, and does not fit any more, would never arrive.
+// filler is how much follows the answer on a connection, so that the largest packets that there are go the way as well:
+// one that has to be wrapped, and does not fit any more, would never arrive.
 const filler = 64 << 10
 
-// Serve answers by all protocols at an address with its own name and the client's address, until the context ends: connections of TCP when
-// they begin, datagrams, and the first packets of associations of SCTP.
+// Serve answers by all protocols at an address with its own name and the client's address, until the context ends:
+// connections of TCP when they begin, datagrams, and the first packets of associations of SCTP.
 func Serve(ctx context.Context, name, address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package walk has the two ends of the matrix of packets: a client that asks many addresses by many protocols at once and says what came of
-// each, and servers that answer with their own name and the client's address. What has to come of it, it leaves to the matrix.
+// Package walk has the two ends of the matrix of packets: a client that asks many addresses by many protocols at once
+// and says what came of each, and servers that answer with their own name and the client's address. What has to come of
+// it, it leaves to the matrix.
 package walk
 
 import (

@@ -63,12 +63,24 @@ func TestWalkSaysWhoAnsweredByEachProtocolAndWhatBecameOfTheRest(t *testing.T) {
 				if p == "SCTP" && want == Refused {
 					want = Dropped // a raw socket takes it, and does not answer
 				}
-				asks[fmt.Sprintf("%s %s:%d: %s", p, host, port, want)] = Ask{Protocol: p, Family: family, To: fmt.Sprintf("%s:%d", host, port), Wait: time.Second, Tries: 3}
+				asks[fmt.Sprintf("%s %s:%d: %s", p, host, port, want)] = Ask{
+					Protocol: p,
+					Family:   family,
+					To:       fmt.Sprintf("%s:%d", host, port),
+					Wait:     time.Second,
+					Tries:    3,
+				}
 			}
 		}
 	}
 	asks["no address: "+NoWay] = Ask{Protocol: "TCP", Family: 4, To: "198.51.100.1:1", Wait: time.Second}
-	asks["no server of names: "+NoName] = Ask{Protocol: "UDP", Family: 4, To: "nobody.invalid:1", Names: "10.0.0.1:9001", Wait: time.Second}
+	asks["no server of names: "+NoName] = Ask{
+		Protocol: "UDP",
+		Family:   4,
+		To:       "nobody.invalid:1",
+		Names:    "10.0.0.1:9001",
+		Wait:     time.Second,
+	}
 	var in bytes.Buffer
 	for id, a := range asks {
 		a.ID = id
@@ -105,7 +117,8 @@ func wrongOf(t *testing.T, asks map[string]Ask, text string) (wrong []string) {
 		count++
 		_, want, _ := strings.Cut(a.ID, ": ")
 		own := map[int]string{4: "10.0.0.2", 6: "fd00::2"}[asks[a.ID].Family]
-		if a.Outcome != want || want == Reached && (strings.Join(a.Servers, " ") != "one" || strings.Join(a.Clients, " ") != own) {
+		if a.Outcome != want ||
+			want == Reached && (strings.Join(a.Servers, " ") != "one" || strings.Join(a.Clients, " ") != own) {
 			wrong = append(wrong, line)
 		}
 	}
@@ -124,10 +137,14 @@ func TestWalkOverHTTPTakesTheClientThatAProxyNames(t *testing.T) {
 		}
 		t.Cleanup(server.Close)
 		to := server.Listener.Addr().String()
-		if a := (Ask{Protocol: protocol, To: to, Host: "example.com", Wait: 5 * time.Second}).do(t.Context()); a.Outcome != Reached || a.Servers[0] != "one" || a.Clients[0] != "127.0.0.1" {
+		if a := (Ask{Protocol: protocol, To: to, Host: "example.com",
+			Wait: 5 * time.Second}).do(t.Context()); a.Outcome != Reached ||
+			a.Servers[0] != "one" ||
+			a.Clients[0] != "127.0.0.1" {
 			t.Errorf("%s: %+v", protocol, a)
 		}
-		if a := (Ask{Protocol: "HTTPS", To: to, Host: "other.example", Wait: 5 * time.Second}).do(t.Context()); a.Outcome != broken {
+		if a := (Ask{Protocol: "HTTPS", To: to, Host: "other.example",
+			Wait: 5 * time.Second}).do(t.Context()); a.Outcome != broken {
 			t.Errorf("%s, another host's certificate: %+v", protocol, a)
 		}
 	}

@@ -76,7 +76,8 @@ func stops(n *node) error {
 		return fmt.Errorf("the neighbour wrote %d: %s, %v", wrote, why, err)
 	}
 	q, err := n.Projects.Quota(n.at("pvc-a"))
-	if err != nil || q.Bytes != 4*mebi || q.UsedBytes < 3*mebi || q.UsedBytes > 4*mebi || q.Inodes != 1024 || q.UsedInodes != 2 {
+	if err != nil || q.Bytes != 4*mebi || q.UsedBytes < 3*mebi || q.UsedBytes > 4*mebi || q.Inodes != 1024 ||
+		q.UsedInodes != 2 {
 		return fmt.Errorf("it has %+v, %v", q, err)
 	}
 	before, err := record(n, "pvc-a")
@@ -203,7 +204,8 @@ func suspects(n *node) error {
 	return n.gone("pvc-b")
 }
 
-// survives kills a process that makes, grows and removes volumes at moments at random, and looks each time at what the next finds.
+// survives kills a process that makes, grows and removes volumes at moments at random, and looks each time at what the
+// next finds.
 func survives(n *node) error {
 	if err := n.made("pvc-kept"); err != nil {
 		return err
@@ -273,7 +275,8 @@ func work() {
 // bounded looks whether volumes that are to hold 4 MiB do, where the file system bounds any.
 func (n *node) bounded(names ...string) error {
 	for _, name := range names {
-		if q, err := n.Projects.Quota(n.at(name)); !errors.Is(err, volume.ErrNoQuota) && (err != nil || q.Bytes != 4*mebi) {
+		if q, err := n.Projects.Quota(n.at(name)); !errors.Is(err, volume.ErrNoQuota) &&
+			(err != nil || q.Bytes != 4*mebi) {
 			return fmt.Errorf("%s has %+v, %v", name, q, err)
 		}
 	}

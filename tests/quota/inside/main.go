@@ -1,5 +1,5 @@
-// Command inside is the first process of a machine in user mode, whose kernel has the quotas that many others are built without. It
-// holds the kubelet's volumes to what file systems with project quotas, and one without, make of them.
+// Command inside is the first process of a machine in user mode, whose kernel has the quotas that many others are built
+// without. It holds the kubelet's volumes to what file systems with project quotas, and one without, make of them.
 package main
 
 import (
@@ -18,7 +18,8 @@ type system struct {
 }
 
 func main() {
-	// Children: who is killed in the middle of its work, and who writes as containers do, without the right to exceed quotas.
+	// Children: who is killed in the middle of its work, and who writes as containers do, without the right to exceed
+	// quotas.
 	if len(os.Args) > 1 && os.Args[1] == "work" {
 		work()
 		return
@@ -80,7 +81,8 @@ func prepare() error {
 		}
 	}
 	for i, name := range []string{"ubdb", "ubdc"} {
-		if err := unix.Mknod(filepath.Join("/mnt", name), unix.S_IFBLK|0o600, int(unix.Mkdev(98, uint32(i+1)*16))); err != nil {
+		if err := unix.Mknod(filepath.Join("/mnt", name), unix.S_IFBLK|0o600,
+			int(unix.Mkdev(98, uint32(i+1)*16))); err != nil {
 			return err
 		}
 	}

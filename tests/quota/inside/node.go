@@ -33,8 +33,14 @@ const mebi = 1 << 20
 
 func newNode() *node {
 	n := &node{sizes: map[string]int64{}}
-	n.Manager = &volume.Manager{Root: "/mnt/kubelet", Source: source{n}, Mounter: volume.Kernel{}, Provisioned: filepath.Join(mnt, "volumes"),
-		Projects: &volume.Projects{}, Unbounded: func(_ string, why error) { n.unbounded = append(n.unbounded, why.Error()) }}
+	n.Manager = &volume.Manager{
+		Root:        "/mnt/kubelet",
+		Source:      source{n},
+		Mounter:     volume.Kernel{},
+		Provisioned: filepath.Join(mnt, "volumes"),
+		Projects:    &volume.Projects{},
+		Unbounded:   func(_ string, why error) { n.unbounded = append(n.unbounded, why.Error()) },
+	}
 	return n
 }
 
@@ -43,8 +49,11 @@ func (n *node) at(name string) string { return filepath.Join(n.Provisioned, name
 // use has a pod use a volume of a size. done ends the pod.
 func (n *node) use(name string, bytes int64) (done func() error, err error) {
 	n.sizes[name] = bytes
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("pod-" + name)}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
-		Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("pod-" + name)},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+			Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}},
+	}
 	done = func() error { return n.Teardown(string(p.UID)) }
 	_, err = n.Setup(context.Background(), p)
 	return done, err
@@ -82,15 +91,31 @@ func (source) PodCertificate(context.Context, *corev1.Pod, string, int,
 }
 
 func (s source) Claim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)},
-		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: name}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}, nil
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			VolumeName: name,
+		},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+	}, nil
 }
 
 func (s source) Volume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
-	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": directory.Provisioner}},
-		Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: name, UID: types.UID(name)},
-			Capacity:               corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(s.n.sizes[name], resource.BinarySI)},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: directory.Path(name)}}}}, nil
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": directory.Provisioner},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: name, UID: types.UID(name)},
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: *resource.NewQuantity(s.n.sizes[name], resource.BinarySI),
+			},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				Local: &corev1.LocalVolumeSource{Path: directory.Path(name)},
+			},
+		},
+	}, nil
 }
 
 // fill writes bytes into a new file as an ordinary user, and returns how many there was room for, and what stopped it.
@@ -101,7 +126,12 @@ func fill(path string, bytes int64) (int64, string, error) {
 		return 0, "", err
 	}
 	defer dir.Close()
-	cmd := exec.Command("/proc/self/exe", "write", filepath.Join("/proc/self/fd/3", filepath.Base(path)), strconv.FormatInt(bytes, 10))
+	cmd := exec.Command(
+		"/proc/self/exe",
+		"write",
+		filepath.Join("/proc/self/fd/3", filepath.Base(path)),
+		strconv.FormatInt(bytes, 10),
+	)
 	cmd.ExtraFiles = []*os.File{dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
 	out, err := cmd.CombinedOutput()

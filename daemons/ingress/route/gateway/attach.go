@@ -81,7 +81,10 @@ func (b *Builder) attach(r *httpRoute, ref gatewayv1.ParentReference) {
 	if ptr.Deref(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName || ptr.Deref(ref.Kind, "Gateway") != "Gateway" {
 		return
 	}
-	key := route.Key{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.key.Namespace))), Name: string(ref.Name)}
+	key := route.Key{
+		Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.key.Namespace))),
+		Name:      string(ref.Name),
+	}
 	put(b.ofGateway, key, r.key)
 	r.named = append(r.named, key)
 	g := b.gateways[key]

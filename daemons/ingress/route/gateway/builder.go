@@ -1,6 +1,6 @@
-// Package gateway decides what Gateways and HTTPRoutes mean for the proxy: which listeners it serves with which rules, and what the
-// objects are told of themselves. It is plain values, as package route, whose tables it makes. Watching the API, opening sockets and
-// writing statuses is for others.
+// Package gateway decides what Gateways and HTTPRoutes mean for the proxy: which listeners it serves with which rules,
+// and what the objects are told of themselves. It is plain values, as package route, whose tables it makes. Watching
+// the API, opening sockets and writing statuses is for others.
 package gateway
 
 import (
@@ -25,7 +25,9 @@ type Options struct {
 	Certificate func(route.Key) (*tls.Certificate, error) // what a secret has, or why there is nothing
 	Policy      route.Policy                              // where routes say nothing else
 	Counter     func(route.Source) any                    // as route.Options has it
-	Shared      map[int]bool                              // ports of the machines that all Gateways share, and whether TLS is spoken there; nil: each Gateway has addresses of its own
+	// ports of the machines that all Gateways share, and whether TLS is spoken there; nil: each Gateway has addresses
+	// of its own
+	Shared map[int]bool
 }
 
 // Entry is where clients come in: a port of a Gateway with addresses of its own, or of the machines.
@@ -40,8 +42,8 @@ type Served struct {
 	Listeners []*route.Listener
 }
 
-// Builder keeps what tables are made of. It is used by one goroutine at a time. A route that changes costs its hosts, a Gateway that
-// changes its routes.
+// Builder keeps what tables are made of. It is used by one goroutine at a time. A route that changes costs its hosts, a
+// Gateway that changes its routes.
 type Builder struct {
 	options    Options
 	classes    map[string]*gatewayv1.GatewayClass
@@ -63,11 +65,14 @@ type Builder struct {
 // NewBuilder returns a Builder that knows nothing.
 func NewBuilder(o Options) *Builder {
 	return &Builder{
-		options: o, classes: map[string]*gatewayv1.GatewayClass{}, objects: map[route.Key]*gatewayv1.Gateway{}, gateways: map[route.Key]*gateway{},
-		routes: map[route.Key]*httpRoute{}, grants: map[string]map[string]*gatewayv1.ReferenceGrant{}, namespaces: map[string]map[string]string{},
-		ofGateway: map[route.Key]map[route.Key]bool{}, ofService: map[route.Key]map[route.Key]bool{},
+		options: o, classes: map[string]*gatewayv1.GatewayClass{}, objects: map[route.Key]*gatewayv1.Gateway{},
+		gateways: map[route.Key]*gateway{},
+		routes:   map[route.Key]*httpRoute{}, grants: map[string]map[string]*gatewayv1.ReferenceGrant{},
+		namespaces: map[string]map[string]string{},
+		ofGateway:  map[route.Key]map[route.Key]bool{}, ofService: map[route.Key]map[route.Key]bool{},
 		ofSecret: map[route.Key]map[route.Key]bool{}, touched: map[route.Key]struct{}{},
-		staleGateways: map[route.Key]bool{}, staleRoutes: map[route.Key]bool{}, changed: map[Entry]bool{}, served: map[Entry]*Served{},
+		staleGateways: map[route.Key]bool{}, staleRoutes: map[route.Key]bool{}, changed: map[Entry]bool{},
+		served: map[Entry]*Served{},
 	}
 }
 
@@ -177,7 +182,8 @@ func (b *Builder) Refers(secret route.Key) bool { return len(b.ofSecret[secret])
 // SecretChanged has the Gateways that name a secret looked at again.
 func (b *Builder) SecretChanged(key route.Key) { maps.Copy(b.staleGateways, b.ofSecret[key]) }
 
-// Update works out what has changed and returns the entries that serve something else than before; nil is an entry that is gone.
+// Update works out what has changed and returns the entries that serve something else than before; nil is an entry that
+// is gone.
 func (b *Builder) Update() map[Entry]*Served {
 	for key := range b.staleGateways {
 		if g := b.objects[key]; g == nil || !b.ours(string(g.Spec.GatewayClassName)) {
@@ -247,7 +253,9 @@ func (b *Builder) Has(s route.Source) bool {
 		return false
 	}
 	r := b.routes[route.Key{Namespace: s.Namespace, Name: name}]
-	return r != nil && len(r.attached) > 0 && (s.Service == "" || slices.ContainsFunc(r.backends, func(u *route.Backend) bool { return u.Key.Service.Name == s.Service }))
+	return r != nil && len(r.attached) > 0 &&
+		(s.Service == "" || slices.ContainsFunc(r.backends,
+			func(u *route.Backend) bool { return u.Key.Service.Name == s.Service }))
 }
 
 // reference is what a ReferenceGrant may allow.
@@ -257,17 +265,20 @@ type reference struct {
 	to                      route.Key
 }
 
-// permitted reports whether an object of Gateway API's may name one of the core group: in its own namespace, or where a grant says so.
+// permitted reports whether an object of Gateway API's may name one of the core group: in its own namespace, or where a
+// grant says so.
 func (b *Builder) permitted(r reference) bool {
 	if r.fromNamespace == r.to.Namespace {
 		return true
 	}
 	for _, grant := range b.grants[r.to.Namespace] {
 		from := slices.ContainsFunc(grant.Spec.From, func(f gatewayv1.ReferenceGrantFrom) bool {
-			return f.Group == gatewayv1.GroupName && string(f.Kind) == r.fromKind && string(f.Namespace) == r.fromNamespace
+			return f.Group == gatewayv1.GroupName && string(f.Kind) == r.fromKind &&
+				string(f.Namespace) == r.fromNamespace
 		})
 		to := slices.ContainsFunc(grant.Spec.To, func(t gatewayv1.ReferenceGrantTo) bool {
-			return t.Group == "" && string(t.Kind) == r.toKind && (t.Name == nil || *t.Name == "" || string(*t.Name) == r.to.Name)
+			return t.Group == "" && string(t.Kind) == r.toKind &&
+				(t.Name == nil || *t.Name == "" || string(*t.Name) == r.to.Name)
 		})
 		if from && to {
 			return true

@@ -34,15 +34,35 @@ func (request) Query(name string) (string, bool) { return "", false }
 func builder(shared map[int]bool) *Builder {
 	backends := route.NewBackends(func(route.BackendKey) route.Targets { return &targets{} })
 	for _, key := range []route.Key{{Namespace: "shop", Name: "web"}, {Namespace: "other", Name: "far"}} {
-		backends.SetService(key, &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}, {Port: 81, AppProtocol: ptr.To("kubernetes.io/wss")}}}})
+		backends.SetService(
+			key,
+			&corev1.Service{
+				Spec: corev1.ServiceSpec{
+					Ports: []corev1.ServicePort{{Port: 80}, {Port: 81, AppProtocol: ptr.To("kubernetes.io/wss")}},
+				},
+			},
+		)
 	}
-	b := NewBuilder(Options{Backends: backends, Shared: shared, Policy: route.Policy{Read: time.Minute}, Certificate: func(key route.Key) (*tls.Certificate, error) {
-		if key.Name == "good" {
-			return &tls.Certificate{}, nil
-		}
-		return nil, errors.New("there is no secret " + key.Name)
-	}})
-	b.SetClass("c", &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: Controller}})
+	b := NewBuilder(
+		Options{
+			Backends: backends,
+			Shared:   shared,
+			Policy:   route.Policy{Read: time.Minute},
+			Certificate: func(key route.Key) (*tls.Certificate, error) {
+				if key.Name == "good" {
+					return &tls.Certificate{}, nil
+				}
+				return nil, errors.New("there is no secret " + key.Name)
+			},
+		},
+	)
+	b.SetClass(
+		"c",
+		&gatewayv1.GatewayClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "c"},
+			Spec:       gatewayv1.GatewayClassSpec{ControllerName: Controller},
+		},
+	)
 	b.SetNamespace("shop", map[string]string{"team": "a"})
 	b.SetNamespace("other", map[string]string{})
 	return b
@@ -51,8 +71,17 @@ func builder(shared map[int]bool) *Builder {
 // gatewayOf makes a Gateway of listeners as YAML in one line each.
 func gatewayOf(t *testing.T, b *Builder, name string, age int, listeners ...string) {
 	t.Helper()
-	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "1", Generation: int64(100 - age), CreationTimestamp: metav1.Unix(int64(1000-age), 0)}}
-	if err := yaml.UnmarshalStrict([]byte("gatewayClassName: c\nlisteners:\n- "+strings.Join(listeners, "\n- ")), &g.Spec); err != nil {
+	g := &gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         "shop",
+			Name:              name,
+			UID:               "1",
+			Generation:        int64(100 - age),
+			CreationTimestamp: metav1.Unix(int64(1000-age), 0),
+		},
+	}
+	if err := yaml.UnmarshalStrict([]byte("gatewayClassName: c\nlisteners:\n- "+strings.Join(listeners, "\n- ")),
+		&g.Spec); err != nil {
 		t.Fatal(err)
 	}
 	b.SetGateway(route.Key{Namespace: "shop", Name: name}, g)
@@ -61,7 +90,15 @@ func gatewayOf(t *testing.T, b *Builder, name string, age int, listeners ...stri
 func routeOf(t *testing.T, b *Builder, name string, generation int64, spec string) {
 	t.Helper()
 	namespace, name, _ := strings.Cut(name, "/")
-	r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "1", Generation: generation, CreationTimestamp: metav1.Unix(1000, 0)}}
+	r := &gatewayv1.HTTPRoute{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         namespace,
+			Name:              name,
+			UID:               "1",
+			Generation:        generation,
+			CreationTimestamp: metav1.Unix(1000, 0),
+		},
+	}
 	if err := yaml.UnmarshalStrict([]byte(spec), &r.Spec); err != nil {
 		t.Fatal(err)
 	}
@@ -77,29 +114,53 @@ func said(list []metav1.Condition, kind string) string {
 	return string(c.Status) + "/" + c.Reason
 }
 
-var here = Place{Addresses: []gatewayv1.GatewayStatusAddress{{Value: "10.0.0.1"}}, Failed: func(Entry) error { return nil }}
+var here = Place{
+	Addresses: []gatewayv1.GatewayStatusAddress{{Value: "10.0.0.1"}},
+	Failed:    func(Entry) error { return nil },
+}
 
 // S32
 func TestRoutesAreToldWhereTheyAreAttachedAndWhyNot(t *testing.T) {
 	const web = `, rules: [{backendRefs: [{name: web, port: 80}]}]}`
 	for _, c := range []struct{ listener, name, spec, accepted, resolved string }{
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}]" + web, "True/Accepted", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g, sectionName: x}]" + web, "False/NoMatchingParent", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g, port: 81}]" + web, "False/NoMatchingParent", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP, hostname: a.example}", "shop/r", "{parentRefs: [{name: g}], hostnames: [b.example]" + web, "False/NoMatchingListenerHostname", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP, hostname: '*.example'}", "shop/r", "{parentRefs: [{name: g}], hostnames: [x.b.example]" + web, "True/Accepted", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP}", "other/r", "{parentRefs: [{name: g, namespace: shop}], rules: []}", "False/NotAllowedByListeners", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}", "other/r", "{parentRefs: [{name: g, namespace: shop}], rules: []}", "True/Accepted", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}}}", "other/r", "{parentRefs: [{name: g, namespace: shop}]}", "False/NotAllowedByListeners", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: GRPCRoute}]}}", "shop/r", "{parentRefs: [{name: g}]}", "False/NotAllowedByListeners", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: gone, port: 80}]}]}", "True/Accepted", "False/BackendNotFound"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: web, port: 99}]}]}", "True/Accepted", "False/BackendNotFound"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: web, port: 81}]}]}", "True/Accepted", "False/UnsupportedProtocol"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: x, kind: Bucket}]}]}", "True/Accepted", "False/InvalidKind"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: far, namespace: other, port: 80}]}]}", "True/Accepted", "False/RefNotPermitted"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{matches: [{path: {type: RegularExpression, value: /x}}]}]}", "False/UnsupportedValue", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}]}]}", "False/UnsupportedValue", "True/ResolvedRefs"},
-		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {}}, {type: URLRewrite, urlRewrite: {}}]}]}", "False/IncompatibleFilters", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: " +
+			"g}]" + web, "True/Accepted", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g, sectionName: " +
+			"x}]" + web, "False/NoMatchingParent", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g, port: " +
+			"81}]" + web, "False/NoMatchingParent", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP, hostname: a.example}", "shop/r", "{parentRefs: [{name: g}], hostnames: " +
+			"[b.example]" + web, "False/NoMatchingListenerHostname", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP, hostname: '*.example'}", "shop/r", "{parentRefs: [{name: g}], " +
+			"hostnames: [x.b.example]" + web, "True/Accepted", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP}", "other/r", "{parentRefs: [{name: g, namespace: shop}], rules: " +
+			"[]}", "False/NotAllowedByListeners", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: " +
+			"All}}}", "other/r", "{parentRefs: [{name: g, namespace: shop}], rules: " +
+			"[]}", "True/Accepted", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: " +
+			"{team: a}}}}}", "other/r", "{parentRefs: [{name: g, namespace: " +
+			"shop}]}", "False/NotAllowedByListeners", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: " +
+			"GRPCRoute}]}}", "shop/r", "{parentRefs: [{name: g}]}", "False/NotAllowedByListeners", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: " +
+			"gone, port: 80}]}]}", "True/Accepted", "False/BackendNotFound"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: " +
+			"web, port: 99}]}]}", "True/Accepted", "False/BackendNotFound"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: " +
+			"web, port: 81}]}]}", "True/Accepted", "False/UnsupportedProtocol"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: " +
+			"x, kind: Bucket}]}]}", "True/Accepted", "False/InvalidKind"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: " +
+			"far, namespace: other, port: 80}]}]}", "True/Accepted", "False/RefNotPermitted"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{matches: [{path: " +
+			"{type: RegularExpression, value: /x}}]}]}", "False/UnsupportedValue", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{filters: [{type: " +
+			"RequestMirror, requestMirror: {backendRef: {name: web, port: " +
+			"80}}}]}]}", "False/UnsupportedValue", "True/ResolvedRefs"},
+		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: g}], rules: [{filters: [{type: " +
+			"RequestRedirect, requestRedirect: {}}, {type: URLRewrite, urlRewrite: " +
+			"{}}]}]}", "False/IncompatibleFilters", "True/ResolvedRefs"},
 	} {
 		b := builder(nil)
 		gatewayOf(t, b, "g", 0, c.listener)
@@ -111,7 +172,9 @@ func TestRoutesAreToldWhereTheyAreAttachedAndWhyNot(t *testing.T) {
 			t.Errorf("%s %s: %d parents", c.listener, c.spec, len(parents))
 			continue
 		}
-		if a, r := said(parents[0].Conditions, "Accepted"), said(parents[0].Conditions, "ResolvedRefs"); a != c.accepted || r != c.resolved {
+		if a, r := said(parents[0].Conditions, "Accepted"),
+			said(parents[0].Conditions, "ResolvedRefs"); a != c.accepted ||
+			r != c.resolved {
 			t.Errorf("%s %s: %s %s, want %s %s", c.listener, c.spec, a, r, c.accepted, c.resolved)
 		}
 		if g := parents[0].Conditions[0].ObservedGeneration; g != 7 {
@@ -145,8 +208,10 @@ func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
 		`{type: RequestRedirect, requestRedirect: {path: {type: ReplaceFullPath, replaceFullPath: "/\r\nSet-Cookie: a=b"}}}`:                             false,
 	} {
 		for place, spec := range map[string]string{
-			"rule":    "{parentRefs: [{name: g}], rules: [{filters: [" + filter + "], backendRefs: [{name: web, port: 80}]}]}",
-			"backend": "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: web, port: 80, filters: [" + filter + "]}]}]}",
+			"rule": "{parentRefs: [{name: g}], rules: [{filters: [" + filter + "], backendRefs: [{name: web, " +
+				"port: 80}]}]}",
+			"backend": "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: web, port: 80, filters: " +
+				"[" + filter + "]}]}]}",
 		} {
 			if place == "backend" && !strings.Contains(filter, "HeaderModifier") {
 				continue
@@ -156,7 +221,8 @@ func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
 			routeOf(t, b, "shop/r", 1, spec)
 			b.Update()
 			want := map[bool]string{true: "True/Accepted", false: "False/UnsupportedValue"}[ok]
-			if got := said(b.RouteStatus(route.Key{Namespace: "shop", Name: "r"}).Parents[0].Conditions, "Accepted"); got != want {
+			if got := said(b.RouteStatus(route.Key{Namespace: "shop", Name: "r"}).Parents[0].Conditions,
+				"Accepted"); got != want {
 				t.Errorf("%s at a %s: %s, want %s", filter, place, got, want)
 			}
 		}
@@ -169,24 +235,48 @@ func TestListenersAreToldWhetherTheyAreServed(t *testing.T) {
 		listeners []string
 		want      string // of the first: Accepted Conflicted ResolvedRefs Programmed, and Accepted of the Gateway
 	}{
-		{[]string{"{name: l, port: 80, protocol: HTTP}"}, "True/Accepted False/NoConflicts True/ResolvedRefs True/Programmed True/Accepted"},
-		{[]string{"{name: l, port: 80, protocol: TCP}"}, "False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid False/ListenersNotValid"},
-		{[]string{"{name: l, port: 80, protocol: TCP}", "{name: m, port: 80, protocol: HTTP}"}, "False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid True/ListenersNotValid"},
-		{[]string{"{name: l, port: 80, protocol: HTTP}", "{name: m, port: 80, protocol: HTTP}"}, "False/HostnameConflict True/HostnameConflict True/ResolvedRefs False/Invalid False/ListenersNotValid"},
-		{[]string{"{name: l, port: 80, protocol: HTTP, hostname: a.example}", "{name: m, port: 80, protocol: HTTP}"}, "True/Accepted False/NoConflicts True/ResolvedRefs True/Programmed True/Accepted"},
-		{[]string{"{name: l, port: 443, protocol: HTTP}", "{name: m, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good}]}}"}, "False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid False/ListenersNotValid"},
-		{[]string{"{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good}]}}"}, "True/Accepted False/NoConflicts True/ResolvedRefs True/Programmed True/Accepted"},
-		{[]string{"{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: bad}]}}"}, "True/Accepted False/NoConflicts False/InvalidCertificateRef False/Invalid True/Accepted"},
-		{[]string{"{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good, namespace: other}]}}"}, "True/Accepted False/NoConflicts False/RefNotPermitted False/Invalid True/Accepted"},
-		{[]string{"{name: l, port: 443, protocol: HTTPS, tls: {mode: Passthrough}}"}, "False/UnsupportedValue False/NoConflicts False/InvalidCertificateRef False/Invalid False/ListenersNotValid"},
-		{[]string{"{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: UDPRoute}]}}"}, "True/Accepted False/NoConflicts False/InvalidRouteKinds True/Programmed True/Accepted"},
+		{[]string{"{name: l, port: 80, protocol: HTTP}"}, "True/Accepted False/NoConflicts True/ResolvedRefs " +
+			"True/Programmed True/Accepted"},
+		{[]string{"{name: l, port: 80, protocol: TCP}"}, "False/UnsupportedProtocol False/NoConflicts " +
+			"True/ResolvedRefs False/Invalid False/ListenersNotValid"},
+		{[]string{"{name: l, port: 80, protocol: TCP}", "{name: m, port: 80, protocol: " +
+			"HTTP}"}, "False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid " +
+			"True/ListenersNotValid"},
+		{[]string{"{name: l, port: 80, protocol: HTTP}", "{name: m, port: 80, protocol: " +
+			"HTTP}"}, "False/HostnameConflict True/HostnameConflict True/ResolvedRefs False/Invalid " +
+			"False/ListenersNotValid"},
+		{[]string{"{name: l, port: 80, protocol: HTTP, hostname: a.example}", "{name: m, port: 80, protocol: " +
+			"HTTP}"}, "True/Accepted False/NoConflicts True/ResolvedRefs True/Programmed True/Accepted"},
+		{[]string{"{name: l, port: 443, protocol: HTTP}", "{name: m, port: 443, protocol: HTTPS, tls: " +
+			"{certificateRefs: [{name: good}]}}"}, "False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs " +
+			"False/Invalid False/ListenersNotValid"},
+		{[]string{"{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: " +
+			"good}]}}"}, "True/Accepted False/NoConflicts True/ResolvedRefs True/Programmed True/Accepted"},
+		{[]string{"{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: " +
+			"bad}]}}"}, "True/Accepted False/NoConflicts False/InvalidCertificateRef False/Invalid True/Accepted"},
+		{[]string{"{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: good, namespace: " +
+			"other}]}}"}, "True/Accepted False/NoConflicts False/RefNotPermitted False/Invalid True/Accepted"},
+		{[]string{"{name: l, port: 443, protocol: HTTPS, tls: {mode: " +
+			"Passthrough}}"}, "False/UnsupportedValue False/NoConflicts False/InvalidCertificateRef False/Invalid " +
+			"False/ListenersNotValid"},
+		{[]string{"{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: " +
+			"UDPRoute}]}}"}, "True/Accepted False/NoConflicts False/InvalidRouteKinds True/Programmed True/Accepted"},
 	} {
 		b := builder(nil)
 		gatewayOf(t, b, "g", 0, c.listeners...)
 		b.Update()
 		s := b.GatewayStatus(route.Key{Namespace: "shop", Name: "g"}, here)
 		l := s.Listeners[0].Conditions
-		got := strings.Join([]string{said(l, "Accepted"), said(l, "Conflicted"), said(l, "ResolvedRefs"), said(l, "Programmed"), said(s.Conditions, "Accepted")}, " ")
+		got := strings.Join(
+			[]string{
+				said(l, "Accepted"),
+				said(l, "Conflicted"),
+				said(l, "ResolvedRefs"),
+				said(l, "Programmed"),
+				said(s.Conditions, "Accepted"),
+			},
+			" ",
+		)
 		if got != c.want {
 			t.Errorf("%v:\n%s, want\n%s", c.listeners, got, c.want)
 		}
@@ -198,7 +288,8 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	b := builder(nil)
 	gatewayOf(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}", "{name: m, port: 81, protocol: HTTP}")
 	gatewayOf(t, b, "h", 0, "{name: l, port: 80, protocol: HTTP}")
-	spec := "{parentRefs: [{name: %s}], hostnames: [%s], rules: [{matches: [{path: {value: %s}}], backendRefs: [{name: web, port: 80}]}]}"
+	spec := "{parentRefs: [{name: %s}], hostnames: [%s], rules: [{matches: [{path: {value: %s}}], backendRefs: " +
+		"[{name: web, port: 80}]}]}"
 	routeOf(t, b, "shop/a", 1, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/"))
 	routeOf(t, b, "shop/b", 1, fmt.Sprintf(spec, "g, sectionName: l", "b.example", "/"))
 	routeOf(t, b, "shop/h", 1, fmt.Sprintf(spec, "h", "h.example", "/"))
@@ -243,14 +334,26 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 func TestGatewaysShareTheMachinesPorts(t *testing.T) {
 	b := builder(map[int]bool{80: false, 443: true})
 	gatewayOf(t, b, "old", 9, "{name: l, port: 80, protocol: HTTP, hostname: a.example}")
-	gatewayOf(t, b, "new", 1, "{name: l, port: 80, protocol: HTTP, hostname: a.example}", "{name: m, port: 80, protocol: HTTP, hostname: b.example}", "{name: n, port: 8080, protocol: HTTP}")
+	gatewayOf(
+		t,
+		b,
+		"new",
+		1,
+		"{name: l, port: 80, protocol: HTTP, hostname: a.example}",
+		"{name: m, port: 80, protocol: HTTP, hostname: b.example}",
+		"{name: n, port: 8080, protocol: HTTP}",
+	)
 	status := func(i int) string {
-		return said(b.GatewayStatus(route.Key{Namespace: "shop", Name: "new"}, here).Listeners[i].Conditions, "Accepted")
+		return said(
+			b.GatewayStatus(route.Key{Namespace: "shop", Name: "new"}, here).Listeners[i].Conditions,
+			"Accepted",
+		)
 	}
 	if news := b.Update(); len(news) != 1 || len(news[Entry{Port: 80}].Listeners) != 2 {
 		t.Errorf("entries: %v", news)
 	}
-	if got := status(0) + " " + status(1) + " " + status(2); got != "False/HostnameConflict True/Accepted False/PortUnavailable" {
+	if got := status(0) + " " + status(1) + " " + status(2); got != "False/HostnameConflict True/Accepted "+
+		"False/PortUnavailable" {
 		t.Error(got)
 	}
 	b.SetGateway(route.Key{Namespace: "shop", Name: "old"}, nil)
@@ -263,7 +366,13 @@ func TestGatewaysShareTheMachinesPorts(t *testing.T) {
 func TestReferenceGrantsLetRoutesUseServicesOfOthers(t *testing.T) {
 	b := builder(nil)
 	gatewayOf(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}")
-	routeOf(t, b, "shop/r", 1, "{parentRefs: [{name: g}], rules: [{backendRefs: [{name: far, namespace: other, port: 80}]}]}")
+	routeOf(
+		t,
+		b,
+		"shop/r",
+		1,
+		"{parentRefs: [{name: g}], rules: [{backendRefs: [{name: far, namespace: other, port: 80}]}]}",
+	)
 	resolved := func() string {
 		b.Update()
 		return said(b.RouteStatus(route.Key{Namespace: "shop", Name: "r"}).Parents[0].Conditions, "ResolvedRefs")
@@ -272,7 +381,9 @@ func TestReferenceGrantsLetRoutesUseServicesOfOthers(t *testing.T) {
 		t.Error(got)
 	}
 	grant := &gatewayv1.ReferenceGrant{Spec: gatewayv1.ReferenceGrantSpec{
-		From: []gatewayv1.ReferenceGrantFrom{{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: "shop"}}, To: []gatewayv1.ReferenceGrantTo{{Kind: "Service", Name: ptr.To(gatewayv1.ObjectName("far"))}},
+		From: []gatewayv1.ReferenceGrantFrom{
+			{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: "shop"},
+		}, To: []gatewayv1.ReferenceGrantTo{{Kind: "Service", Name: ptr.To(gatewayv1.ObjectName("far"))}},
 	}}
 	b.SetGrant(route.Key{Namespace: "other", Name: "x"}, grant)
 	if got := resolved(); got != "True/ResolvedRefs" {

@@ -95,12 +95,24 @@ func (b *Builder) refused(object *gatewayv1.Gateway) *verdict {
 	case len(s.Addresses) > 0:
 		v = bad(string(gatewayv1.GatewayReasonUnsupportedAddress), "addresses cannot be chosen in a Gateway")
 	case s.TLS != nil:
-		v = bad(string(gatewayv1.GatewayReasonInvalidParameters), "spec.tls is not carried out: clients' certificates are not asked for, and backends are shown none")
+		v = bad(
+			string(gatewayv1.GatewayReasonInvalidParameters),
+			"spec.tls is not carried out: clients' certificates are not asked for, and backends are shown none",
+		)
 	case in != nil && in.ParametersRef != nil:
-		v = bad(string(gatewayv1.GatewayReasonInvalidParameters), "there are no parameters: %s %s", in.ParametersRef.Kind, in.ParametersRef.Name)
+		v = bad(
+			string(gatewayv1.GatewayReasonInvalidParameters),
+			"there are no parameters: %s %s",
+			in.ParametersRef.Kind,
+			in.ParametersRef.Name,
+		)
 	case in != nil && (len(in.Labels) > 0 || len(in.Annotations) > 0):
-		v = bad(string(gatewayv1.GatewayReasonInvalidParameters), "labels and annotations of the infrastructure are not carried out")
-	case s.AllowedListeners != nil && s.AllowedListeners.Namespaces != nil && ptr.Deref(s.AllowedListeners.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone:
+		v = bad(
+			string(gatewayv1.GatewayReasonInvalidParameters),
+			"labels and annotations of the infrastructure are not carried out",
+		)
+	case s.AllowedListeners != nil && s.AllowedListeners.Namespaces != nil &&
+		ptr.Deref(s.AllowedListeners.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone:
 		v = bad(string(gatewayv1.GatewayReasonInvalidParameters), "listeners of ListenerSets are not carried out")
 	default:
 		return nil
@@ -110,9 +122,14 @@ func (b *Builder) refused(object *gatewayv1.Gateway) *verdict {
 
 func (b *Builder) listener(g *gateway, spec *gatewayv1.Listener) *listener {
 	l := &listener{
-		gateway: g, spec: spec, entry: Entry{Gateway: g.key, Port: int(spec.Port)}, hostname: strings.ToLower(string(ptr.Deref(spec.Hostname, ""))),
-		accepted: good(string(gatewayv1.ListenerReasonAccepted)), distinct: good(string(gatewayv1.ListenerReasonNoConflicts)), resolved: good(string(gatewayv1.ListenerReasonResolvedRefs)),
-		kinds: []gatewayv1.RouteGroupKind{}, attached: map[route.Key]*attachment{}, byHost: map[string]map[route.Key]*attachment{}, changed: map[string]bool{},
+		gateway: g, spec: spec, entry: Entry{Gateway: g.key, Port: int(spec.Port)},
+		hostname: strings.ToLower(string(ptr.Deref(spec.Hostname, ""))),
+		accepted: good(
+			string(gatewayv1.ListenerReasonAccepted),
+		), distinct: good(string(gatewayv1.ListenerReasonNoConflicts)),
+		resolved: good(string(gatewayv1.ListenerReasonResolvedRefs)),
+		kinds:    []gatewayv1.RouteGroupKind{}, attached: map[route.Key]*attachment{},
+		byHost: map[string]map[route.Key]*attachment{}, changed: map[string]bool{},
 	}
 	if b.options.Shared != nil {
 		l.entry.Gateway = route.Key{}
@@ -122,13 +139,22 @@ func (b *Builder) listener(g *gateway, spec *gatewayv1.Listener) *listener {
 	case gatewayv1.HTTPSProtocolType:
 		l.secure = true
 	default:
-		l.accepted = bad(string(gatewayv1.ListenerReasonUnsupportedProtocol), "only HTTP and HTTPS are served, not %s", spec.Protocol)
+		l.accepted = bad(
+			string(gatewayv1.ListenerReasonUnsupportedProtocol),
+			"only HTTP and HTTPS are served, not %s",
+			spec.Protocol,
+		)
 		l.table = &route.Listener{Hostname: l.hostname}
 		return l
 	}
 	if b.options.Shared != nil {
 		if secure, there := b.options.Shared[int(spec.Port)]; !there || secure != l.secure {
-			l.accepted = bad(string(gatewayv1.ListenerReasonPortUnavailable), "port %d is not the machines' for %s", spec.Port, spec.Protocol)
+			l.accepted = bad(
+				string(gatewayv1.ListenerReasonPortUnavailable),
+				"port %d is not the machines' for %s",
+				spec.Port,
+				spec.Protocol,
+			)
 		}
 	}
 	if t := spec.TLS; t != nil {
@@ -152,7 +178,11 @@ func (b *Builder) readAllowed(l *listener) {
 	allowed := ptr.Deref(l.spec.AllowedRoutes, gatewayv1.AllowedRoutes{})
 	for _, k := range allowed.Kinds {
 		if string(ptr.Deref(k.Group, gatewayv1.GroupName)) != gatewayv1.GroupName || k.Kind != httpRouteKind.Kind {
-			l.resolved = bad(string(gatewayv1.ListenerReasonInvalidRouteKinds), "only HTTPRoutes are served, not %s", k.Kind)
+			l.resolved = bad(
+				string(gatewayv1.ListenerReasonInvalidRouteKinds),
+				"only HTTPRoutes are served, not %s",
+				k.Kind,
+			)
 		} else if len(l.kinds) == 0 {
 			l.kinds = append(l.kinds, httpRouteKind)
 		}
@@ -167,7 +197,11 @@ func (b *Builder) readAllowed(l *listener) {
 	case gatewayv1.NamespacesFromSelector:
 		selector, err := metav1.LabelSelectorAsSelector(namespaces.Selector)
 		if err != nil {
-			l.accepted = bad(string(gatewayv1.ListenerReasonUnsupportedValue), "the selector of namespaces cannot be read: %v", err)
+			l.accepted = bad(
+				string(gatewayv1.ListenerReasonUnsupportedValue),
+				"the selector of namespaces cannot be read: %v",
+				err,
+			)
 			selector = labels.Nothing()
 		}
 		l.namespaces = selector
@@ -187,16 +221,29 @@ func (b *Builder) readCertificates(l *listener) {
 		l.resolved = bad(string(gatewayv1.ListenerReasonInvalidCertificateRef), "no certificate is named")
 	}
 	for _, ref := range refs {
-		key := route.Key{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(l.gateway.key.Namespace))), Name: string(ref.Name)}
+		key := route.Key{
+			Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(l.gateway.key.Namespace))),
+			Name:      string(ref.Name),
+		}
 		if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Secret") != "Secret" {
-			l.resolved = bad(string(gatewayv1.ListenerReasonInvalidCertificateRef), "certificates are in Secrets, not in %s", ptr.Deref(ref.Kind, ""))
+			l.resolved = bad(
+				string(gatewayv1.ListenerReasonInvalidCertificateRef),
+				"certificates are in Secrets, not in %s",
+				ptr.Deref(ref.Kind, ""),
+			)
 			continue
 		}
 		put(b.ofSecret, key, l.gateway.key)
 		b.touched[key] = struct{}{}
 		l.gateway.secrets = append(l.gateway.secrets, key)
 		if !b.permitted(reference{"Gateway", l.gateway.key.Namespace, "Secret", key}) {
-			l.resolved = bad(string(gatewayv1.ListenerReasonRefNotPermitted), "no ReferenceGrant of namespace %s lets Gateways of namespace %s use secret %s", key.Namespace, l.gateway.key.Namespace, key.Name)
+			l.resolved = bad(
+				string(gatewayv1.ListenerReasonRefNotPermitted),
+				"no ReferenceGrant of namespace %s lets Gateways of namespace %s use secret %s",
+				key.Namespace,
+				l.gateway.key.Namespace,
+				key.Name,
+			)
 			continue
 		}
 		cert, err := b.options.Certificate(key)
@@ -208,7 +255,8 @@ func (b *Builder) readCertificates(l *listener) {
 	}
 }
 
-// conflicts finds listeners that want the same. Of one Gateway none of them gets it; of several, those of the older one.
+// conflicts finds listeners that want the same. Of one Gateway none of them gets it; of several, those of the older
+// one.
 func (b *Builder) conflicts(g *gateway) {
 	for i, l := range g.listeners {
 		for _, other := range g.listeners[i+1:] {
@@ -217,11 +265,31 @@ func (b *Builder) conflicts(g *gateway) {
 			}
 			switch {
 			case l.spec.Protocol != other.spec.Protocol:
-				l.distinct = bad(string(gatewayv1.ListenerReasonProtocolConflict), "listener %s speaks %s on port %d", other.spec.Name, other.spec.Protocol, l.spec.Port)
-				other.distinct = bad(string(gatewayv1.ListenerReasonProtocolConflict), "listener %s speaks %s on port %d", l.spec.Name, l.spec.Protocol, l.spec.Port)
+				l.distinct = bad(
+					string(gatewayv1.ListenerReasonProtocolConflict),
+					"listener %s speaks %s on port %d",
+					other.spec.Name,
+					other.spec.Protocol,
+					l.spec.Port,
+				)
+				other.distinct = bad(
+					string(gatewayv1.ListenerReasonProtocolConflict),
+					"listener %s speaks %s on port %d",
+					l.spec.Name,
+					l.spec.Protocol,
+					l.spec.Port,
+				)
 			case l.hostname == other.hostname:
-				l.distinct = bad(string(gatewayv1.ListenerReasonHostnameConflict), "listener %s has the same port and hostname", other.spec.Name)
-				other.distinct = bad(string(gatewayv1.ListenerReasonHostnameConflict), "listener %s has the same port and hostname", l.spec.Name)
+				l.distinct = bad(
+					string(gatewayv1.ListenerReasonHostnameConflict),
+					"listener %s has the same port and hostname",
+					other.spec.Name,
+				)
+				other.distinct = bad(
+					string(gatewayv1.ListenerReasonHostnameConflict),
+					"listener %s has the same port and hostname",
+					l.spec.Name,
+				)
 			}
 		}
 	}
@@ -233,8 +301,15 @@ func (b *Builder) conflicts(g *gateway) {
 			continue
 		}
 		for _, l := range g.listeners {
-			if slices.ContainsFunc(older.listeners, func(o *listener) bool { return o.serves() && o.entry == l.entry && o.hostname == l.hostname }) {
-				l.distinct = bad(string(gatewayv1.ListenerReasonHostnameConflict), "Gateway %s, which is older, has the same port and hostname", key)
+			if slices.ContainsFunc(
+				older.listeners,
+				func(o *listener) bool { return o.serves() && o.entry == l.entry && o.hostname == l.hostname },
+			) {
+				l.distinct = bad(
+					string(gatewayv1.ListenerReasonHostnameConflict),
+					"Gateway %s, which is older, has the same port and hostname",
+					key,
+				)
 			}
 		}
 	}
@@ -260,7 +335,8 @@ func (l *listener) rebuild() bool {
 	hosts := map[string][]route.Place{}
 	for name := range l.changed {
 		hosts[name] = nil
-		for _, a := range slices.SortedFunc(maps.Values(l.byHost[name]), func(x, y *attachment) int { return older(x.route, y.route) }) {
+		for _, a := range slices.SortedFunc(maps.Values(l.byHost[name]),
+			func(x, y *attachment) int { return older(x.route, y.route) }) {
 			hosts[name] = append(hosts[name], a.route.places...)
 		}
 	}

@@ -20,7 +20,8 @@ const sourcePrefix = "HTTPRoute/"
 // noTimeout is as long as a timeout can be.
 const noTimeout = 24 * time.Hour
 
-// compile makes the rules of a route. What cannot be had refuses the route as a whole: half of what somebody wrote may be worse than none.
+// compile makes the rules of a route. What cannot be had refuses the route as a whole: half of what somebody wrote may
+// be worse than none.
 func (b *Builder) compile(r *httpRoute) {
 	r.resolved = good(string(gatewayv1.RouteReasonResolvedRefs))
 	refuse := func(v verdict) {
@@ -39,7 +40,11 @@ func (b *Builder) compile(r *httpRoute) {
 			refuse(*v)
 			continue
 		}
-		template := route.Rule{Source: route.Source{Namespace: r.key.Namespace, Name: sourcePrefix + r.key.Name}, Policy: policy, Missing: 500}
+		template := route.Rule{
+			Source:  route.Source{Namespace: r.key.Namespace, Name: sourcePrefix + r.key.Name},
+			Policy:  policy,
+			Missing: 500,
+		}
 		for _, ref := range spec.BackendRefs {
 			w := b.weighted(r, ref, spec)
 			template.Backends = append(template.Backends, w)
@@ -67,12 +72,19 @@ func (b *Builder) compile(r *httpRoute) {
 func place(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gatewayv1.HTTPRouteFilter) route.Place {
 	rule := template
 	path := ptr.Deref(m.Path, gatewayv1.HTTPPathMatch{})
-	p := route.Place{Path: ptr.Deref(path.Value, "/"), Exact: ptr.Deref(path.Type, gatewayv1.PathMatchPathPrefix) == gatewayv1.PathMatchExact, Rule: &rule}
+	p := route.Place{
+		Path:  ptr.Deref(path.Value, "/"),
+		Exact: ptr.Deref(path.Type, gatewayv1.PathMatchPathPrefix) == gatewayv1.PathMatchExact,
+		Rule:  &rule,
+	}
 	rule.Path = p.Path
 	rule.Match.Method = string(ptr.Deref(m.Method, ""))
 	for _, h := range m.Headers {
 		// When several matches name the same field, the first one counts.
-		if !slices.ContainsFunc(rule.Match.Headers, func(p route.Pair) bool { return strings.EqualFold(p.Name, string(h.Name)) }) {
+		if !slices.ContainsFunc(
+			rule.Match.Headers,
+			func(p route.Pair) bool { return strings.EqualFold(p.Name, string(h.Name)) },
+		) {
 			rule.Match.Headers = append(rule.Match.Headers, route.Pair{Name: string(h.Name), Value: h.Value})
 		}
 	}
@@ -99,7 +111,12 @@ func place(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gatewayv1
 }
 
 func redirect(f *gatewayv1.HTTPRequestRedirectFilter, prefix string) *route.Redirect {
-	out := &route.Redirect{Scheme: ptr.Deref(f.Scheme, ""), Host: string(ptr.Deref(f.Hostname, "")), Port: int(ptr.Deref(f.Port, 0)), Code: ptr.Deref(f.StatusCode, 302)}
+	out := &route.Redirect{
+		Scheme: ptr.Deref(f.Scheme, ""),
+		Host:   string(ptr.Deref(f.Hostname, "")),
+		Port:   int(ptr.Deref(f.Port, 0)),
+		Code:   ptr.Deref(f.StatusCode, 302),
+	}
 	out.Path, out.Prefix = modified(f.Path, prefix)
 	return out
 }
@@ -129,7 +146,8 @@ func headers(f *gatewayv1.HTTPHeaderFilter) *route.Headers {
 	return out
 }
 
-// policy is how a rule's requests are passed on. Both timeouts are of one try here, since there is no other where they count.
+// policy is how a rule's requests are passed on. Both timeouts are of one try here, since there is no other where they
+// count.
 func (b *Builder) policy(t *gatewayv1.HTTPRouteTimeouts) (*route.Policy, *verdict) {
 	p := b.options.Policy
 	if t == nil {
@@ -168,18 +186,31 @@ func (b *Builder) weighted(r *httpRoute, ref gatewayv1.HTTPBackendRef, spec *gat
 	if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Service") != "Service" {
 		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends are Services, not %s", ptr.Deref(ref.Kind, ""))
 	}
-	key := route.Key{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.key.Namespace))), Name: string(ref.Name)}
+	key := route.Key{
+		Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.key.Namespace))),
+		Name:      string(ref.Name),
+	}
 	put(b.ofService, key, r.key)
 	r.services = append(r.services, key)
 	if !b.permitted(reference{"HTTPRoute", r.key.Namespace, "Service", key}) {
-		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant of namespace %s lets HTTPRoutes of namespace %s use service %s", key.Namespace, r.key.Namespace, key.Name)
+		return unresolved(
+			gatewayv1.RouteReasonRefNotPermitted,
+			"no ReferenceGrant of namespace %s lets HTTPRoutes of namespace %s use service %s",
+			key.Namespace,
+			r.key.Namespace,
+			key.Name,
+		)
 	}
 	s := b.options.Backends.Service(key)
 	if s == nil {
 		return unresolved(gatewayv1.RouteReasonBackendNotFound, "there is no service %s", key)
 	}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "service %s is of type ExternalName and has no endpoints", key)
+		return unresolved(
+			gatewayv1.RouteReasonUnsupportedProtocol,
+			"service %s is of type ExternalName and has no endpoints",
+			key,
+		)
 	}
 	number := ptr.Deref(ref.Port, 0)
 	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
@@ -192,14 +223,22 @@ func (b *Builder) weighted(r *httpRoute, ref gatewayv1.HTTPBackendRef, spec *gat
 	if err != nil {
 		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of service %s: %v", number, key, err)
 	}
-	w.Backend = b.options.Backends.Use(route.BackendKey{Service: key, Port: strconv.Itoa(int(number)), Protocol: protocol})
+	w.Backend = b.options.Backends.Use(
+		route.BackendKey{Service: key, Port: strconv.Itoa(int(number)), Protocol: protocol},
+	)
 	r.backends = append(r.backends, w.Backend)
 	for _, f := range ref.Filters {
 		if f.RequestHeaderModifier != nil {
-			w.Request = after(filterOf(spec, gatewayv1.HTTPRouteFilterRequestHeaderModifier), headers(f.RequestHeaderModifier))
+			w.Request = after(
+				filterOf(spec, gatewayv1.HTTPRouteFilterRequestHeaderModifier),
+				headers(f.RequestHeaderModifier),
+			)
 		}
 		if f.ResponseHeaderModifier != nil {
-			w.Response = after(filterOf(spec, gatewayv1.HTTPRouteFilterResponseHeaderModifier), headers(f.ResponseHeaderModifier))
+			w.Response = after(
+				filterOf(spec, gatewayv1.HTTPRouteFilterResponseHeaderModifier),
+				headers(f.ResponseHeaderModifier),
+			)
 		}
 	}
 	return w

@@ -12,12 +12,17 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// supported are the features of Gateway API that are carried out, besides ports that depend on where Gateways get their addresses.
+// supported are the features of Gateway API that are carried out, besides ports that depend on where Gateways get their
+// addresses.
 var supported = []gatewayv1.FeatureName{
-	"Gateway", "GatewayHTTPListenerIsolation", "HTTPRoute", "HTTPRoute303RedirectStatusCode", "HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
-	"HTTPRouteBackendProtocolH2C", "HTTPRouteBackendProtocolWebSocket", "HTTPRouteBackendRequestHeaderModification", "HTTPRouteBackendTimeout",
-	"HTTPRouteHostRewrite", "HTTPRouteMethodMatching", "HTTPRouteNamedRouteRule", "HTTPRouteParentRefPort", "HTTPRoutePathRedirect", "HTTPRoutePathRewrite",
-	"HTTPRoutePortRedirect", "HTTPRouteQueryParamMatching", "HTTPRouteRequestTimeout", "HTTPRouteResponseHeaderModification", "HTTPRouteSchemeRedirect", "ReferenceGrant",
+	"Gateway", "GatewayHTTPListenerIsolation", "HTTPRoute", "HTTPRoute303RedirectStatusCode",
+	"HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
+	"HTTPRouteBackendProtocolH2C", "HTTPRouteBackendProtocolWebSocket", "HTTPRouteBackendRequestHeaderModification",
+	"HTTPRouteBackendTimeout",
+	"HTTPRouteHostRewrite", "HTTPRouteMethodMatching", "HTTPRouteNamedRouteRule", "HTTPRouteParentRefPort",
+	"HTTPRoutePathRedirect", "HTTPRoutePathRewrite",
+	"HTTPRoutePortRedirect", "HTTPRouteQueryParamMatching", "HTTPRouteRequestTimeout",
+	"HTTPRouteResponseHeaderModification", "HTTPRouteSchemeRedirect", "ReferenceGrant",
 }
 
 // Place is where clients reach a Gateway.
@@ -62,7 +67,13 @@ func (b *Builder) Ports(key route.Key) (ports []int) {
 
 // set puts a verdict among conditions as Kubernetes writes them.
 func set[T ~string](list *[]metav1.Condition, kind T, v verdict, generation int64) {
-	c := metav1.Condition{Type: string(kind), Status: metav1.ConditionTrue, Reason: v.reason, Message: v.message, ObservedGeneration: generation}
+	c := metav1.Condition{
+		Type:               string(kind),
+		Status:             metav1.ConditionTrue,
+		Reason:             v.reason,
+		Message:            v.message,
+		ObservedGeneration: generation,
+	}
 	if !v.ok {
 		c.Status = metav1.ConditionFalse
 	}
@@ -79,7 +90,12 @@ func (b *Builder) Classes() map[string]*gatewayv1.GatewayClass {
 		c = c.DeepCopy()
 		v := good(string(gatewayv1.GatewayClassReasonAccepted))
 		if p := c.Spec.ParametersRef; p != nil {
-			v = bad(string(gatewayv1.GatewayClassReasonInvalidParameters), "parameters of a class are not carried out: %s %s", p.Kind, p.Name)
+			v = bad(
+				string(gatewayv1.GatewayClassReasonInvalidParameters),
+				"parameters of a class are not carried out: %s %s",
+				p.Kind,
+				p.Name,
+			)
 		}
 		set(&c.Status.Conditions, gatewayv1.GatewayClassConditionStatusAccepted, v, c.Generation)
 		names := supported
@@ -137,7 +153,11 @@ func (b *Builder) GatewayStatus(key route.Key, at Place) gatewayv1.GatewayStatus
 		}
 		status.Listeners = append(status.Listeners, one)
 	}
-	accepted, programmed := good(string(gatewayv1.GatewayReasonAccepted)), good(string(gatewayv1.GatewayReasonProgrammed))
+	accepted, programmed := good(
+		string(gatewayv1.GatewayReasonAccepted),
+	), good(
+		string(gatewayv1.GatewayReasonProgrammed),
+	)
 	switch {
 	case g.refused != nil:
 		accepted = *g.refused
@@ -185,6 +205,8 @@ func (b *Builder) RouteStatus(key route.Key) gatewayv1.RouteStatus {
 }
 
 func sameParent(a, b gatewayv1.ParentReference) bool {
-	return a.Name == b.Name && ptr.Equal(a.Namespace, b.Namespace) && ptr.Equal(a.SectionName, b.SectionName) && ptr.Equal(a.Port, b.Port) &&
-		ptr.Equal(a.Group, b.Group) && ptr.Equal(a.Kind, b.Kind)
+	return a.Name == b.Name && ptr.Equal(a.Namespace, b.Namespace) && ptr.Equal(a.SectionName, b.SectionName) &&
+		ptr.Equal(a.Port, b.Port) &&
+		ptr.Equal(a.Group, b.Group) &&
+		ptr.Equal(a.Kind, b.Kind)
 }

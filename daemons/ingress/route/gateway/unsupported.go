@@ -62,7 +62,8 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 	}
 	for _, ref := range spec.BackendRefs {
 		for _, f := range ref.Filters {
-			if f.Type != gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.Type != gatewayv1.HTTPRouteFilterResponseHeaderModifier {
+			if f.Type != gatewayv1.HTTPRouteFilterRequestHeaderModifier &&
+				f.Type != gatewayv1.HTTPRouteFilterResponseHeaderModifier {
 				return refuse("filter %s of a backend is not carried out", f.Type)
 			}
 			if why := unwritable(&f); why != "" {
@@ -73,11 +74,24 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 	return nil
 }
 
-// framing are the fields that say where a message ends, what becomes of its connection, and whom it is for. They are the proxy's: a backend
-// that reads another end than was sent takes what follows on the connection, which is another client's, for part of it.
-var framing = []string{"connection", "content-length", "host", "http2-settings", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+// framing are the fields that say where a message ends, what becomes of its connection, and whom it is for. They are
+// the proxy's: a backend that reads another end than was sent takes what follows on the connection, which is another
+// client's, for part of it.
+var framing = []string{
+	"connection",
+	"content-length",
+	"host",
+	"http2-settings",
+	"keep-alive",
+	"proxy-connection",
+	"te",
+	"trailer",
+	"transfer-encoding",
+	"upgrade",
+}
 
-// unwritable says what of a filter must not be written into a head; "" when all of it may. The definitions of the kinds do not say all of that.
+// unwritable says what of a filter must not be written into a head; "" when all of it may. The definitions of the kinds
+// do not say all of that.
 func unwritable(f *gatewayv1.HTTPRouteFilter) string {
 	switch {
 	case f.RequestHeaderModifier != nil:
@@ -104,7 +118,10 @@ func unwritableFields(f *gatewayv1.HTTPHeaderFilter) string {
 		if !httpguts.ValidHeaderFieldName(name) {
 			return fmt.Sprintf("%q is not the name of a field", name)
 		}
-		if slices.Contains(framing, strings.ReplaceAll(strings.ToLower(name), "_", "-")) { // programs that read fields as variables see no difference
+		if slices.Contains(
+			framing,
+			strings.ReplaceAll(strings.ToLower(name), "_", "-"),
+		) { // programs that read fields as variables see no difference
 			return fmt.Sprintf("field %s cannot be changed", name)
 		}
 	}

@@ -22,8 +22,8 @@ const (
 	window = 4 << 20
 	// stuck is how long the server may take nothing of what is written.
 	stuck = 10 * time.Second
-	// silence is after how long of saying nothing a server that owes an answer is asked whether it is there, and patience
-	// how long it may take to say so.
+	// silence is after how long of saying nothing a server that owes an answer is asked whether it is there, and
+	// patience how long it may take to say so.
 	silence  = 10 * time.Second
 	patience = 5 * time.Second
 	frame    = 9 // length of a frame's head
@@ -64,8 +64,9 @@ type conn struct {
 
 func newConn(nc net.Conn, scheme, authority string, headers []Header) *conn {
 	c := &conn{
-		nc: nc, authority: authority, next: 1, calls: map[uint32]*call{}, streams: map[uint32]*Stream{}, closed: make(chan struct{}),
-		room: 65535, initial: 65535, maxFrame: 16384, most: 100, heard: time.Now(),
+		nc: nc, authority: authority, next: 1, calls: map[uint32]*call{}, streams: map[uint32]*Stream{},
+		closed: make(chan struct{}),
+		room:   65535, initial: 65535, maxFrame: 16384, most: 100, heard: time.Now(),
 	}
 	c.fields = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
 		switch f.Name {
@@ -127,7 +128,8 @@ func (c *conn) begin(ctx context.Context, method string, message []byte) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	size := int64(len(message))
-	if c.going || c.failed != nil || uint32(len(c.calls)+len(c.streams)) >= c.most || size > min(c.room, c.initial) || len(c.out)+len(message) > mostPending {
+	if c.going || c.failed != nil || uint32(len(c.calls)+len(c.streams)) >= c.most || size > min(c.room, c.initial) ||
+		len(c.out)+len(message) > mostPending {
 		return nil
 	}
 	k := calls.Get().(*call)
@@ -190,8 +192,8 @@ func (c *conn) abandon(k *call) bool {
 	return true
 }
 
-// flush writes what there is, unless somebody is at it: who adds something leaves it to that one. The lock is held, and let
-// go while writing. together has others who are about to say something say it first.
+// flush writes what there is, unless somebody is at it: who adds something leaves it to that one. The lock is held, and
+// let go while writing. together has others who are about to say something say it first.
 func (c *conn) flush(together bool) {
 	if c.flushing || len(c.out) == 0 || c.failed != nil {
 		return

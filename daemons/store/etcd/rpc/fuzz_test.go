@@ -41,7 +41,9 @@ func FuzzServer(f *testing.F) {
 	_ = framer.WriteData(3, true, []byte("cd"))
 	block.Reset()
 	_ = enc.WriteField(hpack.HeaderField{Name: "grpc-status", Value: "0"})
-	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+	_ = framer.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true},
+	)
 	f.Add(good.Bytes())
 	good.Reset()
 	_ = framer.WriteGoAway(1, http2.ErrCodeNo, nil)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// heads encodes what calls begin with. The server remembers the fields of one for the next; when it has all of a method's, its
-// block is the same bytes each time, and need not be made again.
+// heads encodes what calls begin with. The server remembers the fields of one for the next; when it has all of a
+// method's, its block is the same bytes each time, and need not be made again.
 type heads struct {
 	common  []Header
 	block   bytes.Buffer
@@ -20,7 +20,10 @@ type heads struct {
 
 func (h *heads) open(scheme, authority string, headers []Header) {
 	h.common = append([]Header{
-		{":method", "POST"}, {":scheme", scheme}, {":authority", authority}, {"content-type", "application/grpc"}, {"te", "trailers"},
+		{
+			":method",
+			"POST",
+		}, {":scheme", scheme}, {":authority", authority}, {"content-type", "application/grpc"}, {"te", "trailers"},
 	}, headers...)
 	h.encoder = hpack.NewEncoder(&h.block)
 	h.last, h.settled = map[string][]byte{}, map[string]bool{}
@@ -33,8 +36,8 @@ func (h *heads) limit(size uint32) {
 	clear(h.settled)
 }
 
-// head returns a call's block, which is good until the next: a method's calls have the same headers each time. left is how much
-// time the server has, 0 if any.
+// head returns a call's block, which is good until the next: a method's calls have the same headers each time. left is
+// how much time the server has, 0 if any.
 func (h *heads) head(method string, headers []Header, left time.Duration) []byte {
 	h.block.Reset()
 	if h.settled[method] {

@@ -144,8 +144,8 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) {
 	}
 }
 
-// onGoAway takes the server's farewell: what it has not begun is done elsewhere, and the rest comes to its end. Streams have
-// none of their own, and go on elsewhere.
+// onGoAway takes the server's farewell: what it has not begun is done elsewhere, and the rest comes to its end. Streams
+// have none of their own, and go on elsewhere.
 func (c *conn) onGoAway(f *http2.GoAwayFrame) {
 	c.going = true
 	for id, k := range c.calls {

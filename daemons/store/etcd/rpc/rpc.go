@@ -1,9 +1,9 @@
-// Package rpc speaks gRPC to a server over one HTTP/2 connection (RFC 9113): short calls, one message each way, and streams
-// of what the server goes on saying. What a call says goes out from the goroutine that makes it, together with what others have to
-// say at that time, and one goroutine hands out what comes back: a call costs a fraction of what it does in grpc's own client,
-// whose balancers and interceptors neither has use for. Whatever else there is, is left to that client: a call for which there
-// is no connection, no room in a window, or that the server has not begun, is refused with ErrElsewhere. What messages mean is their
-// senders' business; here they are bytes.
+// Package rpc speaks gRPC to a server over one HTTP/2 connection (RFC 9113): short calls, one message each way, and
+// streams of what the server goes on saying. What a call says goes out from the goroutine that makes it, together with
+// what others have to say at that time, and one goroutine hands out what comes back: a call costs a fraction of what it
+// does in grpc's own client, whose balancers and interceptors neither has use for. Whatever else there is, is left to
+// that client: a call for which there is no connection, no room in a window, or that the server has not begun, is
+// refused with ErrElsewhere. What messages mean is their senders' business; here they are bytes.
 package rpc
 
 import (
@@ -37,7 +37,8 @@ type Config struct {
 // Header is metadata of calls, its name in lower case.
 type Header struct{ Name, Value string }
 
-// Client makes calls. It connects when it is first used, and again after the connection has ended; meanwhile it refuses.
+// Client makes calls. It connects when it is first used, and again after the connection has ended; meanwhile it
+// refuses.
 type Client struct {
 	config  Config
 	secure  bool
@@ -92,8 +93,8 @@ type Reply interface {
 	Read(message []byte) error
 }
 
-// Invoke makes a call. Besides ErrElsewhere it returns the errors that grpc's client does. A call that has failed because
-// its connection has, with the code Unavailable, may have been done.
+// Invoke makes a call. Besides ErrElsewhere it returns the errors that grpc's client does. A call that has failed
+// because its connection has, with the code Unavailable, may have been done.
 func (c *Client) Invoke(ctx context.Context, method string, request Request, reply Reply) error {
 	conn, _, _ := c.connection()
 	if conn == nil {
@@ -102,8 +103,8 @@ func (c *Client) Invoke(ctx context.Context, method string, request Request, rep
 	return conn.invoke(ctx, method, request, reply)
 }
 
-// Stream begins a call that the server answers with many messages, until ctx ends or the caller closes it. More can be said to
-// it. It waits for a connection that is being made.
+// Stream begins a call that the server answers with many messages, until ctx ends or the caller closes it. More can be
+// said to it. It waits for a connection that is being made.
 func (c *Client) Stream(ctx context.Context, method string, headers []Header, request Request) (*Stream, error) {
 	return c.stream(ctx, method, headers, request, false)
 }
@@ -113,7 +114,13 @@ func (c *Client) Ask(ctx context.Context, method string, request Request) (*Stre
 	return c.stream(ctx, method, nil, request, true)
 }
 
-func (c *Client) stream(ctx context.Context, method string, headers []Header, request Request, all bool) (*Stream, error) {
+func (c *Client) stream(
+	ctx context.Context,
+	method string,
+	headers []Header,
+	request Request,
+	all bool,
+) (*Stream, error) {
 	for {
 		conn, dialed, failed := c.connection()
 		if conn != nil {
@@ -136,8 +143,8 @@ func (c *Client) stream(ctx context.Context, method string, headers []Header, re
 	}
 }
 
-// connection returns the one to use. If there is none, one is being made, until dialed is closed, or was tried lately and
-// failed.
+// connection returns the one to use. If there is none, one is being made, until dialed is closed, or was tried lately
+// and failed.
 func (c *Client) connection() (current *conn, dialed <-chan struct{}, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

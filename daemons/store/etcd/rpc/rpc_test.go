@@ -101,7 +101,13 @@ func serveAll(t *testing.T, all *server) (*grpc.Server, *line) {
 
 func open(t *testing.T, at *line) *rpc.Client {
 	t.Helper()
-	c := rpc.New(rpc.Config{Endpoint: "http://" + at.Addr().String(), DialTimeout: 10 * time.Second, Headers: []rpc.Header{{Name: "client-api-version", Value: "3.7"}}})
+	c := rpc.New(
+		rpc.Config{
+			Endpoint:    "http://" + at.Addr().String(),
+			DialTimeout: 10 * time.Second,
+			Headers:     []rpc.Header{{Name: "client-api-version", Value: "3.7"}},
+		},
+	)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -357,7 +363,8 @@ func TestAnAnswerWithoutAStatusIsNoneAtAll(t *testing.T) {
 }
 
 func TestAnAddressThatIsNoURLIsLeftToOthers(t *testing.T) {
-	for _, endpoint := range []string{"127.0.0.1:2379", "unix:///run/etcd.sock", "unixs://localhost:2379", "localhost", ""} {
+	for _, endpoint := range []string{"127.0.0.1:2379", "unix:///run/etcd.sock", "unixs://localhost:2379", "localhost",
+		""} {
 		c := rpc.New(rpc.Config{Endpoint: endpoint, DialTimeout: time.Second})
 		if _, err := ask(t.Context(), c, []byte("key")); !errors.Is(err, rpc.ErrElsewhere) {
 			t.Errorf("%q: %v", endpoint, err)

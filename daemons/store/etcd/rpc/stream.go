@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Stream is a call that the server goes on answering. What it holds back of what came is bounded by the window, and by the
-// size of one message.
+// Stream is a call that the server goes on answering. What it holds back of what came is bounded by the window, and by
+// the size of one message.
 type Stream struct {
 	c     *conn
 	id    uint32
@@ -73,8 +73,9 @@ func (s *Stream) Send(request Request) error {
 	return nil
 }
 
-// Receive hands on the server's messages, until the server has said all, take returns an error, ctx ends, or the stream fails, and
-// then closes it. more says that another message is there already; what take was given is its until it returns from the last of them.
+// Receive hands on the server's messages, until the server has said all, take returns an error, ctx ends, or the stream
+// fails, and then closes it. more says that another message is there already; what take was given is its until it
+// returns from the last of them.
 func (s *Stream) Receive(ctx context.Context, take func(message []byte, more bool) error) error {
 	defer s.Close()
 	for {

@@ -21,7 +21,9 @@ import (
 var errEnough = errors.New("enough")
 
 func ofID(id int64) *pb.WatchRequest {
-	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{WatchId: id}}}
+	return &pb.WatchRequest{
+		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{WatchId: id}},
+	}
 }
 
 // watch begins a stream on a server whose streams are what the function does.
@@ -29,7 +31,12 @@ func watch(t *testing.T, f func(pb.Watch_WatchServer) error) (*rpc.Client, *rpc.
 	t.Helper()
 	_, at := serveAll(t, &server{answer: echo, watch: f})
 	c := open(t, at)
-	s, err := c.Stream(t.Context(), pb.Watch_Watch_FullMethodName, []rpc.Header{{Name: "hasleader", Value: "true"}}, message{ofID(7)})
+	s, err := c.Stream(
+		t.Context(),
+		pb.Watch_Watch_FullMethodName,
+		[]rpc.Header{{Name: "hasleader", Value: "true"}},
+		message{ofID(7)},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +128,8 @@ func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
 	n := 0
 	err = s.Receive(t.Context(), func(data []byte, _ bool) error {
 		r := &pb.RangeStreamResponse{}
-		if err := (message{r}).Read(data); err != nil || string(r.RangeResponse.Kvs[0].Key) != fmt.Sprint("/", n) || !bytes.Equal(r.RangeResponse.Kvs[0].Value, value) {
+		if err := (message{r}).Read(data); err != nil || string(r.RangeResponse.Kvs[0].Key) != fmt.Sprint("/", n) ||
+			!bytes.Equal(r.RangeResponse.Kvs[0].Value, value) {
 			t.Fatalf("%d. came as %d bytes: %v", n, len(data), err)
 		}
 		n++
@@ -135,7 +143,8 @@ func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
 	}
 	// Where the server has no such call, that is all that comes.
 	_, without := serve(t, echo)
-	if s, err = open(t, without).Ask(t.Context(), pb.KV_RangeStream_FullMethodName, message{&pb.RangeRequest{}}); err != nil {
+	if s, err = open(t, without).Ask(t.Context(), pb.KV_RangeStream_FullMethodName,
+		message{&pb.RangeRequest{}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Receive(t.Context(), nil); status.Code(err) != codes.Unimplemented {
@@ -255,7 +264,8 @@ func TestAStreamToNobodySaysWhoIsNotThere(t *testing.T) {
 	}
 	c := rpc.New(rpc.Config{Endpoint: "http://" + address, DialTimeout: time.Second})
 	t.Cleanup(c.Close)
-	if _, err := c.Stream(t.Context(), "/a/b", nil, message{ofID(8)}); status.Code(err) != codes.Unavailable || !bytes.Contains([]byte(err.Error()), []byte(address)) {
+	if _, err := c.Stream(t.Context(), "/a/b", nil, message{ofID(8)}); status.Code(err) != codes.Unavailable ||
+		!bytes.Contains([]byte(err.Error()), []byte(address)) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -16,7 +16,8 @@ import (
 
 // dial prepares a connection to a socket: it is made by the first call, and again when it is lost.
 func dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///kms",
+	return grpc.NewClient(
+		"passthrough:///kms",
 		grpc.WithAuthority("localhost"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // who may open the socket is the file system's to say
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -24,7 +25,17 @@ func dial(address string) (*grpc.ClientConn, error) {
 		}),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(maxAnswer)),
 		// A plugin that was restarted is found at once: calls wait for it no longer than their timeout.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second, Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}}),
+		grpc.WithConnectParams(
+			grpc.ConnectParams{
+				MinConnectTimeout: time.Second,
+				Backoff: backoff.Config{
+					BaseDelay:  50 * time.Millisecond,
+					Multiplier: 2,
+					Jitter:     0.2,
+					MaxDelay:   time.Second,
+				},
+			},
+		),
 	)
 }
 
@@ -50,7 +61,15 @@ func (p *Plugin) call(ctx context.Context, what string, f func(context.Context) 
 
 func (p *Plugin) decrypt(ctx context.Context, w wrapped) (secret []byte, err error) {
 	err = p.call(ctx, "decrypt a key of "+shown(w.KeyID), func(ctx context.Context) error {
-		r, err := p.client.Decrypt(ctx, &kmsapi.DecryptRequest{Uid: string(uuid.NewUUID()), Ciphertext: w.EncryptedDEKSource, KeyId: w.KeyID, Annotations: w.Annotations})
+		r, err := p.client.Decrypt(
+			ctx,
+			&kmsapi.DecryptRequest{
+				Uid:         string(uuid.NewUUID()),
+				Ciphertext:  w.EncryptedDEKSource,
+				KeyId:       w.KeyID,
+				Annotations: w.Annotations,
+			},
+		)
 		secret = r.GetPlaintext()
 		return err
 	})

@@ -8,13 +8,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzStored reads anything as a stored value: what is taken is within the API's limits, and only what was written opens.
+// FuzzStored reads anything as a stored value: what is taken is within the API's limits, and only what was written
+// opens.
 func FuzzStored(f *testing.F) {
 	own, err := newSeed()
 	if err != nil {
 		f.Fatal(err)
 	}
-	w := &storedObject{KeyID: "one", EncryptedDEKSource: []byte("wrapped"), Annotations: map[string][]byte{"a.example.com": []byte("b")}, EncryptedDEKSourceType: seedType}
+	w := &storedObject{
+		KeyID:                  "one",
+		EncryptedDEKSource:     []byte("wrapped"),
+		Annotations:            map[string][]byte{"a.example.com": []byte("b")},
+		EncryptedDEKSourceType: seedType,
+	}
 	where, plain := []byte("/registry/secrets/a/b"), []byte(`{"kind":"Secret"}`)
 	data, err := own.encrypt(where, plain)
 	if err != nil {
@@ -26,8 +32,10 @@ func FuzzStored(f *testing.F) {
 	}
 	f.Add(good)
 	for _, o := range []*storedObject{
-		{KeyID: "one", EncryptedDEKSource: []byte("wrapped"), EncryptedData: []byte("short"), EncryptedDEKSourceType: seedType},
-		{KeyID: "one", EncryptedDEKSource: []byte("wrapped"), EncryptedData: []byte("short")}, {EncryptedDEKSourceType: 9},
+		{KeyID: "one", EncryptedDEKSource: []byte("wrapped"), EncryptedData: []byte("short"),
+			EncryptedDEKSourceType: seedType},
+		{KeyID: "one", EncryptedDEKSource: []byte("wrapped"), EncryptedData: []byte("short")},
+		{EncryptedDEKSourceType: 9},
 	} {
 		text, err := proto.Marshal(o)
 		if err != nil {

@@ -1,8 +1,8 @@
-// Package kms encrypts values with keys that a KMS plugin keeps the lock of: version 2 of the KMS plugin API, over a unix
-// socket. For each key of the plugin's there is one random seed; the plugin is asked to encrypt it once, and every value is
-// encrypted with a key of its own that is derived of it, so that neither writes nor reads call the plugin as long as seeds are
-// remembered. What is stored is upstream's EncryptedObject. Which resources are encrypted, and when what is stored is written
-// anew, is package sealed's.
+// Package kms encrypts values with keys that a KMS plugin keeps the lock of: version 2 of the KMS plugin API, over a
+// unix socket. For each key of the plugin's there is one random seed; the plugin is asked to encrypt it once, and every
+// value is encrypted with a key of its own that is derived of it, so that neither writes nor reads call the plugin as
+// long as seeds are remembered. What is stored is upstream's EncryptedObject. Which resources are encrypted, and when
+// what is stored is written anew, is package sealed's.
 package kms
 
 import (
@@ -22,8 +22,8 @@ import (
 // DefaultTimeout is how long a call to the plugin may take when nothing else is said.
 const DefaultTimeout = 3 * time.Second
 
-// ErrPlugin is that a plugin did not do what it was asked for: it does not answer, or answers with an error. What is asked may
-// be had later. Errors that are not of this kind are about the value alone.
+// ErrPlugin is that a plugin did not do what it was asked for: it does not answer, or answers with an error. What is
+// asked may be had later. Errors that are not of this kind are about the value alone.
 var ErrPlugin = errors.New("the plugin does not do it")
 
 // Config says which plugin.
@@ -103,7 +103,8 @@ func (p *Plugin) fault(err error) error {
 	return fmt.Errorf("KMS plugin %q at %s: %w", p.config.Name, p.config.Endpoint, err)
 }
 
-// Seal encrypts a value for where it is stored. It calls nobody: when the plugin has not been well for writeFor, it fails.
+// Seal encrypts a value for where it is stored. It calls nobody: when the plugin has not been well for writeFor, it
+// fails.
 func (p *Plugin) Seal(where, plain []byte) ([]byte, error) {
 	p.mu.Lock()
 	w, health := p.current, p.health
@@ -112,7 +113,9 @@ func (p *Plugin) Seal(where, plain []byte) ([]byte, error) {
 	case w == nil:
 		return nil, p.fault(fmt.Errorf("it has given no key to write with: %w", health))
 	case p.config.Now().After(w.until):
-		return nil, p.fault(fmt.Errorf("nothing is written with the key it gave, which may be its key no longer: %w", health))
+		return nil, p.fault(
+			fmt.Errorf("nothing is written with the key it gave, which may be its key no longer: %w", health),
+		)
 	}
 	data, err := w.seed.encrypt(where, plain)
 	if err != nil {

@@ -24,7 +24,9 @@ const timeout = 20 * time.Second
 
 func client(t *testing.T, r *kmstest.Plugin, c *clock, timeout time.Duration) *Plugin {
 	t.Helper()
-	p, err := New(Config{Name: "test", Endpoint: r.Endpoint(), Timeout: timeout, Log: slog.New(slog.DiscardHandler), Now: c.now})
+	p, err := New(
+		Config{Name: "test", Endpoint: r.Endpoint(), Timeout: timeout, Log: slog.New(slog.DiscardHandler), Now: c.now},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,8 @@ func TestManyValuesAreWrittenAndReadWithOneCallOfThePlugin(t *testing.T) {
 	for _, stored := range all {
 		readers.Go(func() {
 			for _, p := range []*Plugin{p, other} {
-				if plain, err := p.Open(context.Background(), []byte("/a"), stored); err != nil || string(plain) != "the same" {
+				if plain, err := p.Open(context.Background(), []byte("/a"), stored); err != nil ||
+					string(plain) != "the same" {
 					t.Errorf("opened as %q, %v", plain, err)
 				}
 			}
@@ -141,7 +144,8 @@ func TestAPluginThatIsAwayIsWrittenWithForAWhileAndReadWithForEver(t *testing.T)
 	stored := seal(t, p, "/a", "kept")
 	stop()
 	p.config.Timeout = 50 * time.Millisecond // nobody answers any more
-	if _, err := p.Look(context.Background()); !errors.Is(err, ErrPlugin) || !strings.Contains(err.Error(), `KMS plugin "test" at unix://`) {
+	if _, err := p.Look(context.Background()); !errors.Is(err, ErrPlugin) ||
+		!strings.Contains(err.Error(), `KMS plugin "test" at unix://`) {
 		t.Errorf("a plugin that is away: %v", err)
 	}
 	if p.Health() == nil || !p.Due().Before(c.now().Add(lookAgain)) {
@@ -149,12 +153,16 @@ func TestAPluginThatIsAwayIsWrittenWithForAWhileAndReadWithForEver(t *testing.T)
 	}
 	seal(t, p, "/a", "soon")
 	c.pass(writeFor + time.Second)
-	if _, err := p.Seal([]byte("/a"), []byte("late")); err == nil || !strings.Contains(err.Error(), `KMS plugin "test"`) {
+	if _, err := p.Seal([]byte("/a"), []byte("late")); err == nil ||
+		!strings.Contains(err.Error(), `KMS plugin "test"`) {
 		t.Errorf("written with a key that may be the plugin's no longer: %v", err)
 	}
 	c.pass(48 * time.Hour)
 	opens(t, p, "/a", stored, "kept")
-	if _, err := client(t, r, c, 50*time.Millisecond).Open(context.Background(), []byte("/a"), stored); !errors.Is(err, ErrPlugin) {
+	if _, err := client(t, r, c, 50*time.Millisecond).Open(context.Background(), []byte("/a"), stored); !errors.Is(
+		err,
+		ErrPlugin,
+	) {
 		t.Errorf("read without a seed: %v", err)
 	}
 	p.config.Timeout = timeout
@@ -176,7 +184,8 @@ func TestAPluginThatFailsIsNotAskedForEveryValueAndIsAskedAgain(t *testing.T) {
 	look(t, other)
 	r.Fail(errors.New("the vault is sealed"))
 	for range 10 {
-		if _, err := other.Open(context.Background(), []byte("/a"), stored); !errors.Is(err, ErrPlugin) || !strings.Contains(err.Error(), "the vault is sealed") {
+		if _, err := other.Open(context.Background(), []byte("/a"), stored); !errors.Is(err, ErrPlugin) ||
+			!strings.Contains(err.Error(), "the vault is sealed") {
 			t.Fatal(err)
 		}
 	}
@@ -226,8 +235,10 @@ func TestWhatBreaksTheAPIIsNotTaken(t *testing.T) {
 	long := map[string][]byte{"a.example.com": make([]byte, maxAnnotations)}
 	for name, w := range map[string]wrapped{
 		"no source": {KeyID: "a"}, "a long source": {KeyID: "a", EncryptedDEKSource: make([]byte, maxWrapped+1)},
-		"a type": {KeyID: "a", EncryptedDEKSource: []byte("x"), EncryptedDEKSourceType: 7}, "much to note": {KeyID: "a", EncryptedDEKSource: []byte("x"), Annotations: long},
-		"a note without a domain": {KeyID: "a", EncryptedDEKSource: []byte("x"), Annotations: map[string][]byte{"note": nil}},
+		"a type":       {KeyID: "a", EncryptedDEKSource: []byte("x"), EncryptedDEKSourceType: 7},
+		"much to note": {KeyID: "a", EncryptedDEKSource: []byte("x"), Annotations: long},
+		"a note without a domain": {KeyID: "a", EncryptedDEKSource: []byte("x"),
+			Annotations: map[string][]byte{"note": nil}},
 	} {
 		if valid(w) == nil {
 			t.Errorf("%s is taken", name)
@@ -244,7 +255,8 @@ func TestWhoGivesUpDoesNotSpoilItForOthers(t *testing.T) {
 	other := client(t, r, &clock{}, timeout)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := other.Open(gone, []byte("/a"), stored); !errors.Is(err, context.Canceled) || errors.Is(err, ErrPlugin) {
+	if _, err := other.Open(gone, []byte("/a"), stored); !errors.Is(err, context.Canceled) ||
+		errors.Is(err, ErrPlugin) {
 		t.Errorf("given up: %v", err)
 	}
 	opens(t, other, "/a", stored, "value")

@@ -36,7 +36,8 @@ type storedObject = stored.EncryptedObject
 // encode writes a value that was encrypted with a key of w's.
 func encode(w wrapped, data []byte) ([]byte, error) {
 	return proto.Marshal(&storedObject{
-		EncryptedData: data, KeyID: w.KeyID, EncryptedDEKSource: w.EncryptedDEKSource, Annotations: w.Annotations, EncryptedDEKSourceType: w.EncryptedDEKSourceType,
+		EncryptedData: data, KeyID: w.KeyID, EncryptedDEKSource: w.EncryptedDEKSource, Annotations: w.Annotations,
+		EncryptedDEKSourceType: w.EncryptedDEKSourceType,
 	})
 }
 

@@ -9,15 +9,17 @@ import (
 )
 
 const (
-	// maxSeeds bounds what is remembered. There is one seed for each start of an API server and key of the plugin's since
-	// what is stored was last written anew.
+	// maxSeeds bounds what is remembered. There is one seed for each start of an API server and key of the plugin's
+	// since what is stored was last written anew.
 	maxSeeds = 4096
 
-	// A plugin that has failed to decrypt a seed is not asked for the same one at once again, however many values need it.
+	// A plugin that has failed to decrypt a seed is not asked for the same one at once again, however many values need
+	// it.
 	unwrapAgain = 2 * time.Second
 )
 
-// seeds remembers what the plugin has decrypted, by what it was decrypted of. Nothing runs out: that has one meaning for ever.
+// seeds remembers what the plugin has decrypted, by what it was decrypted of. Nothing runs out: that has one meaning
+// for ever.
 type seeds struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]*unwrapped
@@ -142,7 +144,8 @@ func (p *Plugin) unwrap(ctx context.Context, w wrapped) (*seed, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if gone := u.err != nil && !errors.Is(u.err, ErrPlugin) && (errors.Is(u.err, context.Canceled) || errors.Is(u.err, context.DeadlineExceeded)); !gone {
+		if gone := u.err != nil && !errors.Is(u.err, ErrPlugin) &&
+			(errors.Is(u.err, context.Canceled) || errors.Is(u.err, context.DeadlineExceeded)); !gone {
 			return u.seed, u.err
 		} // who asked went away: we ask
 	}

@@ -11,7 +11,8 @@ import (
 	kmsapi "k8s.io/kms/apis/v2"
 )
 
-// How often the plugin is asked how it is, and for how long what it gave is written with when it is not well: upstream's figures.
+// How often the plugin is asked how it is, and for how long what it gave is written with when it is not well:
+// upstream's figures.
 const (
 	lookEvery = time.Minute
 	lookAgain = 10 * time.Second // after a failure, at most
@@ -26,7 +27,12 @@ type writing struct {
 }
 
 func wrappedBy(r *kmsapi.EncryptResponse) wrapped {
-	return &storedObject{KeyID: r.GetKeyId(), EncryptedDEKSource: r.GetCiphertext(), Annotations: r.GetAnnotations(), EncryptedDEKSourceType: seedType}
+	return &storedObject{
+		KeyID:                  r.GetKeyId(),
+		EncryptedDEKSource:     r.GetCiphertext(),
+		Annotations:            r.GetAnnotations(),
+		EncryptedDEKSourceType: seedType,
+	}
 }
 
 // Health is what was found when the plugin was last looked at.
@@ -61,8 +67,8 @@ type Found struct {
 	Opened bool // what could not be decrypted before can be now
 }
 
-// Look asks the plugin how it is. When it has another key than the one that is written with, it is given a new seed to encrypt
-// with that. Whatever fails, the former seed stays for its time.
+// Look asks the plugin how it is. When it has another key than the one that is written with, it is given a new seed to
+// encrypt with that. Whatever fails, the former seed stays for its time.
 func (p *Plugin) Look(ctx context.Context) (found Found, err error) {
 	p.probing.Lock()
 	defer p.probing.Unlock()
@@ -94,7 +100,15 @@ func (p *Plugin) Look(ctx context.Context) (found Found, err error) {
 	}
 	p.next = p.config.Now().Add(min(time.Second<<min(p.failed, 10), lookAgain))
 	if p.failed++; p.failed == 1 {
-		p.config.Log.Warn("a KMS plugin is not well; what is known of its keys is used for a while", "plugin", p.config.Name, "endpoint", p.config.Endpoint, "err", err)
+		p.config.Log.Warn(
+			"a KMS plugin is not well; what is known of its keys is used for a while",
+			"plugin",
+			p.config.Name,
+			"endpoint",
+			p.config.Endpoint,
+			"err",
+			err,
+		)
 	}
 	return found, p.fault(err)
 }

@@ -29,9 +29,11 @@ func TestTheStoredFormIsUpstreams(t *testing.T) {
 		}
 		state := func() (upstream.State, error) {
 			return upstream.State{
-				Transformer: transformer, EncryptedObjectKeyID: object.KeyID, EncryptedObjectEncryptedDEKSource: object.EncryptedDEKSource,
-				EncryptedObjectAnnotations: object.Annotations, EncryptedObjectEncryptedDEKSourceType: object.EncryptedDEKSourceType,
-				ExpirationTimestamp: time.Now().Add(time.Hour), CacheKey: cacheKey,
+				Transformer: transformer, EncryptedObjectKeyID: object.KeyID,
+				EncryptedObjectEncryptedDEKSource:     object.EncryptedDEKSource,
+				EncryptedObjectAnnotations:            object.Annotations,
+				EncryptedObjectEncryptedDEKSourceType: object.EncryptedDEKSourceType,
+				ExpirationTimestamp:                   time.Now().Add(time.Hour), CacheKey: cacheKey,
 			}, nil
 		}
 		theirs := upstream.NewEnvelopeTransformer(service, "upstream", state, "server")
@@ -45,7 +47,8 @@ func TestTheStoredFormIsUpstreams(t *testing.T) {
 			t.Errorf("%s: stale is %v", name, p.Stale(stored))
 		}
 		ours := seal(t, p, "/registry/secrets/a/b", "of ours")
-		if plain, stale, err := theirs.TransformFromStorage(ctx, ours, at); err != nil || string(plain) != "of ours" || stale == seeds {
+		if plain, stale, err := theirs.TransformFromStorage(ctx, ours, at); err != nil || string(plain) != "of ours" ||
+			stale == seeds {
 			t.Errorf("%s: upstream reads %q, stale: %v, %v", name, plain, stale, err)
 		}
 	}
