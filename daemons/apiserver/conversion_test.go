@@ -204,7 +204,7 @@ func TestListsAndWatchesConvertManyAtOnceS12(t *testing.T) {
 	if got := tr.asked(); len(got) != 1 || got[0] != 40 {
 		t.Errorf("reviews of %v objects, want one of 40", got)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	lines := watchLines(ctx, t, cfg, hostsV2+"?watch=1")
 	for range 40 {

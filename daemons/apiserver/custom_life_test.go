@@ -69,7 +69,7 @@ func TestADefinitionTakesItsObjectsWithItS12(t *testing.T) {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	events := watchLines(ctx, t, cfg, ctPath+"?watch=1")
 	if line := <-events; !strings.Contains(line, "ADDED") {

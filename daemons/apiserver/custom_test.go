@@ -53,7 +53,7 @@ func ask(t testing.TB, cfg *rest.Config, method, path, body string, headers ...s
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, cfg.Host+path, strings.NewReader(body))
 	if err != nil {

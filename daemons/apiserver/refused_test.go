@@ -34,7 +34,7 @@ func TestABodyIsReadWhenItsSenderMay(t *testing.T) {
 		"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse, resources: [{resources: "+
 			"[configmaps]}]}]\n",
 	)
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	client, err := rest.HTTPClientFor(c.as(certs.Request{CommonName: "nobody"}))
 	if err != nil {
@@ -164,7 +164,7 @@ func TestAPanicGivesTheTurnOfAQuotaBack(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	client := kubernetes.NewForConfigOrDie(start(t, s, func(o *apiserver.Options) { o.Quota = &stumbling{} }))
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	write := func() error {
 		_, err := client.CoreV1().

@@ -231,7 +231,7 @@ func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
 func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 	s := stores["memory"](t)
 	client := kubernetes.NewForConfigOrDie(start(t, s, nil)).CoreV1()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	pod := podOf("p", "node-1")
 	if _, err := client.Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {

@@ -242,7 +242,7 @@ func TestAReadSeesEveryWriteBeforeIt(t *testing.T) {
 	t.Cleanup(s.Close)
 	k := podKind()
 	c := New(s, "/registry", []*kinds.Kind{k}, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	defer func() {

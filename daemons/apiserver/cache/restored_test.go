@@ -71,7 +71,7 @@ func TestAStoreThatWentBackIsLoadedAnew(t *testing.T) {
 			}
 			s := &replaceable{Store: open("x", "y", "z"), keeps: keeps}
 			c := New(s, "/registry", []*kinds.Kind{podKind()}, slog.New(slog.DiscardHandler))
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			done := make(chan error, 1)
 			go func() { done <- c.Run(ctx) }()
 			defer func() {

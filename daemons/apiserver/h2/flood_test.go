@@ -253,7 +253,7 @@ func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testi
 		}
 	})
 	for _, name := range []string{"me", ""} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		request, err := http.NewRequestWithContext(
 			ctx,

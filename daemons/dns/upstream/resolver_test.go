@@ -471,12 +471,12 @@ func TestAnswerToAnotherQuestionIsPassedOver(t *testing.T) {
 
 func TestSameQuestionIsAskedOnce(t *testing.T) {
 	release := make(chan struct{})
-	say := says(t, 0, "x.example. 0 IN A 192.0.2.2")
+	say := says(t, 0, "x.example. 300 IN A 192.0.2.2")
 	w := newWorld(t, "127.0.0.1:0", func(q *dns.Msg, tcp bool) *dns.Msg { <-release; return say(q, tcp) })
 	c := newClient(t, Config{Servers: []string{w.addr}})
 	var g sync.WaitGroup
 	for range 100 {
-		g.Go(func() { c.check("x.example.", "192.0.2.2", 0) })
+		g.Go(func() { c.check("x.example.", "192.0.2.2", 300) })
 	}
 	eventually(t, "all to wait", func() bool { return len(c.waiting) == 100 })
 	close(release)
