@@ -6,6 +6,7 @@ package containerdtest
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -215,6 +216,7 @@ func push(t *testing.T, ref string, command []string) {
 	}
 	layer, err := tarball.LayerFromOpener(
 		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil },
+		tarball.WithCompressionLevel(gzip.NoCompression), // compressing takes seconds under the race detector
 	)
 	if err != nil {
 		t.Fatal(err)
