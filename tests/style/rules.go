@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"regexp"
+	"strings"
+)
+
+const (
+	maxColumns   = 120
+	maxTableRow  = 200
+	tab          = 4 // columns of a tab
+	maxFile      = 500
+	maxFunction  = 80
+	minNameRunes = 3
+)
+
+// columns returns the width of a line.
+func columns(line string) (n int) {
+	for _, r := range line {
+		if n++; r == '\t' {
+			n += tab - 1
+		}
+	}
+	return n
+}
+
+// longLines finds lines that are too long. Raw strings are data, and a single word cannot be broken.
+func longLines(s *source) (found []finding) {
+	document, code := strings.HasSuffix(s.path, ".md"), false
+	for i, line := range s.lines {
+		text := strings.TrimSpace(line)
+		limit := maxColumns
+		switch {
+		case s.raw[i]:
+			continue
+		case document && strings.HasPrefix(text, "```"):
+			code = !code
+			continue
+		case code:
+			continue
+		case document && strings.HasPrefix(text, "|"):
+			limit = maxTableRow
+		}
+		words := strings.Fields(strings.TrimLeft(text, "/*-> "))
+		if n := columns(line); n > limit && len(words) > 1 {
+			found = append(found, finding{i + 1, fmt.Sprintf("%d columns, at most %d", n, limit)})
+		}
+	}
+	return found
+}
+
+// docComments finds doc comments of declarations that do not begin with the identifier.
+func docComments(s *source) (found []finding) {
+	check := func(doc *ast.CommentGroup, name string) {
+		if doc == nil {
+			return
+		}
+		text := strings.TrimSpace(doc.Text())
+		for _, article := range []string{"A ", "An ", "The "} {
+			text = strings.TrimPrefix(text, article)
+		}
+		first := regexp.MustCompile(`^\w*`).FindString(text)
+		if text != "" && first != name && !strings.HasPrefix(text, "Deprecated:") {
+			found = append(found, finding{s.line(doc.Pos()), "the doc comment of " + name + " does not begin with its name"})
+		}
+	}
+	s.declarations(func(name *ast.Ident, doc *ast.CommentGroup) {
+		if !s.test() || !testName.MatchString(name.Name) { // those have sentences about behaviour
+			check(doc, name.Name)
+		}
+	})
+	return found
+}
+
+var testName = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)`)
+
+// declarations calls visit for every package-level identifier, and for methods.
+func (s *source) declarations(visit func(name *ast.Ident, doc *ast.CommentGroup)) {
+	if s.file == nil {
+		return
+	}
+	for _, d := range s.file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			visit(d.Name, d.Doc)
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					visit(spec.Name, either(d, spec.Doc))
+				case *ast.ValueSpec:
+					visit(spec.Names[0], either(d, spec.Doc))
+				}
+			}
+		}
+	}
+}
+
+// either returns the doc comment of a declaration of its own, or that of one in parentheses.
+func either(d *ast.GenDecl, own *ast.CommentGroup) *ast.CommentGroup {
+	if d.Lparen == token.NoPos {
+		return d.Doc
+	}
+	return own
+}
+
+// banned are words that private language is made of, with what to write instead.
+var banned = []struct {
+	pattern *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`(?i)\bsays? whether\b`), "reports whether"},
+	{regexp.MustCompile(`(?i)\bwho (asks|asked|is asked)\b`), "the client, the caller, the request"},
+	{regexp.MustCompile(`(?i)\b(nobody|somebody)\b`), "no client, another user, or whoever it is"},
+	{regexp.MustCompile(`(?i)\bwhat (is there|there is|others have)\b`), "the existing objects, the cache, or what it is"},
+	{regexp.MustCompile(`(?i)\b(bears?|bearing|furnish\w*|misfits?)\b`), "create, default, invalid object"},
+	{regexp.MustCompile(`(?i)\b(told|tells)\b`), "report, inform, log, record"},
+	{regexp.MustCompile(`(?i)\b(anew|in vain|at hand)\b`), "again, without success, available"},
+	{regexp.MustCompile(`(?i)\bmust-show\b`), "nothing: it is no word of the project"},
+}
+
+// bannedNames are words that identifiers must not consist of.
+var bannedNames = regexp.MustCompile(
+	`(?i)^(bear|settle|settled|told|tell|mostTo|furnish(ing|ed)?|misfit|anew|whoever|somebody|nobody)$`)
+
+// bannedWords finds banned words in comments and identifiers.
+func bannedWords(s *source) (found []finding) {
+	if s.file == nil {
+		return nil
+	}
+	for _, group := range s.file.Comments {
+		for _, c := range group.List {
+			for _, b := range banned {
+				if word := b.pattern.FindString(c.Text); word != "" {
+					found = append(found, finding{s.line(c.Pos()), fmt.Sprintf("%q: write %s", word, b.instead)})
+				}
+			}
+		}
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr: // the name belongs to another place
+			return true
+		case *ast.Ident:
+			if n.Obj != nil && n.Obj.Pos() == n.Pos() && bannedNames.MatchString(n.Name) {
+				found = append(found, finding{s.line(n.Pos()), fmt.Sprintf("the name %q: use a term of the field", n.Name)})
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// shortNames finds package-level identifiers of one or two letters. Methods are not package-level.
+func shortNames(s *source) (found []finding) {
+	if s.file == nil {
+		return nil
+	}
+	methods := map[*ast.Ident]bool{}
+	for _, d := range s.file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+			methods[f.Name] = true
+		}
+	}
+	s.declarations(func(name *ast.Ident, _ *ast.CommentGroup) {
+		if len([]rune(name.Name)) < minNameRunes && name.Name != "_" && !methods[name] {
+			found = append(found, finding{s.line(name.Pos()), fmt.Sprintf("%q is too short for a package", name.Name)})
+		}
+	})
+	return found
+}
+
+// longParts finds files and functions that have grown too long. `//style:long REASON` above a function, or before the
+// package clause, states why it is long.
+func longParts(s *source) (found []finding) {
+	if s.file == nil {
+		return nil
+	}
+	if n := len(s.lines) - 1; n > maxFile && !stated(s.file.Comments, s.file.Package) {
+		found = append(found, finding{1, fmt.Sprintf("the file has %d lines, at most %d", n, maxFile)})
+	}
+	for _, d := range s.file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
+		}
+		n := s.line(f.End()) - s.line(f.Pos()) + 1
+		if n > maxFunction && (f.Doc == nil || !stated([]*ast.CommentGroup{f.Doc}, f.Pos())) {
+			found = append(found, finding{s.line(f.Pos()),
+				fmt.Sprintf("%s has %d lines, at most %d", f.Name.Name, n, maxFunction)})
+		}
+	}
+	return found
+}
+
+// stated reports whether a reason for the length stands in comments before a position.
+func stated(groups []*ast.CommentGroup, before token.Pos) bool {
+	for _, g := range groups {
+		for _, c := range g.List {
+			reason, ok := strings.CutPrefix(c.Text, "//style:long ")
+			if ok && c.Pos() < before && len(strings.Fields(reason)) >= 3 {
+				return true
+			}
+		}
+	}
+	return false
+}
