@@ -12,7 +12,7 @@ import (
 )
 
 type conditionBlock struct {
-	Condition    hcl.Expression `hcl:"condition"     doc:"What must be true."`
+	Condition    hcl.Expression `hcl:"condition" doc:"What must be true."`
 	ErrorMessage hcl.Expression `hcl:"error_message" doc:"What is said when it is not."`
 }
 

@@ -71,19 +71,19 @@ type DataFile struct {
 
 // DataObject is data of the cluster.
 type DataObject struct {
-	APIVersion string `hcl:"api_version"        doc:"Group and version, as "v1" or "apps/v1"."`
-	Kind       string `hcl:"kind"               doc:"Kind, as "ConfigMap"."`
-	Namespace  string `hcl:"namespace,optional" doc:"Namespace of an object that is in one."                                default:""default""`
-	Name       string `hcl:"name"               doc:"Name."`
-	Optional   bool   `hcl:"optional,optional"  doc:"It may be missing, also with the whole cluster: .object is null then." default:"false"`
+	APIVersion string `hcl:"api_version" doc:"Group and version, as \"v1\" or \"apps/v1\"."`
+	Kind       string `hcl:"kind" doc:"Kind, as \"ConfigMap\"."`
+	Namespace  string `hcl:"namespace,optional" doc:"Namespace of an object that is in one." default:"\"default\""`
+	Name       string `hcl:"name" doc:"Name."`
+	Optional   bool   `hcl:"optional,optional" doc:"It may be missing, also with the whole cluster: .object is null then." default:"false"`
 }
 
 // DataExternal is data of a program.
 type DataExternal struct {
-	Program    []string          `hcl:"program"              doc:"The program and its arguments."`
-	Query      map[string]string `hcl:"query,optional"       doc:"What it is told."`
+	Program    []string          `hcl:"program" doc:"The program and its arguments."`
+	Query      map[string]string `hcl:"query,optional" doc:"What it is told."`
 	WorkingDir string            `hcl:"working_dir,optional" doc:"Folder that it runs in, relative to the configuration." default:"the configuration's"`
-	Timeout    string            `hcl:"timeout,optional"     doc:"How long it may run, at most 10m."                      default:""30s""`
+	Timeout    string            `hcl:"timeout,optional" doc:"How long it may run, at most 10m." default:"\"30s\""`
 }
 
 // FindData returns the kind of data with a name.

@@ -29,26 +29,26 @@ func (f Field) Inside() []Field {
 }
 
 type variableBlock struct {
-	Type        any               `hcl:"type,optional"        doc:"string, number, bool, any, list(…), set(…), map(…), tuple([…]) or object({…})." default:"any"`
-	Default     any               `hcl:"default,optional"     doc:"Its value when nobody gives one."`
+	Type        any               `hcl:"type,optional" doc:"string, number, bool, any, list(…), set(…), map(…), tuple([…]) or object({…})." default:"any"`
+	Default     any               `hcl:"default,optional" doc:"Its value when nobody gives one."`
 	Description string            `hcl:"description,optional" doc:"For the reader."`
-	Sensitive   bool              `hcl:"sensitive,optional"   doc:"It is never shown."                                                             default:"false"`
-	Nullable    bool              `hcl:"nullable,optional"    doc:"It may be null."                                                                default:"true"`
-	Validation  []*conditionBlock `hcl:"validation,block"     doc:"What its value must be like."`
+	Sensitive   bool              `hcl:"sensitive,optional" doc:"It is never shown." default:"false"`
+	Nullable    bool              `hcl:"nullable,optional" doc:"It may be null." default:"true"`
+	Validation  []*conditionBlock `hcl:"validation,block" doc:"What its value must be like."`
 }
 
 type moduleBlock struct {
-	Source string `hcl:"source" doc:"A folder, as "./modules/web", or a Git repository, as "git::https://HOST/REPOSITORY//FOLDER?ref=TAG"."`
+	Source string `hcl:"source" doc:"A folder, as \"./modules/web\", or a Git repository, as \"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\"."`
 }
 
 type repeatedBlock struct {
-	ForEach   any   `hcl:"for_each,optional"   doc:"A map or a set of strings: the block is declared once for each element, each.key and each.value."`
-	Count     int   `hcl:"count,optional"      doc:"How many there are: the block is declared once for each count.index."`
+	ForEach   any   `hcl:"for_each,optional" doc:"A map or a set of strings: the block is declared once for each element, each.key and each.value."`
+	Count     int   `hcl:"count,optional" doc:"How many there are: the block is declared once for each count.index."`
 	DependsOn []any `hcl:"depends_on,optional" doc:"What must be there and work before this is applied."`
 }
 
 type conditionedBlock struct {
-	Before []*conditionBlock `hcl:"precondition,block"  doc:"What must hold before the block means anything."`
+	Before []*conditionBlock `hcl:"precondition,block" doc:"What must hold before the block means anything."`
 	After  []*conditionBlock `hcl:"postcondition,block" doc:"What must hold of what the block gives, which is self."`
 }
 

@@ -47,16 +47,16 @@ func FindStatement(name string) (Type, bool) {
 }
 
 type movedBlock struct {
-	From hcl.Expression `hcl:"from" doc:"The address that it was applied with, as machine.old or "object.v1.ConfigMap.motd"."`
-	To   hcl.Expression `hcl:"to"   doc:"The address that it is declared with."`
+	From hcl.Expression `hcl:"from" doc:"The address that it was applied with, as machine.old or \"object.v1.ConfigMap.motd\"."`
+	To   hcl.Expression `hcl:"to" doc:"The address that it is declared with."`
 }
 
 type importBlock struct {
-	To hcl.Expression `hcl:"to" doc:"The address that it is declared with: workload.web, manifests.site or "object.v1.ConfigMap.motd"."`
+	To hcl.Expression `hcl:"to" doc:"The address that it is declared with: workload.web, manifests.site or \"object.v1.ConfigMap.motd\"."`
 }
 
 type removedBlock struct {
-	From      hcl.Expression         `hcl:"from"            doc:"The address that it was applied with. It is declared no more."`
+	From      hcl.Expression         `hcl:"from" doc:"The address that it was applied with. It is declared no more."`
 	Lifecycle *removedLifecycleBlock `hcl:"lifecycle,block" doc:"What becomes of it."`
 }
 

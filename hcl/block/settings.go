@@ -48,10 +48,10 @@ type (
 		Body     hcl.Body `hcl:",remain"`
 	}
 	ingressBlock struct {
-		Class        string            `hcl:"class,optional"         doc:"Name of the IngressClass, which apply makes."                                                                                                                                            default:""clusterctl""`
-		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses that name no class are for it."                                                                                                                                        default:"true"`
-		GatewayAPI   *bool             `hcl:"gateway_api,optional"   doc:"Whether apply installs the kinds of Gateway API that the proxy carries out, and a GatewayClass of the class' name. They stay when this is taken back: with them their objects would go." default:"false"`
-		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on."                                                                                                                                             default:"all nodes"`
+		Class        string            `hcl:"class,optional" doc:"Name of the IngressClass, which apply makes." default:"\"clusterctl\""`
+		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses that name no class are for it." default:"true"`
+		GatewayAPI   *bool             `hcl:"gateway_api,optional" doc:"Whether apply installs the kinds of Gateway API that the proxy carries out, and a GatewayClass of the class' name. They stay when this is taken back: with them their objects would go." default:"false"`
+		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on." default:"all nodes"`
 		Body         hcl.Body          `hcl:",remain"`
 	}
 )

@@ -18,8 +18,8 @@ var GroupVersion = schema.GroupVersion{Group: "operator.example.com", Version: "
 
 // Site is a web site.
 type Site struct {
-	metav1.TypeMeta   `           json:",inline"`
-	metav1.ObjectMeta `           json:"metadata,omitempty"`
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              SiteSpec   `json:"spec,omitempty"`
 	Status            SiteStatus `json:"status,omitempty"`
 }
@@ -43,8 +43,8 @@ type SiteStatus struct {
 
 // SiteList is some of them.
 type SiteList struct {
-	metav1.TypeMeta `       json:",inline"`
-	metav1.ListMeta `       json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Site `json:"items"`
 }
 
