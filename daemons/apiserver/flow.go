@@ -69,8 +69,8 @@ func (s *Server) takeTurn(q *request) error {
 	return nil
 }
 
-// tooMany asks a client to retry later. Like upstream it answers in plain text instead of a Status, so that no capacity
-// is spent on encoding.
+// tooMany asks a client to retry later. Like upstream it answers in plain text instead of a Status, so that encoding
+// uses no capacity.
 func tooMany(q *request) error {
 	q.w.Header().Set("Retry-After", "1")
 	http.Error(q.w, "Too many requests, please try again later.", http.StatusTooManyRequests)
@@ -97,7 +97,7 @@ func (s *Server) enterInFlight(q *request) bool {
 	}
 }
 
-// bytesPerSeat is the size of a list, in bytes, that one seat covers. mostSeats is the most seats that a list takes.
+// bytesPerSeat is the size of a list, in bytes, that each seat covers. mostSeats is the most seats that a list takes.
 const (
 	bytesPerSeat = 1 << 20
 	mostSeats    = 10

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// impersonate replaces the request's user with the one that the Impersonate headers name, if the user may do that
+// impersonate replaces the request's user with the user in the Impersonate headers, if the request's user may do that
 // (kubectl --as).
 func (s *Server) impersonate(q *request) error {
 	h := q.http.Header
