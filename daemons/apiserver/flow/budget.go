@@ -68,7 +68,7 @@ func (b *Budget) Acquire(ctx context.Context, s *Schema, u *api.User, r *api.Req
 		b.levels[level] = l
 	}
 	if l.share = share; l.idle() {
-		l.had = max(l.had, b.clock) // an idle level does not accumulate a claim
+		l.had = max(l.had, b.clock) // an idle level does not save up a claim
 	}
 	w := &bidder{n, make(chan *Share, 1)}
 	l.enqueue(flow, w)

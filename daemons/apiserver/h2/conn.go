@@ -257,9 +257,9 @@ func (c *Conn) part() {
 	}
 }
 
-// settle closes the sending direction once GOAWAY was sent and nothing is left to do. Reading continues for a moment.
-// Closing with unread data would reset the connection, and the client would not receive GOAWAY. It would not learn then
-// that its latest requests were not begun. The caller holds c.mu.
+// settle closes the sending direction after GOAWAY, when no stream is left. Reading continues for a moment. Closing
+// with unread data would reset the connection, and the client would not receive GOAWAY. It would not learn then that
+// its latest requests were not begun. The caller holds c.mu.
 func (c *Conn) settle() {
 	if !c.going || len(c.streams) > 0 || len(c.out.buf) > 0 || c.out.flushing || c.failed != nil || c.parted {
 		return
