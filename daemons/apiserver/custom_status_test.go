@@ -17,8 +17,8 @@ const gateways = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResource
   "spec":{"type":"object","properties":{"class":{"type":"string"}}},
   "status":{"type":"object","default":{"phase":"Old"},"properties":{"phase":{"type":"string"},"conditions":{"type":"array","items":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}}}}]}}`
 
-// Readers see the defaults of a status, whoever wrote the object, from the response to the create on. So a controller
-// that waits for conditions finds those that the definition promises.
+// Readers see the defaults of a status, even if the object was written without them, from the response to the create
+// on. So a controller that waits for conditions finds those that the definition promises.
 func TestAStatusHasTheDefaultsOfItsDefinitionS12(t *testing.T) {
 	s := stores["memory"](t)
 	cfg := start(t, s, nil)

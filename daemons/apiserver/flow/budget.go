@@ -10,8 +10,8 @@ import (
 
 // Budget shares a limited amount among requests, for example the memory for request bodies. It follows priority levels.
 // The level that has received the least in proportion to its shares is served first. Within a level, flows are served
-// in turn, so that one flow delays another by at most the requests in progress. A level that holds nothing can use a
-// reserve even when other levels hold the rest.
+// in turn. So one flow delays another by at most the requests in progress. A level that holds nothing can use a reserve
+// even when other levels hold the rest.
 type Budget struct {
 	mu            sync.Mutex
 	free, reserve int64
