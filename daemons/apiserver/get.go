@@ -52,8 +52,8 @@ func rowsOf(q *request) metav1.IncludeObjectPolicy {
 }
 
 // fresh waits until the cache may answer a read at a resource version. For an empty version, the cache must hold all
-// writes so far. For "0" any state will do. Otherwise the cache must have reached that revision. fresh returns a
-// revision that the cache has reached.
+// writes so far. For "0", any state of the cache is acceptable, but a cache that is not ready fails the request.
+// Otherwise the cache must have reached that revision. fresh returns a revision that the cache has reached.
 func (s *Server) fresh(ctx context.Context, version string) (int64, error) {
 	if err := s.cache.Ready(); err != nil {
 		if version == "0" {

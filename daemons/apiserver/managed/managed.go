@@ -1,8 +1,8 @@
 // Package managed caches the results of computing managed fields. The owners of fields after a write depend on the
-// fields that exist, on the keys of list items, on which values have changed, and on the managed fields before. They
-// hardly ever depend on the values themselves. Objects of one kind are often written in the same way. So a result that
-// was computed once, with the kind's schema, applies to all writes that are equal in these respects. apimachinery
-// computes the results.
+// managed fields before and on what the write changes. What counts is which fields exist, which keys list items have,
+// and which values have changed. The values themselves hardly ever matter. Objects of one kind are often written in the
+// same way. So a result that was computed once, with the kind's schema, applies to all writes that are equal in these
+// respects. apimachinery computes the results.
 package managed
 
 import (

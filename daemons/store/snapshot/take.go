@@ -35,8 +35,8 @@ func (k *Keeper) now() time.Time {
 	return time.Now()
 }
 
-// spare is how many bytes must stay free on a disk besides a snapshot, because the store may be on the same disk and
-// must not run out of space.
+// spare is how many bytes must stay free on a disk besides a snapshot. The store may be on the same disk, and must not
+// run out of space.
 const spare = 512 << 20
 
 // ErrNoRoom reports that a snapshot would fill the disk.
