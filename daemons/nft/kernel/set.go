@@ -250,7 +250,7 @@ func (b *batch) anonymous(data, length uint32) (id uint32) {
 	return b.sets
 }
 
-// hostOrder is user data that tells nft the byte order of an anonymous map's keys.
+// hostOrder is user data that makes nft print an anonymous map's keys in the correct byte order.
 var hostOrder = binary.NativeEndian.AppendUint32([]byte{0, 4}, 1)
 
 // indexed adds n elements to an anonymous map. The keys are the numbers from from on.
