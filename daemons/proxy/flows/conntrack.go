@@ -8,8 +8,8 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// Delete deletes conntrack entries of UDP and SCTP flows to removed endpoints, and to services that had no endpoint, so
-// that their next packets follow the current rules. An SCTP endpoint that gets packets of an unknown association
+// Delete deletes conntrack entries of UDP and SCTP flows to removed endpoints, and to services that had no endpoint.
+// Their next packets then follow the current rules. An SCTP endpoint that gets packets of an unknown association
 // rejects them, and the client starts a new association. Delete also deletes TCP entries to removed endpoints that were
 // never answered. For two minutes, they would direct a client with the same port to a missing endpoint. Answered TCP
 // connections may end normally.
