@@ -144,11 +144,11 @@ func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Ser
 	for key, s := range w.publish {
 		if of := s.Labels[gatewayLabel]; of != "" && !ours[key] &&
 			w.gateway.Gateway(route.Key{Namespace: key.Namespace, Name: of}) != nil {
+			// The Gateway exists but belongs to another controller now. The garbage collector deletes the service of a
+			// deleted Gateway.
 			over = append(
 				over,
 				s,
-			// the Gateway now belongs to another controller; the garbage collector deletes the service of a deleted
-			// Gateway
 			)
 		}
 	}
