@@ -33,7 +33,7 @@ func neighborAdvertisement(mac net.HardwareAddr, address netip.Addr) []byte {
 	body = append(append(body, targetOption, 1), mac...)
 	all := netip.MustParseAddr("ff02::1")
 	binary.BigEndian.PutUint16(body[2:], checksum(address, all, body))
-	// receivers ignore the message unless the hop limit is 255
+	// Receivers ignore the message unless the hop limit is 255.
 	header := []byte{0x60, 0, 0, 0, 0, byte(len(body)), icmpv6, 255}
 	header = append(append(header, address.AsSlice()...), all.AsSlice()...)
 	return append(header, body...)

@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// evict ends at most one pod when the machine is short of memory or disk. It chooses the pod in upstream's order: pods
-// above their requests first, then the lowest priority, then the largest excess over the request.
+// evict ends at most one pod when the machine is short of memory, disk or process IDs. It chooses the pod in upstream's
+// order: pods above their requests first, then the lowest priority, then the largest excess over the request.
 func (k *Kubelet) evict(ctx context.Context) {
 	now := k.short()
 	signal, what := "", corev1.ResourceMemory

@@ -130,7 +130,7 @@ type Kubelet struct {
 	reading          sync.Mutex      // serializes reads of the manifest directory
 	manifestsRead    atomic.Bool     // the set of static pods is known
 	sharing          sync.Mutex      // serializes writes of the CPU shares of burstable pods
-	// memory of guaranteed and burstable pods in bytes, as last written; guarded by sharing
+	// protected is the memory of guaranteed and burstable pods in bytes, as last written. It is guarded by sharing.
 	protected     *[2]int64
 	tearing       sync.Map  // UIDs of pods whose volumes are being removed
 	unboundedOnce sync.Once // reports volumes without enforced sizes once

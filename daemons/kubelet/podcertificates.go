@@ -252,7 +252,7 @@ func (s *podCertificate) issue(r *certificatesv1.PodCertificateRequest, now time
 		s.renew = s.renew.Add(mathrand.N(left))
 	}
 	if !s.renew.After(now) {
-		// do not request again without a pause if the signer's certificates are due at once
+		// Do not request again without a pause if the signer's certificates are due at once.
 		s.renew = now.Add(pollRequest)
 	}
 	return nil

@@ -29,9 +29,9 @@ type mountedClaim struct {
 // only one goroutine at a time measures a volume, and callers wait for it only briefly.
 type claimUses struct {
 	measure func(*corev1.Pod, *corev1.Volume) (volume.Use, error)
-	// called once for a volume that does not respond
+	// hangs is called once for a volume that does not respond.
 	hangs func(pods []mountedClaim, claim string, since time.Duration)
-	// how long a measurement may take before hangs is called
+	// hang is how long a measurement may take before hangs is called.
 	hang time.Duration
 
 	mu    sync.Mutex

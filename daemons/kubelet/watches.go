@@ -30,7 +30,7 @@ type Watches struct {
 
 	mu        sync.Mutex
 	followers map[string]podFollower
-	told      map[string]map[types.NamespacedName]*corev1.Pod // current pods by node, in the order of the watch
+	told      map[string]map[types.NamespacedName]*corev1.Pod // current pods by node, as delivered by the watch
 }
 
 // podFollower receives the pods of one node. Its functions must not block, because other nodes wait for them.
@@ -89,7 +89,7 @@ func (w *Watches) synced(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.pods.HasSynced, w.services.HasSynced)
 }
 
-// listed waits until the initial pods are listed. It returns false if ctx ends first.
+// listed waits until the initial pods were delivered. It returns false if ctx ends first.
 func (w *Watches) listed(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.pods.HasSynced)
 }

@@ -43,7 +43,8 @@ type foreign struct {
 
 // protocolOf holds the names that iptables and the kernel use for an address family.
 type protocolOf struct {
-	// name of the iptables program, and of the file below /proc/net that lists the tables of legacy iptables
+	// program is the name of the iptables program. names is the file below /proc/net that lists the tables of legacy
+	// iptables.
 	program, names string
 	family         nftables.TableFamily
 	is4            bool

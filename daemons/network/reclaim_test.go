@@ -18,7 +18,7 @@ func TestAddressesOfPodsThatAreGoneAreGivenBackS27(t *testing.T) {
 	newStack(t).join(t, 0, "10.1.0.9", "fd00:1::9") // the container's name is the first address
 	none.ip(t, "link", "add", "former", "type", "veth", "peer", "name", "former1")
 	none.ip(t, "link", "set", "former", "up")
-	// a pod of an earlier release, with another interface name
+	// A pod of an earlier release, with another interface name.
 	none.ip(t, "route", "add", "10.1.0.8/32", "dev", "former")
 	t.Cleanup(func() { none.ip(t, "link", "del", "former") })
 	folder := t.TempDir()

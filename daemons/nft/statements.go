@@ -63,11 +63,11 @@ type (
 		Prefix string
 		Not    bool
 	}
-	// Random jumps to one of the chains with equal probability.
+	// Random goes to one of the chains with equal probability.
 	Random struct{ Chains []string }
 	// RandomTo translates the destination to one of several endpoints with equal probability.
 	RandomTo struct{ To []netip.AddrPort }
-	// Note stores the number that a map has for the key, and continues only if there is one. ByNote jumps to the chain
+	// Note stores the number that a map has for the key, and continues only if there is one. ByNote goes to the chain
 	// at the stored number in Chains, counted from 1, or continues if nothing is stored. Unnote clears the number.
 	Note struct {
 		Map string

@@ -177,7 +177,7 @@ func arpa(ip string) string {
 	return name
 }
 
-// 2.1: all comparisons are case-insensitive. The case of the question comes back.
+// Section 2.1: all comparisons are case-insensitive. The answer keeps the case of the question.
 func TestSection2_1CaseIsIgnoredAndKept(t *testing.T) {
 	c := newCluster(t)
 	c.service(
@@ -196,7 +196,7 @@ func TestSection2_1CaseIsIgnoredAndKept(t *testing.T) {
 	}
 }
 
-// 2.1: the service's deprecated annotation also makes endpoints ready.
+// Section 2.1: the service's deprecated annotation also makes endpoints ready.
 func TestSection2_1ReadyByAnnotation(t *testing.T) {
 	c := newCluster(t)
 	c.Set(Key{"default", "old"}, NewService(c.Domain(), &corev1.Service{
@@ -209,7 +209,7 @@ func TestSection2_1ReadyByAnnotation(t *testing.T) {
 	c.check(cases{{"old.default.svc.cluster.local.", dns.TypeA, "A 10.244.1.9"}})
 }
 
-// 2.2
+// Section 2.2.
 func TestSection2_2SchemaVersion(t *testing.T) {
 	newCluster(t).check(cases{
 		{"dns-version.cluster.local.", dns.TypeTXT, `TXT "1.1.0"`},
@@ -218,7 +218,7 @@ func TestSection2_2SchemaVersion(t *testing.T) {
 	})
 }
 
-// 2.3.1, for both families.
+// Section 2.3.1, for both families.
 func TestSection2_3_1ClusterIPAddresses(t *testing.T) {
 	c := newCluster(t)
 	c.service("four", corev1.ServiceSpec{ClusterIP: "10.96.0.7"})
@@ -237,7 +237,7 @@ func TestSection2_3_1ClusterIPAddresses(t *testing.T) {
 	})
 }
 
-// 2.3.2
+// Section 2.3.2.
 func TestSection2_3_2ClusterIPPorts(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7", "fd00:20::7"},
@@ -287,7 +287,7 @@ func records(list []dns.RR) (out []string) {
 	return out
 }
 
-// 2.3.3, for both families.
+// Section 2.3.3, for both families.
 func TestSection2_3_3ClusterIPNames(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7", "fd00:20::7"}})
@@ -303,7 +303,7 @@ func TestSection2_3_3ClusterIPNames(t *testing.T) {
 	})
 }
 
-// 2.4.1, for both families.
+// Section 2.4.1, for both families.
 func TestSection2_4_1HeadlessAddresses(t *testing.T) {
 	c := newCluster(t)
 	no := notReady(end("10.244.1.9", "db-9"))
@@ -346,7 +346,7 @@ func TestSection2_4_1HeadlessAddresses(t *testing.T) {
 	})
 }
 
-// 2.4.2
+// Section 2.4.2.
 func TestSection2_4_2HeadlessPorts(t *testing.T) {
 	c := newCluster(t)
 	c.service(
@@ -381,7 +381,7 @@ func TestSection2_4_2HeadlessPorts(t *testing.T) {
 	}
 }
 
-// 2.4.3, for both families.
+// Section 2.4.3, for both families.
 func TestSection2_4_3HeadlessNames(t *testing.T) {
 	c := newCluster(t)
 	c.service(
@@ -414,7 +414,7 @@ func TestSection2_4_3HeadlessNames(t *testing.T) {
 	})
 }
 
-// 2.5; the server follows the alias.
+// Section 2.5. The server, not the zone, follows the alias.
 func TestSection2_5ExternalName(t *testing.T) {
 	c := newCluster(t)
 	c.service("away", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "WWW.example.com."})
@@ -427,7 +427,7 @@ func TestSection2_5ExternalName(t *testing.T) {
 	})
 }
 
-// 2.6
+// Section 2.6.
 func TestSection2_6Pods(t *testing.T) {
 	newCluster(t).check(cases{
 		{"10-244-9-9.default.pod.cluster.local.", dns.TypeA, "A 10.244.9.9"},

@@ -16,7 +16,7 @@ import (
 // Config configures a Zone.
 type Config struct {
 	Domain string // required; the cluster's domain
-	// networks of pods and services, for whose reverse names this server is authoritative
+	// Networks of pods and services, for whose reverse names this server is authoritative.
 	Networks []netip.Prefix
 	Service  Key                     // the name server's service, whose addresses belong to the name ns.dns
 	Hosts    map[string][]netip.Addr // addresses of names outside of the domain

@@ -57,7 +57,7 @@ func update(b *route.Backend, addresses ...string) {
 	b.Targets.Update(list)
 }
 
-// clients returns functions that send a request over HTTP/1.1 and HTTP/2, on the plaintext and TLS ports.
+// clients returns functions that send a request, by version of HTTP.
 func (p *proxied) clients() map[string]func(path string, header http.Header) (*http.Response, error) {
 	out := map[string]func(string, http.Header) (*http.Response, error){}
 	for _, two := range []bool{false, true} {

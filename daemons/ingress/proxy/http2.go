@@ -206,7 +206,7 @@ func (x *stream) serve() {
 	defer cancel()
 	q := x.outgoing(changes)
 	if q.body != nil &&
-		// over HTTP/2, a slow body does not occupy a backend connection, and long silent streams are normal
+		// Over HTTP/2, a slow body does not occupy a backend connection, and long silent streams are normal.
 		p.h2 == nil {
 		q.body = &pacedBody{ReadCloser: q.body, at: x.pace.at, pace: paceOf(x.rule), late: &q.late}
 	}

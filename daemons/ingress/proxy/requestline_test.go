@@ -86,8 +86,8 @@ func (p *proxied) askHTTP2(method, path, authority string) string {
 	}
 }
 
-// The method and path of an HTTP/2 request can contain spaces. In an HTTP/1 request line, they would form another
-// request than the one that the rule matched.
+// The method and path of an HTTP/2 request can contain spaces. In an HTTP/1 request line, they would form a request
+// other than the matched one.
 func TestNothingOfHTTP2BecomesAnotherRequestLine(t *testing.T) {
 	p := start(t, nil)
 	address, lines := heard(t)

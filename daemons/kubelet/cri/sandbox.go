@@ -120,7 +120,7 @@ func sandboxSecurity(p *corev1.Pod, place Place) *runtime.LinuxSandboxSecurityCo
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		s.Privileged = s.Privileged || privileged(c.SecurityContext)
 	}
-	// ephemeral containers are added later, with the same sandbox configuration
+	// Ephemeral containers are added later, with the same sandbox configuration.
 	for _, c := range p.Spec.EphemeralContainers {
 		s.Privileged = s.Privileged || privileged(c.SecurityContext)
 	}

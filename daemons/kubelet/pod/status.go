@@ -185,7 +185,7 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	s.RestartCount = int32(c.Attempt)
 	s.ContainerID = f.RuntimeName + "://" + c.ID
 	s.ImageID, s.User = c.ImageID, c.User
-	// report the signal only if the spec sets one, not the image's default
+	// Report the signal only if the spec sets one, not the image's default.
 	if l := spec.Lifecycle; l != nil && l.StopSignal != nil {
 		s.StopSignal = c.StopSignal
 	}

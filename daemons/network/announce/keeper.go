@@ -47,7 +47,8 @@ type keeper struct {
 	claim floating.Claim
 	here  map[netip.Addr]*announced
 
-	// the lease as this machine last wrote it; nil if it does not hold it, or does not know
+	// written is the lease as this machine last wrote it. It is nil if the machine does not hold the lease, or does not
+	// know.
 	written *coordinationv1.Lease
 	renewed time.Time // start of the last successful renewal
 	vacant  time.Time // since when the lease has no holder

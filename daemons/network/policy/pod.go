@@ -110,7 +110,7 @@ func (p *pod) fragment(f nft.Family, addresses []netip.Addr) *nft.Fragment {
 		add(knownPods, nft.Key{Source: one}, nft.Value{})
 		add(toItself, nft.Key{Source: one, Destination: one}, nft.Value{})
 		if name := p.chains[egress]; name != "" {
-			// jump, because the receiver's policies are checked afterwards
+			// A jump, because the receiver's policies are checked afterwards.
 			add(egressPods, nft.Key{Source: one}, nft.Goes("jump", name))
 		}
 		if name := p.chains[ingress]; name != "" {

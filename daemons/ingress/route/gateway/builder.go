@@ -55,7 +55,7 @@ type Builder struct {
 	ofGateway  map[route.Key]map[route.Key]bool                // routes by Gateway
 	ofService  map[route.Key]map[route.Key]bool                // routes by service
 	ofSecret   map[route.Key]map[route.Key]bool                // Gateways by secret
-	// secrets whose use has changed since the last call of Touched
+	// touched holds the secrets whose use has changed since the last call of Touched.
 	touched map[route.Key]struct{}
 
 	staleGateways, staleRoutes map[route.Key]bool

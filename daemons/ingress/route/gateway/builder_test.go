@@ -234,7 +234,7 @@ func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
 func TestListenersAreToldWhetherTheyAreServed(t *testing.T) {
 	for _, c := range []struct {
 		listeners []string
-		// of the first listener: Accepted Conflicted ResolvedRefs Programmed, then Accepted of the Gateway
+		// want is, of the first listener, Accepted Conflicted ResolvedRefs Programmed, then Accepted of the Gateway.
 		want string
 	}{
 		{[]string{"{name: l, port: 80, protocol: HTTP}"}, "True/Accepted False/NoConflicts True/ResolvedRefs " +
@@ -320,7 +320,7 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	if find(before, "a.example", "/") == nil {
 		t.Error("a table that was given away has changed")
 	}
-	// only its status has changed
+	// Only its status has changed.
 	routeOf(t, b, "shop/a", 2, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/new"))
 	if news := b.Update(); len(news) != 0 {
 		t.Errorf("entries that changed with a status: %v", news)
