@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The kernel drops the address before another machine may take the lease, even if the holder is suspended after the
-// renewal and the kernel is late.
+// The kernel drops the address before another machine may take the lease. This holds even if the holder is suspended
+// after the renewal and the kernel is late.
 func TestTheAddressIsGoneBeforeTheLeaseIs(t *testing.T) {
 	const late = 1300 * time.Millisecond // delay of the kernel
 	for _, elapsed := range []time.Duration{0, period, period + time.Millisecond, callTimeout} {

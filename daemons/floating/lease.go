@@ -68,8 +68,8 @@ func Holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// Written returns the lease to write when who takes, renews or, with "", releases it. lease is nil if it does not
-// exist.
+// Written returns the lease with who as its holder, renewed now. With who "", the lease is released. lease is nil if it
+// does not exist yet.
 func Written(lease *coordinationv1.Lease, name, who string, patience time.Duration) *coordinationv1.Lease {
 	now, seconds, moves := metav1.NowMicro(), int32((patience+time.Second-1)/time.Second), int32(0)
 	if lease == nil {

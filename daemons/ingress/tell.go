@@ -29,7 +29,7 @@ import (
 // lease is the name of the lease of the proxy that writes statuses.
 const lease = "kube-ingress"
 
-// tell elects one proxy of the cluster, which writes the addresses into the status of Ingresses and Gateways, and
+// tell elects one proxy of the cluster. That proxy writes the addresses into the status of Ingresses and Gateways, and
 // records unsupported settings of Ingresses as events. A proxy that loses the lease stands for election again. It
 // serves its clients in the meantime.
 func tell(

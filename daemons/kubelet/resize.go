@@ -115,7 +115,7 @@ func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error 
 	return w.k.runtime.UpdateContainerResources(ctx, step.ID, size)
 }
 
-// widen ensures that the pod's cgroup limits are at least as large as those of each container, including containers
+// widen ensures that the pod's cgroup limits are at least as large as those of each container. That includes containers
 // that still have to shrink or grow. A cgroup cannot use more than its parent allows.
 func (w *worker) widen(f *pod.Facts) error {
 	limits := w.k.limits(f.Pod)

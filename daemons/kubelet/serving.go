@@ -144,8 +144,9 @@ func (s *Serving) Keep(ctx context.Context) {
 	}
 }
 
-// due returns when the next certificate is to be requested: at once when there is none, or when it lacks a name or an
-// address, otherwise after 70 to 90 % of its lifetime, so that the nodes do not request theirs at the same time.
+// due returns when to request the next certificate. That is at once if there is none, or if it lacks a name or an
+// address. Otherwise it is after 70 to 90 % of its lifetime, at random, so that the nodes do not request theirs at the
+// same time.
 func (s *Serving) due() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 // closedForRoom is the value of a connection's since field after it was closed to make room for another.
 const closedForRoom = -1
 
-// share is the divisor of the limit that determines how many connections are closed at a time, because finding the
-// longest idle ones means scanning all.
+// share is the divisor of the connection limit for how many connections are closed at a time. Several are closed at
+// once, because finding the longest idle ones means scanning all.
 const share = 64
 
 // enter registers a connection once there is room. At the limit, it closes the connections that have waited longest for

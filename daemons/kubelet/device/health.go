@@ -14,8 +14,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 )
 
-// These constants are the durations of health reports: how long a report is valid without its own timeout, the longest
-// validity, and the shortest and longest delay before reconnecting to a driver whose stream ended.
+// usualHold is how long a health report is valid without its own timeout, and mostHold is the longest validity.
+// firstWait and lastWait are the shortest and longest delay before reconnecting to a driver after its stream has ended.
 const (
 	usualHold = 30 * time.Second
 	mostHold  = 24 * time.Hour

@@ -1,6 +1,7 @@
-// Package device asks the drivers on this machine to prepare the devices of pods' claims before containers start, and
-// to unprepare them after the pods have ended. It records the prepared claims in a file, so that a restarted kubelet
-// unprepares them. The scheduler has decided which devices a claim gets; the kubelet decides when to prepare.
+// Package device asks the drivers on this machine to prepare the devices of pods' claims before containers start. It
+// asks them to unprepare the devices after the pods have ended. It records the prepared claims in a file, so that a
+// restarted kubelet unprepares them. The scheduler has decided which devices a claim gets; the kubelet decides when to
+// prepare.
 package device
 
 import (

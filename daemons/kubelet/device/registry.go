@@ -51,8 +51,8 @@ type instance struct {
 	stop   context.CancelFunc // stops following its health; nil if it is not followed
 }
 
-// These constants are the time limit for a plugin's answer, the retry interval for plugins without an answer, and how
-// long a driver may be away.
+// answerTime limits a plugin's answer. lookAgain is the interval of retries for plugins without an answer. awayTime is
+// how long a driver may be away before it counts as gone.
 const (
 	answerTime = 5 * time.Second
 	lookAgain  = 10 * time.Second

@@ -16,7 +16,7 @@ import (
 const process = 1 << 20
 
 // load returns the simulated usage of a container. That is only the memory of its process, unless its command is a
-// stress-ng command such as
+// stress-ng command. An example is
 //
 //	stress-ng --cpu 2 --cpu-load 25 --vm-bytes 64M
 //

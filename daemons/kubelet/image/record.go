@@ -13,8 +13,8 @@ import (
 )
 
 // Records stores the credentials with which the images of a node were pulled, so that a pod uses only images that it
-// could pull itself (feature gate KubeletEnsureSecretPulledImages of Kubernetes). The records have the format of
-// upstream's kubelet, so both kubelets can read them. The methods are safe for concurrent use.
+// could pull itself. This is the feature gate KubeletEnsureSecretPulledImages of Kubernetes. The records have the
+// format of upstream's kubelet, so both kubelets can read them. The methods are safe for concurrent use.
 type Records struct {
 	Policy Policy
 	Store  Store
@@ -246,7 +246,7 @@ func (r *Records) recoverOne(name string, find func(image string) (string, error
 }
 
 // Prune deletes the records of images that the node no longer has. It calls has for each id that is not in refs,
-// because a list of images may be incomplete, and an image without a record may be used by all pods.
+// because a list of images may be incomplete. Without its record, an image may be used by all pods.
 func (r *Records) Prune(refs map[string]bool, has func(ref string) (bool, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// QOS returns a pod's quality of service class. It is Guaranteed if every container has CPU and memory limits and
-// requests equal to them, BestEffort if no container has requests or limits, and Burstable otherwise. Pod-level
+// QOS returns a pod's quality of service class. It is Guaranteed if every container has CPU and memory limits, and
+// requests equal to them. It is BestEffort if no container has requests or limits, and Burstable otherwise. Pod-level
 // resources take the place of the containers' resources.
 func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p.Status.QOSClass != "" {

@@ -95,9 +95,9 @@ func Next(f *Facts) Step {
 	}
 }
 
-// discards reports whether the containers of an ended pod are removed before the pod: those of an evicted pod, to free
-// what they have written, and others when the machine is short of disk space, which also removes their logs. The API
-// server knows by then how they ended.
+// discards reports whether the containers of an ended pod are removed before the pod. Those of an evicted pod are, to
+// free their data. Others are when the machine is short of disk space, which also removes their logs. The API server
+// already knows how they ended.
 func discards(f *Facts) bool {
 	over := f.Pod.Status.Phase == corev1.PodFailed || f.Pod.Status.Phase == corev1.PodSucceeded
 	return len(f.Containers) > 0 && over && !Static(f.Pod) && (f.Discard || f.Pod.Status.Reason == "Evicted")

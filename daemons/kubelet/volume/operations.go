@@ -7,7 +7,7 @@ import (
 )
 
 // operations tracks the volume operations of pods in progress. While a disk or a file server hangs, the kernel does not
-// return from a call and the caller cannot be stopped, so such operations can only be reported.
+// return from a call. The caller cannot be stopped, so such operations can only be reported.
 type operations struct {
 	mu    sync.Mutex
 	going map[string]map[*operation]bool // by pod UID

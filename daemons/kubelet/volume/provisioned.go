@@ -61,8 +61,8 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	return m.give(p, v, path, dir, pv.Spec.MountOptions)
 }
 
-// mayMake returns an error for a missing volume that was created by another machine with this node's name, or by this
-// machine before it was reinstalled. The claim had data, which an empty directory would hide.
+// mayMake returns an error for a missing volume that was created earlier. Another machine with this node's name may
+// have created it, or this machine before it was reinstalled. The claim had data, which an empty directory would hide.
 func (m *Manager) mayMake(pv *corev1.PersistentVolume) error {
 	if there, err := m.there(pv.Name); err != nil || there {
 		return err
@@ -292,8 +292,8 @@ func (m *Manager) free(path string) error {
 	return m.Projects.Free(path)
 }
 
-// usersOf returns the UIDs of the pods in whose directories a volume is mounted, because a mount has the same device
-// and inode as its source. It also finds pods that are otherwise unknown.
+// usersOf returns the UIDs of the pods that have a volume mounted in their directory. A mount has the same device and
+// inode as its source. It also finds pods that are otherwise unknown.
 func (m *Manager) usersOf(path string) ([]string, error) {
 	var is unix.Stat_t
 	switch err := unix.Lstat(path, &is); {

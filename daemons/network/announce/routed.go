@@ -101,7 +101,7 @@ func Routes(
 }
 
 // route updates the sessions with routers. It keeps a session with every peer of a pool, even if no Service has an
-// address of the pool, so that a misconfiguration shows early.
+// address of the pool. A misconfiguration thereby shows early.
 func (a *Announcer) route(
 	ctx context.Context,
 	pools []config.Pool,

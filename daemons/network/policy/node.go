@@ -17,8 +17,8 @@ import (
 // Node holds the rules of one machine. The Set methods and Hear change its inputs, and Update updates the tables. It is
 // not safe for concurrent use.
 //
-// While addresses of a group that a pod needs are unknown, the pod's rules in the tables stay unchanged, and a new pod
-// gets no traffic.
+// A pod may need addresses of a group that are not known yet. Until they are, the pod's rules in the tables stay
+// unchanged, and a new pod gets no traffic.
 type Node struct {
 	machine  Machine
 	tables   []*nft.Table

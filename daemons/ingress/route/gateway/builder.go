@@ -188,7 +188,7 @@ func (b *Builder) SecretChanged(key route.Key) { maps.Copy(b.staleGateways, b.of
 func (b *Builder) Update() map[Entry]*Served {
 	for key := range b.staleGateways {
 		if g := b.objects[key]; g == nil || !b.ours(string(g.Spec.GatewayClassName)) {
-			b.updateGateway(key) // first, so that others can get what it had
+			b.updateGateway(key) // first, so that others can get its ports and hostnames
 			delete(b.staleGateways, key)
 		}
 	}
