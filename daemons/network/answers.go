@@ -12,12 +12,12 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// A machine without pods calls pods with its own address, which is behind a router. The main routing table would send
-// the responses unwrapped, and rp_filter expects the requests from that way. Therefore a separate table routes packets
-// to such machines through the overlay. It applies to packets with a mark. The mark is set on requests that arrive
-// through the overlay, and on responses to callers that used a pod's address. Packets that pods send on their own use
-// the main table. So do responses to callers that used a port of this machine, because they leave with the machine's
-// address, which does not pass the overlay.
+// A machine without pods calls pods with its own address, which is behind a router. By the main routing table, the
+// responses would leave unwrapped. rp_filter would drop the requests, because the main table's route to their sender
+// does not lead through the overlay. Therefore answerTable routes packets to such machines through the overlay, for
+// packets with the mark answerMark. The mark is set on requests that arrive through the overlay, and on responses to
+// callers that used a pod's address. Packets that pods send on their own use the main table. So do responses to callers
+// that used a port of this machine, because they leave with the machine's address, which does not pass the overlay.
 const (
 	answerMark     = 0x1000
 	answerTable    = 99

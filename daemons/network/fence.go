@@ -127,7 +127,7 @@ func (f *fence) look(deep bool) (changed bool) {
 	return changed
 }
 
-// keep restores the rules if another program has changed them. deep has the meaning of look's.
+// keep restores the rules if another program has changed them. deep is passed to look.
 func (f *fence) keep(deep bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -350,7 +350,8 @@ func (k *keeper) remove(a netip.Addr, reason string) {
 	delete(k.here, a)
 }
 
-// abandon drops the addresses of a duty that has no addresses any more, and releases its lease.
+// abandon drops the addresses of a duty that has no addresses any more. It deletes the lease unless another machine
+// still renews it.
 func (k *keeper) abandon(ctx context.Context) (next time.Duration, err error) {
 	k.drop("it is no service's")
 	k.written = nil

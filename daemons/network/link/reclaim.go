@@ -20,9 +20,9 @@ const Reservations = "/var/lib/cni/networks"
 // beginning is how long an address may be reserved before its pod uses it.
 const beginning = time.Minute
 
-// Reclaim releases the addresses in a folder of host-local whose pods no longer exist, and returns their number. They
-// remain when the runtime's data was lost, or a file was empty after a power loss. Nothing else releases them. A pod
-// exists while the machine has its interface or a route to the address.
+// Reclaim releases the addresses in a folder of host-local whose pods no longer exist, and returns their number. Such
+// reservations remain when the runtime's data was lost, or a file was empty after a power loss. Nothing else releases
+// them. A pod exists while the machine has its interface or a route to the address.
 func Reclaim(folder string, now time.Time) (n int, err error) {
 	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -380,8 +380,8 @@ func (n *Node) yield(p *pod) error {
 	return n.put(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, keep) })
 }
 
-// rebuild updates the chains of a policy. It does nothing and returns false if addresses of groups are not known yet.
-// Chains that are no longer needed are removed with their last pod.
+// rebuild updates the chains of a policy. If addresses of groups are not known yet, it stops and returns false, and the
+// remaining chains stay unchanged. Chains that are no longer needed are removed with their last pod.
 func (n *Node) rebuild(key string) (done bool, err error) {
 	p := n.policy(key)
 	if p == nil {

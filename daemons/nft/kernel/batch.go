@@ -15,7 +15,7 @@ type batch struct {
 	table  string
 	t      *nft.Table
 	last   uint32 // sequence number of the message that the kernel confirms
-	sets   uint32 // number of anonymous sets
+	sets   uint32 // number of sets in this transaction, which is also the ID of the last one
 	notes  []note
 }
 

@@ -177,9 +177,9 @@ const (
 	statusTranslated = 1 << 5
 )
 
-// notes is added to numbers that are noted in the packet's priority. Nothing reads that word before the packet leaves
-// the machine, and other programs' priorities are small. Every other word of a packet has a meaning. nft cannot print
-// rules that look up one map by the result of another.
+// notes is added to numbers that rules store in the packet's priority. Nothing reads the priority before the packet
+// leaves the machine, and other programs' priorities are small. All other fields that a rule can set have a meaning.
+// Using the result of one lookup as the key of another would need no field, but nft cannot print such rules.
 const notes = 0x4b500000
 
 func (b *batch) expression(name string, data func()) {
