@@ -51,9 +51,9 @@ type outcome struct {
 // maxAliases limits the length of a chain of aliases. A longer one is probably a loop.
 const maxAliases = 8
 
-// respond answers a message in the memory of out. It returns no reply if the message is not a query. If other servers
-// must be asked and wait is not set, it returns later. The caller then calls it again for the same message with wait
-// set.
+// respond answers a message in the memory of out. It returns no reply if the message is not a query, or if the client
+// may be a machine that is not known yet. If other servers must be asked and wait is not set, it returns later. The
+// caller then calls it again for the same message with wait set.
 func (h *handler) respond(
 	ctx context.Context,
 	w *work,

@@ -288,7 +288,7 @@ func (g *gate) keep(id question, v verdict) {
 	g.said[id] = v
 }
 
-// keyPair is a certificate that is reloaded when its file becomes newer.
+// keyPair is a certificate that is reloaded when its file has changed.
 type keyPair struct {
 	cert, key string
 	mu        sync.Mutex

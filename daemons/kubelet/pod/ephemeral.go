@@ -37,7 +37,8 @@ func Target(p *corev1.Pod, name string) string {
 	return ""
 }
 
-// visit returns the step that starts the first ephemeral container that has never run, in any sandbox.
+// visit returns the step for the first ephemeral container that has never run in any sandbox: its start, or the removal
+// of an attempt that was created but not started.
 func visit(f *Facts, box string) Step {
 	for i := range f.Pod.Spec.EphemeralContainers {
 		e := &f.Pod.Spec.EphemeralContainers[i]
