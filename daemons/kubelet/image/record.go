@@ -20,7 +20,7 @@ type Records struct {
 	Store  Store
 
 	mu    sync.Mutex
-	going map[string]int // running pulls by the image's name in the container
+	going map[string]int // number of running pulls, by the image name in the container's spec
 }
 
 // Store keeps small files in folders. Read returns nil for a file that does not exist.
@@ -97,7 +97,7 @@ func (r *Records) Begin(image string) error {
 
 // End records the end of a pull. ref is the image's id, or empty if the pull failed. with is the credential that
 // succeeded, or nil if none was needed. If the record cannot be written, the entry that Begin wrote stays, so that no
-// pod is known to be allowed to use the image.
+// pod may use the image without pulling it.
 func (r *Records) End(image, ref string, with *Credential) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
